@@ -1,0 +1,235 @@
+"""Argument checks for the public functions of this package, read off their own annotations.
+
+A shape is written once, in the signature. `checked` binds its sizes at each call, compares them
+across arguments and raises by one template. What it does not know is what the solutions teach,
+so the pasted exercises stay free of it.
+"""
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def checked(function: Callable) -> Callable:
+    """Checks the arguments of `function` against its jaxtyping annotations before calling it.
+
+    Sizes with the same name must agree, tensors must share one dtype kind as annotated, floating
+    tensors must share one dtype and device. Arguments called `mask` and `valid_lens` follow the
+    course's conventions: a bool mask broadcastable to `(*batch, num_queries, num_keys)`, integer
+    lengths `(batch,)` or `(batch, num_queries)` in `0..num_keys`. Lengths are looked at only in
+    eager CPU calls, since reading them elsewhere would stall the device or break a trace.
+
+    Raises:
+        TypeError: an argument has the wrong type or dtype, or tensors disagree about dtype.
+        ValueError: a shape, a length or a device does not fit.
+    """
+    parameters = inspect.signature(function).parameters
+    expected = {name: _array_annotation(p.annotation) for name, p in parameters.items()}
+    names = tuple(expected)
+    plain = {
+        name: _PLAIN_CHECKS[kind]
+        for name, parameter in parameters.items()
+        for kind in (parameter.annotation, *typing.get_args(parameter.annotation))
+        if kind in _PLAIN_CHECKS and name.startswith(("num_", "max_len", "dtype"))
+    }
+    variadic = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), None)
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        arguments = dict(zip(names, args, strict=False)) | kwargs
+        if variadic is not None:
+            for mask in args:
+                check_mask(mask, tuple(getattr(mask, "shape", ())))
+        sizes: dict[str, typing.Any] = {}
+        for name, value in arguments.items():
+            if name in plain and value is not None:
+                plain[name](name, value)
+            elif name not in (*_MASKS, variadic) and expected.get(name) is not None:
+                annotation, optional = expected[name]
+                if value is not None or not optional:
+                    _check_array(name, value, annotation, sizes)
+        _check_agreement(arguments, expected)
+        _check_masks(arguments, sizes)
+        return function(*args, **kwargs)
+
+    return call
+
+
+_MASKS = ("mask", "valid_lens")  # follow the course's conventions, not a shape of their own
+
+
+def _check_masks(arguments, sizes) -> None:
+    mask, valid_lens = arguments.get("mask"), arguments.get("valid_lens")
+    if "num_keys" in sizes:
+        batch = next((size for dim, size in sizes.items() if dim.startswith("*")), None)
+        batch = (sizes["batch"],) if "batch" in sizes else batch or ()
+        weights_shape = (*batch, sizes["num_queries"], sizes["num_keys"])
+        check_mask(mask, weights_shape)
+        check_valid_lens(valid_lens, weights_shape)
+    elif "valid_lens" in arguments:  # lengths alone, to be turned into a mask
+        check_lengths(valid_lens)
+        if valid_lens.dim() not in (1, 2):
+            raise ValueError(
+                "`valid_lens` must have shape (batch,) or (batch, num_queries); "
+                f"got {tuple(valid_lens.shape)}."
+            )
+        check_length_range(valid_lens, arguments["max_len"], "max_len")
+    elif "mask" in arguments:
+        check_mask(mask, tuple(getattr(mask, "shape", ())))
+
+
+def check_mask(mask: Tensor | None, weights_shape: tuple[int, ...]) -> None:
+    """Raises unless `mask` is None or a bool tensor broadcastable to `weights_shape`."""
+    if mask is None:
+        return
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        raise TypeError(
+            f"`mask` must be a bool tensor, True = may attend; got {_describe_type(mask)}."
+        )
+    fits = mask.dim() <= len(weights_shape) and all(
+        size in (1, full)
+        for size, full in zip(reversed(mask.shape), reversed(weights_shape), strict=False)
+    )
+    if not fits:
+        raise ValueError(
+            "`mask` must be broadcastable to (*batch, num_queries, num_keys) = "
+            f"{tuple(weights_shape)}; got {tuple(mask.shape)}."
+        )
+
+
+def check_valid_lens(valid_lens: Tensor | None, weights_shape: tuple[int, ...]) -> None:
+    """Raises unless `valid_lens` is None or fits weights of shape `(batch, ..., n, m)`."""
+    if valid_lens is None:
+        return
+    check_lengths(valid_lens)
+    if len(weights_shape) < 3:
+        raise ValueError(
+            "`valid_lens` must go with a leading batch dimension; the weights have shape "
+            f"{tuple(weights_shape)}, so give a `mask` instead."
+        )
+    batch, num_queries, num_keys = weights_shape[0], weights_shape[-2], weights_shape[-1]
+    if tuple(valid_lens.shape) not in ((batch,), (batch, num_queries)):
+        raise ValueError(
+            f"`valid_lens` must have shape (batch,) = ({batch},) or (batch, num_queries) = "
+            f"({batch}, {num_queries}); got {tuple(valid_lens.shape)}."
+        )
+    check_length_range(valid_lens, num_keys, "num_keys")
+
+
+def check_lengths(valid_lens: Tensor) -> None:
+    """Raises TypeError unless `valid_lens` is a tensor of integers."""
+    is_tensor = isinstance(valid_lens, Tensor)
+    if not is_tensor or valid_lens.dtype.is_floating_point or valid_lens.dtype == torch.bool:
+        raise TypeError(
+            f"`valid_lens` must be an integer tensor; got {_describe_type(valid_lens)}."
+        )
+
+
+def check_length_range(valid_lens: Tensor, max_len: int, name: str) -> None:
+    """Raises ValueError if a length lies outside `0..max_len`; looks in eager CPU calls only."""
+    if torch.compiler.is_compiling() or valid_lens.device.type != "cpu" or not valid_lens.numel():
+        return
+    low, high = int(valid_lens.min()), int(valid_lens.max())
+    if low < 0 or high > max_len:
+        raise ValueError(
+            f"`valid_lens` must lie in 0..{name} = 0..{max_len}; got {low if low < 0 else high}."
+        )
+
+
+def _array_annotation(annotation):
+    """Returns (the jaxtyping annotation, whether None is allowed), or None for anything else."""
+    options = (annotation,)
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        options = typing.get_args(annotation)
+    arrays = [option for option in options if hasattr(option, "dim_str")]
+    return (arrays[0], type(None) in options) if arrays else None
+
+
+def _check_array(name, value, annotation, sizes) -> None:
+    if not isinstance(value, annotation.array_type):
+        kind = "torch.Tensor" if annotation.array_type is Tensor else "numpy.ndarray"
+        raise TypeError(f"`{name}` must be a {kind}; got {_describe_type(value)}.")
+    dtype = str(value.dtype).removeprefix("torch.")
+    if dtype not in annotation.dtypes:
+        kind = annotation.__name__.split("[")[0].lower()
+        raise TypeError(f"`{name}` must be a {kind} tensor; got {_describe_type(value)}.")
+    _bind_shape(name, tuple(value.shape), annotation.dim_str, sizes)
+
+
+def _bind_shape(name, shape, dim_str, sizes) -> None:
+    """Binds the sizes named in `dim_str` to `shape`, or raises with rule and numbers."""
+    dims = dim_str.split()
+    variadic = next((d for d in dims if d.startswith("*") or d == "..."), None)
+    tail = dims if variadic is None else dims[dims.index(variadic) + 1 :]
+    fixed = len(dims) - (variadic is not None)
+    fits = len(shape) == fixed if variadic is None else len(shape) >= fixed
+    if fits:
+        parts = dict(zip(tail, shape[len(shape) - len(tail) :], strict=True))
+        if variadic not in (None, "..."):
+            parts[variadic] = shape[: len(shape) - len(tail)]
+        fits = all(_bind_size(dim, size, sizes) for dim, size in parts.items())
+    if not fits:
+        rule = ", ".join(dims)
+        numbers = ", ".join(_known_size(dim, sizes) for dim in dims)
+        raise ValueError(f"`{name}` must have shape ({rule}) = ({numbers}); got {shape}.")
+
+
+def _bind_size(dim, size, sizes) -> bool:
+    return size == int(dim) if dim.isdigit() else sizes.setdefault(dim, size) == size
+
+
+def _known_size(dim, sizes) -> str:
+    if dim not in sizes:
+        return dim if dim == "..." or dim.isdigit() else "any"
+    return ", ".join(map(str, sizes[dim])) if isinstance(sizes[dim], tuple) else str(sizes[dim])
+
+
+def _check_agreement(arguments, expected) -> None:
+    """Raises unless all tensors share a device and all floating ones a dtype."""
+    tensors = {
+        name: value
+        for name, value in arguments.items()
+        if isinstance(value, Tensor) and expected.get(name) is not None
+    }
+    for what, group, error in (
+        ("device", tensors, ValueError),
+        ("dtype", {n: t for n, t in tensors.items() if _has_free_dtype(n, t)}, TypeError),
+    ):
+        found = {name: getattr(tensor, what) for name, tensor in group.items()}
+        if len(set(found.values())) > 1:
+            got = ", ".join(f"`{name}` {value}" for name, value in found.items())
+            raise error(f"all tensors must have the same {what}; got {got}.")
+
+
+def _has_free_dtype(name, tensor) -> bool:
+    return name not in _MASKS and tensor.is_floating_point()
+
+
+def _check_count(name, value) -> None:
+    """Raises unless `value` is a whole number, at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int | torch.SymInt):
+        raise TypeError(f"`{name}` must be an int; got {_describe_type(value)}.")
+    if value < 0:
+        raise ValueError(f"`{name}` must be >= 0; got {value}.")
+
+
+def _check_floating_dtype(name, value) -> None:
+    if not isinstance(value, torch.dtype) or not value.is_floating_point:
+        raise TypeError(f"`{name}` must be a floating torch.dtype; got {value}.")
+
+
+_PLAIN_CHECKS = {int: _check_count, torch.dtype: _check_floating_dtype}
+
+
+def _describe_type(value) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, np.ndarray):
+        return f"a numpy.ndarray of {value.dtype}"
+    return type(value).__name__

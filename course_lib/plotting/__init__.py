@@ -1,0 +1,25 @@
+"""Every figure the lessons draw: pure functions from data to a `Plot` (figure and alt text).
+
+`show(heatmap(weights))` displays one; `interactive(draw, ...)` puts sliders in front of a drawing
+function and falls back to its static form where nobody can move them.
+"""
+
+from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
+from course_lib.plotting.display import Plot, figure_html, interactive, png_bytes, show
+from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
+
+__all__ = [
+    "Plot",
+    "bars",
+    "figure_html",
+    "fill_leakage",
+    "gradient_map",
+    "heatmap",
+    "heatmap_grid",
+    "interactive",
+    "lines",
+    "mask_gallery",
+    "png_bytes",
+    "show",
+    "softmax_shift",
+]

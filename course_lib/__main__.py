@@ -1,0 +1,29 @@
+"""`python -m course_lib VERB`: sets the course up if need be, then runs `course VERB`.
+
+Only the version check lives here, in syntax that even Python 2 reads; course_lib.bootstrap does
+the rest.
+"""
+
+import sys
+
+OLDEST = (3, 11)
+
+
+def python_problem(version):
+    """Return the sentence for a Python that is too old, or None."""
+    if tuple(version[:2]) >= OLDEST:
+        return None
+    return (
+        "course: Python {}.{} or newer is needed and this is Python {}.{}; install a newer one "
+        "from python.org or your package manager and call it by its name, "
+        "for example: python{}.{} -m course_lib lab".format(*(OLDEST + tuple(version[:2]) + OLDEST))
+    )
+
+
+if __name__ == "__main__":
+    problem = python_problem(sys.version_info)
+    if problem:
+        sys.exit(problem)
+    from course_lib.bootstrap import main
+
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,299 @@
+"""Makes `.venv` beside the clone, installs the tested set into it and hands over to `course`.
+
+Standard library only. A stamp, written last, says what a finished environment was made from; a
+marker, written first, says that an install is under way. No stamp: install. A marker left behind:
+start from nothing.
+"""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from course_lib import pip_run
+from course_lib.pip_run import SetupError
+
+ROOT = Path(__file__).resolve().parent.parent
+EXTRAS = "dev"
+DISK_NEEDED_GB = 3.0
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+NEEDED_MODULES = ("torch", "typer", "rich", "nbgrader", "jupyterlab")
+
+
+def main(argv: Sequence[str], root: Path = ROOT) -> int:
+    """Run one verb of the course in an environment that is complete, and return its exit code."""
+    try:
+        if runs_complete(root):
+            from course_lib.cli import main as run
+
+            return run(list(argv))
+        python = ensure(root, say=_say)
+    except SetupError as error:
+        _say(f"course: {error}")
+        return 1
+    except KeyboardInterrupt:
+        _say("\ncourse: interrupted; the next call goes on from here")
+        return 130
+    except OSError as error:
+        _say(f"course: {_os_sentence(error, root)}")
+        return 1
+    return hand_over([str(python), "-m", "course_lib.cli", *argv])
+
+
+def runs_complete(root: Path) -> bool:
+    """Say whether the running Python already holds the course and all it needs."""
+    if (root / "pyproject.toml").is_file() and Path(sys.prefix).resolve() == venv_of(
+        root
+    ).resolve():
+        return is_ready(root)
+    try:
+        importlib.metadata.distribution("attention-course")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return all(importlib.util.find_spec(name) is not None for name in NEEDED_MODULES)
+
+
+def ensure(root: Path, *, say: Callable[[str], None]) -> Path:
+    """Return the Python of a finished `.venv` in `root`, made or mended first where needed."""
+    if not (root / "pyproject.toml").is_file():
+        raise SetupError(
+            f"no pyproject.toml in {root}; clone the course and call this from the clone's folder"
+        )
+    if not is_ready(root):
+        check_can_install(root)
+        with only_one(root / ".venv.lock", say=say):
+            if not is_ready(root):  # another set-up may have finished while this one waited
+                install(root, say=say)
+    return python_of(venv_of(root))
+
+
+def venv_of(root: Path) -> Path:
+    return root / ".venv"
+
+
+def python_of(venv: Path) -> Path:
+    return venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+# --- the stamp ------------------------------------------------------------------------
+
+
+def fingerprint(root: Path) -> str:
+    """Hash what decides the contents of the environment: dependencies, constraints, place."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    parts = [
+        json.dumps([project.get("project"), project.get("build-system")], sort_keys=True),
+        (root / "constraints.txt").read_text(encoding="utf-8"),
+        str(root.resolve()),
+        EXTRAS,
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def is_ready(root: Path) -> bool:
+    """Say whether `.venv` was finished from the same dependencies and its Python still works."""
+    venv = venv_of(root)
+    try:
+        stamp = json.loads((venv / "course-stamp.json").read_text(encoding="utf-8"))
+        made_from, made_with = stamp["fingerprint"], stamp["python"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    if made_from != fingerprint(root) or not python_of(venv).exists():
+        return False
+    return made_with == _version(sys.version_info) or made_with == _python_version(venv)
+
+
+def _version(version: Sequence[int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def _python_version(venv: Path) -> str | None:
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = subprocess.run(
+            [python_of(venv), "-c", code], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _write_stamp(root: Path) -> None:
+    venv = venv_of(root)
+    stamp = {"fingerprint": fingerprint(root), "python": _python_version(venv)}
+    draft = venv / "course-stamp.json.tmp"
+    draft.write_text(json.dumps(stamp) + "\n", encoding="utf-8")
+    os.replace(draft, venv / "course-stamp.json")
+
+
+# --- installing -----------------------------------------------------------------------
+
+
+def check_can_install(root: Path) -> None:
+    """Raise a SetupError for what can be known before anything is written."""
+    missing = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SetupError(
+            f"this Python ({sys.executable}) lacks the module {missing[0]}; on Debian or Ubuntu: "
+            f"sudo apt install python{_version(sys.version_info)}-venv"
+        )
+    if not os.access(root, os.W_OK):
+        raise SetupError(f"{root} is read-only for you; clone the course into a folder of your own")
+    free = shutil.disk_usage(root).free / 1e9
+    if not venv_of(root).exists() and free < DISK_NEEDED_GB:
+        raise SetupError(
+            f"{free:.1f} GB are free in {root} and the set-up needs {DISK_NEEDED_GB:.0f} GB; "
+            "make room and call again"
+        )
+
+
+def install(root: Path, *, say: Callable[[str], None]) -> None:
+    """Bring `.venv` up to the pinned set, from whatever state it is in."""
+    venv = venv_of(root)
+    marker = root / ".venv.installing"
+    _prepare(venv, marker, say=say)
+    (venv / "course-stamp.json").unlink(missing_ok=True)
+    started = time.monotonic()
+    say("course: installing PyTorch, Jupyter and the course into .venv (some minutes)")
+    try:
+        _install_torch(root, say=say)
+        pip_run.install(
+            python_of(venv),
+            ["--constraint", str(root / "constraints.txt"), "--editable", f"{root}[{EXTRAS}]"],
+            log=venv / "course-install.log",
+            say=say,
+        )
+    except pip_run.NoNetworkError:
+        marker.unlink()  # pip downloads before it installs: nothing is half done
+        raise
+    _write_stamp(root)
+    marker.unlink()
+    say(f"course: ready after {time.monotonic() - started:.0f} s")
+
+
+def _prepare(venv: Path, marker: Path, *, say: Callable[[str], None]) -> None:
+    """Make `venv` a virtual environment with a working pip."""
+    if venv.exists() and not (venv / "pyvenv.cfg").is_file() and any(venv.iterdir()):
+        raise SetupError(
+            f"{venv} exists and is no virtual environment; move it away and call again"
+        )
+    inside = Path(sys.prefix).resolve() == venv.resolve()
+    if not inside and (marker.exists() or not _has_pip(venv)):
+        if marker.exists():
+            say("course: an earlier set-up was interrupted; starting it again")
+        _create(venv)
+
+
+def _has_pip(venv: Path) -> bool:
+    version = _python_version(venv)
+    if version is None or tuple(map(int, version.split("."))) < (3, 11):
+        return False
+    done = subprocess.run([python_of(venv), "-m", "pip", "--version"], capture_output=True)
+    return done.returncode == 0
+
+
+def _create(venv: Path) -> None:
+    command = [sys.executable, "-m", "venv", "--clear", str(venv)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SetupError(pip_run.explain(done.stdout + done.stderr, venv, "making .venv failed"))
+
+
+def torch_index(environ: Mapping[str, str], pip_config: str) -> tuple[str | None, str]:
+    """Choose where PyTorch comes from: an index's address or None for pip's own, and the reason."""
+    how = f"for the small CPU build set COURSE_TORCH_INDEX={CPU_INDEX}"
+    wanted = environ.get("COURSE_TORCH_INDEX")
+    if wanted is not None:
+        return wanted or None, f"PyTorch comes from {wanted or 'the default index'}"
+    if not sys.platform.startswith("linux"):
+        return None, "PyTorch comes from the default index"
+    if any(word in pip_config for word in ("index-url", "index_url", "find-links", "find_links")):
+        return None, f"PyTorch comes from where pip is configured to look; {how}"
+    if shutil.which("nvidia-smi"):
+        return None, f"an NVIDIA GPU is here: PyTorch with CUDA, several GB; {how}"
+    return CPU_INDEX, (
+        "PyTorch's CPU build is installed; for the CUDA build, several GB, set COURSE_TORCH_INDEX="
+    )
+
+
+def _install_torch(root: Path, *, say: Callable[[str], None]) -> None:
+    venv = venv_of(root)
+    config = subprocess.run(
+        [python_of(venv), "-m", "pip", "config", "list"], capture_output=True, text=True
+    )
+    index, reason = torch_index(os.environ, config.stdout)
+    say(f"course: {reason}")
+    if index is None:
+        return  # it comes with everything else
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    torch = next(line for line in project["dependencies"] if line.startswith("torch"))
+    log = venv / "course-install.log"
+    try:
+        pip_run.install(python_of(venv), ["--index-url", index, torch], log=log, say=say)
+    except pip_run.NoNetworkError:
+        say(f"course: {index} cannot be reached; PyTorch comes from the default index instead")
+
+
+@contextlib.contextmanager
+def only_one(path: Path, *, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock file `path`; the operating system frees it when the process ends in any way."""
+    with path.open("a") as file:
+        waiting = False
+        while not _try_lock(file.fileno()):
+            if not waiting:
+                say("course: another set-up of this clone is running; waiting for it")
+            waiting = True
+            time.sleep(0.5)
+        yield
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+# --- handing over ---------------------------------------------------------------------
+
+
+def hand_over(command: Sequence[str]) -> int:
+    """Replace this process by `command`; where the system cannot, run it and return its exit code.
+
+    Ctrl-C reaches the command directly (Jupyter asks before it stops): here it is waited out.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if os.name == "posix":
+        os.execv(command[0], list(command))
+    process = subprocess.Popen(command)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
+
+
+def _os_sentence(error: OSError, root: Path) -> str:
+    return pip_run.explain(str(error), root, "the set-up failed")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

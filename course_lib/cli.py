@@ -1,0 +1,296 @@
+"""The console script `course`: one verb for each thing a student, an instructor or CI does.
+
+The verbs only read their arguments and say what came of it; the work is in authoring, grading and
+checks, imported when a verb needs it. Exit codes: 0 well, 1 something was found, 2 used wrongly.
+"""
+
+import difflib
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib import __version__
+
+app = typer.Typer(
+    name="course",
+    help="The attention course: work on it, build it, grade it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Lessons = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="LESSON...", help="Lessons by name or number; all if none is given."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results, no progress.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+class UsageError(Exception):
+    """A mistake of the person at the keyboard; the message is one sentence with the cure."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `course` with `argv` (the command line without one) and return its exit code."""
+    scripts = str(Path(sys.executable).parent)  # nbgrader finds its helpers by PATH
+    if scripts not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join([scripts, os.environ.get("PATH", "")])
+    try:
+        app(args=None if argv is None else list(argv), prog_name="course")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+    except UsageError as error:
+        typer.echo(f"course: {error}", err=True)
+        return 2
+    except KeyboardInterrupt:
+        typer.echo("course: interrupted", err=True)
+        return 130
+    return 0
+
+
+@app.callback(invoke_without_command=True)
+def _common(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+# --- for students ---------------------------------------------------------------------
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def lab(context: typer.Context) -> None:
+    """Open JupyterLab on notebooks/; further arguments go to JupyterLab.
+
+    Example: course lab --no-browser --port 9999
+    """
+    from course_lib.bootstrap import hand_over
+
+    root = course_root()
+    if not (root / "notebooks").is_dir():
+        raise UsageError(f"there is no folder notebooks in {root}; make it with: course build")
+    os.chdir(root)  # nbgrader's extensions read the course's configuration from here
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
+    command += ["--LabApp.default_url=/lab/tree/notebooks", *context.args]
+    raise typer.Exit(hand_over(command))
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Look over the installation; each line is ok or ends in the command that mends it.
+
+    Example: course doctor
+    """
+    from course_lib import doctor as rounds
+
+    findings = rounds.examine(find_root(Path.cwd()))
+    typer.echo(rounds.to_json(findings) if as_json else rounds.to_text(findings))
+    raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+# --- for authors ----------------------------------------------------------------------
+
+
+@app.command()
+def build(
+    lessons: Lessons = None,
+    check: Annotated[bool, typer.Option("--check", help="Only tell what is stale.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Execute what did not change too.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Turn the lesson texts into executed solution notebooks and student releases.
+
+    Example: course build 02_masked_softmax
+    """
+    from course_lib import authoring
+
+    root = course_root()
+    chosen = _lessons(root, lessons)
+    if check:
+        drifts = authoring.check_build(root, chosen)
+        for drift in drifts:
+            typer.echo(f"{drift.path}: {drift.reason}; mend with: {drift.command}")
+        if not drifts:
+            typer.echo("every notebook matches its lesson text")
+        raise typer.Exit(1 if drifts else 0)
+    try:
+        results = authoring.build(root, chosen, force=force, progress=_progress(quiet))
+    except authoring.BuildError as error:
+        typer.echo(f"course: {error}", err=True)
+        raise typer.Exit(1) from None
+    for result in results:
+        typer.echo(str(result))
+
+
+@app.command()
+def matrix(
+    lessons: Lessons = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Fresh seeds per variant.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Judge every wrong and right variant: a table of score and message per exercise.
+
+    Example: course matrix 02_masked_softmax --seeds 3
+    """
+    from course_lib.checks import matrix as table
+
+    root = course_root()
+    result = table.run(root, _lessons(root, lessons), seeds=seeds)
+    typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
+    raise typer.Exit(0 if result.ok else 1)
+
+
+@app.command(context_settings={"allow_extra_args": True})
+def test(context: typer.Context) -> None:
+    """Run every check of the course; arguments after -- go to pytest, which then runs alone.
+
+    Example: course test -- -k softmax -x
+    """
+    from course_lib import selftest
+
+    raise typer.Exit(selftest.run(course_root(), context.args))
+
+
+# --- for instructors ------------------------------------------------------------------
+
+
+@app.command()
+def demo(quiet: Quiet = False) -> None:
+    """Grade the bundled sample class in a folder of its own and show where everything lies.
+
+    Example: course demo
+    """
+    from course_lib import grading
+
+    _show(grading.demo(course_root(), progress=_progress(quiet)))
+
+
+@app.command()
+def grade(
+    lessons: Annotated[list[str], typer.Argument(metavar="LESSON...", help="Lessons to grade.")],
+    student: Annotated[
+        list[str] | None, typer.Option("--student", help="Only this student; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Grade what lies in submitted/, write the gradebook and each student's feedback.
+
+    Example: course grade 02_masked_softmax --student ada
+    """
+    from course_lib import grading
+
+    root = course_root()
+    summaries = [
+        grading.grade(root, lesson, students=student, progress=_progress(quiet))
+        for lesson in _lessons(root, lessons) or []
+    ]
+    if as_json:
+        typer.echo(json.dumps([summary.as_dict() for summary in summaries], indent=2))
+    else:
+        for summary in summaries:
+            summary.show()
+    raise typer.Exit(max(summary.exit_code for summary in summaries))
+
+
+@app.command()
+def report(
+    lesson: Annotated[str | None, typer.Argument(help="One lesson; all if left out.")] = None,
+) -> None:
+    """Write the class report, one HTML page: scores, mistakes by frequency, who needs a look.
+
+    Example: course report 02_masked_softmax
+    """
+    from course_lib import grading
+
+    root = course_root()
+    chosen = _lessons(root, [lesson] if lesson else None)
+    typer.echo(str(grading.write_report(root, chosen[0] if chosen else None)))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def export(context: typer.Context) -> None:
+    """Write every grade to grades.csv with nbgrader's exporter; its options may follow.
+
+    Example: course export --to=final.csv
+    """
+    from course_lib.bootstrap import hand_over
+
+    root = course_root()
+    if not (root / "gradebook.db").is_file():
+        raise UsageError(f"there is no gradebook in {root}; grade first: course grade LESSON")
+    os.chdir(root)
+    raise typer.Exit(hand_over([sys.executable, "-m", "nbgrader", "export", *context.args]))
+
+
+# --- shared ---------------------------------------------------------------------------
+
+
+def find_root(start: Path) -> Path | None:
+    """Return the nearest folder at or above `start` that holds nbgrader_config.py, or None."""
+    for folder in (start, *start.parents):
+        if (folder / "nbgrader_config.py").is_file():
+            return folder
+    return None
+
+
+def course_root() -> Path:
+    """Return the course's folder, or raise UsageError outside of one."""
+    root = find_root(Path.cwd().resolve())
+    if root is None:
+        raise UsageError(
+            f"{Path.cwd()} is not inside a course (no nbgrader_config.py here or above); "
+            "change into the clone's folder and call again"
+        )
+    return root
+
+
+def lesson_names(root: Path) -> list[str]:
+    """List the lessons of a course: the numbered folders of solutions/ and of notebooks/."""
+    found = {
+        path.name for part in ("solutions", "notebooks") for path in root.glob(f"{part}/[0-9]*_*")
+    }
+    return sorted(found)
+
+
+def _lessons(root: Path, wanted: list[str] | None) -> list[str] | None:
+    if not wanted:
+        return None
+    return [_lesson(lesson_names(root), name) for name in wanted]
+
+
+def _lesson(known: list[str], wanted: str) -> str:
+    """Find a lesson by its name, its number or its name without the number."""
+    name = wanted.rstrip("/").rsplit("/", 1)[-1]
+    number, _, slug = name.partition("_")
+    for lesson in known:
+        lesson_number, _, lesson_slug = lesson.partition("_")
+        if name in (lesson, lesson_slug) or (not slug and number.zfill(2) == lesson_number):
+            return lesson
+    near = difflib.get_close_matches(name, [*known, *(k.partition("_")[2] for k in known)], n=1)
+    cure = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none yet'}"
+    raise UsageError(f"there is no lesson {wanted}; {cure}")
+
+
+def _progress(quiet: bool) -> Callable[[str], None] | None:
+    return None if quiet else lambda line: typer.echo(line, err=True)
+
+
+def _show(summary) -> None:
+    summary.show()
+    raise typer.Exit(summary.exit_code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Runs pip with one moving line of progress, and turns its failures into one sentence each.
+
+Standard library only: course_lib.bootstrap uses it before anything is installed.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+SHOWN = ("Collecting ", "Downloading ", "Using cached ", "Building ", "Installing ", "Preparing ")
+NO_NETWORK = (
+    "NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError"
+    "|SSLError|Max retries exceeded|Network is unreachable|Connection refused"
+    "|Could not fetch URL|connection broken by"
+)
+
+
+class SetupError(Exception):
+    """The environment cannot be set up; the message is one sentence with the cure."""
+
+
+class NoNetworkError(SetupError):
+    """No package index answered."""
+
+
+def install(
+    python: Path, arguments: Sequence[str], *, log: Path, say: Callable[[str], None]
+) -> None:
+    """Run `pip install` with `arguments`, keep its whole output in `log`, and show where it is.
+
+    Raises:
+        NoNetworkError: no package index answered.
+        SetupError: pip failed for another reason, named in the message.
+    """
+    command = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+    command += ["--progress-bar", "off", "--retries", "2", *arguments]
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        env=environ,
+        encoding="utf-8",
+        errors="replace",
+    )
+    lines: list[str] = []
+    reader = threading.Thread(target=_read, args=(process.stdout, log, lines), daemon=True)
+    reader.start()
+    try:
+        _show_until_done(process, lines)
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    reader.join()
+    if process.returncode:
+        text = "".join(lines)
+        sentence = explain(text, log.parent, f"pip failed, all it said is in {log}")
+        raise (NoNetworkError if is_network(text) else SetupError)(sentence)
+
+
+def _read(stream, log: Path, lines: list[str]) -> None:
+    with log.open("a", encoding="utf-8") as file:
+        for line in stream:
+            file.write(line)
+            lines.append(line)
+
+
+def _show_until_done(process: subprocess.Popen, lines: list[str]) -> None:
+    """Rewrite one line on a terminal, or print a line every half minute elsewhere."""
+    started, moving = time.monotonic(), sys.stderr.isatty()
+    next_at = 0.0
+    while process.poll() is None:
+        time.sleep(0.2)
+        elapsed = time.monotonic() - started
+        if elapsed < next_at:
+            continue
+        next_at = elapsed + (0.4 if moving else 30.0)
+        doing = next((line for line in reversed(lines) if line.lstrip().startswith(SHOWN)), "")
+        text = f"  {elapsed:4.0f} s  {_short(doing)}"
+        if moving:
+            print(f"\r{text:<78.78}", end="", file=sys.stderr, flush=True)
+        elif elapsed > 5:
+            print(text, file=sys.stderr, flush=True)
+    if moving:
+        print(f"\r{'':<78}\r", end="", file=sys.stderr, flush=True)
+
+
+def _short(line: str) -> str:
+    line = re.sub(r"\s*\(from .*|https?://\S*/", " ", line).strip()
+    return re.sub(r"^(Installing collected packages).*", r"\1", line) or "starting"
+
+
+def is_network(text: str) -> bool:
+    """Say whether pip's output tells that no index could be reached."""
+    return re.search(NO_NETWORK, text) is not None and _is_disk(text) is None
+
+
+def explain(text: str, place: Path, otherwise: str) -> str:
+    """Turn the output of pip or venv, or an OSError's text, into one sentence with the cure."""
+    if _is_disk(text):
+        return f"the disk that holds {place} is full; make about 3 GB of room and call again"
+    if re.search("ensurepip is not|No module named (venv|ensurepip)", text):
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        return f"this Python lacks venv; on Debian or Ubuntu: sudo apt install python{version}-venv"
+    if is_network(text):
+        return "no package index could be reached; connect to the network and call again"
+    if re.search("Read-only file system|Permission denied|WinError 5|EACCES", text):
+        return f"{place} cannot be written; clone the course into a folder of your own"
+    missing = re.search(r"No matching distribution found for (\S+)", text)
+    if missing:
+        here = f"Python {sys.version_info[0]}.{sys.version_info[1]} on {sys.platform}"
+        return f"there is no {missing[1]} for {here}; use Python 3.11, 3.12 or 3.13 (64 bit)"
+    errors = re.findall(r"^(?:ERROR|Error|error): (.+)$", text, flags=re.MULTILINE)
+    return f"{otherwise}: {errors[-1]}" if errors else f"{otherwise}: {_last_line(text)}"
+
+
+def _is_disk(text: str) -> re.Match | None:
+    return re.search(r"No space left on device|Errno 28\b|WinError 112|Disk quota exceeded", text)
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no reason given"])[-1]

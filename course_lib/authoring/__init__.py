@@ -1,0 +1,29 @@
+"""Lesson text to notebooks: `course build` and `course build --check`.
+
+One direction only: percent-format text -> executed nbgrader source notebook -> student release.
+read (text -> cells), paste (solution source), assemble (cells -> notebook), execute (outputs),
+release (stock nbgrader), builder (what is stale, put in place).
+"""
+
+import importlib
+
+_HOME = {
+    "BuildError": "errors",
+    "BuildResult": "builder",
+    "Course": "course",
+    "Drift": "builder",
+    "build": "builder",
+    "check_build": "builder",
+    "pasted_source": "paste",
+    "register": "release",
+    "solution_source": "paste",
+}
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str):
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

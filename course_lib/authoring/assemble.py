@@ -1,0 +1,152 @@
+"""Cells with roles -> the nbgrader source notebook, not yet executed."""
+
+from course_lib.authoring.course import Course
+from course_lib.authoring.errors import BuildError
+from course_lib.authoring.ids import CellIds
+from course_lib.authoring.names import bound_names, undefined_names
+from course_lib.authoring.paste import Solution, find_solution, solution_path
+from course_lib.authoring.read import read_cells
+from course_lib.authoring.roles import HEADING, Part, assign_roles
+
+_DIFFICULTY = {1: "easy ●○○", 2: "medium ●●○", 3: "hard ●●●"}
+_METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {
+        "codemirror_mode": {"name": "ipython", "version": 3},
+        "file_extension": ".py",
+        "mimetype": "text/x-python",
+        "name": "python",
+        "pygments_lexer": "ipython3",
+    },
+}
+_LOCKED = {"grade": False, "solution": False, "locked": True}
+_ANSWER = {"grade": False, "solution": True, "locked": False}
+_CHECK = {"grade": True, "solution": False, "locked": True}
+_WRITTEN = {"grade": True, "solution": True, "locked": False}
+
+
+def assemble(course: Course, slug: str):
+    """Returns the unexecuted source notebook of a lesson and the line of each of its cells.
+
+    Returns:
+        `(notebook, lines)`: `lines` maps a cell id to the line of the lesson text.
+
+    Raises:
+        BuildError: see `read`, `roles` and `paste`.
+    """
+    import nbformat
+
+    text = course.text(slug).read_text(encoding="utf-8")
+    cells = read_cells(text, course.relative(course.text(slug)))
+    parts = assign_roles(cells, course, slug)
+    solutions = _solutions(parts, course, slug)
+    notebook = nbformat.v4.new_notebook(metadata=_METADATA)
+    notebook.nbformat_minor = 5
+    lines, ids = {}, CellIds()
+    for part in parts:
+        for cell in _notebook_cells(part, course, slug, solutions, ids):
+            if cell.id in lines:
+                what = f"two cells would have the id `{cell.id}`"
+                path = course.relative(course.text(slug))
+                raise BuildError(path, part.cell.line, what, "Give the question another id.")
+            notebook.cells.append(cell)
+            lines[cell.id] = part.cell.line
+    return notebook, lines
+
+
+def undefined_in_solutions(course: Course, slug: str) -> dict[str, list[str]]:
+    """Returns, for each exercise of a lesson, the names its pasted source lacks in the notebook.
+
+    Known are the names that the setup cell binds and the exercises, of this lesson or others,
+    that an earlier cell defines or imports.
+    """
+    text = course.text(slug).read_text(encoding="utf-8")
+    parts = assign_roles(read_cells(text, course.relative(course.text(slug))), course, slug)
+    solutions = {
+        part.name: find_solution(part.name, solution_path(course.library, slug))
+        for part in parts
+        if part.role == "exercise"
+    }
+    return _undefined(parts, solutions, course)
+
+
+def _undefined(parts, solutions: dict[str, Solution], course: Course) -> dict[str, list[str]]:
+    known, lacking = set(), {}
+    for part in parts:
+        if part.role == "setup":
+            known |= bound_names(part.cell.source)
+        elif part.role == "code":
+            known |= bound_names(part.cell.source) & set(course.exercises)
+        elif part.role == "exercise":
+            lacking[part.name] = undefined_names(solutions[part.name].text, known)
+            known.add(part.name)
+    return {name: names for name, names in lacking.items() if names}
+
+
+def _solutions(parts: list[Part], course: Course, slug: str) -> dict[str, Solution]:
+    path = solution_path(course.library, slug)
+    shown = course.relative(path)
+    names = [part.name for part in parts if part.role == "exercise"]
+    solutions = {name: find_solution(name, path, shown) for name in names}
+    for name, lacking in _undefined(parts, solutions, course).items():
+        missing = ", ".join(f"`{other}`" for other in lacking)
+        what = f"`{name}` uses {missing}, which the notebook does not know"
+        cure = "Import it in the lesson's setup cell, or move it out of the exercise's body."
+        raise BuildError(shown, solutions[name].line, what, cure)
+    return solutions
+
+
+def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellIds) -> list:
+    from nbformat.v4 import new_code_cell, new_markdown_cell
+
+    name, source = part.name, part.cell.source
+    tags = {"tags": list(part.cell.options["tags"])} if part.cell.options.get("tags") else {}
+    match part.role:
+        case "text":
+            text = HEADING.sub(lambda m: f"{m[0]}\n\n{_facts(course.exercises[m[1]])}", source)
+            return [new_markdown_cell(text, id=ids.next(source), metadata=tags)]
+        case "written":
+            written = course.lessons[slug].written
+            graded = _nbgrader(name, _WRITTEN, written.points)
+            text = _beneath_heading(source, _line(written, "graded by a person"))
+            return [new_markdown_cell(text, id=f"{name}-written", metadata=graded)]
+        case "setup":
+            return [new_code_cell(source, id="setup", metadata=_nbgrader("setup", _LOCKED))]
+        case "exercise":
+            answer = _nbgrader(f"{name}-answer", _ANSWER)
+            return [new_code_cell(solutions[name].text, id=f"{name}-answer", metadata=answer)]
+        case "check":
+            graded = _nbgrader(name, _CHECK, course.exercises[name].points)
+            return [
+                new_code_cell(f'check("{name}")', id=f"{name}-check", metadata=graded),
+                new_code_cell(_go_on(name), id=f"{name}-next"),
+            ]
+    return [new_code_cell(source, id=ids.next(), metadata=tags)]
+
+
+def _nbgrader(grade_id: str, flags: dict, points: float | None = None) -> dict:
+    metadata = {**flags, "grade_id": grade_id, "schema_version": 3, "task": False}
+    return {"nbgrader": metadata if points is None else {**metadata, "points": points}}
+
+
+def _go_on(name: str) -> str:
+    return (
+        f"from course_lib import {name}  # continue with the reference version\n\n"
+        f"# hint(\"{name}\", 1)  # remove the first '#'; levels 1, 2, 3"
+    )
+
+
+def _facts(exercise) -> str:
+    return _line(exercise, _DIFFICULTY[exercise.difficulty])
+
+
+def _line(graded, last: str) -> str:
+    points = f"{graded.points:g} point{'' if graded.points == 1 else 's'}"
+    return f"*{points} · about {graded.minutes} minutes · {last}*"
+
+
+def _beneath_heading(source: str, line: str) -> str:
+    first, _, rest = source.partition("\n")
+    if first.startswith("#") and " " in first and "SOLUTION" not in first:
+        return f"{first}\n\n{line}\n\n{rest.strip()}"
+    return f"{line}\n\n{source}"

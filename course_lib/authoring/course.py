@@ -1,0 +1,81 @@
+"""Where a course lies and what its catalogue says: everything the build reads besides the text."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.authoring.errors import BuildError, did_you_mean
+
+SOLUTIONS = "solutions"
+RELEASE = "notebooks"
+_LESSON_FOLDER = re.compile(r"\d\d_[a-z0-9_]+")
+
+
+@dataclass(frozen=True)
+class Course:
+    """A course root, the library whose solutions it pastes, and the catalogue.
+
+    Args:
+        root: folder that holds `nbgrader_config.py`.
+        library: the folder `course_lib`.
+        exercises: name -> object with `lesson`, `points`, `minutes`, `difficulty`.
+        lessons: slug -> object with `exercises` (names) and `written` (or None).
+    """
+
+    root: Path
+    library: Path
+    exercises: Mapping
+    lessons: Mapping
+
+    @classmethod
+    def at(cls, root: Path) -> "Course":
+        """Returns the course at `root` with the installed course_lib and its catalogue."""
+        import course_lib
+        from course_lib import checks
+
+        library = Path(course_lib.__file__).resolve().parent
+        return cls(Path(root).resolve(), library, checks.exercises(), checks.lessons())
+
+    def text(self, slug: str) -> Path:
+        """The lesson text a person edits."""
+        return self.root / SOLUTIONS / slug / f"{slug}.py"
+
+    def solution(self, slug: str) -> Path:
+        """The executed source notebook."""
+        return self.root / SOLUTIONS / slug / f"{slug}.ipynb"
+
+    def release(self, slug: str) -> Path:
+        """The notebook that students get."""
+        return self.root / RELEASE / slug / f"{slug}.ipynb"
+
+    def relative(self, path: Path) -> str:
+        """Returns `path` as a person at the root types it."""
+        for base in (self.root, self.library.parent):
+            if Path(path).is_relative_to(base):
+                return Path(path).relative_to(base).as_posix()
+        return str(path)
+
+    def slugs(self) -> list[str]:
+        """Returns the lessons that have a text, in course order."""
+        folders = sorted((self.root / SOLUTIONS).glob("*/"))
+        names = [f.name for f in folders if _LESSON_FOLDER.fullmatch(f.name)]
+        return [name for name in names if self.text(name).is_file()]
+
+    def select(self, lessons: Sequence[str] | None) -> list[str]:
+        """Returns the slugs asked for, all of them for None.
+
+        Raises:
+            BuildError: a lesson is unknown, or there is none at all.
+        """
+        known = self.slugs()
+        if not known:
+            cure = f"Write the first lesson as {SOLUTIONS}/01_name/01_name.py."
+            raise BuildError(self.root / SOLUTIONS, None, "no lesson text found", cure)
+        for slug in lessons or ():
+            if slug not in known:
+                what = f"there is no lesson `{slug}`"
+                raise BuildError(
+                    self.relative(self.text(slug)), None, what, did_you_mean(slug, known)
+                )
+        return [slug for slug in known if not lessons or slug in lessons]

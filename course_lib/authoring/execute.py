@@ -1,0 +1,181 @@
+"""Runs a notebook's cells and looks at what they leave: the only slow step of the build.
+
+The kernel is that of this interpreter, in a scratch folder with the lesson's data files, without
+the user's IPython and matplotlib settings, with one thread, so that outputs repeat to the byte.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from course_lib.authoring.course import Course
+from course_lib.authoring.errors import BuildError
+from course_lib.authoring.paste import solution_path
+
+CELL_TIMEOUT = 120  # seconds
+REPORT = "application/vnd.course.report+json"
+_WIDGET = "application/vnd.jupyter.widget-view+json"
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+_BASE64 = re.compile(r"base64,[A-Za-z0-9+/=\s]+")
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_HIDDEN_FROM_KERNEL = ("COURSE_CHECK_SEED", "NBGRADER_EXECUTION", "PYTHONSTARTUP")
+
+
+def execute(notebook, lines, course: Course, slug: str, progress: Callable[[str], None]) -> None:
+    """Executes `notebook` in place.
+
+    Raises:
+        BuildError: a cell fails, leaves an output that would differ next time, or a solution
+            fails its own check.
+    """
+    from nbclient import NotebookClient
+
+    code_cells = [i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
+    with tempfile.TemporaryDirectory(prefix="course-build-") as scratch:
+        folder = _scratch(Path(scratch), course.text(slug).parent)
+        client = NotebookClient(
+            notebook,
+            km=_kernel_manager(),
+            timeout=CELL_TIMEOUT,
+            record_timing=False,
+            coalesce_streams=True,
+            store_widget_state=False,
+            resources={"metadata": {"path": str(folder)}},
+        )
+        with _quiet_fonts(), client.setup_kernel(env=_environment(Path(scratch), course)):
+            for count, index in enumerate(code_cells, start=1):
+                cell = notebook.cells[index]
+                progress(f"{slug}: cell {count} of {len(code_cells)} ({cell.id})")
+                where = course.relative(course.text(slug)), lines[cell.id]
+                _run_cell(client, cell, index, where)
+                _check_repeatable(cell, where)
+                _check_earned(cell, where, course, slug)
+    notebook.metadata.pop("widgets", None)
+
+
+def _run_cell(client, cell, index: int, where: tuple[str, int]) -> None:
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    try:
+        client.execute_cell(cell, index)
+    except CellExecutionError as error:
+        line = (
+            where[1] + _failing_line(error.traceback) - 1 if "-answer" not in cell.id else where[1]
+        )
+        what = f"cell `{cell.id}` fails: {error.ename}: {_first_line(error.evalue)}"
+        raise BuildError(where[0], line, what, "Mend the cell.") from error
+    except CellTimeoutError as error:
+        what = f"cell `{cell.id}` did not finish in {CELL_TIMEOUT} s"
+        raise BuildError(*where, what, "Make it do less.") from error
+    except DeadKernelError as error:
+        what = f"the kernel died in cell `{cell.id}`"
+        raise BuildError(*where, what, "Look for a crash or too little memory.") from error
+
+
+def _failing_line(traceback: str) -> int:
+    """Returns the line of the cell that the outermost frame of an IPython traceback points to."""
+    found = re.search(r"^-+> (\d+) ", _ANSI.sub("", traceback), re.MULTILINE)
+    return int(found[1]) if found else 1
+
+
+def _first_line(text: str) -> str:
+    return (_ANSI.sub("", text).strip().splitlines() or [""])[0].rstrip(".")
+
+
+def _check_repeatable(cell, where: tuple[str, int]) -> None:
+    for output in cell.outputs:
+        if output.output_type == "stream" and output.name == "stderr":
+            what = f"cell `{cell.id}` writes to stderr: {_last_line(output.text)}"
+            raise BuildError(*where, what, "Mend its cause, or print to stdout.")
+        if _WIDGET in output.get("data", {}):
+            what = f"cell `{cell.id}` shows a widget, whose id is a new one each time"
+            raise BuildError(*where, what, "Use plotting.interactive, which stores a picture.")
+        for text in _texts(output):
+            found = _ADDRESS.search(_BASE64.sub("", text))
+            if found:
+                what = f"cell `{cell.id}` shows a memory address, {found[0]}, another each time"
+                raise BuildError(*where, what, "Assign to `_`, or print what you mean.")
+
+
+def _last_line(text: str) -> str:
+    return text.strip().splitlines()[-1] if text.strip() else "(nothing)"
+
+
+def _texts(output) -> Iterator[str]:
+    if output.output_type == "stream":
+        yield output.text
+    for mimetype, data in output.get("data", {}).items():
+        if mimetype.startswith("text/"):
+            yield data if isinstance(data, str) else "".join(data)
+
+
+def _check_earned(cell, where: tuple[str, int], course: Course, slug: str) -> None:
+    if not cell.metadata.get("nbgrader", {}).get("grade"):
+        return
+    name, points = cell.metadata.nbgrader.grade_id, cell.metadata.nbgrader.points
+    shown = [
+        o.data.get("text/plain", "") for o in cell.outputs if o.output_type == "execute_result"
+    ]
+    try:
+        earned = float(shown[0])
+    except (IndexError, ValueError):
+        earned = None
+    if earned is None or abs(earned - points) > 1e-9:
+        got = "no points at all" if earned is None else f"{earned:g} of {points:g} points"
+        what = f"the solution of `{name}` fails its own check: {got}{_finding(cell)}"
+        solution = course.relative(solution_path(course.library, slug))
+        cure = f"Mend {solution} or course_lib/checks/catalogue/{slug[3:]}.py."
+        raise BuildError(*where, what, cure)
+
+
+def _finding(cell) -> str:
+    """Returns what the check's report says first, to stand at the end of a message."""
+    for output in cell.outputs:
+        report = output.get("data", {}).get(REPORT)
+        for finding in (report or {}).get("findings", ()):
+            return f" ({_first_line(str(finding.get('message', '')))})"
+    return ""
+
+
+def _scratch(scratch: Path, lesson: Path) -> Path:
+    """Returns a working folder that holds what lies beside the lesson, but no Python file."""
+    hidden = shutil.ignore_patterns("*.py", "*.ipynb", "*.pyc", "__pycache__", ".*")
+    return Path(shutil.copytree(lesson, scratch / lesson.name, ignore=hidden))
+
+
+def _environment(scratch: Path, course: Course) -> dict[str, str]:
+    matplotlibrc = scratch / "matplotlibrc"
+    matplotlibrc.touch()
+    library = str(course.library.parent)
+    search = [library, *filter(None, [os.environ.get("PYTHONPATH")])]
+    kept = {k: v for k, v in os.environ.items() if k not in _HIDDEN_FROM_KERNEL}
+    return kept | {
+        "IPYTHONDIR": str(scratch / "ipython"),
+        "MATPLOTLIBRC": str(matplotlibrc),
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": os.pathsep.join(search),
+        "PYTHONWARNINGS": "default",
+    }
+
+
+def _kernel_manager():
+    """Returns a manager of this interpreter's own kernel, whatever specs the user installed."""
+    from jupyter_client.kernelspec import KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+
+    specs = KernelSpecManager(kernel_dirs=[], ensure_native_kernel=True)
+    return AsyncKernelManager(kernel_name="python3", kernel_spec_manager=specs)
+
+
+@contextmanager
+def _quiet_fonts():
+    """Lets matplotlib build its font cache here, since it says so on a kernel's stderr."""
+    import matplotlib.font_manager  # noqa: F401
+
+    yield

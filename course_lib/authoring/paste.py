@@ -1,0 +1,170 @@
+"""Cuts an exercise's solution out of course_lib.attention, ready to be a notebook's answer cell.
+
+Read with ast, never imported: signature, docstring and comments stay as written, the body stands
+between solution markers, course_lib's own decorators go.
+"""
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.authoring.errors import BuildError, did_you_mean
+
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The source of one exercise: `text` with solution markers, `line` where it is defined."""
+
+    name: str
+    path: Path
+    line: int
+    text: str
+
+    @property
+    def plain(self) -> str:
+        """The source without the markers."""
+        return "\n".join(x for x in self.text.split("\n") if x.strip() not in (BEGIN, END))
+
+
+def solution_path(library: Path, lesson: str) -> Path:
+    """Returns the module that holds the solutions of lesson `NN_slug`."""
+    return library / "attention" / f"{lesson[3:]}.py"
+
+
+def solution_source(name: str, library: Path | None = None) -> str:
+    """Returns the source of exercise `name` as a student could have written it."""
+    return _by_name(name, library).plain
+
+
+def pasted_source(name: str, library: Path | None = None) -> str:
+    """Returns the source of exercise `name` as it stands in the solution notebook."""
+    return _by_name(name, library).text
+
+
+def _by_name(name: str, library: Path | None) -> Solution:
+    from course_lib import checks
+
+    library = library or Path(__file__).resolve().parents[1]
+    return find_solution(name, solution_path(library, checks.exercises()[name].lesson))
+
+
+def find_solution(name: str, path: Path, shown: str | None = None) -> Solution:
+    """Finds function or class `name` in the module at `path` and marks its solution regions.
+
+    Raises:
+        BuildError: there is no such module or definition, or it cannot be cut into a stub.
+    """
+    shown = shown or str(path)
+    if not path.is_file():
+        cure = f"Write the solution of `{name}` there."
+        raise BuildError(shown, None, "the file does not exist", cure)
+    source = path.read_text(encoding="utf-8")
+    try:
+        module = ast.parse(source)
+    except SyntaxError as error:
+        raise BuildError(shown, error.lineno, error.msg, "Mend the syntax.") from error
+    nodes = {n.name: n for n in module.body if isinstance(n, (*_FUNCTIONS, ast.ClassDef))}
+    if name not in nodes:
+        what = f"no function or class `{name}` is defined here"
+        public = [other for other in nodes if not other.startswith("_")]
+        raise BuildError(shown, None, what, did_you_mean(name, public))
+    cut = _Cut(source.splitlines(), _own_decorators(module), shown)
+    return Solution(name, path, nodes[name].lineno, cut.text(nodes[name]))
+
+
+def _own_decorators(module: ast.Module) -> set[str]:
+    """Returns the names that the module imports from course_lib."""
+    names = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "course_lib":
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {
+                alias.asname or "course_lib"
+                for alias in node.names
+                if alias.name.split(".")[0] == "course_lib"
+            }
+    return names
+
+
+class _Cut:
+    """Turns a definition into text: drops decorators, puts markers around bodies."""
+
+    def __init__(self, lines: list[str], own_decorators: set[str], shown: str):
+        self.lines, self.own, self.shown = lines, own_decorators, shown
+        self.dropped: set[int] = set()
+        self.before: dict[int, str] = {}
+        self.after: dict[int, str] = {}
+
+    def text(self, node) -> str:
+        functions = [node]
+        if isinstance(node, ast.ClassDef):
+            functions = [n for n in node.body if isinstance(n, _FUNCTIONS)]
+            self._drop_decorators(node)
+        for function in functions:
+            self._drop_decorators(function)
+            self._mark(function)
+        if not functions:
+            self._fail(node, "has no method", "A class is an exercise by its methods.")
+        return self._render(_first_line(node), self._last_line(node))
+
+    def _render(self, first: int, last: int) -> str:
+        parts = []
+        for number in range(first, last + 1):
+            parts += [self.before[number]] if number in self.before else []
+            parts += [self.lines[number - 1]] if number not in self.dropped else []
+            parts += [self.after[number]] if number in self.after else []
+        text = "\n".join(parts)
+        if text.count("BEGIN SOLUTION") != len(self.before) or "HIDDEN TESTS" in text:
+            cure = "Take the marker out; the build adds its own."
+            raise BuildError(self.shown, first, "the source holds an nbgrader marker", cure)
+        return text
+
+    def _drop_decorators(self, node) -> None:
+        for decorator in node.decorator_list:
+            root = decorator
+            while not isinstance(root, ast.Name):
+                root = getattr(root, "func", None) or getattr(root, "value", None)
+                if root is None:
+                    break
+            if root is not None and root.id in self.own:
+                self.dropped |= set(range(decorator.lineno, decorator.end_lineno + 1))
+
+    def _mark(self, function) -> None:
+        has_docstring = ast.get_docstring(function, clean=False) is not None
+        body = function.body[1:] if has_docstring else function.body
+        if not body:
+            self._fail(function, "has a docstring and no body", "Write its solution.")
+        first = _first_line(body[0])
+        if self.lines[first - 1][: body[0].col_offset].strip(" \t@"):
+            self._fail(function, "has its body on the line of its signature", "Give it a line.")
+        lowest = function.body[0].end_lineno + 1 if has_docstring else function.lineno + 1
+        while first > lowest and self.lines[first - 2].strip()[:1] in ("", "#"):
+            first -= 1
+        while not self.lines[first - 1].strip():
+            first += 1
+        indent = " " * body[0].col_offset
+        self.before[first] = indent + BEGIN
+        self.after[self._last_line(function)] = indent + END
+
+    def _last_line(self, node) -> int:
+        """Returns the last line of `node`, comments that close its body included."""
+        last = node.end_lineno
+        for number in range(last + 1, len(self.lines) + 1):
+            line = self.lines[number - 1]
+            if line.strip() and not (
+                line.lstrip()[0] == "#" and line[: node.col_offset + 1].isspace()
+            ):
+                break
+            last = number if line.strip() else last
+        return last
+
+    def _fail(self, node, what: str, cure: str):
+        raise BuildError(self.shown, node.lineno, f"`{node.name}` {what}", cure)
+
+
+def _first_line(node) -> int:
+    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])

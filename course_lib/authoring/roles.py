@@ -1,0 +1,183 @@
+"""What each cell of a lesson text is for, and whether the lesson fits together.
+
+A role is read off the cell itself; everything that can be wrong without running anything is
+reported here with file, line and cure.
+"""
+
+import ast
+import re
+from dataclasses import dataclass
+
+from course_lib.authoring.course import Course
+from course_lib.authoring.errors import BuildError, did_you_mean
+from course_lib.authoring.paste import BEGIN, END
+from course_lib.authoring.read import Cell
+
+ATTENTION = "course_lib.attention"
+HEADING = re.compile(r"^###+ Exercise: `([^`]*)`\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A cell with its role: text, code, setup, exercise, check or written (a question)."""
+
+    role: str
+    cell: Cell
+    name: str | None = None
+
+
+def assign_roles(cells: list[Cell], course: Course, slug: str) -> list[Part]:
+    """Returns the cells with their roles.
+
+    Raises:
+        BuildError: the lesson does not fit together or does not fit the catalogue.
+    """
+    path = course.relative(course.text(slug))
+    if slug not in course.lessons:
+        what = f"the catalogue has no lesson `{slug}`"
+        cure = f"Write course_lib/checks/catalogue/{slug[3:]}.py."
+        raise BuildError(path, 1, what, cure)
+    parts = [_part(cell, path) for cell in cells]
+    first_code = next((i for i, part in enumerate(parts) if part.cell.kind == "code"), None)
+    if first_code is None or parts[first_code].role != "code":
+        line = 1 if first_code is None else parts[first_code].cell.line
+        cure = "Begin with a cell that imports what the lesson needs."
+        raise BuildError(path, line, "the first code cell is not the setup cell", cure)
+    parts[first_code] = Part("setup", parts[first_code].cell)
+    _check_exercises(parts, course, slug, path)
+    _check_headings(parts, path)
+    _check_written(parts, course.lessons[slug].written, slug, path)
+    return parts
+
+
+def _part(cell: Cell, path: str) -> Part:
+    if cell.kind == "markdown":
+        if "written" in cell.options:
+            return Part("written", cell, str(cell.options["written"]))
+        return Part("text", cell)
+    body = ast.parse(cell.source).body
+    imported = [n for n in body if isinstance(n, ast.ImportFrom) and _from_attention(n)]
+    if imported:
+        node = imported[0]
+        if (
+            len(body) > 1
+            or len(node.names) > 1
+            or node.names[0].asname
+            or node.names[0].name == "*"
+        ):
+            cure = f"An exercise cell is only 'from {ATTENTION} import NAME'; elsewhere write "
+            what = f"an import from {ATTENTION} with something beside it"
+            raise BuildError(
+                path, cell.at(node.lineno), what, cure + "'from course_lib import NAME'."
+            )
+        return Part("exercise", cell, node.names[0].name)
+    if len(body) == 1 and "demo" not in cell.options.get("tags", ()):
+        name = _checked_name(body[0])
+        if name is not None:
+            return Part("check", cell, name)
+    return Part("code", cell)
+
+
+def _from_attention(node: ast.ImportFrom) -> bool:
+    return f"{node.module}.".startswith(f"{ATTENTION}.")
+
+
+def _checked_name(statement: ast.stmt) -> str | None:
+    """Returns X if the statement is `check("X")`."""
+    match statement:
+        case ast.Expr(ast.Call(ast.Name("check"), [ast.Constant(str(name))], [])):
+            return name
+    return None
+
+
+def _check_exercises(parts: list[Part], course: Course, slug: str, path: str) -> None:
+    seen: dict[tuple[str, str], int] = {}
+    for part in parts:
+        if part.role not in ("exercise", "check"):
+            continue
+        line, key = part.cell.line, (part.role, part.name)
+        what = "exercise" if part.role == "exercise" else "check cell"
+        _check_known(part, course, slug, path)
+        if key in seen:
+            twice = f"{what} `{part.name}` appears twice, first in line {seen[key]}"
+            raise BuildError(path, line, twice, "Remove one of the two cells.")
+        if part.role == "check" and ("exercise", part.name) not in seen:
+            cure = f"Put a cell 'from {ATTENTION} import {part.name}' above it."
+            raise BuildError(path, line, f"check cell without exercise `{part.name}`", cure)
+        seen[key] = line
+    for (role, name), line in seen.items():
+        if role == "exercise" and ("check", name) not in seen:
+            cure = f"Put a cell 'check(\"{name}\")' below it."
+            raise BuildError(path, line, f"exercise `{name}` has no check cell", cure)
+    for name in course.lessons[slug].exercises:
+        if ("exercise", name) not in seen:
+            what = f"exercise `{name}` is in the catalogue and not in the lesson"
+            cure = f"Add its heading, 'from {ATTENTION} import {name}' and 'check(\"{name}\")'."
+            raise BuildError(path, parts[-1].cell.line, what, cure)
+
+
+def _check_known(part: Part, course: Course, slug: str, path: str) -> None:
+    if part.name not in course.exercises:
+        what = f"unknown exercise `{part.name}`"
+        known = course.lessons[slug].exercises
+        cure = f"{did_you_mean(part.name, known)} A new one needs points in the catalogue, "
+        cure += f"course_lib/checks/catalogue/{slug[3:]}.py."
+        raise BuildError(path, part.cell.line, what, cure)
+    exercise = course.exercises[part.name]
+    if exercise.lesson != slug:
+        what = f"exercise `{part.name}` belongs to lesson {exercise.lesson}"
+        cure = f"Write 'from course_lib import {part.name}' to use it here."
+        raise BuildError(path, part.cell.line, what, cure)
+    if not exercise.points or not exercise.points > 0:
+        what = f"exercise `{part.name}` has no points"
+        cure = f"Set them in course_lib/checks/catalogue/{slug[3:]}.py."
+        raise BuildError(path, part.cell.line, what, cure)
+
+
+def _check_headings(parts: list[Part], path: str) -> None:
+    """Each exercise has its heading, above its cell; the build writes the points beneath it."""
+    heading_lines: dict[str, int] = {}
+    for part in parts:
+        if part.role == "text":
+            for found in HEADING.finditer(part.cell.source):
+                line = part.cell.at(part.cell.source[: found.start()].count("\n") + 1)
+                heading_lines.setdefault(found[1], line)
+        elif part.role == "exercise" and part.name not in heading_lines:
+            what = f"exercise `{part.name}` has no heading above it"
+            cure = f"Write '### Exercise: `{part.name}`' in the text before the cell."
+            raise BuildError(path, part.cell.line, what, cure)
+    names = [part.name for part in parts if part.role == "exercise"]
+    for name, line in heading_lines.items():
+        if name not in names:
+            what = f"heading of exercise `{name}` without its exercise cell"
+            raise BuildError(path, line, what, did_you_mean(name, names))
+
+
+def _check_written(parts: list[Part], written, slug: str, path: str) -> None:
+    found = [part for part in parts if part.role == "written"]
+    catalogue = f"course_lib/checks/catalogue/{slug[3:]}.py"
+    expected = written.grade_id if written else None
+    for part in found:
+        if part.name != expected or not written.points > 0:
+            what = f"written question `{part.name}` has no points"
+            cure = f"Set them in {catalogue}"
+            cure += f", which has `{expected}`." if expected else "."
+            raise BuildError(path, part.cell.line, what, cure)
+        _check_rubric(part, path)
+    if len(found) > 1:
+        what = f"written question `{expected}` appears twice"
+        raise BuildError(path, found[1].cell.line, what, "Remove one of the two cells.")
+    if expected and not found:
+        what = f"written question `{expected}` is in the catalogue and not in the lesson"
+        cure = f"Add a cell '# %% [markdown] written=\"{expected}\"'."
+        raise BuildError(path, parts[-1].cell.line, what, cure)
+
+
+def _check_rubric(part: Part, path: str) -> None:
+    lines = [line.strip() for line in part.cell.source.split("\n")]
+    marks = [line for line in lines if line in (BEGIN, END)]
+    inside = lines[lines.index(BEGIN) + 1 : lines.index(END)] if marks == [BEGIN, END] else []
+    if not any(inside):
+        what = f"written question `{part.name}` has no rubric"
+        cure = f"Put the answer and rubric between lines '{BEGIN}' and '{END}'."
+        raise BuildError(path, part.cell.line, what, cure)

@@ -1,0 +1,198 @@
+"""A course folder as nbgrader sees it: its configuration, its paths and its gradebook."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import nbformat
+from nbgrader.api import Gradebook, MissingEntry
+from nbgrader.converters import GenerateAssignment
+from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
+from sqlalchemy.exc import SAWarning
+from traitlets.config import Config, PyFileConfigLoader
+
+from course_lib.grading.intake import GradingError
+
+CONFIG = "nbgrader_config.py"
+
+
+@contextmanager
+def quiet_nbgrader() -> Iterator[None]:
+    """Silence what nbgrader's models make SQLAlchemy say; nothing here can mend it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=SAWarning)
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        yield
+
+
+class Course:
+    """Paths, configuration and gradebook of the course at `root`.
+
+    Raises:
+        GradingError: `root` holds no nbgrader_config.py.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root).resolve()
+        if not (self.root / CONFIG).is_file():
+            raise GradingError(f"{self.root} holds no {CONFIG}: run this in the course folder")
+        self.config: Config = PyFileConfigLoader(CONFIG, path=[str(self.root)]).load_config()
+        self.config.CourseDirectory.root = str(self.root)
+        bin_folder = str(Path(sys.executable).parent)  # nbgrader calls `alembic` by PATH
+        if bin_folder not in os.environ.get("PATH", "").split(os.pathsep):
+            os.environ["PATH"] = bin_folder + os.pathsep + os.environ.get("PATH", "")
+
+    def coursedir(self, lesson: str, config: Config | None = None) -> CourseDirectory:
+        """nbgrader's own view of the folder, set to one lesson."""
+        coursedir = CourseDirectory(config=config or self.config)
+        coursedir.assignment_id = lesson
+        return coursedir
+
+    def step(self, name: str) -> Path:
+        """The folder of a step: "source", "release", "submitted", "autograded", "feedback"."""
+        return self.root / getattr(self.coursedir(""), f"{name}_directory")
+
+    @property
+    def private(self) -> Path:
+        """Where grading keeps its own things: the secret seed, notes about runs."""
+        return self.root / ".course"
+
+    def _notes_path(self, lesson: str) -> Path:
+        return self.private / "runs" / f"{lesson}.json"
+
+    def autograded_notebook(self, student: str, lesson: str) -> Path:
+        """Where a student's graded notebook lies."""
+        return self.step("autograded") / student / lesson / f"{lesson}.ipynb"
+
+    def release_path(self, lesson: str) -> Path:
+        """The release notebook of a lesson.
+
+        Raises:
+            GradingError: there is none.
+        """
+        path = self.step("release") / lesson / f"{lesson}.ipynb"
+        if not path.is_file():
+            known = sorted(p.parent.name for p in self.step("release").glob("*/*.ipynb"))
+            raise GradingError(
+                f"{path} does not exist: run `course build {lesson}`"
+                + (f" (lessons that are built: {', '.join(known)})" if known else "")
+            )
+        return path
+
+    @contextmanager
+    def gradebook(self) -> Iterator[Gradebook]:
+        """The course's gradebook, opened and closed."""
+        coursedir = self.coursedir("")
+        with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+            yield gradebook
+
+    def lessons(self) -> list[str]:
+        """Lessons that the gradebook knows, in order."""
+        with self.gradebook() as gradebook:
+            return sorted(assignment.name for assignment in gradebook.assignments)
+
+    def ensure_assignment(self, lesson: str) -> None:
+        """Bring the gradebook's idea of a lesson in line with the release notebook.
+
+        Raises:
+            GradingError: it cannot be done without losing grades; the message has the cure.
+        """
+        released = _graded_cells(self.release_path(lesson))
+        known, submissions = self._known_cells(lesson)
+        if known == released:
+            return
+        if known and submissions and set(known) != set(released):
+            raise GradingError(
+                f"{self.root / 'gradebook.db'} holds {submissions} submission(s) of {lesson} "
+                f"with other cells than {self.release_path(lesson)}: keep a copy of it, then run "
+                f"`nbgrader db assignment remove {lesson} --force` and grade again"
+            )
+        self._generate(lesson)
+
+    def _known_cells(self, lesson: str) -> tuple[dict[str, str], int]:
+        with self.gradebook() as gradebook:
+            try:
+                notebook = gradebook.find_notebook(lesson, lesson)
+            except MissingEntry:
+                return {}, 0
+            cells = {cell.name: cell.checksum for cell in notebook.source_cells}
+            return cells, len(notebook.submissions)
+
+    def _generate(self, lesson: str) -> None:
+        """Run generate_assignment for the gradebook's sake; the release stays as it is."""
+        source = self.step("source") / lesson / f"{lesson}.ipynb"
+        if not source.is_file():
+            raise GradingError(f"{source} does not exist: run `course build {lesson}`")
+        with tempfile.TemporaryDirectory() as scratch:
+            config = Config(self.config)
+            config.CourseDirectory.release_directory = scratch
+            coursedir = self.coursedir(lesson, config)
+            try:
+                GenerateAssignment(coursedir=coursedir, config=config, force=True).start()
+            except NbGraderException as error:
+                raise GradingError(
+                    f"{source} is refused by nbgrader ({error}): run `course build {lesson}`, "
+                    f"then `nbgrader generate_assignment {lesson} --force` to see why"
+                ) from error
+
+    def check_seed(self) -> str:
+        """The secret from which hidden check inputs are drawn, made at first use.
+
+        COURSE_CHECK_SEED, where it is set, wins over the secret kept in the course folder.
+        """
+        if given := os.environ.get("COURSE_CHECK_SEED"):
+            return given
+        path = self.private / "check_seed"
+        if not path.is_file():
+            path.parent.mkdir(exist_ok=True)
+            path.touch(mode=0o600)
+            path.write_text(secrets.token_hex(16) + "\n", encoding="utf-8")
+        return path.read_text(encoding="utf-8").strip()
+
+    def read_notes(self, lesson: str) -> dict[str, dict]:
+        """What earlier runs noted about each student of a lesson."""
+        try:
+            notes = json.loads(self._notes_path(lesson).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return notes if isinstance(notes, dict) else {}
+
+    def write_notes(self, lesson: str, notes: dict[str, dict]) -> None:
+        """Keep notes for the next run and the report, atomically."""
+        path = self._notes_path(lesson)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(notes, indent=1, sort_keys=True, ensure_ascii=False)
+        write_atomically(path, text + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_text(text, encoding="utf-8")
+    os.replace(scratch, path)
+
+
+def digest_of(*paths: Path) -> str:
+    """A digest of the contents of files."""
+    digest = hashlib.sha256()
+    for path in paths:
+        data = path.read_bytes()
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.hexdigest()
+
+
+def _graded_cells(path: Path) -> dict[str, str]:
+    """Checksums of the cells that nbgrader keeps, by grade_id."""
+    notebook = nbformat.read(path, as_version=4)
+    kept = [cell.metadata["nbgrader"] for cell in notebook.cells if "nbgrader" in cell.metadata]
+    return {about["grade_id"]: about.get("checksum") for about in kept}

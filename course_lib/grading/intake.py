@@ -1,0 +1,188 @@
+"""Find what students handed in, and read it without trusting any of it.
+
+A submitted notebook is reduced to cells: kind, id, grade_id and source. Metadata, outputs
+and everything else a student's file may claim are left behind here.
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MAX_BYTES = 100_000_000
+_KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown"}
+
+
+class GradingError(Exception):
+    """Grading cannot start; the message names the file and the cure."""
+
+
+class IntakeError(Exception):
+    """One submission cannot be read; the message is the reason shown to the instructor."""
+
+
+@dataclass(frozen=True)
+class SubmittedCell:
+    """What is kept of a submitted cell."""
+
+    kind: str
+    source: str
+    grade_id: str | None = None
+    cell_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One student's folder for one lesson."""
+
+    student: str
+    lesson: str
+    folder: Path
+    notebook: Path | None
+    problem: str | None = None
+    notices: tuple[str, ...] = field(default=())
+
+
+def find_submissions(
+    submitted: Path, lesson: str, students: Sequence[str] | None = None
+) -> list[Submission]:
+    """List `submitted/*/LESSON` in order of the students' names, readable or not.
+
+    Raises:
+        GradingError: there is no such folder, or a named student handed in nothing.
+    """
+    if not submitted.is_dir():
+        raise GradingError(
+            f"{submitted}: no such folder; put each notebook in "
+            f"{submitted.name}/STUDENT/{lesson}/{lesson}.ipynb"
+        )
+    found = {
+        folder.name: _locate(folder.name, lesson, folder / lesson)
+        for folder in sorted(submitted.iterdir())
+        if folder.is_dir() and (folder / lesson).exists()
+    }
+    missing = sorted(set(students or ()) - set(found))
+    if missing:
+        raise GradingError(f"{submitted}: nothing from {', '.join(missing)} for {lesson}")
+    return [found[name] for name in found if students is None or name in students]
+
+
+def _locate(student: str, lesson: str, folder: Path) -> Submission:
+    """Choose the notebook of a submission folder: the named one, else the only candidate."""
+    if folder.is_symlink() or not folder.is_dir():
+        return Submission(student, lesson, folder, None, f"{folder} is not an ordinary folder")
+    named = folder / f"{lesson}.ipynb"
+    if named.is_symlink() or named.exists():
+        others = sorted(p.name for p in folder.glob("*.ipynb") if p != named)
+        notices = (f"other notebooks not looked at: {', '.join(others)}",) if others else ()
+        return Submission(student, lesson, folder, named, None, notices)
+    others = sorted(p for p in folder.iterdir() if p.suffix.lower() == ".ipynb")
+    if len(others) == 1:
+        notice = f"graded {others[0].name}, which should be called {named.name}"
+        return Submission(student, lesson, folder, others[0], None, (notice,))
+    if others:
+        names = ", ".join(p.name for p in others)
+        problem = f"several notebooks ({names}), none called {named.name}: rename the one to grade"
+    else:
+        problem = f"no notebook in {folder}: ask for {named.name}"
+    return Submission(student, lesson, folder, None, problem)
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of an ordinary file of bearable size.
+
+    Raises:
+        IntakeError: a link, a folder, a device, or larger than MAX_BYTES.
+    """
+    try:
+        about = path.lstat()
+        if not stat.S_ISREG(about.st_mode):
+            raise IntakeError(f"{path.name} is not an ordinary file: ask for the file itself")
+        if about.st_size > MAX_BYTES:
+            size = f"{about.st_size / 1e6:.0f} MB"
+            raise IntakeError(f"{path.name} has {size}: ask for it with its outputs cleared")
+        return path.read_bytes()
+    except OSError as error:
+        raise IntakeError(f"{path.name} cannot be read: {error.strerror}") from error
+
+
+def parse(data: bytes, name: str = "the notebook") -> tuple[list[SubmittedCell], list[str]]:
+    """Reduce the bytes of a notebook (nbformat 3 or 4) to its cells, with notices.
+
+    Raises:
+        IntakeError: not a notebook; the message says why and what to ask for.
+    """
+    notices: list[str] = []
+    text = _decode(data, name, notices)
+    try:
+        document = json.loads(text, parse_int=_short_int)
+    except RecursionError:
+        raise IntakeError(f"{name} is nested too deeply to be a notebook") from None
+    except ValueError as error:
+        where = f"line {error.lineno}" if isinstance(error, json.JSONDecodeError) else str(error)
+        raise IntakeError(f"{name} is damaged ({where}): ask for it again") from None
+    raw = _raw_cells(document, name)
+    cells = [cell for item in raw if (cell := _reduce(item)) is not None]
+    if not cells:
+        raise IntakeError(f"{name} holds no cells: ask for it again")
+    if len(cells) < len(raw):
+        notices.append(f"{len(raw) - len(cells)} unreadable cell(s) left out")
+    return cells, notices
+
+
+def _decode(data: bytes, name: str, notices: list[str]) -> str:
+    if not data.strip(b"\0 \r\n\t"):
+        raise IntakeError(f"{name} is empty: ask for it again")
+    encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        notices.append("not UTF-8: read as Windows-1252")
+        return data.decode("cp1252", errors="replace")
+
+
+def _short_int(digits: str) -> int:
+    return int(digits) if len(digits) < 20 else 0
+
+
+def _raw_cells(document: object, name: str) -> list:
+    if not isinstance(document, dict):
+        raise IntakeError(f"{name} is not a notebook: ask for it again")
+    version = document.get("nbformat")
+    if version == 4:
+        cells = document.get("cells")
+    elif version == 3:
+        sheets = document.get("worksheets")
+        sheets = sheets if isinstance(sheets, list) else []
+        parts = [s.get("cells") for s in sheets if isinstance(s, dict)]
+        cells = [cell for part in parts if isinstance(part, list) for cell in part]
+    else:
+        raise IntakeError(f"{name} has notebook format {version!r}: ask for it saved by Jupyter")
+    if not isinstance(cells, list):
+        raise IntakeError(f"{name} holds no list of cells: ask for it again")
+    return cells
+
+
+def _reduce(item: object) -> SubmittedCell | None:
+    """Keep kind, source and the two ids of one raw cell; None when it is no cell."""
+    if not isinstance(item, dict):
+        return None
+    kind = item.get("cell_type")
+    source = item.get("source", item.get("input"))
+    if isinstance(source, list) and all(isinstance(part, str) for part in source):
+        source = "".join(source)
+    if not isinstance(kind, str) or kind not in _KINDS or not isinstance(source, str):
+        return None
+    metadata = item.get("metadata")
+    nbgrader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    grade_id = nbgrader.get("grade_id") if isinstance(nbgrader, dict) else None
+    cell_id = item.get("id")
+    return SubmittedCell(
+        _KINDS[kind],
+        source.encode("utf-8", "replace").decode("utf-8"),  # no lone surrogates
+        grade_id if isinstance(grade_id, str) else None,
+        cell_id if isinstance(cell_id, str) else None,
+    )

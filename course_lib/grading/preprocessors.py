@@ -1,0 +1,144 @@
+"""Steps that the course adds to nbgrader's Autograde, named in nbgrader_config.py.
+
+Stock `nbgrader autograde` and formgrader run them as well, so that they give honest work
+the same grades as `course grade`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+from nbgrader.preprocessors import Execute, NbGraderPreprocessor, SaveAutoGrades
+from nbgrader.preprocessors.execute import UnresponsiveKernelError
+from nbgrader.utils import determine_grade, is_grade, is_solution
+from traitlets import List
+
+from course_lib.grading.intake import SubmittedCell
+from course_lib.grading.rebuild import rebuild
+from course_lib.grading.verdict import TIMEOUT, judge_cell
+
+# What nbgrader_config.py sets; stock steps and ours in the order in which they run.
+SANITIZE = [
+    "course_lib.grading.preprocessors.RebuildSubmission",
+    "nbgrader.preprocessors.ClearOutput",
+    "nbgrader.preprocessors.DeduplicateIds",
+    "nbgrader.preprocessors.OverwriteKernelspec",
+    "nbgrader.preprocessors.OverwriteCells",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+AUTOGRADE = [
+    "course_lib.grading.preprocessors.ExecuteSubmission",
+    "course_lib.grading.preprocessors.ForgiveStderr",
+    "nbgrader.preprocessors.LimitOutput",
+    "course_lib.grading.preprocessors.SaveCheckedGrades",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+
+
+def release_path(coursedir, lesson: str, notebook: str) -> Path:
+    """Where a course keeps the release notebook of a lesson."""
+    return Path(coursedir.format_path(coursedir.release_directory, ".", lesson)) / (
+        f"{notebook}.ipynb"
+    )
+
+
+def is_check(cell: NotebookNode) -> bool:
+    """Whether a cell is graded by machine: code, graded, not an answer."""
+    return cell.cell_type == "code" and is_grade(cell) and not is_solution(cell)
+
+
+class RebuildSubmission(NbGraderPreprocessor):
+    """First step of sanitising: the student's answers in the release notebook.
+
+    Without a release notebook on disk the submission passes through as it is.
+    """
+
+    def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+        """Replace the notebook by the rebuilt one; notices go to its metadata and the log."""
+        about = resources["nbgrader"]
+        coursedir = self.parent.parent.coursedir  # preprocessor -> exporter -> converter
+        path = release_path(coursedir, about["assignment"], about["notebook"])
+        if not path.is_file():
+            self.log.warning("%s is missing: run `course build`", path)
+            return nb, resources
+        rebuilt, notices = rebuild(nbformat.read(path, as_version=4), _reduced(nb))
+        for notice in notices:
+            self.log.warning("%s: %s", about["student"], notice)
+        rebuilt.metadata.setdefault("course", {})["notices"] = notices
+        return rebuilt, resources
+
+
+def _reduced(nb: NotebookNode) -> list[SubmittedCell]:
+    """Cells of a notebook that nbformat has read; `intake.parse` does it for raw bytes."""
+    return [
+        SubmittedCell(
+            cell.cell_type,
+            cell.source,
+            cell.metadata.get("nbgrader", {}).get("grade_id"),
+            cell.get("id"),
+        )
+        for cell in nb.cells
+    ]
+
+
+class ExecuteSubmission(Execute):
+    """Execute that gives up when two cells in a row run out of time.
+
+    A cell that is interrupted lets the next one run; where it does not, the kernel is stuck in
+    a loop that cannot be interrupted, and waiting for every further cell would cost exercises
+    that are not to blame.
+    """
+
+    extra_arguments = List(["--IPKernelApp.log_level=ERROR"]).tag(config=True)
+
+    def preprocess(self, nb: NotebookNode, resources: dict, km=None) -> tuple[NotebookNode, dict]:
+        """Run all cells, starting with a clean record of time-outs."""
+        self._timed_out = False
+        return super().preprocess(nb, resources, km)
+
+    def on_cell_executed(self, **kwargs) -> None:
+        """Record the error as nbgrader does, then look for a stuck kernel."""
+        super().on_cell_executed(**kwargs)
+        ename = kwargs["execute_reply"]["content"].get("ename")
+        if ename == TIMEOUT and self._timed_out:
+            cell = kwargs["cell_index"]
+            raise UnresponsiveKernelError(f"an endless loop before cell {cell} cannot be stopped")
+        self._timed_out = ename == TIMEOUT
+
+
+class ForgiveStderr(NbGraderPreprocessor):
+    """After execution: what a check cell left on stderr is shown, and costs nothing."""
+
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: dict, cell_index: int
+    ) -> tuple[NotebookNode, dict]:
+        """Turn stderr streams of check cells into stdout."""
+        if is_check(cell):
+            for output in cell.outputs:
+                if output.output_type == "stream":
+                    output.name = "stdout"
+        return cell, resources
+
+
+class SaveCheckedGrades(SaveAutoGrades):
+    """SaveAutoGrades with `verdict.judge_cell` deciding on check cells."""
+
+    def _add_score(self, cell: NotebookNode, resources: dict) -> None:
+        grade = self.gradebook.find_grade(
+            cell.metadata["nbgrader"]["grade_id"],
+            self.notebook_id,
+            self.assignment_id,
+            self.student_id,
+        )
+        if is_check(cell):
+            verdict = judge_cell(cell)
+            grade.auto_score = verdict.points
+            if verdict.reason:
+                self.log.warning("%s, %s: %s", self.student_id, verdict.exercise, verdict.reason)
+        else:
+            grade.auto_score, _ = determine_grade(cell, self.log)
+        grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+        self.gradebook.db.commit()

@@ -1,0 +1,205 @@
+"""Pour a student's answers into the release notebook.
+
+The release decides order, check cells and metadata; of the submission only sources count.
+A student's own cells (helpers, trials) stay beside the cells they stood next to.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import nbformat
+from nbformat import NotebookNode
+
+from course_lib.grading.intake import SubmittedCell
+
+
+@dataclass
+class _Slot:
+    """A cell of the release and what the student put there."""
+
+    cell: NotebookNode
+    name: str | None  # grade_id
+    editable: bool  # an answer cell, code or text
+    answer: str | None = None
+    before: list[SubmittedCell] = field(default_factory=list)
+    after: list[SubmittedCell] = field(default_factory=list)
+
+
+def rebuild(
+    release: NotebookNode, submitted: Sequence[SubmittedCell]
+) -> tuple[NotebookNode, list[str]]:
+    """The release notebook with the student's answers and own cells in it.
+
+    Args:
+        release: the trusted release notebook; not changed.
+        submitted: the reduced cells, in the order in which they were handed in.
+
+    Returns:
+        The rebuilt notebook without outputs, and notices: what was restored or moved.
+    """
+    slots = [_slot(cell) for cell in release.cells]
+    homes = _find_homes(slots, submitted)
+    notices: list[str] = []
+    superseded = _take_answers(slots, submitted, homes, notices)
+    _place_own_cells(slots, submitted, homes, superseded, notices)
+    _adopt_retyped_answers(slots, notices)
+    return _assemble(release, slots), notices
+
+
+def _slot(cell: NotebookNode) -> _Slot:
+    about = cell.metadata.get("nbgrader", {})
+    return _Slot(cell, about.get("grade_id"), bool(about.get("solution")))
+
+
+def _find_homes(slots: list[_Slot], submitted: Sequence[SubmittedCell]) -> list[int | None]:
+    """For each submitted cell the release cell it is a version of, or None."""
+    by_name = {slot.name: i for i, slot in enumerate(slots) if slot.name}
+    plain = [i for i, slot in enumerate(slots) if not slot.name]
+    by_id = {slots[i].cell.get("id"): i for i in plain}
+    by_text: dict[tuple[str, str], list[int]] = {}
+    for i in plain:
+        by_text.setdefault((slots[i].cell.cell_type, _trim(slots[i].cell.source)), []).append(i)
+    homes: list[int | None] = []
+    taken: set[int] = set()
+    for cell in submitted:
+        home = by_name.get(cell.grade_id)
+        if home is None:
+            same_text = by_text.get((cell.kind, _trim(cell.source)), [])
+            candidates = [by_id.get(cell.cell_id), *same_text]
+            home = next((i for i in candidates if i is not None and i not in taken), None)
+        if home is not None:
+            taken.add(home)
+        homes.append(home)
+    return homes
+
+
+def _take_answers(
+    slots: list[_Slot],
+    submitted: Sequence[SubmittedCell],
+    homes: list[int | None],
+    notices: list[str],
+) -> set[int]:
+    """Set each slot's answer; return positions of earlier copies, kept as own cells."""
+    superseded: set[int] = set()
+    for i, slot in enumerate(slots):
+        if slot.name is None:
+            continue
+        copies = [at for at, home in enumerate(homes) if home == i]
+        if not copies:
+            what = "answer" if slot.editable else "check" if _is_check(slot) else "locked"
+            notices.append(f"{slot.name}: deleted {what} cell restored")
+        elif slot.editable:
+            answered = [at for at in copies if not _same(submitted[at], slot)] or copies
+            slot.answer = submitted[answered[-1]].source
+            superseded.update(answered[:-1])
+            if len(copies) > 1:
+                notices.append(f"{slot.name}: {len(copies)} answer cells, the last answer graded")
+        elif any(not _same(submitted[at], slot) for at in copies):
+            notices.append(f"{slot.name}: edited cell restored")
+    return superseded
+
+
+def _place_own_cells(
+    slots: list[_Slot],
+    submitted: Sequence[SubmittedCell],
+    homes: list[int | None],
+    superseded: set[int],
+    notices: list[str],
+) -> None:
+    """Hang every cell of the student's own on the release cell it stood next to."""
+    furthest = -1  # the furthest release cell reached so far
+    anchor: _Slot | None = None
+    pending: list[SubmittedCell] = []  # own cells since the anchor
+    moved: list[str] = []
+    for at, (cell, home) in enumerate(zip(submitted, homes, strict=True)):
+        if home is None:
+            pending.append(cell)
+            continue
+        slot = slots[home]
+        if at in superseded:
+            slot.before.append(cell)
+            continue
+        if home < furthest and slot.editable:
+            moved.append(slot.name or "")
+            slot.before.extend(pending)  # helpers travel with the answer they stood above
+        else:
+            _hang(pending, anchor, slots)
+        pending, anchor, furthest = [], slot, max(furthest, home)
+        if slot.name is None and not _same(cell, slot):
+            pending.append(cell)  # an edited narrative cell: the release's, then the student's
+    _hang(pending, anchor, slots)
+    if moved:
+        notices.append(f"put back into the lesson's order: {', '.join(moved)}")
+
+
+def _hang(cells: list[SubmittedCell], anchor: _Slot | None, slots: list[_Slot]) -> None:
+    if anchor is None:
+        slots[0].before.extend(cells)
+    else:
+        anchor.after.extend(cells)
+
+
+def _adopt_retyped_answers(slots: list[_Slot], notices: list[str]) -> None:
+    """Where an answer cell was deleted, take the student's own cell that defines its name."""
+    for slot in slots:
+        if not slot.editable or slot.answer is not None or slot.cell.cell_type != "code":
+            continue
+        wanted = _defined(slot.cell.source)
+        for own in [own for s in slots for own in (s.before, s.after)]:
+            for cell in [c for c in own if c.kind == "code" and wanted & _defined(c.source)]:
+                slot.answer = cell.source
+                own.remove(cell)
+        if slot.answer is not None:
+            notices.append(f"{slot.name}: answer found in a cell of the student's own")
+
+
+def _defined(source: str) -> set[str]:
+    """Names of the functions and classes that a cell defines at its top level."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return {node.name for node in body if isinstance(node, kinds)}
+
+
+def _assemble(release: NotebookNode, slots: list[_Slot]) -> NotebookNode:
+    notebook = nbformat.v4.new_notebook(metadata=copy.deepcopy(release.metadata))
+    notebook.nbformat_minor = max(5, release.get("nbformat_minor", 5))
+    used = {slot.cell.get("id") for slot in slots}
+    for slot in slots:
+        cell = copy.deepcopy(slot.cell)
+        if slot.answer is not None:
+            cell.source = slot.answer
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+        own_before = [_own(c, used) for c in slot.before]
+        own_after = [_own(c, used) for c in slot.after]
+        notebook.cells.extend([*own_before, cell, *own_after])
+    return notebook
+
+
+def _own(cell: SubmittedCell, used: set) -> NotebookNode:
+    """A cell of the student's own: its source, and no metadata but a mark that it is theirs."""
+    number = 1
+    while f"own-{number}" in used:
+        number += 1
+    used.add(f"own-{number}")
+    make = getattr(nbformat.v4, f"new_{cell.kind}_cell")
+    return make(cell.source, id=f"own-{number}", metadata={"course": {"own": True}})
+
+
+def _is_check(slot: _Slot) -> bool:
+    return bool(slot.cell.metadata.get("nbgrader", {}).get("grade"))
+
+
+def _same(cell: SubmittedCell, slot: _Slot) -> bool:
+    return _trim(cell.source) == _trim(slot.cell.source)
+
+
+def _trim(source: str) -> str:
+    return "\n".join(line.rstrip() for line in source.strip().splitlines())

@@ -1,0 +1,68 @@
+"""The class as a table in the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from course_lib.grading.records import GradeSummary, Row, StudentRecord
+
+_SYMBOLS = {
+    "correct": ("✓", "green"),
+    "incorrect": ("✗", "red"),
+    "raised": ("!", "red"),
+    "timed_out": ("∞", "red"),
+    "not_attempted": ("–", "dim"),
+    "checker_failed": ("?", "yellow"),
+    "not_graded": ("?", "yellow"),
+}
+LEGEND = "✓ right  ✗ wrong  ! raised an error  ∞ out of time  – not attempted  ? not graded"
+
+
+def summary_table(summary: GradeSummary) -> Group:
+    """One row a student, one column an exercise, then what needs a person."""
+    table = Table(title=f"{summary.lesson}: {len(summary.students)} students", title_style="bold")
+    table.add_column("student", no_wrap=True)
+    for name in summary.exercises:
+        table.add_column(name.replace("_", " "), justify="right")
+    table.add_column("points", justify="right")
+    table.add_column("written")
+    for student in summary.students:
+        table.add_row(*_cells(student, summary))
+    return Group(table, Text(LEGEND, style="dim"), *_remarks(summary))
+
+
+def _cells(student: StudentRecord, summary: GradeSummary) -> list[Text]:
+    late = " (late)" if student.late_seconds > 0 else ""
+    name = Text(student.student + late)
+    if student.problem:
+        rest = [Text("?", style="yellow") for _ in summary.exercises]
+        return [name, *rest, Text("blank", style="yellow"), Text("")]
+    by_name = {row.exercise: row for row in student.rows}
+    shown = [_points(by_name.get(exercise)) for exercise in summary.exercises]
+    total = "?" if student.points is None else f"{student.points:g}/{summary.max_points:g}"
+    return [name, *shown, Text(total), Text(", ".join(sorted(set(student.written.values()))))]
+
+
+def _points(row: Row | None) -> Text:
+    if row is None:
+        return Text("?", style="yellow")
+    symbol, style = _SYMBOLS.get(row.outcome, ("", ""))
+    if row.by_hand:
+        symbol = "✎"
+    return Text(f"{symbol} {'' if row.points is None else format(row.points, '.3g')}", style=style)
+
+
+def _remarks(summary: GradeSummary) -> list[Text]:
+    lines = []
+    for student in summary.students:
+        for exercise, reason in student.blanks.items():
+            where = f"{student.student}, {exercise}" if exercise else student.student
+            lines.append(Text(f"blank: {where}: {reason}", style="yellow"))
+        lines += [Text(f"note: {student.student}: {n}", style="dim") for n in student.notices]
+    if summary.waiting:
+        answers = sum(map(len, summary.waiting.values()))
+        lines.append(Text(f"{answers} written answer(s) wait for a person: open formgrader"))
+    lines.append(Text(f"{summary.seconds:.0f} s" if summary.seconds else "", style="dim"))
+    return lines

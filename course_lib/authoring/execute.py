@@ -7,6 +7,7 @@ the user's IPython and matplotlib settings, with one thread, so that outputs rep
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -39,14 +40,15 @@ def execute(notebook, lines, course: Course, slug: str, progress: Callable[[str]
         folder = _scratch(Path(scratch), course.text(slug).parent)
         client = NotebookClient(
             notebook,
-            km=_kernel_manager(),
+            km=_kernel_manager(Path(scratch)),
             timeout=CELL_TIMEOUT,
             record_timing=False,
             coalesce_streams=True,
             store_widget_state=False,
             resources={"metadata": {"path": str(folder)}},
         )
-        with _quiet_fonts(), client.setup_kernel(env=_environment(Path(scratch), course)):
+        environment = _environment(Path(scratch), course)
+        with _quiet_fonts(), client.setup_kernel(env=environment, cleanup_kc=True):
             for count, index in enumerate(code_cells, start=1):
                 cell = notebook.cells[index]
                 progress(f"{slug}: cell {count} of {len(code_cells)} ({cell.id})")
@@ -89,7 +91,7 @@ def _first_line(text: str) -> str:
 def _check_repeatable(cell, where: tuple[str, int]) -> None:
     for output in cell.outputs:
         if output.output_type == "stream" and output.name == "stderr":
-            what = f"cell `{cell.id}` writes to stderr: {_last_line(output.text)}"
+            what = f"cell `{cell.id}` writes to stderr: {_first_line(output.text)}"
             raise BuildError(*where, what, "Mend its cause, or print to stdout.")
         if _WIDGET in output.get("data", {}):
             what = f"cell `{cell.id}` shows a widget, whose id is a new one each time"
@@ -99,10 +101,6 @@ def _check_repeatable(cell, where: tuple[str, int]) -> None:
             if found:
                 what = f"cell `{cell.id}` shows a memory address, {found[0]}, another each time"
                 raise BuildError(*where, what, "Assign to `_`, or print what you mean.")
-
-
-def _last_line(text: str) -> str:
-    return text.strip().splitlines()[-1] if text.strip() else "(nothing)"
 
 
 def _texts(output) -> Iterator[str]:
@@ -164,13 +162,17 @@ def _environment(scratch: Path, course: Course) -> dict[str, str]:
     }
 
 
-def _kernel_manager():
+def _kernel_manager(scratch: Path):
     """Returns a manager of this interpreter's own kernel, whatever specs the user installed."""
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager
 
     specs = KernelSpecManager(kernel_dirs=[], ensure_native_kernel=True)
-    return AsyncKernelManager(kernel_name="python3", kernel_spec_manager=specs)
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=specs)
+    manager.connection_file = str(scratch / "kernel.json")
+    if sys.platform != "win32":  # sockets in the scratch folder instead of open TCP ports
+        manager.transport, manager.ip = "ipc", str(scratch / "k")
+    return manager
 
 
 @contextmanager

@@ -64,8 +64,9 @@ def _generate(course, slug, *, root: Path, release: str = RELEASE, database: boo
     with _scripts_in_path():
         result = capture_log(converter)
     if not result["success"]:
-        lines = (result.get("log") or result.get("error") or "").strip().splitlines()
-        reason = lines[-1] if lines else "no reason given"
+        lines = (result.get("log", "") + result.get("error", "")).splitlines()
+        errors = [line.removeprefix("[ERROR] ") for line in lines if "rror" in line]
+        reason = errors[0].rstrip(".") if errors else "no reason given"
         where = f"{SOLUTIONS}/{slug}/{slug}.ipynb"
         what = f"nbgrader cannot make the release: {reason}"
         raise BuildError(where, None, what, f"Run: nbgrader generate_assignment {slug} --debug")

@@ -16,6 +16,8 @@ from course_lib.authoring.read import Cell
 ATTENTION = "course_lib.attention"
 HEADING = re.compile(r"^###+ Exercise: `([^`]*)`\s*$", re.MULTILINE)
 
+_MARKER = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)|AUTOTEST")
+
 
 @dataclass(frozen=True)
 class Part:
@@ -38,6 +40,7 @@ def assign_roles(cells: list[Cell], course: Course, slug: str) -> list[Part]:
         cure = f"Write course_lib/checks/catalogue/{slug[3:]}.py."
         raise BuildError(path, 1, what, cure)
     parts = [_part(cell, path) for cell in cells]
+    _check_markers(parts, path)
     first_code = next((i for i, part in enumerate(parts) if part.cell.kind == "code"), None)
     if first_code is None or parts[first_code].role != "code":
         line = 1 if first_code is None else parts[first_code].cell.line
@@ -114,6 +117,16 @@ def _check_exercises(parts: list[Part], course: Course, slug: str, path: str) ->
             what = f"exercise `{name}` is in the catalogue and not in the lesson"
             cure = f"Add its heading, 'from {ATTENTION} import {name}' and 'check(\"{name}\")'."
             raise BuildError(path, parts[-1].cell.line, what, cure)
+
+
+def _check_markers(parts: list[Part], path: str) -> None:
+    for part in parts:
+        for offset, line in enumerate(part.cell.source.split("\n"), start=1):
+            found = _MARKER.search(line)
+            if found and (part.role != "written" or "SOLUTION" not in found[0]):
+                what = f"'{found[0]}' outside a written question"
+                cure = "Take it out; the build marks the solutions of exercises itself."
+                raise BuildError(path, part.cell.at(offset), what, cure)
 
 
 def _check_known(part: Part, course: Course, slug: str, path: str) -> None:

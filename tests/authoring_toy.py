@@ -1,0 +1,153 @@
+"""A course of one tiny lesson, with a library and catalogue of its own, for the build's tests."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+from course_lib.authoring import Course
+
+ROOT = Path(__file__).resolve().parents[1]
+SLUG = "01_toy"
+
+LIBRARY = {
+    "__init__.py": """
+REPORT = "application/vnd.course.report+json"
+
+
+def __getattr__(name):
+    if name in ("double", "Adder"):
+        from course_lib.attention import toy
+
+        return getattr(toy, name)
+    raise AttributeError(name)
+
+
+def hint(name, level=1):
+    return "hint"
+
+
+def check(name):
+    from IPython import get_ipython
+    from IPython.display import display
+
+    obj = get_ipython().user_ns[name]
+    right = obj(3) == 6 if name == "double" else obj(2).forward(5) == 7
+    points = 2.0 if name == "double" else 4.0
+    findings = [] if right else [{"message": "3 should become 6."}]
+    display({REPORT: {"findings": findings}, "text/plain": "report"}, raw=True)
+    return points if right else 0.5
+""",
+    "attention/__init__.py": "",
+    "attention/_checked.py": "def checked(f):\n    return f\n",
+    "attention/toy.py": '''
+import math
+
+from course_lib.attention._checked import checked
+
+
+@checked
+def double(number: int) -> int:
+    """Returns twice the number."""
+    # two of them
+    return math.prod([2, number])  # SECRET
+
+
+class Adder:
+    """Adds a constant."""
+
+    def __init__(self, constant):
+        self.constant = constant
+
+    @checked
+    def forward(self, number):
+        """Returns the sum."""
+        return double(number) - number + self.constant  # SECRET
+''',
+    "checks/__init__.py": "",
+    "checks/catalogue/__init__.py": "",
+    "checks/catalogue/toy.py": "",
+    "checks/catalogue/other.py": "",
+}
+
+LESSON = """\
+# %% [markdown]
+# # Toys
+#
+# Words.
+
+# %%
+import math
+
+from course_lib import check, hint
+
+# %% [markdown]
+# ## Doubling
+#
+# ### Exercise: `double`
+#
+# Worked number: 3 becomes 6.
+
+# %%
+from course_lib.attention import double
+
+# %%
+check("double")
+
+# %% tags=["demo"]
+print(double(4), math.floor(2.5))
+
+# %% [markdown]
+# ### Exercise: `Adder`
+
+# %%
+from course_lib.attention import Adder
+
+# %%
+check("Adder")
+
+# %% [markdown] written="why_toys"
+# ### Why toys?
+#
+# Say it in two sentences.
+#
+# ### BEGIN SOLUTION
+# RUBRIC: one point a sentence.
+# ### END SOLUTION
+"""
+
+
+def make_course(folder: Path) -> Course:
+    """Writes the course below `folder`, not built yet."""
+    root, library = folder / "course", folder / "lib" / "course_lib"
+    for name, text in LIBRARY.items():
+        (library / name).parent.mkdir(parents=True, exist_ok=True)
+        (library / name).write_text(text)
+    (root / "solutions" / SLUG).mkdir(parents=True)
+    shutil.copy(ROOT / "nbgrader_config.py", root)
+    course = toy_course(folder)
+    course.text(SLUG).write_text(LESSON)
+    return course
+
+
+def toy_course(folder: Path) -> Course:
+    """Returns the course that `make_course` wrote below `folder`, or a copy of it."""
+    exercises = {
+        "double": SimpleNamespace(lesson=SLUG, points=2, minutes=5, difficulty=1),
+        "Adder": SimpleNamespace(lesson=SLUG, points=4, minutes=10, difficulty=3),
+        "elsewhere": SimpleNamespace(lesson="02_other", points=4, minutes=10, difficulty=3),
+    }
+    written = SimpleNamespace(grade_id="why_toys", points=3, minutes=5)
+    lessons = {SLUG: SimpleNamespace(exercises=("double", "Adder"), written=written)}
+    return Course(folder / "course", folder / "lib" / "course_lib", exercises, lessons)
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    """Replaces text in a file that must contain it."""
+    text = path.read_text()
+    assert old in text, f"{old!r} is not in {path}"
+    path.write_text(text.replace(old, new, 1))
+
+
+def snapshot(course: Course) -> dict[str, bytes]:
+    """Returns the bytes of every notebook of the course."""
+    return {p.name + p.parent.parent.name: p.read_bytes() for p in course.root.rglob("*.ipynb")}

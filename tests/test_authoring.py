@@ -1,0 +1,293 @@
+"""The build as a whole: what it writes, what it leaves alone, what `--check` sees."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import nbformat
+import pytest
+from authoring_toy import SLUG, edit, make_course, snapshot, toy_course
+
+from course_lib.authoring import build, check_build, register
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("master")
+    build(folder / "course", course=make_course(folder))
+    return folder
+
+
+@pytest.fixture
+def course(master, tmp_path):
+    """The toy course, built."""
+    shutil.copytree(master, tmp_path, dirs_exist_ok=True)
+    return toy_course(tmp_path)
+
+
+def run(course, **options):
+    (result,) = build(course.root, course=course, **options)
+    return result
+
+
+def drifts(course):
+    return check_build(course.root, course=course)
+
+
+def cells(path):
+    return {cell.id: cell for cell in nbformat.read(path, as_version=4).cells}
+
+
+def test_solution_notebook_is_executed_and_shows_full_points(course):
+    found = cells(course.solution(SLUG))
+    assert found["double-check"].outputs[-1].data["text/plain"] == "2.0"
+    assert "8 2\n" in [o.get("text") for cell in found.values() for o in cell.get("outputs", ())]
+
+
+def test_pasted_answer_keeps_docstring_and_comments_and_drops_decorator(course):
+    source = cells(course.solution(SLUG))["double-answer"].source
+    assert source == (
+        "def double(number: int) -> int:\n"
+        '    """Returns twice the number."""\n'
+        "    ### BEGIN SOLUTION\n"
+        "    # two of them\n"
+        "    return math.prod([2, number])  # SECRET\n"
+        "    ### END SOLUTION"
+    )
+
+
+def test_release_has_stubs_and_no_solution(course):
+    text = course.release(SLUG).read_text()
+    for secret in ("SECRET", "RUBRIC", "SOLUTION", "self.constant", "math.prod", "two of them"):
+        assert secret not in text
+    found = cells(course.release(SLUG))
+    assert found["Adder-answer"].source.count("raise NotImplementedError()") == 2
+    assert '"""Returns the sum."""' in found["Adder-answer"].source
+    assert "def __init__(self, constant):" in found["Adder-answer"].source
+    assert "YOUR ANSWER HERE" in found["why_toys-written"].source
+    assert "Say it in two sentences." in found["why_toys-written"].source
+    assert not any(cell.get("outputs") for cell in found.values())
+    assert [p.name for p in course.release(SLUG).parent.iterdir()] == [f"{SLUG}.ipynb"]
+
+
+def test_nbgrader_metadata(course):
+    found = cells(course.solution(SLUG))
+    base = {"schema_version": 3, "task": False}
+    expected = {
+        "setup": {"grade_id": "setup", "grade": False, "solution": False, "locked": True},
+        "double-answer": {
+            "grade_id": "double-answer",
+            "grade": False,
+            "solution": True,
+            "locked": False,
+        },
+        "double-check": {
+            "grade_id": "double",
+            "grade": True,
+            "solution": False,
+            "locked": True,
+            "points": 2,
+        },
+        "why_toys-written": {
+            "grade_id": "why_toys",
+            "grade": True,
+            "solution": True,
+            "locked": False,
+            "points": 3,
+        },
+    }
+    for cell_id, metadata in expected.items():
+        assert found[cell_id].metadata.nbgrader == base | metadata
+    graded = {i for i, cell in found.items() if "nbgrader" in cell.metadata}
+    assert graded == set(expected) | {"Adder-answer", "Adder-check"}
+
+
+def test_exercise_heading_says_points_minutes_and_difficulty(course):
+    source = cells(course.solution(SLUG))["exercise-adder-1"].source
+    assert source == "### Exercise: `Adder`\n\n*4 points · about 10 minutes · hard ●●●*"
+    assert (
+        "*2 points · about 5 minutes · easy ●○○*"
+        in cells(course.solution(SLUG))["doubling-1"].source
+    )
+    written = cells(course.solution(SLUG))["why_toys-written"].source
+    assert written.startswith("### Why toys?\n\n*3 points · about 5 minutes · graded by a person*")
+
+
+def test_cell_after_the_check_goes_on_with_the_reference(course):
+    assert cells(course.release(SLUG))["double-next"].source == (
+        "from course_lib import double  # continue with the reference version\n\n"
+        "# hint(\"double\", 1)  # remove the first '#'; levels 1, 2, 3"
+    )
+
+
+def test_no_version_path_or_time_is_recorded(course):
+    text = course.solution(SLUG).read_text()
+    metadata = json.loads(text)["metadata"]
+    assert set(metadata) == {"course", "kernelspec", "language_info"}
+    assert "version" not in metadata["language_info"]
+    assert "iopub" not in text
+    assert str(course.root) not in text
+
+
+def test_second_build_does_nothing(course):
+    before = snapshot(course)
+    times = {p: p.stat().st_mtime_ns for p in course.root.rglob("*.ipynb")}
+    result = run(course)
+    assert (result.executed, result.released) == (False, False)
+    assert snapshot(course) == before
+    assert times == {p: p.stat().st_mtime_ns for p in course.root.rglob("*.ipynb")}
+    assert drifts(course) == []
+
+
+def test_forced_build_is_byte_identical(course):
+    before = snapshot(course)
+    lines = []
+    assert run(course, force=True, progress=lines.append).executed
+    assert snapshot(course) == before
+    assert any("double-check" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("file", "stale"),
+    [
+        ("attention/toy.py", True),
+        ("attention/_checked.py", True),
+        ("checks/catalogue/toy.py", True),
+        ("checks/__init__.py", True),
+        ("checks/catalogue/other.py", False),
+    ],
+)
+def test_only_files_that_can_influence_the_lesson_make_it_stale(course, file, stale):
+    path = course.library / file
+    path.write_text(path.read_text() + "\n# a comment\n")
+    assert bool(drifts(course)) == stale
+
+
+def test_changed_catalogue_makes_the_lesson_stale(course):
+    course.exercises["double"].points = 2.0  # the same number
+    course.exercises["double"].minutes = 6
+    (drift,) = drifts(course)
+    assert drift.path == f"solutions/{SLUG}/{SLUG}.ipynb"
+    assert drift.command == f"course build {SLUG}"
+    assert "older than the lesson text" in drift.reason
+
+
+def test_hand_edited_solution_notebook_is_drift_even_in_its_outputs(course):
+    edit(course.solution(SLUG), "8 2", "8 3")
+    (drift,) = drifts(course)
+    assert "edited by hand" in drift.reason
+    assert run(course).executed
+    assert drifts(course) == []
+
+
+def test_half_merged_notebook_is_drift(course):
+    course.solution(SLUG).write_text("<<<<<<< ours\n")
+    (drift,) = drifts(course)
+    assert "not a notebook this course built" in drift.reason
+    run(course)
+    assert drifts(course) == []
+
+
+def test_missing_release_is_built_without_executing(course):
+    before = snapshot(course)
+    course.release(SLUG).unlink()
+    (drift,) = drifts(course)
+    assert (drift.path, drift.reason) == (f"notebooks/{SLUG}/{SLUG}.ipynb", "not built yet")
+    result = run(course)
+    assert (result.executed, result.released) == (False, True)
+    assert snapshot(course) == before
+
+
+def test_release_somebody_worked_in_is_kept_aside(course):
+    fresh = course.release(SLUG).read_bytes()
+    edit(course.release(SLUG), "raise NotImplementedError()", "return 2 * number")
+    worked_in = course.release(SLUG).read_bytes()
+    (drift,) = drifts(course)
+    assert drift.path == f"notebooks/{SLUG}/{SLUG}.ipynb"
+    result = run(course)
+    assert result.kept.read_bytes() == worked_in
+    assert course.release(SLUG).read_bytes() == fresh
+    assert drifts(course) == []
+
+
+def test_outdated_release_is_replaced_without_a_copy(course):
+    edit(course.text(SLUG), "Words.", "Other words.")
+    result = run(course)
+    assert result.released
+    assert result.kept is None
+    assert "Other words." in course.release(SLUG).read_text()
+
+
+def test_ids_stay_when_a_cell_is_inserted_elsewhere(course):
+    before = cells(course.solution(SLUG))
+    edit(
+        course.text(SLUG),
+        "# %% [markdown]\n# ## Doubling",
+        "# %%\nextra = 1\n\n# %% [markdown]\n# ## Doubling",
+    )
+    run(course)
+    after = cells(course.solution(SLUG))
+    assert set(after) - set(before) == {"toys-2"}
+    assert set(before) <= set(after)
+
+
+def test_files_beside_the_lesson_reach_release_and_kernel_and_python_does_not(course):
+    folder = course.text(SLUG).parent
+    (folder / "table.csv").write_text("1,2\n")
+    (folder / "helper.py").write_text("x = 1\n")
+    edit(course.text(SLUG), "import math", "import math\nfrom pathlib import Path")
+    edit(course.text(SLUG), "print(double(4)", 'print(Path("table.csv").read_text(), double(4)')
+    run(course)
+    assert sorted(p.name for p in course.release(SLUG).parent.iterdir()) == [
+        f"{SLUG}.ipynb",
+        "table.csv",
+    ]
+    (folder / "table.csv").write_text("3,4\n")
+    assert [d.path for d in drifts(course)] == [f"solutions/{SLUG}/{SLUG}.ipynb"]
+
+
+def test_the_authors_seed_and_threads_do_not_reach_the_kernel(course, monkeypatch):
+    monkeypatch.setenv("COURSE_CHECK_SEED", "secret")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    edit(course.text(SLUG), "import math", "import math\nfrom os import environ")
+    shown = 'print(environ.get("COURSE_CHECK_SEED"), environ["OMP_NUM_THREADS"], double(4)'
+    edit(course.text(SLUG), "print(double(4)", shown)
+    run(course)
+    assert '"None 1 8 2\\n"' in course.solution(SLUG).read_text()
+
+
+def nbgrader(course, *arguments):
+    scripts = os.path.dirname(sys.executable)
+    environment = os.environ | {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "nbgrader", *arguments]
+    return subprocess.run(command, cwd=course.root, env=environment, capture_output=True, text=True)
+
+
+def test_stock_generate_assignment_writes_the_same_release(course):
+    before = snapshot(course)
+    done = nbgrader(course, "generate_assignment", SLUG, "--force")
+    assert done.returncode == 0, done.stderr
+    assert snapshot(course) == before
+    assert [p.name for p in course.release(SLUG).parent.iterdir()] == [f"{SLUG}.ipynb"]
+
+
+def test_register_writes_the_points_into_the_gradebook(course):
+    from nbgrader.api import Gradebook
+
+    before = snapshot(course)
+    register(course.root, SLUG)
+    register(course.root, SLUG)
+    with Gradebook(f"sqlite:///{course.root}/gradebook.db") as gradebook:
+        assert gradebook.find_assignment(SLUG).max_score == 2 + 4 + 3
+    assert snapshot(course) == before
+
+
+def test_check_executes_nothing(course, monkeypatch):
+    def fail(*args):
+        raise AssertionError("a cell was executed")
+
+    monkeypatch.setattr("course_lib.authoring.execute.execute", fail)
+    edit(course.text(SLUG), "Words.", "Other words.")
+    assert drifts(course)

@@ -1,0 +1,336 @@
+"""Bad input: each mistake is named with file, line and cure, and old notebooks stay as they are."""
+
+import re
+
+import pytest
+from authoring_toy import LESSON, SLUG, edit, make_course, snapshot
+
+from course_lib.authoring import BuildError, build, check_build
+
+TEXT = f"solutions/{SLUG}/{SLUG}.py"
+
+
+@pytest.fixture
+def course(tmp_path):
+    """The toy course with something in the place of its notebooks, to be left untouched."""
+    course = make_course(tmp_path)
+    for path in (course.solution(SLUG), course.release(SLUG)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("old")
+    return course
+
+
+def line_of(course, text: str) -> int:
+    lines = course.text(SLUG).read_text().split("\n")
+    return next(number for number, line in enumerate(lines, start=1) if text in line)
+
+
+def assert_build_error(course, message: str, line: int | None = None, path: str = TEXT) -> str:
+    before = snapshot(course)
+    assert before
+    with pytest.raises(BuildError) as caught:
+        build(course.root, course=course)
+    assert re.search(message, str(caught.value)), str(caught.value)
+    assert (caught.value.path, caught.value.line) == (path, line)
+    assert str(caught.value).startswith(f"{path}:{line}: " if line else f"{path}: ")
+    assert caught.value.cure
+    assert snapshot(course) == before
+    assert not list(course.root.rglob("*.new"))
+    return str(caught.value)
+
+
+# Wrong before anything runs: (text in the lesson, its replacement, text of the line, message).
+STATIC = {
+    "duplicate exercise": (
+        '# %% tags=["demo"]\n',
+        "# %%\nfrom course_lib.attention import double  # again\n\n# %%\n",
+        "# again",
+        "exercise `double` appears twice, first in line 19. Remove one",
+    ),
+    "duplicate check cell": (
+        '# %% tags=["demo"]\n',
+        '# %%\ncheck("double")  # again\n\n# %%\n',
+        "# again",
+        "check cell `double` appears twice, first in line 22",
+    ),
+    "exercise without check cell": (
+        '# %%\ncheck("double")\n',
+        "",
+        "import double",
+        r"exercise `double` has no check cell. Put a cell 'check\(\"double\"\)' below",
+    ),
+    "check cell without exercise": (
+        "# %%\nfrom course_lib.attention import double\n",
+        "",
+        'check("double")',
+        "check cell without exercise `double`. Put a cell 'from course_lib.attention import",
+    ),
+    "check cell above its exercise": (
+        "# %% [markdown]\n# ## Doubling",
+        '# %%\ncheck("double")  # early\n\n# %% [markdown]\n# ## Doubling',
+        "# early",
+        "check cell without exercise `double`",
+    ),
+    "unknown exercise in a check cell": (
+        'check("double")',
+        'check("doubel")',
+        'check("doubel")',
+        "unknown exercise `doubel`. Did you mean `double`",
+    ),
+    "unknown exercise in an import": (
+        "attention import double",
+        "attention import duoble",
+        "import duoble",
+        "unknown exercise `duoble`. Did you mean `double`",
+    ),
+    "exercise of another lesson": (
+        "attention import double",
+        "attention import elsewhere",
+        "import elsewhere",
+        "`elsewhere` belongs to lesson 02_other. Write 'from course_lib import elsewhere'",
+    ),
+    "two imports in an exercise cell": (
+        "attention import double",
+        "attention import double, Adder",
+        "import double, Adder",
+        "something beside it. An exercise cell is only",
+    ),
+    "exercise import inside a cell": (
+        "print(double(4), math.floor(2.5))",
+        "x = 1\nfrom course_lib.attention.toy import double as d",
+        "as d",
+        "something beside it. An exercise cell is only",
+    ),
+    "no heading": (
+        "# ### Exercise: `double`\n",
+        "# ### Doubling\n",
+        "import double",
+        "exercise `double` has no heading above it. Write '### Exercise: `double`'",
+    ),
+    "misspelt heading": (
+        "# Words.\n",
+        "# ### Exercise: `duoble`\n",
+        "`duoble`",
+        "heading of exercise `duoble` without its exercise cell. Did you mean `double`",
+    ),
+    "written question without points": (
+        'written="why_toys"',
+        'written="why"',
+        "# ### Why toys?",
+        "written question `why` has no points. Set them in course_lib/checks/catalogue/toy.py",
+    ),
+    "written question without rubric": (
+        "# ### BEGIN SOLUTION\n",
+        "",
+        "# ### Why toys?",
+        "written question `why_toys` has no rubric. Put the answer and rubric between lines",
+    ),
+    "empty rubric": (
+        "# RUBRIC: one point a sentence.\n",
+        "#\n",
+        "# ### Why toys?",
+        "written question `why_toys` has no rubric",
+    ),
+    "marker in the narrative": (
+        "# Words.",
+        "# Words.\n# ### BEGIN SOLUTION",
+        "BEGIN SOLUTION",
+        "'BEGIN SOLUTION' outside a written question. Take it out",
+    ),
+    "setup cell missing": (
+        "# %%\nimport math\n\nfrom course_lib import check, hint\n",
+        "",
+        "import double",
+        "the first code cell is not the setup cell. Begin with a cell that imports",
+    ),
+    "no Python": (
+        "print(double(4)",
+        "print(double(4",
+        "print(double(4",
+        "the cell does not parse: .*A code cell holds plain Python",
+    ),
+    "magic": (
+        "print(double(4), math.floor(2.5))",
+        "%timeit double(4)",
+        "%timeit",
+        "the cell does not parse",
+    ),
+    "unknown cell option": (
+        'written="why_toys"',
+        'writen="why_toys"',
+        "writen=",
+        "unknown cell type or option: 'why_toys'. Write",
+    ),
+    "unknown cell type": (
+        "# %% [markdown]\n# # Toys",
+        "# %% [markdwn]\n# # Toys",
+        "[markdwn]",
+        "unknown cell type or option: '\\[markdwn\\]'",
+    ),
+    "text before the first cell": (
+        "# %% [markdown]\n# # Toys",
+        "x = 1\n\n# %% [markdown]\n# # Toys",
+        "x = 1",
+        "text that belongs to no cell",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STATIC)
+def test_mistake_in_the_lesson_text_is_named_before_anything_runs(course, case, monkeypatch):
+    old, new, where, message = STATIC[case]
+    edit(course.text(SLUG), old, new)
+    monkeypatch.setattr("course_lib.authoring.execute.execute", None)
+    assert_build_error(course, message, line_of(course, where))
+    (drift,) = check_build(course.root, course=course)
+    assert re.search(message, drift.reason)
+
+
+def test_exercise_without_points(course):
+    course.exercises["double"].points = None
+    line = line_of(course, "import double")
+    assert_build_error(course, "exercise `double` has no points. Set them in", line)
+
+
+def test_exercise_of_the_catalogue_missing_in_the_lesson(course):
+    course.exercises["triple"] = course.exercises["double"]
+    course.lessons[SLUG].exercises += ("triple",)
+    line = line_of(course, "# ### Why toys?")
+    assert_build_error(course, "exercise `triple` is in the catalogue and not in the lesson", line)
+
+
+def test_written_question_of_the_catalogue_missing_in_the_lesson(course):
+    text, _, _ = LESSON.partition('# %% [markdown] written="why_toys"')
+    course.text(SLUG).write_text(text)
+    line = line_of(course, 'check("Adder")')
+    assert_build_error(course, "written question `why_toys` is in the catalogue", line)
+
+
+def test_empty_lesson(course):
+    course.text(SLUG).write_text("")
+    assert_build_error(course, "the lesson has no cells", 1)
+
+
+def test_lesson_the_catalogue_does_not_know(course):
+    del course.lessons[SLUG]
+    assert_build_error(course, "Write course_lib/checks/catalogue/toy.py", 1)
+
+
+def test_unknown_lesson_suggests_the_nearest(course):
+    with pytest.raises(BuildError, match=r"there is no lesson `01_toi`\. Did you mean `01_toy`"):
+        build(course.root, ["01_toi"], course=course)
+
+
+SOLUTION = {
+    "not there": ("def double", "def duble", None, "no function or class `double`.*`duble`"),
+    "syntax": ("return math", "return = math", 11, "invalid syntax. Mend the syntax"),
+    "unknown name": (
+        "math.prod([2, number])",
+        "_helper(cmath.e)",
+        8,
+        "`double` uses `_helper`, `cmath`, which the notebook does not know. Import it in",
+    ),
+    "no body": (
+        "    # two of them\n    return math.prod([2, number])  # SECRET\n",
+        "",
+        8,
+        "`double` has a docstring and no body",
+    ),
+    "body beside the signature": (
+        'double(number: int) -> int:\n    """Returns twice the number."""\n    # two of them\n    ',
+        "double(number: int) -> int: ",
+        8,
+        "has its body on the line of its signature",
+    ),
+    "marker": ("# two of them", "### BEGIN SOLUTION", 7, "holds an nbgrader marker"),
+}
+
+
+@pytest.mark.parametrize("case", SOLUTION)
+def test_solution_that_cannot_be_pasted(course, case):
+    old, new, line, message = SOLUTION[case]
+    edit(course.library / "attention" / "toy.py", old, new)
+    assert_build_error(course, message, line, "course_lib/attention/toy.py")
+
+
+def test_missing_solution_module(course):
+    (course.library / "attention" / "toy.py").unlink()
+    message = "the file does not exist. Write the solution of `double` there"
+    assert_build_error(course, message, None, "course_lib/attention/toy.py")
+
+
+# Wrong when run: (text in the lesson, its replacement, text of the line, message).
+DEMO = "print(double(4), math.floor(2.5))"
+DYNAMIC = {
+    "error": (
+        DEMO,
+        "x = 1\n1 / 0  # here",
+        "# here",
+        "cell `doubling-2` fails: ZeroDivisionError: division by zero",
+    ),
+    "warning": (
+        DEMO,
+        "import warnings\nwarnings.warn('old')",
+        "import warnings",
+        "cell `doubling-2` writes to stderr: .*UserWarning: old",
+    ),
+    "address": (DEMO, "object()", "object()", "shows a memory address, 0x"),
+    "widget": (
+        DEMO,
+        "from IPython.display import display\n"
+        "widget = {'application/vnd.jupyter.widget-view+json': {'model_id': 'a'}}\n"
+        "display(widget, raw=True)",
+        "from IPython.display",
+        "shows a widget, whose id is a new one each time",
+    ),
+    "dead kernel": (DEMO, "import os\nos._exit(3)", "import os", "the kernel died in cell"),
+    "check shows nothing": (
+        "from course_lib import check, hint\n",
+        "from course_lib import hint\n\n\ndef check(name):\n    pass\n",
+        'check("double")',
+        "the solution of `double` fails its own check: no points at all",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DYNAMIC)
+def test_cell_that_cannot_be_built_is_named(course, case):
+    old, new, where, message = DYNAMIC[case]
+    edit(course.text(SLUG), old, new)
+    assert_build_error(course, message, line_of(course, where))
+
+
+def test_endless_cell(course, monkeypatch):
+    monkeypatch.setattr("course_lib.authoring.execute.CELL_TIMEOUT", 1)
+    edit(course.text(SLUG), DEMO, "while True:\n    pass")
+    assert_build_error(course, "did not finish in 1 s", line_of(course, "while True"))
+
+
+def test_solution_that_fails_its_own_check(course):
+    edit(course.library / "attention" / "toy.py", "prod([2, number])", "prod([3, number])")
+    message = (
+        "the solution of `double` fails its own check: 0.5 of 2 points "
+        r"\(3 should become 6\). Mend course_lib/attention/toy.py or"
+    )
+    assert_build_error(course, message, line_of(course, 'check("double")'))
+
+
+def test_answer_cell_that_fails_points_to_the_exercise(course):
+    only_in_a_notebook = 'Adder:\n    broken = 1 // (__name__ != "__main__")\n'
+    edit(course.library / "attention" / "toy.py", "Adder:\n", only_in_a_notebook)
+    message = "cell `Adder-answer` fails: ZeroDivisionError"
+    assert_build_error(course, message, line_of(course, "import Adder"))
+
+
+def test_notebook_that_nbgrader_refuses(course):
+    with (course.root / "nbgrader_config.py").open("a") as config:
+        config.write('\nc.ClearSolutions.code_stub = {"r": "#"}\n')
+    message = "nbgrader cannot make the release: .*01_toy.* Run: nbgrader generate_assignment"
+    assert_build_error(course, message, None, f"solutions/{SLUG}/{SLUG}.ipynb")
+
+
+def test_folder_without_config(course):
+    (course.root / "nbgrader_config.py").unlink()
+    assert_build_error(
+        course, "the file does not exist", None, str(course.root / "nbgrader_config.py")
+    )

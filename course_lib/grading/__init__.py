@@ -10,7 +10,7 @@ from importlib import import_module
 _PUBLIC = {
     "GradeSummary": "records",
     "GradingError": "intake",
-    "demo": "demo",
+    "demo": "demo_course",
     "grade": "run",
     "write_report": "report",
 }

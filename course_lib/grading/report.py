@@ -1,0 +1,258 @@
+"""The class report: one HTML page without script or outside resources.
+
+Scores, mistakes by frequency, who needs a look. Facts are worked out here, the template
+`templates/report.html.j2` only sets them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from statistics import mean, median
+from urllib.parse import quote
+
+from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
+from course_lib.grading.intake import GradingError
+from course_lib.grading.records import GradeSummary, Row, StudentRecord, read_records
+
+NUM_BINS = 10
+NUM_LOWEST = 3
+OUTCOMES = {
+    "correct": ("✓", "right"),
+    "incorrect": ("✗", "wrong"),
+    "raised": ("!", "raised an error"),
+    "timed_out": ("∞", "out of time"),
+    "not_attempted": ("–", "not attempted"),
+    "not_graded": ("?", "not graded"),
+}
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Students by score: `counts[i]` of them got from 10 i % up to the next tenth."""
+
+    counts: tuple[int, ...]
+
+    @property
+    def alt(self) -> str:
+        """What there is to see, in words."""
+        total = sum(self.counts)
+        if not total:
+            return "No student has a score yet."
+        shown = [f"{n} at {self.label(i)}" for i, n in enumerate(self.counts) if n]
+        return f"Scores of {total} student{'s' * (total != 1)}: {', '.join(shown)}."
+
+    def label(self, bin_number: int) -> str:
+        """The scores that a bar stands for."""
+        low, high = 10 * bin_number, 10 * (bin_number + 1)
+        return f"{low} to {high} %" if high == 100 else f"{low} to {high - 1} %"
+
+    def bars(self, width: float = 46, height: float = 120) -> list[dict]:
+        """Geometry of the bars, the highest `height` high."""
+        most = max([*self.counts, 1])
+        return [
+            {
+                "x": i * width,
+                "y": height - height * n / most,
+                "height": height * n / most,
+                "width": width - 6,
+                "count": n,
+                "label": self.label(i),
+            }
+            for i, n in enumerate(self.counts)
+        ]
+
+
+def write_report(root: Path, lesson: str | None = None) -> Path:
+    """Write the class report.
+
+    Args:
+        root: the course folder.
+        lesson: only this one; every graded lesson if None.
+
+    Returns:
+        The page: report.html in the course folder.
+
+    Raises:
+        GradingError: nothing is graded yet.
+    """
+    course = Course(root)
+    with quiet_nbgrader():
+        lessons = [lesson] if lesson else course.lessons()
+        summaries = [read_records(course, name) for name in lessons]
+    summaries = [summary for summary in summaries if summary.students]
+    if not summaries:
+        what = lesson or "any lesson"
+        raise GradingError(
+            f"{course.root}: nothing is graded for {what}: run `course grade {lesson or 'LESSON'}`"
+        )
+    path = course.root / "report.html"
+    write_atomically(path, render(summaries, _feedback_links(course, summaries)))
+    return path
+
+
+def render(summaries: Sequence[GradeSummary], links: dict[tuple[str, str], str]) -> str:
+    """The page for some graded lessons; `links` leads from (lesson, student) to feedback."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("course_lib.grading"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    sections = [_section(summary, links) for summary in summaries]
+    return environment.get_template("report.html.j2").render(sections=sections, outcomes=OUTCOMES)
+
+
+def _feedback_links(course: Course, summaries) -> dict[tuple[str, str], str]:
+    links = {}
+    for summary in summaries:
+        for record in summary.students:
+            lesson, student = summary.lesson, record.student
+            page = course.step("feedback") / student / lesson / f"{lesson}.html"
+            if page.is_file() and page.is_relative_to(course.root):
+                links[lesson, student] = quote(page.relative_to(course.root).as_posix())
+    return links
+
+
+def _section(summary: GradeSummary, links: dict[tuple[str, str], str]) -> dict:
+    shares = [share for s in summary.students if (share := _share(s, summary)) is not None]
+    graded = f"{len(shares)} of {len(summary.students)}"
+    return {
+        "lesson": summary.lesson,
+        "summary": summary,
+        "facts": {
+            "students graded": graded,
+            "mean": f"{mean(shares):.0%}" if shares else "none",
+            "median": f"{median(shares):.0%}" if shares else "none",
+            "late": sum(s.late_seconds > 0 for s in summary.students),
+            "written answers waiting": sum(map(len, summary.waiting.values())),
+        },
+        "histogram": histogram(shares),
+        "exercises": [_exercise(name, summary) for name in summary.exercises],
+        "mistakes": mistakes(summary),
+        "looks": needs_a_look(summary),
+        "students": [
+            _student(s, summary, links.get((summary.lesson, s.student))) for s in summary.students
+        ],
+    }
+
+
+def _share(student: StudentRecord, summary: GradeSummary) -> float | None:
+    """Points as a share of what the machine can give; None where something is not graded."""
+    if student.blanks or student.points is None or not summary.max_points:
+        return None
+    return student.points / summary.max_points
+
+
+def histogram(shares: Sequence[float]) -> Histogram:
+    """Count shares in 0..1 by tenths; 1 belongs to the last."""
+    counts = [0] * NUM_BINS
+    for share in shares:
+        counts[min(math.floor(share * NUM_BINS + 1e-9), NUM_BINS - 1)] += 1
+    return Histogram(tuple(counts))
+
+
+def _outcome(row: Row) -> str:
+    return row.outcome if row.outcome in OUTCOMES else "not_graded"
+
+
+def _exercise(name: str, summary: GradeSummary) -> dict:
+    rows = [row for row in summary.rows if row.exercise == name]
+    counts = Counter(_outcome(row) for row in rows)
+    points = [row.points for row in rows if row.points is not None]
+    most = rows[0].max_points if rows else 0
+    return {
+        "name": name,
+        "counts": counts,
+        "mean": f"{mean(points):.1f}" if points else "none",
+        "max_points": f"{most:g}",
+        "share": mean(points) / most if points and most else 0,
+    }
+
+
+def mistakes(summary: GradeSummary) -> list[dict]:
+    """Named mistakes, the exercises in order, within each the most frequent first."""
+    found = []
+    for name in summary.exercises:
+        rows = [row for row in summary.rows if row.exercise == name and row.mistake]
+        for mistake, count in Counter(row.mistake for row in rows).most_common():
+            those = [row for row in rows if row.mistake == mistake]
+            who = [row.student for row in those]
+            found.append(
+                {
+                    "exercise": name,
+                    "mistake": mistake,
+                    "message": those[0].message,
+                    "count": count,
+                    "who": who,
+                }
+            )
+    return found
+
+
+def needs_a_look(summary: GradeSummary) -> list[dict]:
+    """Students whom a person should look at, with every reason, the most urgent first."""
+    scores = {s.student: _share(s, summary) for s in summary.students}
+    ranked = sorted((v, k) for k, v in scores.items() if v is not None and v < 1)
+    lowest = {student for _, student in ranked[:NUM_LOWEST]}
+    looks = []
+    for student in summary.students:
+        reasons = list(_reasons(student))
+        if student.student in lowest:
+            share = scores[student.student]
+            reasons.append((4, "lowest", f"among the lowest scores: {share:.0%}"))
+        if reasons:
+            reasons.sort()
+            looks.append(
+                {
+                    "student": student.student,
+                    "urgency": reasons[0][0],
+                    "reasons": [(kind, text) for _, kind, text in reasons],
+                }
+            )
+    return sorted(looks, key=lambda look: (look["urgency"], look["student"]))
+
+
+def _reasons(student: StudentRecord):
+    for exercise, reason in student.blanks.items():
+        yield 0, "blank", f"{exercise}: {reason}" if exercise else reason
+    for row in student.rows:
+        if row.outcome in ("raised", "timed_out"):
+            yield 1, OUTCOMES[row.outcome][1], row.exercise
+    for notice in student.notices:
+        yield 2, "notice", notice
+    if student.late_seconds > 0:
+        yield 3, "late", f"by {timedelta(seconds=round(student.late_seconds))} hours"
+    waiting = [name for name, state in student.written.items() if state == "waiting"]
+    if waiting:
+        yield 5, "written", f"waits for a person: {', '.join(waiting)}"
+
+
+def _student(student: StudentRecord, summary: GradeSummary, link: str | None) -> dict:
+    rows = {row.exercise: row for row in student.rows}
+    share = _share(student, summary)
+    return {
+        "student": student.student,
+        "link": link,
+        "late": student.late_seconds > 0,
+        "problem": student.problem,
+        "cells": [_cell(rows.get(name)) for name in summary.exercises],
+        "points": "" if student.points is None else f"{student.points:g}",
+        "share": "" if share is None else f"{share:.0%}",
+        "written": ", ".join(sorted(set(student.written.values()))),
+    }
+
+
+def _cell(row: Row | None) -> dict:
+    if row is None:
+        return {"outcome": "not_graded", "points": "", "title": ""}
+    points = "" if row.points is None else f"{row.points:g}"
+    title = row.reason or row.mistake or OUTCOMES[_outcome(row)][1]
+    return {"outcome": _outcome(row), "points": points, "title": title}

@@ -1,0 +1,11 @@
+"""causal_mask: each query sees its own position and later ones."""
+
+import torch
+
+
+# %% causal_mask
+def causal_mask(num_queries, num_keys=None):
+    if num_keys is None:
+        num_keys = num_queries
+    ones = torch.ones(num_queries, num_keys, dtype=torch.bool)
+    return torch.triu(ones, diagonal=num_keys - num_queries)

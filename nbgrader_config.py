@@ -1,5 +1,7 @@
 """What stock nbgrader reads: `nbgrader` commands and formgrader, run from this folder."""
 
+from course_lib.grading.preprocessors import AUTOGRADE, SANITIZE
+
 c = get_config()  # noqa: F821  (defined by the loader)
 
 c.CourseDirectory.course_id = "attention"
@@ -30,3 +32,11 @@ c.Execute.interrupt_on_timeout = True
 
 # Late work is recorded and shown, and costs nothing.
 c.LateSubmissionPlugin.penalty_method = "none"
+
+# Autograde, with the course's own steps among nbgrader's: answers are poured into the release
+# first, and points come from the check's report, so that stderr costs nothing.
+c.Autograde.sanitize_preprocessors = SANITIZE
+c.Autograde.autograde_preprocessors = AUTOGRADE
+
+# Cells that only show something are not run again for each student.
+c.Execute.skip_cells_with_tag = "demo"

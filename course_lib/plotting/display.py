@@ -34,6 +34,9 @@ def new_figure(width: float, height: float) -> Figure:
 
 def png_bytes(figure: Figure) -> bytes:
     """The figure as PNG; the same figure gives the same bytes (no version, no date inside)."""
+    if figure.get_layout_engine() is not None:  # it would shift the parts a little at each drawing
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
     return buffer.getvalue()

@@ -5,7 +5,6 @@ marker, written first, says that an install is under way. No stamp: install. A m
 start from nothing.
 """
 
-import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -16,16 +15,17 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from course_lib import pip_run
+from course_lib.locks import only_one
 from course_lib.pip_run import SetupError
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTRAS = "dev"
 DISK_NEEDED_GB = 3.0
-CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+WAITING = "course: another set-up of this clone is running; waiting for it"
 NEEDED_MODULES = ("torch", "typer", "rich", "nbgrader", "jupyterlab")
 
 
@@ -70,7 +70,7 @@ def ensure(root: Path, *, say: Callable[[str], None]) -> Path:
         )
     if not is_ready(root):
         check_can_install(root)
-        with only_one(root / ".venv.lock", say=say):
+        with only_one(root / ".venv.lock", waiting=lambda: say(WAITING)):
             if not is_ready(root):  # another set-up may have finished while this one waited
                 install(root, say=say)
     return python_of(venv_of(root))
@@ -165,13 +165,8 @@ def install(root: Path, *, say: Callable[[str], None]) -> None:
     started = time.monotonic()
     say("course: installing PyTorch, Jupyter and the course into .venv (some minutes)")
     try:
-        _install_torch(root, say=say)
-        pip_run.install(
-            python_of(venv),
-            ["--constraint", str(root / "constraints.txt"), "--editable", f"{root}[{EXTRAS}]"],
-            log=venv / "course-install.log",
-            say=say,
-        )
+        torch = _install_torch(root, say=say)
+        _install_all(root, torch, say=say)
     except pip_run.NoNetworkError:
         marker.unlink()  # pip downloads before it installs: nothing is half done
         raise
@@ -182,14 +177,18 @@ def install(root: Path, *, say: Callable[[str], None]) -> None:
 
 def _prepare(venv: Path, marker: Path, *, say: Callable[[str], None]) -> None:
     """Make `venv` a virtual environment with a working pip."""
-    if venv.exists() and not (venv / "pyvenv.cfg").is_file() and any(venv.iterdir()):
+    interrupted = marker.exists()
+    foreign = venv.exists() and not (venv / "pyvenv.cfg").is_file()
+    if foreign and not interrupted and any(venv.iterdir()):
         raise SetupError(
             f"{venv} exists and is no virtual environment; move it away and call again"
         )
-    inside = Path(sys.prefix).resolve() == venv.resolve()
-    if not inside and (marker.exists() or not _has_pip(venv)):
-        if marker.exists():
-            say("course: an earlier set-up was interrupted; starting it again")
+    marker.touch()
+    if Path(sys.prefix).resolve() == venv.resolve():
+        return  # called by its own Python, which cannot be replaced while it runs
+    if interrupted:
+        say("course: an earlier set-up was interrupted; starting it again")
+    if interrupted or not _has_pip(venv):
         _create(venv)
 
 
@@ -208,67 +207,45 @@ def _create(venv: Path) -> None:
         raise SetupError(pip_run.explain(done.stdout + done.stderr, venv, "making .venv failed"))
 
 
-def torch_index(environ: Mapping[str, str], pip_config: str) -> tuple[str | None, str]:
-    """Choose where PyTorch comes from: an index's address or None for pip's own, and the reason."""
-    how = f"for the small CPU build set COURSE_TORCH_INDEX={CPU_INDEX}"
-    wanted = environ.get("COURSE_TORCH_INDEX")
-    if wanted is not None:
-        return wanted or None, f"PyTorch comes from {wanted or 'the default index'}"
-    if not sys.platform.startswith("linux"):
-        return None, "PyTorch comes from the default index"
-    if any(word in pip_config for word in ("index-url", "index_url", "find-links", "find_links")):
-        return None, f"PyTorch comes from where pip is configured to look; {how}"
-    if shutil.which("nvidia-smi"):
-        return None, f"an NVIDIA GPU is here: PyTorch with CUDA, several GB; {how}"
-    return CPU_INDEX, (
-        "PyTorch's CPU build is installed; for the CUDA build, several GB, set COURSE_TORCH_INDEX="
-    )
-
-
-def _install_torch(root: Path, *, say: Callable[[str], None]) -> None:
+def _install_torch(root: Path, *, say: Callable[[str], None]) -> str:
+    """Install PyTorch alone from the index chosen for it; return its whole version (`+cpu`)."""
     venv = venv_of(root)
     config = subprocess.run(
         [python_of(venv), "-m", "pip", "config", "list"], capture_output=True, text=True
     )
-    index, reason = torch_index(os.environ, config.stdout)
+    index, reason = pip_run.torch_index(os.environ, config.stdout)
     say(f"course: {reason}")
-    if index is None:
-        return  # it comes with everything else
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     torch = next(line for line in project["dependencies"] if line.startswith("torch"))
-    log = venv / "course-install.log"
+    source = [] if index is None else ["--index-url", index]
     try:
-        pip_run.install(python_of(venv), ["--index-url", index, torch], log=log, say=say)
+        _pip(venv, "--no-deps", *source, torch, say=say)
     except pip_run.NoNetworkError:
+        if index is None:
+            raise
         say(f"course: {index} cannot be reached; PyTorch comes from the default index instead")
+        _pip(venv, "--no-deps", torch, say=say)
+    code = "from importlib.metadata import version; print(version('torch'))"
+    done = subprocess.run([python_of(venv), "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
-@contextlib.contextmanager
-def only_one(path: Path, *, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock file `path`; the operating system frees it when the process ends in any way."""
-    with path.open("a") as file:
-        waiting = False
-        while not _try_lock(file.fileno()):
-            if not waiting:
-                say("course: another set-up of this clone is running; waiting for it")
-            waiting = True
-            time.sleep(0.5)
-        yield
-
-
-def _try_lock(descriptor: int) -> bool:
+def _install_all(root: Path, torch: str, *, say: Callable[[str], None]) -> None:
+    """Install the rest with PyTorch held fast: no conflict makes pip fetch another build."""
+    venv = venv_of(root)
+    held = venv / "course-torch.txt"
+    held.write_text(f"torch=={torch}\n", encoding="utf-8")
+    arguments = ["--constraint", str(held), "--constraint", str(root / "constraints.txt")]
+    arguments += ["--editable", f"{root}[{EXTRAS}]"]
     try:
-        if os.name == "nt":
-            import msvcrt
+        _pip(venv, *arguments, say=say)
+    except pip_run.UnresolvedError:  # an index that drops one answer looks like a conflict
+        say("course: pip found no set that fits; asking once more")
+        _pip(venv, *arguments, say=say)
 
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
 
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
+def _pip(venv: Path, *arguments: str, say: Callable[[str], None]) -> None:
+    pip_run.install(python_of(venv), arguments, log=venv / "course-install.log", say=say)
 
 
 # --- handing over ---------------------------------------------------------------------

@@ -33,6 +33,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results, no pro
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
+# Errors whose message names the file and the cure; by name, so that nothing heavy is imported here.
+EXPLAINED = ("BuildError", "GradingError")
+
+
 class UsageError(Exception):
     """A mistake of the person at the keyboard; the message is one sentence with the cure."""
 
@@ -47,12 +51,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     except UsageError as error:
-        typer.echo(f"course: {error}", err=True)
-        return 2
+        return _fail(error, 2)
     except KeyboardInterrupt:
-        typer.echo("course: interrupted", err=True)
-        return 130
+        return _fail("interrupted; what was finished is kept", 130)
+    except Exception as error:
+        if type(error).__name__ not in EXPLAINED:
+            raise
+        return _fail(error, 1)
     return 0
+
+
+def _fail(problem: object, code: int) -> int:
+    typer.echo(f"course: {problem}", err=True)
+    return code
 
 
 @app.callback(invoke_without_command=True)
@@ -120,17 +131,16 @@ def build(
     if check:
         drifts = authoring.check_build(root, chosen)
         for drift in drifts:
-            typer.echo(f"{drift.path}: {drift.reason}; mend with: {drift.command}")
+            typer.echo(str(drift))
         if not drifts:
             typer.echo("every notebook matches its lesson text")
         raise typer.Exit(1 if drifts else 0)
-    try:
-        results = authoring.build(root, chosen, force=force, progress=_progress(quiet))
-    except authoring.BuildError as error:
-        typer.echo(f"course: {error}", err=True)
-        raise typer.Exit(1) from None
+    results = authoring.build(root, chosen, force=force, progress=_progress(quiet))
     for result in results:
-        typer.echo(str(result))
+        done = "executed" if result.executed else "released" if result.released else "up to date"
+        typer.echo(f"{result.lesson}: {done} ({result.seconds:.1f} s)")
+        if result.kept is not None:
+            typer.echo(f"  a release edited by hand was kept as {result.kept}")
 
 
 @app.command()

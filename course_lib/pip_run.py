@@ -5,13 +5,15 @@ Standard library only: course_lib.bootstrap uses it before anything is installed
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 SHOWN = ("Collecting ", "Downloading ", "Using cached ", "Building ", "Installing ", "Preparing ")
 NO_NETWORK = (
     "NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError"
@@ -26,6 +28,10 @@ class SetupError(Exception):
 
 class NoNetworkError(SetupError):
     """No package index answered."""
+
+
+class UnresolvedError(SetupError):
+    """pip found no version of some package, or no set of versions that fits together."""
 
 
 def install(
@@ -57,12 +63,39 @@ def install(
     except BaseException:
         process.terminate()
         process.wait()
+        reader.join()
+        process.stdout.close()
         raise
     reader.join()
+    process.stdout.close()
     if process.returncode:
         text = "".join(lines)
         sentence = explain(text, log.parent, f"pip failed, all it said is in {log}")
-        raise (NoNetworkError if is_network(text) else SetupError)(sentence)
+        raise _kind(text)(sentence)
+
+
+def torch_index(environ: Mapping[str, str], pip_config: str) -> tuple[str | None, str]:
+    """Choose where PyTorch comes from: an index's address or None for pip's own, and the reason."""
+    how = f"for the small CPU build set COURSE_TORCH_INDEX={CPU_INDEX}"
+    wanted = environ.get("COURSE_TORCH_INDEX")
+    if wanted is not None:
+        return wanted or None, f"PyTorch comes from {wanted or 'the default index'}"
+    if not sys.platform.startswith("linux"):
+        return None, "PyTorch comes from the default index"
+    if any(word in pip_config for word in ("index-url", "index_url", "find-links", "find_links")):
+        return None, f"PyTorch comes from where pip is configured to look; {how}"
+    if shutil.which("nvidia-smi"):
+        return None, f"an NVIDIA GPU is here: PyTorch with CUDA, several GB; {how}"
+    return CPU_INDEX, (
+        "PyTorch's CPU build is installed; for the CUDA build, several GB, set COURSE_TORCH_INDEX="
+    )
+
+
+def _kind(text: str) -> type[SetupError]:
+    if is_network(text):
+        return NoNetworkError
+    unresolved = re.search("ResolutionImpossible|No matching distribution found", text)
+    return UnresolvedError if unresolved else SetupError
 
 
 def _read(stream, log: Path, lines: list[str]) -> None:

@@ -1,0 +1,64 @@
+"""What all tests share: checked shapes, seeded inputs, hypothesis profiles, no silent skips in CI."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+# One thread: the workers of xdist share the cores, and torch's pool makes tiny tensors slower.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Every shape and dtype written in a signature of the library is checked at each call.
+install_import_hook("course_lib.attention", "beartype.beartype")
+
+COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("dev", max_examples=30, **COMMON)
+settings.register_profile("ci", max_examples=60, derandomize=True, **COMMON)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture
+def generator():
+    """A torch generator with a fixed seed."""
+    import torch
+
+    return torch.Generator().manual_seed(20)
+
+
+@pytest.fixture
+def rng():
+    """A NumPy generator with a fixed seed."""
+    import numpy as np
+
+    return np.random.default_rng(20)
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("no CUDA device")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """In CI a skipped test is a failure: a missing Debian package must not hide it."""
+    report = yield
+    allowed = item.get_closest_marker("gpu") or hasattr(report, "wasxfail")
+    if report.skipped and os.environ.get("CI") and not allowed:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, which CI counts as a failure: {reason}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    if report.skipped and os.environ.get("CI"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{collector.nodeid} was skipped, which CI counts as a failure: {reason}"
+    return report

@@ -1,0 +1,408 @@
+import ast
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from course_lib import bootstrap, pip_run
+from course_lib.__main__ import OLDEST, python_problem
+from course_lib.bootstrap import SetupError
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PYPROJECT = '[project]\nname = "x"\ndependencies = ["torch==9.9"]\n[tool.any]\nkey = 1\n'
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A folder that looks like a clone to the bootstrap."""
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    (tmp_path / "constraints.txt").write_text("torch==9.9\n")
+    return tmp_path
+
+
+@pytest.fixture
+def installs(clone, monkeypatch):
+    """Real environments with pip replaced by a record of what it was asked for."""
+    calls = []
+
+    def fake_pip(venv, *arguments, say):
+        calls.append(list(arguments))
+
+    def fake_torch(root, *, say):
+        return "9.9+cpu"
+
+    monkeypatch.setattr(bootstrap, "_pip", fake_pip)
+    monkeypatch.setattr(bootstrap, "_install_torch", fake_torch)
+    monkeypatch.setattr(bootstrap, "_create", fake_venv)
+    monkeypatch.setattr(bootstrap, "_has_pip", lambda venv: (venv / "pyvenv.cfg").exists())
+    return calls
+
+
+def fake_venv(venv):
+    """What `python -m venv --clear` leaves, without the seconds ensurepip takes."""
+    if venv.exists():
+        for path in venv.glob("left-*"):
+            path.unlink()
+    python = bootstrap.python_of(venv)
+    python.parent.mkdir(parents=True, exist_ok=True)
+    (venv / "pyvenv.cfg").write_text("version = 3.11\n")
+    if not python.exists():
+        python.symlink_to(sys.executable)
+
+
+def silent(text):
+    pass
+
+
+def test_first_call_installs_the_constrained_set_and_later_calls_nothing(clone, installs):
+    python = bootstrap.ensure(clone, say=silent)
+    assert python == bootstrap.python_of(clone / ".venv")
+    (arguments,) = installs
+    assert str(clone / "constraints.txt") in arguments
+    assert f"{clone}[dev]" in arguments
+    assert (clone / ".venv/course-torch.txt").read_text() == "torch==9.9+cpu\n"
+    bootstrap.ensure(clone, say=silent)
+    assert len(installs) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", PYPROJECT.replace("torch==9.9", "torch==9.10")),
+        ("constraints.txt", "torch==9.10\n"),
+    ],
+)
+def test_changed_dependencies_install_again(clone, installs, name, text):
+    bootstrap.ensure(clone, say=silent)
+    (clone / name).write_text(text)
+    bootstrap.ensure(clone, say=silent)
+    assert len(installs) == 2
+
+
+def test_a_changed_tool_setting_installs_nothing(clone, installs):
+    bootstrap.ensure(clone, say=silent)
+    (clone / "pyproject.toml").write_text(PYPROJECT.replace("key = 1", "key = 2"))
+    bootstrap.ensure(clone, say=silent)
+    assert len(installs) == 1
+
+
+def test_a_moved_clone_installs_again(clone, installs, tmp_path_factory):
+    bootstrap.ensure(clone, say=silent)
+    moved = tmp_path_factory.mktemp("moved") / "clone"
+    clone.rename(moved)
+    assert not bootstrap.is_ready(moved)
+
+
+def test_an_environment_whose_python_is_gone_is_not_ready(clone, installs):
+    bootstrap.ensure(clone, say=silent)
+    python = bootstrap.python_of(clone / ".venv")
+    python.unlink()
+    python.symlink_to(clone / "removed-python")
+    assert not bootstrap.is_ready(clone)
+
+
+def test_another_python_version_than_the_stamp_says_is_asked_for_the_truth(clone, installs):
+    bootstrap.ensure(clone, say=silent)
+    stamp = clone / ".venv/course-stamp.json"
+    text = json.loads(stamp.read_text()) | {"python": "3.99"}
+    stamp.write_text(json.dumps(text))
+    assert not bootstrap.is_ready(clone)
+
+
+@pytest.mark.parametrize("stamp", ["", "{", "[]", '{"fingerprint": 1}', "\0\0"])
+def test_a_broken_stamp_counts_as_none(clone, installs, stamp):
+    bootstrap.ensure(clone, say=silent)
+    (clone / ".venv/course-stamp.json").write_text(stamp)
+    assert not bootstrap.is_ready(clone)
+
+
+def test_an_interrupted_install_is_started_again_from_nothing(clone, installs, monkeypatch):
+    def interrupted(venv, *arguments, say):
+        (venv / "left-half-written").touch()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bootstrap, "_pip", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bootstrap.ensure(clone, say=silent)
+    assert not bootstrap.is_ready(clone)
+    said = []
+    bootstrap.ensure(clone, say=said.append)
+    assert bootstrap.is_ready(clone)
+    assert not (clone / ".venv/left-half-written").exists()
+    assert any("interrupted" in line for line in said)
+
+
+def test_an_interrupted_creation_is_started_again(clone, installs, monkeypatch):
+    def interrupted(venv):
+        (venv / "lib").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bootstrap, "_create", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bootstrap.ensure(clone, say=silent)
+    bootstrap.ensure(clone, say=silent)
+    assert bootstrap.is_ready(clone)
+
+
+def test_being_offline_leaves_the_old_environment_in_place(clone, installs, monkeypatch):
+    bootstrap.ensure(clone, say=silent)
+    (clone / ".venv/left-from-before").touch()
+    (clone / "constraints.txt").write_text("torch==9.10\n")
+
+    def offline(venv, *arguments, say):
+        raise pip_run.NoNetworkError("no package index could be reached")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bootstrap, "_pip", offline)
+        for _ in range(2):
+            with pytest.raises(SetupError, match="no package index"):
+                bootstrap.ensure(clone, say=silent)
+    bootstrap.ensure(clone, say=silent)
+    assert (clone / ".venv/left-from-before").exists()
+
+
+def test_a_conflict_is_asked_about_twice(clone, installs, monkeypatch):
+    answers = [pip_run.UnresolvedError("no set fits"), None]
+
+    def flaky(venv, *arguments, say):
+        problem = answers.pop(0)
+        if problem:
+            raise problem
+
+    monkeypatch.setattr(bootstrap, "_pip", flaky)
+    bootstrap.ensure(clone, say=silent)
+    assert answers == []
+
+
+def test_a_folder_named_venv_that_is_not_ours_is_left_alone(clone, installs):
+    (clone / ".venv").mkdir()
+    (clone / ".venv/letters.txt").write_text("dear")
+    with pytest.raises(SetupError, match="is no virtual environment; move it away"):
+        bootstrap.ensure(clone, say=silent)
+    assert (clone / ".venv/letters.txt").read_text() == "dear"
+
+
+def test_two_at_once_install_once(clone, installs, monkeypatch):
+    started, go_on = threading.Event(), threading.Event()
+
+    def slow(venv, *arguments, say):
+        installs.append(list(arguments))
+        started.set()
+        assert go_on.wait(20)
+
+    monkeypatch.setattr(bootstrap, "_pip", slow)
+    said = []
+    first = threading.Thread(target=bootstrap.ensure, args=(clone,), kwargs={"say": silent})
+    second = threading.Thread(target=bootstrap.ensure, args=(clone,), kwargs={"say": said.append})
+    first.start()
+    assert started.wait(20)
+    second.start()
+    while not said:
+        time.sleep(0.01)
+    assert "waiting" in said[0]
+    go_on.set()
+    first.join(20)
+    second.join(20)
+    assert len(installs) == 1
+
+
+def test_no_room_is_said_before_anything_is_written(clone, monkeypatch):
+    monkeypatch.setattr(bootstrap, "DISK_NEEDED_GB", 1e9)
+    with pytest.raises(SetupError, match=r"GB are free in .* make room"):
+        bootstrap.ensure(clone, say=silent)
+    assert not (clone / ".venv").exists()
+
+
+def test_a_python_without_venv_names_the_package(clone, monkeypatch):
+    find_spec = bootstrap.importlib.util.find_spec
+    monkeypatch.setattr(
+        bootstrap.importlib.util,
+        "find_spec",
+        lambda name: None if name == "ensurepip" else find_spec(name),
+    )
+    with pytest.raises(
+        SetupError, match=r"lacks the module ensurepip.*apt install python3\.\d+-venv"
+    ):
+        bootstrap.ensure(clone, say=silent)
+
+
+def test_a_read_only_folder_is_said(clone, monkeypatch):
+    monkeypatch.setattr(bootstrap.os, "access", lambda path, mode: False)
+    with pytest.raises(SetupError, match="is read-only for you; clone the course into"):
+        bootstrap.ensure(clone, say=silent)
+
+
+def test_outside_a_clone_is_said(tmp_path):
+    with pytest.raises(SetupError, match=r"no pyproject\.toml in"):
+        bootstrap.ensure(tmp_path, say=silent)
+
+
+def test_a_failing_venv_module_is_one_sentence(clone, monkeypatch):
+    failed = subprocess.CompletedProcess([], 1, "", "Error: [Errno 28] No space left on device")
+    monkeypatch.setattr(bootstrap.subprocess, "run", lambda *args, **kwargs: failed)
+    with pytest.raises(SetupError, match="is full; make about 3 GB of room"):
+        bootstrap._create(clone / ".venv")
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (SetupError("the cure"), "course: the cure\n"),
+        (KeyboardInterrupt(), "\ncourse: interrupted; the next call goes on from here\n"),
+        (OSError(28, "No space left on device"), "is full; make about 3 GB"),
+        (PermissionError(13, "Permission denied"), "cannot be written; clone the course"),
+    ],
+)
+def test_every_failure_is_one_sentence_and_not_zero(clone, monkeypatch, capsys, error, sentence):
+    def fail(root, *, say):
+        raise error
+
+    monkeypatch.setattr(bootstrap, "runs_complete", lambda root: False)
+    monkeypatch.setattr(bootstrap, "ensure", fail)
+    assert bootstrap.main(["lab"], clone) != 0
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("output", "kind", "words"),
+    [
+        (
+            "WARNING: Retrying (Retry(total=1)) after connection broken by 'NewConnectionError'\n"
+            "ERROR: No matching distribution found for torch==2.13.0",
+            pip_run.NoNetworkError,
+            "no package index could be reached; connect to the network",
+        ),
+        ("ERROR: [Errno 28] No space left on device", SetupError, "is full"),
+        (
+            "ERROR: No matching distribution found for torch==2.13.0",
+            pip_run.UnresolvedError,
+            r"there is no torch==2\.13\.0 for Python",
+        ),
+        ("ERROR: ResolutionImpossible: for help", pip_run.UnresolvedError, "pip failed"),
+        ("ERROR: wheel is broken\n", SetupError, "course-install.log: wheel is broken"),
+        ("", SetupError, "no reason given"),
+    ],
+)
+def test_what_pip_says_becomes_one_sentence(tmp_path, output, kind, words):
+    script = tmp_path / "python"
+    (tmp_path / "output").write_text(output)
+    script.write_text(f"#!/bin/sh\ncat {tmp_path}/output\nexit 1\n")
+    script.chmod(0o755)
+    with pytest.raises(SetupError, match=words) as caught:
+        pip_run.install(script, ["x"], log=tmp_path / "course-install.log", say=silent)
+    assert type(caught.value) is kind
+    assert "\n" not in str(caught.value)
+    assert (tmp_path / "course-install.log").read_text() == output
+
+
+@pytest.mark.parametrize(
+    ("environ", "config", "platform", "gpu", "index"),
+    [
+        ({}, "", "linux", None, pip_run.CPU_INDEX),
+        ({}, "", "linux", "/usr/bin/nvidia-smi", None),
+        ({}, "global.find-links='/opt/wheels'", "linux", None, None),
+        ({}, ":env:.index-url='https://mirror'", "linux", None, None),
+        ({}, "", "darwin", None, None),
+        ({"COURSE_TORCH_INDEX": "https://mine"}, "", "linux", None, "https://mine"),
+        ({"COURSE_TORCH_INDEX": ""}, "", "linux", None, None),
+    ],
+)
+def test_where_torch_comes_from(monkeypatch, environ, config, platform, gpu, index):
+    monkeypatch.setattr(pip_run.sys, "platform", platform)
+    monkeypatch.setattr(pip_run.shutil, "which", lambda name: gpu)
+    chosen, reason = pip_run.torch_index(environ, config)
+    assert chosen == index
+    if platform == "linux" and not environ:
+        assert "CPU build" in reason
+        assert "COURSE_TORCH_INDEX" in reason
+
+
+def test_an_unreachable_torch_index_falls_back_to_the_default_one(clone, monkeypatch):
+    monkeypatch.setenv("COURSE_TORCH_INDEX", "https://unreachable")
+    fake_venv(clone / ".venv")
+    asked, said = [], []
+
+    def pip(venv, *arguments, say):
+        asked.append(arguments)
+        if "--index-url" in arguments:
+            raise pip_run.NoNetworkError("unreachable")
+
+    monkeypatch.setattr(bootstrap, "_pip", pip)
+    monkeypatch.setattr(bootstrap, "python_of", lambda venv: Path(sys.executable))
+    assert bootstrap._install_torch(clone, say=said.append).startswith("2.")
+    assert asked[-1] == ("--no-deps", "torch==9.9")
+    assert "https://unreachable cannot be reached" in said[-1]
+
+
+# --- old Pythons ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [(2, 7, 18), (3, 6, 15), (3, 10, 99)])
+def test_an_old_python_is_told_so_in_one_sentence(version):
+    problem = python_problem(version)
+    assert problem.startswith("course: Python 3.11 or newer is needed and this is Python ")
+    assert "\n" not in problem
+
+
+def test_the_oldest_python_is_the_one_of_pyproject():
+    assert python_problem((*OLDEST, 0)) is None
+    text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'requires-python = ">={OLDEST[0]}.{OLDEST[1]},' in text
+
+
+@pytest.mark.parametrize("name", ["__init__.py", "__main__.py"])
+def test_what_an_old_python_reads_has_old_syntax(name):
+    source = (REPOSITORY / "course_lib" / name).read_text(encoding="utf-8")
+    tree = ast.parse(source, feature_version=(3, 4))
+    assert not any(isinstance(node, (ast.JoinedStr, ast.AnnAssign)) for node in ast.walk(tree))
+    assert not any(
+        node.annotation for node in ast.walk(tree) if isinstance(node, ast.arg) and node.annotation
+    )
+
+
+@pytest.mark.parametrize("name", ["bootstrap.py", "locks.py", "pip_run.py"])
+def test_the_bootstrap_imports_the_standard_library_only(name):
+    tree = ast.parse((REPOSITORY / "course_lib" / name).read_text(encoding="utf-8"))
+    top_level = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {
+        (alias.name if isinstance(node, ast.Import) else f"{node.module}.{alias.name}")
+        for node in top_level
+        for alias in node.names
+    }
+    own = {name for name in names if name.startswith("course_lib.")}
+    assert {name.split(".")[0] for name in names - own} <= sys.stdlib_module_names
+    allowed = {"bootstrap", "locks", "pip_run", "cli"}  # cli: once everything is installed
+    assert {name.split(".")[1] for name in own} <= allowed
+
+
+def test_handing_over_returns_the_exit_code():
+    code = "import sys; from course_lib.bootstrap import hand_over;"
+    code += "sys.exit(hand_over([sys.executable, '-c', 'raise SystemExit(7)']))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, timeout=60)
+    assert done.returncode == 7
+
+
+def test_handing_over_without_exec_waits_out_interrupts(monkeypatch):
+    class Process:
+        waits = iter([KeyboardInterrupt(), KeyboardInterrupt(), 5])
+
+        def wait(self):
+            result = next(self.waits)
+            if isinstance(result, KeyboardInterrupt):
+                raise result
+            return result
+
+    monkeypatch.setattr(bootstrap.subprocess, "Popen", lambda command: Process())
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "name", "nt")
+        code = bootstrap.hand_over(["anything"])
+    assert code == 5

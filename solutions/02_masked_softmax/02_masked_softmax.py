@@ -13,7 +13,7 @@
 # - keep a query that may see nothing from poisoning your gradients;
 # - assemble `masked_softmax`, which every later lesson calls.
 #
-# **Time:** about 110 minutes. **You need:** broadcasting and indexing in NumPy and PyTorch, and an
+# **Time:** about two hours. **You need:** broadcasting and indexing in NumPy and PyTorch, and an
 # idea of what a gradient is. Lesson 01 helps, but is not required.
 
 # %% [markdown]
@@ -50,6 +50,9 @@ torch.set_printoptions(precision=4, sci_mode=False)
 #
 # A row belongs to a query, a column to a key. In a *mask*, **True means "may attend"**. Not every
 # library agrees; section 2 shows one that does not.
+#
+# Signatures name the axes too: `Float[Tensor, "*batch num_queries num_keys"]` is a floating tensor
+# whose last two axes are queries and keys; `*batch` stands for any number of axes before them.
 
 # %% [markdown]
 # ## 1. A softmax that survives
@@ -138,6 +141,7 @@ plotting.show(plotting.softmax_shift(scores, shifted, before, after))
 # To divide each row by its own total, some code transposes, divides, and transposes back. On a
 # matrix that is right. Attention scores have a batch axis, and `.T` reverses *all* axes.
 
+
 # %% tags=["demo"]
 def transposing_softmax(scores):
     exponentials = np.exp(scores)
@@ -206,10 +210,10 @@ print(f"weight of the two pads: {weights[2:].sum():.4f}")
 assert 0.16 < weights[2:].sum() < 0.17
 
 # %% [markdown]
-# So you need to say which keys are real. The compact way is a tensor of lengths, `valid_lens`;
-# the explicit way is a mask:
+# So you need to say which keys are real. The compact way is a tensor of lengths
+# $\ell_0, \dots, \ell_{B-1}$, called `valid_lens`; the explicit way is a mask of shape `(B, m)`:
 #
-# $$\text{mask}_{bj} = (j < \text{valid\_lens}_b), \qquad j = 0, \dots, m - 1.$$
+# $$\text{mask}_{bj} = (j \lt \ell_b), \qquad j = 0, \dots, m - 1.$$
 #
 # **By hand.** With `valid_lens = [3, 1]` and four keys:
 #
@@ -218,9 +222,9 @@ assert 0.16 < weights[2:].sum() < 0.17
 # | item 0, length 3 | True | True | True | False |
 # | item 1, length 1 | True | False | False | False |
 #
-# Length 3 means keys 0, 1 and 2: the comparison is $<$, not $\le$. The number of True cells is the
-# sum of the lengths, here 4. Lengths 0 and $m$ are allowed; they give a row of False and a row of
-# True.
+# Length 3 means keys 0, 1 and 2: the comparison is "less than", not "at most". The number of True
+# cells is the sum of the lengths, here 4. Lengths 0 and $m$ are allowed; they give a row of False
+# and a row of True.
 
 # %% [markdown]
 # ### Exercise: `length_mask`
@@ -287,7 +291,8 @@ with torch.no_grad():
     wrong = attention(x, x, x, key_padding_mask=real)[1][0]
 print("~real, query 0:", right[0])
 print(" real, query 0:", wrong[0])
-assert not right[:, 3:].any() and not wrong[:, :3].any()
+assert not right[:, 3:].any()
+assert not wrong[:, :3].any()
 try:
     attention(x, x, x, key_padding_mask=valid_lens[:, None])
 except AssertionError as error:
@@ -336,8 +341,8 @@ assert (future, past) == (6, 0)
 # 0 to 4. For $n = m$ the offset is 0, and you have the square mask back.
 #
 # `F.scaled_dot_product_attention(is_causal=True)` aligns the **first** query with the **first**
-# key. The cell makes its weights visible: all scores are 0, so a query shares its weight evenly
-# among the keys it sees, and the values are an identity matrix, so the output *is* the weights.
+# key. The cell shows its weights: all scores are 0, so a query shares its weight evenly
+# among the keys it sees; the values are an identity matrix, so the output *is* the weights.
 
 # %% tags=["demo"]
 queries, keys, values = torch.zeros(1, 2, 3), torch.zeros(1, 5, 3), torch.eye(5)[None]
@@ -461,7 +466,8 @@ check("combine_masks")
 # %% tags=["demo"]
 padding = length_mask(torch.tensor([3]), 5)  # (1, 5)
 decoder = combine_masks(causal_mask(5), padding)  # (5, 5)
-assert decoder.sum() == 12 and causal_mask(5).sum() == padding.expand(5, 5).sum() == 15
+assert decoder.sum() == 12
+assert causal_mask(5).sum() == padding.expand(5, 5).sum() == 15
 source = length_mask(torch.tensor([4]), 6)  # (1, 6)
 plotting.show(
     plotting.mask_gallery(
@@ -566,7 +572,8 @@ results = [
     F.scaled_dot_product_attention(as_query, as_keys, torch.eye(3), attn_mask=form)
     for form in (mask[None], additive_mask(mask[None], torch.float32))
 ]
-assert torch.equal(*results) and torch.allclose(results[0], weights)
+assert torch.equal(*results)
+assert torch.allclose(results[0], weights)
 
 # %% [markdown]
 # ## 6. How negative is negative enough?
@@ -591,12 +598,13 @@ for level in (0.0, -1e6):
         weights = torch.softmax(torch.where(keep, scores, fill), dim=-1)
         print(f"scores near {level:8.0f}, fill {fill:8.0f}: weights", weights)
         leaks = level == fill
-        assert (weights[2] > 0.2) == leaks and (weights[2] == 0) == (not leaks)
+        assert (0.21 < weights[2] < 0.22) == leaks
+        assert (weights[2] == 0) == (not leaks)
 
 # %% [markdown]
-# With scores near -1e6 the forbidden key keeps 21 % of the weight. Such scores are rare, but they
-# happen: in a row where a first mask has already been applied with the same fill, or with a bias
-# that grows with distance.
+# With scores near -1e6 the forbidden key keeps 21 % of the weight. Such scores are rare, but
+# nothing in the formula keeps scores near 0, and code for small dtypes uses smaller fills: -1e4 is
+# a popular one.
 #
 # The other risk is the dtype. Before you run the cell: what is the lowest number float16 can
 # hold?
@@ -605,7 +613,8 @@ for level in (0.0, -1e6):
 for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
     lowest = torch.finfo(dtype).min
     becomes = torch.tensor(-1e6, dtype=torch.float64).to(dtype).item()
-    print(f"{str(dtype):14} lowest {lowest:10.3e}   -1e6 becomes {becomes:.0f}")
+    print(f"{dtype!s:14} lowest {lowest:10.3e}   -1e6 becomes {becomes:.0f}")
+assert torch.finfo(torch.float16).min == -65504
 try:
     torch.zeros(3, dtype=torch.float16).masked_fill(~keep, -1e6)
 except RuntimeError as error:
@@ -640,7 +649,8 @@ def draw_leakage(level):
     return plotting.fill_leakage(fills, panels)
 
 
-assert leaked(0, torch.float32)[10] == 0 and leaked(-8192, torch.float32)[10] == 1
+assert leaked(0, torch.float32)[10] == 0
+assert leaked(-8192, torch.float32)[10] == 1
 plotting.interactive(draw_leakage, start={"level": -8192}, level=[-8, -64, -1024, -8192])
 
 # %% [markdown]
@@ -751,9 +761,10 @@ assert keys.grad.isnan().all()
 # A colleague fills forbidden scores with -1e9 and is content: "Rows always sum to 1, there is
 # never a nan, and all my tests pass. An empty row gets uniform weights, and that does no harm."
 #
-# A person reads this one. In five to eight sentences: what does the output of such a row consist of, and why is it hard to
-# notice? Name a situation in which empty rows arise without anybody intending it. What should the
-# function return instead, and what does that ask of the code that uses the result?
+# A person reads this one. In five to eight sentences: what does the output of such a row consist
+# of, and why is it hard to notice? Name a situation in which empty rows arise without anybody
+# intending it. What should the function return instead, and what does that ask of the code that
+# uses the result?
 
 # %% [markdown] written="empty_row_choice"
 # **Your answer** (replace the line below):
@@ -900,7 +911,9 @@ assert torch.equal(masked_softmax(garbage, valid_lens, mask=see), weights)
 leaf = scores.clone().requires_grad_()
 with_empty = masked_softmax(leaf, torch.tensor([0, 5]))
 (with_empty * torch.arange(5.0)).sum().backward()
-assert not with_empty[0].any() and leaf.grad.isfinite().all() and not leaf.grad[0].any()
+assert not with_empty[0].any()
+assert leaf.grad.isfinite().all()
+assert not leaf.grad[0].any()
 
 assert torch.equal(scores, before)
 print("all four hold")

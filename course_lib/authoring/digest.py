@@ -51,7 +51,8 @@ def influences(sources: list[str], course: Course, slug: str) -> list[Path]:
     library = course.library
     catalogue = library / "checks" / "catalogue"
     todo = {library / "__init__.py", catalogue / "__init__.py", catalogue / f"{slug[3:]}.py"}
-    todo |= {library / "attention" / f"{slug[3:]}.py", *library.glob("checks/*.py")}
+    todo |= {library / part / f"{slug[3:]}.py" for part in ("attention", "reference")}
+    todo |= set(library.glob("checks/*.py"))
     for source in sources:
         todo |= _imports(ast.parse(source), course, package=())
     done: set[Path] = set()

@@ -3,6 +3,7 @@
 import re
 
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$")
+_NUMBER = re.compile(r"^\d+[.):]*\s+")
 _FENCE = re.compile(r"^(```|~~~)")
 _LONGEST = 48  # nbformat allows 64 in all
 
@@ -27,8 +28,8 @@ class CellIds:
 
 
 def slugify(heading: str) -> str:
-    """Returns `heading` as lower-case words joined by hyphens."""
-    words = re.findall(r"[a-z0-9]+", heading.lower())
+    """Returns `heading` as lower-case words joined by hyphens, without a section number."""
+    words = re.findall(r"[a-z0-9]+", _NUMBER.sub("", heading.lower()))
     return "-".join(words)[:_LONGEST].strip("-") or "section"
 
 

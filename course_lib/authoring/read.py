@@ -36,7 +36,7 @@ def read_cells(text: str, path: str) -> list[Cell]:
     try:
         notebook = jupytext.reads(text, fmt="py:percent")
     except Exception as error:  # jupytext raises whatever its YAML reader raises
-        what = f"not a percent-format lesson: {str(error).splitlines()[0]}"
+        what = f"not a percent-format lesson: {str(error).splitlines()[0].rstrip('.')}"
         raise BuildError(path, 1, what, "Mend the header at the top of the file.") from error
     cells = _with_lines(notebook.cells, text.splitlines(), path)
     if not cells:
@@ -51,17 +51,22 @@ def _with_lines(raw_cells, lines: list[str], path: str) -> list[Cell]:
     cells, position = [], 0
     for raw in raw_cells:
         marker = _next_marker(lines, position)
-        head = [i for i in range(position, marker or 0) if lines[i].strip()]
-        if marker is None or (not cells and head and not lines[head[0]].startswith("#")):
-            cure = f"Put '{_MARKER}' on a line of its own above it."
+        if marker is None or (not cells and _stray(lines[:marker], raw)):
+            cure = f"Put '{_MARKER}' on a line of its own above it, or mend the YAML header."
             raise BuildError(path, 1 + position, "text that belongs to no cell", cure)
         height = raw.source.count("\n") + 1 if raw.source else 0
-        blank = height - len(raw.source.lstrip("\n").split("\n")) if raw.source else 0
+        blank = len(raw.source) - len(raw.source.lstrip("\n"))
         options = {k: v for k, v in raw.metadata.items() if k not in _BOOKKEEPING}
-        source = raw.source.strip("\n")
-        cells.append(Cell(raw.cell_type, source, marker + 2 + blank, options))
+        cells.append(Cell(raw.cell_type, raw.source.strip("\n"), marker + 2 + blank, options))
         position = marker + 1 + height
     return cells
+
+
+def _stray(preface: list[str], first_cell) -> bool:
+    """Says whether the lines before the first marker are more than a header that was read."""
+    lines = [line.rstrip() for line in preface if line.strip()]
+    is_header = lines[:1] == ["# ---"] and lines[-1] == "# ---" and lines.count("# ---") == 2
+    return bool(lines) and not (is_header and first_cell.cell_type != "raw")
 
 
 def _next_marker(lines: list[str], position: int) -> int | None:

@@ -1,0 +1,98 @@
+"""Every lesson of this course, as text: pasted sources fit, the release gives nothing away."""
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from course_lib.authoring import Course, build, check_build
+from course_lib.authoring.assemble import assemble, undefined_in_solutions
+from course_lib.authoring.paste import find_solution, solution_path
+from course_lib.authoring.release import generated_release
+
+ROOT = Path(__file__).resolve().parents[1]
+SLUGS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.py"))
+
+
+@pytest.fixture(scope="module")
+def course():
+    return Course.at(ROOT)
+
+
+@pytest.fixture(scope="module", params=SLUGS)
+def slug(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def release(course, slug):
+    """The release made from the unexecuted text: folder listing and cells by id."""
+    notebook, _ = assemble(course, slug)
+    with generated_release(course, slug, nbformat.writes(notebook)) as folder:
+        files = [path.name for path in folder.rglob("*")]
+        cells = nbformat.read(folder / f"{slug}.ipynb", as_version=4).cells
+    return files, {cell.id: cell for cell in cells}
+
+
+def test_there_are_lessons():
+    assert "02_masked_softmax" in SLUGS
+
+
+def test_pasted_solutions_use_only_names_of_the_notebook(course, slug):
+    assert undefined_in_solutions(course, slug) == {}
+
+
+def test_release_has_no_python_file(release):
+    files, _ = release
+    assert not [name for name in files if name.endswith((".py", ".pyc"))]
+
+
+def test_release_has_no_line_of_a_solution(course, slug, release):
+    _, cells = release
+    for name in course.lessons[slug].exercises:
+        solution = find_solution(name, solution_path(course.library, slug))
+        stub = cells[f"{name}-answer"].source
+        hidden = solution_lines(solution.text)
+        assert hidden
+        assert not hidden & {line.strip() for line in stub.split("\n")}
+        assert "raise NotImplementedError()" in stub
+
+
+def solution_lines(text: str) -> set[str]:
+    """Returns the stripped, non-empty lines between solution markers."""
+    inside, lines = False, set()
+    for line in map(str.strip, text.split("\n")):
+        if line.startswith("### "):
+            inside = line == "### BEGIN SOLUTION"
+        elif inside and line:
+            lines.add(line)
+    return lines
+
+
+def test_release_defines_every_exercise_as_a_stub_that_compiles(course, slug, release):
+    _, cells = release
+    for name in course.lessons[slug].exercises:
+        compile(cells[f"{name}-answer"].source, name, "exec")
+
+
+def test_points_of_the_release_are_those_of_the_catalogue(course, slug, release):
+    _, cells = release
+    graded = [cell.metadata.get("nbgrader", {}) for cell in cells.values()]
+    points = {data["grade_id"]: data["points"] for data in graded if data.get("grade")}
+    lesson = course.lessons[slug]
+    expected = {name: course.exercises[name].points for name in lesson.exercises}
+    assert points == expected | {lesson.written.grade_id: lesson.written.points}
+
+
+@pytest.mark.slow
+def test_lesson_built_twice_is_byte_identical(course, slug, tmp_path):
+    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
+    shutil.copytree(ROOT / "solutions" / slug, tmp_path / "solutions" / slug)
+    notebooks = []
+    for _ in range(2):
+        build(tmp_path, [slug], force=True)
+        assert check_build(tmp_path) == []
+        notebooks.append({p: p.read_bytes() for p in tmp_path.rglob("*.ipynb")})
+    assert len(notebooks[0]) == 2
+    assert notebooks[0] == notebooks[1]

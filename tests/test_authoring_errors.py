@@ -266,7 +266,13 @@ DYNAMIC = {
         DEMO,
         "x = 1\n1 / 0  # here",
         "# here",
-        "cell `doubling-2` fails: ZeroDivisionError: division by zero",
+        "cell `doubling-2` fails at `1 / 0  # here`: ZeroDivisionError: division by zero. Mend",
+    ),
+    "assertion": (
+        DEMO,
+        "x = 1\nassert x == 2",
+        "assert x",
+        "cell `doubling-2` fails at `assert x == 2`: AssertionError. Mend the cell",
     ),
     "warning": (
         DEMO,
@@ -318,7 +324,9 @@ def test_solution_that_fails_its_own_check(course):
 def test_answer_cell_that_fails_points_to_the_exercise(course):
     only_in_a_notebook = 'Adder:\n    broken = 1 // (__name__ != "__main__")\n'
     edit(course.library / "attention" / "toy.py", "Adder:\n", only_in_a_notebook)
-    message = "cell `Adder-answer` fails: ZeroDivisionError"
+    message = (
+        "cell `Adder-answer` fails at `class Adder:`: ZeroDivisionError.*in course_lib/attention"
+    )
     assert_build_error(course, message, line_of(course, "import Adder"))
 
 

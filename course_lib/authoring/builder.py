@@ -93,6 +93,8 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
         if files:
             say(f"{slug}: release")
             kept = _keep_edited(course, slug, old)
+        if kept:
+            say(f"{slug}: kept the edited {course.relative(release)} as {kept.name}")
         _replace({solution: text.encode()} if executed else {})
         _replace({release.parent / name: (folder / name).read_bytes() for name in files})
     seconds = time.monotonic() - start

@@ -10,7 +10,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from course_lib.authoring.course import Course
@@ -35,6 +34,7 @@ def execute(notebook, lines, course: Course, slug: str, progress: Callable[[str]
     """
     from nbclient import NotebookClient
 
+    _build_font_cache()
     code_cells = [i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     with tempfile.TemporaryDirectory(prefix="course-build-") as scratch:
         folder = _scratch(Path(scratch), course.text(slug).parent)
@@ -48,7 +48,7 @@ def execute(notebook, lines, course: Course, slug: str, progress: Callable[[str]
             resources={"metadata": {"path": str(folder)}},
         )
         environment = _environment(Path(scratch), course)
-        with _quiet_fonts(), client.setup_kernel(env=environment, cleanup_kc=True):
+        with client.setup_kernel(env=environment, cleanup_kc=True):
             for count, index in enumerate(code_cells, start=1):
                 cell = notebook.cells[index]
                 progress(f"{slug}: cell {count} of {len(code_cells)} ({cell.id})")
@@ -65,11 +65,13 @@ def _run_cell(client, cell, index: int, where: tuple[str, int]) -> None:
     try:
         client.execute_cell(cell, index)
     except CellExecutionError as error:
-        line = (
-            where[1] + _failing_line(error.traceback) - 1 if "-answer" not in cell.id else where[1]
-        )
-        what = f"cell `{cell.id}` fails: {error.ename}: {_first_line(error.evalue)}"
-        raise BuildError(where[0], line, what, "Mend the cell.") from error
+        number, code = _failing_line(error.traceback, cell.source)
+        what = f"cell `{cell.id}` fails at `{code}`: {error.ename}: {_first_line(error.evalue)}"
+        what = what.rstrip(": ")
+        if "nbgrader" in cell.metadata and cell.metadata.nbgrader.solution:
+            cure = "Mend the solution in course_lib/attention."
+            raise BuildError(*where, what, cure) from error
+        raise BuildError(where[0], where[1] + number - 1, what, "Mend the cell.") from error
     except CellTimeoutError as error:
         what = f"cell `{cell.id}` did not finish in {CELL_TIMEOUT} s"
         raise BuildError(*where, what, "Make it do less.") from error
@@ -78,10 +80,12 @@ def _run_cell(client, cell, index: int, where: tuple[str, int]) -> None:
         raise BuildError(*where, what, "Look for a crash or too little memory.") from error
 
 
-def _failing_line(traceback: str) -> int:
-    """Returns the line of the cell that the outermost frame of an IPython traceback points to."""
+def _failing_line(traceback: str, source: str) -> tuple[int, str]:
+    """Returns the line of the cell that an IPython traceback points to first, and its code."""
     found = re.search(r"^-+> (\d+) ", _ANSI.sub("", traceback), re.MULTILINE)
-    return int(found[1]) if found else 1
+    number = int(found[1]) if found else 1
+    lines = source.split("\n")
+    return number, lines[number - 1].strip() if number <= len(lines) else ""
 
 
 def _first_line(text: str) -> str:
@@ -175,9 +179,6 @@ def _kernel_manager(scratch: Path):
     return manager
 
 
-@contextmanager
-def _quiet_fonts():
-    """Lets matplotlib build its font cache here, since it says so on a kernel's stderr."""
+def _build_font_cache() -> None:
+    """Lets matplotlib build its font cache here: once per machine, it says so on stderr."""
     import matplotlib.font_manager  # noqa: F401
-
-    yield

@@ -14,7 +14,7 @@ from course_lib.authoring.paste import BEGIN, END
 from course_lib.authoring.read import Cell
 
 ATTENTION = "course_lib.attention"
-HEADING = re.compile(r"^###+ Exercise: `([^`]*)`\s*$", re.MULTILINE)
+HEADING = re.compile(r"^###+ Exercise: `([^`]*)`[ \t]*$", re.MULTILINE)
 
 _MARKER = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)|AUTOTEST")
 

@@ -613,7 +613,7 @@ for level in (0.0, -1e6):
 for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
     lowest = torch.finfo(dtype).min
     becomes = torch.tensor(-1e6, dtype=torch.float64).to(dtype).item()
-    print(f"{dtype!s:14} lowest {lowest:10.3e}   -1e6 becomes {becomes:.0f}")
+    print(f"{dtype!s:14} lowest {lowest:11.3e}   -1e6 becomes {becomes:.0f}")
 assert torch.finfo(torch.float16).min == -65504
 try:
     torch.zeros(3, dtype=torch.float16).masked_fill(~keep, -1e6)
@@ -834,15 +834,16 @@ for name, attempt in {
 # lengths proves nothing. A mask with the right axes, `(B, 1, m)`, needs neither.
 #
 # </details>
-#
-# The third: **forgetting that there may be nothing to mask.** `valid_lens=None` is the ordinary
-# case at inference time, and a function that asks for `valid_lens.dim()` first crashes on it.
 
 # %% tags=["demo"]
 valid_lens = torch.tensor([1, 3])
 print("repeat           ", valid_lens.repeat(2).tolist())
 print("repeat_interleave", valid_lens.repeat_interleave(2).tolist())
 assert valid_lens.repeat_interleave(2).tolist() == [1, 1, 3, 3]
+
+# %% [markdown]
+# The third: **forgetting that there may be nothing to mask.** `valid_lens=None` is the ordinary
+# case at inference time, and a function that asks for `valid_lens.dim()` first crashes on it.
 
 # %% [markdown]
 # ### Exercise: `masked_softmax`

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from authoring_toy import SLUG, edit, make_course, snapshot, toy_course
 
-from course_lib.authoring import build, check_build, register
+from course_lib.authoring import build, check_build
 
 
 @pytest.fixture(scope="module")
@@ -273,15 +273,9 @@ def test_stock_generate_assignment_writes_the_same_release(course):
     assert [p.name for p in course.release(SLUG).parent.iterdir()] == [f"{SLUG}.ipynb"]
 
 
-def test_register_writes_the_points_into_the_gradebook(course):
-    from nbgrader.api import Gradebook
-
-    before = snapshot(course)
-    register(course.root, SLUG)
-    register(course.root, SLUG)
-    with Gradebook(f"sqlite:///{course.root}/gradebook.db") as gradebook:
-        assert gradebook.find_assignment(SLUG).max_score == 2 + 4 + 3
-    assert snapshot(course) == before
+def test_build_leaves_no_gradebook(course):
+    run(course, force=True)
+    assert not list(course.root.rglob("gradebook.db"))
 
 
 def test_check_executes_nothing(course, monkeypatch):

@@ -15,7 +15,6 @@ _HOME = {
     "build": "builder",
     "check_build": "builder",
     "pasted_source": "paste",
-    "register": "release",
     "solution_source": "paste",
 }
 __all__ = sorted(_HOME)

@@ -237,11 +237,7 @@ def _install_all(root: Path, torch: str, *, say: Callable[[str], None]) -> None:
     held.write_text(f"torch=={torch}\n", encoding="utf-8")
     arguments = ["--constraint", str(held), "--constraint", str(root / "constraints.txt")]
     arguments += ["--editable", f"{root}[{EXTRAS}]"]
-    try:
-        _pip(venv, *arguments, say=say)
-    except pip_run.UnresolvedError:  # an index that drops one answer looks like a conflict
-        say("course: pip found no set that fits; asking once more")
-        _pip(venv, *arguments, say=say)
+    _pip(venv, *arguments, say=say)
 
 
 def _pip(venv: Path, *arguments: str, say: Callable[[str], None]) -> None:

@@ -30,10 +30,6 @@ class NoNetworkError(SetupError):
     """No package index answered."""
 
 
-class UnresolvedError(SetupError):
-    """pip found no version of some package, or no set of versions that fits together."""
-
-
 def install(
     python: Path, arguments: Sequence[str], *, log: Path, say: Callable[[str], None]
 ) -> None:
@@ -71,7 +67,7 @@ def install(
     if process.returncode:
         text = "".join(lines)
         sentence = explain(text, log.parent, f"pip failed, all it said is in {log}")
-        raise _kind(text)(sentence)
+        raise (NoNetworkError if is_network(text) else SetupError)(sentence)
 
 
 def torch_index(environ: Mapping[str, str], pip_config: str) -> tuple[str | None, str]:
@@ -89,13 +85,6 @@ def torch_index(environ: Mapping[str, str], pip_config: str) -> tuple[str | None
     return CPU_INDEX, (
         "PyTorch's CPU build is installed; for the CUDA build, several GB, set COURSE_TORCH_INDEX="
     )
-
-
-def _kind(text: str) -> type[SetupError]:
-    if is_network(text):
-        return NoNetworkError
-    unresolved = re.search("ResolutionImpossible|No matching distribution found", text)
-    return UnresolvedError if unresolved else SetupError
 
 
 def _read(stream, log: Path, lines: list[str]) -> None:
@@ -150,6 +139,9 @@ def explain(text: str, place: Path, otherwise: str) -> str:
     if missing:
         here = f"Python {sys.version_info[0]}.{sys.version_info[1]} on {sys.platform}"
         return f"there is no {missing[1]} for {here}; use Python 3.11, 3.12 or 3.13 (64 bit)"
+    conflict = re.search(r"The conflict is caused by:\s*(.+)\n\s*(.+)", text)
+    if conflict:
+        return f"{otherwise}: {conflict[1].strip()}, but {conflict[2].strip()}"
     errors = re.findall(r"^(?:ERROR|Error|error): (.+)$", text, flags=re.MULTILINE)
     return f"{otherwise}: {errors[-1]}" if errors else f"{otherwise}: {_last_line(text)}"
 

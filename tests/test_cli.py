@@ -1,0 +1,207 @@
+import json
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from course_lib import authoring, cli, grading
+from course_lib.grading import GradingError
+
+VERBS = ["lab", "doctor", "build", "matrix", "test", "demo", "grade", "report", "export"]
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """The current folder is a course with two lessons."""
+    (tmp_path / "nbgrader_config.py").touch()
+    for lesson in ("02_masked_softmax", "05_scaled_dot_product"):
+        (tmp_path / "solutions" / lesson).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def summary(exit_code=0):
+    return SimpleNamespace(
+        exit_code=exit_code, show=lambda: print("the table"), as_dict=lambda: {"lesson": "x"}
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(verb, capsys):
+    assert cli.main([verb, "--help"]) == 0
+    assert f"Example: course {verb}" in capsys.readouterr().out
+
+
+def test_help_lists_exactly_the_verbs():
+    assert sorted(command.callback.__name__ for command in cli.app.registered_commands) == sorted(
+        VERBS
+    )
+
+
+def test_an_unknown_verb_gets_the_nearest_one(capsys):
+    assert cli.main(["bild"]) == 2
+    assert "build" in capsys.readouterr().err
+
+
+def test_version(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == cli.__version__
+
+
+@pytest.mark.parametrize("arguments", [["build"], ["lab"], ["demo"], ["grade", "02"], ["test"]])
+def test_outside_a_course_is_one_sentence(tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "is not inside a course" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["02", "2", "masked_softmax", "02_masked_softmax", "solutions/02_masked_softmax/"]
+)
+def test_a_lesson_may_be_named_in_short(course, name):
+    assert cli._lesson(cli.lesson_names(course), name) == "02_masked_softmax"
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("02_mask_softmax", "did you mean 02_masked_softmax?"),
+        ("zzz", "there are: 02_masked_softmax, 05"),
+    ],
+)
+def test_an_unknown_lesson_gets_the_nearest_one(course, capsys, name, cure):
+    assert cli.main(["build", name]) == 2
+    error = capsys.readouterr().err
+    assert f"there is no lesson {name}; {cure}" in error
+    assert error.count("\n") == 1
+
+
+def test_the_root_is_found_from_below(course, monkeypatch):
+    monkeypatch.chdir(course / "solutions/02_masked_softmax")
+    assert cli.course_root() == course
+
+
+def test_build_passes_its_arguments_on_and_says_what_was_done(course, monkeypatch, capsys):
+    seen = {}
+    result = SimpleNamespace(
+        lesson="02_masked_softmax", executed=True, released=True, seconds=1.25, kept=Path("copy")
+    )
+
+    def build(root, lessons, *, force, progress):
+        seen.update(root=root, lessons=lessons, force=force)
+        progress("working")
+        return [result]
+
+    monkeypatch.setattr(authoring, "build", build, raising=False)
+    assert cli.main(["build", "02", "--force"]) == 0
+    assert seen == {"root": course, "lessons": ["02_masked_softmax"], "force": True}
+    said = capsys.readouterr()
+    assert "02_masked_softmax: executed (1.2 s)" in said.out
+    assert "kept as copy" in said.out
+    assert said.err == "working\n"
+
+
+def test_quiet_shows_no_progress(course, monkeypatch):
+    def build(root, lessons, *, force, progress):
+        assert progress is None
+        return []
+
+    monkeypatch.setattr(authoring, "build", build, raising=False)
+    assert cli.main(["build", "--quiet"]) == 0
+
+
+def test_a_build_error_is_shown_as_it_is(course, monkeypatch, capsys):
+    def build(*arguments, **options):
+        raise authoring.BuildError("lesson.py", 3, "points are missing", "add them")
+
+    monkeypatch.setattr(authoring, "build", build, raising=False)
+    assert cli.main(["build"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("course: lesson.py:3")
+    assert "Traceback" not in error
+
+
+def test_a_fault_of_ours_is_not_hidden(course, monkeypatch):
+    def build(*arguments, **options):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(authoring, "build", build, raising=False)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["build"])
+
+
+@pytest.mark.parametrize(("drifts", "code"), [([], 0), (["a.ipynb: stale. Run: course build"], 1)])
+def test_build_check_fails_on_drift(course, monkeypatch, capsys, drifts, code):
+    monkeypatch.setattr(authoring, "check_build", lambda root, lessons: drifts, raising=False)
+    assert cli.main(["build", "--check"]) == code
+    assert (drifts or ["every notebook matches"])[0] in capsys.readouterr().out
+
+
+def test_grade_grades_each_lesson_and_returns_the_worst_code(course, monkeypatch, capsys):
+    asked = []
+
+    def grade(root, lesson, *, students, progress):
+        asked.append((lesson, students))
+        return summary(3 if lesson.startswith("02") else 0)
+
+    monkeypatch.setattr(grading, "grade", grade, raising=False)
+    assert cli.main(["grade", "02", "05", "--student", "ada", "-q"]) == 3
+    assert asked == [("02_masked_softmax", ["ada"]), ("05_scaled_dot_product", ["ada"])]
+    assert capsys.readouterr().out == "the table\n" * 2
+
+
+def test_grade_as_json_prints_one_document(course, monkeypatch, capsys):
+    monkeypatch.setattr(grading, "grade", lambda *a, **k: summary(), raising=False)
+    assert cli.main(["grade", "02", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == [{"lesson": "x"}]
+
+
+def test_grade_without_a_lesson_is_used_wrongly(course):
+    assert cli.main(["grade"]) == 2
+
+
+def test_a_grading_error_is_shown_as_it_is(course, monkeypatch, capsys):
+    def grade(*arguments, **options):
+        raise GradingError("nothing in submitted/; collect first")
+
+    monkeypatch.setattr(grading, "grade", grade, raising=False)
+    assert cli.main(["grade", "02"]) == 1
+    assert capsys.readouterr().err == "course: nothing in submitted/; collect first\n"
+
+
+def test_export_without_a_gradebook_is_one_sentence(course, capsys):
+    assert cli.main(["export"]) == 2
+    assert "there is no gradebook" in capsys.readouterr().err
+
+
+def test_lab_starts_in_the_course_with_its_arguments(course, monkeypatch):
+    (course / "notebooks").mkdir()
+    monkeypatch.chdir(course / "solutions")
+    handed = []
+    monkeypatch.setattr(
+        "course_lib.bootstrap.hand_over", lambda command: handed.append(command) or 5
+    )
+    assert cli.main(["lab", "--no-browser", "--port", "9999"]) == 5
+    (command,) = handed
+    assert f"--ServerApp.root_dir={course}" in command
+    assert command[-3:] == ["--no-browser", "--port", "9999"]
+    assert Path.cwd() == course
+
+
+def test_an_interrupt_is_no_traceback(course, monkeypatch, capsys):
+    def build(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(authoring, "build", build, raising=False)
+    assert cli.main(["build"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_helpers_of_nbgrader_are_in_path_without_activation(monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin")
+    cli.main(["--version"])
+    assert str(Path(sys.executable).parent) in os.environ["PATH"].split(os.pathsep)

@@ -1,4 +1,4 @@
-"""What all tests share: checked shapes, seeded inputs, hypothesis profiles, no silent skips in CI."""
+"""What all tests share: checked shapes, seeded inputs, hypothesis profiles, no skips in CI."""
 
 import os
 

@@ -1,0 +1,73 @@
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REQUIREMENTS = [
+    Requirement(line)
+    for lines in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
+    for line in lines
+]
+PINS = {
+    canonicalize_name(name): version
+    for name, version in re.findall(
+        r"^([\w.-]+)==(\S+)$", (REPOSITORY / "constraints.txt").read_text(encoding="utf-8"), re.M
+    )
+}
+
+
+def test_environment_yml_is_what_pyproject_generates(tmp_path):
+    command = [sys.executable, "-m", "pyproject2conda", "project", "--overwrite", "force"]
+    (tmp_path / "pyproject.toml").write_bytes((REPOSITORY / "pyproject.toml").read_bytes())
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    generated = (tmp_path / "environment.yml").read_text(encoding="utf-8")
+    committed = (REPOSITORY / "environment.yml").read_text(encoding="utf-8")
+    assert committed == generated, "environment.yml is stale; run: pyproject2conda project"
+
+
+def test_conda_and_pip_name_the_same_torch():
+    text = (REPOSITORY / "environment.yml").read_text(encoding="utf-8")
+    assert f"- pytorch=={PINS['torch']}\n" in text
+
+
+@pytest.mark.parametrize("requirement", REQUIREMENTS, ids=str)
+def test_every_requirement_is_bounded_and_pinned_within_its_bounds(requirement):
+    operators = {specifier.operator for specifier in requirement.specifier}
+    assert operators & {"<", "<=", "==", "~="}, "a fresh install next year needs an upper bound"
+    pinned = PINS[canonicalize_name(requirement.name)]
+    assert requirement.specifier.contains(pinned)
+
+
+def test_pins_are_for_every_platform():
+    assert len(PINS) > 100
+    assert not [version for version in PINS.values() if "+" in version]
+
+
+def test_no_pin_refuses_the_python_of_debian_12():
+    """Its 3.11.2 is the oldest Python in use; a newer patch version must not be asked for."""
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    refusing = []
+    for name in PINS:
+        try:
+            python = metadata(name).get("Requires-Python")
+        except PackageNotFoundError:
+            continue  # an extra that is not installed here
+        if python and not Requirement(f"python{python}").specifier.contains("3.11.2"):
+            refusing.append(f"{name} needs Python {python}")
+    assert refusing == []
+
+
+def test_ci_calls_the_readme_command():
+    script = (REPOSITORY / ".ci/run").read_text(encoding="utf-8")
+    workflow = (REPOSITORY / ".github/workflows/test.yml").read_text(encoding="utf-8")
+    assert "python3 -m course_lib test" in script
+    assert "bash .ci/run" in workflow
+    assert "python -m course_lib test" in (REPOSITORY / "README.md").read_text(encoding="utf-8")

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -36,7 +37,10 @@ def main(argv: Sequence[str], root: Path = ROOT) -> int:
             from course_lib.cli import main as run
 
             return run(list(argv))
+        # Ended from outside, pip must end too: SystemExit passes through pip_run, which stops it.
+        before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
         python = ensure(root, say=_say)
+        signal.signal(signal.SIGTERM, before)
     except SetupError as error:
         _say(f"course: {error}")
         return 1

@@ -176,6 +176,35 @@ def test_a_folder_named_venv_that_is_not_ours_is_left_alone(clone, installs):
     assert (clone / ".venv/letters.txt").read_text() == "dear"
 
 
+def test_a_call_that_is_ended_ends_its_pip(clone):
+    fake_venv(clone / ".venv")
+    python = bootstrap.python_of(clone / ".venv")
+    python.unlink()
+    python.write_text(f"#!/bin/sh\necho $$ > {clone}/pid\nexec sleep 60\n")
+    python.chmod(0o755)
+    code = (
+        "from pathlib import Path; from course_lib import bootstrap, pip_run\n"
+        "def ensure(root, say):\n"
+        "    python = bootstrap.python_of(root / '.venv')\n"
+        "    pip_run.install(python, [], log=root / 'log', say=say)\n"
+        "bootstrap.ensure, bootstrap.runs_complete = ensure, lambda root: False\n"
+        f"bootstrap.main(['lab'], Path({str(clone)!r}))\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY)
+    wait_until(lambda: (clone / "pid").exists() and (clone / "pid").read_text().strip())
+    process.terminate()
+    assert process.wait(20) == 143
+    pid = int((clone / "pid").read_text())
+    wait_until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def wait_until(true, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "took too long"
+        time.sleep(0.02)
+
+
 def test_two_at_once_install_once(clone, installs, monkeypatch):
     started, go_on = threading.Event(), threading.Event()
 
@@ -191,8 +220,7 @@ def test_two_at_once_install_once(clone, installs, monkeypatch):
     first.start()
     assert started.wait(20)
     second.start()
-    while not said:
-        time.sleep(0.01)
+    wait_until(lambda: said)
     assert "waiting" in said[0]
     go_on.set()
     first.join(20)

@@ -208,7 +208,10 @@ def _create(venv: Path) -> None:
     command = [sys.executable, "-m", "venv", "--clear", str(venv)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise SetupError(pip_run.explain(done.stdout + done.stderr, venv, "making .venv failed"))
+        said = done.stdout + done.stderr
+        if shutil.disk_usage(venv.parent).free < 5e7:  # ensurepip keeps its reason to itself
+            said += pip_run.DISK_FULL
+        raise SetupError(pip_run.explain(said, venv, "making .venv failed"))
 
 
 def _install_torch(root: Path, *, say: Callable[[str], None]) -> str:

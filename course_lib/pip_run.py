@@ -3,6 +3,7 @@
 Standard library only: course_lib.bootstrap uses it before anything is installed.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 SHOWN = ("Collecting ", "Downloading ", "Using cached ", "Building ", "Installing ", "Preparing ")
+DISK_FULL = "No space left on device"
 NO_NETWORK = (
     "NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError"
     "|SSLError|Max retries exceeded|Network is unreachable|Connection refused"
@@ -88,10 +90,11 @@ def torch_index(environ: Mapping[str, str], pip_config: str) -> tuple[str | None
 
 
 def _read(stream, log: Path, lines: list[str]) -> None:
-    with log.open("a", encoding="utf-8") as file:
-        for line in stream:
+    for line in stream:
+        lines.append(line)
+        # On a full disk the log stops, and pip's own words still count.
+        with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
             file.write(line)
-            lines.append(line)
 
 
 def _show_until_done(process: subprocess.Popen, lines: list[str]) -> None:
@@ -147,7 +150,7 @@ def explain(text: str, place: Path, otherwise: str) -> str:
 
 
 def _is_disk(text: str) -> re.Match | None:
-    return re.search(r"No space left on device|Errno 28\b|WinError 112|Disk quota exceeded", text)
+    return re.search(rf"{DISK_FULL}|Errno 28\b|WinError 112|Disk quota exceeded", text)
 
 
 def _last_line(text: str) -> str:

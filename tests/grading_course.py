@@ -34,7 +34,7 @@ def check(name):
     else:
         outcome = "correct" if got == wanted else "incorrect"
         if got == 5:
-            report["mistake"] = "adds-two"
+            report["mistake"] = "adds_two"
             report["findings"] = [{"message": "You <add> two."}]
     report["outcome"] = outcome
     report["points"] = 4.0 if outcome == "correct" else 0.0
@@ -110,7 +110,10 @@ def release(root: Path):
 def honest(root: Path, **answers: str):
     """The release with answers poured in by grade_id without its '-answer'; both right if none."""
     notebook = copy.deepcopy(release(root))
-    right = {"double": "def double(x):\n    return x + x", "square": "def square(x):\n    return x**2"}
+    right = {
+        "double": "def double(x):\n    return x + x",
+        "square": "def square(x):\n    return x**2",
+    }
     answers = answers or right
     for cell in notebook.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id", "").removesuffix("-answer")
@@ -121,7 +124,9 @@ def honest(root: Path, **answers: str):
 
 def cell_of(notebook, grade_id: str):
     """The first cell with this grade_id."""
-    return next(c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade_id") == grade_id)
+    return next(
+        c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade_id") == grade_id
+    )
 
 
 def hand_in(root: Path, student: str, notebook, name: str = f"{LESSON}.ipynb") -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -134,7 +135,7 @@ class Course:
         if not source.is_file():
             raise GradingError(f"{source} does not exist: run `course build {lesson}`")
         with tempfile.TemporaryDirectory() as scratch:
-            config = Config(self.config)
+            config = copy.deepcopy(self.config)  # a plain copy would share its sections
             config.CourseDirectory.release_directory = scratch
             coursedir = self.coursedir(lesson, config)
             try:

@@ -184,7 +184,7 @@ def read_sample(path: Path) -> SampleStudent:
     source = path.read_text(encoding="utf-8")
     marks = list(_CELL.finditer(source))
     header = ast.parse(source[: marks[0].start()] if marks else source)
-    ends = [*(mark.start() for mark in marks[1:]), len(source)]
+    ends = [mark.start() for mark in marks[1:]] + [len(source)] * bool(marks)
     code, text = {}, {}
     for mark, end in zip(marks, ends, strict=True):
         body = source[mark.end() : end].strip()

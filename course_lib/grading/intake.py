@@ -87,7 +87,7 @@ def _locate(student: str, lesson: str, folder: Path) -> Submission:
         names = ", ".join(p.name for p in others)
         problem = f"several notebooks ({names}), none called {named.name}: rename the one to grade"
     else:
-        problem = f"no notebook in {folder}: ask for {named.name}"
+        problem = f"no notebook was handed in: ask for {named.name}"
     return Submission(student, lesson, folder, None, problem)
 
 

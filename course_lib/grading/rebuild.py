@@ -129,8 +129,8 @@ def _place_own_cells(
         else:
             _hang(pending, anchor, slots)
         pending, anchor, furthest = [], slot, max(furthest, home)
-        if slot.name is None and not _same(cell, slot):
-            pending.append(cell)  # an edited narrative cell: the release's, then the student's
+        if not slot.editable and not _is_check(slot) and not _same(cell, slot):
+            pending.append(cell)  # edited set-up or narrative: the release's, then the student's
     _hang(pending, anchor, slots)
     if moved:
         notices.append(f"put back into the lesson's order: {', '.join(moved)}")

@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from statistics import mean, median
 from urllib.parse import quote
@@ -229,10 +228,18 @@ def _reasons(student: StudentRecord):
     for notice in student.notices:
         yield 2, "notice", notice
     if student.late_seconds > 0:
-        yield 3, "late", f"by {timedelta(seconds=round(student.late_seconds))} hours"
+        yield 3, "late", f"by {_duration(student.late_seconds)}"
     waiting = [name for name, state in student.written.items() if state == "waiting"]
     if waiting:
         yield 5, "written", f"waits for a person: {', '.join(waiting)}"
+
+
+def _duration(seconds: float) -> str:
+    """A length of time as a person says it: "1 day 12 hours"."""
+    minutes = max(1, round(seconds / 60))
+    days, hours, minutes = minutes // 1440, minutes // 60 % 24, minutes % 60
+    parts = [(days, "day"), (hours, "hour"), (0 if days else minutes, "minute")]
+    return " ".join(f"{n} {unit}{'s' * (n != 1)}" for n, unit in parts if n)
 
 
 def _student(student: StudentRecord, summary: GradeSummary, link: str | None) -> dict:

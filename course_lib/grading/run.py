@@ -92,7 +92,7 @@ def _grade(course: Course, lesson: str, students, tell: Progress, force: bool) -
     course.ensure_assignment(lesson)
     checks = digest_of(release, *sorted(_checks_folder().rglob("*.py")))
     notes = course.read_notes(lesson)
-    with _secret_seed(course.check_seed()):
+    with _kernel_environment(course.check_seed()):
         for number, submission in enumerate(submissions, 1):
             tell(f"{lesson}: {number} of {len(submissions)}, {submission.student}")
             old = None if force else notes.get(submission.student)
@@ -259,17 +259,19 @@ class _Autograde(_One, Autograde):
 
 
 @contextmanager
-def _secret_seed(seed: str) -> Iterator[None]:
-    """Give kernels the seed of the hidden inputs while grading."""
-    before = os.environ.get("COURSE_CHECK_SEED")
-    os.environ["COURSE_CHECK_SEED"] = seed
+def _kernel_environment(seed: str) -> Iterator[None]:
+    """What kernels see while grading: the seed of the hidden inputs, and one thread each."""
+    wanted = {"COURSE_CHECK_SEED": seed, "OMP_NUM_THREADS": "1"}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["COURSE_CHECK_SEED"]
-        else:
-            os.environ["COURSE_CHECK_SEED"] = before
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _checks_folder() -> Path:

@@ -17,32 +17,39 @@ _SYMBOLS = {
     "checker_failed": ("?", "yellow"),
     "not_graded": ("?", "yellow"),
 }
-LEGEND = "✓ right  ✗ wrong  ! raised an error  ∞ out of time  – not attempted  ? not graded"
+LEGEND = (
+    "✓ right  ✗ wrong  ! raised an error  ∞ out of time  – not attempted  ? not graded\n"
+    "⧗ late  text: the written answer, which waits for a person, is graded or was left out"
+)
+
+
+_WRITTEN = {"waiting": "waits", "left blank": "–", "graded": "graded"}
 
 
 def summary_table(summary: GradeSummary) -> Group:
-    """One row a student, one column an exercise, then what needs a person."""
-    table = Table(title=f"{summary.lesson}: {len(summary.students)} students", title_style="bold")
-    table.add_column("student", no_wrap=True)
+    """One row a student, one column an exercise, then what needs a person; 80 columns for six."""
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("student", no_wrap=True, overflow="ellipsis")
     for name in summary.exercises:
-        table.add_column(name.replace("_", " "), justify="right")
-    table.add_column("points", justify="right")
-    table.add_column("written")
+        table.add_column(name.replace("_", "\n"), justify="right", vertical="bottom")
+    table.add_column(f"of {summary.max_points:g}", justify="right")
+    table.add_column("text")
     for student in summary.students:
         table.add_row(*_cells(student, summary))
-    return Group(table, Text(LEGEND, style="dim"), *_remarks(summary))
+    title = Text(f"\n{summary.lesson}: {len(summary.students)} students\n", style="bold")
+    return Group(title, table, Text(f"\n{LEGEND}", style="dim"), *_remarks(summary))
 
 
 def _cells(student: StudentRecord, summary: GradeSummary) -> list[Text]:
-    late = " (late)" if student.late_seconds > 0 else ""
-    name = Text(student.student + late)
+    name = Text(student.student + (" ⧗" if student.late_seconds > 0 else ""))
     if student.problem:
         rest = [Text("?", style="yellow") for _ in summary.exercises]
         return [name, *rest, Text("blank", style="yellow"), Text("")]
     by_name = {row.exercise: row for row in student.rows}
     shown = [_points(by_name.get(exercise)) for exercise in summary.exercises]
-    total = "?" if student.points is None else f"{student.points:g}/{summary.max_points:g}"
-    return [name, *shown, Text(total), Text(", ".join(sorted(set(student.written.values()))))]
+    total = "?" if student.points is None else f"{student.points:g}"
+    written = [_WRITTEN[state] for state in sorted(set(student.written.values()))]
+    return [name, *shown, Text(total), Text(", ".join(written))]
 
 
 def _points(row: Row | None) -> Text:
@@ -64,5 +71,6 @@ def _remarks(summary: GradeSummary) -> list[Text]:
     if summary.waiting:
         answers = sum(map(len, summary.waiting.values()))
         lines.append(Text(f"{answers} written answer(s) wait for a person: open formgrader"))
-    lines.append(Text(f"{summary.seconds:.0f} s" if summary.seconds else "", style="dim"))
+    if summary.seconds:
+        lines.append(Text(f"graded in {summary.seconds:.0f} s", style="dim"))
     return lines

@@ -37,9 +37,8 @@ def judge_cell(cell: Mapping) -> Verdict:
     outputs = cell.get("outputs", [])
     if not cell.get("execution_count") and not outputs:
         return _ungraded(exercise, most, "the check was not run")
-    for output in outputs:
-        if output["output_type"] == "error":
-            return _judge_error(exercise, most, output)
+    if errors := [o.get("ename") for o in outputs if o["output_type"] == "error"]:
+        return _judge_errors(exercise, most, errors)
     reports = [r for o in outputs if isinstance(r := o.get("data", {}).get(REPORT), Mapping)]
     report = reports[-1] if reports else {}
     if report.get("exercise") != exercise:
@@ -61,11 +60,11 @@ def judge_cell(cell: Mapping) -> Verdict:
     return Verdict(exercise, min(points, most), most, outcome, None, **known)
 
 
-def _judge_error(exercise: str, most: float, output: Mapping) -> Verdict:
-    if output.get("ename") == TIMEOUT:
+def _judge_errors(exercise: str, most: float, names: list) -> Verdict:
+    if TIMEOUT in names:
         reason = "stopped: the check did not end in time (an endless loop?)"
         return Verdict(exercise, 0.0, most, "timed_out", reason)
-    what = str(output.get("ename"))[:80]
+    what = str(names[0])[:80]
     return _ungraded(exercise, most, f"the check cell ended with {what}: look at the notebook")
 
 

@@ -12,5 +12,5 @@ def masked_softmax(scores, valid_lens=None, mask=None):
         mask = combine_masks(real.reshape(len(real), *heads, num_queries, -1), mask)
     if mask is None:
         return torch.softmax(scores, dim=-1)
-    weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+    weights = torch.softmax(scores + additive_mask(mask, scores.dtype), dim=-1)
     return torch.where(mask.any(dim=-1, keepdim=True), weights, torch.zeros_like(weights))

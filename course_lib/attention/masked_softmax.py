@@ -134,5 +134,5 @@ def masked_softmax(
         return torch.softmax(scores, dim=-1)
     empty = ~mask.any(dim=-1, keepdim=True)  # (..., n or 1, 1)
     scores = scores.masked_fill(~mask, -math.inf)
-    scores = scores.masked_fill(empty, 0.0)  # a row of -inf alone would give NaN, also backward
+    scores = scores.masked_fill(empty, 0.0)  # a row of nothing but -inf would give NaN
     return torch.softmax(scores, dim=-1).masked_fill(empty, 0.0)

@@ -1,0 +1,120 @@
+"""What the catalogue is made of: a lesson, its exercises, their contracts and known mistakes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from course_lib.checks.probe import Probe
+
+
+@dataclass(frozen=True)
+class Returned:
+    """One returned value.
+
+    Args:
+        name: what the report calls it.
+        kind: "tensor", "array" (NumPy), "float", "int", "bool" or "dict".
+        dtype: "float" (that of the inputs), "any float", "bool", or "int".
+        axes: names of the axes, for the message about a wrong shape; "..." for any.
+        optional: None is a possible answer.
+    """
+
+    name: str
+    kind: str = "tensor"
+    dtype: str = "float"
+    axes: tuple[str, ...] = ()
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A known mistake: a small wrong model whose numbers give it away.
+
+    Args:
+        id: name used in messages, tests and class reports.
+        model: function or class with the exercise's signature that makes this mistake.
+        message: the fact, in one or two sentences.
+        hint: one question or pointer.
+    """
+
+    id: str
+    model: Callable
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Property:
+    """Something that holds for every right answer, looked at when no known mistake fits.
+
+    `violated` gets the probe and the recorded outputs (NumPy arrays) and returns a sentence with
+    the student's own numbers, or None where the property holds or does not apply.
+    """
+
+    id: str
+    violated: Callable[[Probe, Any], str | None]
+    hint: str
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise: points, contract, probes, oracle, mistakes and hints.
+
+    Args:
+        name: the function or class a student writes.
+        points: whole points.
+        minutes: what a typical student needs.
+        difficulty: 1 to 3.
+        returns: the contract of the result.
+        probes: `probes(rng) -> list[Probe]`, fresh random inputs from a seeded generator.
+        oracle: the function of `course_lib.reference` that gives the expected result. For
+            classes: `oracle(construct, state, *args, **kwargs)`, which returns the outputs and a
+            dict of expected attributes.
+        mistakes: known mistakes; where several give the same numbers, the first one is named.
+        properties: most telling first.
+        hints: concept, recipe, almost code.
+        is_class: the student writes a class.
+        forbidden: names of torch functions that may not be called, with the reason.
+        no_loops: the number of torch calls may not grow with the sizes of the problem.
+        comparisons: comparisons of this exercise's own, by name (`checks.compare`).
+        builds_on: exercises that a solution may call.
+    """
+
+    name: str
+    points: int
+    minutes: int
+    difficulty: int
+    returns: Sequence[Returned]
+    probes: Callable[[np.random.Generator], list[Probe]]
+    oracle: Callable
+    mistakes: Sequence[Mistake]
+    hints: tuple[str, str, str]
+    properties: Sequence[Property] = ()
+    is_class: bool = False
+    forbidden: dict[str, str] = field(default_factory=dict)
+    no_loops: bool = False
+    comparisons: dict[str, Callable] = field(default_factory=dict)
+    builds_on: tuple[str, ...] = ()
+    lesson: str = ""
+
+
+@dataclass(frozen=True)
+class Written:
+    """The question of a lesson that a person grades."""
+
+    grade_id: str
+    points: int
+    minutes: int
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson as the catalogue knows it; `slug` is the name of its folder."""
+
+    number: int
+    title: str
+    written: Written
+    slug: str = ""
+    exercises: tuple[str, ...] = ()

@@ -1,0 +1,226 @@
+"""Decides what an observation violates, from the probe and the oracle alone.
+
+Pure functions on plain data. A violation belongs to an aspect (raised, type, shape, values,
+gradients, mutated, dtype, ...); the aspects in `HYGIENE` count for the hygiene share whatever
+the probe, the others for the probe's own part.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course_lib.checks.compare import COMPARISONS, Problem, arrays_agree, tolerance_for
+from course_lib.checks.contract import describe, wrong_device, wrong_dtype, wrong_shape, wrong_type
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.observe import Observation
+from course_lib.checks.probe import Array, Probe
+from course_lib.checks.record import Recorded
+
+HYGIENE = ("mutated", "dtype", "device", "rng", "training", "attached")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the oracle says about a probe: outputs, gradients by name, attributes by name."""
+
+    outputs: Any
+    gradients: dict[str, np.ndarray]
+    attributes: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One thing that one probe found wrong."""
+
+    probe: Probe
+    aspect: str
+    problem: Problem
+    part: str
+
+
+def expect(exercise: Exercise, probe: Probe) -> Expected:
+    """Asks the oracle, and differentiates it by central differences where gradients count."""
+    if probe.raises:
+        return Expected(None, {}, {})
+    inputs = {name: _plain(value) for name, value in probe.inputs().items()}
+    state = {name: np.array(value, dtype=np.float64) for name, value in probe.state.items()}
+    outputs, attributes = _ask(exercise, probe, inputs, state)
+    gradients = {}
+    if probe.grad_outputs is not None:
+        wanted = {n for n, a in probe.inputs().items() if isinstance(a, Array) and a.requires_grad}
+        for name, value in [*inputs.items(), *state.items()]:
+            if name in wanted or name in state:
+                gradients[name] = _differentiate(exercise, probe, inputs, state, value)
+    return Expected(outputs, gradients, attributes)
+
+
+def _ask(exercise, probe, inputs, state):
+    args = [inputs[name] for name in probe.args]
+    kwargs = {name: inputs[name] for name in probe.kwargs}
+    if probe.construct is None:
+        return exercise.oracle(*args, **kwargs), {}
+    return exercise.oracle(dict(probe.construct), state, *args, **kwargs)
+
+
+def _differentiate(exercise, probe, inputs, state, variable, step=1e-5) -> np.ndarray:
+    """Central differences of sum(grad_outputs * first output), one number at a time."""
+    gradient = np.zeros(variable.shape)
+    for index in np.ndindex(variable.shape):
+        kept, sums = variable[index], []
+        for shifted in (kept + step, kept - step):
+            variable[index] = shifted
+            outputs, _ = _ask(exercise, probe, inputs, state)
+            first = outputs[0] if isinstance(outputs, tuple) else outputs
+            sums.append(float(np.sum(first * probe.grad_outputs)))
+        variable[index] = kept
+        gradient[index] = (sums[0] - sums[1]) / (2 * step)
+    return gradient
+
+
+def _plain(value):
+    """The oracle's view of an argument: arrays in float64, other things as the probe has them."""
+    if isinstance(value, Array):
+        kind = value.data.dtype.kind
+        return np.array(value.data, dtype=np.float64) if kind == "f" else np.array(value.data)
+    if isinstance(value, list | tuple):
+        return type(value)(_plain(item) for item in value)
+    return getattr(value, "name", value) if not hasattr(value, "options") else value
+
+
+def judge(
+    exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
+) -> list[Violation]:
+    """All violations of one observation, the most basic first."""
+    found: list[Violation] = []
+
+    def add(aspect: str, problem: Problem | None) -> bool:
+        if problem is not None:
+            part = "hygiene" if aspect in HYGIENE else probe.part
+            found.append(Violation(probe, aspect, problem, part))
+        return problem is not None
+
+    for name in _mutated(probe, seen):
+        add("mutated", _mutation_problem(name))
+    if probe.raises:
+        add("raised", _expected_error(probe, seen))
+        return found
+    if seen.raised is not None:
+        add("raised", _raised_problem(probe, seen))
+        return found
+    add("parameters", _wrong_parameters(probe, seen))
+    broken = add("type", wrong_type(exercise.returns, expected.outputs, seen.outputs))
+    broken = broken or add("shape", wrong_shape(exercise.returns, expected.outputs, seen.outputs))
+    if not broken:
+        add("dtype", wrong_dtype(exercise.returns, probe, seen))
+        add("device", wrong_device(exercise.returns, seen))
+        compare = exercise.comparisons.get(probe.compare) or COMPARISONS[probe.compare]
+        add("values", compare(probe, expected.outputs, seen.outputs))
+    for name, value in expected.attributes.items():
+        add(*_wrong_attribute(probe, name, value, seen.attributes.get(name)))
+    for name, value in expected.gradients.items():
+        if add("gradients", _wrong_gradient(probe, name, value, seen.gradients.get(name))):
+            break
+    if seen.rng_touched and not probe.training and "generator" not in probe.args:
+        add("rng", Problem("global_rng_used", "Your code draws from the global random numbers."))
+    if seen.training_changed:
+        add("training", Problem("training_flag_changed", "The call changed `self.training`."))
+    return found
+
+
+def _mutated(probe: Probe, seen: Observation) -> list[str]:
+    """Names of the arguments whose numbers differ from what was handed over."""
+    changed = []
+    for name, after in seen.arguments.items():
+        before = probe.inputs()[name].data
+        if after.data is None or not arrays_agree(before, after.data, tolerance_for(probe, after)):
+            changed.append(name)
+    return changed
+
+
+def _mutation_problem(name: str) -> Problem:
+    return Problem(
+        "input_mutated",
+        f"Your function changed its argument `{name}`: the caller's tensor holds other numbers "
+        "after the call.",
+        "Which line writes into an existing tensor (`x[...] = `, `x -= `, a name ending in `_`)?",
+    )
+
+
+def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
+    if seen.raised is None:
+        return Problem("no_error", f"{probe.says} Your code raised nothing.")
+    if seen.raised.type_name == probe.raises:
+        return None
+    got = seen.raised.type_name
+    return Problem("other_error", f"{probe.says} Your code raised {got}: {seen.raised.message}")
+
+
+def _raised_problem(probe: Probe, seen: Observation) -> Problem:
+    raised = seen.raised
+    where = f" in `{raised.lines[-1][2]}`" if raised.lines and raised.lines[-1][2] else ""
+    kind = "missing_parameter" if raised.phase == "inject" else "raised"
+    during = {"construct": " when built", "backward": " in the backward pass"}.get(raised.phase, "")
+    first_line = raised.message.strip().split("\n")[0]
+    return Problem(
+        kind, f"Your code raised {raised.type_name}{where}{during}: {first_line}", probe.says
+    )
+
+
+def _wrong_parameters(probe: Probe, seen: Observation) -> Problem | None:
+    if probe.construct is None or seen.parameters is None or not probe.state:
+        return None
+    extra = sorted(set(seen.parameters) - set(probe.state))
+    if not extra:
+        return None
+    return Problem(
+        "extra_parameters",
+        f"The module has parameters beyond the ones asked for: {', '.join(extra)}.",
+        "Do the layers ask for `bias=False`?" if any("bias" in name for name in extra) else "",
+    )
+
+
+def _wrong_attribute(probe, name, value, got: Recorded | None):
+    if got is None or got.kind != "tensor" or got.data is None:
+        what = "nothing" if got is None else describe(got)
+        return "attributes", Problem(
+            "attribute_missing", f"`self.{name}` must hold a tensor after the call; got {what}."
+        )
+    if tuple(got.shape) != np.shape(value):
+        return "attributes", Problem(
+            "attribute_shape",
+            f"`self.{name}` must have shape {np.shape(value)}; yours has {tuple(got.shape)}.",
+        )
+    if not arrays_agree(np.asarray(value), got.data, tolerance_for(probe, got)):
+        return "attributes", Problem(
+            "attribute_values", f"`self.{name}` does not hold the weights after the softmax."
+        )
+    if got.requires_grad:
+        return "attached", Problem(
+            "attribute_attached",
+            f"`self.{name}` still carries its graph, which keeps every intermediate in memory.",
+            "What does `.detach()` do?",
+        )
+    return "attributes", None
+
+
+def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
+    if got is None or got.data is None:
+        if not np.any(value):
+            return None
+        return Problem(
+            "gradient_cut",
+            f"No gradient reaches `{name}`.",
+            "Which step leaves the graph (`.item()`, `.detach()`, `.data`, NumPy, "
+            "`torch.no_grad`)?",
+        )
+    if not np.isfinite(got.data).all():
+        return Problem(
+            "gradient_not_finite",
+            f"The result may look right, but the gradient of `{name}` contains NaN or inf.",
+            "Which row gives the softmax nothing but -inf?",
+        )
+    tolerance = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 1e-1}.get(got.dtype, 1e-5)
+    if arrays_agree(value, got.data, tolerance):
+        return None
+    return Problem("wrong_gradient", f"The gradient of `{name}` is not that of the formula.")

@@ -1,0 +1,258 @@
+"""Calls a student's object as a probe says and records what happened, as plain data.
+
+This module runs inside the process that holds the student's code, so it imports the standard
+library, NumPy and torch only, decides nothing, and never lets an exception out.
+"""
+
+import collections
+import contextlib
+import io
+import linecache
+import os
+import random
+import sys
+import time
+import traceback
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+
+from course_lib.checks.probe import Array, Built, Dtype, Probe
+from course_lib.checks.record import Recorded, describe_type, record
+from course_lib.checks.scenarios import BUILDERS, SCENARIOS
+
+_COURSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LIBRARIES = (_COURSE, *(os.path.dirname(module.__file__) for module in (torch, np)))
+_MAX_TEXT = 4000
+
+
+@dataclass
+class Raised:
+    """An exception: its type and message, and the student's own lines that led to it."""
+
+    type_name: str
+    message: str
+    lines: tuple[tuple[str, int, str], ...] = ()
+    phase: str = "call"  # "construct", "inject", "call" or "backward"
+
+
+@dataclass
+class Observation:
+    """What one call did. Nothing here says whether it was right."""
+
+    outputs: Recorded | None = None
+    attributes: dict[str, Recorded] = field(default_factory=dict)
+    gradients: dict[str, Recorded] = field(default_factory=dict)
+    arguments: dict[str, Recorded] = field(default_factory=dict)
+    parameters: dict[str, tuple[int, ...]] | None = None
+    raised: Raised | None = None
+    rng_touched: bool = False
+    training_changed: bool = False
+    calls: dict[str, int] = field(default_factory=dict)
+    own: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    stderr: str = ""
+    seconds: float = 0.0
+
+
+def observe(
+    obj: Any, probe: Probe, *, device: str = "cpu", dtype: str | None = None
+) -> Observation:
+    """Calls `obj` once as `probe` says.
+
+    Args:
+        obj: the student's function or class; anything else is recorded as what it raises.
+        device: where tensors are put.
+        dtype: floating dtype of the inputs; that of the probe's data if not given.
+
+    Returns:
+        The record of the call; an exception of the student's is part of it.
+    """
+    seen = Observation()
+    started = time.perf_counter()
+    stderr = io.StringIO()
+    with _restored_globals(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(io.StringIO()):
+            try:
+                _run(obj, probe, seen, device, dtype)
+            except BaseException as error:  # also SystemExit and a student's own base class
+                phase = seen.raised.phase if seen.raised else "call"
+                seen.raised = _describe_exception(error, phase)
+    seen.seconds = time.perf_counter() - started
+    seen.stderr = stderr.getvalue()[:_MAX_TEXT]
+    seen.warnings = tuple(f"{w.category.__name__}: {w.message}"[:300] for w in caught[:5])
+    return seen
+
+
+def _run(obj, probe: Probe, seen: Observation, device, dtype) -> None:
+    """Fills `seen` step by step, so that what came before an exception is kept."""
+    args = {n: materialise(a, device, dtype) for n, a in probe.args.items()}
+    kwargs = {n: materialise(a, device, dtype) for n, a in probe.kwargs.items()}
+    target, leaves = obj, {}
+    _seed_torch(probe.seed, device)
+    if probe.construct is not None:
+        target, leaves = _prepare_module(obj, probe, seen, (args, kwargs), device, dtype)
+    wanted = {n: a for n, a in probe.inputs().items() if isinstance(a, Array) and a.requires_grad}
+    leaves = {**{n: (args | kwargs)[n] for n in wanted}, **leaves}
+    seen.raised = Raised("", "", phase="call")
+    np.random.seed(probe.seed % 2**32)
+    random.seed(probe.seed)
+    _seed_torch(probe.seed, device)
+    before = _rng_state()
+    training = getattr(target, "training", None)
+    with _Watch() as watch:
+        try:
+            result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
+        finally:
+            seen.calls, seen.own = dict(watch.calls), tuple(sorted(watch.own))
+            seen.rng_touched = _rng_state() != before
+            seen.training_changed = getattr(target, "training", None) != training
+            seen.arguments = {
+                name: record(value)
+                for name, value in (args | kwargs).items()
+                if isinstance(probe.inputs()[name], Array)
+            }
+    seen.outputs = record(result)
+    for name in probe.attributes:
+        seen.attributes[name] = record(getattr(target, name))
+    if probe.grad_outputs is not None:
+        seen.raised.phase = "backward"
+        seen.gradients = _backward(result, probe.grad_outputs, leaves)
+    seen.raised = None
+
+
+def _prepare_module(cls, probe, seen, inputs, device, dtype):
+    """Builds the module, injects the probe's weights and returns it with its parameters."""
+    seen.raised = Raised("", "", phase="construct")
+    module = cls(**probe.construct)
+    seen.raised.phase = "inject"
+    module.eval()
+    if any(isinstance(p, torch.nn.UninitializedParameter) for p in module.parameters()):
+        with torch.no_grad():  # lazy layers learn their sizes from one call
+            args, kwargs = inputs
+            module.to(_floating(dtype)).to(device)(*args.values(), **kwargs)
+    module.to(device=device, dtype=_floating(dtype))
+    parameters = dict(module.named_parameters())
+    seen.parameters = {name: tuple(p.shape) for name, p in parameters.items()}
+    with torch.no_grad():
+        for name, data in probe.state.items():
+            if name not in parameters:
+                raise AttributeError(f"the module has no parameter {name}")
+            if parameters[name].shape != data.shape:
+                shapes = f"{tuple(parameters[name].shape)}, expected {data.shape}"
+                raise ValueError(f"the parameter {name} has shape {shapes}")
+            parameters[name].copy_(torch.from_numpy(np.array(data)))
+    module.train(probe.training)
+    return module, {name: parameters[name] for name in probe.state}
+
+
+def materialise(value, device="cpu", dtype=None):
+    """Turns a probe's argument into what the student's object gets."""
+    if isinstance(value, Dtype):
+        return getattr(torch, value.name)
+    if isinstance(value, Built):
+        return BUILDERS[value.name](device=device, dtype=_floating(dtype), **value.options)
+    if isinstance(value, list | tuple):
+        return type(value)(materialise(item, device, dtype) for item in value)
+    if not isinstance(value, Array):
+        return value
+    if value.kind == "numpy":
+        made = np.array(value.data)
+        return np.repeat(made, 2, axis=-1)[..., ::2] if value.strided else made
+    made = torch.from_numpy(np.array(value.data)).to(device)
+    if made.is_floating_point() and dtype is not None and value.data.dtype == np.float64:
+        made = made.to(_floating(dtype))
+    if value.strided:
+        made = torch.stack([made, made], dim=-1)[..., 0]
+    return made.requires_grad_() if value.requires_grad else made
+
+
+def _floating(dtype: str | None) -> torch.dtype:
+    return getattr(torch, dtype) if dtype else torch.float64
+
+
+def _backward(result, grad_outputs, leaves) -> dict[str, Recorded]:
+    first = result[0] if isinstance(result, tuple | list) else result
+    if not isinstance(first, torch.Tensor) or not first.requires_grad:
+        return {name: record(None) for name in leaves}
+    grad = torch.from_numpy(np.array(grad_outputs)).to(device=first.device, dtype=first.dtype)
+    found = torch.autograd.grad(first, list(leaves.values()), grad, allow_unused=True)
+    return {name: record(value) for name, value in zip(leaves, found, strict=True)}
+
+
+class _Watch(TorchFunctionMode):
+    """Counts the torch functions called, and notes which of the course's solutions ran."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls: collections.Counter[str] = collections.Counter()
+        self.own: set[str] = set()
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        name = getattr(func, "__name__", type(func).__name__)
+        if name not in ("__get__", "__set__"):
+            self.calls[name] += 1
+        return func(*args, **(kwargs or {}))
+
+    def __enter__(self):
+        self._previous = sys.getprofile()
+        result = super().__enter__()
+        sys.setprofile(self._profile)
+        return result
+
+    def __exit__(self, *exc_info):
+        sys.setprofile(self._previous)
+        return super().__exit__(*exc_info)
+
+    def _profile(self, frame, event, _arg):
+        module = frame.f_globals.get("__name__", "")
+        if event == "call" and isinstance(module, str) and module.startswith(_SOLUTIONS):
+            self.own.add(frame.f_code.co_qualname.split(".")[0])
+
+
+_SOLUTIONS = ("course_lib.attention.", "course_lib.fused.")
+
+
+def _rng_state() -> bytes:
+    legacy = np.random.get_state()
+    return (
+        torch.get_rng_state().numpy().tobytes()
+        + legacy[1].tobytes()
+        + repr(random.getstate()).encode()
+    )
+
+
+@contextlib.contextmanager
+def _restored_globals():
+    """Puts back the global settings that a call may change, the random states among them."""
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    dtype, folder = torch.get_default_dtype(), os.getcwd()
+    try:
+        with torch.enable_grad(), np.errstate(all="warn"):
+            yield
+    finally:
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])
+        random.setstate(states[2])
+        torch.set_default_dtype(dtype)
+        with contextlib.suppress(OSError):
+            os.chdir(folder)
+
+
+def _describe_exception(error: BaseException, phase: str) -> Raised:
+    try:
+        message = str(error)[:_MAX_TEXT]
+    except BaseException:  # a message that cannot be printed
+        message = ""
+    lines = []
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        filename = frame.f_code.co_filename
+        if not filename.startswith(_LIBRARIES) and not filename.startswith("<frozen"):
+            text = linecache.getline(filename, number).strip()
+            lines.append((frame.f_code.co_name, number, text[:200]))
+    return Raised(describe_type(error), message, tuple(lines[-4:]), phase)

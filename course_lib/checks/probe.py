@@ -1,0 +1,102 @@
+"""Probes: what to call, as plain data that can be sent to another process.
+
+A probe holds NumPy arrays, numbers and names. Whoever observes turns an `Array` into a tensor, a
+`Dtype` into a torch dtype, and a `Built` into the object that `checks.scenarios` makes of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array argument.
+
+    Args:
+        data: the numbers; floating data is float64 unless it says otherwise.
+        kind: "tensor" for torch, "numpy" for NumPy.
+        strided: hand it over non-contiguous (every second element of a longer buffer).
+        requires_grad: ask for its gradient (floating tensors only).
+    """
+
+    data: np.ndarray
+    kind: str = "tensor"
+    strided: bool = False
+    requires_grad: bool = False
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """A torch dtype argument, by name: `Dtype("float16")`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Built:
+    """An argument that must be made where it is used: `Built("generator", {"seed": 3})`."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One call of the student's object and what to note about it.
+
+    Args:
+        name: short id, unique within the exercise.
+        says: what must hold here, in words a student understands; shown when it does not.
+        part: the share of the points it belongs to: "values", "edges" or "gradients".
+        args: positional arguments, by the name that the report uses.
+        kwargs: keyword arguments.
+        construct: for classes, the constructor's keyword arguments.
+        state: for classes, the weights to inject, by parameter name ("W_q.weight").
+        training: for classes, call in train mode instead of eval mode.
+        grad_outputs: run backward from the (first) output with this gradient.
+        attributes: names of attributes to note after the call.
+        compare: the comparison that judges it (`checks.compare`).
+        tolerance: absolute and relative tolerance, where the usual one does not fit.
+        raises: name of the exception that the call must raise.
+        scenario: how the object is driven (`checks.scenarios`).
+        seed: the global torch and NumPy seeds set before the call.
+    """
+
+    name: str
+    says: str
+    part: str = "values"
+    args: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    construct: Mapping[str, Any] | None = None
+    state: Mapping[str, np.ndarray] = field(default_factory=dict)
+    training: bool = False
+    grad_outputs: np.ndarray | None = None
+    attributes: tuple[str, ...] = ()
+    compare: str = "close"
+    tolerance: float | None = None
+    raises: str | None = None
+    scenario: str = "call"
+    seed: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many numbers a reader has to look at."""
+        arrays = [a for a in (*self.args.values(), *self.kwargs.values()) if isinstance(a, Array)]
+        return sum(a.data.size for a in arrays) + sum(a.size for a in self.state.values())
+
+    def inputs(self) -> dict[str, Any]:
+        """All arguments by name."""
+        return {**self.args, **self.kwargs}
+
+
+def tensor(data, *, strided: bool = False, requires_grad: bool = False) -> Array:
+    """A torch tensor argument; Python numbers become float64, whole ones int64."""
+    return Array(np.asarray(data), "tensor", strided, requires_grad)
+
+
+def array(data, *, strided: bool = False) -> Array:
+    """A NumPy array argument."""
+    return Array(np.asarray(data), "numpy", strided)

@@ -1,0 +1,121 @@
+"""Names the mistake: runs every known wrong model on the same probes and compares.
+
+A model explains a violation if it makes the same violation with the same numbers. It is ruled
+out if it would have made a violation of values that the student did not make.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_lib.checks.compare import arrays_agree, tolerance_for
+from course_lib.checks.exercise import Exercise, Mistake
+from course_lib.checks.judge import Expected, Violation, judge
+from course_lib.checks.observe import Observation, observe
+from course_lib.checks.probe import Probe
+from course_lib.checks.record import Recorded
+
+Outcomes = dict[str, tuple[Observation, list[Violation]]]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A mistake and the violations it reproduces, as (probe name, aspect)."""
+
+    mistake: Mistake
+    explained: frozenset[tuple[str, str]]
+
+
+def explain(
+    exercise: Exercise, runs: list[tuple[Probe, Expected]], student: Outcomes
+) -> list[Explanation]:
+    """The mistakes that together reproduce the most of what went wrong, the largest first.
+
+    Args:
+        runs: the probes with what was expected.
+        student: the observation and violations of each probe, by probe name.
+
+    Returns:
+        At most two explanations; the first reproduces at least half of the violations in the
+        part that matters most. Empty if nothing known gives the student's numbers.
+    """
+    failing = _violations(student)
+    candidates = []
+    for mistake in exercise.mistakes:
+        replayed = _replay(exercise, mistake, runs)
+        explained = {
+            key for key in failing & _violations(replayed) if _same(key, runs, student, replayed)
+        }
+        invented = {key for key in _violations(replayed) - explained if key[1] in _NUMBERS}
+        if explained and not invented:
+            candidates.append(Explanation(mistake, frozenset(explained)))
+    named: list[Explanation] = []
+    remaining = set(failing)
+    while candidates and len(named) < 2:
+        best = max(candidates, key=lambda found: len(found.explained & remaining))
+        share = len(best.explained & remaining)
+        if share == 0 or (not named and not _is_telling(best, failing)):
+            break
+        named.append(best)
+        remaining -= best.explained
+        candidates.remove(best)
+    return named
+
+
+_NUMBERS = ("raised", "type", "shape", "values", "parameters")
+
+
+def _is_telling(found: Explanation, failing: set[tuple[str, str]]) -> bool:
+    """Whether it accounts for at least half of the failures of the first aspect that fails."""
+    numbers = {key for key in failing if key[1] in _NUMBERS} or failing
+    return 2 * len(found.explained & numbers) >= len(numbers)
+
+
+def _violations(outcomes: Outcomes) -> set[tuple[str, str]]:
+    return {(name, v.aspect) for name, (_, found) in outcomes.items() for v in found}
+
+
+def _replay(exercise: Exercise, mistake: Mistake, runs) -> Outcomes:
+    outcomes = {}
+    for probe, expected in runs:
+        seen = observe(mistake.model, probe)
+        outcomes[probe.name] = (seen, judge(exercise, probe, expected, seen))
+    return outcomes
+
+
+def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
+    """Whether both made this violation with the same numbers."""
+    name, aspect = key
+    ours, theirs = student[name][0], replayed[name][0]
+    probe = next(probe for probe, _ in runs if probe.name == name)
+    if aspect in ("values", "shape", "type"):
+        return same_record(probe, ours.outputs, theirs.outputs)
+    if aspect == "gradients":
+        return ours.gradients.keys() == theirs.gradients.keys() and all(
+            same_record(probe, ours.gradients[k], theirs.gradients[k], 1e-5) for k in ours.gradients
+        )
+    if aspect == "attributes":
+        return ours.attributes.keys() == theirs.attributes.keys() and all(
+            same_record(probe, ours.attributes[k], theirs.attributes[k]) for k in ours.attributes
+        )
+    if aspect == "parameters":
+        return ours.parameters == theirs.parameters
+    return True
+
+
+def same_record(
+    probe: Probe, ours: Recorded | None, theirs: Recorded | None, least: float = 0.0
+) -> bool:
+    """Whether two records hold the same kinds, shapes and numbers."""
+    if ours is None or theirs is None or ours.kind != theirs.kind:
+        return ours is theirs
+    if ours.items.keys() != theirs.items.keys():
+        return False
+    if ours.items:
+        return all(same_record(probe, ours.items[k], theirs.items[k], least) for k in ours.items)
+    if ours.data is None or theirs.data is None:
+        return ours.data is theirs.data and ours.type_name == theirs.type_name
+    if ours.data.dtype.kind != theirs.data.dtype.kind:
+        return False
+    tolerance = max(tolerance_for(probe, ours), tolerance_for(probe, theirs), least)
+    return arrays_agree(np.asarray(theirs.data), np.asarray(ours.data), tolerance)

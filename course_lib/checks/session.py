@@ -1,0 +1,87 @@
+"""`check` and `hint`, as a student calls them in a notebook."""
+
+import difflib
+import html
+import os
+import sys
+
+from course_lib.checks.catalogue import exercises
+from course_lib.checks.report import MIMETYPE, Report
+from course_lib.checks.verdict import grade
+
+_remembered: dict[str, object] = {}  # each student's last own answer, for the integration mark
+
+
+def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
+    """Checks an answer, shows the report and returns the points.
+
+    Args:
+        exercise: name of the exercise.
+        obj: the answer; looked up in the notebook by the exercise's name if not given.
+        seed: fixes the random inputs. Without it every check of an exercise sees the same
+            inputs; grading uses others.
+
+    Returns:
+        The points as a plain Python float, 0.0 where there is nothing to grade.
+    """
+    if exercise not in exercises():
+        _show(*_no_such_exercise(exercise))
+        return 0.0
+    if obj is None:
+        obj = _namespace().get(exercise)
+    report = grade(exercise, obj, seed=_seed() if seed is None else seed)
+    if obj is not None and not _is_own_version(report):
+        _remembered[exercise] = obj
+    _show(report.text(), report.html(), report)
+    return float(report.points)
+
+
+def hint(exercise: str, level: int = 1) -> None:
+    """Shows a hint: level 1 the concept, 2 the recipe, 3 almost the code."""
+    if exercise not in exercises():
+        _show(*_no_such_exercise(exercise))
+        return
+    hints = exercises()[exercise].hints
+    if level not in range(1, len(hints) + 1):
+        text = f"Hints have levels 1 to {len(hints)}; got {level}."
+    else:
+        text = f"Hint {level} of {len(hints)} for {exercise}: {hints[level - 1]}"
+    paragraph = html.escape(text).replace("\n", "<br>").replace("  ", "&nbsp; ")
+    _show(text, f'<p style="border-left:4px solid #0969da;padding:.4em .9em">{paragraph}</p>')
+
+
+def _seed() -> str:
+    """The public seed, or under grading the secret one from the environment."""
+    return os.environ.get("COURSE_CHECK_SEED", "public")
+
+
+def _is_own_version(report: Report) -> bool:
+    return any(finding.id == "course_version" for finding in report.findings)
+
+
+def _no_such_exercise(name: object) -> tuple[str, str]:
+    near = difflib.get_close_matches(str(name), exercises(), n=1)
+    cure = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(exercises())}."
+    text = f'No exercise is called "{name}"; {cure}'
+    return text, f"<p>{html.escape(text)}</p>"
+
+
+def _namespace() -> dict:
+    """The notebook's variables, or those of the module that called `check`."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell.user_ns if shell is not None else sys._getframe(2).f_globals
+
+
+def _show(text: str, fragment: str, report: Report | None = None) -> None:
+    """One display output with plain text, HTML and the report's data; print outside Jupyter."""
+    ipython = sys.modules.get("IPython")
+    if ipython is None or ipython.get_ipython() is None:
+        print(text)
+        return
+    from IPython.display import display
+
+    bundle = {"text/plain": text, "text/html": fragment}
+    if report is not None:
+        bundle[MIMETYPE] = report.as_dict()
+    display(bundle, raw=True)

@@ -1,0 +1,216 @@
+"""From an object to a report: observe every probe, judge, name the mistake, count the points."""
+
+import functools
+import hashlib
+import inspect
+from collections.abc import Callable
+
+import numpy as np
+
+from course_lib.checks.catalogue import exercises
+from course_lib.checks.compare import Problem
+from course_lib.checks.exercise import Exercise
+from course_lib.checks.judge import HYGIENE, Expected, Violation, expect, judge
+from course_lib.checks.observe import Observation, observe
+from course_lib.checks.probe import Probe
+from course_lib.checks.replay import Explanation, explain
+from course_lib.checks.report import Finding, Report, example_of
+
+SHARES = {"values": 0.5, "edges": 0.25, "gradients": 0.15, "hygiene": 0.1}
+CHECK_VERSION = "1"
+
+
+@functools.lru_cache(maxsize=64)
+def prepare(name: str, seed: str) -> tuple[tuple[Probe, Expected], ...]:
+    """The probes of an exercise for a seed, each with what the oracle expects."""
+    exercise = exercises()[name]
+    digest = hashlib.sha256(f"{seed}/{name}/{CHECK_VERSION}".encode()).digest()
+    probes = exercise.probes(np.random.default_rng(list(digest)))
+    assert len({probe.name for probe in probes}) == len(probes), "probe names must differ"
+    return tuple((probe, expect(exercise, probe)) for probe in probes)
+
+
+def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
+    """Grades any object as an answer to an exercise, without showing anything.
+
+    Args:
+        exercise: name of the exercise, a key of `exercises()`.
+        obj: the answer: a function, a class, or whatever a student handed in.
+        seed: any value; the same seed gives the same inputs.
+
+    Returns:
+        A `Report`; nothing that the answer does makes this raise.
+
+    Raises:
+        KeyError: there is no such exercise.
+    """
+    known = exercises()[exercise]
+    try:
+        return _grade(known, obj, lambda probe: observe(obj, probe), seed)
+    except Exception as error:  # a fault of ours costs no points
+        return Report.checker_failed(known, error)
+
+
+def _grade(exercise: Exercise, obj, look: Callable[[Probe], Observation], seed) -> Report:
+    reason = _unusable(exercise, obj)
+    if reason is not None:
+        return reason
+    runs = prepare(exercise.name, str(seed))
+    seen: dict[str, Observation] = {}
+    for probe, _ in runs:
+        seen[probe.name] = look(probe)
+        raised = seen[probe.name].raised
+        if raised is not None and raised.type_name in ("NotImplementedError", "KeyboardInterrupt"):
+            break
+    return judge_all(exercise, runs, seen)
+
+
+def judge_all(exercise: Exercise, runs, seen: dict[str, Observation]) -> Report:
+    """Judges the observations of all probes, wherever they were made."""
+    if any(exercise.name in observation.own for observation in seen.values()):
+        return Report.own_version(exercise)
+    first = seen[runs[0][0].name]
+    if first.raised is not None and first.raised.type_name == "NotImplementedError":
+        return Report.not_attempted(exercise, "It still raises NotImplementedError.")
+    outcomes = {
+        probe.name: (seen[probe.name], judge(exercise, probe, expected, seen[probe.name]))
+        for probe, expected in runs
+        if probe.name in seen
+    }
+    for probe, _ in runs:  # what was not reached after an interruption counts as not done
+        if probe.name not in outcomes:
+            stopped = Violation(probe, "raised", Problem("stopped", "Not reached."), probe.part)
+            outcomes[probe.name] = (Observation(), [stopped])
+    extra = _forbidden(exercise, runs, seen)
+    violations = [v for _, found in outcomes.values() for v in found] + extra
+    if not violations:
+        return Report.correct(exercise, _notes(seen))
+    complete = [(p, e) for p, e in runs if p.name in seen]
+    explanations = explain(exercise, complete, {p.name: outcomes[p.name] for p, _ in complete})
+    score, parts = _score(exercise, runs, outcomes, extra)
+    all_raised = all(
+        any(v.aspect == "raised" for v in outcomes[p.name][1]) for p, _ in runs if not p.raises
+    )
+    return Report(
+        exercise=exercise.name,
+        outcome="raised" if all_raised else "incorrect",
+        score=score,
+        max_points=exercise.points,
+        findings=_findings(exercise, violations, explanations, outcomes),
+        mistake=explanations[0].mistake.id if explanations else None,
+        parts=parts,
+        example=example_of(exercise, violations, outcomes),
+        notes=_notes(seen),
+    )
+
+
+def _unusable(exercise: Exercise, obj) -> Report | None:
+    """A report for what is no answer at all; None for a function or class that can be tried."""
+    if obj is None:
+        return Report.not_attempted(exercise, f"There is no `{exercise.name}` yet.")
+    if str(getattr(obj, "__module__", "")).startswith("course_lib.attention"):
+        return Report.own_version(exercise)
+    is_class = inspect.isclass(obj)
+    wanted = "a class" if exercise.is_class else "a function"
+    if is_class != exercise.is_class or not callable(obj):
+        got = f"the class {obj.__name__}" if is_class else f"a {type(obj).__name__}"
+        message = f"`{exercise.name}` must be {wanted}; got {got}."
+        hint = "Did you assign a result to this name, or add or forget a pair of brackets?"
+        finding = Finding("wrong_kind_of_answer", message, hint, "values")
+        return Report(exercise.name, "incorrect", 0.0, exercise.points, [finding])
+    return None
+
+
+def _score(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[float, float]]]:
+    """The score 0..1 and, for each part, (earned, possible) as shares of 1.
+
+    A part earns the share of its probes that pass. Where no probe of the values passes, nothing
+    is earned at all: a constant does not mutate its input either.
+    """
+    passed: dict[str, list[bool]] = {}
+    for probe, _ in runs:
+        own = [v for v in outcomes[probe.name][1] if v.part != "hygiene"]
+        passed.setdefault(probe.part, []).append(not own)
+    dirty = {v.aspect for _, found in outcomes.values() for v in found if v.aspect in HYGIENE}
+    shares = {part: share for part, share in SHARES.items() if part in passed or part == "hygiene"}
+    shares["values"] += 1.0 - sum(shares.values())
+    parts = {}
+    for part, share in shares.items():
+        if part == "hygiene":
+            earned = max(0.0, 1.0 - 0.5 * len(dirty))
+        else:
+            earned = sum(passed[part]) / len(passed[part])
+        parts[part] = (share * earned, share)
+    if not any(passed["values"]) or extra:
+        parts = {part: (0.0, share) for part, (_, share) in parts.items()}
+    return min(sum(earned for earned, _ in parts.values()), 0.99), parts
+
+
+def _findings(exercise, violations, explanations: list[Explanation], outcomes) -> list[Finding]:
+    """Named mistakes first, then properties, then what is left, each thing said once."""
+    findings, explained = [], set()
+    for found in explanations:
+        part = next(v.part for v in violations if (v.probe.name, v.aspect) in found.explained)
+        mistake = found.mistake
+        findings.append(Finding(mistake.id, mistake.message, mistake.hint, part))
+        explained |= found.explained
+    left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
+    if any(v.aspect == "values" for v in left):
+        findings += _violated_properties(exercise, left, outcomes)
+    said = {finding.message for finding in findings}
+    for violation in left:
+        problem = violation.problem
+        if problem.message not in said and len(findings) < 6:
+            said.add(problem.message)
+            findings.append(Finding(problem.id, problem.message, problem.hint, violation.part))
+    return findings
+
+
+def _violated_properties(exercise, violations, outcomes) -> list[Finding]:
+    """The first property that a failing probe of the values breaks, with the student's numbers."""
+    failing = [v for v in violations if v.aspect == "values"]
+    for prop in exercise.properties:
+        for violation in sorted(failing, key=lambda v: v.probe.size):
+            outputs = outcomes[violation.probe.name][0].outputs
+            sentence = prop.violated(violation.probe, outputs)
+            if sentence:
+                return [Finding(prop.id, sentence, prop.hint, violation.part)]
+    return []
+
+
+def _forbidden(exercise: Exercise, runs, seen) -> list[Violation]:
+    """Calls that the exercise rules out, and loops where it asks for none."""
+    found = []
+    for probe, _ in runs:
+        calls = seen[probe.name].calls if probe.name in seen else {}
+        for name, reason in exercise.forbidden.items():
+            if name in calls:
+                message = f"Your code calls `{name}`, which this exercise leaves out. {reason}"
+                found.append(
+                    Violation(probe, "forbidden", Problem("forbidden_call", message), "values")
+                )
+    if exercise.no_loops:
+        counts = {
+            sum(seen[p.name].calls.values())
+            for p, _ in runs
+            if p.name in seen and p.name.startswith("loops_")
+        }
+        if len(counts) > 1:
+            message = (
+                "The number of torch calls grows with the size of the problem "
+                f"({min(counts)} for a small one, {max(counts)} for a larger one): a loop."
+            )
+            hint = "Which axes could be added with `[:, None, :]` so that one call does them all?"
+            probe = runs[0][0]
+            found.append(Violation(probe, "forbidden", Problem("loops", message, hint), "values"))
+    return found[:1]
+
+
+def _notes(seen: dict[str, Observation]) -> list[str]:
+    """Warnings and stderr: reported, never held against anybody."""
+    notes = []
+    for observation in seen.values():
+        notes += [f"Your code warned: {text}" for text in observation.warnings]
+        if observation.stderr.strip():
+            notes.append("Your code wrote to stderr: " + observation.stderr.strip()[:200])
+    return list(dict.fromkeys(notes))[:3]

@@ -1,0 +1,91 @@
+"""Oracle of lesson 02. Masks are lists of rules here: every weight is computed on its own."""
+
+import math
+
+import numpy as np
+
+
+def softmax_of(scores: list[float]) -> list[float]:
+    """Softmax of a plain list of numbers."""
+    largest = max(scores)
+    exponentials = [math.exp(score - largest) for score in scores]
+    total = math.fsum(exponentials)
+    return [e / total for e in exponentials]
+
+
+def stable_softmax(scores: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Softmax along one axis, one line of numbers at a time."""
+    moved = np.moveaxis(np.asarray(scores, dtype=np.float64), axis, -1)
+    weights = np.empty(moved.shape)
+    for index in np.ndindex(moved.shape[:-1]):
+        weights[index] = softmax_of([float(s) for s in moved[index]])
+    return np.moveaxis(weights, -1, axis)
+
+
+def length_mask(valid_lens: np.ndarray, max_len: int) -> np.ndarray:
+    """True where the key's number is smaller than the length."""
+    mask = np.empty((*valid_lens.shape, max_len), dtype=bool)
+    for index in np.ndindex(mask.shape):
+        mask[index] = index[-1] < valid_lens[index[:-1]]
+    return mask
+
+
+def causal_mask(num_queries: int, num_keys: int | None = None) -> np.ndarray:
+    """True where the key is at most as far from the last key as the query from the last query."""
+    num_keys = num_queries if num_keys is None else num_keys
+    mask = np.empty((num_queries, num_keys), dtype=bool)
+    for i, j in np.ndindex(mask.shape):
+        mask[i, j] = (num_keys - 1 - j) >= (num_queries - 1 - i)
+    return mask
+
+
+def combine_masks(*masks: np.ndarray | None) -> np.ndarray | None:
+    """True where all masks are True."""
+    given = [mask for mask in masks if mask is not None]
+    if not given:
+        return None
+    given = np.broadcast_arrays(*given)
+    combined = np.empty(given[0].shape, dtype=bool)
+    for index in np.ndindex(combined.shape):
+        combined[index] = all(bool(mask[index]) for mask in given)
+    return combined
+
+
+def additive_mask(mask: np.ndarray, dtype: str) -> np.ndarray:
+    """0 where kept, -inf where dropped."""
+    numbers = np.empty(mask.shape)
+    for index in np.ndindex(mask.shape):
+        numbers[index] = 0.0 if mask[index] else -math.inf
+    return numbers
+
+
+def allowed_keys(
+    shape: tuple[int, ...], valid_lens: np.ndarray | None = None, mask: np.ndarray | None = None
+) -> np.ndarray:
+    """Bool array of `shape` = (..., n, m): may this query attend to this key?"""
+    allowed = np.ones(shape, dtype=bool)
+    full_mask = None if mask is None else np.broadcast_to(mask, shape)
+    for index in np.ndindex(shape):
+        item, query, key = index[0], index[-2], index[-1]
+        if valid_lens is not None:
+            length = valid_lens[item] if valid_lens.ndim == 1 else valid_lens[item, query]
+            allowed[index] &= bool(key < length)
+        if full_mask is not None:
+            allowed[index] &= bool(full_mask[index])
+    return allowed
+
+
+def masked_softmax(
+    scores: np.ndarray, valid_lens: np.ndarray | None = None, mask: np.ndarray | None = None
+) -> np.ndarray:
+    """Softmax over the allowed keys of each row; zeros elsewhere and in empty rows."""
+    allowed = allowed_keys(scores.shape, valid_lens, mask)
+    weights = np.zeros(scores.shape)
+    for row in np.ndindex(scores.shape[:-1]):
+        keys = [j for j in range(scores.shape[-1]) if allowed[row][j]]
+        if keys:
+            for j, weight in zip(
+                keys, softmax_of([float(scores[row][j]) for j in keys]), strict=True
+            ):
+                weights[row][j] = weight
+    return weights

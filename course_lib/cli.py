@@ -4,7 +4,6 @@ The verbs only read their arguments and say what came of it; the work is in auth
 checks, imported when a verb needs it. Exit codes: 0 well, 1 something was found, 2 used wrongly.
 """
 
-import difflib
 import json
 import os
 import sys
@@ -15,6 +14,7 @@ from typing import Annotated
 import typer
 
 from course_lib import __version__
+from course_lib.course_folder import UsageError, chosen_lessons, course_root, find_root
 
 app = typer.Typer(
     name="course",
@@ -35,10 +35,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")
 
 # Errors whose message names the file and the cure; by name, so that nothing heavy is imported here.
 EXPLAINED = ("BuildError", "GradingError")
-
-
-class UsageError(Exception):
-    """A mistake of the person at the keyboard; the message is one sentence with the cure."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -127,7 +123,7 @@ def build(
     from course_lib import authoring
 
     root = course_root()
-    chosen = _lessons(root, lessons)
+    chosen = chosen_lessons(root, lessons)
     if check:
         drifts = authoring.check_build(root, chosen)
         for drift in drifts:
@@ -156,7 +152,7 @@ def matrix(
     from course_lib.checks import matrix as table
 
     root = course_root()
-    result = table.run(root, _lessons(root, lessons), seeds=seeds)
+    result = table.run(root, chosen_lessons(root, lessons), seeds=seeds)
     typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ok else 1)
 
@@ -176,14 +172,21 @@ def test(context: typer.Context) -> None:
 
 
 @app.command()
-def demo(quiet: Quiet = False) -> None:
+def demo(
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Where to work; demo/ if not given.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
     """Grade the bundled sample class in a folder of its own and show where everything lies.
 
     Example: course demo
     """
     from course_lib import grading
 
-    _show(grading.demo(course_root(), progress=_progress(quiet)))
+    result = grading.demo(course_root(), folder=folder, progress=_progress(quiet))
+    result.show()
+    raise typer.Exit(result.exit_code)
 
 
 @app.command()
@@ -192,6 +195,7 @@ def grade(
     student: Annotated[
         list[str] | None, typer.Option("--student", help="Only this student; may be repeated.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Grade what did not change too.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -203,8 +207,8 @@ def grade(
 
     root = course_root()
     summaries = [
-        grading.grade(root, lesson, students=student, progress=_progress(quiet))
-        for lesson in _lessons(root, lessons) or []
+        grading.grade(root, lesson, students=student, progress=_progress(quiet), force=force)
+        for lesson in chosen_lessons(root, lessons) or []
     ]
     if as_json:
         typer.echo(json.dumps([summary.as_dict() for summary in summaries], indent=2))
@@ -225,7 +229,7 @@ def report(
     from course_lib import grading
 
     root = course_root()
-    chosen = _lessons(root, [lesson] if lesson else None)
+    chosen = chosen_lessons(root, [lesson] if lesson else None)
     typer.echo(str(grading.write_report(root, chosen[0] if chosen else None)))
 
 
@@ -247,59 +251,8 @@ def export(context: typer.Context) -> None:
 # --- shared ---------------------------------------------------------------------------
 
 
-def find_root(start: Path) -> Path | None:
-    """Return the nearest folder at or above `start` that holds nbgrader_config.py, or None."""
-    for folder in (start, *start.parents):
-        if (folder / "nbgrader_config.py").is_file():
-            return folder
-    return None
-
-
-def course_root() -> Path:
-    """Return the course's folder, or raise UsageError outside of one."""
-    root = find_root(Path.cwd().resolve())
-    if root is None:
-        raise UsageError(
-            f"{Path.cwd()} is not inside a course (no nbgrader_config.py here or above); "
-            "change into the clone's folder and call again"
-        )
-    return root
-
-
-def lesson_names(root: Path) -> list[str]:
-    """List the lessons of a course: the numbered folders of solutions/ and of notebooks/."""
-    found = {
-        path.name for part in ("solutions", "notebooks") for path in root.glob(f"{part}/[0-9]*_*")
-    }
-    return sorted(found)
-
-
-def _lessons(root: Path, wanted: list[str] | None) -> list[str] | None:
-    if not wanted:
-        return None
-    return [_lesson(lesson_names(root), name) for name in wanted]
-
-
-def _lesson(known: list[str], wanted: str) -> str:
-    """Find a lesson by its name, its number or its name without the number."""
-    name = wanted.rstrip("/").rsplit("/", 1)[-1]
-    number, _, slug = name.partition("_")
-    for lesson in known:
-        lesson_number, _, lesson_slug = lesson.partition("_")
-        if name in (lesson, lesson_slug) or (not slug and number.zfill(2) == lesson_number):
-            return lesson
-    near = difflib.get_close_matches(name, [*known, *(k.partition("_")[2] for k in known)], n=1)
-    cure = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none yet'}"
-    raise UsageError(f"there is no lesson {wanted}; {cure}")
-
-
 def _progress(quiet: bool) -> Callable[[str], None] | None:
     return None if quiet else lambda line: typer.echo(line, err=True)
-
-
-def _show(summary) -> None:
-    summary.show()
-    raise typer.Exit(summary.exit_code)
 
 
 if __name__ == "__main__":

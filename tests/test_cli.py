@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib import authoring, cli, grading
+from course_lib import authoring, cli, course_folder, grading
 from course_lib.grading import GradingError
 
 VERBS = ["lab", "doctor", "build", "matrix", "test", "demo", "grade", "report", "export"]
@@ -63,7 +63,9 @@ def test_outside_a_course_is_one_sentence(tmp_path, monkeypatch, capsys, argumen
     "name", ["02", "2", "masked_softmax", "02_masked_softmax", "solutions/02_masked_softmax/"]
 )
 def test_a_lesson_may_be_named_in_short(course, name):
-    assert cli._lesson(cli.lesson_names(course), name) == "02_masked_softmax"
+    assert (
+        course_folder.find_lesson(course_folder.lesson_names(course), name) == "02_masked_softmax"
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_an_unknown_lesson_gets_the_nearest_one(course, capsys, name, cure):
 
 def test_the_root_is_found_from_below(course, monkeypatch):
     monkeypatch.chdir(course / "solutions/02_masked_softmax")
-    assert cli.course_root() == course
+    assert course_folder.course_root() == course
 
 
 def test_build_passes_its_arguments_on_and_says_what_was_done(course, monkeypatch, capsys):
@@ -144,7 +146,7 @@ def test_build_check_fails_on_drift(course, monkeypatch, capsys, drifts, code):
 def test_grade_grades_each_lesson_and_returns_the_worst_code(course, monkeypatch, capsys):
     asked = []
 
-    def grade(root, lesson, *, students, progress):
+    def grade(root, lesson, *, students, progress, force):
         asked.append((lesson, students))
         return summary(3 if lesson.startswith("02") else 0)
 
@@ -171,6 +173,39 @@ def test_a_grading_error_is_shown_as_it_is(course, monkeypatch, capsys):
     monkeypatch.setattr(grading, "grade", grade, raising=False)
     assert cli.main(["grade", "02"]) == 1
     assert capsys.readouterr().err == "course: nothing in submitted/; collect first\n"
+
+
+def test_demo_shows_its_result_and_returns_its_code(course, monkeypatch, capsys):
+    def demo(root, *, folder, progress):
+        assert (root, folder) == (course, Path("there"))
+        return summary(3)
+
+    monkeypatch.setattr(grading, "demo", demo, raising=False)
+    assert cli.main(["demo", "--folder", "there", "-q"]) == 3
+    assert capsys.readouterr().out == "the table\n"
+
+
+@pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
+def test_matrix_passes_its_arguments_on(course, monkeypatch, capsys, ok, code):
+    def run(root, lessons, *, seeds):
+        assert (root, lessons, seeds) == (course, ["02_masked_softmax"], 3)
+        return SimpleNamespace(ok=ok, text=lambda: "the matrix", as_dict=lambda: {"cells": []})
+
+    monkeypatch.setitem(sys.modules, "course_lib.checks.matrix", SimpleNamespace(run=run))
+    monkeypatch.setattr("course_lib.checks.matrix", SimpleNamespace(run=run), raising=False)
+    assert cli.main(["matrix", "02", "--seeds", "3"]) == code
+    assert capsys.readouterr().out == "the matrix\n"
+    assert cli.main(["matrix", "02", "--seeds", "3", "--json"]) == code
+    assert json.loads(capsys.readouterr().out) == {"cells": []}
+
+
+def test_report_says_where_the_page_lies(course, monkeypatch, capsys):
+    def write_report(root, lesson):
+        return root / f"{lesson}.html"
+
+    monkeypatch.setattr(grading, "write_report", write_report, raising=False)
+    assert cli.main(["report", "02"]) == 0
+    assert capsys.readouterr().out.strip().endswith("02_masked_softmax.html")
 
 
 def test_export_without_a_gradebook_is_one_sentence(course, capsys):

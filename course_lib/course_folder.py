@@ -1,0 +1,54 @@
+"""Finds the course around the current folder, and its lessons by what people call them."""
+
+import difflib
+from pathlib import Path
+
+
+class UsageError(Exception):
+    """A mistake of the person at the keyboard; the message is one sentence with the cure."""
+
+
+def find_root(start: Path) -> Path | None:
+    """Return the nearest folder at or above `start` that holds nbgrader_config.py, or None."""
+    for folder in (start, *start.parents):
+        if (folder / "nbgrader_config.py").is_file():
+            return folder
+    return None
+
+
+def course_root() -> Path:
+    """Return the course's folder, or raise UsageError outside of one."""
+    root = find_root(Path.cwd().resolve())
+    if root is None:
+        raise UsageError(
+            f"{Path.cwd()} is not inside a course (no nbgrader_config.py here or above); "
+            "change into the clone's folder and call again"
+        )
+    return root
+
+
+def lesson_names(root: Path) -> list[str]:
+    """List the lessons of a course: the numbered folders of solutions/ and of notebooks/."""
+    found = {
+        path.name for part in ("solutions", "notebooks") for path in root.glob(f"{part}/[0-9]*_*")
+    }
+    return sorted(found)
+
+
+def chosen_lessons(root: Path, wanted: list[str] | None) -> list[str] | None:
+    if not wanted:
+        return None
+    return [find_lesson(lesson_names(root), name) for name in wanted]
+
+
+def find_lesson(known: list[str], wanted: str) -> str:
+    """Find a lesson by its name, its number or its name without the number."""
+    name = wanted.rstrip("/").rsplit("/", 1)[-1]
+    number, _, slug = name.partition("_")
+    for lesson in known:
+        lesson_number, _, lesson_slug = lesson.partition("_")
+        if name in (lesson, lesson_slug) or (not slug and number.zfill(2) == lesson_number):
+            return lesson
+    near = difflib.get_close_matches(name, [*known, *(k.partition("_")[2] for k in known)], n=1)
+    cure = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none yet'}"
+    raise UsageError(f"there is no lesson {wanted}; {cure}")

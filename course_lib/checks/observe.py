@@ -73,13 +73,15 @@ def observe(
         The record of the call; an exception of the student's is part of it.
     """
     seen = Observation()
+    args = {n: materialise(a, device, dtype) for n, a in probe.args.items()}
+    kwargs = {n: materialise(a, device, dtype) for n, a in probe.kwargs.items()}
     started = time.perf_counter()
     stderr = io.StringIO()
     with _restored_globals(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(io.StringIO()):
             try:
-                _run(obj, probe, seen, device, dtype)
+                _run(obj, probe, seen, (args, kwargs), device, dtype)
             except BaseException as error:  # also SystemExit and a student's own base class
                 phase = seen.raised.phase if seen.raised else "call"
                 seen.raised = _describe_exception(error, phase)
@@ -89,14 +91,13 @@ def observe(
     return seen
 
 
-def _run(obj, probe: Probe, seen: Observation, device, dtype) -> None:
+def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype) -> None:
     """Fills `seen` step by step, so that what came before an exception is kept."""
-    args = {n: materialise(a, device, dtype) for n, a in probe.args.items()}
-    kwargs = {n: materialise(a, device, dtype) for n, a in probe.kwargs.items()}
+    args, kwargs = inputs
     target, leaves = obj, {}
     _seed_torch(probe.seed, device)
     if probe.construct is not None:
-        target, leaves = _prepare_module(obj, probe, seen, (args, kwargs), device, dtype)
+        target, leaves = _prepare_module(obj, probe, seen, inputs, device, dtype)
     wanted = {n: a for n, a in probe.inputs().items() if isinstance(a, Array) and a.requires_grad}
     leaves = {**{n: (args | kwargs)[n] for n in wanted}, **leaves}
     seen.raised = Raised("", "", phase="call")
@@ -119,7 +120,7 @@ def _run(obj, probe: Probe, seen: Observation, device, dtype) -> None:
             }
     seen.outputs = record(result)
     for name in probe.attributes:
-        seen.attributes[name] = record(getattr(target, name))
+        seen.attributes[name] = record(getattr(target, name, None))
     if probe.grad_outputs is not None:
         seen.raised.phase = "backward"
         seen.gradients = _backward(result, probe.grad_outputs, leaves)
@@ -218,13 +219,17 @@ class _Watch(TorchFunctionMode):
 _SOLUTIONS = ("course_lib.attention.", "course_lib.fused.")
 
 
-def _rng_state() -> bytes:
+def _seed_torch(seed: int, device: str) -> None:
+    """Seeds only the generator in use: `torch.manual_seed` also queues work for absent devices."""
+    torch.default_generator.manual_seed(seed)
+    if device != "cpu":
+        torch.cuda.manual_seed(seed)
+
+
+def _rng_state() -> tuple:
     legacy = np.random.get_state()
-    return (
-        torch.get_rng_state().numpy().tobytes()
-        + legacy[1].tobytes()
-        + repr(random.getstate()).encode()
-    )
+    numbers = torch.get_rng_state().numpy().tobytes(), legacy[1].tobytes(), legacy[2]
+    return *numbers, random.getstate()
 
 
 @contextlib.contextmanager

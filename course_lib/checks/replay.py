@@ -88,6 +88,9 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
     name, aspect = key
     ours, theirs = student[name][0], replayed[name][0]
     probe = next(probe for probe, _ in runs if probe.name == name)
+    if aspect == "raised":
+        types = [seen.raised and seen.raised.type_name for seen in (ours, theirs)]
+        return types[0] == types[1]
     if aspect in ("values", "shape", "type"):
         return same_record(probe, ours.outputs, theirs.outputs)
     if aspect == "gradients":

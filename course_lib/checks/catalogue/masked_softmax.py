@@ -1087,7 +1087,7 @@ def _shifted_by_all(scores, allowed):
 
 
 def _three_axes_only(scores, valid_lens=None, mask=None):
-    batch, num_queries, num_keys = scores.shape
+    _, _, _ = scores.shape
     return _right(scores, _allowed(scores, valid_lens, mask))
 
 

@@ -38,5 +38,8 @@ c.LateSubmissionPlugin.penalty_method = "none"
 c.Autograde.sanitize_preprocessors = SANITIZE
 c.Autograde.autograde_preprocessors = AUTOGRADE
 
+# A kernel's warning about its own transport is not for the person who grades.
+c.Execute.extra_arguments = ["--IPKernelApp.log_level=ERROR"]
+
 # Cells that only show something are not run again for each student.
 c.Execute.skip_cells_with_tag = "demo"

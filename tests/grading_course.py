@@ -15,6 +15,7 @@ c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "notebooks"
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.py", "*.pyc", "__pycache__"]
 c.Execute.timeout = 4
+c.Execute.extra_arguments = ["--IPKernelApp.log_level=ERROR"]
 c.Execute.skip_cells_with_tag = "demo"
 c.Autograde.sanitize_preprocessors = {sanitize}
 c.Autograde.autograde_preprocessors = {autograde}

@@ -10,14 +10,12 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbgrader.preprocessors import Execute, NbGraderPreprocessor, SaveAutoGrades
-from nbgrader.preprocessors.execute import UnresponsiveKernelError
+from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
 from nbgrader.utils import determine_grade, is_grade, is_solution
-from traitlets import List
 
 from course_lib.grading.intake import SubmittedCell
 from course_lib.grading.rebuild import rebuild
-from course_lib.grading.verdict import TIMEOUT, judge_cell
+from course_lib.grading.verdict import judge_cell
 
 # What nbgrader_config.py sets; stock steps and ours in the order in which they run.
 SANITIZE = [
@@ -29,7 +27,7 @@ SANITIZE = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 AUTOGRADE = [
-    "course_lib.grading.preprocessors.ExecuteSubmission",
+    "nbgrader.preprocessors.Execute",
     "course_lib.grading.preprocessors.ForgiveStderr",
     "nbgrader.preprocessors.LimitOutput",
     "course_lib.grading.preprocessors.SaveCheckedGrades",
@@ -82,31 +80,6 @@ def _reduced(nb: NotebookNode) -> list[SubmittedCell]:
         )
         for cell in nb.cells
     ]
-
-
-class ExecuteSubmission(Execute):
-    """Execute that gives up when two cells in a row run out of time.
-
-    A cell that is interrupted lets the next one run; where it does not, the kernel is stuck in
-    a loop that cannot be interrupted, and waiting for every further cell would cost exercises
-    that are not to blame.
-    """
-
-    extra_arguments = List(["--IPKernelApp.log_level=ERROR"]).tag(config=True)
-
-    def preprocess(self, nb: NotebookNode, resources: dict, km=None) -> tuple[NotebookNode, dict]:
-        """Run all cells, starting with a clean record of time-outs."""
-        self._timed_out = False
-        return super().preprocess(nb, resources, km)
-
-    def on_cell_executed(self, **kwargs) -> None:
-        """Record the error as nbgrader does, then look for a stuck kernel."""
-        super().on_cell_executed(**kwargs)
-        ename = kwargs["execute_reply"]["content"].get("ename")
-        if ename == TIMEOUT and self._timed_out:
-            cell = kwargs["cell_index"]
-            raise UnresponsiveKernelError(f"an endless loop before cell {cell} cannot be stopped")
-        self._timed_out = ename == TIMEOUT
 
 
 class ForgiveStderr(NbGraderPreprocessor):

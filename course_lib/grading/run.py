@@ -178,6 +178,8 @@ def _in_words(error: BaseException) -> str:
     name = type(error).__name__
     if name == "DeadKernelError":
         return "the kernel died while running this notebook (memory, or a crash in its code)"
+    if name == "CellTimeoutError":
+        return "a cell ran out of time and cannot be stopped (an endless loop?)"
     first = str(error).strip().splitlines()[:1]
     return f"grading stopped: {first[0] if first else name}"[:300]
 

@@ -18,8 +18,8 @@ _SYMBOLS = {
     "not_graded": ("?", "yellow"),
 }
 LEGEND = (
-    "✓ right  ✗ wrong  ! raised an error  ∞ out of time  – not attempted  ? not graded\n"
-    "⧗ late  text: the written answer, which waits for a person, is graded or was left out"
+    "✓ right  ✗ wrong  ! error  ∞ out of time  – not attempted  ? not graded  ⧗ late\n"
+    "text: the written answer waits for a person, is graded, or was left out (–)"
 )
 
 

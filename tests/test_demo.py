@@ -1,0 +1,187 @@
+"""`course demo` on the real course: the sample class is graded as its stories say."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from course_lib.grading import GradingError, demo, write_report
+from course_lib.grading.course import Course
+from course_lib.grading.demo_course import (
+    SAMPLES,
+    answer,
+    make_folder,
+    read_sample,
+    sample_lessons,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+LESSON = "02_masked_softmax"
+ALL_RIGHT = ["all-right", "check-deleted", "late", "warnings-on-stderr", "written-differently"]
+SINGLE_MISTAKES = {
+    "overflow": "stable_softmax",
+    "upside-down": "length_mask",
+    "upper-triangle": "causal_mask",
+    "either-mask": "combine_masks",
+    "infinity-times-zero": "additive_mask",
+    "over-queries": "masked_softmax",
+    "empty-row-gradient": "masked_softmax",
+}
+
+
+def built() -> Path:
+    path = ROOT / "notebooks" / LESSON / f"{LESSON}.ipynb"
+    assert path.is_file(), f"{path} is missing: run `course build {LESSON}`"
+    return path
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """The demonstration, run once in a folder of its own."""
+    built()
+    return demo(ROOT, folder=tmp_path_factory.mktemp("demo") / "demo")
+
+
+def record(done, student):
+    return next(s for s in done.summaries[0].students if s.student == student)
+
+
+@pytest.mark.slow
+class TestDemo:
+    """One run, looked at from all sides."""
+
+    @pytest.mark.parametrize("student", ALL_RIGHT)
+    def test_right_answers_get_every_point(self, done, student):
+        assert record(done, student).points == done.summaries[0].max_points
+
+    @pytest.mark.parametrize(("student", "exercise"), SINGLE_MISTAKES.items())
+    def test_a_single_mistake_costs_its_exercise_only(self, done, student, exercise):
+        lost = {r.exercise: r for r in record(done, student).rows if r.points < r.max_points}
+        assert list(lost) == [exercise]
+        assert lost[exercise].outcome == "incorrect"
+
+    def test_most_mistakes_are_named(self, done):
+        named = [student for student in SINGLE_MISTAKES if any_mistake(record(done, student))]
+        assert len(named) >= 6
+
+    def test_blank_scores_0_and_raising_costs_one_exercise(self, done):
+        assert record(done, "blank").points == 0
+        raised = {r.exercise for r in record(done, "raises").rows if r.outcome == "raised"}
+        assert raised == {"additive_mask"}
+
+    def test_everything_is_graded_and_late_is_noted(self, done):
+        assert done.exit_code == 0
+        assert [s.student for s in done.summaries[0].students if s.late_seconds] == ["late"]
+        assert "causal_mask: deleted check cell restored" in record(done, "check-deleted").notices
+
+    def test_every_place_that_is_named_exists(self, done):
+        for what in ("report.html", "autograded", "submitted", "gradebook.db"):
+            assert (done.folder / what).exists()
+        assert len(list(done.folder.glob("feedback/*/*/*.html"))) == 14
+
+    def test_feedback_holds_a_report_for_each_exercise(self, done):
+        page = done.folder / "feedback" / "over-queries" / LESSON / f"{LESSON}.html"
+        text = page.read_text(encoding="utf-8")
+        assert text.count('role="status"') == len(done.summaries[0].exercises)
+
+    def test_the_secret_seed_is_in_no_feedback_and_no_notebook(self, done):
+        seed = Course(done.folder).check_seed()
+        for path in done.folder.glob("*ed*/*/*/*.*"):
+            assert seed not in path.read_text(encoding="utf-8")
+
+    def test_the_table_and_the_places_are_shown(self, done, capsys):
+        done.show()
+        printed = capsys.readouterr().out
+        assert all(student in printed for student in SINGLE_MISTAKES)
+        assert "report.html" in printed
+        assert json.dumps(done.as_dict())
+
+    def test_the_report_names_mistakes_and_links_feedback(self, done):
+        page = write_report(done.folder).read_text(encoding="utf-8")
+        assert "over_queries" in page
+        assert f'href="feedback/over-queries/{LESSON}/{LESSON}.html"' in page
+        assert "<script" not in page
+
+    def test_stock_nbgrader_agrees_on_honest_work(self, done):
+        ours = points(done.folder)
+        for student in ("warnings-on-stderr", "over-queries", "blank"):
+            result = nbgrader(done.folder, "autograde", LESSON, "--force", f"--student={student}")
+            assert result.returncode == 0, result.stderr
+        assert points(done.folder) == ours
+
+    def test_the_solution_gets_100_per_cent_and_validates(self, done):
+        source = ROOT / "solutions" / LESSON / f"{LESSON}.ipynb"
+        place = done.folder / "submitted" / "instructor" / LESSON
+        place.mkdir(parents=True)
+        (place / source.name).write_bytes(source.read_bytes())
+        assert nbgrader(done.folder, "autograde", LESSON, "--student=instructor").returncode == 0
+        assert sum(v for k, v in points(done.folder).items() if k[0] == "instructor" and v) == (
+            done.summaries[0].max_points
+        )
+        result = nbgrader(done.folder, "validate", str(place / source.name))
+        assert "Success" in result.stdout, result.stdout + result.stderr
+
+    def test_stock_feedback_and_export_work(self, done):
+        force = nbgrader(
+            done.folder, "generate_feedback", LESSON, "--force", "--student=over-queries"
+        )
+        assert force.returncode == 0, force.stderr
+        assert nbgrader(done.folder, "export").returncode == 0
+        assert ",late," in (done.folder / "grades.csv").read_text()
+
+
+def any_mistake(student) -> bool:
+    return any(row.mistake for row in student.rows)
+
+
+def points(folder: Path) -> dict:
+    with Course(folder).gradebook() as gradebook:
+        return {
+            (submission.student.id, g.cell.name): g.auto_score
+            for submission in gradebook.assignment_submissions(LESSON)
+            for notebook in submission.notebooks
+            for g in notebook.grades
+        }
+
+
+def nbgrader(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    seed = Course(folder).check_seed()
+    env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "COURSE_CHECK_SEED": seed}
+    command = [sys.executable, "-m", "nbgrader", *arguments]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+
+
+def test_a_folder_that_is_no_demonstration_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(GradingError, match="is not a demonstration"):
+        make_folder(ROOT, tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_demonstration_is_made_anew(tmp_path):
+    folder = tmp_path / "demo"
+    make_folder(ROOT, folder)
+    (folder / "submitted" / "old").mkdir()
+    make_folder(ROOT, folder)
+    assert list((folder / "submitted").iterdir()) == []
+    assert str(ROOT / "solutions") in Course(folder).config.CourseDirectory.source_directory
+
+
+def test_samples_belong_to_exercises_and_hand_in_what_they_say():
+    release = nbformat.read(built(), as_version=4)
+    names = {c.metadata.nbgrader.grade_id for c in release.cells if "nbgrader" in c.metadata}
+    samples = [read_sample(p) for p in sorted((SAMPLES / "masked_softmax").glob("*.py"))]
+    assert len(samples) >= 10
+    assert LESSON in sample_lessons(ROOT)
+    for student in samples:
+        assert {f"{name}-answer" for name in student.code} | set(student.text) <= names
+        assert set(student.deleted_checks) <= names
+        handed_in = answer(release, student)
+        assert len(handed_in.cells) == len(release.cells) - len(student.deleted_checks)
+        same = [c.source for c in handed_in.cells] == [c.source for c in release.cells]
+        assert same == student.blank

@@ -1,17 +1,18 @@
-"""Names the mistake: runs every known wrong model on the same probes and compares.
+"""Names the mistake: compares with what every known wrong model does on the same probes.
 
 A model explains a violation if it makes the same violation with the same numbers. It is ruled
 out if it would have made a violation of values that the student did not make.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from course_lib.checks.compare import arrays_agree, tolerance_for
-from course_lib.checks.exercise import Exercise, Mistake
-from course_lib.checks.judge import Expected, Violation, judge
-from course_lib.checks.observe import Observation, observe
+from course_lib.checks.exercise import Mistake
+from course_lib.checks.judge import Expected, Violation
+from course_lib.checks.observe import Observation
 from course_lib.checks.probe import Probe
 from course_lib.checks.record import Recorded
 
@@ -27,12 +28,15 @@ class Explanation:
 
 
 def explain(
-    exercise: Exercise, runs: list[tuple[Probe, Expected]], student: Outcomes
+    runs: Sequence[tuple[Probe, Expected]],
+    replays: Iterable[tuple[Mistake, Outcomes]],
+    student: Outcomes,
 ) -> list[Explanation]:
     """The mistakes that together reproduce the most of what went wrong, the largest first.
 
     Args:
         runs: the probes with what was expected.
+        replays: what each known mistake does on them.
         student: the observation and violations of each probe, by probe name.
 
     Returns:
@@ -41,8 +45,8 @@ def explain(
     """
     failing = _violations(student)
     candidates = []
-    for mistake in exercise.mistakes:
-        replayed = _replay(exercise, mistake, runs)
+    for mistake, every_probe in replays:
+        replayed = {name: every_probe[name] for name in student}
         explained = {
             key for key in failing & _violations(replayed) if _same(key, runs, student, replayed)
         }
@@ -73,14 +77,6 @@ def _is_telling(found: Explanation, failing: set[tuple[str, str]]) -> bool:
 
 def _violations(outcomes: Outcomes) -> set[tuple[str, str]]:
     return {(name, v.aspect) for name, (_, found) in outcomes.items() for v in found}
-
-
-def _replay(exercise: Exercise, mistake: Mistake, runs) -> Outcomes:
-    outcomes = {}
-    for probe, expected in runs:
-        seen = observe(mistake.model, probe)
-        outcomes[probe.name] = (seen, judge(exercise, probe, expected, seen))
-    return outcomes
 
 
 def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:

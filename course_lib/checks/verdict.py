@@ -1,34 +1,21 @@
 """From an object to a report: observe every probe, judge, name the mistake, count the points."""
 
-import functools
-import hashlib
 import inspect
 from collections.abc import Callable
 
-import numpy as np
 import torch
 
 from course_lib.checks.catalogue import exercises
 from course_lib.checks.compare import Problem
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.judge import HYGIENE, Expected, Violation, expect, judge
+from course_lib.checks.judge import HYGIENE, Violation, judge
 from course_lib.checks.observe import Observation, observe
+from course_lib.checks.prepare import prepare, replays
 from course_lib.checks.probe import Probe
 from course_lib.checks.replay import Explanation, explain
 from course_lib.checks.report import Finding, Report, example_of
 
 SHARES = {"values": 0.5, "edges": 0.25, "gradients": 0.15, "hygiene": 0.1}
-CHECK_VERSION = "1"
-
-
-@functools.lru_cache(maxsize=64)
-def prepare(name: str, seed: str) -> tuple[tuple[Probe, Expected], ...]:
-    """The probes of an exercise for a seed, each with what the oracle expects."""
-    exercise = exercises()[name]
-    digest = hashlib.sha256(f"{seed}/{name}/{CHECK_VERSION}".encode()).digest()
-    probes = exercise.probes(np.random.default_rng(list(digest)))
-    assert len({probe.name for probe in probes}) == len(probes), "probe names must differ"
-    return tuple((probe, expect(exercise, probe)) for probe in probes)
 
 
 def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
@@ -67,11 +54,12 @@ def _grade(exercise: Exercise, obj, look: Callable[[Probe], Observation], seed) 
         raised = seen[probe.name].raised
         if raised is not None and raised.type_name in ("NotImplementedError", "KeyboardInterrupt"):
             break
-    return judge_all(exercise, runs, seen)
+    return judge_all(exercise, str(seed), seen)
 
 
-def judge_all(exercise: Exercise, runs, seen: dict[str, Observation]) -> Report:
-    """Judges the observations of all probes, wherever they were made."""
+def judge_all(exercise: Exercise, seed: str, seen: dict[str, Observation]) -> Report:
+    """Judges the observations of all probes of a seed, wherever they were made."""
+    runs = prepare(exercise.name, seed)
     if any(exercise.name in observation.own for observation in seen.values()):
         return Report.own_version(exercise)
     first = seen[runs[0][0].name]
@@ -90,8 +78,8 @@ def judge_all(exercise: Exercise, runs, seen: dict[str, Observation]) -> Report:
     violations = [v for _, found in outcomes.values() for v in found] + extra
     if not violations:
         return Report.correct(exercise, _notes(seen))
-    complete = [(p, e) for p, e in runs if p.name in seen]
-    explanations = explain(exercise, complete, {p.name: outcomes[p.name] for p, _ in complete})
+    complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
+    explanations = explain(runs, replays(exercise.name, seed), complete)
     score, parts = _score(exercise, runs, outcomes, extra)
     all_raised = all(
         any(v.aspect == "raised" for v in outcomes[p.name][1]) for p, _ in runs if not p.raises

@@ -1181,12 +1181,6 @@ MASKED_SOFTMAX = Exercise(
             "Which score has an exponential of 0?",
         ),
         Mistake(
-            "tiny_positive_fill",
-            _fill(1e-9),
-            "Dropped scores become 1e-9, but exp(1e-9) is 1: those keys still get weight.",
-            "Which score has an exponential of 0?",
-        ),
-        Mistake(
             "zero_after_softmax",
             _wrong(lambda scores, allowed: torch.softmax(scores, -1) * allowed),
             "You set weights to 0 after the softmax, so what is left no longer sums to 1.",

@@ -187,11 +187,17 @@ def test_a_call_that_is_ended_ends_its_pip(clone):
         "def ensure(root, say):\n"
         "    python = bootstrap.python_of(root / '.venv')\n"
         "    pip_run.install(python, [], log=root / 'log', say=say)\n"
+        "show = pip_run._show_until_done\n"
+        "def show_and_tell(process, lines):\n"
+        f"    Path({str(clone / 'running')!r}).touch()\n"
+        "    show(process, lines)\n"
+        "pip_run._show_until_done = show_and_tell\n"
         "bootstrap.ensure, bootstrap.runs_complete = ensure, lambda root: False\n"
         f"bootstrap.main(['lab'], Path({str(clone)!r}))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY)
     wait_until(lambda: (clone / "pid").exists() and (clone / "pid").read_text().strip())
+    wait_until(lambda: (clone / "running").exists())
     process.terminate()
     assert process.wait(20) == 143
     pid = int((clone / "pid").read_text())

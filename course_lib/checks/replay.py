@@ -79,14 +79,19 @@ def _violations(outcomes: Outcomes) -> set[tuple[str, str]]:
     return {(name, v.aspect) for name, (_, found) in outcomes.items() for v in found}
 
 
+def _raising(outcomes: Outcomes) -> set[str]:
+    return {name for name, aspect in _violations(outcomes) if aspect == "raised"}
+
+
 def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
     """Whether both made this violation with the same numbers."""
     name, aspect = key
     ours, theirs = student[name][0], replayed[name][0]
     probe = next(probe for probe, _ in runs if probe.name == name)
-    if aspect == "raised":
+    if aspect == "raised":  # the same error, or the same calls of all fail in some way
         types = [seen.raised and seen.raised.type_name for seen in (ours, theirs)]
-        return types[0] == types[1]
+        failing = _raising(student)
+        return types[0] == types[1] or (failing == _raising(replayed) and failing != set(student))
     if aspect in ("values", "shape", "type"):
         return same_record(probe, ours.outputs, theirs.outputs)
     if aspect == "gradients":

@@ -15,6 +15,7 @@ from course_lib.checks.probe import Probe
 from course_lib.checks.replay import Explanation, explain
 from course_lib.checks.report import Finding, Report, example_of
 
+_MAX_FINDINGS = 4
 SHARES = {"values": 0.5, "edges": 0.25, "gradients": 0.15, "hygiene": 0.1}
 
 
@@ -150,11 +151,11 @@ def _findings(exercise, violations, explanations: list[Explanation], outcomes) -
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     if any(v.aspect == "values" for v in left):
         findings += _violated_properties(exercise, left, outcomes)
-    said = {finding.message for finding in findings}
-    for violation in left:
+    said = {finding.id for finding in findings}
+    for violation in sorted(left, key=lambda v: v.probe.size):  # the smallest case of each kind
         problem = violation.problem
-        if problem.message not in said and len(findings) < 6:
-            said.add(problem.message)
+        if problem.id not in said and len(findings) < _MAX_FINDINGS:
+            said.add(problem.id)
             findings.append(Finding(problem.id, problem.message, problem.hint, violation.part))
     return findings
 

@@ -59,6 +59,12 @@ def _stable_softmax_probes(rng):
             args={"scores": array([[-1000.0, -1001.5, -1000.3]])},
         ),
         Probe(
+            "far_apart_scores",
+            "Scores of one row may lie far apart: the large one takes all the weight.",
+            part="edges",
+            args={"scores": array([[-900.0, 1.0, 0.5]])},
+        ),
+        Probe(
             "far_apart_rows",
             "Rows of very different size must not disturb each other: subtract each row's own "
             "maximum, not the largest score of all.",

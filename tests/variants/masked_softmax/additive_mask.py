@@ -1,0 +1,113 @@
+"""Answers to `additive_mask`."""
+
+import math
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def where_form(mask, dtype):
+    zero = torch.zeros((), dtype=dtype)
+    return torch.where(mask, zero, torch.tensor(-math.inf, dtype=dtype))
+
+
+@right
+def log_form(mask, dtype):
+    return torch.log(mask.to(dtype))
+
+
+@right
+def indexed_assignment(mask, dtype):
+    numbers = torch.zeros(mask.shape, dtype=dtype)
+    numbers[~mask] = float("-inf")
+    return numbers
+
+
+@right
+def full_then_kept(mask, dtype):
+    return torch.full(mask.shape, -math.inf, dtype=dtype).masked_fill(mask, 0)
+
+
+@right
+def minus_the_inverse(mask, dtype):
+    return 1 - 1 / mask.to(dtype)
+
+
+@right
+def through_python_lists(mask, dtype):
+    flat = [0.0 if keep else -math.inf for keep in mask.flatten().tolist()]
+    return torch.tensor(flat, dtype=dtype).reshape(mask.shape)
+
+
+@wrong("infinity_times_zero")
+def times_infinity(mask, dtype):
+    return (~mask).to(dtype) * float("-inf")
+
+
+@wrong("inverted")
+def fills_the_kept(mask, dtype):
+    return torch.zeros(mask.shape, dtype=dtype).masked_fill(mask, -math.inf)
+
+
+@wrong("finite_fill")
+def minus_1e9(mask, dtype):
+    return ((1 - mask.to(torch.float64)) * -1e9).to(dtype)
+
+
+@wrong("finite_fill_1e6")
+def minus_1e6(mask, dtype):
+    return ((~mask).double() * -1e6).to(dtype)
+
+
+@wrong("smallest_finite_number")
+def finfo_min(mask, dtype):
+    smallest = torch.tensor(torch.finfo(dtype).min, dtype=dtype)
+    return torch.where(mask, torch.zeros((), dtype=dtype), smallest)
+
+
+@wrong("zero_one_numbers")
+def as_numbers(mask, dtype):
+    return mask.type(dtype)
+
+
+@wrong("dtype_ignored")
+def always_float32(mask, dtype):
+    return torch.where(mask, 0.0, -math.inf)
+
+
+@wrong("positive_infinity")
+def plus_infinity(mask, dtype):
+    return torch.where(mask, 0.0, math.inf).to(dtype)
+
+
+@wrong("dtype_changed")
+def always_float64(mask, dtype):
+    return torch.log(mask.double())
+
+
+@wrong()
+def minus_one_hundred(mask, dtype):
+    return torch.where(mask, 0.0, -100.0).to(dtype)
+
+
+@wrong()
+def matrices_only(mask, dtype):
+    rows, columns = mask.shape
+    return torch.log(mask.to(dtype))
+
+
+@wrong("input_mutated")
+def overwrites_the_mask(mask, dtype):
+    numbers = torch.log(mask.to(dtype))
+    mask.fill_(True)
+    return numbers
+
+
+@wrong("wrong_type")
+def numpy_numbers(mask, dtype):
+    import numpy as np
+
+    with np.errstate(divide="ignore"):
+        return np.log(mask.numpy().astype(float))

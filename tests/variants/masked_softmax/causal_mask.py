@@ -1,0 +1,117 @@
+"""Answers to `causal_mask`."""
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def lower_triangle(num_queries, num_keys=None):
+    num_keys = num_queries if num_keys is None else num_keys
+    return torch.ones(num_queries, num_keys, dtype=torch.bool).tril(num_keys - num_queries)
+
+
+@right
+def compare_positions(num_queries, num_keys=None):
+    num_keys = num_queries if num_keys is None else num_keys
+    i = torch.arange(num_queries)[:, None] + num_keys - num_queries
+    return torch.arange(num_keys)[None, :] <= i
+
+
+@right
+def not_the_future(num_queries, num_keys=None):
+    m = num_keys or num_queries
+    return ~torch.triu(torch.ones(num_queries, m), diagonal=m - num_queries + 1).bool()
+
+
+@right
+def loop(num_queries, num_keys=None):
+    m = num_queries if num_keys is None else num_keys
+    rows = [[j <= i + m - num_queries for j in range(m)] for i in range(num_queries)]
+    return torch.tensor(rows, dtype=torch.bool)
+
+
+@right
+def last_rows_of_a_square(num_queries, num_keys=None):
+    m = num_keys if num_keys is not None else num_queries
+    size = max(num_queries, m)
+    square = torch.ones(size, size, dtype=torch.bool).tril()
+    return square[size - num_queries :, size - m :]
+
+
+@wrong("upper_triangular")
+def future_only(num_queries, num_keys=None):
+    m = num_keys or num_queries
+    return torch.ones(num_queries, m).triu(m - num_queries).bool()
+
+
+@wrong("top_left_aligned")
+def torch_alignment(num_queries, num_keys=None):
+    m = num_keys or num_queries
+    return torch.arange(m)[None, :] <= torch.arange(num_queries)[:, None]
+
+
+@wrong("own_key_dropped")
+def strictly_before(num_queries, num_keys=None):
+    m = num_keys or num_queries
+    return torch.arange(m)[None, :] < torch.arange(num_queries)[:, None] + m - num_queries
+
+
+@wrong("true_means_drop")
+def torch_polarity(num_queries, num_keys=None):
+    m = num_keys or num_queries
+    return torch.ones(num_queries, m).triu(m - num_queries + 1).bool()
+
+
+@wrong("diagonal_only")
+def identity(num_queries, num_keys=None):
+    return torch.eye(num_queries, num_keys or num_queries, dtype=torch.bool)
+
+
+@wrong("float_mask")
+def float_triangle(num_queries, num_keys=None):
+    m = num_keys or num_queries
+    return torch.tril(torch.ones(num_queries, m), m - num_queries)
+
+
+@wrong("additive_instead_of_bool")
+def minus_infinity(num_queries, num_keys=None):
+    m = num_keys or num_queries
+    return torch.full((num_queries, m), float("-inf")).triu(m - num_queries + 1)
+
+
+@wrong("num_keys_ignored")
+def square_always(num_queries, num_keys=None):
+    return torch.ones(num_queries, num_queries).tril().bool()
+
+
+@wrong()
+def shifted_the_wrong_way(num_queries, num_keys=None):
+    m = num_keys or num_queries
+    return torch.ones(num_queries, m).tril(num_queries - m).bool()
+
+
+@wrong()
+def one_step_ahead(num_queries, num_keys=None):
+    m = num_keys or num_queries
+    return torch.ones(num_queries, m).tril(m - num_queries + 1).bool()
+
+
+@wrong()
+def fails_for_none(num_queries, num_keys=None):
+    return torch.ones(num_queries, num_keys).tril(num_keys - num_queries).bool()
+
+
+@wrong()
+def only_two_back(num_queries, num_keys=None):
+    m = num_keys or num_queries
+    full = torch.ones(num_queries, m).tril(m - num_queries)
+    return full.triu(m - num_queries - 2).bool()
+
+
+@wrong("wrong_type")
+def numpy_mask(num_queries, num_keys=None):
+    import numpy as np
+
+    m = num_keys or num_queries
+    return np.tril(np.ones((num_queries, m), dtype=bool), m - num_queries)

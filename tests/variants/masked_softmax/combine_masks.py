@@ -1,0 +1,149 @@
+"""Answers to `combine_masks`."""
+
+import functools
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def ampersand(*masks):
+    result = None
+    for mask in masks:
+        if mask is None:
+            continue
+        result = mask if result is None else result & mask
+    return result
+
+
+@right
+def reduce_logical_and(*masks):
+    given = [m for m in masks if m is not None]
+    return functools.reduce(torch.logical_and, given) if given else None
+
+
+@right
+def product_back_to_bool(*masks):
+    given = [m for m in masks if m is not None]
+    if not given:
+        return None
+    result = given[0].int()
+    for mask in given[1:]:
+        result = result * mask.int()
+    return result.bool()
+
+
+@right
+def de_morgan(*masks):
+    given = [~m for m in masks if m is not None]
+    if not given:
+        return None
+    dropped = given[0]
+    for mask in given[1:]:
+        dropped = dropped | mask
+    return ~dropped
+
+
+@right
+def stacked_all(*masks):
+    given = [m for m in masks if m is not None]
+    return torch.stack(torch.broadcast_tensors(*given)).all(0) if given else None
+
+
+@right
+def where_form(*masks):
+    result = None
+    for mask in masks:
+        if mask is not None:
+            result = mask.clone() if result is None else torch.where(mask, result, mask)
+    return result
+
+
+@wrong("or_instead_of_and")
+def pipe(*masks):
+    given = [m for m in masks if m is not None]
+    return functools.reduce(torch.logical_or, given) if given else None
+
+
+@wrong("float_product")
+def multiplied_floats(*masks):
+    given = [m.double() for m in masks if m is not None]
+    return functools.reduce(torch.mul, given) if given else None
+
+
+@wrong("sum_of_masks")
+def added(*masks):
+    given = [m.long() for m in masks if m is not None]
+    return sum(given) if given else None
+
+
+@wrong("none_crashes")
+def no_none(*masks):
+    return functools.reduce(lambda a, b: a & b, masks)
+
+
+@wrong("python_and")
+def keyword_and(*masks):
+    result = None
+    for mask in masks:
+        if mask is not None:
+            result = mask if result is None else (result and mask)
+    return result
+
+
+@wrong("only_two_masks")
+def two_of_them(*masks):
+    given = [m for m in masks if m is not None]
+    if not given:
+        return None
+    return given[0] if len(given) == 1 else given[0] & given[1]
+
+
+@wrong("first_mask_overwritten")
+def in_place(*masks):
+    result = None
+    for mask in masks:
+        if mask is not None:
+            if result is None:
+                result = mask
+            else:
+                result &= mask
+    return result
+
+
+@wrong()
+def stops_at_none(*masks):
+    result = None
+    for mask in masks:
+        if mask is None:
+            break
+        result = mask if result is None else result & mask
+    return result
+
+
+@wrong()
+def none_means_nothing_allowed(*masks):
+    if any(m is None for m in masks):
+        return None
+    return functools.reduce(torch.logical_and, masks) if masks else None
+
+
+@wrong()
+def same_shape_only(*masks):
+    given = [m for m in masks if m is not None]
+    return torch.stack(given).all(0) if given else None
+
+
+@wrong()
+def majority(*masks):
+    given = [m for m in masks if m is not None]
+    if not given:
+        return None
+    return sum(m.int() for m in given) * 2 > len(given)
+
+
+@wrong()
+def negated(*masks):
+    given = [m for m in masks if m is not None]
+    return ~functools.reduce(torch.logical_and, given) if given else None

@@ -1,0 +1,130 @@
+"""Answers to `stable_softmax`."""
+
+import numpy as np
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def row_shift(scores, axis=-1):
+    e = np.exp(scores - np.max(scores, axis=axis, keepdims=True))
+    return e / np.sum(e, axis=axis, keepdims=True)
+
+
+@right
+def log_sum_exp(scores, axis=-1):
+    top = scores.max(axis, keepdims=True)
+    return np.exp(scores - top - np.log(np.exp(scores - top).sum(axis, keepdims=True)))
+
+
+@right
+def moved_axis_and_loop(scores, axis=-1):
+    moved = np.moveaxis(scores, axis, -1)
+    rows = moved.reshape(-1, moved.shape[-1])
+    out = np.stack([np.exp(r - r.max()) / np.exp(r - r.max()).sum() for r in rows])
+    return np.moveaxis(out.reshape(moved.shape), -1, axis)
+
+
+@right
+def through_torch(scores, axis=-1):
+    return torch.softmax(torch.from_numpy(scores.copy()), dim=axis).numpy()
+
+
+@right
+def pairwise_differences(scores, axis=-1):
+    moved = np.moveaxis(scores, axis, -1)
+    with np.errstate(over="ignore"):
+        out = 1.0 / np.exp(moved[..., None, :] - moved[..., :, None]).sum(-1)
+    return np.moveaxis(out, -1, axis)
+
+
+@right
+def copied_then_in_place(scores, axis=-1):
+    out = scores.copy()
+    out -= out.max(axis=axis, keepdims=True)
+    np.exp(out, out=out)
+    out /= out.sum(axis=axis, keepdims=True)
+    return out
+
+
+@wrong("no_maximum_subtracted")
+def naive(scores, axis=-1):
+    return np.exp(scores) / np.exp(scores).sum(axis=axis, keepdims=True)
+
+
+@wrong("axis_ignored")
+def last_axis_only(scores, axis=-1):
+    shifted = scores - scores.max(-1)[..., None]
+    return np.exp(shifted) / np.exp(shifted).sum(-1)[..., None]
+
+
+@wrong("global_sum")
+def sums_everything(scores, axis=-1):
+    e = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return e / e.sum()
+
+
+@wrong("global_maximum")
+def one_maximum(scores, axis=-1):
+    e = np.exp(scores - scores.max())
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@wrong("scores_overwritten")
+def in_place(scores, axis=-1):
+    scores -= scores.max(axis=axis, keepdims=True)
+    e = np.exp(scores)
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@wrong("wrong_type")
+def returns_a_tensor(scores, axis=-1):
+    return torch.softmax(torch.from_numpy(scores.copy()), dim=axis)
+
+
+@wrong("dtype_changed")
+def in_float32(scores, axis=-1):
+    shifted = (scores - scores.max(axis=axis, keepdims=True)).astype(np.float32)
+    return np.exp(shifted) / np.exp(shifted).sum(axis=axis, keepdims=True)
+
+
+@wrong()
+def log_softmax(scores, axis=-1):
+    shifted = scores - scores.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
+
+
+@wrong()
+def base_two(scores, axis=-1):
+    e = 2.0 ** (scores - scores.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@wrong()
+def minimum_subtracted(scores, axis=-1):
+    e = np.exp(scores - scores.min(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@wrong()
+def clipped(scores, axis=-1):
+    e = np.exp(np.clip(scores, -50, 50))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@wrong()
+def with_epsilon(scores, axis=-1):
+    e = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return e / (e.sum(axis=axis, keepdims=True) + 1e-3)
+
+
+@wrong()
+def keepdims_forgotten(scores, axis=-1):
+    e = np.exp(scores - scores.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis)
+
+
+@wrong("returned_none")
+def no_return(scores, axis=-1):
+    np.exp(scores)

@@ -66,4 +66,132 @@ def close(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
 
 _WHERE_NAN = "Which step divides 0 by 0, or subtracts inf from inf?"
 
-COMPARISONS: dict[str, Callable] = {"close": close}
+
+FALSE_ALARM = 1e-7  # of each statistical test below; one probe makes at most six of them
+
+
+def dropout_on_weights(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
+    """Each weight is dropped on its own with probability p; the kept ones are w / (1 - p).
+
+    One call in train mode tells it all: where the values have at least one column more than there
+    are keys (`dropout_values`), the weights that made the outputs can be solved for. The frequency
+    and the independence of the drops are tested with Hoeffding's bound, so that a right answer
+    fails with a probability below 6 * `FALSE_ALARM` per probe; that takes 2000 weights or more.
+
+    The probe gives p as the option `dropout` and the values as the argument `values`; with the
+    option `num_heads`, head h is columns h*d..(h+1)*d of values and outputs (inject identities
+    for the projections of values and outputs).
+    """
+    options = {**probe.inputs(), **(probe.construct or {})}
+    p, heads = float(options["dropout"]), int(options.get("num_heads", 1))
+    values = _split(np.asarray(probe.inputs()["values"].data, dtype=np.float64), heads)
+    ours = _split(np.asarray(expected, dtype=np.float64), heads)
+    theirs = _split(recorded.data.astype(np.float64), heads)
+    tolerance = 10 * tolerance_for(probe, recorded)
+
+    def same(a, b):
+        return np.isclose(a, b, rtol=tolerance, atol=tolerance)
+
+    if same(theirs, ours).all():
+        return _DROPOUT["missing"]
+    inverse = np.linalg.pinv(values)
+    weights, found = ours @ inverse, theirs @ inverse
+    if not same(found @ values, theirs).all():
+        on_output = same(theirs, 0) | same(theirs, ours / (1 - p))
+        return _DROPOUT["output"] if on_output.all() else Problem("wrong_values", probe.says)
+    dropped = same(found, 0)
+    if not (dropped | same(found, weights / (1 - p))).all():
+        return _wrong_dropout(probe, found, weights, p, same)
+    return _wrong_drops(dropped, np.abs(weights) > 1e-6, p)
+
+
+def dropout_values(
+    rng: np.random.Generator, *shape: int, extra: int = 3, num_heads: int = 1
+) -> np.ndarray:
+    """Values for `dropout_on_weights`: shape (..., num_keys), `extra` columns more per head."""
+    eye = np.broadcast_to(np.eye(shape[-1]), (*shape, shape[-1]))
+    parts = [part for _ in range(num_heads) for part in (eye, rng.normal(0, 1, (*shape, extra)))]
+    return np.concatenate(parts, axis=-1) + rng.normal(0, 0.02, (*shape, 1))
+
+
+def _split(array: np.ndarray, num_heads: int) -> np.ndarray:
+    return np.stack(np.split(array, num_heads, axis=-1), axis=-3) if num_heads > 1 else array
+
+
+def _wrong_dropout(probe, found, weights, p, same) -> Problem:
+    if (same(found, 0) | same(found, weights)).all():
+        return _DROPOUT["not_rescaled"]
+    if (same(found, 0) | same(found, weights / (1 - p) ** 2)).all():
+        return _DROPOUT["twice"]
+    if (same(found, 0) | same(found, weights / p)).all():
+        return _DROPOUT["kept"]
+    sums = found.sum(axis=-1)
+    if same(sums, weights.sum(axis=-1)).all():
+        return _DROPOUT["scores"]
+    return Problem("wrong_values", probe.says)
+
+
+def _wrong_drops(dropped: np.ndarray, counted: np.ndarray, p: float) -> Problem | None:
+    """Frequency over all weights, then agreement of disjoint neighbours along each axis."""
+    rate, total = float(dropped[counted].mean()), int(counted.sum())
+    if abs(rate - p) > _hoeffding(total):
+        return Problem(
+            "dropout_rate",
+            f"In train mode {rate:.0%} of the weights are dropped; `dropout={p:g}` asks for "
+            f"{p:.0%}.",
+            "Which draw decides whether a weight is dropped?",
+        )
+    for axis in range(dropped.ndim):
+        even = np.arange(0, dropped.shape[axis] - 1, 2)
+        both = np.take(counted, even, axis) & np.take(counted, even + 1, axis)
+        equal = (np.take(dropped, even, axis) == np.take(dropped, even + 1, axis))[both]
+        if equal.size and abs(equal.mean() - p * p - (1 - p) ** 2) > _hoeffding(equal.size):
+            return _DROPOUT["shared"]
+    return None
+
+
+def _hoeffding(count: int) -> float:
+    """A mean of `count` independent values in 0..1 strays further with P < `FALSE_ALARM`."""
+    return float(np.sqrt(np.log(2 / FALSE_ALARM) / (2 * count)))
+
+
+_DROPOUT = {
+    "missing": Problem(
+        "dropout_missing",
+        "In train mode nothing is dropped: the outputs are those of eval mode.",
+        "Where does `dropout` enter, and does it ask for `self.training`?",
+    ),
+    "output": Problem(
+        "dropout_on_output",
+        "Dropout acts on your outputs; it belongs on the attention weights.",
+        "Which tensor should lose entries: the weights, or their product with the values?",
+    ),
+    "scores": Problem(
+        "dropout_on_scores",
+        "Dropout acts on your scores: a dropped score becomes 0, whose exponential is 1, and each "
+        "row of weights still sums to 1.",
+        "Which comes first, softmax or dropout?",
+    ),
+    "not_rescaled": Problem(
+        "dropout_not_rescaled",
+        "The kept weights are not divided by 1 - p, so train and eval mode differ on average.",
+        "What does `nn.Dropout` do to the entries it keeps?",
+    ),
+    "kept": Problem(
+        "dropout_keeps_p",
+        "Your code keeps weights with probability p; `dropout` is the probability of dropping one.",
+        "Which of the two is the argument of `nn.Dropout`?",
+    ),
+    "twice": Problem(
+        "dropout_twice",
+        "Dropout acts twice: the kept weights are divided by (1 - p) two times.",
+        "On how many tensors is dropout called?",
+    ),
+    "shared": Problem(
+        "dropout_shared",
+        "Several weights are dropped together; each one should be dropped on its own.",
+        "Which shape does the tensor have that decides what is dropped?",
+    ),
+}
+
+COMPARISONS: dict[str, Callable] = {"close": close, "dropout_on_weights": dropout_on_weights}

@@ -34,6 +34,8 @@ def arrays_agree(ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> bool
     """Equal shapes and equal numbers within the tolerance; NaN equals NaN, inf equals inf."""
     if ours.shape != theirs.shape:
         return False
+    if ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes():
+        return True
     if ours.dtype.kind == "b" and theirs.dtype.kind == "b":
         return bool(np.array_equal(ours, theirs))
     with np.errstate(all="ignore"):
@@ -132,21 +134,26 @@ def _wrong_dropout(probe, found, weights, p, same) -> Problem:
 
 
 def _wrong_drops(dropped: np.ndarray, counted: np.ndarray, p: float) -> Problem | None:
-    """Frequency over all weights, then agreement of disjoint neighbours along each axis."""
-    rate, total = float(dropped[counted].mean()), int(counted.sum())
-    if abs(rate - p) > _hoeffding(total):
+    """Frequency over all weights, and agreement of disjoint neighbours along each axis."""
+    agreements = []
+    for axis in range(dropped.ndim):
+        even = np.arange(0, dropped.shape[axis] - 1, 2)
+        both = np.take(counted, even, axis) & np.take(counted, even + 1, axis)
+        equal = (np.take(dropped, even, axis) == np.take(dropped, even + 1, axis))[both]
+        agreements += [equal] if equal.size >= 64 else []
+    if any(equal.all() for equal in agreements):
+        return _DROPOUT["shared"]
+    rate = float(dropped[counted].mean())
+    if abs(rate - p) > _hoeffding(int(counted.sum())):
         return Problem(
             "dropout_rate",
             f"In train mode {rate:.0%} of the weights are dropped; `dropout={p:g}` asks for "
             f"{p:.0%}.",
             "Which draw decides whether a weight is dropped?",
         )
-    for axis in range(dropped.ndim):
-        even = np.arange(0, dropped.shape[axis] - 1, 2)
-        both = np.take(counted, even, axis) & np.take(counted, even + 1, axis)
-        equal = (np.take(dropped, even, axis) == np.take(dropped, even + 1, axis))[both]
-        if equal.size and abs(equal.mean() - p * p - (1 - p) ** 2) > _hoeffding(equal.size):
-            return _DROPOUT["shared"]
+    by_chance = p * p + (1 - p) ** 2
+    if any(abs(equal.mean() - by_chance) > _hoeffding(equal.size) for equal in agreements):
+        return _DROPOUT["shared"]
     return None
 
 

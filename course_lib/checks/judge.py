@@ -159,12 +159,57 @@ def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
 def _raised_problem(probe: Probe, seen: Observation) -> Problem:
     raised = seen.raised
     where = f" in `{raised.lines[-1][2]}`" if raised.lines and raised.lines[-1][2] else ""
-    kind = "missing_parameter" if raised.phase == "inject" else "raised"
+    if raised.phase == "inject":
+        return _missing_parameter(probe, seen)
     during = {"construct": " when built", "backward": " in the backward pass"}.get(raised.phase, "")
     first_line = raised.message.strip().split("\n")[0]
+    message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
+    return Problem("raised", message, probe.says)
+
+
+def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
+    """The probe's weights could not be put in: say where they are instead, as far as known."""
+    if seen.without_parameters:
+        return _WITHOUT_PARAMETERS[seen.without_parameters]
+    wanted = {name: tuple(np.shape(data)) for name, data in probe.state.items()}
+    found = seen.parameters or {}
+    missing = ", ".join(f"`{name}` {shape}" for name, shape in wanted.items())
+    if missing_names := [name for name in wanted if name not in found]:
+        yours = ", ".join(f"`{n}` {s}" for n, s in list(found.items())[:6]) or "none"
+        same_shapes = sorted(found.values()) == sorted(wanted.values())
+        return Problem(
+            "parameters_renamed" if same_shapes else "missing_parameter",
+            f"The module must have the parameters {missing}; yours are: {yours}.",
+            f"Is there a layer for `{missing_names[0]}`, assigned to `self` in `__init__`?",
+        )
+    wrong = next(name for name in wanted if found[name] != wanted[name])
     return Problem(
-        kind, f"Your code raised {raised.type_name}{where}{during}: {first_line}", probe.says
+        "parameter_shape",
+        f"The parameter `{wrong}` must have shape {wanted[wrong]}; yours has {found[wrong]}.",
+        "Which size does this layer read, and which does it write?",
     )
+
+
+_WITHOUT_PARAMETERS = {
+    "in_forward": Problem(
+        "parameters_in_forward",
+        "Your layers are made in `forward`: every call draws new weights, and no optimiser or "
+        "checkpoint ever sees them.",
+        "What belongs in `__init__`, and what in `forward`?",
+    ),
+    "plain_tensors": Problem(
+        "plain_tensors",
+        "Your weights are plain tensors: `parameters()` does not list them, so no optimiser, "
+        "`.to()` or checkpoint reaches them.",
+        "What does `nn.Linear`, or `nn.Parameter`, do that an assignment does not?",
+    ),
+    "in_a_list": Problem(
+        "layers_in_a_list",
+        "Your layers are in a Python list or dict: the module does not see them, so neither "
+        "does an optimiser.",
+        "What does `nn.ModuleList` do that a list does not?",
+    ),
+}
 
 
 def _wrong_parameters(probe: Probe, seen: Observation) -> Problem | None:
@@ -193,7 +238,8 @@ def _wrong_attribute(probe, name, value, got: Recorded | None):
         )
     if not arrays_agree(np.asarray(value), got.data, tolerance_for(probe, got)):
         return "attributes", Problem(
-            "attribute_values", f"`self.{name}` does not hold the weights after the softmax."
+            "attribute_values",
+            f"`self.{name}` does not hold the weights after the softmax and before dropout.",
         )
     if got.requires_grad:
         return "attached", Problem(

@@ -4,7 +4,7 @@ This module runs inside the process that holds the student's code, so it imports
 library, NumPy and torch only, decides nothing, and never lets an exception out.
 """
 
-import collections
+import collections.abc
 import contextlib
 import io
 import linecache
@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 import warnings
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +50,7 @@ class Observation:
     gradients: dict[str, Recorded] = field(default_factory=dict)
     arguments: dict[str, Recorded] = field(default_factory=dict)
     parameters: dict[str, tuple[int, ...]] | None = None
+    without_parameters: str = ""  # why parameters may be missing (`_what_instead`)
     raised: Raised | None = None
     rng_touched: bool = False
     training_changed: bool = False
@@ -131,15 +133,20 @@ def _prepare_module(cls, probe, seen, inputs, device, dtype):
     """Builds the module, injects the probe's weights and returns it with its parameters."""
     seen.raised = Raised("", "", phase="construct")
     module = cls(**probe.construct)
-    seen.raised.phase = "inject"
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError("the class must inherit from nn.Module")
     module.eval()
+    module.to(device=device, dtype=_floating(dtype))
     if any(isinstance(p, torch.nn.UninitializedParameter) for p in module.parameters()):
+        seen.raised.phase = "call"
         with torch.no_grad():  # lazy layers learn their sizes from one call
             args, kwargs = inputs
-            module.to(_floating(dtype)).to(device)(*args.values(), **kwargs)
-    module.to(device=device, dtype=_floating(dtype))
+            module(*args.values(), **kwargs)
+    seen.raised.phase = "inject"
     parameters = dict(module.named_parameters())
     seen.parameters = {name: tuple(p.shape) for name, p in parameters.items()}
+    if any(name not in parameters for name in probe.state):
+        seen.without_parameters = _what_instead(module, probe, inputs)
     with torch.no_grad():
         for name, data in probe.state.items():
             if name not in parameters:
@@ -148,8 +155,31 @@ def _prepare_module(cls, probe, seen, inputs, device, dtype):
                 shapes = f"{tuple(parameters[name].shape)}, expected {data.shape}"
                 raise ValueError(f"the parameter {name} has shape {shapes}")
             parameters[name].copy_(torch.from_numpy(np.array(data)))
+        for name in parameters.keys() - probe.state.keys():  # whatever order they were made in
+            generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+            drawn = torch.randn(parameters[name].shape, generator=generator)
+            parameters[name].copy_(drawn)
     module.train(probe.training)
     return module, {name: parameters[name] for name in probe.state}
+
+
+def _what_instead(module, probe, inputs) -> str:
+    """Where the weights may be if not in parameters: "plain_tensors", "in_a_list", "in_forward"."""
+    held = {n: v for n, v in vars(module).items() if not n.startswith("_")} | module._buffers
+    names = {name.split(".")[0] for name in probe.state}
+    if any(isinstance(held.get(name), torch.Tensor | np.ndarray) for name in names):
+        return "plain_tensors"
+    groups = [v.values() if isinstance(v, dict) else v for v in held.values()]
+    groups = [group for group in groups if not isinstance(group, torch.Tensor | str)]
+    groups = [list(group) for group in groups if isinstance(group, collections.abc.Collection)]
+    if any(isinstance(item, torch.nn.Module | torch.Tensor) for g in groups for item in g):
+        return "in_a_list"
+    made = []
+    hook = torch.nn.modules.module.register_module_parameter_registration_hook
+    with hook(lambda *call: made.append(call[1])), contextlib.suppress(Exception):
+        args, kwargs = inputs
+        module(*args.values(), **kwargs)
+    return "in_forward" if made else ""
 
 
 def materialise(value, device="cpu", dtype=None):

@@ -107,6 +107,15 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
     return True
 
 
+def _cause(seen: Observation) -> object:
+    """What tells one exception from another: its type, and for missing weights where they are."""
+    if seen.raised is None:
+        return None
+    if seen.raised.phase != "inject":
+        return seen.raised.type_name, seen.raised.phase
+    return seen.without_parameters or sorted((seen.parameters or {}).items())
+
+
 def same_record(
     probe: Probe, ours: Recorded | None, theirs: Recorded | None, least: float = 0.0
 ) -> bool:

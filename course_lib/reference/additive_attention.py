@@ -1,0 +1,57 @@
+"""Oracle of lesson 04: one pair of a query and a key at a time, one hidden feature at a time."""
+
+import math
+
+import numpy as np
+
+from course_lib.reference.masked_softmax import masked_softmax
+
+
+def additive_score(
+    query: np.ndarray, key: np.ndarray, w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray
+) -> float:
+    """The score of one query and one key."""
+    total = 0.0
+    for feature in range(len(w_v)):
+        inside = 0.0
+        for weight, number in zip(w_q[feature], query, strict=True):
+            inside += float(weight) * float(number)
+        for weight, number in zip(w_k[feature], key, strict=True):
+            inside += float(weight) * float(number)
+        total += float(w_v[feature]) * math.tanh(inside)
+    return total
+
+
+def additive_scores(
+    queries: np.ndarray, keys: np.ndarray, w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray
+) -> np.ndarray:
+    """The score of every query and key of every item."""
+    scores = np.empty((len(queries), queries.shape[1], keys.shape[1]))
+    for b, i, j in np.ndindex(scores.shape):
+        scores[b, i, j] = additive_score(queries[b, i], keys[b, j], w_q, w_k, w_v)
+    return scores
+
+
+def weighted_average(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Each query's sum of weight times value."""
+    outputs = np.zeros((*weights.shape[:2], values.shape[2]))
+    for b, i, j in np.ndindex(weights.shape):
+        outputs[b, i] += weights[b, i, j] * values[b, j]
+    return outputs
+
+
+def additive_attention(
+    construct: dict,
+    state: dict[str, np.ndarray],
+    queries: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    valid_lens: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The outputs without dropout, and the weights that the module keeps."""
+    scores = additive_scores(
+        queries, keys, state["W_q.weight"], state["W_k.weight"], state["w_v.weight"][0]
+    )
+    weights = masked_softmax(scores, valid_lens, mask)
+    return weighted_average(weights, values), {"attention_weights": weights}

@@ -7,6 +7,7 @@ so the pasted exercises stay free of it.
 
 import functools
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable
@@ -36,9 +37,10 @@ def checked(function: Callable) -> Callable:
         name: _PLAIN_CHECKS[kind]
         for name, parameter in parameters.items()
         for kind in (parameter.annotation, *typing.get_args(parameter.annotation))
-        if kind in _PLAIN_CHECKS and name.startswith(("num_", "max_len", "dtype"))
-    }
+        if kind in _PLAIN_CHECKS and name.startswith(("num_", "max_len", "embed_dim", "dtype"))
+    } | dict.fromkeys(_POSITIVE & parameters.keys(), _check_positive)
     variadic = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), None)
+    dims = sorted({dim for found in expected.values() if found for dim in found[0].dim_str.split()})
 
     @functools.wraps(function)
     def call(*args, **kwargs):
@@ -46,7 +48,7 @@ def checked(function: Callable) -> Callable:
         if variadic is not None:
             for mask in args:
                 check_mask(mask, tuple(getattr(mask, "shape", ())))
-        sizes: dict[str, typing.Any] = {}
+        sizes = _own_sizes(arguments.get("self"), dims)
         for name, value in arguments.items():
             if name in plain and value is not None:
                 plain[name](name, value)
@@ -61,7 +63,14 @@ def checked(function: Callable) -> Callable:
     return call
 
 
+_POSITIVE = {"bandwidth", "initial", "lr"}  # numbers, or tensors that hold one
 _MASKS = ("mask", "valid_lens")  # follow the course's conventions, not a shape of their own
+
+
+def _own_sizes(module, dims) -> dict[str, typing.Any]:
+    """The sizes that a module was built with, where its `forward` names them too."""
+    own = {dim: getattr(module, dim, None) for dim in dims if dim.isidentifier()}
+    return {dim: size for dim, size in own.items() if isinstance(size, int)}
 
 
 def _check_masks(arguments, sizes) -> None:
@@ -70,7 +79,11 @@ def _check_masks(arguments, sizes) -> None:
         batch = next((size for dim, size in sizes.items() if dim.startswith("*")), None)
         batch = (sizes["batch"],) if "batch" in sizes else batch or ()
         weights_shape = (*batch, sizes["num_queries"], sizes["num_keys"])
-        check_mask(mask, weights_shape)
+        num_heads = getattr(arguments.get("self"), "num_heads", None)
+        if num_heads is not None and getattr(mask, "ndim", 0) == len(weights_shape) + 1:
+            check_mask(mask, (*batch, num_heads, *weights_shape[len(batch) :]))  # one per head
+        else:
+            check_mask(mask, weights_shape)
         check_valid_lens(valid_lens, weights_shape)
     elif "valid_lens" in arguments:  # lengths alone, to be turned into a mask
         check_lengths(valid_lens)
@@ -217,6 +230,20 @@ def _check_count(name, value) -> None:
         raise TypeError(f"`{name}` must be an int; got {_describe_type(value)}.")
     if value < 0:
         raise ValueError(f"`{name}` must be >= 0; got {value}.")
+
+
+def _check_positive(name, value) -> None:
+    """Raises unless `value` is one number > 0; looks into tensors in eager CPU calls only."""
+    is_tensor = isinstance(value, Tensor)
+    if isinstance(value, bool) or not isinstance(value, int | float | Tensor | torch.SymFloat):
+        raise TypeError(f"`{name}` must be a number; got {_describe_type(value)}.")
+    if is_tensor and value.dim():
+        raise ValueError(f"`{name}` must be one number; got shape {tuple(value.shape)}.")
+    if torch.compiler.is_compiling() or (is_tensor and value.device.type != "cpu"):
+        return
+    number = value.item() if is_tensor else value
+    if not 0 < number < math.inf:
+        raise ValueError(f"`{name}` must be finite and > 0; got {number}.")
 
 
 def _check_floating_dtype(name, value) -> None:

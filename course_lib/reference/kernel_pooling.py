@@ -1,0 +1,84 @@
+"""Oracle of lesson 01: sums written out, one query at a time."""
+
+import math
+
+import numpy as np
+
+
+def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
+    """Squared Euclidean distance of two vectors."""
+    return math.fsum((float(x) - float(y)) ** 2 for x, y in zip(a, b, strict=True))
+
+
+def squared_distances(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """One squared distance for each pair."""
+    result = np.empty((len(queries), len(keys)))
+    for i, j in np.ndindex(result.shape):
+        result[i, j] = squared_distance(queries[i], keys[j])
+    return result
+
+
+def gaussian_weights(squared: list[float], bandwidth: float) -> list[float]:
+    """Kernel values divided by their total; the nearest key's kernel is taken as 1."""
+    nearest = min(squared)
+    kernel = [math.exp(-(s - nearest) / (2 * bandwidth * bandwidth)) for s in squared]
+    total = math.fsum(kernel)
+    return [k / total for k in kernel]
+
+
+def kernel_pooling(
+    queries: np.ndarray, keys: np.ndarray, values: np.ndarray, bandwidth: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs and weights, one query at a time."""
+    weights = np.empty((len(queries), len(keys)))
+    outputs = np.zeros((len(queries), values.shape[1]))
+    for i, query in enumerate(queries):
+        weights[i] = gaussian_weights([squared_distance(query, key) for key in keys], bandwidth)
+        for j, value in enumerate(values):
+            outputs[i] += weights[i, j] * value
+    return outputs, weights
+
+
+def leave_one_out(inputs: np.ndarray, targets: np.ndarray, bandwidth: float) -> np.ndarray:
+    """Deletes each pair in turn and predicts it from what is left; 0 if nothing is."""
+    predictions = np.zeros(len(inputs))
+    for i in range(len(inputs)):
+        others = [j for j in range(len(inputs)) if j != i]
+        if others:
+            squared = [float(inputs[i] - inputs[j]) ** 2 for j in others]
+            weights = gaussian_weights(squared, bandwidth)
+            predictions[i] = math.fsum(w * targets[j] for w, j in zip(weights, others, strict=True))
+    return predictions
+
+
+def leave_one_out_error(inputs: np.ndarray, targets: np.ndarray, bandwidth: float) -> float:
+    """Mean squared difference between the targets and their leave-one-out predictions."""
+    predictions = leave_one_out(inputs, targets, bandwidth)
+    return math.fsum((p - t) ** 2 for p, t in zip(predictions, targets, strict=True)) / len(targets)
+
+
+def fit_bandwidth(
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    initial: float = 1.0,
+    num_steps: int = 200,
+    lr: float = 0.1,
+) -> float:
+    """Tries bandwidths from 0.01 to 100, then narrows in on the best one by golden section."""
+
+    def error(log_bandwidth: float) -> float:
+        return leave_one_out_error(inputs, targets, math.exp(log_bandwidth))
+
+    grid = np.linspace(math.log(0.01), math.log(100.0), 81)
+    best = int(np.argmin([error(x) for x in grid]))
+    low, high = float(grid[max(0, best - 1)]), float(grid[min(len(grid) - 1, best + 1)])
+    golden = (math.sqrt(5) - 1) / 2
+    while high - low > 1e-5:
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        low, high = (low, right) if error(left) < error(right) else (left, high)
+    return math.exp((low + high) / 2)
+
+
+def gaussian_as_dot_product(queries: np.ndarray, keys: np.ndarray, bandwidth: float) -> np.ndarray:
+    """The exponent of the Gaussian kernel, squared distances and all."""
+    return -squared_distances(queries, keys) / (2 * bandwidth * bandwidth)

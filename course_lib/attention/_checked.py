@@ -83,7 +83,8 @@ def _check_masks(arguments, sizes) -> None:
         if num_heads is not None and getattr(mask, "ndim", 0) == len(weights_shape) + 1:
             check_mask(mask, (*batch, num_heads, *weights_shape[len(batch) :]))  # one per head
         else:
-            check_mask(mask, weights_shape)
+            kind = expected["mask"][0].array_type if expected.get("mask") else Tensor
+        check_mask(mask, weights_shape, kind)
         check_valid_lens(valid_lens, weights_shape)
     elif "valid_lens" in arguments:  # lengths alone, to be turned into a mask
         check_lengths(valid_lens)
@@ -97,15 +98,16 @@ def _check_masks(arguments, sizes) -> None:
         check_mask(mask, tuple(getattr(mask, "shape", ())))
 
 
-def check_mask(mask: Tensor | None, weights_shape: tuple[int, ...]) -> None:
-    """Raises unless `mask` is None or a bool tensor broadcastable to `weights_shape`."""
+def check_mask(mask, weights_shape: tuple[int, ...], kind: type = Tensor) -> None:
+    """Raises unless `mask` is None or a bool `kind` broadcastable to `weights_shape`."""
     if mask is None:
         return
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+    if not isinstance(mask, kind) or mask.dtype not in (torch.bool, np.dtype(bool)):
+        what = "tensor" if kind is Tensor else "numpy.ndarray"
         raise TypeError(
-            f"`mask` must be a bool tensor, True = may attend; got {_describe_type(mask)}."
+            f"`mask` must be a bool {what}, True = may attend; got {_describe_type(mask)}."
         )
-    fits = mask.dim() <= len(weights_shape) and all(
+    fits = mask.ndim <= len(weights_shape) and all(
         size in (1, full)
         for size, full in zip(reversed(mask.shape), reversed(weights_shape), strict=False)
     )

@@ -37,7 +37,8 @@ def checked(function: Callable) -> Callable:
         name: _PLAIN_CHECKS[kind]
         for name, parameter in parameters.items()
         for kind in (parameter.annotation, *typing.get_args(parameter.annotation))
-        if kind in _PLAIN_CHECKS and name.startswith(("num_", "max_len", "embed_dim", "dtype"))
+        if kind in _PLAIN_CHECKS
+        and (name == "d" or name.startswith(("num_", "max_len", "embed_dim", "dtype")))
     } | dict.fromkeys(_POSITIVE & parameters.keys(), _check_positive)
     variadic = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), None)
     dims = sorted({dim for found in expected.values() if found for dim in found[0].dim_str.split()})
@@ -64,6 +65,7 @@ def checked(function: Callable) -> Callable:
 
 
 _POSITIVE = {"bandwidth", "initial", "lr"}  # numbers, or tensors that hold one
+_AT_LEAST_ONE = {"d", "num_samples"}
 _MASKS = ("mask", "valid_lens")  # follow the course's conventions, not a shape of their own
 
 
@@ -79,12 +81,12 @@ def _check_masks(arguments, sizes) -> None:
         batch = next((size for dim, size in sizes.items() if dim.startswith("*")), None)
         batch = (sizes["batch"],) if "batch" in sizes else batch or ()
         weights_shape = (*batch, sizes["num_queries"], sizes["num_keys"])
+        kind = np.ndarray if isinstance(arguments.get("queries"), np.ndarray) else Tensor
         num_heads = getattr(arguments.get("self"), "num_heads", None)
         if num_heads is not None and getattr(mask, "ndim", 0) == len(weights_shape) + 1:
             check_mask(mask, (*batch, num_heads, *weights_shape[len(batch) :]))  # one per head
         else:
-            kind = expected["mask"][0].array_type if expected.get("mask") else Tensor
-        check_mask(mask, weights_shape, kind)
+            check_mask(mask, weights_shape, kind)
         check_valid_lens(valid_lens, weights_shape)
     elif "valid_lens" in arguments:  # lengths alone, to be turned into a mask
         check_lengths(valid_lens)
@@ -230,8 +232,9 @@ def _check_count(name, value) -> None:
     """Raises unless `value` is a whole number, at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | torch.SymInt):
         raise TypeError(f"`{name}` must be an int; got {_describe_type(value)}.")
-    if value < 0:
-        raise ValueError(f"`{name}` must be >= 0; got {value}.")
+    least = int(name in _AT_LEAST_ONE)
+    if value < least:
+        raise ValueError(f"`{name}` must be >= {least}; got {value}.")
 
 
 def _check_positive(name, value) -> None:

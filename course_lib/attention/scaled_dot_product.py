@@ -1,0 +1,196 @@
+"""Lesson 05: comparing queries and keys by their dot product, divided by the square root of d."""
+
+import math
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib.attention._checked import checked
+from course_lib.attention.masked_softmax import masked_softmax
+
+
+@checked
+def score_variance(d: int, num_samples: int, scaled: bool, generator: torch.Generator) -> float:
+    """Estimates the variance of q . k for independent standard normal q and k.
+
+    The variance is d, and 1 after dividing the product by sqrt(d).
+
+    Args:
+        d: the number of features of a query and of a key, at least 1.
+        num_samples: how many independent pairs (q, k) to draw, at least 1.
+        scaled: divide each product by sqrt(d).
+        generator: where the random numbers come from; the global ones stay untouched.
+
+    Returns:
+        The variance of the `num_samples` products.
+
+    Source: Vaswani et al. 2017, section 3.2.1, footnote 4, https://arxiv.org/abs/1706.03762
+    """
+    size, device = (num_samples, d), generator.device
+    queries = torch.randn(size, generator=generator, device=device)  # (num_samples, d)
+    keys = torch.randn(size, generator=generator, device=device)
+    products = (queries * keys).sum(dim=-1)  # (num_samples,)
+    if scaled:
+        products = products / math.sqrt(d)
+    return products.var(correction=0).item()
+
+
+@checked
+def numpy_attention(
+    queries: Float[np.ndarray, "num_queries d"],
+    keys: Float[np.ndarray, "num_keys d"],
+    values: Float[np.ndarray, "num_keys v"],
+    mask: Bool[np.ndarray, "..."] | None = None,
+) -> tuple[Float[np.ndarray, "num_queries v"], Float[np.ndarray, "num_queries num_keys"]]:
+    """Scaled dot-product attention from scratch: softmax(Q K^T / sqrt(d)) V in NumPy.
+
+    Args:
+        queries: one row for each query.
+        keys: one row for each key, as long as a query.
+        values: one row for each key, of any length.
+        mask: bool, True = may attend, broadcastable to `(num_queries, num_keys)`.
+
+    Returns:
+        `(outputs, attention_weights)`; a query that may attend to no key gets zeros in both.
+
+    Source: Vaswani et al. 2017, section 3.2.1, https://arxiv.org/abs/1706.03762
+    """
+    scores = queries @ keys.T / math.sqrt(queries.shape[-1])  # (num_queries, num_keys)
+    if mask is not None:
+        scores = np.where(mask, scores, -math.inf)
+    largest = scores.max(axis=-1, keepdims=True, initial=-math.inf)  # (num_queries, 1)
+    largest = np.where(np.isneginf(largest), 0.0, largest)  # an empty row: -inf - (-inf) is NaN
+    exponentials = np.exp(scores - largest.astype(scores.dtype))
+    totals = exponentials.sum(axis=-1, keepdims=True)
+    attention_weights = exponentials / np.where(totals == 0, 1, totals)
+    return attention_weights @ values, attention_weights
+
+
+@checked
+def scaled_dot_product_attention(
+    queries: Float[Tensor, "*batch num_queries d"],
+    keys: Float[Tensor, "*batch num_keys d"],
+    values: Float[Tensor, "*batch num_keys v"],
+    valid_lens: Int[Tensor, "..."] | None = None,
+    mask: Bool[Tensor, "..."] | None = None,
+) -> tuple[Float[Tensor, "*batch num_queries v"], Float[Tensor, "*batch num_queries num_keys"]]:
+    """Averages the values with weights softmax(Q K^T / sqrt(d)).
+
+    Differs from `F.scaled_dot_product_attention`: returns the weights too, takes lengths, and has
+    no dropout and no `is_causal`. The queries are scaled before the product, not the scores after
+    it, which is the same in exact arithmetic and overflows later in float16.
+
+    Args:
+        queries, keys: d features each; `*batch` is any number of axes, the same in all three.
+        values: one row for each key, of any length.
+        valid_lens: how many leading keys are real, `(batch,)` or `(batch, num_queries)`.
+        mask: True = may attend, broadcastable to the weights. With both given, a key must be
+            allowed by both.
+
+    Returns:
+        `(outputs, attention_weights)`; a query that may attend to no key gets zeros in both.
+
+    Source: Vaswani et al. 2017, section 3.2.1, https://arxiv.org/abs/1706.03762
+    """
+    scaled_queries = queries / math.sqrt(queries.shape[-1])
+    scores = scaled_queries @ keys.mT  # (*batch, num_queries, num_keys)
+    attention_weights = masked_softmax(scores, valid_lens, mask)
+    return attention_weights @ values, attention_weights
+
+
+class DotProductAttention(nn.Module):
+    """Scaled dot-product attention as a module without parameters, with dropout on the weights.
+
+    Differs from the paper, which drops nothing inside the attention; like PyTorch's function, it
+    drops weights. After a call, `attention_weights` holds the weights after the softmax and
+    before dropout, detached.
+
+    Args:
+        dropout: probability of dropping a weight in train mode.
+
+    Source: Vaswani et al. 2017, section 3.2.1, https://arxiv.org/abs/1706.03762
+    """
+
+    def __init__(self, dropout: float = 0.0):
+        """Keeps a dropout layer; there is nothing to learn."""
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.attention_weights = None
+
+    @checked
+    def forward(
+        self,
+        queries: Float[Tensor, "*batch num_queries d"],
+        keys: Float[Tensor, "*batch num_keys d"],
+        values: Float[Tensor, "*batch num_keys v"],
+        valid_lens: Int[Tensor, "..."] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "*batch num_queries v"]:
+        """Returns the outputs and keeps the weights.
+
+        Args:
+            queries, keys, values, valid_lens, mask: as in `scaled_dot_product_attention`.
+        """
+        scaled_queries = queries / math.sqrt(queries.shape[-1])
+        scores = scaled_queries @ keys.mT  # (*batch, num_queries, num_keys)
+        attention_weights = masked_softmax(scores, valid_lens, mask)
+        self.attention_weights = attention_weights.detach()
+        return self.dropout(attention_weights) @ values
+
+
+@checked
+def jacobian_wrt_query(
+    query: Float[Tensor, "d"], keys: Float[Tensor, "m d"]
+) -> Float[Tensor, "d d"]:
+    """The Jacobian of o(q) = sum_j w_j k_j, attention whose values are its keys.
+
+    do/dq = Cov_w(k) / sqrt(d): the covariance of the keys under the attention weights. It vanishes
+    where one key has all the weight.
+
+    Args:
+        query: one query.
+        keys: one row for each key.
+
+    Returns:
+        Symmetric matrix whose entry (a, b) is do_a / dq_b.
+    """
+    d = query.shape[-1]
+    weights = torch.softmax(keys @ query / math.sqrt(d), dim=-1)  # (m,)
+    centred = keys - weights @ keys  # (m, d)
+    return (weights * centred.mT) @ centred / math.sqrt(d)
+
+
+@checked
+def attention_backward(
+    queries: Float[Tensor, "*batch num_queries d"],
+    keys: Float[Tensor, "*batch num_keys d"],
+    values: Float[Tensor, "*batch num_keys v"],
+    grad_outputs: Float[Tensor, "*batch num_queries v"],
+) -> tuple[
+    Float[Tensor, "*batch num_queries d"],
+    Float[Tensor, "*batch num_keys d"],
+    Float[Tensor, "*batch num_keys v"],
+]:
+    """The backward pass of unmasked attention, by hand.
+
+    With S the scores, W the weights, G the gradient of the outputs: dV = W^T G, dW = G V^T,
+    dS = W * (dW - rowsum(W * dW)), dQ = dS K / sqrt(d), dK = dS^T Q / sqrt(d).
+
+    Args:
+        queries, keys, values: the inputs of the forward pass.
+        grad_outputs: gradient of the loss with respect to the outputs.
+
+    Returns:
+        `(grad_queries, grad_keys, grad_values)`, each of the shape of its input.
+
+    Source: Dao et al. 2022, appendix B.2, https://arxiv.org/abs/2205.14135
+    """
+    root = math.sqrt(queries.shape[-1])
+    weights = torch.softmax(queries / root @ keys.mT, dim=-1)  # (*batch, num_queries, num_keys)
+    grad_values = weights.mT @ grad_outputs
+    grad_weights = grad_outputs @ values.mT  # (*batch, num_queries, num_keys)
+    row_sums = (weights * grad_weights).sum(dim=-1, keepdim=True)
+    grad_scores = weights * (grad_weights - row_sums)
+    return grad_scores @ keys / root, grad_scores.mT @ queries / root, grad_values

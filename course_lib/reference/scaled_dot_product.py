@@ -1,0 +1,101 @@
+"""Oracle of lesson 05: every weight, every output and every gradient from plain sums."""
+
+import math
+
+import numpy as np
+
+from course_lib.reference.masked_softmax import masked_softmax, softmax_of
+
+
+def dot(a: np.ndarray, b: np.ndarray) -> float:
+    """Sum of products of two vectors, one at a time."""
+    return math.fsum(float(x) * float(y) for x, y in zip(a, b, strict=True))
+
+
+def score_variance(d: int, num_samples: int, scaled: bool, generator: object = None) -> float:
+    """The variance that an estimate comes near to: d terms of variance 1 each, or their mean."""
+    return 1.0 if scaled else float(d)
+
+
+def scores_of(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Scaled dot products (..., n, m), one query and key at a time."""
+    *batch, num_queries, d = queries.shape
+    scores = np.empty((*batch, num_queries, keys.shape[-2]))
+    for index in np.ndindex(scores.shape):
+        *item, i, j = index
+        scores[index] = dot(queries[(*item, i)], keys[(*item, j)]) / math.sqrt(d)
+    return scores
+
+
+def scaled_dot_product_attention(
+    queries: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    valid_lens: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs and weights, each output a sum over the keys that have a weight."""
+    weights = masked_softmax(scores_of(queries, keys), valid_lens, mask)
+    outputs = np.zeros((*weights.shape[:-1], values.shape[-1]))
+    for index in np.ndindex(weights.shape):
+        *item, _, j = index
+        if weights[index]:
+            outputs[index[:-1]] += weights[index] * values[(*item, j)]
+    return outputs, weights
+
+
+def numpy_attention(
+    queries: np.ndarray, keys: np.ndarray, values: np.ndarray, mask: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same without lengths and without a batch."""
+    return scaled_dot_product_attention(queries, keys, values, None, mask)
+
+
+def dot_product_attention(
+    construct: dict,
+    state: dict,
+    queries: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    valid_lens: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The module in eval mode: outputs, and the weights as an attribute."""
+    outputs, weights = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
+    return outputs, {"attention_weights": weights}
+
+
+def jacobian_wrt_query(query: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Entry (a, b) is sum_j w_j (k_ja - mean_a) (k_jb - mean_b) / sqrt(d)."""
+    d = len(query)
+    weights = softmax_of([dot(query, key) / math.sqrt(d) for key in keys])
+    mean = [math.fsum(w * float(key[a]) for w, key in zip(weights, keys)) for a in range(d)]
+    jacobian = np.empty((d, d))
+    for a, b in np.ndindex(d, d):
+        terms = (
+            w * (float(key[a]) - mean[a]) * (float(key[b]) - mean[b])
+            for w, key in zip(weights, keys, strict=True)
+        )
+        jacobian[a, b] = math.fsum(terms) / math.sqrt(d)
+    return jacobian
+
+
+def attention_backward(
+    queries: np.ndarray, keys: np.ndarray, values: np.ndarray, grad_outputs: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each query's share, through the explicit Jacobian of its softmax: diag(w) - w w^T."""
+    *batch, num_queries, d = queries.shape
+    grads = np.zeros(queries.shape), np.zeros(keys.shape), np.zeros(values.shape)
+    for *item, i in np.ndindex(*batch, num_queries):
+        at = tuple(item)
+        query, grad = queries[(*at, i)], grad_outputs[(*at, i)]
+        weights = softmax_of([dot(query, key) / math.sqrt(d) for key in keys[at]])
+        grad_weights = [dot(grad, value) for value in values[at]]
+        for j in range(len(weights)):
+            grads[2][(*at, j)] += weights[j] * grad
+            grad_score = math.fsum(
+                weights[j] * ((j == k) - weights[k]) * grad_weights[k] for k in range(len(weights))
+            )
+            grads[0][(*at, i)] += grad_score * keys[(*at, j)] / math.sqrt(d)
+            grads[1][(*at, j)] += grad_score * query / math.sqrt(d)
+    return grads

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import torch
 
+from course_lib.checks.sequences import SEQUENCE_FUNCTIONS
+
 SCENARIOS: dict[str, Callable] = {}
 BUILDERS: dict[str, Callable] = {}
 
@@ -34,3 +36,50 @@ def call(target, probe, args, kwargs):
 def generator(*, seed, device, dtype):
     """A seeded torch generator."""
     return torch.Generator().manual_seed(seed)
+
+
+@scenario
+def load_weights(target, probe, args, kwargs):
+    """`target(mha, reference)` fills a torch module; what that module then does, in four parts.
+
+    Both modules are made of the tensors handed over: `W_q`, ..., optionally `b_q`, ...; the
+    reference starts with other numbers everywhere. With `change_afterwards` the source is
+    overwritten before the reference is used.
+    """
+    given = {**args, **kwargs}
+    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
+        mha, reference = _modules_for_loading(given)
+    target(mha, reference)
+    source = torch.cat([p.detach().clone().flatten() for p in mha.parameters()])
+    trainable = sum(p.requires_grad and p.is_leaf for p in reference.parameters())
+    if given["change_afterwards"]:
+        with torch.no_grad():
+            for parameter in mha.parameters():
+                parameter.fill_(7.0)
+    inputs = given["queries"], given["keys"], given["values"]
+    outputs, weights = reference(*inputs, average_attn_weights=False)
+    return outputs, weights, source, trainable
+
+
+def _modules_for_loading(given):
+    like = {"device": given["queries"].device, "dtype": given["queries"].dtype}
+    embed_dim, num_heads = given["queries"].shape[-1], given["num_heads"]
+    mha, has_bias = torch.nn.Module(), "b_q" in given
+    mha.embed_dim, mha.num_heads = embed_dim, num_heads
+    reference = torch.nn.MultiheadAttention(
+        embed_dim, num_heads, bias=given["reference_bias"], batch_first=True, **like
+    )
+    with torch.no_grad():
+        for part in "qkvo":
+            layer = torch.nn.Linear(embed_dim, embed_dim, bias=has_bias, **like)
+            layer.weight.copy_(given[f"W_{part}"])
+            if has_bias:
+                layer.bias.copy_(given[f"b_{part}"])
+            setattr(mha, f"W_{part}", layer)
+        for parameter in reference.parameters():
+            parameter.copy_(torch.linspace(-1, 1, parameter.numel()).reshape(parameter.shape))
+    return mha.eval(), reference.eval()
+
+
+for _name, _function in SEQUENCE_FUNCTIONS.items():  # `Built("causal_attention")` and the like
+    BUILDERS[_name] = lambda *, device, dtype, _function=_function: _function

@@ -1,0 +1,158 @@
+"""Oracle of lesson 06: one head, one query at a time."""
+
+import itertools
+import math
+
+import numpy as np
+
+from course_lib.reference.masked_softmax import allowed_keys, softmax_of
+
+
+def split_heads(x: np.ndarray, num_heads: int) -> np.ndarray:
+    """Every number is carried to its head by hand."""
+    batch, num_positions, embed_dim = x.shape
+    head_dim = embed_dim // num_heads
+    heads = np.empty((batch, num_heads, num_positions, head_dim))
+    for b, p, feature in np.ndindex(x.shape):
+        heads[b, feature // head_dim, p, feature % head_dim] = x[b, p, feature]
+    return heads
+
+
+def merge_heads(x: np.ndarray) -> np.ndarray:
+    """Every number is carried back from its head by hand."""
+    batch, num_heads, num_positions, head_dim = x.shape
+    merged = np.empty((batch, num_positions, num_heads * head_dim))
+    for b, h, p, feature in np.ndindex(x.shape):
+        merged[b, p, h * head_dim + feature] = x[b, h, p, feature]
+    return merged
+
+
+def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+    """y_o = sum_i weight[o, i] x_i + bias_o, one position at a time."""
+    result = np.empty((*x.shape[:-1], len(weight)))
+    for index in np.ndindex(x.shape[:-1]):
+        result[index] = (weight * x[index]).sum(axis=1)
+        if bias is not None:
+            result[index] += bias
+    return result
+
+
+def multi_head_attention(
+    construct: dict,
+    state: dict[str, np.ndarray],
+    queries: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    valid_lens: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The outputs and the weights of every head, `(batch, num_heads, n, m)`."""
+    num_heads = construct["num_heads"]
+
+    def project(name, x):
+        return linear(x, state[f"{name}.weight"], state.get(f"{name}.bias"))
+
+    q = split_heads(project("W_q", queries), num_heads)
+    k = split_heads(project("W_k", keys), num_heads)
+    v = split_heads(project("W_v", values), num_heads)
+    if mask is not None and mask.ndim == 3:
+        mask = mask[:, None]
+    weights = np.zeros((*q.shape[:3], k.shape[2]))
+    allowed = allowed_keys(weights.shape, valid_lens, mask)
+    heads = np.zeros(q.shape)
+    for b, h, i in np.ndindex(q.shape[:3]):
+        seen = np.flatnonzero(allowed[b, h, i])
+        if len(seen):
+            scores = [float((q[b, h, i] * k[b, h, j]).sum()) for j in seen]
+            scaled = [score / math.sqrt(q.shape[3]) for score in scores]
+            weights[b, h, i, seen] = softmax_of(scaled)
+            heads[b, h, i] = sum(weights[b, h, i, j] * v[b, h, j] for j in seen)
+    return project("W_o", merge_heads(heads)), {"attention_weights": weights}
+
+
+def positional_encoding(num_positions: int, embed_dim: int) -> np.ndarray:
+    """Every entry on its own."""
+    encoding = np.empty((num_positions, embed_dim))
+    for position, column in np.ndindex(encoding.shape):
+        pair = column // 2
+        angle = position / 10000.0 ** (2 * pair / embed_dim)
+        encoding[position, column] = math.sin(angle) if column % 2 == 0 else math.cos(angle)
+    return encoding
+
+
+def _attend(x, allowed):
+    """Attention of one item to itself, without projections."""
+    outputs = np.zeros(x.shape)
+    for i in range(len(x)):
+        seen = [j for j in range(len(x)) if allowed(i, j)]
+        if seen:
+            weights = softmax_of([float((x[i] * x[j]).sum()) for j in seen])
+            outputs[i] = sum(w * x[j] for w, j in zip(weights, seen, strict=True))
+    return outputs
+
+
+def _at(x, i):
+    return x[i] if 0 <= i < len(x) else np.zeros(x.shape[1])
+
+
+def _neighbours(x, offset):
+    return np.stack([_at(x, i + offset) for i in range(len(x))])
+
+
+# What a sequence function does with one item (num_positions, d) of number `item` in its batch.
+SEQUENCE_FUNCTIONS = {
+    "each_on_its_own": lambda x, item: np.tanh(x) + x**2,
+    "self_attention": lambda x, item: _attend(x, lambda i, j: True),
+    "causal_attention": lambda x, item: _attend(x, lambda i, j: j <= i),
+    "strictly_causal_attention": lambda x, item: _attend(x, lambda i, j: j < i),
+    "anticausal_attention": lambda x, item: _attend(x, lambda i, j: j >= i),
+    "attention_with_positions": lambda x, item: _attend(
+        x + positional_encoding(*x.shape), lambda i, j: True
+    ),
+    "causal_in_first_item": lambda x, item: _attend(x, lambda i, j: item != 0 or j <= i),
+    "causal_in_last_item": lambda x, item: _attend(x, lambda i, j: item == 0 or j <= i),
+    "average_over_positions": lambda x, item: x - np.stack([sum(x) / len(x)] * len(x)),
+    "running_sum": lambda x, item: np.stack([sum(x[: i + 1]) for i in range(len(x))]),
+    "previous_position": lambda x, item: _neighbours(x, -1),
+    "next_position": lambda x, item: _neighbours(x, 1),
+    "next_but_not_the_last": lambda x, item: np.stack(
+        [_at(x, i + 1) if i + 1 < len(x) - 1 else x[i] for i in range(len(x))]
+    ),
+    "middle_looks_ahead": lambda x, item: np.stack(
+        [x[3] * x[2] if i == 2 else x[i] for i in range(len(x))]
+    ),
+    "first_sees_last": lambda x, item: np.stack([x[0] + x[-1], *x[1:]]),
+    "circular_neighbours": lambda x, item: np.stack(
+        [x[i] - 2 * x[(i + 1) % len(x)] for i in range(len(x))]
+    ),
+    "sorted_by_first_feature": lambda x, item: np.stack(sorted(x, key=lambda row: row[0])),
+    "reversed": lambda x, item: np.stack([x[len(x) - 1 - i] for i in range(len(x))]),
+    "scaled_by_position": lambda x, item: np.stack([(i + 1) * x[i] for i in range(len(x))]),
+    "last_one_special": lambda x, item: np.stack([*x[:-1], -x[-1]]),
+    "one_number_each": lambda x, item: np.stack([[row.sum() + x.max()] for row in x]),
+}
+
+
+def apply_to_batch(kind: str, x: np.ndarray) -> np.ndarray:
+    """The sequence function of that name on every item."""
+    return np.stack([SEQUENCE_FUNCTIONS[kind](x[item], item) for item in range(len(x))])
+
+
+def is_permutation_equivariant(kind: str, x: np.ndarray) -> bool:
+    """Every permutation of up to six positions is tried."""
+    outputs = apply_to_batch(kind, x)
+    return all(
+        np.allclose(apply_to_batch(kind, x[:, list(order)]), outputs[:, list(order)])
+        for order in itertools.permutations(range(x.shape[1]))
+    )
+
+
+def is_causal(kind: str, x: np.ndarray) -> bool:
+    """Every number of every later position is changed on its own."""
+    outputs = apply_to_batch(kind, x)
+    for b, t, feature in np.ndindex(x.shape):
+        changed = x.copy()
+        changed[b, t, feature] += 0.7
+        if not np.allclose(apply_to_batch(kind, changed)[:, :t], outputs[:, :t]):
+            return False
+    return True

@@ -1,6 +1,9 @@
 """What all tests share: checked shapes, seeded inputs, hypothesis profiles, no skips in CI."""
 
+import importlib
 import os
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,7 +13,9 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Every shape and dtype written in a signature of the library is checked at each call.
-install_import_hook("course_lib.attention", "beartype.beartype")
+ATTENTION = Path(__file__).parent.parent / "course_lib" / "attention"
+LESSONS = [f"course_lib.attention.{p.stem}" for p in ATTENTION.glob("[a-z]*.py")]
+HOOK = install_import_hook(LESSONS, "beartype.beartype")
 
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", max_examples=30, **COMMON)
@@ -32,6 +37,21 @@ def rng():
     import numpy as np
 
     return np.random.default_rng(20)
+
+
+@pytest.fixture
+def plain_import():
+    """Imports a lesson's module without the type checks above, which dynamo cannot trace."""
+    hooked = {name: module for name, module in sys.modules.items() if name in LESSONS}
+    finders = list(sys.meta_path)
+    for name in hooked:
+        del sys.modules[name]
+    HOOK.uninstall()
+    yield importlib.import_module
+    for name in LESSONS:
+        sys.modules.pop(name, None)
+    sys.modules.update(hooked)
+    sys.meta_path[:] = finders
 
 
 def pytest_runtest_setup(item):

@@ -21,10 +21,15 @@ Outcomes = dict[str, tuple[Observation, list[Violation]]]
 
 @dataclass(frozen=True)
 class Explanation:
-    """A mistake and the violations it reproduces, as (probe name, aspect)."""
+    """A mistake and the violations it reproduces, as (probe name, aspect).
+
+    It is `partial` if it gives the student's numbers in some problems and others elsewhere:
+    one of several mistakes in the same code.
+    """
 
     mistake: Mistake
     explained: frozenset[tuple[str, str]]
+    partial: bool = False
 
 
 def explain(
@@ -40,19 +45,23 @@ def explain(
         student: the observation and violations of each probe, by probe name.
 
     Returns:
-        At most two explanations; the first reproduces at least half of the violations in the
-        part that matters most. Empty if nothing known gives the student's numbers.
+        At most two explanations, of which the first reproduces at least half of the violations
+        in the part that matters most; else one partial explanation of at least a third of the wrong
+        values (and two of them);
+        empty if nothing known gives the student's numbers.
     """
     failing = _violations(student)
-    candidates = []
+    candidates, partial = [], []
     for mistake, every_probe in replays:
         replayed = {name: every_probe[name] for name in student}
         explained = {
             key for key in failing & _violations(replayed) if _same(key, runs, student, replayed)
         }
-        invented = {key for key in _violations(replayed) - explained if key[1] in _NUMBERS}
-        if explained and not invented:
+        others = {key for key in _violations(replayed) - explained if key[1] in _NUMBERS}
+        if explained and not others:
             candidates.append(Explanation(mistake, frozenset(explained)))
+        elif others <= failing and 3 * _wrong_values(explained) >= max(6, _wrong_values(failing)):
+            partial.append(Explanation(mistake, frozenset(explained), partial=True))
     named: list[Explanation] = []
     remaining = set(failing)
     while candidates and len(named) < 2:
@@ -63,7 +72,7 @@ def explain(
         named.append(best)
         remaining -= best.explained
         candidates.remove(best)
-    return named
+    return named or sorted(partial, key=lambda found: -len(found.explained))[:1]
 
 
 _NUMBERS = ("raised", "type", "shape", "values", "parameters")
@@ -77,6 +86,10 @@ def _is_telling(found: Explanation, failing: set[tuple[str, str]]) -> bool:
 
 def _violations(outcomes: Outcomes) -> set[tuple[str, str]]:
     return {(name, v.aspect) for name, (_, found) in outcomes.items() for v in found}
+
+
+def _wrong_values(keys: Iterable[tuple[str, str]]) -> int:
+    return sum(aspect == "values" for _, aspect in keys)
 
 
 def _raising(outcomes: Outcomes) -> set[str]:

@@ -15,6 +15,7 @@ from course_lib.checks.probe import Probe
 from course_lib.checks.replay import Explanation, explain
 from course_lib.checks.report import Finding, Report, example_of
 
+_ONE_OF_SEVERAL = "One of several things: "
 _MAX_FINDINGS = 4
 SHARES = {"values": 0.5, "edges": 0.25, "gradients": 0.15, "hygiene": 0.1}
 
@@ -146,7 +147,8 @@ def _findings(exercise, violations, explanations: list[Explanation], outcomes) -
     for found in explanations:
         part = next(v.part for v in violations if (v.probe.name, v.aspect) in found.explained)
         mistake = found.mistake
-        findings.append(Finding(mistake.id, mistake.message, mistake.hint, part))
+        message = _ONE_OF_SEVERAL + mistake.message if found.partial else mistake.message
+        findings.append(Finding(mistake.id, message, mistake.hint, part))
         explained |= found.explained
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
     if any(v.aspect == "values" for v in left):
@@ -183,21 +185,40 @@ def _forbidden(exercise: Exercise, runs, seen) -> list[Violation]:
                 found.append(
                     Violation(probe, "forbidden", Problem("forbidden_call", message), "values")
                 )
-    if exercise.no_loops:
-        counts = {
-            sum(seen[p.name].calls.values())
-            for p, _ in runs
-            if p.name in seen and p.name.startswith("loops_")
-        }
-        if len(counts) > 1:
-            message = (
-                "The number of torch calls grows with the size of the problem "
-                f"({min(counts)} for a small one, {max(counts)} for a larger one): a loop."
-            )
-            hint = "Which axes could be added with `[:, None, :]` so that one call does them all?"
-            probe = runs[0][0]
-            found.append(Violation(probe, "forbidden", Problem("loops", message, hint), "values"))
+    if exercise.no_loops or exercise.needs_loops:
+        problem = _loops_problem(exercise, runs, seen)
+        if problem is not None:
+            found.append(Violation(runs[0][0], "forbidden", problem, "values"))
     return found[:1]
+
+
+def _loops_problem(exercise: Exercise, runs, seen) -> Problem | None:
+    """Whether the work done from Python grows with the sizes, and whether it should."""
+    groups: dict[str, set[tuple[int, int]]] = {}
+    for probe, _ in runs:
+        if probe.name.startswith("loops_") and probe.name in seen:
+            observation = seen[probe.name]
+            if observation.raised is None:
+                work = sum(observation.calls.values()), observation.steps
+                groups.setdefault(probe.name.rsplit("_", 1)[0], set()).add(work)
+    growing = [group for group in groups.values() if len(group) > 1]
+    if exercise.no_loops and growing:
+        (calls, steps), (more_calls, more_steps) = min(growing[0]), max(growing[0])
+        return Problem(
+            "loops",
+            "The work your code does in Python grows with the size of the problem "
+            f"({calls} torch calls and {steps} Python steps for a small one, {more_calls} and "
+            f"{more_steps} for a larger one): a loop, which this exercise leaves out.",
+            "Which axes could be added with `[:, None, :]` so that one call does them all?",
+        )
+    if exercise.needs_loops and groups and not growing:
+        return Problem(
+            "no_loop",
+            "Your code makes the same calls whatever the sizes: this exercise asks for the loops "
+            "that such a call hides.",
+            "Which axes of the result could a `for` walk along, one number or one item at a time?",
+        )
+    return None
 
 
 def _notes(seen: dict[str, Observation]) -> list[str]:

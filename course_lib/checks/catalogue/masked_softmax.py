@@ -1199,6 +1199,13 @@ MASKED_SOFTMAX = Exercise(
             "Which axis holds the keys?",
         ),
         Mistake(
+            "over_queries_and_mask_ignored",
+            _wrong(lambda scores, allowed: torch.softmax(scores, -2)),
+            "Two things: your softmax runs over the queries (the columns sum to 1), and neither "
+            "the lengths nor the mask changes anything.",
+            "Which axis holds the keys, and where do `valid_lens` and `mask` enter?",
+        ),
+        Mistake(
             "over_batch",
             _wrong(dim=0),
             "Your softmax runs over the first axis.",

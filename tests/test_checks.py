@@ -1,0 +1,229 @@
+"""The check engine: outcomes, scores, reports, and that nothing an answer does gets through it."""
+
+import json
+import math
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib import checks
+from course_lib.checks import exercises, grade
+from course_lib.checks.observe import observe
+from course_lib.checks.prepare import prepare
+from course_lib.checks.probe import Probe, array, tensor
+from course_lib.checks.record import record
+
+
+def right_mask(num_queries, num_keys=None):
+    num_keys = num_queries if num_keys is None else num_keys
+    return torch.ones(num_queries, num_keys, dtype=torch.bool).tril(num_keys - num_queries)
+
+
+def test_a_right_answer_gets_the_full_points_as_a_plain_float(capsys):
+    points = checks.check("causal_mask", right_mask)
+    assert type(points) is float and points == exercises()["causal_mask"].points
+    assert capsys.readouterr().err == ""
+
+
+def test_a_wrong_answer_is_named_in_the_text_and_the_html():
+    report = grade("causal_mask", lambda n, num_keys=None: ~right_mask(n, num_keys))
+    assert report.outcome == "incorrect" and report.mistake == "true_means_drop"
+    assert "means the opposite" in report.text() and "means the opposite" in report.html()
+    assert "The smallest input that fails:" in report.text()
+
+
+def test_the_same_seed_gives_the_same_report_and_another_seed_other_inputs():
+    def wrong(scores, valid_lens=None, mask=None):
+        return torch.softmax(scores, -2)
+
+    first, again, other = (grade("masked_softmax", wrong, seed=s) for s in ("a", "a", "b"))
+    assert first.as_dict() == again.as_dict()
+    assert prepare("masked_softmax", "a") is prepare("masked_softmax", "a")
+    inputs = [prepare("masked_softmax", s)[1][0].args["scores"].data for s in ("a", "b")]
+    assert not np.array_equal(*inputs)
+    assert other.mistake == first.mistake == "over_queries_and_mask_ignored"
+
+
+def test_a_stub_is_not_attempted():
+    def stub(num_queries, num_keys=None):
+        raise NotImplementedError
+
+    report = grade("causal_mask", stub)
+    assert (report.outcome, report.score) == ("not_attempted", 0.0)
+    assert grade("causal_mask", None).outcome == "not_attempted"
+
+
+def test_an_answer_that_always_raises_shows_the_students_own_line():
+    def broken(num_queries, num_keys=None):
+        return torch.ones(num_queries).trill()
+
+    report = grade("causal_mask", broken)
+    assert report.outcome == "raised" and report.score == 0.0
+    assert "trill" in report.text() and "AttributeError" in report.text()
+    assert "observe.py" not in report.text()
+
+
+def test_our_own_fault_is_called_ours_and_costs_nothing(monkeypatch):
+    def broken(*_args):
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr("course_lib.checks.verdict.judge", broken)
+    report = grade("causal_mask", right_mask)
+    assert report.outcome == "checker_failed" and report.points == report.max_points
+    assert "You lose no points" in report.text()
+
+
+@pytest.mark.parametrize("name", list(exercises()))
+def test_the_courses_own_version_is_refused(name):
+    import course_lib
+
+    report = grade(name, getattr(course_lib, name))
+    assert report.score == 0.0 and report.findings[0].id == "course_version"
+    assert "Run the cell with your own definition again" in report.text()
+
+
+def test_an_answer_that_calls_the_courses_own_version_is_refused():
+    import course_lib
+
+    def borrowed(num_queries, num_keys=None):
+        return course_lib.causal_mask(num_queries, num_keys)
+
+    report = grade("causal_mask", borrowed)
+    assert report.score == 0.0 and report.findings[0].id == "course_version"
+
+
+def test_constants_score_nothing_anywhere():
+    for name, exercise in exercises().items():
+        if exercise.is_class:
+            continue
+        for constant in (None, 0.0, torch.zeros(1), torch.tensor(math.nan), np.zeros(3), "text"):
+            report = grade(name, lambda *args, value=constant, **kwargs: value)
+            assert report.score == 0.0 or (name == "combine_masks" and constant is None), name
+
+
+def test_check_suggests_the_nearest_name(capsys):
+    assert checks.check("mask_softmax") == 0.0
+    assert 'did you mean "masked_softmax"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_hints_have_three_levels(level, capsys):
+    checks.hint("causal_mask", level)
+    assert f"Hint {level} of 3" in capsys.readouterr().out
+
+
+def test_a_hint_level_that_does_not_exist_is_explained(capsys):
+    checks.hint("causal_mask", 4)
+    assert "levels 1 to 3" in capsys.readouterr().out
+
+
+def test_warnings_and_stderr_are_reported_and_cost_nothing():
+    def chatty(num_queries, num_keys=None):
+        import warnings
+
+        warnings.warn("slow path", stacklevel=1)
+        print("progress", file=sys.stderr)
+        return right_mask(num_queries, num_keys)
+
+    report = grade("causal_mask", chatty)
+    assert report.score == 1.0 and any("slow path" in note for note in report.notes)
+
+
+def test_a_report_is_json(tmp_path):
+    report = grade("causal_mask", lambda n, num_keys=None: torch.ones(n, n))
+    assert json.loads(json.dumps(report.as_dict()))["exercise"] == "causal_mask"
+
+
+def test_html_escapes_what_a_student_wrote():
+    def nasty(num_queries, num_keys=None):
+        raise ValueError("<script>alert(1)</script>")
+
+    assert "<script>" not in grade("causal_mask", nasty).html()
+
+
+def test_points_below_the_maximum_are_never_rounded_up_to_it():
+    def mutates(scores, valid_lens=None, mask=None):
+        torch.rand(1)
+        from course_lib.checks.catalogue import masked_softmax
+
+        return masked_softmax._right(scores, masked_softmax._allowed(scores, valid_lens, mask))
+
+    report = grade("masked_softmax", mutates)
+    assert 0.9 < report.score < 1.0 and report.points < report.max_points
+
+
+def test_a_check_answers_within_a_second_warm():
+    grade("masked_softmax", lambda s, v=None, mask=None: s, seed="warm")
+    started = time.process_time()
+    grade("masked_softmax", lambda s, v=None, mask=None: torch.softmax(s, 0), seed="warm")
+    assert time.process_time() - started < 1.0
+
+
+def test_global_settings_are_put_back():
+    def vandal(num_queries, num_keys=None):
+        torch.set_default_dtype(torch.float16)
+        torch.manual_seed(1)
+        np.random.seed(1)  # noqa: NPY002
+        torch.set_grad_enabled(False)
+        return right_mask(num_queries, num_keys)
+
+    before = torch.get_default_dtype(), torch.initial_seed(), np.random.get_state()[1].copy()  # noqa: NPY002
+    grade("causal_mask", vandal)
+    assert torch.get_default_dtype() is before[0]
+    assert np.array_equal(np.random.get_state()[1], before[2])  # noqa: NPY002
+    assert torch.is_grad_enabled()
+
+
+def test_observe_brings_no_judge_into_the_students_process():
+    code = (
+        "import sys, course_lib.checks.observe\n"
+        "bad = [m for m in sys.modules if m.startswith('course_lib.') and any(part in m for part "
+        "in ('judge', 'reference', 'catalogue', 'verdict', 'prepare', 'replay', 'attention'))]\n"
+        "print(bad)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_observations_are_plain_data():
+    probe = Probe(
+        "p",
+        "says",
+        args={"x": tensor([[1.0, 2.0]], requires_grad=True)},
+        grad_outputs=np.ones((1, 2)),
+    )
+    seen = observe(lambda x: x * x, probe)
+    assert seen.outputs.data.tolist() == [[1.0, 4.0]]
+    assert seen.gradients["x"].data.tolist() == [[2.0, 4.0]]
+    assert seen.arguments["x"].data.tolist() == [[1.0, 2.0]]
+
+
+def test_strided_arguments_are_not_contiguous():
+    given = {}
+
+    def look(x, y):
+        given.update(x=x.is_contiguous(), y=y.flags["C_CONTIGUOUS"])
+
+    data = np.arange(6.0).reshape(2, 3)
+    observe(
+        look, Probe("p", "", args={"x": tensor(data, strided=True), "y": array(data, strided=True)})
+    )
+    assert given == {"x": False, "y": False}
+
+
+class Liar(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return True
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Liar(), (x for x in range(3)), object(), [1] * 10**6, {"a": object()}, lambda: 1, b"bytes"],
+)
+def test_any_value_can_be_recorded(value):
+    assert record(value).kind in ("object", "list", "dict", "unreadable", "tensor")

@@ -1,0 +1,55 @@
+"""Every check against every variant: right ones get everything, wrong ones lose and are named."""
+
+from pathlib import Path
+
+import pytest
+
+from course_lib.checks import exercises
+from course_lib.checks.matrix import judge_variant, variants
+
+ROOT = Path(__file__).parent.parent
+SEEDS = [f"test-{i}" for i in range(20)]
+
+
+@pytest.mark.parametrize("name", list(exercises()))
+def test_every_variant_is_judged_as_marked(name):
+    rows = [judge_variant(variant, SEEDS) for variant in variants(ROOT, name)]
+    bad = [
+        f"{row.variant}: score {row.lowest:.2f}..{row.highest:.2f}, said {row.messages}, "
+        f"expected {row.expected if not row.is_right else 'full marks'}"
+        for row in rows
+        if not row.ok
+    ]
+    assert not bad, "\n".join(bad)
+
+
+@pytest.mark.parametrize("name", list(exercises()))
+def test_an_exercise_has_enough_variants_mistakes_and_hints(name):
+    own = [variant for variant in variants(ROOT, name) if variant.origin == "variant"]
+    where = f"tests/variants/{exercises()[name].lesson.split('_', 1)[1]}/{name}.py"
+    assert sum(variant.is_right for variant in own) >= 3, f"add right answers to {where}"
+    assert sum(not variant.is_right for variant in own) >= 5, f"add wrong answers to {where}"
+    exercise = exercises()[name]
+    assert exercise.mistakes, f"{name}: no known mistake in the catalogue"
+    assert len(exercise.hints) == 3 and all(len(hint) > 20 for hint in exercise.hints)
+    assert len({mistake.id for mistake in exercise.mistakes}) == len(exercise.mistakes)
+    assert 1 <= exercise.difficulty <= 3 and exercise.minutes > 0 and exercise.points > 0
+
+
+@pytest.mark.parametrize("name", list(exercises()))
+def test_every_message_states_a_fact_and_asks_one_question(name):
+    for mistake in exercises()[name].mistakes:
+        assert mistake.message.rstrip().endswith((".", ")")), mistake.id
+        assert mistake.hint.count("?") >= 1 or mistake.hint.endswith("."), mistake.id
+        assert "!" not in mistake.message.replace("!=", "") + mistake.hint.replace("!=", "")
+
+
+def test_a_variant_judged_wrongly_is_reported():
+    from course_lib.checks.matrix import Matrix, Variant
+
+    answer = next(v for v in variants(ROOT, "causal_mask") if v.is_right)
+    as_wrong = Variant("causal_mask", answer.name, answer.answer, False, "upper_triangular")
+    matrix = Matrix([judge_variant(as_wrong, ["a"])])
+    assert not matrix.ok
+    assert "BAD" in matrix.text() and "1 of 1 seeds" in matrix.text()
+    assert matrix.as_dict()["wrong_rejected"] == 0

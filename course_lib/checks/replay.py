@@ -102,6 +102,8 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
     ours, theirs = student[name][0], replayed[name][0]
     probe = next(probe for probe, _ in runs if probe.name == name)
     if aspect == "raised":  # the same error, or the same calls of all fail in some way
+        if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
+            return _missing(ours) == _missing(theirs)
         types = [seen.raised and seen.raised.type_name for seen in (ours, theirs)]
         failing = _raising(student)
         return types[0] == types[1] or (failing == _raising(replayed) and failing != set(student))
@@ -120,12 +122,8 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
     return True
 
 
-def _cause(seen: Observation) -> object:
-    """What tells one exception from another: its type, and for missing weights where they are."""
-    if seen.raised is None:
-        return None
-    if seen.raised.phase != "inject":
-        return seen.raised.type_name, seen.raised.phase
+def _missing(seen: Observation) -> object:
+    """What tells one module without the asked parameters from another."""
     return seen.without_parameters or sorted((seen.parameters or {}).items())
 
 

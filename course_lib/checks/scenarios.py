@@ -39,6 +39,12 @@ def generator(*, seed, device, dtype):
 
 
 @scenario
+def ask_about_two(target, probe, args, kwargs):
+    """What `target(fn, x)` says of two functions, so that a constant answer is never right."""
+    return target(args["fn_1"], args["x"]), target(args["fn_2"], args["x"])
+
+
+@scenario
 def load_weights(target, probe, args, kwargs):
     """`target(mha, reference)` fills a torch module; what that module then does, in four parts.
 

@@ -39,8 +39,13 @@ def _some_items_causal(x, is_causal):
     )
 
 
-def _middle_looks_ahead(x):
-    return torch.cat([x[:, :2], x[:, 3:4] * x[:, 2:3], x[:, 3:]], dim=1)
+def _second_looks_ahead(x):
+    return torch.cat([x[:, :1], x[:, 2:3] * x[:, 1:2], x[:, 2:]], dim=1)
+
+
+def _near_ones_count_more(x):
+    positions = torch.arange(x.shape[1], device=x.device)
+    return (1.0 / (1 + (positions[:, None] - positions).abs())).to(x.dtype) @ x
 
 
 def _sorted_by_first_feature(x):
@@ -62,9 +67,10 @@ SEQUENCE_FUNCTIONS = {
     "previous_position": lambda x: _shift(x, -1),
     "next_position": lambda x: _shift(x, 1),
     "next_but_not_the_last": lambda x: torch.cat([x[:, 1:-1], x[:, -2:]], dim=1),
-    "middle_looks_ahead": _middle_looks_ahead,
+    "second_looks_ahead": _second_looks_ahead,
     "first_sees_last": lambda x: torch.cat([x[:, :1] + x[:, -1:], x[:, 1:]], dim=1),
     "circular_neighbours": lambda x: x - 2 * x.roll(-1, dims=1),
+    "near_ones_count_more": _near_ones_count_more,
     "sorted_by_first_feature": _sorted_by_first_feature,
     "reversed": lambda x: x.flip(1),
     "scaled_by_position": lambda x: (

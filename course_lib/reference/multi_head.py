@@ -118,12 +118,15 @@ SEQUENCE_FUNCTIONS = {
     "next_but_not_the_last": lambda x, item: np.stack(
         [_at(x, i + 1) if i + 1 < len(x) - 1 else x[i] for i in range(len(x))]
     ),
-    "middle_looks_ahead": lambda x, item: np.stack(
-        [x[3] * x[2] if i == 2 else x[i] for i in range(len(x))]
+    "second_looks_ahead": lambda x, item: np.stack(
+        [x[2] * x[1] if i == 1 else x[i] for i in range(len(x))]
     ),
     "first_sees_last": lambda x, item: np.stack([x[0] + x[-1], *x[1:]]),
     "circular_neighbours": lambda x, item: np.stack(
         [x[i] - 2 * x[(i + 1) % len(x)] for i in range(len(x))]
+    ),
+    "near_ones_count_more": lambda x, item: np.stack(
+        [sum(x[j] / (1 + abs(i - j)) for j in range(len(x))) for i in range(len(x))]
     ),
     "sorted_by_first_feature": lambda x, item: np.stack(sorted(x, key=lambda row: row[0])),
     "reversed": lambda x, item: np.stack([x[len(x) - 1 - i] for i in range(len(x))]),

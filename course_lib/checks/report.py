@@ -141,7 +141,8 @@ class Report:
                 parts.append(f'<p style="margin:.1em 0">→ <em>{_inline(finding.hint)}</em></p>')
         if self.example:
             parts.append(
-                '<pre style="margin:.6em 0;overflow-x:auto;background:transparent;color:inherit">'
+                '<pre style="margin:.6em 0;overflow-x:auto;background:transparent;color:inherit;'
+                'font-family:ui-monospace,monospace">'
                 f"{html.escape(self.example)}</pre>"
             )
         small = []

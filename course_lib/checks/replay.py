@@ -104,7 +104,7 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
     if aspect == "raised":  # the same error, or the same calls of all fail in some way
         if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
             return _missing(ours) == _missing(theirs)
-        types = [seen.raised and seen.raised.type_name for seen in (ours, theirs)]
+        types = [_error(seen) for seen in (ours, theirs)]
         failing = _raising(student)
         return types[0] == types[1] or (failing == _raising(replayed) and failing != set(student))
     if aspect in ("values", "shape", "type"):
@@ -120,6 +120,14 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
     if aspect == "parameters":
         return ours.parameters == theirs.parameters
     return True
+
+
+def _error(seen: Observation) -> tuple[str, ...]:
+    """The type of the error; torch raises RuntimeError for everything, so its first words too."""
+    if seen.raised is None:
+        return ()
+    words = seen.raised.message.split()[:2] if seen.raised.type_name == "RuntimeError" else ()
+    return seen.raised.type_name, *words
 
 
 def _missing(seen: Observation) -> object:

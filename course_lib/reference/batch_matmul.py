@@ -1,0 +1,54 @@
+"""Oracle of lesson 03: every number of a product is a sum written out on its own."""
+
+import math
+
+import numpy as np
+
+
+def dot(left: np.ndarray, right: np.ndarray) -> float:
+    """Sum of products of two vectors of the same length."""
+    return math.fsum(float(x) * float(y) for x, y in zip(left, right, strict=True))
+
+
+def bmm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Entry (..., i, j) is row i of this item's `a` times column j of the same item's `b`."""
+    product = np.empty((*a.shape[:-1], b.shape[-1]))
+    for index in np.ndindex(product.shape):
+        item, i, j = index[:-2], index[-2], index[-1]
+        product[index] = dot(a[item][i], b[item][:, j])
+    return product
+
+
+def bmm_loops(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The same for exactly one leading axis."""
+    assert a.ndim == b.ndim == 3
+    return bmm(a, b)
+
+
+def batched_scores(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Entry (..., i, j) is query i times key j of the same item."""
+    scores = np.empty((*queries.shape[:-1], keys.shape[-2]))
+    for index in np.ndindex(scores.shape):
+        item, i, j = index[:-2], index[-2], index[-1]
+        scores[index] = dot(queries[item][i], keys[item][j])
+    return scores
+
+
+def weighted_sum(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Row i of the outputs: value after value, each times the weight that query i gives it."""
+    outputs = np.zeros((*weights.shape[:-1], values.shape[-1]))
+    for index in np.ndindex(weights.shape):
+        item, i, j = index[:-2], index[-2], index[-1]
+        outputs[(*item, i)] += weights[index] * values[(*item, j)]
+    return outputs
+
+
+def attention_cost(
+    batch: int, num_queries: int, num_keys: int, d: int, d_v: int, bytes_per_element: int = 4
+) -> dict[str, int]:
+    """Counts instead of multiplying: one entry of each product after the other, summed up."""
+    per_score = 2 * d  # d multiplications, each added to a running sum
+    per_output = 2 * num_keys  # one value after the other
+    per_item = num_queries * num_keys * per_score + num_queries * d_v * per_output
+    size = sum(num_keys * bytes_per_element for _ in range(num_queries))
+    return {"flops": sum(per_item for _ in range(batch)), "score_bytes": batch * size}

@@ -77,9 +77,13 @@ class Exercise:
         hints: concept, recipe, almost code.
         is_class: the student writes a class.
         forbidden: names of torch functions that may not be called, with the reason.
-        no_loops: the number of torch calls may not grow with the sizes of the problem.
+        no_loops: neither torch calls nor Python steps may grow with the sizes of the problem,
+            from one probe to the next of those called "loops_GROUP_..." with the same GROUP.
+        needs_loops: the opposite: one of the two must grow.
         comparisons: comparisons of this exercise's own, by name (`checks.compare`).
         builds_on: exercises that a solution may call.
+        chain: for an integration, the exercises it puts together.
+        takes_all: for an integration, the probes' scenario gets all answers as a dict.
     """
 
     name: str
@@ -95,9 +99,12 @@ class Exercise:
     is_class: bool = False
     forbidden: dict[str, str] = field(default_factory=dict)
     no_loops: bool = False
+    needs_loops: bool = False
     comparisons: dict[str, Callable] = field(default_factory=dict)
     builds_on: tuple[str, ...] = ()
     lesson: str = ""
+    chain: tuple[str, ...] = ()
+    takes_all: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,11 +117,31 @@ class Written:
 
 
 @dataclass(frozen=True)
+class Integration:
+    """The mark for a lesson's exercises working together, all in the student's own version.
+
+    Args:
+        chain: the exercises; the last one is judged while the others stand in the notebook as
+            the student wrote them, instead of the course's versions.
+        points: whole points.
+        minutes: what it takes once the exercises are right.
+        judged_as: an exercise to judge the chain by, where that is not its last exercise; its
+            probes' scenario gets all answers, as a dict by name.
+    """
+
+    chain: tuple[str, ...]
+    points: int = 1
+    minutes: int = 2
+    judged_as: Exercise | None = None
+
+
+@dataclass(frozen=True)
 class Lesson:
     """A lesson as the catalogue knows it; `slug` is the name of its folder."""
 
     number: int
     title: str
     written: Written
+    integration: Integration | None = None
     slug: str = ""
     exercises: tuple[str, ...] = ()

@@ -25,6 +25,7 @@ from torch.overrides import TorchFunctionMode
 from course_lib.checks.probe import Array, Built, Dtype, Probe
 from course_lib.checks.record import Recorded, describe_type, record
 from course_lib.checks.scenarios import BUILDERS, SCENARIOS
+from course_lib.checks.steps import Steps
 
 _COURSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = (_COURSE, *(os.path.dirname(module.__file__) for module in (torch, np)))
@@ -55,6 +56,7 @@ class Observation:
     rng_touched: bool = False
     training_changed: bool = False
     calls: dict[str, int] = field(default_factory=dict)
+    steps: int = 0  # lines run by the student, counted in probes called loops_...
     own: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     stderr: str = ""
@@ -108,10 +110,12 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype) -> None:
     _seed_torch(probe.seed, device)
     before = _rng_state()
     training = getattr(target, "training", None)
-    with _Watch() as watch:
+    looping = probe.name.startswith("loops_")
+    with Steps(looping, _LIBRARIES) as steps, _Watch() as watch:
         try:
             result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
         finally:
+            seen.steps = steps.count
             seen.calls, seen.own = dict(watch.calls), tuple(sorted(watch.own))
             seen.rng_touched = _rng_state() != before
             seen.training_changed = getattr(target, "training", None) != training
@@ -268,7 +272,7 @@ def _restored_globals():
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     dtype, folder = torch.get_default_dtype(), os.getcwd()
     try:
-        with torch.enable_grad(), np.errstate(all="warn"):
+        with torch.enable_grad(), np.errstate(all="warn", under="ignore"):
             yield
     finally:
         torch.set_rng_state(states[0])

@@ -227,3 +227,46 @@ class Liar(torch.Tensor):
 )
 def test_any_value_can_be_recorded(value):
     assert record(value).kind in ("object", "list", "dict", "unreadable", "tensor")
+
+
+def own(name):
+    """The course's solution as a student's own code: same source, another module."""
+    from course_lib.authoring import solution_source
+
+    space = {"torch": torch, "np": np, "math": math, "Tensor": torch.Tensor}
+    exec("from jaxtyping import Bool, Float, Int", space)
+    exec(
+        f"import course_lib\n{'length_mask = course_lib.length_mask'}\n"
+        "combine_masks = course_lib.combine_masks",
+        space,
+    )
+    exec(solution_source(name), space)
+    return space
+
+
+def test_a_lessons_answers_are_checked_together(monkeypatch):
+    from course_lib.checks import session
+
+    space = own("masked_softmax")
+    answers = {n: own(n)[n] for n in ("length_mask", "combine_masks")}
+    answers["masked_softmax"] = space["masked_softmax"]
+    monkeypatch.setattr(session, "_remembered", answers)
+    monkeypatch.setattr(session, "_namespace", lambda: space)
+    reference = space["length_mask"]
+    assert checks.check("02_masked_softmax") == 1.0
+    assert space["length_mask"] is reference, "the reference version must be back afterwards"
+
+    answers["length_mask"] = lambda valid_lens, max_len: (
+        torch.arange(max_len) <= valid_lens.unsqueeze(-1)
+    )
+    assert checks.check("02_masked_softmax") < 1.0
+    del answers["combine_masks"]
+    assert checks.check("02_masked_softmax") == 0.0
+
+
+def test_a_lesson_checked_together_says_what_is_missing(monkeypatch, capsys):
+    from course_lib.checks import session
+
+    monkeypatch.setattr(session, "_remembered", {})
+    assert checks.check("02_masked_softmax") == 0.0
+    assert "needs your own `length_mask`, `combine_masks`" in capsys.readouterr().out

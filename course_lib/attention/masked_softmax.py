@@ -14,8 +14,7 @@ from course_lib.attention._checked import checked
 def stable_softmax(scores: Float[np.ndarray, "..."], axis: int = -1) -> Float[np.ndarray, "..."]:
     """Softmax along one axis in NumPy, for scores of any size.
 
-    softmax(s)_j = exp(s_j) / sum_k exp(s_k). Subtracting the maximum from every score of a row
-    changes neither and keeps exp from overflowing.
+    softmax(s)_j = exp(s_j) / sum_k exp(s_k), also where exp(s_j) alone would overflow.
 
     Args:
         scores: array of any shape, finite.

@@ -6,7 +6,7 @@ from course_lib.authoring.ids import CellIds
 from course_lib.authoring.names import bound_names, undefined_names
 from course_lib.authoring.paste import Solution, find_solution, solution_path
 from course_lib.authoring.read import read_cells
-from course_lib.authoring.roles import HEADING, Part, assign_roles
+from course_lib.authoring.roles import HEADING, TOGETHER, Part, assign_roles
 
 _DIFFICULTY = {1: "easy ●○○", 2: "medium ●●○", 3: "hard ●●●"}
 _METADATA = {
@@ -104,6 +104,10 @@ def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellI
     match part.role:
         case "text":
             text = HEADING.sub(lambda m: f"{m[0]}\n\n{_facts(course.exercises[m[1]])}", source)
+            integration = getattr(course.lessons[slug], "integration", None)
+            if integration is not None:
+                facts = _line(integration, "no new code")
+                text = TOGETHER.sub(lambda m: f"{m[0]}\n\n{facts}", text)
             return [new_markdown_cell(text, id=ids.next(source), metadata=tags)]
         case "written":
             written = course.lessons[slug].written
@@ -115,6 +119,9 @@ def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellI
         case "exercise":
             answer = _nbgrader(f"{name}-answer", _ANSWER)
             return [new_code_cell(solutions[name].text, id=f"{name}-answer", metadata=answer)]
+        case "together":
+            graded = _nbgrader(slug, _CHECK, course.lessons[slug].integration.points)
+            return [new_code_cell(f'check("{slug}")', id="together-check", metadata=graded)]
         case "check":
             graded = _nbgrader(name, _CHECK, course.exercises[name].points)
             return [

@@ -15,13 +15,16 @@ from course_lib.authoring.read import Cell
 
 ATTENTION = "course_lib.attention"
 HEADING = re.compile(r"^###+ Exercise: `([^`]*)`[ \t]*$", re.MULTILINE)
+TOGETHER = re.compile(r"^###+ All together[^\n]*$", re.MULTILINE)
 
 _MARKER = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)|AUTOTEST")
 
 
 @dataclass(frozen=True)
 class Part:
-    """A cell with its role: text, code, setup, exercise, check or written (a question)."""
+    """A cell with its role: text, code, setup, exercise, check, together (the check of a whole
+    lesson's own answers) or written (a question).
+    """
 
     role: str
     cell: Cell
@@ -39,7 +42,7 @@ def assign_roles(cells: list[Cell], course: Course, slug: str) -> list[Part]:
         what = f"the catalogue has no lesson `{slug}`"
         cure = f"Write course_lib/checks/catalogue/{slug[3:]}.py."
         raise BuildError(path, 1, what, cure)
-    parts = [_part(cell, path) for cell in cells]
+    parts = [_part(cell, path, slug) for cell in cells]
     _check_markers(parts, path)
     first_code = next((i for i, part in enumerate(parts) if part.cell.kind == "code"), None)
     if first_code is None or parts[first_code].role != "code":
@@ -48,12 +51,13 @@ def assign_roles(cells: list[Cell], course: Course, slug: str) -> list[Part]:
         raise BuildError(path, line, "the first code cell is not the setup cell", cure)
     parts[first_code] = Part("setup", parts[first_code].cell)
     _check_exercises(parts, course, slug, path)
+    _check_together(parts, course.lessons[slug], slug, path)
     _check_headings(parts, path)
     _check_written(parts, course.lessons[slug].written, slug, path)
     return parts
 
 
-def _part(cell: Cell, path: str) -> Part:
+def _part(cell: Cell, path: str, slug: str) -> Part:
     if cell.kind == "markdown":
         if "written" in cell.options:
             return Part("written", cell, str(cell.options["written"]))
@@ -77,7 +81,7 @@ def _part(cell: Cell, path: str) -> Part:
     if len(body) == 1 and "demo" not in cell.options.get("tags", ()):
         name = _checked_name(body[0])
         if name is not None:
-            return Part("check", cell, name)
+            return Part("together" if name == slug else "check", cell, name)
     return Part("code", cell)
 
 
@@ -117,6 +121,25 @@ def _check_exercises(parts: list[Part], course: Course, slug: str, path: str) ->
             what = f"exercise `{name}` is in the catalogue and not in the lesson"
             cure = f"Add its heading, 'from {ATTENTION} import {name}' and 'check(\"{name}\")'."
             raise BuildError(path, parts[-1].cell.line, what, cure)
+
+
+def _check_together(parts: list[Part], lesson, slug: str, path: str) -> None:
+    """The lesson's own answers are checked together, once, below all of their checks."""
+    found = [part for part in parts if part.role == "together"]
+    wanted = 1 if getattr(lesson, "integration", None) else 0
+    catalogue = f"course_lib/checks/catalogue/{slug[3:]}.py"
+    if len(found) > wanted:
+        what = f"check cell of the whole lesson `{slug}` that the catalogue does not have"
+        cure = f"Remove it, or add an Integration to LESSON in {catalogue}."
+        raise BuildError(path, found[-1].cell.line, what, cure)
+    if len(found) < wanted:
+        cure = f"Add a cell 'check(\"{slug}\")' below the last exercise."
+        what = f"the integration of {catalogue} is not in the lesson"
+        raise BuildError(path, parts[-1].cell.line, what, cure)
+    last = max((i for i, part in enumerate(parts) if part.role == "check"), default=-1)
+    if found and parts.index(found[0]) < last:
+        what = "the whole lesson is checked above one of its exercises"
+        raise BuildError(path, found[0].cell.line, what, "Move the cell below the last check.")
 
 
 def _check_markers(parts: list[Part], path: str) -> None:

@@ -5,7 +5,7 @@ import hashlib
 
 import numpy as np
 
-from course_lib.checks.catalogue import exercises
+from course_lib.checks.catalogue import find
 from course_lib.checks.exercise import Mistake
 from course_lib.checks.judge import Expected, expect, judge
 from course_lib.checks.observe import observe
@@ -18,7 +18,7 @@ CHECK_VERSION = "1"
 @functools.lru_cache(maxsize=64)
 def prepare(name: str, seed: str) -> tuple[tuple[Probe, Expected], ...]:
     """The probes of an exercise for a seed, each with what the oracle expects."""
-    exercise = exercises()[name]
+    exercise = find(name)
     digest = hashlib.sha256(f"{seed}/{name}/{CHECK_VERSION}".encode()).digest()
     probes = exercise.probes(np.random.default_rng(list(digest)))
     assert len({probe.name for probe in probes}) == len(probes), "probe names must differ"
@@ -28,7 +28,7 @@ def prepare(name: str, seed: str) -> tuple[tuple[Probe, Expected], ...]:
 @functools.lru_cache(maxsize=64)
 def replays(name: str, seed: str) -> tuple[tuple[Mistake, Outcomes], ...]:
     """What every known mistake of an exercise does on the probes of a seed."""
-    exercise = exercises()[name]
+    exercise = find(name)
     results = []
     for mistake in exercise.mistakes:
         outcomes = {}

@@ -5,7 +5,7 @@ import html
 import os
 import sys
 
-from course_lib.checks.catalogue import exercises
+from course_lib.checks.catalogue import exercises, find, lessons
 from course_lib.checks.report import MIMETYPE, Report
 from course_lib.checks.verdict import grade
 
@@ -16,7 +16,8 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
     """Checks an answer, shows the report and returns the points.
 
     Args:
-        exercise: name of the exercise.
+        exercise: name of the exercise; or a lesson's name, such as "02_masked_softmax", to check
+            that your own answers work together instead of the course's versions.
         obj: the answer; looked up in the notebook by the exercise's name if not given.
         seed: fixes the random inputs. Without it every check of an exercise sees the same
             inputs; grading uses others.
@@ -24,12 +25,17 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
     Returns:
         The points as a plain Python float, 0.0 where there is nothing to grade.
     """
-    if exercise not in exercises():
+    if exercise not in _names():
         _show(*_no_such_exercise(exercise))
         return 0.0
+    seed = _seed() if seed is None else seed
+    if exercise not in exercises():
+        report = _check_together(exercise, _namespace(), seed)
+        _show(report.text(), report.html(), report)
+        return float(report.points)
     if obj is None:
         obj = _namespace().get(exercise)
-    report = grade(exercise, obj, seed=_seed() if seed is None else seed)
+    report = grade(exercise, obj, seed=seed)
     if obj is not None and not _is_own_version(report):
         _remembered[exercise] = obj
     _show(report.text(), report.html(), report)
@@ -38,16 +44,34 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
 
 def hint(exercise: str, level: int = 1) -> None:
     """Shows a hint: level 1 the concept, 2 the recipe, 3 almost the code."""
-    if exercise not in exercises():
+    if exercise not in _names():
         _show(*_no_such_exercise(exercise))
         return
-    hints = exercises()[exercise].hints
+    hints = find(exercise).hints
     if level not in range(1, len(hints) + 1):
         text = f"Hints have levels 1 to {len(hints)}; got {level}."
     else:
         text = f"Hint {level} of {len(hints)} for {exercise}: {hints[level - 1]}"
     paragraph = html.escape(text).replace("\n", "<br>").replace("  ", "&nbsp; ")
     _show(text, f'<p style="border-left:4px solid #0969da;padding:.4em .9em">{paragraph}</p>')
+
+
+def _check_together(lesson: str, namespace: dict, seed: object) -> Report:
+    """Grades a lesson's chain with the student's own answers in the notebook's variables."""
+    own = {name: _remembered.get(name) for name in find(lesson).chain}
+    kept = {name: namespace[name] for name in own if name in namespace}
+    namespace.update({name: answer for name, answer in own.items() if answer is not None})
+    try:
+        return grade(lesson, own, seed=seed)
+    finally:
+        for name in own:
+            namespace.pop(name, None)
+        namespace.update(kept)
+
+
+def _names() -> list[str]:
+    """What can be checked: every exercise, and every lesson that has an integration."""
+    return [*exercises(), *(slug for slug, lesson in lessons().items() if lesson.integration)]
 
 
 def _seed() -> str:
@@ -60,8 +84,8 @@ def _is_own_version(report: Report) -> bool:
 
 
 def _no_such_exercise(name: object) -> tuple[str, str]:
-    near = difflib.get_close_matches(str(name), exercises(), n=1)
-    cure = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(exercises())}."
+    near = difflib.get_close_matches(str(name), _names(), n=1)
+    cure = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(_names())}."
     text = f'No exercise is called "{name}"; {cure}'
     return text, f"<p>{html.escape(text)}</p>"
 

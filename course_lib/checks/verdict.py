@@ -1,11 +1,10 @@
 """From an object to a report: observe every probe, judge, name the mistake, count the points."""
 
-import inspect
 from collections.abc import Callable
 
 import torch
 
-from course_lib.checks.catalogue import exercises
+from course_lib.checks.catalogue import find
 from course_lib.checks.compare import Problem
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.judge import HYGIENE, Violation, judge
@@ -13,7 +12,8 @@ from course_lib.checks.observe import Observation, observe
 from course_lib.checks.prepare import prepare, replays
 from course_lib.checks.probe import Probe
 from course_lib.checks.replay import Explanation, explain
-from course_lib.checks.report import Finding, Report, example_of
+from course_lib.checks.record import describe_type
+from course_lib.checks.report import Finding, Report, example_of, importance
 
 _ONE_OF_SEVERAL = "One of several things: "
 _MAX_FINDINGS = 4
@@ -24,8 +24,11 @@ def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
     """Grades any object as an answer to an exercise, without showing anything.
 
     Args:
-        exercise: name of the exercise, a key of `exercises()`.
-        obj: the answer: a function, a class, or whatever a student handed in.
+        exercise: name of the exercise, a key of `exercises()`, or a lesson's slug for its
+            integration.
+        obj: the answer: a function, a class, or whatever a student handed in; for an
+            integration a dict with an answer for each exercise of the chain, whose other names
+            the caller has put in place (`session.check` does).
         seed: any value; the same seed gives the same inputs.
 
     Returns:
@@ -34,7 +37,7 @@ def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
     Raises:
         KeyError: there is no such exercise.
     """
-    known = exercises()[exercise]
+    known = find(exercise)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # waking a second thread costs more than these tiny problems
     try:
@@ -46,7 +49,13 @@ def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
 
 
 def _grade(exercise: Exercise, obj, look: Callable[[Probe], Observation], seed) -> Report:
-    reason = _unusable(exercise, obj)
+    if exercise.chain:
+        missing = [name for name in exercise.chain if obj.get(name) is None]
+        if missing:
+            why = f"It needs your own {', '.join(f'`{name}`' for name in missing)}."
+            return Report.not_attempted(exercise, why + " Run those cells and their checks first.")
+        obj = obj if exercise.takes_all else obj[exercise.chain[-1]]
+    reason = None if exercise.takes_all else _unusable(exercise, obj)
     if reason is not None:
         return reason
     runs = prepare(exercise.name, str(seed))
@@ -62,7 +71,8 @@ def _grade(exercise: Exercise, obj, look: Callable[[Probe], Observation], seed) 
 def judge_all(exercise: Exercise, seed: str, seen: dict[str, Observation]) -> Report:
     """Judges the observations of all probes of a seed, wherever they were made."""
     runs = prepare(exercise.name, seed)
-    if any(exercise.name in observation.own for observation in seen.values()):
+    own = {name for observation in seen.values() for name in observation.own}
+    if own & set(exercise.chain or (exercise.name,)):
         return Report.own_version(exercise)
     first = seen[runs[0][0].name]
     if first.raised is not None and first.raised.type_name == "NotImplementedError":
@@ -103,12 +113,16 @@ def _unusable(exercise: Exercise, obj) -> Report | None:
     """A report for what is no answer at all; None for a function or class that can be tried."""
     if obj is None:
         return Report.not_attempted(exercise, f"There is no `{exercise.name}` yet.")
-    if str(getattr(obj, "__module__", "")).startswith("course_lib.attention"):
+    try:
+        home = str(getattr(obj, "__module__", ""))
+    except Exception:  # an object that will not say where it comes from
+        home = ""
+    if home.startswith("course_lib.attention"):
         return Report.own_version(exercise)
-    is_class = inspect.isclass(obj)
+    is_class = issubclass(type(obj), type)  # `isinstance` would ask the object itself
     wanted = "a class" if exercise.is_class else "a function"
     if is_class != exercise.is_class or not callable(obj):
-        got = f"the class {obj.__name__}" if is_class else f"a {type(obj).__name__}"
+        got = "a class" if is_class else f"a {describe_type(obj)}"
         message = f"`{exercise.name}` must be {wanted}; got {got}."
         hint = "Did you assign a result to this name, or add or forget a pair of brackets?"
         finding = Finding("wrong_kind_of_answer", message, hint, "values")
@@ -154,8 +168,11 @@ def _findings(exercise, violations, explanations: list[Explanation], outcomes) -
     if any(v.aspect == "values" for v in left):
         findings += _violated_properties(exercise, left, outcomes)
     said = {finding.id for finding in findings}
-    for violation in sorted(left, key=lambda v: v.probe.size):  # the smallest case of each kind
+    misled = {v.probe.name for v in left if v.aspect in ("values", "raised")}
+    for violation in sorted(left, key=importance):  # the smallest case of each kind
         problem = violation.problem
+        if violation.aspect == "gradients" and misled:
+            continue  # wrong numbers have another gradient: nothing new is said
         if problem.id not in said and len(findings) < _MAX_FINDINGS:
             said.add(problem.id)
             findings.append(Finding(problem.id, problem.message, problem.hint, violation.part))
@@ -166,7 +183,7 @@ def _violated_properties(exercise, violations, outcomes) -> list[Finding]:
     """The first property that a failing probe of the values breaks, with the student's numbers."""
     failing = [v for v in violations if v.aspect == "values"]
     for prop in exercise.properties:
-        for violation in sorted(failing, key=lambda v: v.probe.size):
+        for violation in sorted(failing, key=importance):
             outputs = outcomes[violation.probe.name][0].outputs
             sentence = prop.violated(violation.probe, outputs)
             if sentence:

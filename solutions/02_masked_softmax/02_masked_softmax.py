@@ -920,6 +920,17 @@ assert torch.equal(scores, before)
 print("all four hold")
 
 # %% [markdown]
+# ### All together
+#
+# Each check so far ran on the course's versions of everything else. This one puts *your*
+# `length_mask`, `combine_masks` and `masked_softmax` side by side and checks the last of them
+# again: pieces that are right alone should be right in company. It needs the checks above to have
+# seen your cells in this session.
+
+# %%
+check("02_masked_softmax")
+
+# %% [markdown]
 # ## 9. Where it goes from here
 #
 # Scores come from comparing queries with keys; weights become an output by averaging values:

@@ -30,6 +30,30 @@ def _catalogue() -> tuple[dict[str, Lesson], dict[str, Exercise]]:
     return lessons, exercises
 
 
+@functools.cache
+def find(name: str) -> Exercise:
+    """An exercise by its name, or the integration of a lesson by the lesson's slug.
+
+    Raises:
+        KeyError: there is neither.
+    """
+    if name in exercises():
+        return exercises()[name]
+    integration = lessons()[name].integration
+    if integration is None:
+        raise KeyError(name)
+    judged = integration.judged_as or exercises()[integration.chain[-1]]
+    return dataclasses.replace(
+        judged,
+        name=name,
+        points=integration.points,
+        minutes=integration.minutes,
+        lesson=name,
+        chain=integration.chain,
+        takes_all=integration.judged_as is not None,
+    )
+
+
 def lessons() -> dict[str, Lesson]:
     """All lessons by slug, in course order."""
     return dict(_catalogue()[0])

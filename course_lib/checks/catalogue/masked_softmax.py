@@ -5,11 +5,24 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.exercise import Exercise, Lesson, Mistake, Property, Returned, Written
+from course_lib.checks.exercise import (
+    Exercise,
+    Integration,
+    Lesson,
+    Mistake,
+    Property,
+    Returned,
+    Written,
+)
 from course_lib.checks.probe import Dtype, Probe, array, tensor
 from course_lib.reference import masked_softmax as oracle
 
-LESSON = Lesson(2, "Masked softmax", Written("empty_row_choice", points=3, minutes=10))
+LESSON = Lesson(
+    2,
+    "Masked softmax",
+    Written("empty_row_choice", points=3, minutes=10),
+    Integration(("length_mask", "combine_masks", "masked_softmax")),
+)
 
 
 # ---------------------------------------------------------------- stable_softmax

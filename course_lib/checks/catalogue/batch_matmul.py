@@ -1172,6 +1172,23 @@ def _cost_mistake(name, message, hint, flops=models.right_flops, size=models.rig
     return Mistake(name, models.cost(flops, size), message, hint)
 
 
+def _two_mistakes(probe, outputs):
+    """What is known of each count on its own, where no single mistake explains both."""
+    given = {name: int(value) for name, value in probe.inputs().items()}
+    expected = oracle.attention_cost(**given)
+    said = []
+    for key, right in expected.items():
+        got = outputs.items.get(key)
+        if got is None or got.data is None or got.data.size != 1 or _is_count(got, right):
+            continue
+        for mistake in ATTENTION_COST.mistakes:
+            wrong = mistake.model(**given)[key]
+            if wrong != right and _is_count(got, wrong):
+                said.append(f"`{key}`: {mistake.message}")
+                break
+    return " ".join(said) if len(said) == 2 else None
+
+
 ATTENTION_COST = Exercise(
     name="attention_cost",
     points=2,
@@ -1328,6 +1345,9 @@ ATTENTION_COST = Exercise(
             flops=lambda B, n, m, d, v, e: float(2 * B * n * m * (d + v)),
             size=lambda B, n, m, d, v, e: float(B * n * m * e),
         ),
+    ),
+    properties=(
+        Property("two_mistakes", _two_mistakes, "Which of the two is easier to put right first?"),
     ),
     hints=(
         "Count the entries of the scores first, then how many multiply-adds one entry takes. Do "

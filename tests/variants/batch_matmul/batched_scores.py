@@ -1,0 +1,184 @@
+"""Answers to `batched_scores`."""
+
+import math
+
+import torch
+from torch.nn import functional as F
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def transposed_keys(queries, keys):
+    return torch.matmul(queries, keys.transpose(-2, -1))
+
+
+@right
+def einsum(queries, keys):
+    return torch.einsum("...id,...jd->...ij", queries, keys)
+
+
+@right
+def broadcast(queries, keys):
+    return (queries.unsqueeze(-2) * keys.unsqueeze(-3)).sum(-1)
+
+
+@right
+def permuted(queries, keys):
+    order = [*range(keys.dim() - 2), keys.dim() - 1, keys.dim() - 2]
+    return queries @ keys.permute(order)
+
+
+@right
+def keys_first_then_transposed(queries, keys):
+    return (keys @ queries.mT).mT
+
+
+@right
+def loop_over_keys(queries, keys):
+    columns = [(queries * keys[..., None, j, :]).sum(-1) for j in range(keys.shape[-2])]
+    return torch.stack(columns, dim=-1)
+
+
+@right
+def flattened(queries, keys):
+    *lead, n, d = queries.shape
+    q, k = queries.reshape(-1, n, d), keys.reshape(-1, keys.shape[-2], d)
+    return torch.bmm(q, k.transpose(1, 2)).reshape(*lead, n, keys.shape[-2])
+
+
+@right
+def swapaxes(queries, keys):
+    return queries @ keys.swapaxes(-1, -2)
+
+
+@wrong("reshape_for_transpose")
+def reshape(queries, keys):
+    return queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
+
+
+@wrong("reshape_for_transpose")
+def view_of_contiguous(queries, keys):
+    m, d = keys.shape[-2:]
+    return torch.einsum("...nd,...dm->...nm", queries, keys.contiguous().view(*keys.shape[:-2], d, m))
+
+
+@wrong("keys_times_queries")
+def roles_swapped(queries, keys):
+    return keys @ queries.transpose(-1, -2)
+
+
+@wrong("not_transposed")
+def forgot_transpose(queries, keys):
+    return torch.matmul(queries, keys)
+
+
+@wrong("axes_1_and_2")
+def positions_of_three_axes(queries, keys):
+    return torch.matmul(queries, keys.transpose(1, 2))
+
+
+@wrong("all_axes_reversed")
+def capital_t(queries, keys):
+    return queries @ keys.T
+
+
+@wrong("keys_of_item_0")
+def first_item(queries, keys):
+    return queries @ keys[0].mT if keys.dim() > 2 else queries @ keys.mT
+
+
+@wrong("keys_of_item_0")
+def stretched_on_the_wrong_axis(queries, keys):
+    if keys.dim() == 2:
+        return queries @ keys.mT
+    return torch.einsum("b...nd,...md->b...nm", queries, keys[0])
+
+
+@wrong("only_three_axes")
+def bmm_only(queries, keys):
+    return torch.bmm(queries, keys.transpose(1, 2))
+
+
+@wrong("only_three_axes")
+def unpacks_three(queries, keys):
+    B, n, d = queries.shape
+    return torch.einsum("bnd,bmd->bnm", queries, keys)
+
+
+@wrong("summed_over_batch")
+def letters_missing(queries, keys):
+    return torch.einsum("...nd,...md->nm", queries, keys)
+
+
+@wrong("scaled_already")
+def textbook(queries, keys):
+    return queries @ keys.mT / math.sqrt(queries.size(-1))
+
+
+@wrong("softmaxed_already")
+def weights(queries, keys):
+    return F.softmax(torch.einsum("...nd,...md->...nm", queries, keys), dim=-1)
+
+
+@wrong("lengths_divided_out")
+def cosine(queries, keys):
+    return F.cosine_similarity(queries[..., :, None, :], keys[..., None, :, :], dim=-1)
+
+
+@wrong("mean_over_features")
+def mean(queries, keys):
+    return (queries.unsqueeze(-2) * keys.unsqueeze(-3)).mean(dim=-1)
+
+
+@wrong("input_mutated")
+def underscore(queries, keys):
+    with torch.no_grad():
+        keys.transpose_(-1, -2)
+    return queries @ keys
+
+
+@wrong("input_mutated")
+def scribbles(queries, keys):
+    scores = queries @ keys.mT
+    with torch.no_grad():
+        queries.zero_()
+    return scores
+
+
+@wrong("squeezed")
+def bare_squeeze(queries, keys):
+    return torch.squeeze(queries @ keys.mT)
+
+
+@wrong("gradient_cut")
+def no_grad(queries, keys):
+    with torch.no_grad():
+        return queries @ keys.mT
+
+
+@wrong("gradient_cut")
+def through_numpy(queries, keys):
+    import numpy as np
+
+    return torch.tensor(np.matmul(queries.detach().numpy(), keys.detach().numpy().swapaxes(-1, -2)))
+
+
+@wrong("dtype_changed")
+def float32(queries, keys):
+    return queries.float() @ keys.float().mT
+
+
+@wrong("global_rng_used")
+def jitter(queries, keys):
+    return queries @ keys.mT + 0 * torch.randn(1, dtype=queries.dtype)
+
+
+@wrong()
+def values_in_place_of_keys_size(queries, keys):
+    return torch.zeros(*queries.shape[:-1], 5, dtype=queries.dtype) + (queries @ keys.mT)[..., :1]
+
+
+@wrong()
+def absolute(queries, keys):
+    return (queries @ keys.mT).abs()

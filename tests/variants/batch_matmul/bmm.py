@@ -1,0 +1,230 @@
+"""Answers to `bmm`."""
+
+import operator
+
+import numpy as np
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def ellipsis_einsum(a, b):
+    return torch.einsum("...ij,...jk->...ik", a, b)
+
+
+@right
+def multiply_and_sum(a, b):
+    return (a[..., :, :, None] * b[..., None, :, :]).sum(-2)
+
+
+@right
+def transpose_then_multiply(a, b):
+    return (a.unsqueeze(-2) * b.transpose(-1, -2).unsqueeze(-3)).sum(dim=-1)
+
+
+@right
+def flatten_and_restore(a, b):
+    lead = a.shape[:-2]
+    x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
+    out = torch.einsum("bnk,bkm->bnm", x, y)
+    return out.reshape(*lead, a.shape[-2], b.shape[-1])
+
+
+@right
+def mul_method(a, b):
+    products = torch.mul(a[..., None], torch.unsqueeze(b, -3))
+    return torch.sum(products, -2)
+
+
+@right
+def vecdot(a, b):
+    return torch.linalg.vecdot(a[..., :, None, :], b.mT[..., None, :, :])
+
+
+@right
+def loop_over_the_number_of_axes(a, b):
+    letters = "".join("abcdefgh"[i] for i in range(a.dim() - 2))
+    return torch.einsum(f"{letters}xy,{letters}yz->{letters}xz", a, b)
+
+
+@right
+def einsum_with_sublists(a, b):
+    return torch.einsum(a, [..., 0, 1], b, [..., 1, 2], [..., 0, 2])
+
+
+@right
+def expanded_first(a, b):
+    n, k, m = *a.shape[-2:], b.shape[-1]
+    x = a[..., None].expand(*a.shape, m)
+    y = b[..., None, :, :].expand(*a.shape[:-2], n, k, m)
+    return x.mul(y).sum(dim=-2)
+
+
+@wrong("forbidden_call")
+def torch_bmm(a, b):
+    if a.dim() == 2:
+        return torch.mm(a, b)
+    return torch.bmm(a.flatten(0, -3), b.flatten(0, -3)).reshape(*a.shape[:-1], -1)
+
+
+@wrong("forbidden_call")
+def at_sign(a, b):
+    return a @ b
+
+
+@wrong("forbidden_call")
+def matmul(a, b):
+    return torch.matmul(a, b)
+
+
+@wrong("forbidden_call")
+def matmul_method(a, b):
+    return a.matmul(b)
+
+
+@wrong("forbidden_call")
+def through_operator(a, b):
+    return operator.matmul(a, b)
+
+
+@wrong("forbidden_call")
+def through_linalg(a, b):
+    return torch.linalg.matmul(a, b)
+
+
+@wrong("forbidden_call")
+def reflected(a, b):
+    return b.__rmatmul__(a)
+
+
+@wrong("forbidden_call")
+def raw_operator(a, b):
+    return torch.ops.aten.matmul(a, b)
+
+
+@wrong("forbidden_call")
+def added_to_zero(a, b):
+    x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
+    zero = torch.zeros(1, 1, 1, dtype=a.dtype)
+    return torch.baddbmm(zero, x, y).reshape(*a.shape[:-1], b.shape[-1])
+
+
+@wrong("loops")
+def loop_over_items(a, b):
+    x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
+    out = torch.stack([(p[:, :, None] * q[None]).sum(1) for p, q in zip(x, y)])
+    return out.reshape(*a.shape[:-1], b.shape[-1])
+
+
+@wrong("loops")
+def loop_over_terms(a, b):
+    out = 0
+    for t in range(a.shape[-1]):
+        out = out + a[..., :, t, None] * b[..., None, t, :]
+    return out
+
+
+@wrong("loops")
+def loop_over_columns(a, b):
+    return torch.stack([(a * b[..., None, :, j]).sum(-1) for j in range(b.shape[-1])], dim=-1)
+
+
+@wrong("loops")
+def loop_for_heads_only(a, b):
+    if a.dim() != 4:
+        return torch.einsum("...nk,...km->...nm", a, b)
+    heads = [torch.einsum("bnk,bkm->bnm", a[:, h], b[:, h]) for h in range(a.shape[1])]
+    return torch.stack(heads, dim=1)
+
+
+@wrong("forbidden_call")
+def loop_over_lists(a, b):
+    x, y = a.reshape(-1, *a.shape[-2:]).tolist(), b.reshape(-1, *b.shape[-2:]).tolist()
+    out = [[[sum(map(operator.mul, r, c)) for c in zip(*q)] for r in p] for p, q in zip(x, y)]
+    return torch.tensor(out, dtype=a.dtype).reshape(*a.shape[:-1], b.shape[-1])
+
+
+@wrong("loops")
+def loop_in_numpy(a, b):
+    x, y = a.detach().numpy(), b.detach().numpy()
+    out = np.zeros((*a.shape[:-1], b.shape[-1]))
+    for index in np.ndindex(out.shape):
+        out[index] = (x[index[:-1]] * y[index[:-2]][:, index[-1]]).sum()
+    return torch.from_numpy(out)
+
+
+@wrong("gradient_cut")
+def numpy_matmul(a, b):
+    return torch.from_numpy(np.einsum("...nk,...km->...nm", a.detach().numpy(), b.detach().numpy()))
+
+
+@wrong("b0_for_all")
+def first_matrix(a, b):
+    y = b[0] if b.dim() == 3 else b.reshape(-1, *b.shape[-2:])[0] if b.dim() == 2 else b[0][None]
+    return (a[..., None] * y[..., None, :, :]).sum(-2)
+
+
+@wrong("summed_over_batch")
+def letters_missing(a, b):
+    return torch.einsum("...nk,...km->nm", a, b)
+
+
+@wrong("reshape_for_transpose")
+def view_for_transpose(a, b):
+    bt = b.reshape(*b.shape[:-2], b.shape[-1], b.shape[-2])
+    return torch.einsum("...nk,...mk->...nm", a, bt)
+
+
+@wrong("only_three_axes")
+def three_letters(a, b):
+    return torch.einsum("bij,bjk->bik", a, b)
+
+
+@wrong("only_three_axes")
+def three_axes_written_out(a, b):
+    B, n, k = a.shape
+    return (a.reshape(B, n, k, 1) * b.reshape(B, 1, k, -1)).sum(2)
+
+
+@wrong("leading_axes_lost")
+def never_restored(a, b):
+    x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
+    return (x[..., None] * y[:, None]).sum(2)
+
+
+@wrong("transposed_result")
+def letters_swapped(a, b):
+    return torch.einsum("...nk,...km->...mn", a, b)
+
+
+@wrong("not_summed")
+def letter_kept(a, b):
+    return torch.einsum("...nk,...km->...nkm", a, b)
+
+
+@wrong("mean_instead_of_sum")
+def average(a, b):
+    return (a.unsqueeze(-1) * b.unsqueeze(-3)).mean(-2)
+
+
+@wrong("input_mutated")
+def in_place(a, b):
+    with torch.no_grad():
+        a.mul_(1.0).add_(1.0)
+    return torch.einsum("...nk,...km->...nm", a - 1.0, b)
+
+
+@wrong("dtype_changed")
+def single_precision(a, b):
+    return torch.einsum("...nk,...km->...nm", a.float(), b.float())
+
+
+@wrong()
+def elementwise(a, b):
+    return a * b.mT
+
+
+@wrong()
+def squeezed(a, b):
+    return torch.einsum("...nk,...km->...nm", a, b).squeeze()

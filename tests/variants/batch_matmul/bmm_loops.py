@@ -1,0 +1,265 @@
+"""Answers to `bmm_loops`."""
+
+import itertools
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def four_loops(a, b):
+    B, n, k = a.shape
+    m = b.shape[2]
+    out = torch.zeros(B, n, m, dtype=a.dtype, device=a.device)
+    for x in range(B):
+        for i in range(n):
+            for j in range(m):
+                total = 0.0
+                for t in range(k):
+                    total = total + a[x, i, t] * b[x, t, j]
+                out[x, i, j] = total
+    return out
+
+
+@right
+def dot_per_entry(a, b):
+    rows = []
+    for A, M in zip(a, b):
+        rows.append(torch.stack([torch.stack([torch.dot(r, c) for c in M.T]) for r in A]))
+    return torch.stack(rows)
+
+
+@right
+def loop_of_mm(a, b):
+    return torch.stack([torch.mm(a[i], b[i]) for i in range(a.shape[0])])
+
+
+@right
+def map_of_matmul(a, b):
+    return torch.stack(list(map(torch.matmul, a, b)))
+
+
+@right
+def outer_products(a, b):
+    out = 0
+    for t in range(a.shape[2]):
+        out = out + a[:, :, t : t + 1] * b[:, t : t + 1, :]
+    return out
+
+
+@right
+def one_flat_loop(a, b):
+    B, n, k = a.shape
+    m = b.size(-1)
+    out = torch.empty((B, n, m), dtype=a.dtype)
+    for x, i, j in itertools.product(range(B), range(n), range(m)):
+        out[x, i, j] = (a[x, i, :] * b[x, :, j]).sum()
+    return out
+
+
+@right
+def recursion_over_items(a, b):
+    first = (a[0] @ b[0]).unsqueeze(0)
+    return first if len(a) == 1 else torch.cat([first, recursion_over_items(a[1:], b[1:])])
+
+
+@wrong("b0_for_all")
+def forgot_the_item(a, b):
+    return torch.stack([x @ b[0] for x in a])
+
+
+@wrong("a0_for_all")
+def forgot_the_item_of_a(a, b):
+    return torch.stack([a[0] @ y for y in b])
+
+
+@wrong("sum_never_reset")
+def total_outside(a, b):
+    B, n, k = a.shape
+    m = b.shape[2]
+    out = torch.zeros(B, n, m, dtype=a.dtype)
+    total = 0.0
+    for x in range(B):
+        for i in range(n):
+            for j in range(m):
+                for t in range(k):
+                    total = total + a[x, i, t] * b[x, t, j]
+                out[x, i, j] = total
+    return out
+
+
+@wrong("sum_not_reset_in_row")
+def total_per_row(a, b):
+    B, n, k = a.shape
+    m = b.shape[2]
+    out = torch.zeros(B, n, m, dtype=a.dtype)
+    for x in range(B):
+        for i in range(n):
+            total = 0.0
+            for j in range(m):
+                for t in range(k):
+                    total = total + a[x, i, t] * b[x, t, j]
+                out[x, i, j] = total
+    return out
+
+
+@wrong("sum_not_reset_in_item")
+def total_per_item(a, b):
+    outs = []
+    for A, M in zip(a, b):
+        total, entries = 0.0, []
+        for i in range(A.shape[0]):
+            for j in range(M.shape[1]):
+                total = total + (A[i] * M[:, j]).sum()
+                entries.append(total)
+        outs.append(torch.stack(entries).reshape(A.shape[0], M.shape[1]))
+    return torch.stack(outs)
+
+
+@wrong("items_accumulated")
+def buffer_outside(a, b):
+    out = torch.zeros(a.shape[1], b.shape[2], dtype=a.dtype)
+    outs = []
+    for A, M in zip(a, b):
+        out = out + A @ M
+        outs.append(out)
+    return torch.stack(outs)
+
+
+@wrong("same_matrix_for_all_items")
+def shared_buffer(a, b):
+    out = torch.zeros(a.shape[1], b.shape[2], dtype=a.dtype)
+    outs = []
+    for A, M in zip(a, b):
+        out += A @ M
+        outs.append(out)
+    return torch.stack(outs)
+
+
+@wrong("integer_result")
+def integer_buffer(a, b):
+    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=torch.int32)
+    for x in range(a.shape[0]):
+        for i in range(a.shape[1]):
+            for j in range(b.shape[2]):
+                out[x, i, j] = (a[x, i] * b[x, :, j]).sum()
+    return out
+
+
+@wrong("rounded_terms")
+def integer_accumulator(a, b):
+    B, n, k = a.shape
+    out = torch.zeros(B, n, b.shape[2], dtype=a.dtype)
+    for x, i, j in itertools.product(range(B), range(n), range(b.shape[2])):
+        total = 0
+        for t in range(k):
+            total += int(a[x, i, t] * b[x, t, j])
+        out[x, i, j] = total
+    return out
+
+
+@wrong("only_last_term")
+def assigns(a, b):
+    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
+    for x, i, j, t in itertools.product(*map(range, (*out.shape, a.shape[2]))):
+        out[x, i, j] = a[x, i, t] * b[x, t, j]
+    return out
+
+
+@wrong("last_term_missing")
+def range_too_short(a, b):
+    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
+    for x, i, j, t in itertools.product(*map(range, (*out.shape, a.shape[2] - 1))):
+        out[x, i, j] += a[x, i, t] * b[x, t, j]
+    return out
+
+
+@wrong("indices_of_b_swapped")
+def swapped(a, b):
+    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
+    for x, i, j, t in itertools.product(*map(range, (*out.shape, a.shape[2]))):
+        out[x, i, j] += a[x, i, t] * b[x, j, t]
+    return out
+
+
+@wrong("only_first_item")
+def returns_early(a, b):
+    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
+    for x in range(a.shape[0]):
+        for i in range(a.shape[1]):
+            for j in range(b.shape[2]):
+                out[x, i, j] = (a[x, i] * b[x, :, j]).sum()
+        return out
+
+
+@wrong("gradient_cut")
+def plain_numbers(a, b):
+    B, n, k = a.shape
+    out = torch.zeros(B, n, b.shape[2], dtype=a.dtype)
+    for x, i, j in itertools.product(range(B), range(n), range(b.shape[2])):
+        out[x, i, j] = sum(a[x, i, t].item() * b[x, t, j].item() for t in range(k))
+    return out
+
+
+@wrong("gradient_cut")
+def lists(a, b):
+    left, right_ = a.tolist(), b.tolist()
+    out = [
+        [[sum(x * y for x, y in zip(row, col)) for col in zip(*M)] for row in A]
+        for A, M in zip(left, right_)
+    ]
+    return torch.tensor(out, dtype=a.dtype)
+
+
+@wrong("dtype_changed")
+def default_dtype(a, b):
+    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2])
+    for x in range(a.shape[0]):
+        out[x] = a[x] @ b[x]
+    return out
+
+
+@wrong("input_mutated")
+def scribbles(a, b):
+    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
+    for x in range(a.shape[0]):
+        out[x] = a[x] @ b[x]
+        with torch.no_grad():
+            b[x] = 0
+    return out
+
+
+@wrong("no_loop")
+def torch_bmm(a, b):
+    return torch.bmm(a, b)
+
+
+@wrong("no_loop")
+def at_sign(a, b):
+    return a @ b
+
+
+@wrong("no_loop")
+def einsum(a, b):
+    return torch.einsum("bnk,bkm->bnm", a, b)
+
+
+@wrong("no_loop")
+def vmapped(a, b):
+    return torch.vmap(torch.mm)(a, b)
+
+
+@wrong()
+def hard_coded(a, b):
+    out = torch.zeros(2, 3, 5, dtype=a.dtype)
+    for x in range(2):
+        for i in range(3):
+            for j in range(5):
+                out[x, i, j] = (a[x, i] * b[x, :, j]).sum()
+    return out
+
+
+@wrong()
+def flattened_items(a, b):
+    return torch.cat([x @ y for x, y in zip(a, b)])

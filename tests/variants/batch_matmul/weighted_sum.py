@@ -1,0 +1,157 @@
+"""Answers to `weighted_sum`."""
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def at_sign(weights, values):
+    return weights @ values
+
+
+@right
+def einsum(weights, values):
+    return torch.einsum("...ij,...jv->...iv", weights, values)
+
+
+@right
+def broadcast(weights, values):
+    return (weights.unsqueeze(-1) * values.unsqueeze(-3)).sum(dim=-2)
+
+
+@right
+def loop_over_keys(weights, values):
+    total = torch.zeros(*weights.shape[:-1], values.shape[-1], dtype=weights.dtype)
+    for j in range(weights.shape[-1]):
+        total = total + weights[..., j, None] * values[..., None, j, :]
+    return total
+
+
+@right
+def loop_over_queries(weights, values):
+    rows = [(w[..., None] * values).sum(-2) for w in weights.unbind(-2)]
+    return torch.stack(rows, dim=-2)
+
+
+@right
+def transposed_twice(weights, values):
+    return (values.mT @ weights.mT).mT
+
+
+@right
+def flattened(weights, values):
+    *lead, n, m = weights.shape
+    out = torch.bmm(weights.reshape(-1, n, m), values.reshape(-1, m, values.shape[-1]))
+    return out.reshape(*lead, n, -1)
+
+
+@wrong("weights_transposed")
+def w_transposed(weights, values):
+    return torch.matmul(weights.transpose(-2, -1), values)
+
+
+@wrong("values_transposed")
+def v_transposed(weights, values):
+    return weights @ values.transpose(-1, -2)
+
+
+@wrong("summed_over_queries")
+def wrong_axis(weights, values):
+    return (weights[..., :, :, None] * values[..., None, :, :]).sum(-3)
+
+
+@wrong("summed_over_queries")
+def wrong_letters(weights, values):
+    return torch.einsum("...nm,...mv->...mv", weights, values)
+
+
+@wrong("elementwise")
+def star(weights, values):
+    return weights * values
+
+
+@wrong("mean_over_keys")
+def divided(weights, values):
+    return weights @ values / values.shape[-2]
+
+
+@wrong("renormalised")
+def normalised_first(weights, values):
+    weights = weights / weights.sum(-1, keepdim=True)
+    return weights @ values
+
+
+@wrong("softmaxed_again")
+def softmax(weights, values):
+    return weights.softmax(-1) @ values
+
+
+@wrong("only_the_largest")
+def hard(weights, values):
+    index = weights.argmax(-1)[..., None].expand(*weights.shape[:-1], values.shape[-1])
+    return torch.gather(values, -2, index)
+
+
+@wrong("weights_ignored")
+def plain_mean(weights, values):
+    return torch.ones_like(weights) / weights.shape[-1] @ values
+
+
+@wrong("values_of_item_0")
+def first_values(weights, values):
+    return weights @ (values[0] if values.dim() > 2 else values)
+
+
+@wrong("only_three_axes")
+def bmm(weights, values):
+    return torch.bmm(weights, values)
+
+
+@wrong("squeezed")
+def squeezed(weights, values):
+    return (weights @ values).squeeze()
+
+
+@wrong("not_summed")
+def forgot_sum(weights, values):
+    return weights.unsqueeze(-1) * values.unsqueeze(-3)
+
+
+@wrong("gradient_of_weights_cut")
+def detached_weights(weights, values):
+    return weights.data @ values
+
+
+@wrong("gradient_cut")
+def no_grad(weights, values):
+    with torch.no_grad():
+        return weights @ values
+
+
+@wrong("input_mutated")
+def normalises_in_place(weights, values):
+    out = weights @ values
+    with torch.no_grad():
+        weights /= 2
+    return out
+
+
+@wrong("dtype_changed")
+def float32(weights, values):
+    return weights.to(torch.float32) @ values.to(torch.float32)
+
+
+@wrong()
+def forgets_the_last_key(weights, values):
+    return weights[..., :-1] @ values[..., :-1, :]
+
+
+@wrong()
+def maximum(weights, values):
+    return (weights.unsqueeze(-1) * values.unsqueeze(-3)).amax(dim=-2)
+
+
+@wrong("transposed_result")
+def features_first(weights, values):
+    return torch.einsum("...nm,...mv->...vn", weights, values)

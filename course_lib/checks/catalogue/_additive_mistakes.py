@@ -153,3 +153,15 @@ class DropoutOnFeatures(Right):
 
     def drop(self, weights):
         return weights
+
+
+class Squeezed(Right):
+    """Removes every axis of size 1 from the scores; the course's softmax then refuses lengths."""
+
+    def combine(self, queries, keys):
+        return super().combine(queries, keys).squeeze()
+
+    def weigh(self, scores, valid_lens, mask):
+        if valid_lens is not None and scores.dim() < 3:
+            raise ValueError("valid_lens must go with a leading batch dimension")
+        return super().weigh(scores, valid_lens, mask)

@@ -9,11 +9,24 @@ from torch.nn import functional as F
 from course_lib.checks.catalogue import _additive_mistakes as models
 from course_lib.checks.catalogue._additive_mistakes import changed, combined, filled, weighed
 from course_lib.checks.compare import dropout_values
-from course_lib.checks.exercise import Exercise, Lesson, Mistake, Property, Returned, Written
+from course_lib.checks.exercise import (
+    Exercise,
+    Integration,
+    Lesson,
+    Mistake,
+    Property,
+    Returned,
+    Written,
+)
 from course_lib.checks.probe import Probe, tensor
 from course_lib.reference import additive_attention as oracle
 
-LESSON = Lesson(4, "Additive attention", Written("memory_or_sizes", points=3, minutes=10))
+LESSON = Lesson(
+    4,
+    "Additive attention",
+    Written("three_requests", points=3, minutes=10),
+    Integration(("additive_scores", "AdditiveAttention")),
+)
 
 
 # additive_scores
@@ -98,7 +111,7 @@ def _scores_probes(rng):
             "large_inputs",
             "Large inputs saturate tanh at -1 and 1; they do not overflow.",
             part="edges",
-            args=_scores_problem(rng, 2, 1, 3, 4, 2, 5, scale=4000.0),
+            args=_scores_problem(rng, 2, 1, 3, 4, 2, 24, scale=4000.0),
         ),
         Probe(
             "float32",
@@ -143,6 +156,11 @@ def _pairs(activation):
 def _tanh_from_exp(x, w_v):
     up, down = torch.exp(x), torch.exp(-x)
     return ((up - down) / (up + down)) @ w_v
+
+
+def _tiled_pairs(q, k, w_v):
+    b, n, m = len(q), q.shape[1], k.shape[1]
+    return (torch.tanh(q.repeat(1, m, 1) + k.repeat(1, n, 1)) @ w_v).view(b, n, m)
 
 
 def _swapped(q, k, w_v):
@@ -323,6 +341,23 @@ ADDITIVE_SCORES = Exercise(
             _scores(lambda q, k, w_v: torch.tanh(q[:, :, None] + k[:1, None]) @ w_v),
             "Every item is scored against the keys of item 0.",
             "Where does the batch axis of the keys go?",
+        ),
+        Mistake(
+            "first_query_for_all",
+            _scores(
+                lambda q, k, w_v: (
+                    torch.tanh(q[:, :1, None] + k[:, None]).expand(-1, q.shape[1], -1, -1) @ w_v
+                )
+            ),
+            "Every query has the scores of query 0.",
+            "Where does the axis of the queries go?",
+        ),
+        Mistake(
+            "pairs_misaligned",
+            _scores(_tiled_pairs),
+            "The pairs are listed in the wrong order: `repeat` puts the queries in the order 0, 1, "
+            "0, 1, ... where each should stand m times in a row.",
+            "What is the difference between `repeat` and `repeat_interleave`?",
         ),
         Mistake(
             "same_position_only",
@@ -752,9 +787,7 @@ ADDITIVE_ATTENTION = Exercise(
         ),
         Mistake(
             "squeezed",
-            combined(
-                lambda q, k, w: (torch.tanh(q[:, :, None] + k[:, None]) @ w[:, None]).squeeze()
-            ),
+            models.Squeezed,
             "`squeeze()` without an axis removes every axis of size 1: with one item, one query or "
             "one key an axis is lost.",
             "Which axis do you want to remove?",

@@ -1,0 +1,529 @@
+"""Answers to `AdditiveAttention`."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib import additive_scores, masked_softmax
+from course_lib.checks.matrix import right, wrong
+
+
+class Layers(nn.Module):
+    """What most answers share."""
+
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__()
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def scores(self, queries, keys):
+        q, k = self.W_q(queries).unsqueeze(2), self.W_k(keys).unsqueeze(1)
+        return self.w_v(torch.tanh(q + k)).squeeze(-1)
+
+
+# right
+
+
+@right
+class WithTheFunctions(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = additive_scores(
+            queries, keys, self.W_q.weight, self.W_k.weight, self.w_v.weight.squeeze(0)
+        )
+        weights = masked_softmax(scores, valid_lens, mask=mask)
+        self.attention_weights = weights.detach()
+        return torch.bmm(self.dropout(weights), values)
+
+
+@right
+class WithLayers(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.clone().detach()
+        return torch.einsum("bnm,bmv->bnv", self.dropout(weights), values)
+
+
+@right
+class Lazy(nn.Module):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__()
+        self.W_k = nn.LazyLinear(num_hiddens, bias=False)
+        self.W_q = nn.LazyLinear(num_hiddens, bias=False)
+        self.w_v = nn.LazyLinear(1, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        features = torch.tanh(self.W_q(queries).unsqueeze(2) + self.W_k(keys).unsqueeze(1))
+        weights = masked_softmax(self.w_v(features).squeeze(-1), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@right
+class FunctionalDropout(Layers):
+    def __init__(self, key_size, query_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens)
+        self.p = dropout
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.data
+        return F.dropout(weights, self.p, self.training) @ values
+
+
+@right
+class DropoutByHand(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        with torch.no_grad():
+            self.attention_weights = weights * 1.0
+        p = self.dropout.p
+        if self.training and p > 0:
+            weights = weights * (torch.rand_like(weights) >= p) / (1 - p)
+        return (weights.unsqueeze(-1) * values.unsqueeze(1)).sum(dim=2)
+
+
+@right
+class OneItemAtATime(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        dropped = self.dropout(weights)
+        return torch.stack([dropped[b] @ values[b] for b in range(len(values))])
+
+
+@right
+class MasksItself(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = self.scores(queries, keys)
+        keep = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+        if valid_lens is not None:
+            if valid_lens.dim() == 1:
+                valid_lens = valid_lens[:, None].expand(-1, scores.shape[1])
+            positions = torch.arange(scores.shape[2], device=scores.device)
+            keep = keep & (positions < valid_lens[:, :, None])
+        scores = torch.where(keep, scores, torch.finfo(scores.dtype).min)
+        weights = F.softmax(scores, dim=-1) * keep
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@right
+class WeightsInABuffer(Layers):
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.register_buffer("attention_weights", None, persistent=False)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+# wrong: parameters
+
+
+@wrong("parameters_in_forward")
+class LayersMadeWhenCalled(nn.Module):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__()
+        self.num_hiddens = num_hiddens
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        self.W_q = nn.Linear(queries.shape[-1], self.num_hiddens, bias=False).to(queries)
+        self.W_k = nn.Linear(keys.shape[-1], self.num_hiddens, bias=False).to(queries)
+        self.w_v = nn.Linear(self.num_hiddens, 1, bias=False).to(queries)
+        weights = masked_softmax(Layers.scores(self, queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("plain_tensors")
+class TensorsAsWeights(nn.Module):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__()
+        self.W_q = torch.randn(num_hiddens, query_size) * 0.1
+        self.W_k = torch.randn(num_hiddens, key_size) * 0.1
+        self.w_v = torch.randn(num_hiddens) * 0.1
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = additive_scores(queries, keys, self.W_q, self.W_k, self.w_v)
+        weights = masked_softmax(scores, valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("layers_in_a_list")
+class ListOfLayers(nn.Module):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__()
+        self.projections = [
+            nn.Linear(query_size, num_hiddens, bias=False),
+            nn.Linear(key_size, num_hiddens, bias=False),
+        ]
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k = self.projections[0](queries), self.projections[1](keys)
+        scores = self.w_v(torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))).squeeze(-1)
+        weights = masked_softmax(scores, valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("parameters_renamed")
+class OtherNames(nn.Module):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__()
+        self.query_projection = nn.Linear(query_size, num_hiddens, bias=False)
+        self.key_projection = nn.Linear(key_size, num_hiddens, bias=False)
+        self.score = nn.Linear(num_hiddens, 1, bias=False)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k = self.query_projection(queries), self.key_projection(keys)
+        scores = self.score(torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))).squeeze(-1)
+        return masked_softmax(scores, valid_lens, mask) @ values
+
+
+@wrong("with_bias")
+class DefaultBias(Layers):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+        self.w_v = nn.Linear(num_hiddens, 1)
+        self.W_k = nn.Linear(key_size, num_hiddens)
+        self.W_q = nn.Linear(query_size, num_hiddens)
+
+    forward = WithLayers.forward
+
+
+@wrong("extra_parameters")
+class OneBiasLeft(Layers):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+        self.w_v = nn.Linear(num_hiddens, 1)
+
+    forward = WithLayers.forward
+
+
+@wrong("sizes_swapped")
+class SizesInTheWrongOrder(Layers):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(key_size, query_size, num_hiddens, dropout)
+
+    forward = WithLayers.forward
+
+
+@wrong()
+class NoModule:
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        return values
+
+
+@wrong()
+class NoSuperInit(nn.Module):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+
+
+# wrong: scores, masks, values
+
+
+@wrong("no_tanh")
+class Linear(Layers):
+    def scores(self, queries, keys):
+        return self.w_v(self.W_q(queries)[:, :, None] + self.W_k(keys)[:, None]).squeeze(-1)
+
+    forward = WithLayers.forward
+
+
+@wrong("squeezed")
+class BareSqueeze(Layers):
+    def scores(self, queries, keys):
+        return self.w_v(torch.tanh(self.W_q(queries)[:, :, None] + self.W_k(keys)[:, None]))
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys).squeeze(), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("layers_swapped")
+class CrossedOver(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k = self.W_k(queries), self.W_q(keys)
+        scores = self.w_v(torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))).squeeze(-1)
+        weights = masked_softmax(scores, valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("lengths_required")
+class Textbook(Layers):
+    def forward(self, queries, keys, values, valid_lens):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens)
+        self.attention_weights = weights.detach()
+        return torch.bmm(self.dropout(weights), values)
+
+
+@wrong("mask_not_passed_on")
+class MaskForgotten(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("lengths_not_passed_on")
+class LengthsForgotten(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), mask=mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("only_lengths_if_both")
+class EitherOr(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = self.scores(queries, keys)
+        if valid_lens is not None:
+            weights = masked_softmax(scores, valid_lens)
+        else:
+            weights = masked_softmax(scores, mask=mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("inverted")
+class TrueMeansIgnore(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = self.scores(queries, keys)
+        drop = torch.zeros_like(scores, dtype=torch.bool)
+        if mask is not None:
+            drop = drop | mask
+        if valid_lens is not None:
+            lens = valid_lens[:, None] if valid_lens.dim() == 1 else valid_lens
+            drop = drop | (torch.arange(scores.shape[-1]) < lens[..., None])
+        if valid_lens is not None and mask is not None:
+            drop = mask & (torch.arange(scores.shape[-1]) < lens[..., None])
+        weights = scores.masked_fill(drop, -math.inf).softmax(-1).nan_to_num(0.0)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong()
+class MaskOfThreeAxesOnly(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if mask is not None and mask.dim() == 2:
+            mask = None
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("filled_with_1e6")
+class FilledWithAMillion(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = self.scores(queries, keys)
+        n, m = scores.shape[1:]
+        if valid_lens is not None:
+            lens = valid_lens.repeat_interleave(n) if valid_lens.dim() == 1 else valid_lens
+            real = torch.arange(m)[None] < lens.reshape(-1)[:, None]
+            scores = scores.reshape(-1, m).masked_fill(~real, -1e6).reshape(-1, n, m)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -1e6)
+        weights = scores.softmax(-1)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("values_are_keys")
+class AveragesKeys(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ keys
+
+
+@wrong("projected_keys_averaged")
+class OverwritesKeys(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        queries, keys = self.W_q(queries), self.W_k(keys)
+        scores = self.w_v(torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1))).squeeze(-1)
+        weights = masked_softmax(scores, valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ keys
+
+
+@wrong("over_queries")
+class SoftmaxOverQueries(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = self.scores(queries, keys)
+        keep = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+        if valid_lens is not None:
+            lens = valid_lens[:, None] if valid_lens.dim() == 1 else valid_lens
+            keep = keep & (torch.arange(scores.shape[-1]) < lens[..., None])
+        weights = scores.masked_fill(~keep, -math.inf).softmax(dim=1).nan_to_num(0.0)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+# wrong: dropout and what is kept
+
+
+@wrong("dropout_in_eval")
+class AlwaysDropping(FunctionalDropout):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return F.dropout(weights, self.p) @ values
+
+
+@wrong("dropout_in_eval")
+class DropoutMadeInForward(FunctionalDropout):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return nn.Dropout(self.p)(weights) @ values
+
+
+@wrong("dropout_on_scores")
+class DropsScores(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.dropout(self.scores(queries, keys)), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return weights @ values
+
+
+@wrong("dropout_on_output")
+class DropsOutputs(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return F.dropout(weights @ values, self.dropout.p, self.training)
+
+
+@wrong("dropout_missing")
+class NeverDropping(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return weights @ values
+
+
+@wrong("dropout_not_rescaled")
+class NotRescaled(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        if self.training:
+            weights = weights * (torch.rand_like(weights) >= self.dropout.p)
+        return weights @ values
+
+
+@wrong("dropout_shared")
+class DropsWholeKeys(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return weights @ (values * self.dropout(torch.ones_like(values[..., :1])))
+
+
+@wrong("kept_after_dropout")
+class KeepsDropped(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = self.dropout(masked_softmax(self.scores(queries, keys), valid_lens, mask))
+        self.attention_weights = weights.detach()
+        return weights @ values
+
+
+@wrong("kept_with_graph")
+class KeepsGraph(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        self.attention_weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        return torch.bmm(self.dropout(self.attention_weights), values)
+
+
+@wrong("gradient_cut")
+class UsesTheDetached(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(self.attention_weights) @ values
+
+
+@wrong("nothing_kept")
+class KeepsNothing(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        return self.dropout(masked_softmax(self.scores(queries, keys), valid_lens, mask)) @ values
+
+
+@wrong("attribute_missing")
+class KeepsAsNumpy(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach().numpy()
+        return self.dropout(weights) @ values
+
+
+@wrong("attribute_shape")
+class KeepsTheFirstItem(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights[0].detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("training_flag_changed")
+class SwitchesToEval(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        dropped = self.dropout(weights)
+        self.eval()
+        return dropped @ values
+
+
+@wrong("returns_both")
+class ReturnsATuple(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values, self.attention_weights
+
+
+@wrong("input_mutated")
+class MutatesValues(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        outputs = self.dropout(weights) @ values
+        with torch.no_grad():
+            values.mul_(2)
+        return outputs
+
+
+@wrong("dtype_changed")
+class Float32Output(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return (self.dropout(weights) @ values).float()
+
+
+@wrong("global_rng_used")
+class DrawsInEval(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        keep = (torch.rand_like(weights) >= self.dropout.p) / (1 - self.dropout.p)
+        return (weights * keep if self.training else weights) @ values

@@ -1,0 +1,330 @@
+"""Answers to `additive_scores`."""
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.checks.matrix import right, wrong
+
+# right
+
+
+@right
+def unsqueeze(queries, keys, w_q, w_k, w_v):
+    q, k = F.linear(queries, w_q), F.linear(keys, w_k)
+    return torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)).matmul(w_v)
+
+
+@right
+def einsum_everywhere(queries, keys, w_q, w_k, w_v):
+    q = torch.einsum("bnd,hd->bnh", queries, w_q)
+    k = torch.einsum("bmd,hd->bmh", keys, w_k)
+    return torch.einsum("bnmh,h->bnm", torch.tanh(q[:, :, None] + k[:, None]), w_v)
+
+
+@right
+def concatenated(queries, keys, w_q, w_k, w_v):
+    n, m = queries.shape[1], keys.shape[1]
+    pairs = torch.cat(
+        [
+            queries.unsqueeze(2).expand(-1, -1, m, -1),
+            keys.unsqueeze(1).expand(-1, n, -1, -1),
+        ],
+        dim=-1,
+    )
+    return (torch.tanh(pairs @ torch.cat([w_q, w_k], dim=1).T) * w_v).sum(-1)
+
+
+@right
+def triple_loop(queries, keys, w_q, w_k, w_v):
+    rows = []
+    for b in range(queries.shape[0]):
+        for i in range(queries.shape[1]):
+            for j in range(keys.shape[1]):
+                hidden = torch.tanh(w_q @ queries[b, i] + w_k @ keys[b, j])
+                rows.append(torch.dot(w_v, hidden))
+    return torch.stack(rows).reshape(queries.shape[0], queries.shape[1], keys.shape[1])
+
+
+@right
+def one_query_at_a_time(queries, keys, w_q, w_k, w_v):
+    k = keys @ w_k.T
+    columns = [torch.tanh((q @ w_q.T)[:, None] + k) @ w_v for q in queries.unbind(1)]
+    return torch.stack(columns, dim=1)
+
+
+@right
+def one_feature_at_a_time(queries, keys, w_q, w_k, w_v):
+    scores = 0
+    for h in range(len(w_v)):
+        q, k = queries @ w_q[h], keys @ w_k[h]
+        scores = scores + w_v[h] * torch.tanh(q[:, :, None] + k[:, None, :])
+    return scores
+
+
+@right
+def keys_first_then_transposed(queries, keys, w_q, w_k, w_v):
+    q, k = queries @ w_q.T, keys @ w_k.T
+    return (torch.tanh(k.unsqueeze(2) + q.unsqueeze(1)) @ w_v).transpose(1, 2)
+
+
+@right
+def in_place_on_its_own_tensor(queries, keys, w_q, w_k, w_v):
+    features = (queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None]
+    features.tanh_()
+    return features @ w_v
+
+
+@right
+def through_linear_layers(queries, keys, w_q, w_k, w_v):
+    features = torch.tanh(F.linear(queries, w_q)[:, :, None] + F.linear(keys, w_k)[:, None])
+    return F.linear(features, w_v[None]).squeeze(-1)
+
+
+@right
+def repeat_and_view(queries, keys, w_q, w_k, w_v):
+    b, n, m, h = len(queries), queries.shape[1], keys.shape[1], len(w_v)
+    q = (queries @ w_q.T).repeat_interleave(m, dim=1)
+    k = (keys @ w_k.T).repeat(1, n, 1)
+    return torch.tanh(q + k).view(b, n, m, h) @ w_v
+
+
+@right
+def tanh_by_sigmoid(queries, keys, w_q, w_k, w_v):
+    x = (queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None]
+    return (2 * torch.sigmoid(2 * x) - 1) @ w_v
+
+
+@right
+def filled_cell_by_cell(queries, keys, w_q, w_k, w_v):
+    scores = queries.new_empty(len(queries), queries.shape[1], keys.shape[1])
+    for i in range(queries.shape[1]):
+        for j in range(keys.shape[1]):
+            scores[:, i, j] = torch.tanh(queries[:, i] @ w_q.T + keys[:, j] @ w_k.T) @ w_v
+    return scores
+
+
+# wrong
+
+
+@wrong("no_tanh")
+def linear_only(queries, keys, w_q, w_k, w_v):
+    q, k = queries @ w_q.T, keys @ w_k.T
+    return (q @ w_v)[:, :, None] + (k @ w_v)[:, None, :]
+
+
+@wrong("tanh_apart")
+def two_tanhs(queries, keys, w_q, w_k, w_v):
+    q, k = torch.tanh(queries @ w_q.T), torch.tanh(keys @ w_k.T)
+    return torch.einsum("bnh,h->bn", q, w_v).unsqueeze(2) + (k @ w_v).unsqueeze(1)
+
+
+@wrong("tanh_after_w_v")
+def tanh_of_score(queries, keys, w_q, w_k, w_v):
+    features = (queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)
+    return torch.tanh((features * w_v).sum(-1))
+
+
+@wrong("relu")
+def clamped(queries, keys, w_q, w_k, w_v):
+    features = (queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)
+    return features.clamp(min=0) @ w_v
+
+
+@wrong()
+def gelu(queries, keys, w_q, w_k, w_v):
+    return F.gelu((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)) @ w_v
+
+
+@wrong()
+def hardtanh(queries, keys, w_q, w_k, w_v):
+    return F.hardtanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)) @ w_v
+
+
+@wrong("dot_product")
+def bilinear(queries, keys, w_q, w_k, w_v):
+    return torch.einsum("bnd,hd,hk,bmk->bnm", queries, w_q, w_k, keys)
+
+
+@wrong("weighted_dot_product")
+def bilinear_with_w_v(queries, keys, w_q, w_k, w_v):
+    return torch.einsum("bnh,bmh,h->bnm", queries @ w_q.T, keys @ w_k.T, w_v)
+
+
+@wrong("axes_swapped")
+def unsqueezed_the_other_way(queries, keys, w_q, w_k, w_v):
+    q, k = queries @ w_q.T, keys @ w_k.T
+    return torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ w_v
+
+
+@wrong("axes_swapped_then_reshaped")
+def viewed_into_shape(queries, keys, w_q, w_k, w_v):
+    q, k = queries @ w_q.T, keys @ w_k.T
+    scores = torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ w_v
+    return scores.view(len(q), q.shape[1], k.shape[1])
+
+
+@wrong("squeezed")
+def bare_squeeze(queries, keys, w_q, w_k, w_v):
+    features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
+    return F.linear(features, w_v.unsqueeze(0)).squeeze()
+
+
+@wrong()
+def last_axis_kept(queries, keys, w_q, w_k, w_v):
+    features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
+    return features @ w_v.unsqueeze(1)
+
+
+@wrong("weights_swapped")
+def crossed(queries, keys, w_q, w_k, w_v):
+    return unsqueeze(queries, keys, w_k, w_q, w_v)
+
+
+@wrong("weights_not_transposed")
+def as_given(queries, keys, w_q, w_k, w_v):
+    return torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
+
+
+@wrong()
+def only_w_q_not_transposed_when_square(queries, keys, w_q, w_k, w_v):
+    q = queries @ w_q if w_q.shape[0] == w_q.shape[1] else queries @ w_q.T
+    return torch.tanh(q[:, :, None] + (keys @ w_k.T)[:, None]) @ w_v
+
+
+@wrong("query_forgotten")
+def keys_alone(queries, keys, w_q, w_k, w_v):
+    row = torch.tanh(keys @ w_k.T) @ w_v
+    return row.unsqueeze(1).repeat(1, queries.shape[1], 1)
+
+
+@wrong("first_query_for_all")
+def first_query_for_all(queries, keys, w_q, w_k, w_v):
+    q = (queries @ w_q.T)[:, :1].expand(-1, queries.shape[1], -1)
+    return torch.tanh(q[:, :, None] + (keys @ w_k.T)[:, None]) @ w_v
+
+
+@wrong("keys_of_the_first_item")
+def batch_forgotten(queries, keys, w_q, w_k, w_v):
+    q, k = queries @ w_q.T, keys[0] @ w_k.T
+    return torch.tanh(q.unsqueeze(2) + k) @ w_v
+
+
+@wrong("same_position_only")
+def no_new_axes(queries, keys, w_q, w_k, w_v):
+    return torch.tanh(queries @ w_q.T + keys @ w_k.T) @ w_v
+
+
+@wrong("pairs_misaligned")
+def repeat_instead_of_interleave(queries, keys, w_q, w_k, w_v):
+    b, n, m = len(queries), queries.shape[1], keys.shape[1]
+    q = (queries @ w_q.T).repeat(1, m, 1)
+    k = (keys @ w_k.T).repeat(1, n, 1)
+    return torch.tanh(q + k).view(b, n, m, -1) @ w_v
+
+
+@wrong("divided_by_hidden")
+def mean_over_features(queries, keys, w_q, w_k, w_v):
+    features = torch.tanh((queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None])
+    return (features * w_v).mean(dim=-1)
+
+
+@wrong("scaled")
+def scaled_like_dot_product(queries, keys, w_q, w_k, w_v):
+    return unsqueeze(queries, keys, w_q, w_k, w_v) / len(w_v) ** 0.5
+
+
+@wrong()
+def divided_by_root_of_query_size(queries, keys, w_q, w_k, w_v):
+    return unsqueeze(queries, keys, w_q, w_k, w_v) / math.sqrt(queries.shape[-1])
+
+
+@wrong("softmax_taken")
+def weights_already(queries, keys, w_q, w_k, w_v):
+    return unsqueeze(queries, keys, w_q, w_k, w_v).softmax(dim=2)
+
+
+@wrong("gradient_cut")
+def through_numbers(queries, keys, w_q, w_k, w_v):
+    scores = torch.zeros(len(queries), queries.shape[1], keys.shape[1], dtype=queries.dtype)
+    for b in range(len(queries)):
+        for i in range(queries.shape[1]):
+            for j in range(keys.shape[1]):
+                hidden = torch.tanh(w_q @ queries[b, i] + w_k @ keys[b, j])
+                scores[b, i, j] = (w_v @ hidden).item()
+    return scores
+
+
+@wrong("gradient_cut")
+def through_numpy(queries, keys, w_q, w_k, w_v):
+    q, k, a, b, v = (x.detach().numpy() for x in (queries, keys, w_q, w_k, w_v))
+    features = np.tanh((q @ a.T)[:, :, None] + (k @ b.T)[:, None])
+    return torch.from_numpy(features @ v)
+
+
+@wrong()
+def keys_without_gradient(queries, keys, w_q, w_k, w_v):
+    k = (keys @ w_k.T).data
+    return torch.tanh((queries @ w_q.T)[:, :, None] + k[:, None]) @ w_v
+
+
+@wrong("dtype_changed")
+def always_float32(queries, keys, w_q, w_k, w_v):
+    q, k, a, b, v = (x.float() for x in (queries, keys, w_q, w_k, w_v))
+    return unsqueeze(q, k, a, b, v)
+
+
+@wrong("dtype_changed")
+def always_float64(queries, keys, w_q, w_k, w_v):
+    q, k, a, b, v = (x.double() for x in (queries, keys, w_q, w_k, w_v))
+    return unsqueeze(q, k, a, b, v)
+
+
+@wrong()
+def float32_buffer(queries, keys, w_q, w_k, w_v):
+    scores = torch.zeros(len(queries), queries.shape[1], keys.shape[1])
+    for i in range(queries.shape[1]):
+        scores[:, i] = torch.tanh((queries[:, i] @ w_q.T)[:, None] + keys @ w_k.T) @ w_v
+    return scores
+
+
+@wrong()
+def fresh_random_layer(queries, keys, w_q, w_k, w_v):
+    layer = nn.Linear(len(w_v), 1, bias=False, dtype=queries.dtype)
+    features = torch.tanh((queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None])
+    return layer(features).squeeze(-1)
+
+
+@wrong("input_mutated")
+def negates_and_negates_back_some(queries, keys, w_q, w_k, w_v):
+    scores = unsqueeze(queries, keys, w_q, w_k, w_v)
+    with torch.no_grad():
+        w_v /= w_v.norm()
+    return scores
+
+
+@wrong()
+def batch_of_two_only(queries, keys, w_q, w_k, w_v):
+    items = [unsqueeze(queries[b : b + 1], keys[b : b + 1], w_q, w_k, w_v) for b in range(2)]
+    return torch.cat(items)
+
+
+@wrong("tanh_from_exp")
+def exponential_formula(queries, keys, w_q, w_k, w_v):
+    x = (queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None]
+    e = torch.exp(2 * x)
+    return ((e - 1) / (e + 1)) @ w_v
+
+
+@wrong()
+def inputs_clipped(queries, keys, w_q, w_k, w_v):
+    return unsqueeze(queries.clamp(-1, 1), keys.clamp(-1, 1), w_q, w_k, w_v)
+
+
+@wrong()
+def query_twice(queries, keys, w_q, w_k, w_v):
+    q, k = queries @ w_q.T, keys @ w_k.T
+    return torch.tanh(q[:, :, None] + k[:, None] + q[:, :, None]) @ w_v

@@ -39,8 +39,8 @@ def _some_items_causal(x, is_causal):
     )
 
 
-def _second_looks_ahead(x):
-    return torch.cat([x[:, :1], x[:, 2:3] * x[:, 1:2], x[:, 2:]], dim=1)
+def _looks_ahead(x, i):
+    return torch.cat([x[:, :i], x[:, i + 1 : i + 2] * x[:, i : i + 1], x[:, i + 1 :]], dim=1)
 
 
 def _near_ones_count_more(x):
@@ -67,7 +67,9 @@ SEQUENCE_FUNCTIONS = {
     "previous_position": lambda x: _shift(x, -1),
     "next_position": lambda x: _shift(x, 1),
     "next_but_not_the_last": lambda x: torch.cat([x[:, 1:-1], x[:, -2:]], dim=1),
-    "second_looks_ahead": _second_looks_ahead,
+    "second_looks_ahead": lambda x: _looks_ahead(x, 1),
+    "third_looks_ahead": lambda x: _looks_ahead(x, 2),
+    "copies_of_the_first": lambda x: x[:, :1].expand_as(x) + 1,
     "first_sees_last": lambda x: torch.cat([x[:, :1] + x[:, -1:], x[:, 1:]], dim=1),
     "circular_neighbours": lambda x: x - 2 * x.roll(-1, dims=1),
     "near_ones_count_more": _near_ones_count_more,

@@ -121,6 +121,10 @@ SEQUENCE_FUNCTIONS = {
     "second_looks_ahead": lambda x, item: np.stack(
         [x[2] * x[1] if i == 1 else x[i] for i in range(len(x))]
     ),
+    "third_looks_ahead": lambda x, item: np.stack(
+        [x[3] * x[2] if i == 2 else x[i] for i in range(len(x))]
+    ),
+    "copies_of_the_first": lambda x, item: np.stack([x[0] + 1] * len(x)),
     "first_sees_last": lambda x, item: np.stack([x[0] + x[-1], *x[1:]]),
     "circular_neighbours": lambda x, item: np.stack(
         [x[i] - 2 * x[(i + 1) % len(x)] for i in range(len(x))]

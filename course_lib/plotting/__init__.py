@@ -4,6 +4,7 @@
 function and falls back to its static form where nobody can move them.
 """
 
+from course_lib.plotting.batch_matmul import cell_origins, shape_flow
 from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
 from course_lib.plotting.display import Plot, figure_html, interactive, png_bytes, show
 from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
@@ -11,6 +12,7 @@ from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, ma
 __all__ = [
     "Plot",
     "bars",
+    "cell_origins",
     "figure_html",
     "fill_leakage",
     "gradient_map",
@@ -20,6 +22,7 @@ __all__ = [
     "lines",
     "mask_gallery",
     "png_bytes",
+    "shape_flow",
     "show",
     "softmax_shift",
 ]

@@ -1,0 +1,146 @@
+"""Figures of lesson 03: matrices as boxes with their axes, and where each number came from."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from course_lib.plotting.display import Plot, new_figure
+from course_lib.plotting.words import as_array
+
+UNIT = 0.34
+GAP = 1.9
+DEPTH = 0.22
+MAX_SHEETS = 3
+FACES = {"input": "#cfdcec", "made": "#f3dc8c"}
+EDGE = "#333333"
+
+Box = tuple[str, str, int, str, int]
+
+
+def shape_flow(rows: Sequence[Sequence[Box | str]], *, batch: int = 1) -> Plot:
+    """Matrices as boxes drawn to scale, one row of the figure for each product.
+
+    Args:
+        rows: each a list of boxes and of the signs between them ("×", "="). A box is
+            `(name, row axis, row size, column axis, column size)`.
+        batch: how many items there are; drawn as up to three sheets behind each other.
+    """
+    figure = new_figure(6.0, 0.55 + sum(_row_height(row) for row in rows) * 0.52)
+    axes = figure.subplots()
+    top, right = 0.0, 0.0
+    for row in rows:
+        right = max(right, _draw_row(axes, row, top, min(batch, MAX_SHEETS)))
+        top -= _row_height(row)
+    axes.set(xlim=(-1.4, right), ylim=(top + 0.4, 1.1), aspect="equal")
+    axes.axis("off")
+    return Plot(figure, _flow_sentence(rows, batch))
+
+
+def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -> Plot:
+    """Matrices side by side, each cell coloured and lettered by the row it came from.
+
+    Args:
+        panels: title -> `(numbers, owners)`, two matrices of one shape: what stands in a cell,
+            and the number of the row that it belonged to at first.
+        owner: what such a row is called.
+    """
+    data = {name: (as_array(n), as_array(o).astype(int)) for name, (n, o) in panels.items()}
+    total = 1 + max(int(owners.max()) for _, owners in data.values())
+    tallest = max(numbers.shape[0] for numbers, _ in data.values())
+    figure = new_figure(6.0, max(1.9, 0.9 + 0.45 * tallest))
+    grid = np.atleast_1d(figure.subplots(1, len(data), sharey=False))
+    for axes, (name, (numbers, owners)) in zip(grid, data.items(), strict=True):
+        _draw_cells(axes, numbers, owners, total, owner[0])
+        axes.set_title(name, fontsize=8.5)
+    words = [_origin_sentence(name, owners, owner) for name, (_, owners) in data.items()]
+    return Plot(figure, "Cells by the row they came from. " + " ".join(words))
+
+
+def _row_height(row: Sequence[Box | str]) -> float:
+    return max(item[2] for item in row if not isinstance(item, str)) * UNIT + 2.1
+
+
+def _draw_row(axes: Axes, row: Sequence[Box | str], top: float, sheets: int) -> float:
+    """Draws one product with its upper edge at `top`; returns how far right it reaches."""
+    middle = top - max(item[2] for item in row if not isinstance(item, str)) * UNIT / 2
+    left = 0.0
+    last = [item for item in row if not isinstance(item, str)][-1]
+    for item in row:
+        if isinstance(item, str):
+            axes.text(left - GAP * 0.42, middle, item, ha="center", va="center", fontsize=11)
+            continue
+        name, row_axis, num_rows, column_axis, num_columns = item
+        width, height = num_columns * UNIT, num_rows * UNIT
+        upper = middle + height / 2
+        for sheet in reversed(range(sheets)):
+            shift = sheet * DEPTH
+            face = FACES["made" if item is last else "input"]
+            corner = (left + shift, upper - height + shift)
+            box = Rectangle(corner, width, height, facecolor=face, edgecolor=EDGE, linewidth=0.9)
+            axes.add_patch(box)
+        axes.text(left + width / 2, upper - height / 2, name, ha="center", va="center", fontsize=9)
+        axes.text(left - 0.12, upper - height / 2, f"{row_axis}={num_rows}", **_side("right"))
+        below = upper - height - 0.14
+        axes.text(left + width / 2, below, f"{column_axis}={num_columns}", **_side("center", "top"))
+        left += width + GAP
+    return left - GAP + 1.0
+
+
+def _side(horizontal: str, vertical: str = "center") -> dict[str, Any]:
+    return {"ha": horizontal, "va": vertical, "fontsize": 7.5}
+
+
+def _flow_sentence(rows: Sequence[Sequence[Box | str]], batch: int) -> str:
+    sentences = []
+    for row in rows:
+        words = []
+        for item in row:
+            if isinstance(item, str):
+                words.append({"×": "times", "=": "gives"}.get(item, item))
+            else:
+                name, row_axis, num_rows, column_axis, num_columns = item
+                words.append(f"{name} ({row_axis}={num_rows} by {column_axis}={num_columns})")
+        sentences.append(" ".join(words))
+    count = f"the same for each of {batch} items" if batch > 1 else "one item"
+    return "Shapes: " + "; ".join(sentences) + f"; {count}."
+
+
+def _draw_cells(
+    axes: Axes, numbers: np.ndarray, owners: np.ndarray, total: int, letter: str
+) -> None:
+    colours = matplotlib.colormaps["cividis"](np.linspace(0.15, 0.95, total))
+    axes.imshow(colours[owners])
+    for (row, column), value in np.ndenumerate(numbers):
+        red, green, blue, _ = colours[owners[row, column]]
+        style = {
+            "color": "black" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.5 else "white",
+            "ha": "center",
+            "va": "center",
+        }
+        axes.text(column, row - 0.12, f"{value:g}", fontsize=9, **style)
+        axes.text(column, row + 0.3, f"{letter}{owners[row, column]}", fontsize=6.5, **style)
+    num_rows, num_columns = numbers.shape
+    axes.set_xticks(range(num_columns))
+    axes.set_yticks(range(num_rows))
+    axes.set_xticks(np.arange(num_columns + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(num_rows + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=1.5)
+    axes.tick_params(which="minor", length=0)
+    axes.tick_params(labelsize=7.5)
+    axes.set_xlabel(f"{num_rows} rows, {num_columns} columns", fontsize=7.5)
+
+
+def _origin_sentence(name: str, owners: np.ndarray, owner: str) -> str:
+    columns = []
+    for column, rows in enumerate(owners.T):
+        inside = sorted(set(rows.tolist()))
+        if len(inside) == 1:
+            columns.append(f"column {column} is {owner} {inside[0]}")
+        else:
+            mixed = " and ".join(str(number) for number in inside)
+            columns.append(f"column {column} mixes {owner}s {mixed}")
+    return f"{name} ({owners.shape[0]} x {owners.shape[1]}): {', '.join(columns)}."

@@ -4,6 +4,7 @@
 function and falls back to its static form where nobody can move them.
 """
 
+from course_lib.plotting.additive_attention import feature_cube
 from course_lib.plotting.batch_matmul import cell_origins, shape_flow
 from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
 from course_lib.plotting.display import Plot, figure_html, interactive, png_bytes, show
@@ -13,6 +14,7 @@ __all__ = [
     "Plot",
     "bars",
     "cell_origins",
+    "feature_cube",
     "figure_html",
     "fill_leakage",
     "gradient_map",

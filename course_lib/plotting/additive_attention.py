@@ -1,0 +1,80 @@
+"""Lesson 04's own figure: the features of every pair, one slice for each hidden feature."""
+
+from typing import Any
+
+import numpy as np
+
+from course_lib.plotting.display import Plot, new_figure
+from course_lib.plotting.heatmaps import _draw_values
+from course_lib.plotting.words import as_array, number
+
+MAX_FEATURES = 4
+
+
+def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
+    """tanh(query + key) for every pair of one item, a slice per hidden feature, then the scores.
+
+    Each slice has the projected query in front of its row and the projected key below its
+    column, so that a reader can add the two; the last map is the sum of the slices, weighted.
+
+    Args:
+        projected_queries: `(num_queries, num_hiddens)`, at most 4 hidden features.
+        projected_keys: `(num_keys, num_hiddens)`.
+        w_v: `(num_hiddens,)`.
+    """
+    queries, keys, weights = (
+        as_array(data).astype(float) for data in (projected_queries, projected_keys, w_v)
+    )
+    if not 1 <= len(weights) <= MAX_FEATURES or queries.shape[1:] != keys.shape[1:]:
+        raise ValueError(
+            f"`w_v` must have 1..{MAX_FEATURES} hidden features, as many as queries and keys; got "
+            f"{weights.shape}, {queries.shape} and {keys.shape}"
+        )
+    cube = np.tanh(queries[:, None, :] + keys[None, :, :])  # (num_queries, num_keys, num_hiddens)
+    panels = len(weights) + 1
+    height = 1.45 + (5.2 / panels) * len(queries) / len(keys)
+    figure = new_figure(6.4, height)
+    grid = np.atleast_1d(figure.subplots(1, panels))
+    image = None
+    for feature, axes in enumerate(grid[:-1]):
+        image = _slice(axes, cube[:, :, feature], (-1.0, 1.0))
+        axes.set_title(f"feature {feature}", fontsize=9)
+        axes.set_xticks(range(len(keys)), [f"{k:+.1f}" for k in keys[:, feature]])
+        axes.set_yticks(range(len(queries)), [f"{q:+.1f}" for q in queries[:, feature]])
+    grid[0].set_ylabel("projected queries")
+    figure.colorbar(image, ax=list(grid[:-1]), orientation="horizontal", shrink=0.6, pad=0.02)
+    scores = cube @ weights
+    bound = float(np.abs(weights).sum()) or 1.0
+    _slice(grid[-1], scores, (-bound, bound))
+    formula = " ".join(f"{weight:+g}·f{i}" for i, weight in enumerate(weights))
+    grid[-1].set_title(f"scores = {formula}", fontsize=9)
+    grid[-1].set_xlabel("keys")
+    for axes in grid[:-1]:
+        axes.set_xlabel("projected keys")
+    return Plot(figure, _cube_sentence(cube, weights, scores))
+
+
+def _slice(axes, values: np.ndarray, limits: tuple[float, float]):
+    image = _draw_values(axes, values, np.zeros(values.shape, dtype=bool), limits)
+    axes.set_xticks(range(values.shape[1]))
+    axes.set_yticks(range(values.shape[0]))
+    axes.tick_params(labelsize=7)
+    return image
+
+
+def _cube_sentence(cube: np.ndarray, weights: np.ndarray, scores: np.ndarray) -> str:
+    n, m, num_hiddens = cube.shape
+    parts = [
+        f"Features of {n} queries and {m} keys in {num_hiddens} "
+        f"slice{'' if num_hiddens == 1 else 's'}, tanh of the projected query plus the projected key"
+    ]
+    for feature in range(num_hiddens):
+        values = cube[:, :, feature]
+        query, key = np.unravel_index(int(np.argmax(values)), values.shape)
+        parts.append(
+            f"feature {feature}, weight {number(weights[feature])}, runs from "
+            f"{number(values.min())} to {number(values.max())}, largest at query {query}, key {key}"
+        )
+    best = [f"query {i} key {int(np.argmax(row))}" for i, row in enumerate(scores)]
+    parts.append("scores, the weighted sum of the slices, are largest for " + ", ".join(best))
+    return "; ".join(parts) + "."

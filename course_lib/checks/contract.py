@@ -6,7 +6,7 @@ from course_lib.checks.compare import Problem
 from course_lib.checks.exercise import Returned
 from course_lib.checks.observe import Observation
 from course_lib.checks.probe import Array, Dtype, Probe
-from course_lib.checks.record import Recorded
+from course_lib.checks.record import Recorded, a_or_an
 
 _KINDS = {
     "tensor": "a torch.Tensor",
@@ -15,6 +15,10 @@ _KINDS = {
     "int": "a Python int",
     "bool": "a Python bool",
     "dict": "a dict",
+}
+_WRITTEN_AS = {
+    "generator": "Does your function `yield` where it should `return`?",
+    "coroutine": "Is there an `async` before your `def`?",
 }
 _ACCEPTED = {"float": ("float", "int"), "int": ("int",), "bool": ("bool",)}
 
@@ -46,10 +50,15 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
             return None
         return Problem("not_none", f"Expected None; got {describe(got)}.")
     wrong = got.kind not in _ACCEPTED.get(contract.kind, (contract.kind,))
-    if wrong or (got.data is None and got.kind != "dict"):
+    if not wrong and got.data is None and got.kind != "dict":
+        cannot = f"The numbers of `{contract.name}` cannot be read: it is {describe(got)}"
+        where = f" on the device {got.device}." if got.device not in ("", "cpu") else "."
+        return Problem("unreadable_numbers", cannot + where)
+    if wrong:
         return Problem(
             "wrong_type",
             f"`{contract.name}` must be {_KINDS[contract.kind]}; got {describe(got)}.",
+            _WRITTEN_AS.get(got.type_name, ""),
         )
     if contract.kind == "dict":
         missing = [key for key in want if key not in got.items]
@@ -76,11 +85,11 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
 
 def describe(recorded: Recorded) -> str:
     if recorded.kind in ("tensor", "array"):
-        return f"a {recorded.type_name} of {recorded.dtype} and shape {recorded.shape}"
+        return f"{a_or_an(recorded.type_name)} of {recorded.dtype} and shape {recorded.shape}"
     if recorded.kind in ("tuple", "list"):
         inside = ", ".join(item.type_name for item in recorded.items.values())
         return f"a {recorded.kind} ({inside})"
-    return "None" if recorded.kind == "none" else f"a {recorded.type_name}"
+    return "None" if recorded.kind == "none" else a_or_an(recorded.type_name)
 
 
 def wrong_shape(returns, expected, recorded) -> Problem | None:

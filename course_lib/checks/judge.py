@@ -100,7 +100,7 @@ def judge(
             found.append(Violation(probe, aspect, problem, part))
         return problem is not None
 
-    for name in _mutated(probe, seen):
+    for name in mutated(probe, seen):
         add("mutated", _mutation_problem(name))
     if probe.raises:
         add("raised", _expected_error(probe, seen))
@@ -128,12 +128,13 @@ def judge(
     return found
 
 
-def _mutated(probe: Probe, seen: Observation) -> list[str]:
-    """Names of the arguments whose numbers differ from what was handed over."""
+def mutated(probe: Probe, seen: Observation) -> list[str]:
+    """Names of the arguments that are not what was handed over: other numbers, shape or flag."""
     changed = []
     for name, after in seen.arguments.items():
-        before = probe.inputs()[name].data
-        if after.data is None or not arrays_agree(before, after.data, tolerance_for(probe, after)):
+        before = probe.inputs()[name]
+        same = after.data is not None and after.requires_grad == before.requires_grad
+        if not same or not arrays_agree(before.data, after.data, tolerance_for(probe, after)):
             changed.append(name)
     return changed
 
@@ -141,8 +142,8 @@ def _mutated(probe: Probe, seen: Observation) -> list[str]:
 def _mutation_problem(name: str) -> Problem:
     return Problem(
         "input_mutated",
-        f"Your function changed its argument `{name}`: the caller's tensor holds other numbers "
-        "after the call.",
+        f"Your function changed its argument `{name}`: after the call, the caller's own is no "
+        "longer what it was.",
         "Which line writes into an existing tensor (`x[...] = `, `x -= `, a name ending in `_`)?",
     )
 
@@ -162,7 +163,7 @@ def _raised_problem(probe: Probe, seen: Observation) -> Problem:
     if raised.phase == "inject":
         return _missing_parameter(probe, seen)
     during = {"construct": " when built", "backward": " in the backward pass"}.get(raised.phase, "")
-    first_line = raised.message.strip().split("\n")[0]
+    first_line = raised.message.strip().split("\n")[0][:300]
     message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
     return Problem("raised", message, probe.says)
 

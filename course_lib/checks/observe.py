@@ -80,10 +80,10 @@ def observe(
     args = {n: materialise(a, device, dtype) for n, a in probe.args.items()}
     kwargs = {n: materialise(a, device, dtype) for n, a in probe.kwargs.items()}
     started = time.perf_counter()
-    stderr = io.StringIO()
+    stdout, stderr = _Unclosed(), _Unclosed()
     with _restored_globals(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout):
             try:
                 _run(obj, probe, seen, (args, kwargs), device, dtype)
             except BaseException as error:  # also SystemExit and a student's own base class
@@ -93,6 +93,13 @@ def observe(
     seen.stderr = stderr.getvalue()[:_MAX_TEXT]
     seen.warnings = tuple(f"{w.category.__name__}: {w.message}"[:300] for w in caught[:5])
     return seen
+
+
+class _Unclosed(io.StringIO):
+    """Takes what is printed, and stays open whatever the student's code closes."""
+
+    def close(self):
+        pass
 
 
 def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype) -> None:
@@ -198,12 +205,13 @@ def materialise(value, device="cpu", dtype=None):
         return value
     if value.kind == "numpy":
         made = np.array(value.data)
-        return np.repeat(made, 2, axis=-1)[..., ::2] if value.strided else made
+        return np.repeat(made.T, 2, axis=-1)[..., ::2].T if value.strided else made
     made = torch.from_numpy(np.array(value.data)).to(device)
     if made.is_floating_point() and dtype is not None and value.data.dtype == np.float64:
         made = made.to(_floating(dtype))
     if value.strided:
-        made = torch.stack([made, made], dim=-1)[..., 0]
+        axes = tuple(reversed(range(made.dim())))
+        made = torch.stack([made.permute(axes)] * 2, dim=-1)[..., 0].permute(axes)
     return made.requires_grad_() if value.requires_grad else made
 
 
@@ -271,10 +279,14 @@ def _restored_globals():
     """Puts back the global settings that a call may change, the random states among them."""
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     dtype, folder = torch.get_default_dtype(), os.getcwd()
+    device, depth = torch.get_default_device(), sys.getrecursionlimit()
     try:
         with torch.enable_grad(), np.errstate(all="warn", under="ignore"):
             yield
     finally:
+        sys.setrecursionlimit(depth)
+        if torch.get_default_device() != device:
+            torch.set_default_device(None if device.type == "cpu" else device)
         torch.set_rng_state(states[0])
         np.random.set_state(states[1])
         random.setstate(states[2])

@@ -18,7 +18,7 @@ class Array:
     Args:
         data: the numbers; floating data is float64 unless it says otherwise.
         kind: "tensor" for torch, "numpy" for NumPy.
-        strided: hand it over non-contiguous (every second element of a longer buffer).
+        strided: hand it over non-contiguous (axes in reverse order, every second element).
         requires_grad: ask for its gradient (floating tensors only).
     """
 

@@ -41,15 +41,24 @@ def record(value: Any, depth: int = 2) -> Recorded:
     try:
         return _record(value, depth)
     except Exception as error:
-        return Recorded("unreadable", f"{describe_type(value)} ({type(error).__name__})")
+        return Recorded("unreadable", f"{describe_type(value)} ({describe_type(error)})")
 
 
 def describe_type(value: Any) -> str:
     """The name of a value's type, as a reader knows it."""
-    kind = type(value)
-    module = getattr(kind, "__module__", "")
-    prefix = f"{module.split('.')[0]}." if module.startswith(("torch", "numpy")) else ""
-    return f"{prefix}{kind.__name__}"[:100]
+    module, name = type.__dict__["__module__"].__get__(type(value)), class_name(type(value))
+    known = isinstance(module, str) and module.startswith(("torch", "numpy"))
+    return f"{module.split('.')[0]}.{name}" if known else name
+
+
+def class_name(kind: type) -> str:
+    """The name of a class, whatever its metaclass says."""
+    return type.__dict__["__name__"].__get__(kind)[:100]
+
+
+def a_or_an(name: str) -> str:
+    """The name with its article."""
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
 
 
 def _record(value, depth) -> Recorded:
@@ -78,14 +87,14 @@ def _record(value, depth) -> Recorded:
 
 
 def _record_tensor(value) -> Recorded:
-    plain = value.detach().to("cpu")
-    if plain.layout is not torch.strided:
-        plain = plain.to_dense()
     dtype = str(value.dtype).removeprefix("torch.")
-    if plain.dtype in (torch.bfloat16, torch.float16):
-        plain = plain.float()
-    data = None if plain.numel() > _MAX_NUMBERS else np.array(plain.resolve_conj().numpy())
     shape, device = tuple(value.shape), str(value.device.type)
+    data = None
+    if value.numel() <= _MAX_NUMBERS and device != "meta":
+        plain = value.detach().to("cpu")
+        plain = plain.to_dense() if plain.layout is not torch.strided else plain
+        plain = plain.float() if plain.dtype in (torch.bfloat16, torch.float16) else plain
+        data = np.array(plain.resolve_conj().resolve_neg().numpy())
     return Recorded("tensor", "torch.Tensor", dtype, shape, device, value.requires_grad, data)
 
 

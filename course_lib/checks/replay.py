@@ -110,8 +110,14 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
     if aspect in ("values", "shape", "type"):
         return same_record(probe, ours.outputs, theirs.outputs)
     if aspect == "gradients":
-        return ours.gradients.keys() == theirs.gradients.keys() and all(
-            same_record(probe, ours.gradients[k], theirs.gradients[k], 1e-5) for k in ours.gradients
+        wrong = [(name, "values") in _violations(found) for found in (student, replayed)]
+        return (
+            wrong[0] == wrong[1]
+            and ours.gradients.keys() == theirs.gradients.keys()
+            and all(
+                same_record(probe, ours.gradients[k], theirs.gradients[k], 1e-5)
+                for k in ours.gradients
+            )
         )
     if aspect == "attributes":
         return ours.attributes.keys() == theirs.attributes.keys() and all(
@@ -127,7 +133,13 @@ def _error(seen: Observation) -> tuple[str, ...]:
     if seen.raised is None:
         return ()
     words = seen.raised.message.split()[:2] if seen.raised.type_name == "RuntimeError" else ()
-    return seen.raised.type_name, *words
+    return seen.raised.phase, seen.raised.type_name, *words
+
+
+def _error(seen: Observation) -> object:
+    """What tells one error from another: its type and how its message begins."""
+    raised = seen.raised
+    return raised and (raised.type_name, *raised.message.split()[:2])
 
 
 def _missing(seen: Observation) -> object:

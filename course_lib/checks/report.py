@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.judge import mutated
 from course_lib.checks.probe import Array
 from course_lib.checks.record import Recorded
 
@@ -167,6 +168,14 @@ def _inline(text: str) -> str:
     return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
 
 
+def importance(violation) -> tuple[int, int]:
+    """What a student should see first: the plain values before the edge cases, small ones first."""
+    return _PARTS.index(violation.part), violation.probe.size
+
+
+_PARTS = ("values", "edges", "gradients", "hygiene")
+
+
 def example_of(exercise: Exercise, violations, outcomes) -> str:
     """The smallest failing input with the student's result; empty if nothing small failed."""
     telling = [v for v in violations if v.aspect in ("values", "shape", "type", "raised")]
@@ -174,7 +183,7 @@ def example_of(exercise: Exercise, violations, outcomes) -> str:
     telling = [v for v in telling if v.probe.size <= 60 and not v.probe.state]
     if not telling:
         return ""
-    violation = min(telling, key=lambda v: v.probe.size)
+    violation = min(telling, key=importance)
     seen = outcomes[violation.probe.name][0]
     lines = ["The smallest input that fails:"]
     for name, value in violation.probe.inputs().items():
@@ -183,8 +192,9 @@ def example_of(exercise: Exercise, violations, outcomes) -> str:
         for name, gradient in seen.gradients.items():
             lines.append(_assignment(f"your gradient of {name}", _recorded_text(gradient)))
     elif violation.aspect == "mutated":
-        for name, after in seen.arguments.items():
-            lines.append(_assignment(f"{name} after the call", _recorded_text(after)))
+        for name in mutated(violation.probe, seen):
+            after = _recorded_text(seen.arguments[name])
+            lines.append(_assignment(f"{name} after the call", after))
     elif seen.raised is None and seen.outputs is not None:
         lines.append(_assignment("your result", _recorded_text(seen.outputs)))
     return "\n".join(lines)

@@ -11,8 +11,8 @@ from course_lib.checks.judge import HYGIENE, Violation, judge
 from course_lib.checks.observe import Observation, observe
 from course_lib.checks.prepare import prepare, replays
 from course_lib.checks.probe import Probe
+from course_lib.checks.record import a_or_an, class_name
 from course_lib.checks.replay import Explanation, explain
-from course_lib.checks.record import describe_type
 from course_lib.checks.report import Finding, Report, example_of, importance
 
 _ONE_OF_SEVERAL = "One of several things: "
@@ -41,14 +41,14 @@ def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # waking a second thread costs more than these tiny problems
     try:
-        return _grade(known, obj, lambda probe: observe(obj, probe), seed)
+        return _grade(known, obj, observe, seed)
     except Exception as error:  # a fault of ours costs no points
         return Report.checker_failed(known, error)
     finally:
         torch.set_num_threads(threads)
 
 
-def _grade(exercise: Exercise, obj, look: Callable[[Probe], Observation], seed) -> Report:
+def _grade(exercise: Exercise, obj, look: Callable[..., Observation], seed) -> Report:
     if exercise.chain:
         missing = [name for name in exercise.chain if obj.get(name) is None]
         if missing:
@@ -61,7 +61,7 @@ def _grade(exercise: Exercise, obj, look: Callable[[Probe], Observation], seed) 
     runs = prepare(exercise.name, str(seed))
     seen: dict[str, Observation] = {}
     for probe, _ in runs:
-        seen[probe.name] = look(probe)
+        seen[probe.name] = look(obj, probe)
         raised = seen[probe.name].raised
         if raised is not None and raised.type_name in ("NotImplementedError", "KeyboardInterrupt"):
             break
@@ -104,7 +104,7 @@ def judge_all(exercise: Exercise, seed: str, seen: dict[str, Observation]) -> Re
         findings=_findings(exercise, violations, explanations, outcomes),
         mistake=explanations[0].mistake.id if explanations else None,
         parts=parts,
-        example=example_of(exercise, violations, outcomes),
+        example=example_of(exercise, _about_first(explanations, violations), outcomes),
         notes=_notes(seen),
     )
 
@@ -122,7 +122,7 @@ def _unusable(exercise: Exercise, obj) -> Report | None:
     is_class = issubclass(type(obj), type)  # `isinstance` would ask the object itself
     wanted = "a class" if exercise.is_class else "a function"
     if is_class != exercise.is_class or not callable(obj):
-        got = "a class" if is_class else f"a {describe_type(obj)}"
+        got = f"the class {class_name(obj)}" if is_class else a_or_an(class_name(type(obj)))
         message = f"`{exercise.name}` must be {wanted}; got {got}."
         hint = "Did you assign a result to this name, or add or forget a pair of brackets?"
         finding = Finding("wrong_kind_of_answer", message, hint, "values")
@@ -168,15 +168,21 @@ def _findings(exercise, violations, explanations: list[Explanation], outcomes) -
     if any(v.aspect == "values" for v in left):
         findings += _violated_properties(exercise, left, outcomes)
     said = {finding.id for finding in findings}
-    misled = {v.probe.name for v in left if v.aspect in ("values", "raised")}
+    misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
     for violation in sorted(left, key=importance):  # the smallest case of each kind
         problem = violation.problem
-        if violation.aspect == "gradients" and misled:
+        if violation.aspect == "gradients" and violation.probe.name in misled:
             continue  # wrong numbers have another gradient: nothing new is said
         if problem.id not in said and len(findings) < _MAX_FINDINGS:
             said.add(problem.id)
             findings.append(Finding(problem.id, problem.message, problem.hint, violation.part))
     return findings
+
+
+def _about_first(explanations: list[Explanation], violations: list[Violation]):
+    """The violations that the first finding is about, for the example beneath it."""
+    explained = explanations[0].explained if explanations else ()
+    return [v for v in violations if (v.probe.name, v.aspect) in explained] or violations
 
 
 def _violated_properties(exercise, violations, outcomes) -> list[Finding]:

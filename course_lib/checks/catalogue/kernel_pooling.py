@@ -463,8 +463,8 @@ KERNEL_POOLING = Exercise(
             wrong.scored(lambda s, h: -s * h**2 / 2),
             "You multiply by h^2 where you should divide: a larger bandwidth makes your kernel "
             "narrower.",
-            "What should happen to far keys when the bandwidth grows? And in which order does Python "
-            "evaluate `a / 2 * b`?",
+            "What should happen to far keys when the bandwidth grows? In which order does "
+            "Python evaluate `a / 2 * b`?",
         ),
         Mistake(
             "half_missing",
@@ -888,20 +888,43 @@ LEAVE_ONE_OUT = Exercise(
 _GRID = np.exp(np.linspace(math.log(0.02), math.log(50.0), 90))
 
 
-def _learnable(rng, count, initial):
-    """Points whose leave-one-out error has one clear minimum, away from the start and both ends."""
+def _learnable(rng, count, initial, lr):
+    """Points whose leave-one-out error has one clear minimum that gradient descent reaches."""
     while True:
         inputs = _points(rng, count)
         targets = 2.0 * np.sin(rng.uniform(1.2, 1.7) * inputs + rng.uniform(0, 6))
         targets = targets + rng.normal(0, 0.5, count)
         errors = wrong.errors_at(inputs, targets, _GRID)
         best = int(np.argmin(errors))
-        bandwidth = _GRID[best]
         falls, rises = np.diff(errors[: best + 1]), np.diff(errors[best:])
         one_minimum = (falls <= 1e-9).all() and (rises >= -1e-9).all()
+        bandwidth = _GRID[best]
         others = wrong.errors_at(inputs, targets, [bandwidth / 3, 1.0, bandwidth * 3, initial])
-        if one_minimum and min(others) > 1.1 * errors[best] and bandwidth < 0.8:
+        clear = one_minimum and min(others) > 1.1 * errors[best] and 0.15 < bandwidth < 0.8
+        reached = clear and _descent(errors, initial, lr) < 1.01 * errors[best]
+        if reached and (lr < 0.2 or _adam_on_h(errors, initial, lr) < 0):
             return {"inputs": tensor(inputs), "targets": tensor(targets)}
+
+
+def _descent(errors, initial, lr):
+    """The error after 200 plain gradient steps on log h, read off the grid."""
+    places = np.log(_GRID)
+    slopes, place = np.gradient(errors, places), math.log(initial)
+    for _ in range(200):
+        place -= lr * np.interp(place, places, slopes)
+    return np.interp(place, places, errors)
+
+
+def _adam_on_h(errors, initial, lr):
+    """Where Adam ends that takes its large steps in h itself: often below 0."""
+    slopes = np.gradient(errors, _GRID)
+    h, mean, square = initial, 0.0, 0.0
+    for step in range(1, 201):
+        slope = math.copysign(1.0, h) * np.interp(abs(h), _GRID, slopes)
+        mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
+        root = math.sqrt(square / (1 - 0.999**step)) + 1e-8
+        h -= lr * mean / (1 - 0.9**step) / root
+    return h
 
 
 _FIT_TOLERANCE = 0.03  # for telling known mistakes apart; right answers are judged by their error
@@ -913,7 +936,12 @@ def _fit_probes(rng):
             name,
             says,
             part=part,
-            args=_learnable(rng, int(rng.integers(14, 19)), kwargs.get("initial", 1.0)),
+            args=_learnable(
+                rng,
+                int(rng.integers(14, 19)),
+                kwargs.get("initial", 1.0),
+                kwargs.get("lr", 0.1),
+            ),
             kwargs=kwargs,
             compare="near_best",
             tolerance=_FIT_TOLERANCE,
@@ -953,6 +981,12 @@ _UNCHANGED = Problem(
     "Your bandwidth is the one you started from: no step changed it.",
     "Does a gradient reach the bandwidth, and is the tensor you update the one you return?",
 )
+_UPHILL = Problem(
+    "error_maximised",
+    "Your bandwidth ends farther from the best one than it started: you go up the error instead of "
+    "down.",
+    "What sign has the step of gradient descent?",
+)
 _LOGARITHM = Problem(
     "logarithm_returned",
     "You return the logarithm of the bandwidth.",
@@ -978,6 +1012,9 @@ def _near_best(probe, expected, recorded):
     trained = wrong.errors_at(inputs, targets, [best, found], leave_out=False)
     if found < best / 3 and trained[1] < trained[0]:
         return _MEMORISES
+    initial = float(probe.kwargs.get("initial", 1.0))
+    if found > initial > best:
+        return _UPHILL
     direction = "small" if found < best else "large"
     return Problem(
         "not_the_best",
@@ -1016,11 +1053,9 @@ FIT_BANDWIDTH = Exercise(
             "learn, because a step on the way made a plain number of it.",
             "Where do you call `.item()` or `float(...)`: before `backward`, or after the loop?",
         ),
-        Mistake(
-            "error_maximised",
-            wrong.returned(lambda best, initial, inputs: 1e4),
-            "Your bandwidth grows without end: you go up the error instead of down.",
-            "What sign has the step of gradient descent?",
+        _known(
+            _UPHILL,
+            wrong.returned(lambda best, initial, inputs: 1e4 if initial > best else 0.01),
         ),
         Mistake(
             "squared_bandwidth_returned",
@@ -1272,9 +1307,41 @@ GAUSSIAN_AS_DOT_PRODUCT = Exercise(
         ),
         Mistake(
             "transposed",
-            lambda queries, keys, h: -wrong.squared(keys, queries) / (2 * h**2),
+            lambda queries, keys, h: (
+                (keys @ queries.T - keys.square().sum(-1, keepdim=True) / 2) / h**2
+            ),
             "Keys are in the rows and queries in the columns.",
             "Is it `queries @ keys.mT` or the other way round?",
+        ),
+        Mistake(
+            "square_transposed",
+            lambda queries, keys, h: -wrong.squared(keys, queries) / (2 * h**2),
+            "Keys are in the rows and queries in the columns.",
+            "In which order does `squared_distances` take its arguments?",
+        ),
+        Mistake(
+            "square_positive",
+            lambda queries, keys, h: wrong.squared(queries, keys) / (2 * h**2),
+            "The sign is wrong: your scores grow with the distance, so that far keys win.",
+            "Should the score grow or fall with the distance?",
+        ),
+        Mistake(
+            "square_without_half",
+            lambda queries, keys, h: -wrong.squared(queries, keys) / h**2,
+            "All scores are twice as large as they should be: the factor 1/2 is missing.",
+            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
+        ),
+        Mistake(
+            "square_without_bandwidth",
+            lambda queries, keys, h: -wrong.squared(queries, keys) / 2,
+            "The bandwidth changes nothing: your scores are those of bandwidth 1.",
+            "Where does `bandwidth` enter?",
+        ),
+        Mistake(
+            "distance_not_squared",
+            lambda queries, keys, h: -wrong.squared(queries, keys).sqrt() / (2 * h**2),
+            "The distance enters without its square.",
+            "What is squared in exp(-distance^2 / (2 h^2))?",
         ),
         Mistake(
             "gradient_cut",

@@ -1,0 +1,203 @@
+"""Answers to `fit_bandwidth`."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+def predict(inputs, targets, bandwidth, leave_out=True):
+    scores = -((inputs[:, None] - inputs[None, :]) ** 2) / (2 * bandwidth**2)
+    if leave_out:
+        scores = scores.masked_fill(torch.eye(len(inputs), dtype=torch.bool), -math.inf)
+    return torch.softmax(scores, -1) @ targets
+
+
+def loss(inputs, targets, bandwidth, leave_out=True):
+    return ((predict(inputs, targets, bandwidth, leave_out) - targets) ** 2).mean()
+
+
+def descend(inputs, targets, initial, num_steps, lr, leave_out=True, sign=1.0):
+    log_h = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
+    optimizer = torch.optim.Adam([log_h], lr=lr)
+    for _ in range(num_steps):
+        optimizer.zero_grad()
+        (sign * loss(inputs, targets, log_h.exp(), leave_out)).backward()
+        optimizer.step()
+    return log_h
+
+
+@right
+def adam_on_log_h(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return descend(inputs, targets, initial, num_steps, lr).exp().item()
+
+
+@right
+def sgd_on_log_h(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    log_h = torch.tensor(float(np.log(initial)), dtype=torch.float64, requires_grad=True)
+    for _ in range(num_steps):
+        (grad,) = torch.autograd.grad(loss(inputs, targets, torch.exp(log_h)), log_h)
+        with torch.no_grad():
+            log_h -= lr * grad
+    return float(log_h.exp())
+
+
+@right
+def grid_and_refine(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    low, high = math.log(0.02), math.log(20)
+    for _ in range(4):
+        grid = torch.linspace(low, high, 40, dtype=torch.float64)
+        errors = torch.stack([loss(inputs, targets, h) for h in grid.exp()])
+        best = int(errors.argmin())
+        low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 39)])
+    return math.exp((low + high) / 2)
+
+
+@right
+def parameter_in_float32(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    raw = torch.nn.Parameter(torch.tensor([math.log(initial)]))
+    optimizer = torch.optim.Adam([raw], lr=lr)
+    for _ in range(num_steps):
+        optimizer.zero_grad()
+        loss(inputs, targets, raw.exp()).backward()
+        optimizer.step()
+    return raw.exp().item()
+
+
+@right
+def softplus(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    raw = torch.tensor(math.log(math.expm1(initial)), dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([raw], lr=lr)
+    for _ in range(num_steps):
+        optimizer.zero_grad()
+        loss(inputs, targets, torch.nn.functional.softplus(raw)).backward()
+        optimizer.step()
+    return torch.nn.functional.softplus(raw).item()
+
+
+@wrong("training_error_minimised")
+def forgets_to_leave_out(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return descend(inputs, targets, initial, num_steps, lr, leave_out=False).exp().item()
+
+
+@wrong("gradient_cut")
+def item_before_backward(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    log_h = torch.tensor(math.log(initial), requires_grad=True)
+    optimizer = torch.optim.SGD([log_h], lr=lr)
+    for _ in range(num_steps):
+        optimizer.zero_grad()
+        loss(inputs, targets, math.exp(log_h.item())).backward()
+        optimizer.step()
+    return math.exp(log_h.item())
+
+
+@wrong("initial_returned")
+def new_tensor_in_each_step(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    start = math.log(initial)
+    for _ in range(num_steps):
+        log_h = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+        loss(inputs, targets, log_h.exp()).backward()
+        log_h.data -= lr * log_h.grad
+    return math.exp(start)
+
+
+@wrong("initial_returned")
+def step_forgotten(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    log_h = torch.tensor(math.log(initial), requires_grad=True)
+    optimizer = torch.optim.Adam([log_h], lr=lr)
+    for _ in range(num_steps):
+        optimizer.zero_grad()
+        loss(inputs, targets, log_h.exp()).backward()
+    return log_h.exp().item()
+
+
+@wrong("negative_bandwidth")
+def adam_on_h_itself(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    h = torch.tensor(float(initial), dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.Adam([h], lr=lr)
+    for _ in range(num_steps):
+        optimizer.zero_grad()
+        loss(inputs, targets, h).backward()
+        optimizer.step()
+    return h.item()
+
+
+@wrong("logarithm_returned")
+def forgets_exp(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return descend(inputs, targets, initial, num_steps, lr).item()
+
+
+@wrong("error_maximised")
+def uphill(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return descend(inputs, targets, initial, num_steps, lr, sign=-1.0).exp().item()
+
+
+@wrong("tensor_returned")
+def tensor(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return descend(inputs, targets, initial, num_steps, lr).exp().detach()
+
+
+@wrong()
+def tensor_with_graph(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return descend(inputs, targets, initial, num_steps, lr).exp()
+
+
+@wrong()
+def five_steps(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return descend(inputs, targets, initial, 5, lr).exp().item()
+
+
+@wrong()
+def half_of_the_points(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return descend(inputs[::2], targets[::2], initial, num_steps, lr).exp().item()
+
+
+@wrong()
+def coarse_grid(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    grid = torch.tensor([0.1, 1.0, 10.0], dtype=torch.float64)
+    return min(grid.tolist(), key=lambda h: float(loss(inputs, targets, h)))
+
+
+@wrong()
+def gradients_add_up(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    log_h = torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.SGD([log_h], lr=lr)
+    for _ in range(num_steps):
+        loss(inputs, targets, log_h.exp()).backward()
+        optimizer.step()
+    return log_h.exp().item()
+
+
+@wrong()
+def rule_of_thumb(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return float(1.06 * inputs.std() * len(inputs) ** -0.2)
+
+
+@wrong()
+def variance_instead_of_width(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return descend(inputs, targets, initial, num_steps, lr).exp().item() ** 2
+
+
+@wrong()
+def minimises_the_signed_error(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    log_h = torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
+    for _ in range(num_steps):
+        error = (predict(inputs, targets, log_h.exp()) - targets).mean()
+        (grad,) = torch.autograd.grad(error, log_h)
+        log_h = (log_h - lr * grad).detach().requires_grad_()
+    return log_h.exp().item()
+
+
+@wrong("input_mutated")
+def centres_the_targets(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    targets -= targets.mean()
+    return descend(inputs, targets, initial, num_steps, lr).exp().item()
+
+
+@wrong("global_rng_used")
+def random_search(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    candidates = torch.exp(torch.rand(400, dtype=torch.float64) * 6 - 4).tolist()
+    best = min(candidates, key=lambda h: float(loss(inputs, targets, h)))
+    return best

@@ -1,0 +1,154 @@
+"""Answers to `gaussian_as_dot_product`."""
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def expanded(queries, keys, bandwidth):
+    return queries @ keys.T / bandwidth**2 - (keys**2).sum(-1) / (2 * bandwidth**2)
+
+
+@right
+def full_square(queries, keys, bandwidth):
+    return -(torch.cdist(queries, keys) ** 2) / (2 * bandwidth**2)
+
+
+@right
+def one_more_feature(queries, keys, bandwidth):
+    ones = torch.ones_like(queries[:, :1])
+    longer_keys = torch.cat([keys, -keys.square().sum(-1, keepdim=True) / 2], dim=-1)
+    return torch.cat([queries, ones], dim=-1) @ longer_keys.mT / bandwidth**2
+
+
+@right
+def einsum(queries, keys, bandwidth):
+    dots = torch.einsum("nd,md->nm", queries, keys)
+    return (dots - 0.5 * torch.einsum("md,md->m", keys, keys)[None, :]) / bandwidth**2
+
+
+@right
+def loop(queries, keys, bandwidth):
+    rows = [[(q @ k - k @ k / 2) / bandwidth**2 for k in keys] for q in queries]
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+@right
+def log_of_the_kernel(queries, keys, bandwidth):
+    shift = 7.5  # any number per query
+    return shift - ((queries[:, None] - keys[None]) ** 2).sum(-1) / (2 * bandwidth**2)
+
+
+@right
+def midpoint(queries, keys, bandwidth):
+    return ((queries[:, None] - keys / 2) * keys).sum(-1) / bandwidth**2
+
+
+@wrong("only_for_unit_keys")
+def norms_forgotten(queries, keys, bandwidth):
+    return queries @ keys.T / bandwidth**2
+
+
+@wrong()
+def keys_normalised(queries, keys, bandwidth):
+    unit = keys / keys.norm(dim=-1, keepdim=True)
+    return (queries @ unit.T) / bandwidth**2
+
+
+@wrong("bandwidth_missing")
+def without_bandwidth(queries, keys, bandwidth):
+    return queries @ keys.T - 0.5 * (keys**2).sum(-1)
+
+
+@wrong("square_positive")
+def positive_square(queries, keys, bandwidth):
+    return torch.cdist(queries, keys) ** 2 / (2 * bandwidth**2)
+
+
+@wrong("key_norm_not_divided")
+def brackets_missing(queries, keys, bandwidth):
+    return queries @ keys.T / bandwidth**2 - (keys**2).sum(-1) / 2
+
+
+@wrong("key_norm_not_halved")
+def whole_norm(queries, keys, bandwidth):
+    return (queries @ keys.T - (keys**2).sum(-1)) / bandwidth**2
+
+
+@wrong("dot_product_halved")
+def all_over_two(queries, keys, bandwidth):
+    return (queries @ keys.T - (keys**2).sum(-1)) / (2 * bandwidth**2)
+
+
+@wrong("key_norm_added")
+def plus_norm(queries, keys, bandwidth):
+    return (queries @ keys.T + (keys**2).sum(-1) / 2) / bandwidth**2
+
+
+@wrong("bandwidth_not_squared")
+def bandwidth_once(queries, keys, bandwidth):
+    return (queries @ keys.T - (keys**2).sum(-1) / 2) / bandwidth
+
+
+@wrong("weights_returned")
+def already_softmaxed(queries, keys, bandwidth):
+    return torch.softmax(-(torch.cdist(queries, keys) ** 2) / (2 * bandwidth**2), dim=-1)
+
+
+@wrong("query_norm_instead_of_key_norm")
+def wrong_norm(queries, keys, bandwidth):
+    return (queries @ keys.T - (queries**2).sum(-1, keepdim=True) / 2) / bandwidth**2
+
+
+@wrong("scaled_by_root_d")
+def transformer_scale(queries, keys, bandwidth):
+    return queries @ keys.T / queries.shape[-1] ** 0.5
+
+
+@wrong("transposed")
+def keys_first(queries, keys, bandwidth):
+    return (keys @ queries.T - (keys**2).sum(-1, keepdim=True) / 2) / bandwidth**2
+
+
+@wrong()
+def norm_per_feature(queries, keys, bandwidth):
+    return (queries @ keys.T - (keys**2).mean(-1) / 2) / bandwidth**2
+
+
+@wrong()
+def norms_of_the_first_key(queries, keys, bandwidth):
+    return (queries @ keys.T - (keys[0] ** 2).sum() / 2) / bandwidth**2
+
+
+@wrong()
+def distance_without_square(queries, keys, bandwidth):
+    return -torch.cdist(queries, keys) / (2 * bandwidth**2)
+
+
+@wrong("gradient_cut")
+def no_graph(queries, keys, bandwidth):
+    with torch.no_grad():
+        return (queries @ keys.T - (keys**2).sum(-1) / 2) / bandwidth**2
+
+
+@wrong("dtype_changed")
+def single_precision(queries, keys, bandwidth):
+    return expanded(queries.float(), keys.float(), bandwidth)
+
+
+@wrong("input_mutated")
+def keys_scaled_in_place(queries, keys, bandwidth):
+    with torch.no_grad():
+        keys *= 2.0
+    return expanded(queries, keys / 2.0, bandwidth)
+
+
+@wrong("wrong_shape")
+def diagonal_only(queries, keys, bandwidth):
+    return expanded(queries, keys, bandwidth)[0]
+
+
+@wrong("returned_none")
+def forgets_return(queries, keys, bandwidth):
+    expanded(queries, keys, bandwidth)

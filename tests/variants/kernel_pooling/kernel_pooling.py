@@ -1,0 +1,261 @@
+"""Answers to `kernel_pooling`."""
+
+import math
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+def distances(queries, keys):
+    return ((queries[:, None, :] - keys[None, :, :]) ** 2).sum(-1)
+
+
+@right
+def softmax_of_cdist(queries, keys, values, bandwidth):
+    if values.ndim != 2:
+        raise ValueError("values must have two axes")
+    weights = torch.softmax(-0.5 * (torch.cdist(queries, keys) / bandwidth) ** 2, dim=1)
+    return weights @ values, weights
+
+
+@right
+def shifted_exp_over_sum(queries, keys, values, bandwidth):
+    if len(values.shape) != 2:
+        raise ValueError(f"values has shape {tuple(values.shape)}")
+    d = distances(queries, keys)
+    d = d - d.min(dim=1, keepdim=True).values
+    kernel = torch.exp(-d / (2 * bandwidth**2))
+    weights = kernel / kernel.sum(dim=1, keepdim=True)
+    return torch.einsum("nm,mv->nv", weights, values), weights
+
+
+@right
+def query_norm_dropped(queries, keys, values, bandwidth):
+    if values.dim() == 1:
+        raise ValueError("values")
+    scores = (queries @ keys.T - (keys**2).sum(-1) / 2) / bandwidth**2
+    weights = torch.nn.functional.softmax(scores, dim=-1)
+    return torch.matmul(weights, values), weights
+
+
+@right
+def log_density(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError("values")
+    constant = math.log(bandwidth * math.sqrt(2 * math.pi))
+    log_pdf = -distances(queries, keys) / (2 * bandwidth**2) - constant
+    weights = torch.exp(log_pdf - torch.logsumexp(log_pdf, dim=1, keepdim=True))
+    return weights.mm(values), weights
+
+
+@right
+def loop_over_queries(queries, keys, values, bandwidth):
+    _, _ = ValueError, values.shape
+    if values.dim() != 2:
+        raise ValueError("values")
+    outputs, rows = [], []
+    for query in queries:
+        w = torch.softmax(-((query - keys) ** 2).sum(-1) / 2 / bandwidth**2, 0)
+        rows.append(w)
+        outputs.append((w[:, None] * values).sum(0))
+    return torch.stack(outputs), torch.stack(rows)
+
+
+@right
+def bandwidth_as_unit(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError("values")
+    scores = -distances(queries / bandwidth, keys / bandwidth) / 2
+    weights = scores.softmax(-1)
+    return (weights.unsqueeze(-1) * values).sum(1), weights
+
+
+def pooled(weights, values):
+    if values.dim() != 2:
+        raise ValueError("values")
+    return weights @ values, weights
+
+
+@wrong("over_queries")
+def softmax_over_rows(queries, keys, values, bandwidth):
+    return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), 0), values)
+
+
+@wrong("over_queries")
+def naive_sum_over_queries(queries, keys, values, bandwidth):
+    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
+    return pooled(kernel / kernel.sum(0), values)
+
+
+@wrong("not_normalised")
+def kernel_sum(queries, keys, values, bandwidth):
+    return pooled(torch.exp(-distances(queries, keys) / (2 * bandwidth**2)), values)
+
+
+@wrong()
+def density_sum(queries, keys, values, bandwidth):
+    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
+    return pooled(kernel / (bandwidth * math.sqrt(2 * math.pi)), values)
+
+
+@wrong("plus_distance")
+def sign_forgotten(queries, keys, values, bandwidth):
+    return pooled(torch.softmax(distances(queries, keys) / (2 * bandwidth**2), -1), values)
+
+
+@wrong("distance_not_squared")
+def cdist_not_squared(queries, keys, values, bandwidth):
+    return pooled(torch.softmax(-torch.cdist(queries, keys) / (2 * bandwidth**2), -1), values)
+
+
+@wrong("bandwidth_multiplied")
+def precedence(queries, keys, values, bandwidth):
+    return pooled(torch.softmax(-distances(queries, keys) / 2 * bandwidth**2, -1), values)
+
+
+@wrong("half_missing")
+def no_half(queries, keys, values, bandwidth):
+    return pooled(torch.softmax(-distances(queries, keys) / bandwidth**2, -1), values)
+
+
+@wrong("half_missing")
+def no_half_and_naive(queries, keys, values, bandwidth):
+    kernel = torch.exp(-distances(queries, keys) / bandwidth**2)
+    return pooled(kernel / kernel.sum(-1, keepdim=True), values)
+
+
+@wrong("bandwidth_ignored")
+def bandwidth_unused(queries, keys, values, bandwidth):
+    return pooled(torch.softmax(-distances(queries, keys) / 2, -1), values)
+
+
+@wrong("bandwidth_not_squared")
+def bandwidth_once(queries, keys, values, bandwidth):
+    return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth), -1), values)
+
+
+@wrong("plain_average")
+def mean_of_everything(queries, keys, values, bandwidth):
+    weights = torch.ones(len(queries), len(keys), dtype=values.dtype) / len(keys)
+    return pooled(weights, values)
+
+
+@wrong("nearest_neighbour")
+def argmin(queries, keys, values, bandwidth):
+    nearest = torch.cdist(queries, keys).argmin(-1)
+    weights = torch.zeros(len(queries), len(keys), dtype=values.dtype)
+    weights[torch.arange(len(queries)), nearest] = 1
+    return pooled(weights, values)
+
+
+@wrong("far_query_nan")
+def naive(queries, keys, values, bandwidth):
+    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
+    return pooled(kernel / kernel.sum(-1, keepdim=True), values)
+
+
+@wrong("far_query_nan")
+def naive_normal_density(queries, keys, values, bandwidth):
+    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
+    kernel = kernel / (bandwidth * math.sqrt(2 * math.pi))
+    return pooled(kernel / kernel.sum(-1, keepdim=True), values)
+
+
+@wrong()
+def nan_swept_away(queries, keys, values, bandwidth):
+    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
+    return pooled((kernel / kernel.sum(-1, keepdim=True)).nan_to_num(0.0), values)
+
+
+@wrong("softmax_of_the_kernel")
+def exponentiated_twice(queries, keys, values, bandwidth):
+    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
+    return pooled(torch.softmax(kernel, -1), values)
+
+
+@wrong("flat_values_accepted")
+def no_check(queries, keys, values, bandwidth):
+    weights = torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), -1)
+    return weights @ values, weights
+
+
+@wrong()
+def flat_values_unsqueezed(queries, keys, values, bandwidth):
+    weights = torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), -1)
+    return weights @ (values if values.dim() == 2 else values[:, None]), weights
+
+
+@wrong("only_outputs")
+def forgot_the_weights(queries, keys, values, bandwidth):
+    return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), -1), values)[0]
+
+
+@wrong("order_swapped")
+def weights_first(queries, keys, values, bandwidth):
+    outputs, weights = bandwidth_as_unit(queries, keys, values, bandwidth)
+    return weights, outputs
+
+
+@wrong("gradient_cut")
+def no_grad(queries, keys, values, bandwidth):
+    with torch.no_grad():
+        weights = torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), -1)
+    return pooled(weights, values)
+
+
+@wrong("gradient_not_finite")
+def rooted(queries, keys, values, bandwidth):
+    distance = torch.sqrt(distances(queries, keys))
+    return pooled(torch.softmax(-(distance**2) / (2 * bandwidth**2), -1), values)
+
+
+@wrong("dtype_changed")
+def single_precision(queries, keys, values, bandwidth):
+    outputs, weights = bandwidth_as_unit(queries.float(), keys.float(), values.float(), bandwidth)
+    return outputs, weights
+
+
+@wrong("input_mutated")
+def scales_in_place(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError("values")
+    with torch.no_grad():
+        queries /= bandwidth
+    weights = torch.softmax(-distances(queries, keys / bandwidth) / 2, -1)
+    return weights @ values, weights
+
+
+@wrong()
+def bandwidth_doubled_above_two(queries, keys, values, bandwidth):
+    return softmax_of_cdist(queries, keys, values, min(bandwidth, 2.0))
+
+
+@wrong()
+def dot_products(queries, keys, values, bandwidth):
+    return pooled(torch.softmax(queries @ keys.T / (2 * bandwidth**2), -1), values)
+
+
+@wrong()
+def triangular(queries, keys, values, bandwidth):
+    kernel = (1 - distances(queries, keys).sqrt() / bandwidth).clamp(min=1e-9)
+    return pooled(kernel / kernel.sum(-1, keepdim=True), values)
+
+
+@wrong()
+def keeps_the_nearest_three(queries, keys, values, bandwidth):
+    scores = -distances(queries, keys) / (2 * bandwidth**2)
+    third = scores.topk(min(3, len(keys)), dim=-1).values[:, -1:]
+    return pooled(torch.softmax(scores.masked_fill(scores < third, -math.inf), -1), values)
+
+
+@wrong()
+def values_averaged_with_the_mean(queries, keys, values, bandwidth):
+    outputs, weights = bandwidth_as_unit(queries, keys, values, bandwidth)
+    return outputs + 1e-3 * values.mean(0), weights
+
+
+@wrong()
+def asserts_instead_of_raising(queries, keys, values, bandwidth):
+    assert values.dim() == 2
+    return bandwidth_as_unit(queries, keys, values, bandwidth)

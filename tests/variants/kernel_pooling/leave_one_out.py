@@ -1,0 +1,215 @@
+"""Answers to `leave_one_out`."""
+
+import math
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+def scores_of(inputs, bandwidth):
+    return -((inputs[:, None] - inputs[None, :]) ** 2) / (2 * bandwidth**2)
+
+
+def diagonal(inputs):
+    return torch.eye(len(inputs), dtype=torch.bool)
+
+
+@right
+def masked_diagonal(inputs, targets, bandwidth):
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), float("-inf"))
+    return scores.softmax(-1) @ targets
+
+
+@right
+def zero_and_renormalise(inputs, targets, bandwidth):
+    weights = torch.softmax(scores_of(inputs, bandwidth), -1)
+    weights = weights * (1 - torch.eye(len(inputs), dtype=weights.dtype))
+    return (weights / weights.sum(-1, keepdim=True)) @ targets
+
+
+@right
+def closed_form(inputs, targets, bandwidth):
+    weights = torch.softmax(scores_of(inputs, bandwidth), -1)
+    own = torch.diagonal(weights)
+    return (weights @ targets - own * targets) / (1 - own)
+
+
+@right
+def delete_and_loop(inputs, targets, bandwidth):
+    predictions = []
+    for i in range(len(inputs)):
+        x = torch.cat([inputs[:i], inputs[i + 1 :]])
+        y = torch.cat([targets[:i], targets[i + 1 :]])
+        kernel = torch.exp(-((inputs[i] - x) ** 2) / (2 * bandwidth**2))
+        predictions.append((kernel * y).sum() / kernel.sum())
+    return torch.stack(predictions)
+
+
+@right
+def kernel_without_diagonal(inputs, targets, bandwidth):
+    kernel = torch.exp(scores_of(inputs, bandwidth)) - torch.eye(len(inputs), dtype=inputs.dtype)
+    return (kernel @ targets) / kernel.sum(1)
+
+
+@right
+def filled_with_a_large_number(inputs, targets, bandwidth):
+    scores = scores_of(inputs, bandwidth)
+    scores = scores - 1e9 * torch.eye(len(inputs), dtype=scores.dtype)
+    return torch.softmax(scores, 1).matmul(targets)
+
+
+@right
+def where_and_einsum(inputs, targets, bandwidth):
+    number = torch.arange(len(inputs))
+    other = number[:, None] != number[None, :]
+    minus = torch.tensor(-math.inf, dtype=inputs.dtype)
+    weights = torch.softmax(torch.where(other, scores_of(inputs, bandwidth), minus), -1)
+    return torch.einsum("ij,j->i", weights, targets)
+
+
+@wrong("no_exclusion")
+def everyone(inputs, targets, bandwidth):
+    return torch.softmax(scores_of(inputs, bandwidth), -1) @ targets
+
+
+@wrong("no_exclusion")
+def diagonal_set_to_zero(inputs, targets, bandwidth):
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), 0.0)
+    return torch.softmax(scores, -1) @ targets
+
+
+@wrong("not_renormalised")
+def zero_afterwards(inputs, targets, bandwidth):
+    weights = torch.softmax(scores_of(inputs, bandwidth), -1)
+    return weights.masked_fill(diagonal(inputs), 0) @ targets
+
+
+@wrong("not_renormalised")
+def own_target_zeroed(inputs, targets, bandwidth):
+    weights = torch.softmax(scores_of(inputs, bandwidth), -1)
+    return torch.stack([weights[i] @ (targets * (torch.arange(len(inputs)) != i)) for i in
+                        range(len(inputs))])  # fmt: skip
+
+
+@wrong("only_the_diagonal")
+def mask_upside_down(inputs, targets, bandwidth):
+    scores = scores_of(inputs, bandwidth).masked_fill(~diagonal(inputs), -math.inf)
+    return torch.softmax(scores, -1) @ targets
+
+
+@wrong("twins_left_out")
+def by_value(inputs, targets, bandwidth):
+    predictions = []
+    for x in inputs:
+        keep = inputs != x
+        w = torch.softmax(-((inputs[keep] - x) ** 2) / (2 * bandwidth**2), -1)
+        predictions.append(w @ targets[keep])
+    return torch.stack(predictions)
+
+
+@wrong("over_queries")
+def column_softmax(inputs, targets, bandwidth):
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
+    return torch.softmax(scores, 0) @ targets
+
+
+@wrong("half_missing")
+def no_half(inputs, targets, bandwidth):
+    scores = -((inputs[:, None] - inputs) ** 2) / bandwidth**2
+    return torch.softmax(scores.masked_fill(diagonal(inputs), -math.inf), -1) @ targets
+
+
+@wrong("bandwidth_not_squared")
+def bandwidth_once(inputs, targets, bandwidth):
+    scores = -((inputs[:, None] - inputs) ** 2) / (2 * bandwidth)
+    return torch.softmax(scores.masked_fill(diagonal(inputs), -math.inf), -1) @ targets
+
+
+@wrong("input_mutated")
+def targets_overwritten(inputs, targets, bandwidth):
+    with torch.no_grad():
+        for i in range(len(targets)):
+            targets[i] = targets[i] * 1.5
+    return masked_diagonal(inputs, targets / 1.5, bandwidth)
+
+
+@wrong("input_mutated")
+def sorted_in_place(inputs, targets, bandwidth):
+    with torch.no_grad():
+        order = inputs.argsort()
+        inputs.copy_(inputs[order])
+        targets.copy_(targets[order])
+    return masked_diagonal(inputs, targets, bandwidth)
+
+
+@wrong()
+def sorted_result(inputs, targets, bandwidth):
+    order = inputs.argsort()
+    return masked_diagonal(inputs[order], targets[order], bandwidth)
+
+
+@wrong("bandwidth_without_gradient")
+def float_bandwidth(inputs, targets, bandwidth):
+    return masked_diagonal(inputs, targets, float(torch.as_tensor(bandwidth).detach()))
+
+
+@wrong("gradient_cut")
+def detached(inputs, targets, bandwidth):
+    if isinstance(bandwidth, torch.Tensor):
+        bandwidth = bandwidth.detach()
+    return masked_diagonal(inputs.detach(), targets.detach(), bandwidth)
+
+
+@wrong()
+def list_of_numbers(inputs, targets, bandwidth):
+    return [float(p) for p in masked_diagonal(inputs, targets, bandwidth)]
+
+
+@wrong()
+def rebuilt_from_numbers(inputs, targets, bandwidth):
+    predictions = masked_diagonal(inputs, targets, bandwidth)
+    return torch.tensor([p.item() for p in predictions], dtype=inputs.dtype)
+
+
+@wrong("dtype_changed")
+def default_dtype(inputs, targets, bandwidth):
+    predictions = torch.zeros(len(inputs))
+    for i, p in enumerate(masked_diagonal(inputs, targets, bandwidth)):
+        predictions[i] = p
+    return predictions
+
+
+@wrong("wrong_shape")
+def column(inputs, targets, bandwidth):
+    return masked_diagonal(inputs, targets, bandwidth)[:, None]
+
+
+@wrong("residuals_returned")
+def errors(inputs, targets, bandwidth):
+    return targets - masked_diagonal(inputs, targets, bandwidth)
+
+
+@wrong()
+def two_left_out(inputs, targets, bandwidth):
+    near = torch.ones_like(inputs).diag() + torch.ones_like(inputs[1:]).diag(1)
+    scores = scores_of(inputs, bandwidth).masked_fill(near.bool(), -math.inf)
+    return torch.softmax(scores, -1).nan_to_num(0) @ targets
+
+
+@wrong()
+def plain_mean_blended(inputs, targets, bandwidth):
+    return 0.9 * masked_diagonal(inputs, targets, bandwidth) + 0.1 * targets.mean()
+
+
+@wrong()
+def negative_one_fill(inputs, targets, bandwidth):
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -1.0)
+    return torch.softmax(scores, -1) @ targets
+
+
+@wrong()
+def median_of_others(inputs, targets, bandwidth):
+    return torch.stack(
+        [torch.cat([targets[:i], targets[i + 1 :]]).median() for i in range(len(targets))]
+    )

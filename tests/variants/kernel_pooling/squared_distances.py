@@ -1,0 +1,170 @@
+"""Answers to `squared_distances`."""
+
+import numpy as np
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def broadcast(queries, keys):
+    return ((queries.unsqueeze(1) - keys.unsqueeze(0)) ** 2).sum(-1)
+
+
+@right
+def library_distance(queries, keys):
+    return torch.cdist(queries, keys) ** 2
+
+
+@right
+def expanded_square(queries, keys):
+    q2 = (queries * queries).sum(dim=1, keepdim=True)
+    k2 = (keys * keys).sum(dim=1)
+    return q2 - 2 * queries @ keys.T + k2
+
+
+@right
+def einsum_of_differences(queries, keys):
+    d = queries[:, None] - keys
+    return torch.einsum("nmd,nmd->nm", d, d)
+
+
+@right
+def norm_squared(queries, keys):
+    return torch.linalg.vector_norm(queries[:, None, :] - keys[None, :, :], dim=-1) ** 2
+
+
+@right
+def clamped_expansion(queries, keys):
+    products = torch.einsum("nd,md->nm", queries, keys)
+    squares = queries.pow(2).sum(-1).view(-1, 1) + keys.pow(2).sum(-1).view(1, -1)
+    return (squares - 2 * products).clamp(min=0)
+
+
+@right
+def vmapped(queries, keys):
+    one = lambda q: ((keys - q) ** 2).sum(-1)  # noqa: E731
+    return torch.vmap(one)(queries)
+
+
+@wrong("transposed")
+def keys_in_rows(queries, keys):
+    return torch.cdist(keys, queries) ** 2
+
+
+@wrong("root_taken")
+def plain_cdist(queries, keys):
+    return torch.cdist(queries, keys)
+
+
+@wrong("elementwise_only")
+def matching_rows_only(queries, keys):
+    return torch.sum((queries - keys) ** 2, dim=1)
+
+
+@wrong("features_not_summed")
+def cube_of_squares(queries, keys):
+    return (queries[:, None] - keys[None]) ** 2
+
+
+@wrong("mean_over_features")
+def averaged(queries, keys):
+    return torch.mean((queries[:, None] - keys[None]) ** 2, -1)
+
+
+@wrong("absolute_differences")
+def manhattan(queries, keys):
+    return torch.cdist(queries, keys, p=1)
+
+
+@wrong("squared_after_the_sum")
+def sum_then_square(queries, keys):
+    return (queries.sum(-1)[:, None] - keys.sum(-1)[None, :]) ** 2
+
+
+@wrong("loops")
+def double_loop(queries, keys):
+    result = torch.zeros(len(queries), len(keys), dtype=queries.dtype)
+    for i in range(len(queries)):
+        for j in range(len(keys)):
+            result[i, j] = ((queries[i] - keys[j]) ** 2).sum()
+    return result
+
+
+@wrong("loops")
+def loop_over_queries(queries, keys):
+    return torch.stack([((q - keys) ** 2).sum(-1) for q in queries])
+
+
+@wrong("loops")
+def loop_over_features(queries, keys):
+    total = 0
+    for c in range(queries.shape[1]):
+        total = total + (queries[:, c, None] - keys[None, :, c]) ** 2
+    return total
+
+
+@wrong("factor_two_missing")
+def half_a_binomial(queries, keys):
+    return (queries**2).sum(-1)[:, None] + (keys**2).sum(-1) - queries @ keys.T
+
+
+@wrong("gradient_at_zero_nan")
+def root_undone(queries, keys):
+    return torch.sqrt(((queries[:, None] - keys) ** 2).sum(-1)).pow(2)
+
+
+@wrong("gradient_cut")
+def through_numpy(queries, keys):
+    q, k = queries.detach().numpy(), keys.detach().numpy()
+    return torch.from_numpy(((q[:, None] - k[None]) ** 2).sum(-1))
+
+
+@wrong("wrong_type")
+def numpy_result(queries, keys):
+    q, k = queries.detach().numpy(), keys.detach().numpy()
+    return ((q[:, None] - k[None]) ** 2).sum(-1)
+
+
+@wrong("dtype_changed")
+def in_float32(queries, keys):
+    return ((queries[:, None].float() - keys.float()) ** 2).sum(-1)
+
+
+@wrong("input_mutated")
+def centres_in_place(queries, keys):
+    keys -= queries[:1]
+    result = (((queries - queries[:1])[:, None] - keys) ** 2).sum(-1)
+    return result
+
+
+@wrong()
+def relative_to_the_first_key(queries, keys):
+    return ((queries - keys[0]) ** 2).sum(-1, keepdim=True).expand(-1, len(keys))
+
+
+@wrong()
+def reshaped_wrongly(queries, keys):
+    n, m = len(queries), len(keys)
+    pairs = queries.repeat(m, 1) - keys.repeat(n, 1)
+    return (pairs**2).sum(-1).reshape(n, m)
+
+
+@wrong()
+def cosine(queries, keys):
+    return 1 - torch.nn.functional.cosine_similarity(queries[:, None], keys[None], dim=-1)
+
+
+@wrong()
+def regularised(queries, keys):
+    return ((queries[:, None] - keys) ** 2).sum(-1) + 1e-3
+
+
+@wrong()
+def rounded(queries, keys):
+    return ((queries[:, None] - keys) ** 2).sum(-1).round(decimals=2)
+
+
+@wrong("returned_none")
+def nothing(queries, keys):
+    np.square(0.0)

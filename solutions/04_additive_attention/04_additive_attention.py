@@ -1,0 +1,715 @@
+# %% [markdown]
+# # 04 · Additive attention
+#
+# **The question.** Lesson 03 compared a query with a key by their dot product. That asks two
+# things of them: the same size, and that "similar" means "points the same way". What if neither
+# holds? Can a *network* decide how well a key fits a query?
+#
+# **After this you can**
+#
+# - score queries against keys of another size;
+# - place axes so that one addition meets every query with every key;
+# - say what tanh does there, and what the scores become without it;
+# - count the memory that this costs, and trade it for time;
+# - write the whole thing as a module whose weights, masks and dropout behave.
+#
+# **Time:** about two hours. **You need:** broadcasting, `masked_softmax` from lesson 02 (the
+# course's version is at hand), and an idea of what `nn.Module` is for.
+
+# %%
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lib import check, hint, masked_softmax, plotting
+
+torch.set_printoptions(precision=4, sci_mode=False)
+
+# %% [markdown]
+# ## Words and shapes
+#
+# | letter | counts | | name | shape |
+# |---|---|---|---|---|
+# | `B` | items in a batch | | `queries` | `(B, n, query_size)` |
+# | `n` | queries | | `keys` | `(B, m, key_size)` |
+# | `m` | keys, and values | | `values` | `(B, m, value_size)` |
+# | `H` | hidden features | | `scores`, `attention_weights` | `(B, n, m)` |
+#
+# A row of scores belongs to a query, a column to a key. All three sizes of the vectors may
+# differ. So may `n` and `m`.
+
+# %% [markdown]
+# ## 1. One query, one key
+#
+# *How do you compare two things that have nothing in common?*
+#
+# Translate both into a third language first. The *additive score* projects the query $q$ and the
+# key $k$ to $H$ *hidden features* each, adds the two, bends the sum with tanh, and takes a
+# weighted sum of the features:
+#
+# $$s(q, k) = w_v^\top \tanh(W_q\, q + W_k\, k),$$
+#
+# $$W_q \in \mathbb{R}^{H \times \text{query\_size}}, \quad W_k \in \mathbb{R}^{H \times \text{key\_size}}, \quad w_v \in \mathbb{R}^{H}.$$
+#
+# That is a network with one hidden layer that reads the pair $(q, k)$ and answers with one number.
+# Its weights are learned. Bahdanau, Cho and Bengio used it in 2015 to let a decoder look back at a
+# sentence; it is where attention in translation began.
+
+# %% [markdown]
+# **By hand.** A handy fact: $\tanh(\ln 2) = \frac{2 - 1/2}{2 + 1/2} = 0.6$ and
+# $\tanh(\ln 3) = 0.8$. Take a query with two numbers and a key with one,
+#
+# $$q = (\ln 2,\ 0), \quad k = (\ln 3), \quad W_q = \begin{pmatrix} 1 & 0 \\ 0 & 1 \end{pmatrix}, \quad W_k = \begin{pmatrix} 0 \\ 1 \end{pmatrix}, \quad w_v = (1,\ 2).$$
+#
+# The sum of the projections is $(\ln 2, \ln 3)$, the features are $(0.6,\ 0.8)$, and the score is
+# $1 \cdot 0.6 + 2 \cdot 0.8 = 2.2$.
+
+# %% tags=["demo"]
+q = torch.tensor([math.log(2), 0.0])
+k = torch.tensor([math.log(3)])
+w_q = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+w_k = torch.tensor([[0.0], [1.0]])
+w_v = torch.tensor([1.0, 2.0])
+features = torch.tanh(w_q @ q + w_k @ k)
+print("features", features)
+print("score   ", (w_v @ features).item())
+assert torch.allclose(features, torch.tensor([0.6, 0.8]))
+assert math.isclose(w_v @ features, 2.2, rel_tol=1e-6)
+
+# %% [markdown]
+# **Predict.** With these weights, what is the largest score that any query and key can reach?
+# What happens to a dot product when you make both vectors ten times as long?
+#
+# <details><summary>Answer</summary>
+#
+# tanh stays between -1 and 1, so no score leaves $\pm(|1| + |2|) = \pm 3$, however long the
+# vectors are. A dot product grows a hundredfold. An additive score is bounded by its own weights,
+# $\sum_h |w_{v,h}|$: this is why it needs no division by $\sqrt{d}$, and also why it can be sharp
+# only after `w_v` has grown.
+#
+# </details>
+
+# %% tags=["demo"]
+for scale in (1, 10, 100):
+    score = w_v @ torch.tanh(w_q @ (scale * q) + w_k @ (scale * k))
+    print(f"vectors {scale:3} times as long: score {score:.4f}")
+    assert score <= w_v.abs().sum()
+
+# %% [markdown]
+# ## 2. Every query meets every key
+#
+# *The formula speaks of one pair. How do you get all $n \times m$ of them without a loop?*
+#
+# Project first: that is cheap, and done once for each query and each key. Then give both tensors
+# an axis for the other one and let broadcasting copy:
+#
+# | tensor | shape |
+# |---|---|
+# | projected queries | `(B, n, H)` → `(B, n, 1, H)` |
+# | projected keys | `(B, m, H)` → `(B, 1, m, H)` |
+# | their sum, and its tanh | `(B, n, m, H)` |
+# | scores | `(B, n, m)` |
+#
+# Entry $(b, i, j, h)$ of the sum is feature $h$ of query $i$ plus feature $h$ of key $j$. This
+# block of numbers is the *feature cube*; it has an entry for every pair *and* feature.
+
+# %% [markdown]
+# **Predict.** The other way round, `q.unsqueeze(1) + k.unsqueeze(2)`, also runs. What is its
+# shape? And what if $n = m$: who would notice?
+#
+# <details><summary>Answer</summary>
+#
+# `(B, m, n, H)`: rows are keys now. With $n = m$ the shape is the same, and nobody notices until
+# the softmax runs over the wrong axis: each *key* then spreads a weight of 1 over the queries.
+#
+# </details>
+
+# %% tags=["demo"]
+generator = torch.Generator().manual_seed(0)
+q = torch.randn(2, 3, 4, generator=generator)  # (B, n, H)
+k = torch.randn(2, 5, 4, generator=generator)  # (B, m, H)
+right = q.unsqueeze(2) + k.unsqueeze(1)
+swapped = q.unsqueeze(1) + k.unsqueeze(2)
+print("right  ", tuple(right.shape))
+print("swapped", tuple(swapped.shape))
+assert torch.equal(right, swapped.transpose(1, 2))
+assert torch.equal(right[1, 2, 4], q[1, 2] + k[1, 4])
+
+square = k[:, :3]  # as many keys as queries
+one, other = q.unsqueeze(2) + square.unsqueeze(1), q.unsqueeze(1) + square.unsqueeze(2)
+print("n = m: same shape", one.shape == other.shape, "- same numbers", torch.equal(one, other))
+assert one.shape == other.shape
+assert not torch.equal(one, other)
+
+# %% [markdown]
+# ### The cube, slice by slice
+#
+# Four queries stand at the positions -1.9, -0.8, 0.2 and 1.1 of a line, five keys at -2, -1, 0, 1
+# and 2. A key is its position, a query is its position and a constant 1, so the sizes are 1 and
+# 2. With $H = 2$ features and these weights, the cube has two slices. The labels of a slice are
+# the projected query (row) and the projected key (column); a cell is the tanh of their sum.
+#
+# What you should see: each slice is a step, from -1 on the right to 1 on the left. The second
+# step lies one key further left. Their difference is high in a narrow band, **where query and
+# key are close**.
+
+# %% tags=["demo"]
+positions = torch.tensor([-1.9, -0.8, 0.2, 1.1])
+queries = torch.stack([positions, torch.ones(4)], dim=-1)[None]  # (1, 4, 2)
+keys = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0])[None, :, None]  # (1, 5, 1)
+w_q = torch.tensor([[2.0, 1.0], [2.0, -1.0]])  # 2 * position + 1, 2 * position - 1
+w_k = torch.tensor([[-2.0], [-2.0]])  # minus 2 * position
+w_v = torch.tensor([4.0, -4.0])
+q, k = queries @ w_q.mT, keys @ w_k.mT  # (1, 4, 2), (1, 5, 2)
+plotting.show(plotting.feature_cube(q[0], k[0], w_v))
+cube = torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))
+scores = cube @ w_v
+print("feature cube", tuple(cube.shape), " scores", tuple(scores.shape))
+print("best key of each query:", scores[0].argmax(dim=-1).tolist())
+nearest = (positions[:, None] - keys[0, :, 0]).abs().argmin(dim=-1)
+assert scores[0].argmax(dim=-1).tolist() == nearest.tolist() == [0, 1, 2, 3]
+
+# %% [markdown]
+# Two features, and the score has become a detector for nearness. Why the constant 1? The layers
+# have no bias, and tanh is odd. Without the constant, mirroring both positions would flip the sign
+# of every score, $s(-q, -k) = -s(q, k)$; but a pair that is near stays near in the mirror. The
+# constant plays the part of a bias: the steps of the two features can lie to the left and to the
+# right of 0.
+
+
+# %% tags=["demo"]
+def scores_of(queries, keys):
+    return torch.tanh((queries @ w_q.mT).unsqueeze(2) + (keys @ w_k.mT).unsqueeze(1)) @ w_v
+
+
+mirrored = queries * torch.tensor([-1.0, 1.0])  # the constant stays
+assert torch.allclose(scores_of(mirrored, -keys), scores_of(queries, keys), atol=1e-6)
+without = queries * torch.tensor([1.0, 0.0])  # the constant is gone
+print("largest score with the constant:   ", f"{scores_of(queries, keys).max():.2f}")
+print("largest score without the constant:", f"{scores_of(without, keys).max():.2f}")
+assert not scores_of(without, keys).any()
+
+# %% [markdown]
+# Without the constant the two features are one and the same, and their difference is 0.
+
+# %% [markdown]
+# ### The last axis, and only the last
+#
+# A layer with one output, `nn.Linear(H, 1)`, leaves a last axis of size 1, which has to go.
+# `squeeze(-1)` removes it. A bare `squeeze()` removes *every* axis of size 1, and so depends on
+# the data: it works until somebody sends a single item, a single query, or a single key.
+
+# %% tags=["demo"]
+for shape in ((2, 3, 5, 1), (2, 1, 5, 1), (1, 1, 1, 1)):
+    x = torch.zeros(shape)
+    print(
+        f"{shape}: squeeze(-1) {tuple(x.squeeze(-1).shape)}, squeeze() {tuple(x.squeeze().shape)}"
+    )
+assert torch.zeros(2, 1, 5, 1).squeeze().shape == (2, 5)
+
+# %% [markdown]
+# ### Exercise: `additive_scores`
+#
+# - **Takes** `queries` `(B, n, query_size)`, `keys` `(B, m, key_size)` and the weights `w_q`
+#   `(H, query_size)`, `w_k` `(H, key_size)`, `w_v` `(H,)`. A row of `w_q` belongs to a hidden
+#   feature, as in `nn.Linear`.
+# - **Returns** the scores $w_v^\top \tanh(W_q q_i + W_k k_j)$, shape `(B, n, m)`, before any
+#   softmax. All three axes are there for every B, n and m; gradients reach all five arguments.
+#
+# **Worked number.** The pair of section 1: `queries = [[[ln 2, 0]]]`, `keys = [[[ln 3]]]` with its
+# weights gives `[[[2.2]]]`.
+
+# %%
+from course_lib.attention import additive_scores
+
+# %%
+check("additive_scores")
+
+# %% [markdown]
+# ## 3. Why tanh matters
+#
+# *Take the tanh away. What is left?*
+#
+# $$s(q_i, k_j) = w_v^\top (W_q q_i + W_k k_j) = \underbrace{w_v^\top W_q\, q_i}_{a_i} + \underbrace{w_v^\top W_k\, k_j}_{b_j}$$
+#
+# **Predict.** A softmax over the keys turns row $i$, $(a_i + b_1, \dots, a_i + b_m)$, into weights.
+# How do the weights of query 0 differ from those of query 1?
+#
+# <details><summary>Answer</summary>
+#
+# Not at all. $a_i$ is the same number in the whole row, and lesson 02 showed that a softmax does
+# not see a shift of its row. Every query attends to the same keys: the query has no say.
+#
+# </details>
+#
+# The cell compares three versions on the points of section 2: the formula, the formula without
+# tanh, and tanh taken of query and key *before* they are added. What you should see: only the
+# first has rows that differ.
+
+# %% tags=["demo"]
+q, k = queries @ w_q.mT, keys @ w_k.mT
+versions = {
+    "tanh of the sum": torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ w_v,
+    "no tanh": (q.unsqueeze(2) + k.unsqueeze(1)) @ w_v,
+    "sum of two tanh": (torch.tanh(q).unsqueeze(2) + torch.tanh(k).unsqueeze(1)) @ w_v,
+}
+maps = {name: torch.softmax(scores, dim=-1)[0] for name, scores in versions.items()}
+plotting.show(plotting.heatmap_grid(maps))
+for name, weights in maps.items():
+    same = torch.allclose(weights, weights[:1].expand_as(weights), atol=1e-6)
+    print(f"{name:16} all queries alike: {same}")
+    assert same == (name != "tanh of the sum")
+
+# %% [markdown]
+# A bend *after* the sum is what makes query and key meet. Any bend would do, relu for one; tanh
+# has the advantage that the scores stay bounded.
+#
+# ### Can it be learned?
+#
+# Section 2 used weights chosen by hand. Now let gradient descent find them: 64 problems, each with
+# the five keys in a random order and a random value at each. The target is the value of the
+# nearest key. One network has the tanh, the other has not; everything else is equal.
+#
+# **Predict.** The targets have a variance of about 1, so answering 0 costs about 1. How far down
+# will each of them come?
+
+
+# %% tags=["demo"]
+def lookup_problems(num_problems, generator):
+    order = [torch.randperm(5, generator=generator) - 2.0 for _ in range(num_problems)]
+    keys = torch.stack(order).unsqueeze(-1)  # (64, 5, 1)
+    values = torch.randn(num_problems, 5, 3, generator=generator)
+    noise = 0.2 * torch.randn(num_problems, 4, generator=generator)
+    positions = keys[:, :4, 0] + noise.clamp(-0.4, 0.4)  # near keys 0, 1, 2 and 3
+    queries = torch.stack([positions, torch.ones_like(positions)], dim=-1)  # (64, 4, 2)
+    return queries, keys, values, values[:, :4]
+
+
+def train(bend, problems, num_steps=300):
+    queries, keys, values, targets = problems
+    torch.manual_seed(0)
+    sizes = ((8, 2), (8, 1), (8,))
+    weights = [torch.randn(size).mul_(0.5).requires_grad_() for size in sizes]
+    optimizer = torch.optim.Adam(weights, lr=0.05)
+    for _ in range(num_steps):
+        q, k = queries @ weights[0].mT, keys @ weights[1].mT
+        scores = bend(q.unsqueeze(2) + k.unsqueeze(1)) @ weights[2]
+        loss = F.mse_loss(torch.softmax(scores, dim=-1) @ values, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+# %% tags=["demo"]
+problems = lookup_problems(64, torch.Generator().manual_seed(0))
+with_tanh = train(torch.tanh, problems)
+without_tanh = train(lambda features: features, problems)
+print(f"with tanh:    loss below 0.05: {with_tanh < 0.05}")
+print(f"without tanh: loss above 0.5:  {without_tanh > 0.5}")
+assert with_tanh < 0.05
+assert without_tanh > 0.5
+
+# %% [markdown]
+# Both training curves fall, and both programs run without an error. Only one of them can solve
+# the problem: without the bend all four queries of a problem get the same answer, and the best
+# single answer is close to the mean of the values.
+
+# %% [markdown]
+# ## 4. What it costs
+#
+# *The cube has $B\,n\,m\,H$ entries, the scores have $B\,n\,m$. Does the factor $H$ hurt?*
+#
+# With float32 an entry takes 4 bytes. Take $B = 8$ items, $n = m = 1000$ and $H = 128$:
+#
+# $$8 \cdot 1000 \cdot 1000 \cdot 128 \cdot 4 \text{ bytes} \approx 4.1 \text{ GB}, \qquad 8 \cdot 1000 \cdot 1000 \cdot 4 \text{ bytes} = 32 \text{ MB}.$$
+#
+# And training keeps the tanh's result for the backward pass. A dot product needs the 32 MB only:
+# it never stores a number for each pair *and* feature. What you should see in the picture: two
+# parallel lines on logarithmic axes, $H$ apart. Both grow with the square of the length; the
+# additive one starts higher.
+
+# %% tags=["demo"]
+lengths = torch.tensor([10, 30, 100, 300, 1000, 3000])
+batch, num_hiddens, bytes_each = 8, 128, 4
+score_bytes = batch * lengths**2 * bytes_each
+cube_bytes = score_bytes * num_hiddens
+assert cube_bytes[4] == 4_096_000_000
+assert score_bytes[4] == 32_000_000
+series = {"feature cube (B, n, m, H)": cube_bytes / 1e6, "scores (B, n, m)": score_bytes / 1e6}
+plot = plotting.lines(
+    lengths,
+    series,
+    x_label="n = m",
+    y_label="megabytes in float32",
+    title="memory for B = 8, H = 128",
+    log_x=True,
+    log_y=True,
+)
+plotting.show(plot)
+
+# %% [markdown]
+# Time grows in the same way: each of the $B\,n\,m\,H$ entries takes an addition, a tanh and a
+# multiply-add. A dot product takes $B\,n\,m\,d$ multiply-adds, and those are a matrix product,
+# which hardware does best.
+#
+# You can trade time for memory: score a few queries at a time, and only their part of the cube
+# exists. The cell does one query at a time. The numbers are the same; at its largest the cube is
+# smaller by the factor $n$.
+
+# %% tags=["demo"]
+generator = torch.Generator().manual_seed(1)
+many_queries = torch.randn(2, 40, 6, generator=generator)
+many_keys = torch.randn(2, 50, 3, generator=generator)
+weights = [torch.randn(size, generator=generator) for size in ((16, 6), (16, 3), (16,))]
+at_once = additive_scores(many_queries, many_keys, *weights)
+rows = [additive_scores(row, many_keys, *weights) for row in many_queries.split(1, dim=1)]
+assert torch.allclose(torch.cat(rows, dim=1), at_once, atol=1e-5)
+print("entries of the cube at once:       ", 2 * 40 * 50 * 16)
+print("entries of the cube, row by row:   ", 2 * 1 * 50 * 16)
+print("same scores:", torch.allclose(torch.cat(rows, dim=1), at_once, atol=1e-5))
+
+# %% [markdown]
+# ## 5. Additive and dot product on one problem
+#
+# *Is the dearer score also the better one?*
+#
+# The same four queries and five keys. The dot product multiplies the positions; that is all it
+# can do with them. Move the slider (in JupyterLab) to make the additive detector sharper: it
+# scales `w_q` and `w_k`, that is, how steep the two steps are.
+#
+# What you should see: the additive weights follow the diagonal, each query on its nearest key. The
+# dot product sends every query to one of the two *ends*: it prefers the longest key that points
+# the same way, not the nearest.
+
+# %% tags=["demo"]
+dot_weights = torch.softmax(positions[:, None] * keys[0, :, 0], dim=-1)  # (4, 5)
+
+
+def compare(sharpness):
+    scores = additive_scores(queries, keys, sharpness / 2 * w_q, sharpness / 2 * w_k, w_v)
+    panels = {"additive": torch.softmax(scores, dim=-1)[0], "dot product": dot_weights}
+    return plotting.heatmap_grid(panels, columns=2)
+
+
+plotting.interactive(compare, sharpness=[0.5, 1.0, 2.0, 4.0], start={"sharpness": 2.0})
+additive_weights = torch.softmax(additive_scores(queries, keys, w_q, w_k, w_v), dim=-1)[0]
+assert additive_weights.argmax(dim=-1).tolist() == [0, 1, 2, 3]
+assert set(dot_weights.argmax(dim=-1).tolist()) == {0, 4}
+
+# %% [markdown]
+# Before you conclude that the dot product is worse: give it better features. Lesson 01 turned the
+# Gaussian kernel into a dot product, $q\,k - k^2/2$, which is the dot product of $(q, 1)$ and
+# $(k, -k^2/2)$. With the squared position as a second entry of the key it finds the nearest key
+# too.
+
+# %% tags=["demo"]
+richer_keys = torch.cat([keys, -(keys**2) / 2], dim=-1)  # (1, 5, 2)
+sharp = torch.softmax(8 * queries @ richer_keys.mT, dim=-1)[0]
+print("best key of each query:", sharp.argmax(dim=-1).tolist())
+assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
+
+# %% [markdown]
+# So this is the trade. The additive score has a nonlinearity of its own and takes any sizes, and
+# pays with the cube. The dot product leaves the nonlinear work to the layers before it, and is
+# fast. Models that have such layers, transformers among them, use the dot product: the next
+# lesson is about it.
+#
+# | | additive | dot product |
+# |---|---|---|
+# | sizes of query and key | any | equal |
+# | own parameters | $W_q$, $W_k$, $w_v$ | none |
+# | size of a score | at most $\sum_h \lvert w_{v,h} \rvert$ | grows with the vectors |
+# | numbers stored for the pairs | $B\,n\,m\,H$ | $B\,n\,m$ |
+
+# %% [markdown]
+# ## 6. Into a module
+#
+# *What does a module owe to those who use it?*
+#
+# **Its weights must be found.** `parameters()` is how optimisers, `.to(device)` and checkpoints
+# learn what there is. It lists what was assigned to `self` in `__init__` as a layer or an
+# `nn.Parameter`. The three classes below compute the same kind of thing.
+#
+# **Predict.** How many parameters does each of them report?
+
+
+# %% tags=["demo"]
+class PlainTensor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.W_q = torch.randn(7, 4)
+
+
+class PythonList(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 7, bias=False)]
+
+
+class Registered(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.W_q = nn.Linear(4, 7, bias=False)
+
+
+for kind in (PlainTensor, PythonList, Registered):
+    print(f"{kind.__name__:12} {sum(p.numel() for p in kind().parameters()):2} parameters")
+assert not list(PlainTensor().parameters()) + list(PythonList().parameters())
+assert list(Registered().state_dict()) == ["W_q.weight"]
+
+# %% [markdown]
+# The first two would run, report a loss, and never learn: the optimiser was handed an empty list.
+# Layers made inside `forward` are worse still, with new random weights at every call.
+#
+# **What it keeps must not cost memory.** You will want to look at the weights afterwards, so the
+# module stores them as `self.attention_weights`. A tensor that carries its graph keeps every
+# intermediate of the call alive, the feature cube included. Store `weights.detach()`.
+
+# %% tags=["demo"]
+generator = torch.Generator().manual_seed(2)
+scores = torch.randn(1, 2, 3, generator=generator, requires_grad=True)
+weights = torch.softmax(scores, dim=-1)
+print("weights:         graph", weights.grad_fn is not None)
+print("weights.detach() graph", weights.detach().grad_fn is not None)
+assert weights.detach().grad_fn is None
+assert torch.equal(weights.detach(), weights)
+
+# %% [markdown]
+# **Dropout acts on the weights, in train mode only.** It sets each weight to 0 with probability
+# $p$ and divides the kept ones by $1 - p$, so that the expected output is the one of eval mode. A
+# query then learns not to depend on a single key.
+#
+# **Predict.** Dropout on the *scores* instead, before the softmax: what becomes of a dropped key?
+#
+# <details><summary>Answer</summary>
+#
+# Its score becomes 0, and $e^0 = 1$: the key keeps a weight. With low scores around it, it may
+# even win. As with masks in lesson 02, a score of 0 is not "nothing".
+#
+# </details>
+#
+# The cell drops weights of 1/4 each. What you should see: entries are 0 or $0.25 / (1 - 0.5) = 0.5$;
+# rows no longer sum to 1; the average over many calls is 0.25 again.
+
+# %% tags=["demo"]
+torch.manual_seed(0)
+drop = nn.Dropout(0.5)
+weights = torch.full((3, 4), 0.25)
+dropped = drop(weights)
+assert set(dropped.unique().tolist()) == {0.0, 0.5}
+average = torch.stack([drop(weights) for _ in range(4000)]).mean(dim=0)
+print("values after dropout:", sorted(set(dropped.flatten().tolist())))
+print(f"average of 4000 calls between {average.min():.1f} and {average.max():.1f} (rounded)")
+assert torch.allclose(average, weights, atol=0.05)
+assert torch.equal(drop.eval()(weights), weights)
+
+# %% [markdown]
+# Since rows after dropout no longer sum to 1, the weights worth looking at are those *before* it.
+# `self.attention_weights` holds them: after the softmax, before dropout, detached.
+#
+# **Masks must arrive.** Accepting `mask` and not passing it on is a mistake no test on unpadded
+# data can see. The lengths and the mask go to `masked_softmax`, both, also when they are None.
+
+# %% [markdown]
+# ### Exercise: `AdditiveAttention`
+#
+# - **`__init__(query_size, key_size, num_hiddens, dropout=0.0)`** makes the layers `W_q`, `W_k`
+#   and `w_v`, each an `nn.Linear` without bias; `w_v` has one output.
+# - **`forward(queries, keys, values, valid_lens=None, mask=None)`** returns the averaged values,
+#   shape `(B, n, value_size)`: additive scores, masked softmax, dropout on the weights in train
+#   mode, average. A query that may see no key gets zeros.
+# - **`self.attention_weights`** holds the weights of the last call: before dropout, detached,
+#   `(B, n, m)`.
+#
+# The two functions `additive_scores` and `masked_softmax` are at hand. The weight of a layer is
+# `self.W_q.weight`, shape `(H, query_size)`; `self.w_v.weight` has shape `(1, H)`.
+#
+# **Worked number.** With the weights of section 1, one query $(\ln 2, 0)$ over two *equal* keys
+# $(\ln 3)$ scores 2.2 twice. The weights are $(0.5, 0.5)$, and values 10 and 20 give 15.
+
+# %%
+from course_lib.attention import AdditiveAttention
+
+# %%
+check("AdditiveAttention")
+
+# %% [markdown]
+# ### Look at it
+#
+# Section 2's detector as a module: the weights are copied into the layers, and the values are the
+# keys' positions, so that an output is a position too. The last key is padding. What you should
+# see: the diagonal again, with the last column hatched, and outputs close to the queries' own
+# nearest keys.
+
+# %% tags=["demo"]
+attention = AdditiveAttention(query_size=2, key_size=1, num_hiddens=2).eval()
+state = {"W_q.weight": w_q, "W_k.weight": w_k, "w_v.weight": w_v[None]}
+print(attention.load_state_dict(state))
+outputs = attention(queries, keys, values=keys, valid_lens=torch.tensor([4]))
+weights = attention.attention_weights[0]
+real = torch.arange(5).expand(4, 5) < 4
+plotting.show(plotting.heatmap(weights, mask=real))
+print("queries", positions)
+print("outputs", outputs.detach()[0, :, 0])
+assert not weights[:, 4].any()
+assert torch.allclose(outputs[0, :, 0], torch.tensor([-2.0, -1.0, 0.0, 1.0]), atol=0.1)
+
+# %% [markdown]
+# ## 7. What a shape check proves
+#
+# *A notebook you find on the web tests its attention with one line: the output has shape
+# `(2, 1, 4)`. Is that a test?*
+#
+# Below are five broken versions. Each gets the sizes of that notebook: two items, **one** query,
+# ten keys, values of size 4, lengths 2 and 6, where every item lists the same key ten times.
+#
+# **Predict.** How many of the five does the shape check reject? And how many does a comparison of
+# the *numbers* reject, with these inputs?
+
+
+# %% tags=["demo"]
+def broken(change):
+    def attend(queries, keys, values, valid_lens):
+        q, k = queries @ weights_q.mT, keys @ weights_k.mT
+        features = q.unsqueeze(2) + k.unsqueeze(1)
+        if change != "no tanh":
+            features = torch.tanh(features)
+        scores = features @ (torch.ones(8) if change == "no w_v" else weights_v)
+        if change == "keys of item 0":
+            scores = torch.tanh(q.unsqueeze(2) + k[:1].unsqueeze(1)) @ weights_v
+        lens = None if change == "lengths ignored" else valid_lens
+        attention_weights = masked_softmax(scores, lens)
+        if change == "sums to 2":
+            attention_weights = 2 * attention_weights
+        return attention_weights @ values
+
+    return attend
+
+
+names = ("no tanh", "no w_v", "keys of item 0", "lengths ignored", "sums to 2")
+generator = torch.Generator().manual_seed(4)
+weights_q, weights_k, weights_v = (
+    torch.randn(size, generator=generator) for size in ((8, 20), (8, 2), (8,))
+)
+
+
+# %% tags=["demo"]
+def caught(queries, keys, values, valid_lens):
+    expected = broken("nothing")(queries, keys, values, valid_lens)
+    by_shape, by_numbers = [], []
+    for name in names:
+        got = broken(name)(queries, keys, values, valid_lens)
+        by_shape += [name] * (got.shape != expected.shape)
+        by_numbers += [name] * (not torch.allclose(got, expected, atol=1e-4))
+    return by_shape, by_numbers
+
+
+one_query = torch.randn(2, 1, 20, generator=generator)
+equal_keys = torch.randn(2, 1, 2, generator=generator).expand(2, 10, 2)
+values = torch.randn(2, 10, 4, generator=generator)
+lens = torch.tensor([2, 6])
+by_shape, by_numbers = caught(one_query, equal_keys, values, lens)
+print("equal keys: by shape", by_shape, "- by numbers", by_numbers)
+assert by_shape == []
+assert by_numbers == ["lengths ignored", "sums to 2"]
+
+three_queries = torch.randn(2, 3, 20, generator=generator)
+other_keys = torch.randn(2, 10, 2, generator=generator)
+by_shape, by_numbers = caught(three_queries, other_keys, values, lens)
+print("all different: by shape", by_shape, "- by numbers", by_numbers)
+assert by_shape == []
+assert by_numbers == list(names)
+
+# %% [markdown]
+# The shape check accepts all five. Comparing numbers accepts three of them as long as all keys are
+# alike: a test is as good as its inputs. Make sizes, lengths and entries differ, and every
+# mistake shows.
+#
+# Two more things that published versions of this module do: they call `valid_lens.dim()` without
+# asking whether lengths were given, and they write `-1e6` into the scores in place. Lesson 02
+# showed what comes of both.
+
+# %% [markdown]
+# ### All together
+#
+# The last check puts *your* `additive_scores` and *your* `AdditiveAttention` side by side and
+# checks the module again. It needs the checks above to have seen your cells in this session.
+
+# %%
+check("04_additive_attention")
+
+# %% [markdown]
+# ### Written question: three requests
+#
+# Three colleagues ask which score to use, additive or dot product (projected to a common size by
+# learned layers if need be). Answer each in two or three sentences, with a number where one
+# decides.
+#
+# 1. A translator: sentences of 30 words, states of size 1024 in the encoder and 512 in the
+#    decoder, $B = 32$, $H = 256$.
+# 2. A reader of long documents: $n = m = 20\,000$, $B = 8$, $H = 512$, one GPU with 80 GB.
+# 3. A student who wants to save time: "I drop the tanh, then I need no cube, because
+#    $w_v^\top W_q q_i$ and $w_v^\top W_k k_j$ can be computed apart."
+
+# %% [markdown] written="three_requests"
+# **Your answer** (replace the line below):
+#
+# ### BEGIN SOLUTION
+# Three points, one for each request; half points are possible.
+#
+# 1. **Either is fine; the reasons count.** The cube has $32 \cdot 30 \cdot 30 \cdot 256$ entries,
+#    29.5 MB in float32, which is no obstacle; different sizes suit the additive score directly,
+#    while the dot product needs a projection of one side. (Half a point for a choice without the
+#    number.)
+# 2. **Dot product.** The cube would take $8 \cdot 20000^2 \cdot 512 \cdot 4$ bytes, about 6.6 TB.
+#    Even the scores take $8 \cdot 20000^2 \cdot 4$ bytes = 12.8 GB, so it is wise to work in
+#    blocks of queries. An additive score in blocks is right but slow, and training would have to
+#    recompute the features; half a point if only the scores' size is counted.
+# 3. **The saving is real, and the result is useless as attention.** The query's part is a
+#    constant of the row; the softmax cancels it; all queries get the same weights. Half a point
+#    for "it becomes linear" without the consequence for the weights.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Summary
+#
+# An additive score is a small network that reads a query and a key: project both to $H$ features,
+# add, tanh, weighted sum. It takes any sizes, and it is bounded by its own weights. One
+# broadcast addition does all pairs and makes a cube of $B\,n\,m\,H$ numbers, $H$ times what the
+# scores need. The tanh has to come after the addition: without it a softmax cancels the query.
+# As a module it registers its layers, passes lengths and mask on, drops weights in train mode
+# only, and keeps them detached, as they were before dropout.
+
+# %% [markdown]
+# ## Further exercises
+#
+# 1. **In blocks.** Write `additive_scores` so that at most a given number of bytes exists at
+#    once. What does `torch.utils.checkpoint` add for training?
+# 2. **Another bend.** Replace tanh by relu in section 3's training. Does it learn? What bounds the
+#    scores now?
+# 3. **One feature.** With $H = 1$, which keys can a query prefer? Show that all queries order the
+#    keys in the same way.
+# 4. **A bias.** Show that a constant entry in the query replaces the biases of both `W_q` and
+#    `W_k`. Why would a bias in `w_v` change nothing?
+# 5. **Concatenation.** Show that $W_q q + W_k k$ is one matrix times the vector $(q, k)$. Why is
+#    it cheaper to project first and add afterwards?
+
+# %% [markdown]
+# ## References
+#
+# - D. Bahdanau, K. Cho and Y. Bengio, *Neural Machine Translation by Jointly Learning to Align and
+#   Translate*, ICLR 2015, section 3 and appendix A.1.2: the additive score.
+#   <https://arxiv.org/abs/1409.0473>
+# - T. Luong, H. Pham and C. Manning, *Effective Approaches to Attention-based Neural Machine
+#   Translation*, EMNLP 2015, section 3.1: dot, general and concat compared.
+#   <https://arxiv.org/abs/1508.04025>
+# - A. Vaswani and others, *Attention Is All You Need*, 2017, section 3.2.1: why the dot product is
+#   faster. <https://arxiv.org/abs/1706.03762>
+# - N. Srivastava and others, *Dropout: A Simple Way to Prevent Neural Networks from Overfitting*,
+#   JMLR 15, 2014. <https://jmlr.org/papers/v15/srivastava14a.html>
+# - PyTorch, `nn.Module`: what registers a parameter.
+#   <https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html>

@@ -69,13 +69,11 @@ def jacobian_wrt_query(query: np.ndarray, keys: np.ndarray) -> np.ndarray:
     """Entry (a, b) is sum_j w_j (k_ja - mean_a) (k_jb - mean_b) / sqrt(d)."""
     d = len(query)
     weights = softmax_of([dot(query, key) / math.sqrt(d) for key in keys])
-    mean = [math.fsum(w * float(key[a]) for w, key in zip(weights, keys)) for a in range(d)]
+    pairs = list(zip(weights, keys, strict=True))
+    mean = [math.fsum(w * float(key[a]) for w, key in pairs) for a in range(d)]
     jacobian = np.empty((d, d))
     for a, b in np.ndindex(d, d):
-        terms = (
-            w * (float(key[a]) - mean[a]) * (float(key[b]) - mean[b])
-            for w, key in zip(weights, keys, strict=True)
-        )
+        terms = (w * (float(key[a]) - mean[a]) * (float(key[b]) - mean[b]) for w, key in pairs)
         jacobian[a, b] = math.fsum(terms) / math.sqrt(d)
     return jacobian
 

@@ -1,0 +1,525 @@
+"""`jacobian_wrt_query` and `attention_backward`: what the weights do to a gradient."""
+
+import math
+
+import torch
+
+from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.probe import Probe, tensor
+from course_lib.reference import scaled_dot_product as oracle
+
+
+# ---------------------------------------------------------------- jacobian_wrt_query
+def _jacobian_probes(rng):
+    def normal(*shape, scale=1.2, **options):
+        return tensor(rng.normal(0, scale, shape), **options)
+
+    same = np_repeat(rng.normal(0, 1, (1, 3)), 4)
+    return [
+        Probe(
+            "two_keys",
+            "With two keys of equal weight the Jacobian is the covariance of the keys over "
+            "sqrt(d).",
+            args={
+                "query": tensor([0.0, 0.0, 0.0, 0.0]),
+                "keys": tensor([[1.0, 0, 0, 2.0], [3.0, 0, 0, -2.0]]),
+            },
+        ),
+        Probe(
+            "random",
+            "The Jacobian is the covariance of the keys under the weights, over sqrt(d).",
+            args={"query": normal(3), "keys": normal(5, 3)},
+        ),
+        Probe(
+            "wide",
+            "It must hold for any number of features.",
+            args={"query": normal(7), "keys": normal(4, 7)},
+        ),
+        Probe(
+            "strided",
+            "A non-contiguous tensor of keys must work.",
+            args={"query": normal(2), "keys": normal(6, 2, strided=True)},
+        ),
+        Probe(
+            "shifted_keys",
+            "Moving all keys by the same vector moves the output with them and leaves the "
+            "Jacobian as it is.",
+            args={"query": normal(3), "keys": tensor(rng.normal(0, 1.2, (5, 3)) + 20.0)},
+        ),
+        Probe(
+            "equal_keys",
+            "If all keys are equal the output does not depend on the query: the Jacobian is 0.",
+            part="edges",
+            args={"query": normal(3), "keys": tensor(same)},
+        ),
+        Probe(
+            "saturated",
+            "Where one key has all the weight the Jacobian is 0, and nothing overflows.",
+            part="edges",
+            args={
+                "query": tensor([900.0, 0.0]),
+                "keys": tensor([[1.0, 2.0], [9.0, -1.0], [3.0, 0.5]]),
+            },
+        ),
+        Probe(
+            "one_feature",
+            "With d = 1 the Jacobian is a 1 x 1 matrix.",
+            part="edges",
+            args={"query": normal(1), "keys": normal(4, 1)},
+        ),
+    ]
+
+
+def np_repeat(row, times):
+    """The same row several times."""
+    return row.repeat(times, axis=0)
+
+
+def _covariance(
+    root=lambda d: math.sqrt(d),
+    centre="weighted",
+    weighted=True,
+    weights_scale=lambda d: math.sqrt(d),
+    factor=lambda m: 1.0,
+    finish=lambda matrix: matrix,
+    axis_softmax=True,
+):
+    def model(query, keys):
+        d, m = query.shape[0], keys.shape[0]
+        scores = keys @ query / weights_scale(d)
+        weights = torch.softmax(scores, 0) if axis_softmax else torch.exp(scores)
+        spread = weights if weighted else torch.full_like(weights, 1 / m)
+        mean = {
+            "weighted": lambda: weights @ keys,
+            "plain": lambda: keys.mean(0),
+            "own": lambda: spread @ keys,
+            "none": lambda: torch.zeros_like(query),
+        }[centre]()
+        centred = keys - mean
+        return finish((spread[:, None] * centred).mT @ centred * factor(m) / root(d))
+
+    return model
+
+
+def _asymmetric(probe, outputs):
+    matrix = outputs.data
+    if abs(matrix - matrix.T).max() < 1e-6:
+        return None
+    return (
+        f"Your Jacobian is not symmetric: entry (0, 1) is {matrix[0, 1]:.3f}, entry (1, 0) is "
+        f"{matrix[1, 0]:.3f}."
+    )
+
+
+JACOBIAN_WRT_QUERY = Exercise(
+    name="jacobian_wrt_query",
+    points=3,
+    minutes=20,
+    difficulty=3,
+    returns=(Returned("jacobian", "tensor", "float", ("d", "d")),),
+    probes=_jacobian_probes,
+    oracle=oracle.jacobian_wrt_query,
+    mistakes=(
+        Mistake(
+            "no_root",
+            _covariance(root=lambda d: 1.0),
+            "The covariance is right, but it must be divided by sqrt(d).",
+            "The query enters through q . k / sqrt(d): what does the chain rule leave behind?",
+        ),
+        Mistake(
+            "divided_by_d",
+            _covariance(root=lambda d: d),
+            "You divide the covariance by d.",
+            "How often does sqrt(d) enter on the way from the query to the output?",
+        ),
+        Mistake(
+            "second_moment",
+            _covariance(centre="none"),
+            "You forgot to subtract the mean: this is the second moment of the keys, not their "
+            "covariance.",
+            "By how much do the weights of all keys together change?",
+        ),
+        Mistake(
+            "second_moment_no_root",
+            _covariance(centre="none", root=lambda d: 1.0),
+            "You forgot to subtract the mean, and to divide by sqrt(d).",
+            "By how much do the weights of all keys together change?",
+        ),
+        Mistake(
+            "unweighted",
+            _covariance(weighted=False, centre="own"),
+            "This is the plain covariance of the keys: every key counts the same, whatever its "
+            "weight.",
+            "Where do the attention weights enter?",
+        ),
+        Mistake(
+            "unweighted_sample",
+            _covariance(weighted=False, centre="own", factor=lambda m: m / (m - 1)),
+            "This is the sample covariance of the keys (`torch.cov`): every key counts the same.",
+            "Where do the attention weights enter?",
+        ),
+        Mistake(
+            "unweighted_no_root",
+            _covariance(weighted=False, centre="own", root=lambda d: 1.0),
+            "Every key counts the same here, and the division by sqrt(d) is missing.",
+            "Where do the attention weights enter?",
+        ),
+        Mistake(
+            "unbiased",
+            _covariance(factor=lambda m: m / (m - 1)),
+            "You correct for a sample, by m / (m - 1). The weights are a whole distribution, not a "
+            "sample.",
+            "What do the weights sum to?",
+        ),
+        Mistake(
+            "corrected_covariance",
+            lambda query, keys: (
+                torch.cov(keys.mT, aweights=torch.softmax(keys @ query / len(query) ** 0.5, 0))
+                / len(query) ** 0.5
+            ),
+            "`torch.cov` corrects for a sample unless told `correction=0`; the weights are a whole "
+            "distribution.",
+            "What does `correction` do?",
+        ),
+        Mistake(
+            "divided_by_number",
+            _covariance(factor=lambda m: 1 / m),
+            "You average over the keys after weighting them: the weights sum to 1 already.",
+            "What do the weights sum to?",
+        ),
+        Mistake(
+            "divided_by_number_less_one",
+            _covariance(factor=lambda m: 1 / (m - 1)),
+            "You divide by m - 1 after weighting: the weights sum to 1 already.",
+            "What do the weights sum to?",
+        ),
+        Mistake(
+            "centred_at_plain_mean",
+            _covariance(centre="plain"),
+            "You subtract the plain mean of the keys; the mean under the weights is the output.",
+            "Which mean does a covariance under the weights w subtract?",
+        ),
+        Mistake(
+            "unscaled_weights",
+            _covariance(weights_scale=lambda d: 1.0),
+            "Your weights come from q . k without the division by sqrt(d).",
+            "Which scores does attention take the softmax of?",
+        ),
+        Mistake(
+            "unscaled_everywhere",
+            _covariance(weights_scale=lambda d: 1.0, root=lambda d: 1.0),
+            "sqrt(d) is missing twice: in the scores, and in front of the covariance.",
+            "Which function of the query do you differentiate?",
+        ),
+        Mistake(
+            "only_the_diagonal",
+            _covariance(finish=lambda matrix: torch.diag(matrix.diag())),
+            "Only the diagonal is filled: the variance of each feature without the covariances.",
+            "What does feature 0 of the output do when feature 1 of the query changes?",
+        ),
+        Mistake(
+            "negative",
+            _covariance(finish=lambda matrix: -matrix),
+            "The sign is wrong: a query that moves towards a key moves the output towards it.",
+            "Which of the two terms of the softmax's derivative is subtracted?",
+        ),
+        Mistake(
+            "not_normalised",
+            _covariance(axis_softmax=False),
+            "Your weights are exponentials that do not sum to 1.",
+            "By what must exp(score) be divided?",
+        ),
+    ),
+    properties=(
+        Property("not_symmetric", _asymmetric, "Which two factors make a covariance symmetric?"),
+    ),
+    hints=(
+        "Differentiate o = sum_j w_j k_j. Moving q changes the scores by k_j . dq / sqrt(d); how "
+        "does a softmax answer to a change of its scores?",
+        "dw_j = w_j (ds_j - sum_i w_i ds_i). Put ds_j = k_j . dq / sqrt(d) in, and you find the "
+        "covariance of the keys under the weights, over sqrt(d). Centre the keys at the weighted "
+        "mean first.",
+        "weights = torch.softmax(keys @ query / math.sqrt(d), dim=-1)\n"
+        "centred = keys - weights @ keys\n"
+        "return (weights * centred.mT) @ ... / ...",
+    ),
+)
+
+
+# ---------------------------------------------------------------- attention_backward
+def _backward_probes(rng):
+    def problem(n, m, d, v, scale=1.2, **options):
+        shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v), "grad_outputs": (n, v)}
+        return {k: tensor(rng.normal(0, scale, s), **options) for k, s in shapes.items()}
+
+    zero_query = problem(2, 5, 3, 4)
+    zero_query["queries"] = tensor([[0.0] * 3] * 2)
+    constant = problem(2, 4, 3, 2)
+    constant["values"] = tensor(np_repeat(rng.normal(0, 1, (1, 2)), 4))
+    large = problem(2, 3, 4, 2)
+    large["queries"] = tensor([[800.0, 0, 0, 0], [0, -900.0, 0, 0]])
+    return [
+        Probe(
+            "tiny",
+            "The three gradients must be those of softmax(Q K^T / sqrt(d)) V.",
+            args={
+                "queries": tensor([[1.0, 0.0, 0.0, 1.0]]),
+                "keys": tensor([[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0]]),
+                "values": tensor([[1.0], [3.0]]),
+                "grad_outputs": tensor([[1.0]]),
+            },
+        ),
+        Probe(
+            "random",
+            "The three gradients must be those of softmax(Q K^T / sqrt(d)) V.",
+            args=problem(3, 5, 4, 6),
+        ),
+        Probe("wide", "It must hold for any number of features.", args=problem(4, 3, 7, 2)),
+        Probe(
+            "strided", "Non-contiguous inputs must work.", args=problem(2, 6, 3, 5, strided=True)
+        ),
+        Probe(
+            "square",
+            "As many queries as keys must not confuse dS with its transpose.",
+            args=problem(4, 4, 3, 3),
+        ),
+        Probe(
+            "zero_query",
+            "With queries of 0 every weight is 1/m, and the keys get no gradient.",
+            part="edges",
+            args=zero_query,
+        ),
+        Probe(
+            "equal_values",
+            "If all values are equal, the outputs do not depend on queries and keys: their "
+            "gradients are 0.",
+            part="edges",
+            args=constant,
+        ),
+        Probe(
+            "one_key",
+            "With a single key the weight is 1 and only the value gets a gradient.",
+            part="edges",
+            args=problem(3, 1, 2, 4),
+        ),
+        Probe(
+            "large_scores",
+            "Large scores must not overflow.",
+            part="edges",
+            args=large,
+        ),
+    ]
+
+
+def _backward(
+    scale=True,
+    forward_scale=True,
+    correct="row",
+    dim=-1,
+    transpose=True,
+    swap=False,
+    query_scale=None,
+    key_scale=None,
+    grad_values=lambda weights, grad, values: weights.mT @ grad,
+):
+    """A wrong backward pass; `correct` is what is subtracted from dW."""
+
+    def model(queries, keys, values, grad_outputs):
+        root = math.sqrt(queries.shape[-1])
+        scores = queries @ keys.mT / (root if forward_scale else 1.0)
+        weights = torch.softmax(scores, dim)
+        grad_weights = grad_outputs @ values.mT
+        product = weights * grad_weights
+        grad_scores = {
+            "row": lambda: product - weights * product.sum(-1, keepdim=True),
+            "none": lambda: product,
+            "unweighted": lambda: product - weights * grad_weights.sum(-1, keepdim=True),
+            "mean": lambda: product - weights * grad_weights.mean(-1, keepdim=True),
+            "column": lambda: product - weights * product.sum(-2, keepdim=True),
+            "not_multiplied": lambda: grad_weights - product.sum(-1, keepdim=True),
+            "plain_subtracted": lambda: product - product.sum(-1, keepdim=True),
+            "no_softmax": lambda: grad_weights,
+            "sigmoid": lambda: product * (1 - weights),
+        }[correct]()
+        factor = 1 / root if scale else 1.0
+        grad_queries = grad_scores @ keys * (factor if query_scale is None else query_scale(root))
+        turned = grad_scores.mT if transpose else grad_scores
+        grad_keys = turned @ queries * (factor if key_scale is None else key_scale(root))
+        last = grad_values(weights, grad_outputs, values)
+        return (grad_keys, grad_queries, last) if swap else (grad_queries, grad_keys, last)
+
+    return model
+
+
+def _no_upstream(queries, keys, values, grad_outputs):
+    return _backward()(queries, keys, values, torch.ones_like(grad_outputs))
+
+
+def _values_with_grad_weights(weights, grad, values):
+    return (grad @ values.mT).mT @ grad
+
+
+_AUTOGRAD = "Here the gradients are worked out by hand."
+
+ATTENTION_BACKWARD = Exercise(
+    name="attention_backward",
+    points=4,
+    minutes=30,
+    difficulty=3,
+    returns=(
+        Returned("grad_queries", "tensor", "float", ("num_queries", "d")),
+        Returned("grad_keys", "tensor", "float", ("num_keys", "d")),
+        Returned("grad_values", "tensor", "float", ("num_keys", "v")),
+    ),
+    probes=_backward_probes,
+    oracle=oracle.attention_backward,
+    forbidden={"backward": _AUTOGRAD, "grad": _AUTOGRAD},
+    builds_on=("scaled_dot_product_attention",),
+    mistakes=(
+        Mistake(
+            "row_sum_forgotten",
+            _backward(correct="none"),
+            "The row sum is missing: dS = W * dW forgets that raising one weight lowers the others "
+            "of its row.",
+            "What must the gradient of the scores of a row sum to?",
+        ),
+        Mistake(
+            "row_sum_and_root_forgotten",
+            _backward(correct="none", scale=False),
+            "Two things are missing: the row sum in dS, and 1/sqrt(d) in the gradients of queries "
+            "and keys.",
+            "What must the gradient of the scores of a row sum to?",
+        ),
+        Mistake(
+            "root_forgotten",
+            _backward(scale=False),
+            "The gradients of queries and keys lack the factor 1/sqrt(d).",
+            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
+        ),
+        Mistake(
+            "root_forgotten_for_keys",
+            _backward(key_scale=lambda root: 1.0),
+            "The gradient of the queries is right; that of the keys lacks the factor 1/sqrt(d).",
+            "Does sqrt(d) belong to the queries or to the scores?",
+        ),
+        Mistake(
+            "root_forgotten_for_queries",
+            _backward(query_scale=lambda root: 1.0),
+            "The gradient of the keys is right; that of the queries lacks the factor 1/sqrt(d).",
+            "Does sqrt(d) belong to the queries or to the scores?",
+        ),
+        Mistake(
+            "multiplied_by_root",
+            _backward(query_scale=lambda root: root, key_scale=lambda root: root),
+            "You multiply the gradients of queries and keys by sqrt(d).",
+            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
+        ),
+        Mistake(
+            "divided_by_d",
+            _backward(query_scale=lambda root: root**-2, key_scale=lambda root: root**-2),
+            "sqrt(d) divides twice in the gradients of queries and keys.",
+            "Did you divide dS as well as the result?",
+        ),
+        Mistake(
+            "not_transposed",
+            _backward(transpose=False),
+            "The gradient of the keys needs dS transposed: key j collects from all queries i.",
+            "Which axis of dS must meet the rows of Q?",
+        ),
+        Mistake(
+            "values_not_transposed",
+            _backward(grad_values=lambda weights, grad, values: weights @ grad),
+            "The gradient of the values needs W transposed: value j collects from all queries i.",
+            "Which axis of W must meet the rows of G?",
+        ),
+        Mistake(
+            "queries_and_keys_swapped",
+            _backward(swap=True),
+            "The gradients of queries and keys are returned in each other's place.",
+            "In which order are the three gradients asked for?",
+        ),
+        Mistake(
+            "unscaled_forward",
+            _backward(forward_scale=False),
+            "Your weights come from scores without 1/sqrt(d).",
+            "Which weights did the forward pass use?",
+        ),
+        Mistake(
+            "unscaled_everywhere",
+            _backward(forward_scale=False, scale=False),
+            "1/sqrt(d) is missing everywhere: in the scores and in the gradients.",
+            "Which forward pass is differentiated here?",
+        ),
+        Mistake(
+            "row_sum_without_weights",
+            _backward(correct="unweighted"),
+            "You subtract the plain sum of dW over the row; it must be weighted by W.",
+            "Row sum of what: dW, or W * dW?",
+        ),
+        Mistake(
+            "row_mean",
+            _backward(correct="mean"),
+            "You subtract the plain mean of dW over the row; the mean must be weighted by W.",
+            "Which mean does a softmax know?",
+        ),
+        Mistake(
+            "column_sum",
+            _backward(correct="column"),
+            "You sum W * dW over the queries; a softmax couples the keys of one query.",
+            "Along which axis do the weights sum to 1?",
+        ),
+        Mistake(
+            "not_multiplied_by_weights",
+            _backward(correct="not_multiplied"),
+            "The row sum is subtracted, but the difference must still be multiplied by W.",
+            "What is the derivative of a weight with respect to its own score?",
+        ),
+        Mistake(
+            "row_sum_not_weighted_back",
+            _backward(correct="plain_subtracted"),
+            "W * dW is right, but the row sum must be multiplied by W too before it is subtracted.",
+            "Where do the brackets stand in W * (dW - row sum)?",
+        ),
+        Mistake(
+            "softmax_skipped",
+            _backward(correct="no_softmax"),
+            "You take dW for dS: the softmax is not differentiated at all.",
+            "Which step lies between the scores and the weights?",
+        ),
+        Mistake(
+            "diagonal_of_softmax",
+            _backward(correct="sigmoid"),
+            "dS = W (1 - W) dW is the derivative of a sigmoid; a softmax also couples different "
+            "keys.",
+            "How does a weight answer to another key's score?",
+        ),
+        Mistake(
+            "softmax_over_queries",
+            _backward(dim=-2),
+            "Your forward softmax runs over the queries.",
+            "Along which axis do the weights sum to 1?",
+        ),
+        Mistake(
+            "upstream_ignored",
+            _no_upstream,
+            "The gradient that comes from above changes nothing: you take ones for it.",
+            "Where does `grad_outputs` enter?",
+        ),
+        Mistake(
+            "values_from_grad_weights",
+            _backward(grad_values=_values_with_grad_weights),
+            "The gradient of the values uses dW where W belongs.",
+            "The outputs are W V: what is their derivative with respect to V?",
+        ),
+    ),
+    hints=(
+        "Go back step by step: outputs = W V, then W = softmax(S), then S = Q K^T / sqrt(d). A "
+        "product A B sends G B^T to A and A^T G to B.",
+        "dV = W^T G and dW = G V^T. Through the softmax of each row: dS = W * (dW - row sum of "
+        "W * dW). Then dQ = dS K / sqrt(d) and dK = dS^T Q / sqrt(d).",
+        "grad_weights = grad_outputs @ values.mT\n"
+        "row_sums = (weights * grad_weights).sum(dim=-1, keepdim=True)\n"
+        "grad_scores = weights * (...)\n"
+        "return grad_scores @ keys / root, ..., weights.mT @ grad_outputs",
+    ),
+)

@@ -9,6 +9,8 @@ from course_lib.plotting.batch_matmul import cell_origins, shape_flow
 from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
 from course_lib.plotting.display import Plot, figure_html, interactive, png_bytes, show
 from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
+from course_lib.plotting.kernel_pooling import kernel_fits, kernel_shapes, query_weights
+from course_lib.plotting.scaled_dot_product import saturation
 
 __all__ = [
     "Plot",
@@ -21,10 +23,14 @@ __all__ = [
     "heatmap",
     "heatmap_grid",
     "interactive",
+    "kernel_fits",
+    "kernel_shapes",
     "lines",
     "mask_gallery",
     "png_bytes",
+    "query_weights",
     "shape_flow",
+    "saturation",
     "show",
     "softmax_shift",
 ]

@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from course_lib.plotting.display import Plot, new_figure
-from course_lib.plotting.words import as_array
+from course_lib.plotting.words import as_array, ranges
 
 UNIT = 0.34
-GAP = 1.9
+GAP = 2.1
 DEPTH = 0.22
 MAX_SHEETS = 3
 FACES = {"input": "#cfdcec", "made": "#f3dc8c"}
@@ -29,13 +29,13 @@ def shape_flow(rows: Sequence[Sequence[Box | str]], *, batch: int = 1) -> Plot:
             `(name, row axis, row size, column axis, column size)`.
         batch: how many items there are; drawn as up to three sheets behind each other.
     """
-    figure = new_figure(6.0, 0.55 + sum(_row_height(row) for row in rows) * 0.52)
+    figure = new_figure(6.0, 0.2 + sum(_row_height(row) for row in rows) * 0.52)
     axes = figure.subplots()
     top, right = 0.0, 0.0
     for row in rows:
         right = max(right, _draw_row(axes, row, top, min(batch, MAX_SHEETS)))
         top -= _row_height(row)
-    axes.set(xlim=(-1.4, right), ylim=(top + 0.4, 1.1), aspect="equal")
+    axes.set(xlim=(-1.4, right), ylim=(top + 0.9, 0.8), aspect="equal")
     axes.axis("off")
     return Plot(figure, _flow_sentence(rows, batch))
 
@@ -61,7 +61,7 @@ def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -
 
 
 def _row_height(row: Sequence[Box | str]) -> float:
-    return max(item[2] for item in row if not isinstance(item, str)) * UNIT + 2.1
+    return max(item[2] for item in row if not isinstance(item, str)) * UNIT + 1.5
 
 
 def _draw_row(axes: Axes, row: Sequence[Box | str], top: float, sheets: int) -> float:
@@ -71,7 +71,7 @@ def _draw_row(axes: Axes, row: Sequence[Box | str], top: float, sheets: int) -> 
     last = [item for item in row if not isinstance(item, str)][-1]
     for item in row:
         if isinstance(item, str):
-            axes.text(left - GAP * 0.42, middle, item, ha="center", va="center", fontsize=11)
+            axes.text(left - GAP * 0.56, middle, item, ha="center", va="center", fontsize=11)
             continue
         name, row_axis, num_rows, column_axis, num_columns = item
         width, height = num_columns * UNIT, num_rows * UNIT
@@ -135,12 +135,11 @@ def _draw_cells(
 
 
 def _origin_sentence(name: str, owners: np.ndarray, owner: str) -> str:
-    columns = []
-    for column, rows in enumerate(owners.T):
-        inside = sorted(set(rows.tolist()))
-        if len(inside) == 1:
-            columns.append(f"column {column} is {owner} {inside[0]}")
-        else:
-            mixed = " and ".join(str(number) for number in inside)
-            columns.append(f"column {column} mixes {owner}s {mixed}")
-    return f"{name} ({owners.shape[0]} x {owners.shape[1]}): {', '.join(columns)}."
+    rows_are_whole = all(len(set(row.tolist())) == 1 for row in owners)
+    axis, lines = ("row", owners) if rows_are_whole else ("column", owners.T)
+    parts = []
+    for i, line in enumerate(lines):
+        inside = sorted(set(line.tolist()))
+        verb = f"is {owner}" if len(inside) == 1 else f"mixes {owner}s"
+        parts.append(f"{axis} {i} {verb} {ranges(inside)}")
+    return f"{name} ({owners.shape[0]} x {owners.shape[1]}): {', '.join(parts)}."

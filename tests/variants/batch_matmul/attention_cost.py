@@ -114,7 +114,7 @@ def mebibytes(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     return {"flops": 2 * pairs * (d + d_v), "score_bytes": pairs * bytes_per_element // 2**20}
 
 
-@wrong("two_mistakes")
+@wrong()
 def both_wrong(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     pairs = batch * num_queries * num_queries
     return {"flops": pairs * (d + d_v), "score_bytes": pairs}

@@ -58,6 +58,8 @@ def close(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
         return next((problem for problem in problems if problem), None)
     if expected is None:
         return None
+    if isinstance(expected, str):
+        return None if recorded.text == expected else Problem("wrong_values", probe.says)
     expected = np.asarray(expected)
     if arrays_agree(expected, recorded.data, tolerance_for(probe, recorded)):
         return None

@@ -15,7 +15,7 @@ class Returned:
 
     Args:
         name: what the report calls it.
-        kind: "tensor", "array" (NumPy), "float", "int", "bool" or "dict".
+        kind: "tensor", "array" (NumPy), "float", "int", "bool", "str" or "dict".
         dtype: "float" (that of the inputs), "any float", "bool", or "int".
         axes: names of the axes, for the message about a wrong shape; "..." for any.
         optional: None is a possible answer.

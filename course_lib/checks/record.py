@@ -12,6 +12,7 @@ import torch
 
 _MAX_ITEMS = 16
 _MAX_NUMBERS = 2_000_000
+_MAX_TEXT = 200
 
 
 @dataclass
@@ -24,6 +25,7 @@ class Recorded:
         type_name: the type's name, for messages.
         data: the numbers of a tensor, array or number; None if there were too many.
         items: the values of a tuple, list or dict, by position or key.
+        text: the beginning of a string.
     """
 
     kind: str
@@ -34,6 +36,7 @@ class Recorded:
     requires_grad: bool = False
     data: np.ndarray | None = None
     items: dict[Any, "Recorded"] = field(default_factory=dict)
+    text: str = ""
 
 
 def record(value: Any, depth: int = 2) -> Recorded:
@@ -76,7 +79,7 @@ def _record(value, depth) -> Recorded:
     if kind is float or isinstance(value, np.floating):
         return Recorded("float", name, data=np.array(float(value)))
     if kind is str:
-        return Recorded("str", name)
+        return Recorded("str", name, text=value[:_MAX_TEXT])
     if isinstance(value, tuple | list) and depth:
         items = {i: record(item, depth - 1) for i, item in enumerate(value[:_MAX_ITEMS])}
         return Recorded("tuple" if isinstance(value, tuple) else "list", name, items=items)

@@ -105,8 +105,9 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
         if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
             return _missing(ours) == _missing(theirs)
         types = [_error(seen) for seen in (ours, theirs)]
-        failing = _raising(student)
-        return types[0] == types[1] or (failing == _raising(replayed) and failing != set(student))
+        failing, both = _raising(student), None not in types
+        alike = failing == _raising(replayed) and failing != set(student)
+        return types[0] == types[1] or (both and alike)
     if aspect in ("values", "shape", "type"):
         return same_record(probe, ours.outputs, theirs.outputs)
     if aspect == "gradients":
@@ -158,7 +159,8 @@ def same_record(
     if ours.items:
         return all(same_record(probe, ours.items[k], theirs.items[k], least) for k in ours.items)
     if ours.data is None or theirs.data is None:
-        return ours.data is theirs.data and ours.type_name == theirs.type_name
+        alike = ours.type_name == theirs.type_name and ours.text == theirs.text
+        return ours.data is theirs.data and alike
     if ours.data.dtype.kind != theirs.data.dtype.kind:
         return False
     tolerance = max(tolerance_for(probe, ours), tolerance_for(probe, theirs), least)

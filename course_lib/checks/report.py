@@ -214,6 +214,8 @@ def _input_text(value) -> str:
 def _recorded_text(recorded: Recorded) -> str:
     if recorded.items:
         return "\n".join(f"{key}: {_recorded_text(item)}" for key, item in recorded.items.items())
+    if recorded.kind == "str":
+        return repr(recorded.text)
     if recorded.data is None:
         return recorded.type_name
     return _array_text(recorded.data)

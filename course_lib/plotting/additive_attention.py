@@ -32,17 +32,21 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
         )
     cube = np.tanh(queries[:, None, :] + keys[None, :, :])  # (num_queries, num_keys, num_hiddens)
     panels = len(weights) + 1
-    height = 1.45 + (5.2 / panels) * len(queries) / len(keys)
+    height = 1.7 + (5.2 / panels) * len(queries) / len(keys)
     figure = new_figure(6.4, height)
     grid = np.atleast_1d(figure.subplots(1, panels))
     image = None
     for feature, axes in enumerate(grid[:-1]):
         image = _slice(axes, cube[:, :, feature], (-1.0, 1.0))
         axes.set_title(f"feature {feature}", fontsize=9)
-        axes.set_xticks(range(len(keys)), [f"{k:+.1f}" for k in keys[:, feature]])
-        axes.set_yticks(range(len(queries)), [f"{q:+.1f}" for q in queries[:, feature]])
+        axes.set_xticks(range(len(keys)), _signed(keys[:, feature]))
+        axes.set_yticks(range(len(queries)), _signed(queries[:, feature]))
     grid[0].set_ylabel("projected queries")
-    figure.colorbar(image, ax=list(grid[:-1]), orientation="horizontal", shrink=0.6, pad=0.02)
+    bar = figure.colorbar(
+        image, ax=list(grid), orientation="horizontal", shrink=0.5, pad=0.02, aspect=40
+    )
+    bar.set_label("feature (the slices on the left)", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
     scores = cube @ weights
     bound = float(np.abs(weights).sum()) or 1.0
     _slice(grid[-1], scores, (-bound, bound))
@@ -62,11 +66,15 @@ def _slice(axes, values: np.ndarray, limits: tuple[float, float]):
     return image
 
 
+def _signed(numbers: np.ndarray) -> list[str]:
+    return [f"{round(value, 1) + 0.0:+.1f}" for value in numbers]
+
+
 def _cube_sentence(cube: np.ndarray, weights: np.ndarray, scores: np.ndarray) -> str:
     n, m, num_hiddens = cube.shape
     parts = [
         f"Features of {n} queries and {m} keys in {num_hiddens} "
-        f"slice{'' if num_hiddens == 1 else 's'}, tanh of the projected query plus the projected key"
+        f"slice{'' if num_hiddens == 1 else 's'}, tanh of projected query plus projected key"
     ]
     for feature in range(num_hiddens):
         values = cube[:, :, feature]

@@ -245,16 +245,17 @@ check("additive_scores")
 #
 # </details>
 #
-# The cell compares three versions on the points of section 2: the formula, the formula without
-# tanh, and tanh taken of query and key *before* they are added. What you should see: only the
-# first has rows that differ.
+# The cell compares three versions on the points of section 2, with $w_v = (4, -3)$: the formula,
+# the formula without tanh, and tanh taken of query and key *before* they are added. What you
+# should see: only the first has rows that differ. In the other two one key wins for everybody.
 
 # %% tags=["demo"]
-q, k = queries @ w_q.mT, keys @ w_k.mT
+q, k = (queries @ w_q.mT).unsqueeze(2), (keys @ w_k.mT).unsqueeze(1)
+uneven = torch.tensor([4.0, -3.0])
 versions = {
-    "tanh of the sum": torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ w_v,
-    "no tanh": (q.unsqueeze(2) + k.unsqueeze(1)) @ w_v,
-    "sum of two tanh": (torch.tanh(q).unsqueeze(2) + torch.tanh(k).unsqueeze(1)) @ w_v,
+    "tanh of the sum": torch.tanh(q + k) @ uneven,
+    "no tanh": (q + k) @ uneven,
+    "sum of two tanh": (torch.tanh(q) + torch.tanh(k)) @ uneven,
 }
 maps = {name: torch.softmax(scores, dim=-1)[0] for name, scores in versions.items()}
 plotting.show(plotting.heatmap_grid(maps))
@@ -432,9 +433,10 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 #
 # **Its weights must be found.** `parameters()` is how optimisers, `.to(device)` and checkpoints
 # learn what there is. It lists what was assigned to `self` in `__init__` as a layer or an
-# `nn.Parameter`. The three classes below compute the same kind of thing.
+# `nn.Parameter`. Each of the three classes below holds
+# one matrix of 7 x 4 numbers.
 #
-# **Predict.** How many parameters does each of them report?
+# **Predict.** How many of its 28 numbers does each of them report?
 
 
 # %% tags=["demo"]
@@ -503,7 +505,7 @@ dropped = drop(weights)
 assert set(dropped.unique().tolist()) == {0.0, 0.5}
 average = torch.stack([drop(weights) for _ in range(4000)]).mean(dim=0)
 print("values after dropout:", sorted(set(dropped.flatten().tolist())))
-print(f"average of 4000 calls between {average.min():.1f} and {average.max():.1f} (rounded)")
+print(f"average of 4000 calls: {average.mean():.2f}")
 assert torch.allclose(average, weights, atol=0.05)
 assert torch.equal(drop.eval()(weights), weights)
 

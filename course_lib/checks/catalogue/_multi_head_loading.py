@@ -1,0 +1,201 @@
+"""Lesson 06: the module's weights in torch's own module."""
+
+import numpy as np
+
+from course_lib.checks.catalogue import _multi_head_mistakes as wrong
+from course_lib.checks.catalogue._multi_head_attention import state_of
+from course_lib.checks.exercise import Exercise, Mistake, Returned
+from course_lib.checks.probe import Probe, tensor
+from course_lib.reference import multi_head as oracle
+
+
+def _loading_probes(rng):
+    def probe(name, says, *, part="values", bias=False, reference_bias=True, late=False):
+        embed_dim, shapes = 6, {"queries": (2, 4), "keys": (2, 5), "values": (2, 5)}
+        args = {k: tensor(rng.normal(0, 1.3, (*s, embed_dim))) for k, s in shapes.items()}
+        state = state_of(rng, embed_dim, bias=bias, scale=1.3)
+        args |= {f"W_{n}": tensor(state[f"W_{n}.weight"]) for n in "qkvo"}
+        args |= {f"b_{n}": tensor(state[f"W_{n}.bias"]) for n in "qkvo" if bias}
+        options = {"num_heads": 2, "reference_bias": reference_bias, "change_afterwards": late}
+        return Probe(name, says, part=part, args=args, kwargs=options, scenario="load_weights")
+
+    return [
+        probe(
+            "no_biases",
+            "After loading, both modules must give the same outputs and the same weights.",
+            reference_bias=False,
+        ),
+        probe(
+            "reference_with_biases",
+            "A reference that has biases where `mha` has none must give the same outputs: its "
+            "old biases may not stay.",
+        ),
+        probe("both_with_biases", "The four biases must be loaded as well.", bias=True),
+        probe(
+            "changed_afterwards",
+            "The weights must be copied: changing `mha` later may not change the reference.",
+            part="edges",
+            bias=True,
+            late=True,
+        ),
+        probe(
+            "changed_afterwards_without_bias",
+            "The weights must be copied: changing `mha` later may not change the reference.",
+            part="edges",
+            reference_bias=False,
+            late=True,
+        ),
+    ]
+
+
+def _loaded(queries, keys, values, **given):
+    state = {f"W_{n}.weight": given[f"W_{n}"] for n in "qkvo"}
+    state |= {f"W_{n}.bias": given[f"b_{n}"] for n in "qkvo" if "b_q" in given}
+    construct = {"num_heads": given["num_heads"]}
+    outputs, kept = oracle.multi_head_attention(construct, state, queries, keys, values)
+    names = [f"W_{n}.{kind}" for n in "qkvo" for kind in ("weight", "bias")]
+    source = np.concatenate([state[name].ravel() for name in names if name in state])
+    trainable = 4 if given["reference_bias"] else 2
+    return outputs, kept["attention_weights"], source, trainable
+
+
+def _loading_oracle(*args, **kwargs):
+    names = ("queries", "keys", "values", "W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
+    return _loaded(**dict(zip(names, args, strict=False)), **kwargs)
+
+
+_LEFT = "Which parameters does `reference` have that `mha` has not?"
+
+LOAD_INTO_TORCH = Exercise(
+    name="load_into_torch",
+    points=3,
+    minutes=20,
+    difficulty=2,
+    returns=(
+        Returned("outputs of the reference", "tensor", "float", ("batch", "n", "embed_dim")),
+        Returned("weights of the reference", "tensor", "float", ("batch", "num_heads", "n", "m")),
+        Returned("the weights in mha", "tensor", "float"),
+        Returned("trainable parameters of the reference", "int"),
+    ),
+    probes=_loading_probes,
+    oracle=_loading_oracle,
+    builds_on=("MultiHeadAttention",),
+    mistakes=(
+        *(
+            Mistake(
+                f"order_{order}",
+                wrong.loader(order),
+                f"`in_proj_weight` holds W_q above W_k above W_v; yours are stacked in the order "
+                f"{', '.join(order)}.",
+                "In which order does torch cut `in_proj_weight` into three?",
+            )
+            for order in ("kqv", "kvq", "qvk", "vkq", "vqk")
+        ),
+        Mistake(
+            "transposed",
+            wrong.loader(weight=lambda w: w.T, out=lambda w: w.T),
+            "All weights are transposed; `nn.Linear` and `nn.MultiheadAttention` both compute "
+            "x W^T, so they can be copied as they are.",
+            "Which shape and which meaning does `nn.Linear.weight` have?",
+        ),
+        Mistake(
+            "input_transposed",
+            wrong.loader(weight=lambda w: w.T),
+            "The three input projections are transposed.",
+            "Which shape and which meaning does `nn.Linear.weight` have?",
+        ),
+        Mistake(
+            "output_transposed",
+            wrong.loader(out=lambda w: w.T),
+            "The output projection is transposed.",
+            "Which shape and which meaning does `nn.Linear.weight` have?",
+        ),
+        Mistake(
+            "by_head",
+            wrong.load_by_head,
+            "The rows are ordered head by head (q, k, v of head 0, then of head 1); torch keeps "
+            "all of W_q first.",
+            "What does `in_proj_weight[:embed_dim]` hold?",
+        ),
+        Mistake(
+            "output_forgotten",
+            wrong.loader(out=False),
+            "The three input projections are loaded, the output projection is not.",
+            "Where does torch keep W_o?",
+        ),
+        Mistake(
+            "old_biases_left",
+            wrong.loader(biases="own"),
+            "Where `mha` has no biases, the reference keeps its old ones.",
+            _LEFT,
+        ),
+        Mistake(
+            "old_output_bias_left",
+            wrong.loader(biases="in"),
+            "The biases of the input projections are dealt with, that of `out_proj` is not.",
+            _LEFT,
+        ),
+        Mistake(
+            "old_input_biases_left",
+            wrong.loader(biases="out"),
+            "The bias of `out_proj` is dealt with, `in_proj_bias` is not.",
+            _LEFT,
+        ),
+        Mistake(
+            "biases_never_touched",
+            wrong.loader(biases=False),
+            "The weights are loaded, the biases are left as they were.",
+            _LEFT,
+        ),
+        Mistake(
+            "biases_always_zero",
+            wrong.loader(biases="zero"),
+            "All biases become 0, also where `mha` has biases of its own.",
+            "What if `mha.W_q.bias` is not None?",
+        ),
+        Mistake(
+            "other_way_round",
+            wrong.load_other_way_round,
+            "You copy from the reference into `mha`; it must be the other way round.",
+            "Whose `copy_` is called?",
+        ),
+        Mistake(
+            "in_the_graph",
+            wrong.load_in_graph,
+            "A parameter cannot be overwritten while autograd watches.",
+            "Which context manager tells autograd to look away?",
+        ),
+        Mistake(
+            "nothing_loaded",
+            wrong.load_nothing,
+            "The reference is as it was: its parameters have other names than those of `mha`, "
+            "and `strict=False` hides that.",
+            "Which names does `reference.state_dict()` have?",
+        ),
+        Mistake(
+            "frozen",
+            wrong.load_and_freeze,
+            "The numbers are right, but the reference can no longer be trained.",
+            "Which `requires_grad` should its parameters have?",
+        ),
+        Mistake(
+            "shared",
+            wrong.load_shared,
+            "The reference uses `mha`'s own tensor instead of a copy: whoever changes one changes "
+            "both.",
+            "What is the difference between an assignment and `copy_`?",
+        ),
+    ),
+    hints=(
+        "Print `{name: p.shape for name, p in reference.named_parameters()}`: four tensors "
+        "against your four (or eight).",
+        "Under `torch.no_grad()`, copy W_q, W_k, W_v stacked along axis 0 into `in_proj_weight`, "
+        "W_o into `out_proj.weight`. Then the biases: copy them, or set them to 0 where the "
+        "reference has some and `mha` has none.",
+        "with torch.no_grad():\n"
+        "    reference.in_proj_weight.copy_(torch.cat([...]))\n"
+        "    reference.out_proj.weight.copy_(mha.W_o.weight)\n"
+        "    if mha.W_o.bias is not None: ...\n"
+        "    elif reference.in_proj_bias is not None: ...",
+    ),
+)

@@ -1,0 +1,179 @@
+"""Answers to `is_causal`."""
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def replaced_by_zeros_and_more(fn, x):
+    y = fn(x)
+    for t in range(1, x.shape[1]):
+        for value in (0.0, 2.5):
+            changed = x.clone()
+            changed[:, t:] = value
+            if not torch.allclose(fn(changed)[:, :t], y[:, :t], atol=1e-6):
+                return False
+    return True
+
+
+@right
+def one_position_at_a_time(fn, x):
+    y = fn(x)
+    for t in range(x.shape[1]):
+        bump = torch.zeros_like(x)
+        bump[:, t] = torch.tensor([1.0, -2.0, 3.0], dtype=x.dtype)[: x.shape[2]]
+        if (fn(x + bump)[:, :t] - y[:, :t]).abs().sum() > 1e-6:
+            return False
+    return True
+
+
+@right
+def gradient(fn, x):
+    x = x.detach().clone().requires_grad_()
+    y = fn(x)
+    for i in range(x.shape[1] - 1):
+        for b in range(len(x)):
+            for d in range(y.shape[2]):
+                (grad,) = torch.autograd.grad(y[b, i, d], x, retain_graph=True, allow_unused=True)
+                if grad is not None and grad[:, i + 1 :].abs().max() > 1e-9:
+                    return False
+    return True
+
+
+@right
+def jacobian(fn, x):
+    jac = torch.autograd.functional.jacobian(fn, x)
+    strength = jac.abs().sum(dim=(0, 2, 3, 5))
+    return bool((strength.triu(1) < 1e-9).all())
+
+
+@right
+def local_noise(fn, x):
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+    y = fn(x)
+    later = torch.arange(x.shape[1])[None, :, None]
+    return all(
+        torch.allclose(fn(torch.where(later >= t, noise, x))[:, :t], y[:, :t])
+        for t in range(1, x.shape[1])
+    )
+
+
+@wrong("last_position_only")
+def only_the_last(fn, x):
+    changed = x.clone()
+    changed[:, -1] += 1
+    return torch.allclose(fn(changed)[:, :-1], fn(x)[:, :-1])
+
+
+@wrong("one_cut_only")
+def at_the_middle(fn, x):
+    half = x.shape[1] // 2
+    changed = x.clone()
+    changed[:, half:] = 0
+    return torch.allclose(fn(changed)[:, :half], fn(x)[:, :half])
+
+
+@wrong("own_position_forbidden")
+def strictly(fn, x):
+    y = fn(x)
+    for t in range(x.shape[1]):
+        changed = x.clone()
+        changed[:, t:] *= -2
+        if not torch.allclose(fn(changed)[:, : t + 1], y[:, : t + 1]):
+            return False
+    return True
+
+
+@wrong("past_changed")
+def wrong_direction(fn, x):
+    y = fn(x)
+    for t in range(1, x.shape[1]):
+        changed = x.clone()
+        changed[:, :t] = 0
+        if not torch.allclose(fn(changed)[:, t:], y[:, t:]):
+            return False
+    return True
+
+
+@wrong("nan_spreads")
+def poisoned(fn, x):
+    for t in range(1, x.shape[1]):
+        changed = x.clone()
+        changed[:, t:] = float("nan")
+        if torch.isnan(fn(changed)[:, :t]).any():
+            return False
+    return True
+
+
+@wrong("nothing_changed")
+def forgets_to_clone_the_outputs(fn, x):
+    return torch.allclose(fn(x), fn(x.clone()))
+
+
+@wrong("always_false")
+def compares_everything(fn, x):
+    return False
+
+
+@wrong("first_output_only")
+def first_output(fn, x):
+    changed = x.clone()
+    changed[:, 1:] = 0.5
+    return torch.allclose(fn(changed)[:, 0], fn(x)[:, 0])
+
+
+@wrong("input_mutated")
+def in_place(fn, x):
+    y = fn(x).clone()
+    for t in range(x.shape[1] - 1, 0, -1):
+        x[:, t:] = 0
+        if not torch.allclose(fn(x)[:, :t], y[:, :t]):
+            return False
+    return True
+
+
+@wrong()
+def gradient_of_the_first_item(fn, x):
+    x = x.detach().clone().requires_grad_()
+    y = fn(x)
+    for i in range(x.shape[1] - 1):
+        (grad,) = torch.autograd.grad(y[0, i].sum(), x, retain_graph=True, allow_unused=True)
+        if grad is not None and grad[0, i + 1 :].abs().max() > 1e-9:
+            return False
+    return True
+
+
+@wrong("global_rng_used")
+def global_noise(fn, x):
+    y = fn(x)
+    for t in range(1, x.shape[1]):
+        changed = x.clone()
+        changed[:, t:] = torch.randn(changed[:, t:].shape, dtype=x.dtype)
+        if not torch.allclose(fn(changed)[:, :t], y[:, :t]):
+            return False
+    return True
+
+
+@wrong("wrong_type")
+def how_much(fn, x):
+    changed = x.clone()
+    changed[:, -1] += 1
+    return (fn(changed)[:, :-1] - fn(x)[:, :-1]).abs().max()
+
+
+@wrong("nothing_changed")
+def truncation_of_nothing(fn, x):
+    return True
+
+
+@wrong("next_output_only")
+def neighbours_only(fn, x):
+    y = fn(x)
+    for t in range(1, x.shape[1]):
+        changed = x.clone()
+        changed[:, t] -= 2.0
+        if not torch.allclose(fn(changed)[:, t - 1], y[:, t - 1]):
+            return False
+    return True

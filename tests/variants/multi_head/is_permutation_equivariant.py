@@ -1,0 +1,163 @@
+"""Answers to `is_permutation_equivariant`."""
+
+import itertools
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def all_adjacent_swaps(fn, x):
+    y = fn(x)
+    for i in range(x.shape[1] - 1):
+        order = list(range(x.shape[1]))
+        order[i], order[i + 1] = order[i + 1], order[i]
+        if not torch.allclose(fn(x[:, order]), y[:, order], atol=1e-6):
+            return False
+    return True
+
+
+@right
+def several_random_ones(fn, x):
+    generator = torch.Generator().manual_seed(7)
+    y = fn(x)
+    for _ in range(10):
+        order = torch.randperm(x.shape[1], generator=generator)
+        if (fn(x[:, order]) - y[:, order]).abs().max() > 1e-6:
+            return False
+    return True
+
+
+@right
+def sorted_out_again(fn, x):
+    generator = torch.Generator().manual_seed(1)
+    order = torch.randperm(x.shape[1], generator=generator)
+    back = order.argsort()
+    again = torch.randperm(x.shape[1], generator=generator)
+    first = torch.allclose(fn(x[:, order])[:, back], fn(x), atol=1e-6)
+    return first and torch.allclose(fn(x[:, again]), fn(x)[:, again], atol=1e-6)
+
+
+@right
+def every_permutation_of_four(fn, x):
+    y, n = fn(x), x.shape[1]
+    for head in itertools.permutations(range(min(4, n))):
+        order = list(head) + list(range(len(head), n))
+        order = order[1:] + order[:1]
+        if not torch.allclose(fn(x[:, order]), y[:, order]):
+            return False
+    return True
+
+
+@right
+def permutation_matrix(fn, x):
+    n = x.shape[1]
+    for order in ([1, 0, *range(2, n)], [n - 1, *range(n - 1)]):
+        P = torch.eye(n, dtype=x.dtype)[order]
+        if not torch.allclose(fn(P @ x), P @ fn(x), rtol=1e-5, atol=1e-5):
+            return False
+    return True
+
+
+@wrong("output_not_permuted")
+def invariance(fn, x):
+    order = torch.arange(x.shape[1]).flip(0)
+    return torch.allclose(fn(x[:, order]), fn(x), atol=1e-6)
+
+
+@wrong("identity_permutation")
+def moves_nothing(fn, x):
+    order = torch.arange(x.shape[1])
+    return torch.allclose(fn(x[:, order]), fn(x)[:, order])
+
+
+@wrong("batch_permuted")
+def wrong_axis(fn, x):
+    order = torch.arange(len(x)).flip(0)
+    return torch.allclose(fn(x[order]), fn(x)[order])
+
+
+@wrong("only_rotated")
+def rotation(fn, x):
+    return torch.allclose(fn(torch.roll(x, 2, 1)), torch.roll(fn(x), 2, 1), atol=1e-6)
+
+
+@wrong("only_reversed")
+def mirror(fn, x):
+    return bool(torch.allclose(fn(x.flip(1)), fn(x).flip(1), atol=1e-6))
+
+
+@wrong("compared_exactly")
+def exact(fn, x):
+    order = torch.tensor([3, 0, 5, 1, 4, 2, *range(6, x.shape[1])])[: x.shape[1]].argsort()
+    return torch.equal(fn(x[:, order]), fn(x)[:, order])
+
+
+@wrong()
+def last_only(fn, x):
+    order = torch.arange(x.shape[1]).roll(1)
+    return torch.allclose(fn(x[:, order])[:, -1], fn(x)[:, order][:, -1])
+
+
+@wrong()
+def compares_sums(fn, x):
+    order = torch.arange(x.shape[1]).roll(1)
+    return torch.allclose(fn(x[:, order]).sum(1), fn(x).sum(1))
+
+
+@wrong("always_false")
+def never(fn, x):
+    return False
+
+
+@wrong("identity_permutation")
+def always(fn, x):
+    return True
+
+
+@wrong("wrong_type")
+def tensor_answer(fn, x):
+    order = torch.tensor([1, 0, *range(2, x.shape[1])])
+    return ((fn(x[:, order]) - fn(x)[:, order]).abs() < 1e-6).all()
+
+
+@wrong("global_rng_used")
+def global_random_numbers(fn, x):
+    return all(
+        torch.allclose(fn(x[:, order]), fn(x)[:, order], atol=1e-6)
+        for order in (torch.randperm(x.shape[1]) for _ in range(20))
+    )
+
+
+@wrong("input_mutated")
+def permutes_in_place(fn, x):
+    y = fn(x.clone())
+    for order in ([1, 0, *range(2, x.shape[1])], [*range(1, x.shape[1]), 0]):
+        before = x.clone()
+        x[:] = before[:, order]
+        found = fn(x)
+        if not torch.allclose(found, y[:, order], atol=1e-6):
+            return False
+        y = found.clone()
+    return True
+
+
+@wrong("features_permuted")
+def features(fn, x):
+    return torch.allclose(fn(x.flip(-1)), fn(x).flip(-1))
+
+
+@wrong("wrong_type")
+def forgets_to_return(fn, x):
+    order = torch.arange(x.shape[1]).flip(0)
+    torch.allclose(fn(x[:, order]), fn(x)[:, order])
+
+
+@wrong("only_first_item")
+def one_item(fn, x):
+    y = fn(x)
+    for order in ([1, 0, *range(2, x.shape[1])], [*range(1, x.shape[1]), 0]):
+        if not torch.allclose(fn(x[:, order])[0], y[0, order], atol=1e-6):
+            return False
+    return True

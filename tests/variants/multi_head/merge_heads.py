@@ -1,0 +1,119 @@
+"""Answers to `merge_heads`."""
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def permute_and_flatten(x):
+    return x.permute(0, 2, 1, 3).flatten(2)
+
+
+@right
+def concatenate(x):
+    return torch.cat(x.unbind(dim=1), dim=-1)
+
+
+@right
+def contiguous_view(x):
+    batch, heads, n, d = x.shape
+    return x.transpose(1, 2).contiguous().view(batch, n, heads * d)
+
+
+@right
+def loop_over_heads(x):
+    batch, heads, n, d = x.shape
+    out = torch.empty(batch, n, heads * d, dtype=x.dtype, device=x.device)
+    for h in range(heads):
+        out[:, :, h * d : (h + 1) * d] = x[:, h]
+    return out
+
+
+@right
+def einsum_blocks(x):
+    batch, heads, n, d = x.shape
+    eye = torch.eye(heads * d, dtype=x.dtype).reshape(heads, d, heads * d)
+    return torch.einsum("bhnd,hdk->bnk", x, eye)
+
+
+@wrong("reshape_without_transpose")
+def plain_reshape(x):
+    batch, heads, n, d = x.shape
+    return x.reshape(batch, n, heads * d)
+
+
+@wrong("summed")
+def added(x):
+    return sum(x[:, h] for h in range(x.shape[1]))
+
+
+@wrong("averaged")
+def mean_head(x):
+    return torch.mean(x, dim=1)
+
+
+@wrong("interleaved")
+def stacked_last(x):
+    return torch.stack(list(x.unbind(1)), dim=-1).flatten(2)
+
+
+@wrong("view_raises")
+def view_after_transpose(x):
+    batch, heads, n, d = x.shape
+    return x.transpose(1, 2).view(batch, n, heads * d)
+
+
+@wrong("positions_joined")
+def one_after_another(x):
+    return torch.cat(list(x.unbind(1)), dim=1)
+
+
+@wrong("axes_left")
+def forgot_to_join(x):
+    return x.permute(0, 2, 1, 3)
+
+
+@wrong("size_one_axes_lost")
+def squeezed(x):
+    return torch.cat(x.split(1, dim=1), dim=-1).squeeze()
+
+
+@wrong()
+def squeezed_heads(x):
+    return torch.cat([part.squeeze() for part in x.split(1, dim=1)], dim=-1)
+
+
+@wrong("gradient_cut")
+def rebuilt(x):
+    return torch.tensor(x.transpose(1, 2).flatten(2).tolist(), dtype=x.dtype)
+
+
+@wrong()
+def first_item_for_all(x):
+    one = torch.cat(x[:1].unbind(dim=1), dim=-1)
+    return one.repeat(len(x), 1, 1)
+
+
+@wrong()
+def maximum_of_heads(x):
+    return x.amax(dim=1).repeat(1, 1, x.shape[1])
+
+
+@wrong("wrong_type")
+def to_numpy(x):
+    return x.detach().transpose(1, 2).flatten(2).numpy()
+
+
+@wrong("dtype_changed")
+def float32_buffer(x):
+    batch, heads, n, d = x.shape
+    out = torch.zeros(batch, n, heads * d)
+    for h in range(heads):
+        out[:, :, h * d : (h + 1) * d] = x[:, h]
+    return out
+
+
+@wrong()
+def hard_coded_head_dim(x):
+    return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * 2)

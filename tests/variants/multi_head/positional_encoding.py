@@ -1,0 +1,179 @@
+"""Answers to `positional_encoding`."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def loops(num_positions, embed_dim):
+    table = torch.zeros(num_positions, embed_dim, dtype=torch.float64)
+    for p in range(num_positions):
+        for c in range(embed_dim):
+            angle = p / 10000 ** (2 * (c // 2) / embed_dim)
+            table[p, c] = math.sin(angle) if c % 2 == 0 else math.cos(angle)
+    return table
+
+
+@right
+def exponential_form(num_positions, embed_dim):
+    position = torch.arange(num_positions).unsqueeze(1)
+    rates = torch.exp(torch.arange(0, embed_dim, 2) * (-math.log(10000.0) / embed_dim))
+    pe = torch.zeros(num_positions, embed_dim)
+    pe[:, 0::2] = torch.sin(position * rates)
+    pe[:, 1::2] = torch.cos(position * rates)[:, : embed_dim // 2]
+    return pe
+
+
+@right
+def shifted_sine(num_positions, embed_dim):
+    columns = torch.arange(embed_dim, dtype=torch.float64)
+    odd = columns % 2
+    rates = torch.pow(10000.0, (columns - odd) / embed_dim)
+    positions = torch.arange(num_positions, dtype=torch.float64)
+    return torch.sin(positions[:, None] / rates + odd * math.pi / 2)
+
+
+@right
+def through_numpy(num_positions, embed_dim):
+    p, c = np.meshgrid(np.arange(num_positions), np.arange(embed_dim), indexing="ij")
+    angles = p / np.power(10000, (c - c % 2) / embed_dim)
+    return torch.from_numpy(np.where(c % 2, np.cos(angles), np.sin(angles)))
+
+
+@right
+def complex_numbers(num_positions, embed_dim):
+    pairs = (embed_dim + 1) // 2
+    rates = 10000.0 ** (-2 * torch.arange(pairs, dtype=torch.float64) / embed_dim)
+    angles = torch.outer(torch.arange(num_positions, dtype=torch.float64), rates)
+    hands = torch.polar(torch.ones_like(angles), math.pi / 2 - angles)
+    return torch.view_as_real(hands).flatten(1)[:, :embed_dim]
+
+
+def _angles(num_positions, embed_dim, start=0, base=10000.0):
+    p = torch.arange(start, start + num_positions, dtype=torch.float64)[:, None]
+    return p / base ** (torch.arange(0, embed_dim, 2, dtype=torch.float64) / embed_dim)
+
+
+def _zip(even, odd, embed_dim):
+    return torch.stack([even, odd], dim=-1).flatten(1)[:, :embed_dim]
+
+
+@wrong("in_halves")
+def concatenated(num_positions, embed_dim):
+    a = _angles(num_positions, embed_dim)
+    return torch.cat([a.sin(), a.cos()[:, : embed_dim // 2]], dim=1)
+
+
+@wrong("sine_and_cosine_swapped")
+def swapped(num_positions, embed_dim):
+    a = _angles(num_positions, embed_dim)
+    return _zip(a.cos(), a.sin(), embed_dim)
+
+
+@wrong("positions_from_one")
+def from_one(num_positions, embed_dim):
+    a = _angles(num_positions, embed_dim, start=1)
+    return _zip(a.sin(), a.cos(), embed_dim)
+
+
+@wrong("base_1000")
+def thousand(num_positions, embed_dim):
+    a = _angles(num_positions, embed_dim, base=1000)
+    return _zip(a.sin(), a.cos(), embed_dim)
+
+
+@wrong("even_sizes_only")
+def crashes_on_odd(num_positions, embed_dim):
+    a = _angles(num_positions, embed_dim)
+    pe = torch.zeros(num_positions, embed_dim)
+    pe[:, 0::2] = a.sin().float()
+    pe[:, 1::2] = a.cos().float()
+    return pe
+
+
+@wrong("base_100")
+def forgets_the_two(num_positions, embed_dim):
+    pairs = torch.arange((embed_dim + 1) // 2, dtype=torch.float64)
+    a = torch.arange(num_positions)[:, None] / 10000 ** (pairs / embed_dim)
+    return _zip(a.sin(), a.cos(), embed_dim)
+
+
+@wrong("column_exponent")
+def each_column_alone(num_positions, embed_dim):
+    c = torch.arange(embed_dim, dtype=torch.float64)
+    a = torch.arange(num_positions)[:, None] / 10000 ** (c / embed_dim)
+    return torch.where(c.long() % 2 == 0, a.sin(), a.cos())
+
+
+@wrong("multiplied")
+def wrong_sign(num_positions, embed_dim):
+    rates = torch.exp(
+        torch.arange(0, embed_dim, 2, dtype=torch.float64) * math.log(10000.0) / embed_dim
+    )
+    a = torch.arange(num_positions)[:, None] * rates
+    return _zip(a.sin(), a.cos(), embed_dim)
+
+
+@wrong()
+def natural_base(num_positions, embed_dim):
+    a = _angles(num_positions, embed_dim, base=math.e**10)
+    return _zip(a.sin(), a.cos(), embed_dim)
+
+
+@wrong()
+def degrees(num_positions, embed_dim):
+    a = torch.deg2rad(_angles(num_positions, embed_dim))
+    return _zip(a.sin(), a.cos(), embed_dim)
+
+
+@wrong()
+def learned(num_positions, embed_dim):
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(num_positions, embed_dim, generator=generator)
+
+
+@wrong("transposed")
+def positions_in_columns(num_positions, embed_dim):
+    a = _angles(num_positions, embed_dim)
+    return _zip(a.sin(), a.cos(), embed_dim).mT
+
+
+@wrong("wrong_shape")
+def with_a_batch_axis(num_positions, embed_dim):
+    a = _angles(num_positions, embed_dim)
+    return _zip(a.sin(), a.cos(), embed_dim).unsqueeze(0)
+
+
+@wrong("wrong_dtype_kind")
+def whole_numbers(num_positions, embed_dim):
+    pe = torch.zeros(num_positions, embed_dim, dtype=torch.long)
+    a = _angles(num_positions, embed_dim)
+    pe[:] = _zip(a.sin(), a.cos(), embed_dim).long()
+    return pe
+
+
+@wrong("last_column_zero")
+def zero_in_the_last_column(num_positions, embed_dim):
+    pe = torch.zeros(num_positions, embed_dim)
+    a = _angles(num_positions, embed_dim).float()[:, : embed_dim // 2]
+    pe[:, 0 : embed_dim // 2 * 2 : 2] = a.sin()
+    pe[:, 1::2] = a.cos()
+    return pe
+
+
+@wrong()
+def half_precision(num_positions, embed_dim):
+    p = torch.arange(num_positions, dtype=torch.float16)[:, None]
+    a = p / 10000 ** (torch.arange(0, embed_dim, 2) / embed_dim).half()
+    return _zip(a.sin(), a.cos(), embed_dim).double()
+
+
+@wrong()
+def at_most_sixteen_positions(num_positions, embed_dim):
+    a = _angles(min(num_positions, 16), embed_dim)
+    table = _zip(a.sin(), a.cos(), embed_dim)
+    return table[torch.arange(num_positions).clamp(max=15)]

@@ -1,0 +1,167 @@
+"""Answers to `split_heads`."""
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+def refuse(x, num_heads):
+    if x.shape[-1] % num_heads != 0:
+        raise ValueError(f"{x.shape[-1]} features, {num_heads} heads")
+
+
+@right
+def chunk_and_stack(x, num_heads):
+    refuse(x, num_heads)
+    return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
+
+
+@right
+def unflatten_and_permute(x, num_heads):
+    refuse(x, num_heads)
+    return x.unflatten(2, (num_heads, x.shape[2] // num_heads)).permute(0, 2, 1, 3)
+
+
+@right
+def slices(x, num_heads):
+    head_dim, rest = divmod(x.size(-1), num_heads)
+    if rest:
+        raise ValueError
+    heads = []
+    for i in range(num_heads):
+        heads.append(x[:, :, i * head_dim : (i + 1) * head_dim].unsqueeze(1))
+    return torch.cat(heads, dim=1)
+
+
+@right
+def gather_by_index(x, num_heads):
+    refuse(x, num_heads)
+    columns = torch.arange(x.shape[-1]).reshape(num_heads, -1)
+    return x[:, :, columns].movedim(2, 1)
+
+
+@right
+def einsum_with_blocks(x, num_heads):
+    refuse(x, num_heads)
+    eye = torch.eye(x.shape[-1], dtype=x.dtype).reshape(num_heads, -1, x.shape[-1])
+    return torch.einsum("bnk,hdk->bhnd", x, eye)
+
+
+@right
+def filled_loop(x, num_heads):
+    batch, n, size = x.shape
+    if size % num_heads:
+        raise ValueError("not divisible")
+    out = x.new_zeros(batch, num_heads, n, size // num_heads)
+    for h in range(num_heads):
+        out[:, h] = x[..., h * out.shape[-1] : (h + 1) * out.shape[-1]]
+    return out
+
+
+@wrong("view_without_transpose")
+def just_a_view(x, num_heads):
+    refuse(x, num_heads)
+    batch, n, size = x.shape
+    return x.contiguous().view(batch, num_heads, n, size // num_heads)
+
+
+@wrong("axes_left")
+def not_moved(x, num_heads):
+    refuse(x, num_heads)
+    return x.reshape(*x.shape[:2], num_heads, -1)
+
+
+@wrong("interleaved")
+def every_other_feature(x, num_heads):
+    refuse(x, num_heads)
+    return torch.stack([x[..., i::num_heads] for i in range(num_heads)], dim=1)
+
+
+@wrong("batch_and_heads_swapped")
+def heads_first(x, num_heads):
+    refuse(x, num_heads)
+    return torch.stack(x.chunk(num_heads, dim=-1))
+
+
+@wrong("folded_into_the_batch")
+def folded(x, num_heads):
+    refuse(x, num_heads)
+    x = x.reshape(x.shape[0], x.shape[1], num_heads, -1).permute(0, 2, 1, 3)
+    return x.reshape(-1, x.shape[2], x.shape[3])
+
+
+@wrong("splits_the_sequence")
+def positions_shared_out(x, num_heads):
+    refuse(x, num_heads)
+    return x.view(x.size(0), num_heads, x.size(1) // num_heads, x.size(2))
+
+
+@wrong("wrong_shape")
+def blocks_of_positions(x, num_heads):
+    refuse(x, num_heads)
+    return torch.stack(x.chunk(num_heads, dim=1), dim=1)
+
+
+@wrong("other_exception")
+def asserts(x, num_heads):
+    assert x.shape[-1] % num_heads == 0, "not divisible"
+    return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
+
+
+@wrong("other_exception")
+def lets_torch_complain(x, num_heads):
+    return x.reshape(*x.shape[:2], num_heads, x.shape[-1] // num_heads).transpose(1, 2)
+
+
+@wrong()
+def chunk_that_does_not_check(x, num_heads):
+    return torch.nn.utils.rnn.pad_sequence(
+        [c.permute(2, 0, 1) for c in x.chunk(num_heads, dim=-1)], batch_first=True
+    ).permute(2, 0, 3, 1)
+
+
+@wrong("wrong_type")
+def list_of_heads(x, num_heads):
+    refuse(x, num_heads)
+    return list(x.chunk(num_heads, dim=-1))
+
+
+@wrong("gradient_cut")
+def through_numpy(x, num_heads):
+    refuse(x, num_heads)
+    moved = x.detach().numpy().reshape(x.shape[0], x.shape[1], num_heads, -1)
+    return torch.from_numpy(moved.transpose(0, 2, 1, 3).copy())
+
+
+@wrong("dtype_changed")
+def in_float32(x, num_heads):
+    refuse(x, num_heads)
+    return torch.stack(x.float().chunk(num_heads, dim=-1), dim=1)
+
+
+@wrong("input_mutated")
+def clears_the_input(x, num_heads):
+    refuse(x, num_heads)
+    out = torch.stack(x.chunk(num_heads, dim=-1), dim=1)
+    x.detach().zero_()
+    return out
+
+
+@wrong()
+def two_heads_whatever(x, num_heads):
+    refuse(x, num_heads)
+    half = x.shape[-1] // 2
+    return torch.stack([x[..., :half], x[..., half : 2 * half]], dim=1)
+
+
+@wrong()
+def only_one_item(x, num_heads):
+    refuse(x, num_heads)
+    heads = torch.stack(x[:1].chunk(num_heads, dim=-1), dim=1)
+    return heads.expand(len(x), -1, -1, -1)
+
+
+@wrong()
+def positions_reversed(x, num_heads):
+    refuse(x, num_heads)
+    return torch.stack(x.flip(1).chunk(num_heads, dim=-1), dim=1)

@@ -10,16 +10,19 @@ from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
 from course_lib.plotting.display import Plot, figure_html, interactive, png_bytes, show
 from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
 from course_lib.plotting.kernel_pooling import kernel_fits, kernel_shapes, query_weights
+from course_lib.plotting.multi_head import encoding_map, head_blocks
 from course_lib.plotting.scaled_dot_product import saturation
 
 __all__ = [
     "Plot",
     "bars",
     "cell_origins",
+    "encoding_map",
     "feature_cube",
     "figure_html",
     "fill_leakage",
     "gradient_map",
+    "head_blocks",
     "heatmap",
     "heatmap_grid",
     "interactive",

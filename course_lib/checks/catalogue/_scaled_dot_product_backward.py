@@ -83,11 +83,16 @@ def _covariance(
     factor=lambda m: 1.0,
     finish=lambda matrix: matrix,
     axis_softmax=True,
+    naive=False,
 ):
+    """A wrong covariance of the keys; each argument is one way to go wrong."""
+
     def model(query, keys):
         d, m = query.shape[0], keys.shape[0]
         scores = keys @ query / weights_scale(d)
         weights = torch.softmax(scores, 0) if axis_softmax else torch.exp(scores)
+        if naive:
+            weights = torch.exp(scores) / torch.exp(scores).sum()
         spread = weights if weighted else torch.full_like(weights, 1 / m)
         mean = {
             "weighted": lambda: weights @ keys,
@@ -99,6 +104,12 @@ def _covariance(
         return finish((spread[:, None] * centred).mT @ centred * factor(m) / root(d))
 
     return model
+
+
+def _corrected(query, keys):
+    weights = torch.softmax(keys @ query / len(query) ** 0.5, 0)
+    covariance = torch.cov(keys.mT, aweights=weights)
+    return covariance.reshape(len(query), len(query)) / len(query) ** 0.5
 
 
 def _asymmetric(probe, outputs):
@@ -173,13 +184,16 @@ JACOBIAN_WRT_QUERY = Exercise(
         ),
         Mistake(
             "corrected_covariance",
-            lambda query, keys: (
-                torch.cov(keys.mT, aweights=torch.softmax(keys @ query / len(query) ** 0.5, 0))
-                / len(query) ** 0.5
-            ),
+            _corrected,
             "`torch.cov` corrects for a sample unless told `correction=0`; the weights are a whole "
             "distribution.",
             "What does `correction` do?",
+        ),
+        Mistake(
+            "no_maximum_subtracted",
+            _covariance(naive=True),
+            "The exponentials overflow for large scores.",
+            "What does `torch.softmax` subtract before it takes exp?",
         ),
         Mistake(
             "divided_by_number",
@@ -257,7 +271,8 @@ def _backward_probes(rng):
     constant = problem(2, 4, 3, 2)
     constant["values"] = tensor(np_repeat(rng.normal(0, 1, (1, 2)), 4))
     large = problem(2, 3, 4, 2)
-    large["queries"] = tensor([[800.0, 0, 0, 0], [0, -900.0, 0, 0]])
+    large["queries"] = tensor([[900.0, 0, 0, 0], [0, 900.0, 0, 0]])
+    large["keys"] = tensor([[5.0, -9.0, 0, 0], [1.0, -4.0, 0, 0], [-2.0, -13.0, 0, 0]])
     return [
         Probe(
             "tiny",
@@ -321,6 +336,7 @@ def _backward(
     query_scale=None,
     key_scale=None,
     grad_values=lambda weights, grad, values: weights.mT @ grad,
+    naive=False,
 ):
     """A wrong backward pass; `correct` is what is subtracted from dW."""
 
@@ -328,6 +344,8 @@ def _backward(
         root = math.sqrt(queries.shape[-1])
         scores = queries @ keys.mT / (root if forward_scale else 1.0)
         weights = torch.softmax(scores, dim)
+        if naive:
+            weights = torch.exp(scores) / torch.exp(scores).sum(-1, keepdim=True)
         grad_weights = grad_outputs @ values.mT
         product = weights * grad_weights
         grad_scores = {
@@ -498,6 +516,12 @@ ATTENTION_BACKWARD = Exercise(
             _backward(dim=-2),
             "Your forward softmax runs over the queries.",
             "Along which axis do the weights sum to 1?",
+        ),
+        Mistake(
+            "no_maximum_subtracted",
+            _backward(naive=True),
+            "The exponentials overflow for large scores.",
+            "What does `torch.softmax` subtract before it takes exp?",
         ),
         Mistake(
             "upstream_ignored",

@@ -87,7 +87,7 @@ def _probes(rng):
             compare="scatter",
             scenario="scatter",
             part="edges",
-            tolerance=0.4,
+            tolerance=0.005,
         ),
         probe(
             "scatter_narrow",
@@ -98,7 +98,7 @@ def _probes(rng):
             compare="scatter",
             scenario="scatter",
             part="edges",
-            tolerance=0.1,
+            tolerance=0.005,
         ),
         probe(
             "same_seed",

@@ -1,0 +1,300 @@
+"""Answers to `DotProductAttention`."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.attention.masked_softmax import masked_softmax
+from course_lib.attention.scaled_dot_product import scaled_dot_product_attention
+from course_lib.checks.matrix import right, wrong
+
+
+def weights_of(queries, keys, valid_lens, mask):
+    return masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+
+
+@right
+class LayerInInit(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.drop = nn.Dropout(p=dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return torch.matmul(self.drop(w), values)
+
+
+@right
+class FunctionalWithTraining(nn.Module):
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.p = dropout
+
+    def forward(self, q, k, v, valid_lens=None, mask=None):
+        _, w = scaled_dot_product_attention(q, k, v, valid_lens, mask)
+        self.attention_weights = w.detach().clone()
+        return F.dropout(w, self.p, training=self.training) @ v
+
+
+@right
+class MaskByHand(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.p = dropout
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.data
+        if self.training and self.p > 0:
+            w = w * (torch.rand_like(w) >= self.p) / (1 - self.p)
+        return torch.einsum("...nm,...mv->...nv", w, values)
+
+
+@right
+class Buffer(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.register_buffer("attention_weights", None, persistent=False)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        outputs, w = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
+        with torch.no_grad():
+            self.attention_weights = w.detach()
+        return self.dropout(w) @ values if self.training else outputs
+
+
+@wrong("dropout_in_eval")
+class FunctionalAlways(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.p = dropout
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return F.dropout(w, self.p) @ values
+
+
+@wrong("dropout_in_eval")
+class NewLayerEachCall(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.p = dropout
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return nn.Dropout(self.p)(w) @ values
+
+
+@wrong("dropout_missing")
+class ForgetsDropout(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        outputs, w = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return outputs
+
+
+@wrong("dropout_on_output")
+class DropsOutputs(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return self.dropout(w @ values)
+
+
+@wrong("dropout_on_scores")
+class DropsScores(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        s = self.dropout(queries @ keys.mT / math.sqrt(queries.shape[-1]))
+        w = masked_softmax(s, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return w @ values
+
+
+@wrong()
+class KeepsWithP(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(1 - dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return self.dropout(w) @ values
+
+
+@wrong("dropout_not_rescaled")
+class NotRescaled(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.p = dropout
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach()
+        if self.training:
+            w = w * (torch.rand_like(w) >= self.p)
+        return w @ values
+
+
+@wrong()
+class OneDropForTheBatch(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return (w * self.dropout(torch.ones_like(w[0]))) @ values
+
+
+@wrong("stored_after_dropout")
+class StoresTooLate(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = self.dropout(weights_of(queries, keys, valid_lens, mask))
+        self.attention_weights = w.detach()
+        return w @ values
+
+
+@wrong("graph_kept")
+class Seed002(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        self.attention_weights = weights_of(queries, keys, valid_lens, mask)
+        return self.dropout(self.attention_weights) @ values
+
+
+@wrong("weights_not_stored")
+class OtherName(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        self.weights = weights_of(queries, keys, valid_lens, mask).detach()
+        return self.dropout(weights_of(queries, keys, valid_lens, mask)) @ values
+
+
+@wrong("lengths_required")
+class NoneCrashes(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if valid_lens.dim() == 1:
+            valid_lens = valid_lens[:, None].expand(-1, queries.shape[-2])
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return self.dropout(w) @ values
+
+
+@wrong("unscaled")
+class Unscaled(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = masked_softmax(queries @ keys.mT, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return self.dropout(w) @ values
+
+
+@wrong("bool_mask_ignored")
+class MaskForgotten(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, None)
+        self.attention_weights = w.detach()
+        return self.dropout(w) @ values
+
+
+@wrong("weights_returned_too")
+class ReturnsBoth(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return self.dropout(w) @ values, w
+
+
+@wrong("training_flag_changed")
+class SwitchesToEval(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach()
+        outputs = self.dropout(w) @ values
+        self.eval()
+        return outputs
+
+
+@wrong()
+class DropoutFixedAtATenth(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return self.dropout(w) @ values
+
+
+@wrong("dropout_twice")
+class DropsTwice(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach()
+        return self.dropout(self.dropout(w)) @ values
+
+
+@wrong()
+class AverageOverHeads(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        w = weights_of(queries, keys, valid_lens, mask)
+        self.attention_weights = w.detach().mean(1) if w.dim() == 4 else w.detach()
+        return self.dropout(w) @ values

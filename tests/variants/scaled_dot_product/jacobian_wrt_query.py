@@ -1,0 +1,141 @@
+"""Answers to `jacobian_wrt_query`."""
+
+import math
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+def weights_of(query, keys):
+    return torch.softmax(keys @ query / math.sqrt(len(query)), dim=0)
+
+
+@right
+def closed_form(query, keys):
+    w = weights_of(query, keys)
+    mean = w @ keys
+    return (keys.T @ torch.diag(w) @ keys - torch.outer(mean, mean)) / math.sqrt(len(query))
+
+
+@right
+def outer_products(query, keys):
+    w = weights_of(query, keys)
+    mean = sum(w[j] * keys[j] for j in range(len(keys)))
+    total = torch.zeros(len(query), len(query), dtype=query.dtype)
+    for j in range(len(keys)):
+        total = total + w[j] * torch.outer(keys[j] - mean, keys[j] - mean)
+    return total / len(query) ** 0.5
+
+
+@right
+def chain_rule(query, keys):
+    w = weights_of(query, keys)
+    softmax_jacobian = torch.diag(w) - w[:, None] * w[None, :]
+    return keys.mT @ softmax_jacobian @ keys / math.sqrt(query.numel())
+
+
+@right
+def by_autograd(query, keys):
+    return torch.autograd.functional.jacobian(lambda q: weights_of(q, keys) @ keys, query)
+
+
+@right
+def torch_cov(query, keys):
+    w = weights_of(query, keys)
+    cov = torch.cov(keys.T, aweights=w, correction=0)
+    return cov.reshape(len(query), len(query)) / math.sqrt(len(query))
+
+
+@wrong("no_root")
+def covariance(query, keys):
+    w = weights_of(query, keys)
+    c = keys - w @ keys
+    return torch.einsum("m,ma,mb->ab", w, c, c)
+
+
+@wrong("second_moment")
+def no_mean(query, keys):
+    return torch.einsum("m,ma,mb->ab", weights_of(query, keys), keys, keys) / len(query) ** 0.5
+
+
+@wrong("unweighted")
+def equal_weights(query, keys):
+    c = keys - keys.mean(0)
+    return c.T @ c / len(keys) / math.sqrt(len(query))
+
+
+@wrong("unweighted_sample")
+def sample_covariance(query, keys):
+    return torch.cov(keys.T).reshape(len(query), -1) / math.sqrt(len(query))
+
+
+@wrong("divided_by_number_less_one")
+def m_minus_one(query, keys):
+    w = weights_of(query, keys)
+    c = keys - w @ keys
+    return (w[:, None] * c).T @ c / (len(keys) - 1) / math.sqrt(len(query))
+
+
+@wrong("corrected_covariance")
+def torch_cov_default(query, keys):
+    cov = torch.cov(keys.T, aweights=weights_of(query, keys))
+    return cov.reshape(len(query), -1) / math.sqrt(len(query))
+
+
+@wrong("unscaled_weights")
+def softmax_of_raw(query, keys):
+    w = torch.softmax(keys @ query, 0)
+    c = keys - w @ keys
+    return (w[:, None] * c).T @ c / math.sqrt(len(query))
+
+
+@wrong("centred_at_plain_mean")
+def plain_mean(query, keys):
+    w = weights_of(query, keys)
+    c = keys - keys.mean(dim=0, keepdim=True)
+    return (c.T * w) @ c / math.sqrt(len(query))
+
+
+@wrong("divided_by_d")
+def root_twice(query, keys):
+    w = weights_of(query, keys)
+    c = keys - w @ keys
+    return (c.T * w) @ c / len(query)
+
+
+@wrong()
+def output_only(query, keys):
+    return weights_of(query, keys) @ keys
+
+
+@wrong()
+def squared_weights(query, keys):
+    w = weights_of(query, keys)
+    c = w[:, None] * (keys - w @ keys)
+    return c.T @ c / math.sqrt(len(query))
+
+
+@wrong()
+def bad_finite_difference(query, keys):
+    step, columns = 1e-2, []
+    for b in range(len(query)):
+        moved = query.clone()
+        moved[b] += step
+        columns.append((weights_of(moved, keys) @ keys - weights_of(query, keys) @ keys) / step)
+    return torch.stack(columns, dim=1)
+
+
+@wrong("input_mutated")
+def in_place_centring(query, keys):
+    w = weights_of(query, keys)
+    keys -= w @ keys
+    return (keys.T * w) @ keys / math.sqrt(len(query))
+
+
+@wrong("no_maximum_subtracted")
+def naive_softmax(query, keys):
+    e = torch.exp(keys @ query / math.sqrt(len(query)))
+    w = e / e.sum()
+    c = keys - w @ keys
+    return (c.T * w) @ c / math.sqrt(len(query))

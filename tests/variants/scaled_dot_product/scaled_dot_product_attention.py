@@ -1,0 +1,504 @@
+"""Answers to `scaled_dot_product_attention`."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.attention import masked_softmax as lesson_02
+from course_lib.checks.matrix import right, wrong
+
+masked_softmax = lesson_02.masked_softmax
+
+
+def allowed_of(scores, valid_lens, mask):
+    allowed = torch.ones_like(scores, dtype=torch.bool)
+    if valid_lens is not None:
+        real = torch.arange(scores.shape[-1]) < valid_lens.unsqueeze(-1)
+        if valid_lens.dim() == 1:
+            real = real[:, None]
+        while real.dim() < scores.dim():
+            real = real[:, None]
+        allowed = allowed & real
+    return allowed if mask is None else allowed & mask
+
+
+@right
+def with_the_courses_softmax(queries, keys, values, valid_lens=None, mask=None):
+    scores = torch.matmul(queries, keys.transpose(-2, -1)) / math.sqrt(queries.size(-1))
+    weights = masked_softmax(scores, valid_lens, mask)
+    return torch.matmul(weights, values), weights
+
+
+@right
+def scaled_first_einsum(queries, keys, values, valid_lens=None, mask=None):
+    q = queries * queries.shape[-1] ** -0.5
+    weights = masked_softmax(torch.einsum("...nd,...md->...nm", q, keys), valid_lens, mask)
+    return torch.einsum("...nm,...mv->...nv", weights, values), weights
+
+
+@right
+def fourth_root_each(queries, keys, values, valid_lens=None, mask=None):
+    c = queries.shape[-1] ** 0.25
+    weights = masked_softmax((queries / c) @ (keys / c).mT, valid_lens, mask=mask)
+    return weights @ values, weights
+
+
+@right
+def mask_then_scale(queries, keys, values, valid_lens=None, mask=None):
+    scores = queries @ keys.mT
+    allowed = allowed_of(scores, valid_lens, mask)
+    empty = ~allowed.any(-1, keepdim=True)
+    scores = scores.masked_fill(~allowed & ~empty, float("-inf")) / queries.shape[-1] ** 0.5
+    weights = scores.softmax(-1).masked_fill(empty, 0.0)
+    return weights @ values, weights
+
+
+@right
+def exponentials(queries, keys, values, valid_lens=None, mask=None):
+    scores = (queries.unsqueeze(-2) * keys.unsqueeze(-3)).sum(-1) / math.sqrt(keys.shape[-1])
+    allowed = allowed_of(scores, valid_lens, mask)
+    top = scores.masked_fill(~allowed, -math.inf).amax(-1, keepdim=True)
+    top = torch.where(top.isfinite(), top, torch.zeros_like(top))
+    e = torch.where(allowed, (scores - top.detach()).clamp(max=0.0).exp(), torch.zeros_like(scores))
+    total = e.sum(-1, keepdim=True)
+    weights = e / torch.where(total > 0, total, torch.ones_like(total))
+    return weights @ values, weights
+
+
+@right
+def python_loops(queries, keys, values, valid_lens=None, mask=None):
+    if queries.dim() == 2:
+        rows, weights = [], []
+        for i in range(len(queries)):
+            s = torch.stack([torch.dot(queries[i], k) for k in keys]) / math.sqrt(keys.shape[1])
+            if mask is not None:
+                row = mask.expand(len(queries), len(keys))[i]
+                if not row.any():
+                    weights.append(0.0 * s)
+                    continue
+                s = torch.where(row, s, torch.full_like(s, -math.inf))
+            weights.append(torch.softmax(s, 0))
+        weights = torch.stack(weights)
+        return weights @ values, weights
+    outs = []
+    for b in range(len(queries)):
+        m = torch.ones(1, 1, dtype=torch.bool)
+        if mask is not None:
+            m = mask[b if len(mask) > 1 else 0] if mask.dim() == queries.dim() else mask
+        if valid_lens is not None:
+            real = torch.arange(keys.shape[-2]) < valid_lens[b].reshape(-1, 1)
+            m = m & real
+        m = m.expand(*m.shape[:-2], queries.shape[-2], keys.shape[-2])
+        if queries.dim() == 4 and m.dim() == 3:
+            m = m.expand(queries.shape[1], -1, -1)
+            parts = [python_loops(*x, None, m[h]) for h, x in enumerate(zip(queries[b], keys[b], values[b]))]
+            outs.append(tuple(torch.stack(p) for p in zip(*parts)))
+        else:
+            outs.append(python_loops(queries[b], keys[b], values[b], None, m))
+    return tuple(torch.stack(p) for p in zip(*outs))
+
+
+@right
+def baddbmm_flattened(queries, keys, values, valid_lens=None, mask=None):
+    lead, (n, d), m = queries.shape[:-2], queries.shape[-2:], keys.shape[-2]
+    q, k = queries.reshape(-1, n, d), keys.reshape(-1, m, d)
+    scores = torch.baddbmm(q.new_zeros(len(q), n, m), q, k.transpose(1, 2), alpha=d**-0.5)
+    weights = masked_softmax(scores.reshape(*lead, n, m), valid_lens, mask)
+    return torch.matmul(weights, values), weights
+
+
+@wrong("unscaled")
+def no_scale(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("divided_by_d")
+def by_d(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(torch.einsum("...nd,...md->...nm", queries, keys) / keys.shape[-1], valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("divided_by_d")
+def scaled_twice(queries, keys, values, valid_lens=None, mask=None):
+    queries = queries / math.sqrt(queries.shape[-1])
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("times_root")
+def times(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT * math.sqrt(queries.shape[-1]), valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("root_of_num_keys")
+def root_m(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT
+    weights = masked_softmax(s / s.shape[-1] ** 0.5, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("wrong_factor")
+def d_is_512(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(512), valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong()
+def d_is_four(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT / 2.0, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("over_queries_nan")
+def softmax_dim_minus_2(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    allowed = allowed_of(s, valid_lens, mask)
+    weights = F.softmax(s.masked_fill(~allowed, -math.inf), dim=-2)
+    return weights @ values, weights
+
+
+@wrong("mask_ignored")
+def plain(queries, keys, values, valid_lens=None, mask=None):
+    weights = F.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), dim=-1)
+    return weights @ values, weights
+
+
+@wrong("bool_mask_ignored")
+def mask_not_passed(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens)
+    return weights @ values, weights
+
+
+@wrong("lengths_ignored")
+def lengths_not_passed(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), mask=mask)
+    return weights @ values, weights
+
+
+@wrong("mask_passed_as_lengths")
+def wrong_position(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    weights = masked_softmax(s, valid_lens) if mask is None else masked_softmax(s, mask)
+    return weights @ values, weights
+
+
+@wrong("filled_with_zero")
+def times_mask(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    weights = torch.softmax(s * allowed_of(s, valid_lens, mask), dim=-1)
+    return weights @ values, weights
+
+
+@wrong("zero_after_softmax")
+def after(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    weights = torch.softmax(s, dim=-1) * allowed_of(s, valid_lens, mask).float()
+    return weights @ values, weights
+
+
+@wrong("zero_one_mask_added")
+def added(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    if mask is not None or valid_lens is not None:
+        s = s + allowed_of(s, valid_lens, mask).double()
+    weights = torch.softmax(s, dim=-1)
+    return weights @ values, weights
+
+
+@wrong("inverted")
+def upside_down(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    if mask is None and valid_lens is None:
+        weights = torch.softmax(s, -1)
+    else:
+        weights = masked_softmax(s, mask=~allowed_of(s, valid_lens, mask))
+    return weights @ values, weights
+
+
+@wrong("bool_mask_inverted")
+def torchs_other_convention(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    weights = masked_softmax(s, valid_lens, None if mask is None else ~mask)
+    return weights @ values, weights
+
+
+@wrong("hard_max")
+def argmax(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    allowed = allowed_of(s, valid_lens, mask)
+    s = s.masked_fill(~allowed, -math.inf)
+    weights = torch.zeros_like(s).scatter(-1, s.argmax(-1, keepdim=True), 1.0) * allowed
+    return weights @ values, weights
+
+
+@wrong("sigmoid")
+def sigmoid(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    weights = torch.sigmoid(s) * allowed_of(s, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("raw_scores_normalised")
+def divided_by_their_sum(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    s = s * allowed_of(s, valid_lens, mask)
+    weights = s / s.sum(dim=-1, keepdim=True)
+    return weights @ values, weights
+
+
+@wrong("batch_rolled")
+def neighbours_values(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    if values.dim() > 2:
+        values = torch.cat([values[-1:], values[:-1]])
+    return weights @ values, weights
+
+
+@wrong("keys_reshaped")
+def reshape_for_transpose(queries, keys, values, valid_lens=None, mask=None):
+    turned = keys.contiguous().view(*keys.shape[:-2], keys.size(-1), keys.size(-2))
+    weights = masked_softmax(queries @ turned / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("uniform")
+def average(queries, keys, values, valid_lens=None, mask=None):
+    s = queries.new_zeros(*queries.shape[:-1], keys.shape[-2]) + 0 * queries.sum()
+    weights = masked_softmax(s, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("dropout_always_on")
+def dropout_half(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    weights = nn.Dropout(0.5)(weights)
+    return weights @ values, weights
+
+
+@wrong("dropout_at_work")
+def dropout_third(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    weights = F.dropout(weights, 0.3)
+    return weights @ values, weights
+
+
+@wrong()
+def dropout_on_the_output_only(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    return F.dropout(weights @ values, 0.1), weights
+
+
+@wrong("queries_overwritten")
+def divides_in_place(queries, keys, values, valid_lens=None, mask=None):
+    queries /= math.sqrt(queries.shape[-1])
+    weights = masked_softmax(queries @ keys.mT, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong()
+def divides_in_place_without_grad(queries, keys, values, valid_lens=None, mask=None):
+    with torch.no_grad():
+        queries.div_(math.sqrt(queries.shape[-1]))
+    weights = masked_softmax(queries @ keys.mT, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("input_mutated")
+def turns_the_mask_in_place(queries, keys, values, valid_lens=None, mask=None):
+    drop = None if mask is None else mask.logical_not_()
+    weights = masked_softmax(
+        queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, None if drop is None else ~drop
+    )
+    return weights @ values, weights
+
+
+@wrong("input_mutated")
+def zeroes_masked_values(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    outputs = weights @ values
+    if valid_lens is not None and valid_lens.dim() == 1:
+        for b, length in enumerate(valid_lens):
+            values.data[b, ..., length:, :] = 0
+    return outputs, weights
+
+
+@wrong("three_axes_only")
+def transposes_1_and_2(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(torch.bmm(queries, keys.transpose(1, 2)) / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    return torch.bmm(weights, values), weights
+
+
+@wrong()
+def batch_unpacked(queries, keys, values, valid_lens=None, mask=None):
+    batch, n, d = queries.shape
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(d), valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong()
+def matrices_only(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.t() / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong()
+def four_axes_fail(queries, keys, values, valid_lens=None, mask=None):
+    if valid_lens is not None:
+        real = torch.arange(keys.shape[-2]) < valid_lens[..., None]
+        real = real[:, None] if valid_lens.dim() == 1 else real
+        mask = real if mask is None else real & mask
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), mask=mask)
+    return weights @ values, weights
+
+
+@wrong("unscaled_and_mask_ignored")
+def neither_scale_nor_mask(queries, keys, values, valid_lens=None, mask=None):
+    weights = (queries @ keys.mT).softmax(-1)
+    return weights @ values, weights
+
+
+@wrong("unscaled_and_zero_after_softmax")
+def unscaled_after(queries, keys, values, valid_lens=None, mask=None):
+    s = torch.matmul(queries, keys.mT)
+    weights = s.softmax(-1) * allowed_of(s, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("divided_by_d_and_filled_with_zero")
+def by_d_and_zero(queries, keys, values, valid_lens=None, mask=None):
+    s = torch.matmul(queries, keys.mT) / queries.shape[-1]
+    s = s.masked_fill(~allowed_of(s, valid_lens, mask), 0)
+    weights = s.softmax(-1)
+    return weights @ values, weights
+
+
+@wrong("unscaled_and_over_queries_nan")
+def unscaled_columns(queries, keys, values, valid_lens=None, mask=None):
+    s = torch.matmul(queries, keys.mT)
+    s = s.masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
+    weights = s.softmax(-2)
+    return weights @ values, weights
+
+
+@wrong("queries_overwritten_and_mask_ignored")
+def in_place_and_unmasked(queries, keys, values, valid_lens=None, mask=None):
+    queries.mul_(queries.shape[-1] ** -0.5)
+    weights = (queries @ keys.mT).softmax(-1)
+    return weights @ values, weights
+
+
+@wrong("unscaled")
+def unscaled_with_minus_infinity(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT
+    s = s.masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
+    weights = s.softmax(-1)
+    return weights @ values, weights
+
+
+@wrong("empty_row_nan")
+def nan_in_empty_rows(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    s = s.masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
+    weights = s.softmax(-1)
+    return weights @ values, weights
+
+
+@wrong()
+def nan_gradient_only(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    s = s + torch.zeros_like(s).masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
+    weights = torch.where(s.isneginf(), torch.zeros_like(s), s.softmax(-1))
+    return weights @ values, weights
+
+
+@wrong("leaks_1e9")
+def textbook_fill(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    s = s.masked_fill(~allowed_of(s, valid_lens, mask), -1e9)
+    weights = s.softmax(-1)
+    return weights @ values, weights
+
+
+@wrong("gradient_cut")
+def detached(queries, keys, values, valid_lens=None, mask=None):
+    with torch.no_grad():
+        weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+        return weights @ values, weights
+
+
+@wrong("gradient_cut")
+def keys_detached(queries, keys, values, valid_lens=None, mask=None):
+    keys = keys.detach()
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong()
+def through_numpy(queries, keys, values, valid_lens=None, mask=None):
+    q, k = queries.detach().numpy(), keys.detach().numpy()
+    s = torch.from_numpy(q @ k.swapaxes(-1, -2)) / math.sqrt(q.shape[-1])
+    weights = masked_softmax(s, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("dtype_changed")
+def in_float32(queries, keys, values, valid_lens=None, mask=None):
+    queries, keys, values = queries.float(), keys.float(), values.float()
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("forbidden_call")
+def calls_torch(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    weights = masked_softmax(s, valid_lens, mask)
+    outputs = F.scaled_dot_product_attention(
+        queries, keys, values, attn_mask=allowed_of(s, valid_lens, mask)
+    )
+    return outputs, weights
+
+
+@wrong("returned_in_the_other_order")
+def swapped(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    return weights, weights @ values
+
+
+@wrong("only_outputs_returned")
+def outputs_only(queries, keys, values, valid_lens=None, mask=None):
+    return masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask) @ values
+
+
+@wrong("outputs_are_not_weighted_values")
+def scores_returned(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    return masked_softmax(s, valid_lens, mask) @ values, s
+
+
+@wrong("lengths_required")
+def needs_lengths(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    if valid_lens.dim() == 1:
+        valid_lens = valid_lens
+    return masked_softmax(s, valid_lens, mask) @ values, masked_softmax(s, valid_lens, mask)
+
+
+@wrong()
+def isqrt(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / int(math.sqrt(queries.shape[-1]))
+    weights = masked_softmax(s, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong()
+def batched_by_the_square_case(queries, keys, values, valid_lens=None, mask=None):
+    scale = math.sqrt(queries.shape[-1])
+    s = queries @ keys.mT / scale
+    if valid_lens is not None and valid_lens.dim() == 1:
+        valid_lens = valid_lens.repeat(s.shape[-2]).reshape(len(valid_lens), -1)
+    weights = masked_softmax(s, valid_lens, mask)
+    return weights @ values, weights

@@ -1,0 +1,142 @@
+"""Answers to `score_variance`."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def product_sum(d, num_samples, scaled, generator):
+    q = torch.randn(num_samples, d, generator=generator)
+    k = torch.randn(num_samples, d, generator=generator)
+    s = (q * k).sum(dim=1)
+    if scaled:
+        s /= math.sqrt(d)
+    return s.var().item()
+
+
+@right
+def python_loop(d, num_samples, scaled, generator):
+    total, squares = 0.0, 0.0
+    for _ in range(num_samples):
+        q, k = torch.randn(2, d, generator=generator)
+        s = torch.dot(q, k).item() * (d**-0.5 if scaled else 1.0)
+        total += s
+        squares += s * s
+    mean = total / num_samples
+    return squares / num_samples - mean * mean
+
+
+@right
+def one_draw_float64_einsum(d, num_samples, scaled, generator):
+    both = torch.empty(2, num_samples, d, dtype=torch.float64).normal_(generator=generator)
+    s = torch.einsum("nd,nd->n", both[0], both[1])
+    variance = float(((s - s.mean()) ** 2).mean())
+    return variance / d if scaled else variance
+
+
+@right
+def numpy_float(d, num_samples, scaled, generator):
+    q = torch.randn((num_samples, d), generator=generator).numpy()
+    k = torch.randn((num_samples, d), generator=generator).numpy()
+    products = np.einsum("ij,ij->i", q, k)
+    return float(np.var(products / np.sqrt(d) if scaled else products, ddof=1))
+
+
+@right
+def scaled_queries(d, num_samples, scaled, generator):
+    factor = 1 / math.sqrt(d) if scaled else 1.0
+    q = factor * torch.randn(num_samples, 1, d, generator=generator)
+    k = torch.randn(num_samples, d, 1, generator=generator)
+    return float(torch.bmm(q, k).flatten().var(unbiased=False))
+
+
+@wrong("std_for_variance")
+def spread(d, num_samples, scaled, generator):
+    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+    return float(((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).std(correction=0))
+
+
+@wrong()
+def seed_001(d, num_samples, scaled, generator):
+    q, k = (torch.randn(8, d, generator=generator) for _ in range(2))
+    s = q @ k.T
+    return (s / math.sqrt(d) if scaled else s).var().item()
+
+
+@wrong()
+def all_pairs(d, num_samples, scaled, generator):
+    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+    s = q @ k.T / (math.sqrt(d) if scaled else 1.0)
+    return s.var().item()
+
+
+@wrong("global_rng")
+def forgets_the_generator(d, num_samples, scaled, generator):
+    s = (torch.randn(num_samples, d) * torch.randn(num_samples, d)).sum(-1)
+    return (s.var() / (d if scaled else 1)).item()
+
+
+@wrong("global_rng")
+def half_global(d, num_samples, scaled, generator):
+    s = (torch.randn(num_samples, d, generator=generator) * torch.randn(num_samples, d)).sum(-1)
+    return (s.var() / (d if scaled else 1)).item()
+
+
+@wrong("same_for_every_seed")
+def theory(d, num_samples, scaled, generator):
+    return 1.0 if scaled else float(d)
+
+
+@wrong("query_with_itself")
+def same_draw(d, num_samples, scaled, generator):
+    x = torch.randn(num_samples, d, generator=generator)
+    return ((x * x).sum(-1) / (math.sqrt(d) if scaled else 1)).var().item()
+
+
+@wrong("divided_by_d")
+def by_d(d, num_samples, scaled, generator):
+    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+    s = (q * k).mean(-1) if scaled else (q * k).sum(-1)
+    return s.var().item()
+
+
+@wrong("variance_divided_by_root")
+def root_of_the_variance(d, num_samples, scaled, generator):
+    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+    v = (q * k).sum(-1).var().item()
+    return v / d**0.5 if scaled else v
+
+
+@wrong("wrong_number_of_pairs")
+def always_ten_thousand(d, num_samples, scaled, generator):
+    q, k = (torch.randn(10_000, d, generator=generator) for _ in range(2))
+    return ((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).var().item()
+
+
+@wrong("wrong_type")
+def tensor_returned(d, num_samples, scaled, generator):
+    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+    return ((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).var()
+
+
+@wrong()
+def variance_of_the_entries(d, num_samples, scaled, generator):
+    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+    return (q * k).var().item()
+
+
+@wrong("uniform_numbers")
+def rand(d, num_samples, scaled, generator):
+    q, k = (torch.rand(num_samples, d, generator=generator) for _ in range(2))
+    return ((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).var().item()
+
+
+@wrong()
+def one_query_for_all(d, num_samples, scaled, generator):
+    q = torch.randn(d, generator=generator)
+    k = torch.randn(num_samples, d, generator=generator)
+    return ((k @ q) / (math.sqrt(d) if scaled else 1)).var().item()

@@ -38,7 +38,7 @@ def checked(function: Callable) -> Callable:
         for name, parameter in parameters.items()
         for kind in (parameter.annotation, *typing.get_args(parameter.annotation))
         if kind in _PLAIN_CHECKS
-        and (name == "d" or name.startswith(("num_", "max_len", "embed_dim", "dtype")))
+        and (name in _COUNTS or name.startswith(("num_", "max_len", "embed_dim", "dtype")))
     } | dict.fromkeys(_POSITIVE & parameters.keys(), _check_positive)
     variadic = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), None)
     dims = sorted({dim for found in expected.values() if found for dim in found[0].dim_str.split()})
@@ -66,6 +66,7 @@ def checked(function: Callable) -> Callable:
 
 _POSITIVE = {"bandwidth", "initial", "lr"}  # numbers, or tensors that hold one
 _AT_LEAST_ONE = {"d", "num_samples"}
+_COUNTS = ("d", "d_v", "batch", "bytes_per_element")
 _MASKS = ("mask", "valid_lens")  # follow the course's conventions, not a shape of their own
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 
 from course_lib.checks.sequences import SEQUENCE_FUNCTIONS
+from course_lib.checks.specimens import build
 
 SCENARIOS: dict[str, Callable] = {}
 BUILDERS: dict[str, Callable] = {}
@@ -29,6 +30,45 @@ def builder(function: Callable) -> Callable:
 @scenario
 def call(target, probe, args, kwargs):
     """One plain call."""
+    return target(*args.values(), **kwargs)
+
+
+@scenario
+def unscaled_attention(target, probe, args, kwargs):
+    """Attention from an answer to `batched_scores` and one to `weighted_sum`, by name."""
+    queries, keys, values = args.values()
+    weights = torch.softmax(target["batched_scores"](queries, keys), dim=-1)
+    return target["weighted_sum"](weights, values)
+
+
+@scenario
+def between_calls(target, probe, args, kwargs):
+    """One call, with calls on other numbers of the same shapes before and after it."""
+
+    def other(value):
+        return value.flip(0) if isinstance(value, torch.Tensor) and value.dim() else value
+
+    others = [other(value) for value in args.values()]
+    other_kwargs = {name: other(value) for name, value in kwargs.items()}
+    target(*others, **other_kwargs)
+    result = target(*args.values(), **kwargs)
+    target(*others, **other_kwargs)
+    return result
+
+
+@scenario
+def after_another_device(target, probe, args, kwargs):
+    """One call, after one with all tensors on torch's "meta" device.
+
+    No numbers live there, so what needs numbers fails and is let pass; but a tensor that was made
+    on the CPU mixes with them as little as with those of a GPU.
+    """
+    moved = {n: v.to("meta") if isinstance(v, torch.Tensor) else v for n, v in args.items()}
+    try:
+        target(*moved.values(), **kwargs)
+    except Exception as error:
+        if "is not on the expected device" in str(error):
+            raise
     return target(*args.values(), **kwargs)
 
 
@@ -61,6 +101,25 @@ def generator(*, seed, device, dtype):
 def ask_about_two(target, probe, args, kwargs):
     """What `target(fn, x)` says of two functions, so that a constant answer is never right."""
     return target(args["fn_1"], args["x"]), target(args["fn_2"], args["x"])
+
+
+@scenario
+def entry(target, probe, args, kwargs):
+    """What the dict that `target()` returns holds for `key`."""
+    found = target()
+    if not isinstance(found, dict):
+        raise TypeError(f"the result must be a dict; got a {type(found).__name__}")
+    if args["key"] not in found:
+        raise KeyError(f"the dict has no entry for {args['key']!r}")
+    return found[args["key"]]
+
+
+@scenario
+def ask_about_each(target, probe, args, kwargs):
+    """What `target(module, ...)` says of several modules, so that a constant is never right."""
+    modules = [value for name, value in args.items() if name.startswith("module_")]
+    rest = [value for name, value in args.items() if not name.startswith("module_")]
+    return tuple(target(module, *rest, **kwargs) for module in modules)
 
 
 @scenario
@@ -104,6 +163,12 @@ def _modules_for_loading(given):
         for parameter in reference.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel()).reshape(parameter.shape))
     return mha.eval(), reference.eval()
+
+
+@builder
+def specimen(*, name, device, dtype, **options):
+    """A sound or broken attention of lesson 07, by name, in eval mode."""
+    return build(name, device=device, dtype=dtype, **options)
 
 
 for _name, _function in SEQUENCE_FUNCTIONS.items():  # `Built("causal_attention")` and the like

@@ -32,8 +32,8 @@ __all__ = [
     "mask_gallery",
     "png_bytes",
     "query_weights",
-    "shape_flow",
     "saturation",
+    "shape_flow",
     "show",
     "softmax_shift",
 ]

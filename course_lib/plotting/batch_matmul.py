@@ -29,14 +29,16 @@ def shape_flow(rows: Sequence[Sequence[Box | str]], *, batch: int = 1) -> Plot:
             `(name, row axis, row size, column axis, column size)`.
         batch: how many items there are; drawn as up to three sheets behind each other.
     """
-    figure = new_figure(6.0, 0.2 + sum(_row_height(row) for row in rows) * 0.52)
+    figure = new_figure(6.0, 3.0)
     axes = figure.subplots()
     top, right = 0.0, 0.0
     for row in rows:
         right = max(right, _draw_row(axes, row, top, min(batch, MAX_SHEETS)))
         top -= _row_height(row)
-    axes.set(xlim=(-1.4, right), ylim=(top + 0.9, 0.8), aspect="equal")
+    low, high = top + 0.9, 0.6
+    axes.set(xlim=(-1.2, right), ylim=(low, high), aspect="equal")
     axes.axis("off")
+    figure.set_figheight(max(1.6, 6.0 * (high - low) / (right + 1.2)))
     return Plot(figure, _flow_sentence(rows, batch))
 
 

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from course_lib.reference.masked_softmax import softmax_of
+
 
 def dot(left: np.ndarray, right: np.ndarray) -> float:
     """Sum of products of two vectors of the same length."""
@@ -41,6 +43,15 @@ def weighted_sum(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
         item, i, j = index[:-2], index[-2], index[-1]
         outputs[(*item, i)] += weights[index] * values[(*item, j)]
     return outputs
+
+
+def unscaled_attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Scores, a softmax of each row, the weighted sum: the two products of the lesson together."""
+    scores = batched_scores(queries, keys)
+    weights = np.empty(scores.shape)
+    for row in np.ndindex(scores.shape[:-1]):
+        weights[row] = softmax_of([float(score) for score in scores[row]])
+    return weighted_sum(weights, values)
 
 
 def attention_cost(

@@ -1,0 +1,316 @@
+"""Lesson 03's solutions against the oracle, torch, and bad input."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib.attention.batch_matmul import (
+    attention_cost,
+    batched_scores,
+    bmm,
+    bmm_loops,
+    weighted_sum,
+)
+from course_lib.checks import grade
+from course_lib.reference import batch_matmul as oracle
+
+sizes = st.integers(1, 5)
+PRODUCTS = {
+    "bmm": (bmm, oracle.bmm),
+    "batched_scores": (batched_scores, oracle.batched_scores),
+    "weighted_sum": (weighted_sum, oracle.weighted_sum),
+}
+DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+
+
+def shapes_for(name, lead, n, k, m):
+    """Shapes of the two arguments whose product is (*lead, n, m)."""
+    return (*lead, n, k), (*lead, m, k) if name == "batched_scores" else (*lead, k, m)
+
+
+@st.composite
+def problems(draw, least_axes=0, most_axes=3):
+    """A function's name with two arrays that fit it, from a drawn seed."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    name = draw(st.sampled_from(sorted(PRODUCTS)))
+    lead = tuple(draw(st.lists(sizes, min_size=least_axes, max_size=most_axes)))
+    shapes = shapes_for(name, lead, draw(sizes), draw(sizes), draw(sizes))
+    return name, *(rng.normal(0, 1.5, shape) for shape in shapes)
+
+
+def strided(array):
+    """The same numbers in a tensor that is not contiguous."""
+    return torch.from_numpy(np.repeat(array, 2, axis=-1))[..., ::2]
+
+
+@given(problems(), st.booleans())
+def test_products_are_the_oracles_for_any_leading_axes_and_change_nothing(problem, gaps):
+    name, a, b = problem
+    ours, theirs = PRODUCTS[name]
+    left, right = (strided(x) if gaps else torch.from_numpy(x.copy()) for x in (a, b))
+    np.testing.assert_allclose(ours(left, right).numpy(), theirs(a, b), atol=1e-12)
+    assert np.array_equal(left.numpy(), a)
+    assert np.array_equal(right.numpy(), b)
+
+
+@given(st.integers(0, 2**32 - 1), sizes, sizes, sizes, sizes)
+def test_loops_are_the_oracles_and_torchs(seed, batch, n, k, m):
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(batch, n, k)), rng.normal(size=(batch, k, m))
+    left, right = torch.from_numpy(a), torch.from_numpy(b)
+    ours = bmm_loops(left, right)
+    np.testing.assert_allclose(ours.numpy(), oracle.bmm_loops(a, b), atol=1e-12)
+    torch.testing.assert_close(ours, torch.bmm(left, right))
+
+
+@given(problems())
+def test_each_item_is_the_product_of_its_own_matrices(problem):
+    name, a, b = problem
+    ours = PRODUCTS[name][0]
+    together = ours(torch.from_numpy(a), torch.from_numpy(b))
+    for item in np.ndindex(a.shape[:-2]):
+        alone = ours(torch.from_numpy(a[item]), torch.from_numpy(b[item]))
+        torch.testing.assert_close(together[item], alone)
+
+
+@given(problems())
+def test_changing_one_key_changes_only_its_column(problem):
+    _, a, b = problem
+    keys = b.swapaxes(-1, -2) if a.shape[-1] == b.shape[-2] else b
+    queries, keys = torch.from_numpy(a), torch.from_numpy(np.ascontiguousarray(keys))
+    before = batched_scores(queries, keys)
+    changed = keys.clone()
+    changed[..., -1, :] += 1.0
+    after = batched_scores(queries, changed)
+    torch.testing.assert_close(after[..., :-1], before[..., :-1])
+    torch.testing.assert_close(after[..., -1] - before[..., -1], queries.sum(dim=-1))
+
+
+@given(st.integers(0, 2**32 - 1), sizes, sizes, sizes)
+def test_averages_stay_between_the_smallest_and_largest_value(seed, n, m, v):
+    rng = np.random.default_rng(seed)
+    weights = torch.softmax(torch.from_numpy(rng.normal(size=(2, n, m))), dim=-1)
+    values = torch.from_numpy(rng.normal(size=(2, m, v)))
+    outputs = weighted_sum(weights, values)
+    assert (outputs >= values.amin(dim=-2, keepdim=True) - 1e-12).all()
+    assert (outputs <= values.amax(dim=-2, keepdim=True) + 1e-12).all()
+
+
+def test_identity_values_return_the_weights_and_one_hot_weights_a_value(generator):
+    weights = torch.softmax(torch.randn(2, 3, 4, generator=generator), dim=-1)
+    assert torch.equal(weighted_sum(weights, torch.eye(4).expand(2, 4, 4)), weights)
+    values = torch.randn(2, 4, 5, generator=generator)
+    picked = torch.eye(4)[torch.tensor([2, 0, 2])].expand(2, 3, 4)
+    assert torch.equal(weighted_sum(picked, values), values[:, [2, 0, 2]])
+
+
+@pytest.mark.parametrize("name", [*PRODUCTS, "bmm_loops"])
+def test_products_pass_gradcheck(name, generator):
+    function = bmm_loops if name == "bmm_loops" else PRODUCTS[name][0]
+    lead = (2,) if name == "bmm_loops" else (2, 1)
+    inputs = [
+        torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
+        for shape in shapes_for(name, lead, 2, 3, 4)
+    ]
+    assert torch.autograd.gradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [*PRODUCTS, "bmm_loops"])
+def test_products_keep_the_dtype(name, dtype, generator):
+    function = bmm_loops if name == "bmm_loops" else PRODUCTS[name][0]
+    left, right = (
+        torch.randn(shape, generator=generator) for shape in shapes_for(name, (2,), 3, 4, 5)
+    )
+    low = function(left.to(dtype), right.to(dtype))
+    assert low.dtype == dtype
+    torch.testing.assert_close(low.float(), function(left, right), atol=0.1, rtol=0.1)
+
+
+@pytest.mark.parametrize("name", sorted(PRODUCTS))
+def test_products_compile_and_export(name, generator):
+    function = PRODUCTS[name][0]
+    inputs = tuple(
+        torch.randn(shape, generator=generator) for shape in shapes_for(name, (2,), 3, 4, 5)
+    )
+    compiled = torch.compile(function, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(*inputs), function(*inputs))
+
+    class Wrapped(torch.nn.Module):
+        def forward(self, left, right):
+            return function(left, right)
+
+    exported = torch.export.export(Wrapped(), inputs).module()
+    torch.testing.assert_close(exported(*inputs), function(*inputs))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", sorted(PRODUCTS))
+def test_products_stay_on_the_device(name, generator):
+    inputs = [torch.randn(s, generator=generator) for s in shapes_for(name, (2, 3), 4, 5, 6)]
+    there = PRODUCTS[name][0](*(tensor.cuda() for tensor in inputs))
+    assert there.device.type == "cuda"
+    torch.testing.assert_close(there.cpu(), PRODUCTS[name][0](*inputs), atol=1e-2, rtol=1e-2)
+
+
+@given(*[st.integers(0, 6)] * 5, st.sampled_from([1, 2, 4, 8]))
+def test_cost_is_the_oracles(batch, n, m, d, d_v, size):
+    ours = attention_cost(batch, n, m, d, d_v, bytes_per_element=size)
+    assert ours == oracle.attention_cost(batch, n, m, d, d_v, size)
+
+
+def test_cost_counts_what_the_loops_do(generator):
+    sizes = {"batch": 2, "num_queries": 3, "num_keys": 5, "d": 4, "d_v": 6}
+    queries, keys = (torch.randn(2, size, 4, generator=generator) for size in (3, 5))
+    scores = batched_scores(queries, keys)
+    counted = sum(2 * 4 for _ in scores.flatten()) + sum(2 * 5 for _ in range(2 * 3 * 6))
+    cost = attention_cost(**sizes)
+    assert cost == {"flops": counted, "score_bytes": scores.numel() * scores.element_size()}
+    assert all(type(count) is int for count in cost.values())
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (
+            lambda: bmm(torch.ones(2, 3, 4), torch.ones(2, 5, 6)),
+            ValueError,
+            r"`b` must have shape \(\*batch, k, m\) = \(2, 4, any\); got \(2, 5, 6\)",
+        ),
+        (
+            lambda: bmm(torch.ones(2, 3, 4), torch.ones(1, 4, 6)),
+            ValueError,
+            r"`b` must have shape .* got \(1, 4, 6\)",
+        ),
+        (lambda: bmm(torch.ones(4), torch.ones(4, 2)), ValueError, r"`a` must have shape"),
+        (
+            lambda: bmm_loops(torch.ones(2, 2, 3, 4), torch.ones(2, 2, 4, 5)),
+            ValueError,
+            r"`a` must have shape \(batch, n, k\)",
+        ),
+        (
+            lambda: bmm_loops(torch.ones(2, 3, 4), torch.ones(3, 4, 5)),
+            ValueError,
+            r"`b` must have shape \(batch, k, m\) = \(2, 4, any\); got \(3, 4, 5\)",
+        ),
+        (
+            lambda: batched_scores(torch.ones(2, 3, 4), torch.ones(2, 5, 3)),
+            ValueError,
+            r"`keys` must have shape .* got \(2, 5, 3\)",
+        ),
+        (
+            lambda: batched_scores(torch.ones(2, 3, 4), torch.ones(2, 5, 4).double()),
+            TypeError,
+            "all tensors must have the same dtype",
+        ),
+        (
+            lambda: batched_scores(torch.ones(2, 3, 4), torch.ones(2, 5, 4, device="meta")),
+            ValueError,
+            "all tensors must have the same device",
+        ),
+        (
+            lambda: batched_scores(torch.ones(2, 3, dtype=torch.long), torch.ones(4, 3)),
+            TypeError,
+            "`queries` must be a float tensor; got a tensor of int64",
+        ),
+        (
+            lambda: weighted_sum(torch.ones(2, 3, 4), torch.ones(2, 5, 6)),
+            ValueError,
+            r"`values` must have shape .* got \(2, 5, 6\)",
+        ),
+        (
+            lambda: weighted_sum([[1.0]], torch.ones(1, 1)),
+            TypeError,
+            r"`weights` must be a torch.Tensor; got list",
+        ),
+        (lambda: attention_cost(1, -2, 3, 4, 5), ValueError, "`num_queries` must be >= 0; got -2"),
+        (lambda: attention_cost(1, 2, 3, 4, -5), ValueError, "`d_v` must be >= 0; got -5"),
+        (lambda: attention_cost(1.0, 2, 3, 4, 5), TypeError, "`batch` must be an int; got float"),
+        (
+            lambda: attention_cost(1, 2, 3, 4, 5, bytes_per_element="4"),
+            TypeError,
+            "`bytes_per_element` must be an int; got str",
+        ),
+    ],
+)
+def test_bad_input_is_refused_with_rule_and_numbers(call, error, words):
+    raw = getattr(call, "__wrapped__", call)
+    with pytest.raises(error, match=words):
+        raw()
+
+
+# ------------------------------------------------------------------ what the checks say
+
+
+def messages(exercise, answer):
+    return grade(exercise, answer, seed="words").text()
+
+
+def test_a_loop_is_seen_even_where_torch_sees_none():
+    def rows_in_numpy(a, b):
+        x, y = a.detach().numpy(), b.detach().numpy()
+        out = np.zeros((*a.shape[:-1], b.shape[-1]))
+        for index in np.ndindex(out.shape):
+            out[index] = (x[index[:-1]] * y[index[:-2]][:, index[-1]]).sum()
+        return torch.from_numpy(out)
+
+    report = grade("bmm", rows_in_numpy, seed="words")
+    assert report.score == 0
+    assert "Python steps for a small one" in report.text()
+
+
+def test_a_loop_over_axes_is_no_loop_over_the_problem():
+    def letters(a, b):
+        lead = "".join("pqrs"[i] for i in range(a.dim() - 2))
+        return torch.einsum(f"{lead}xy,{lead}yz->{lead}xz", a, b)
+
+    assert grade("bmm", letters, seed="words").score == 1.0
+
+
+def test_one_call_for_the_batch_is_no_loop():
+    text = messages("bmm_loops", lambda a, b: a @ b)
+    assert "asks for the loops" in text
+    assert "0 of 2 points" in text
+
+
+def test_a_ready_made_product_is_named():
+    assert "Your code calls `matmul`" in messages("bmm", lambda a, b: a @ b)
+    assert "Your code calls `bmm`" in messages("bmm", torch.bmm)
+
+
+def test_reports_say_what_a_reshape_does():
+    def reshaped(queries, keys):
+        return queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
+
+    text = messages("batched_scores", reshaped)
+    assert "keeps the order of the numbers" in text
+    assert "The smallest input that fails" in text
+
+
+def test_an_output_outside_the_values_is_shown():
+    text = messages("weighted_sum", lambda weights, values: weights @ values * 3 + 5)
+    assert "outside the range of the values" in text
+
+
+def test_two_wrong_counts_are_told_apart():
+    def cost(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+        pairs = batch * num_queries * num_keys
+        return {"flops": pairs * (d + d_v), "score_bytes": pairs}
+
+    text = messages("attention_cost", cost)
+    assert "`flops`: You count multiply-adds" in text
+    assert "`score_bytes`: You count the scores" in text
+
+
+def test_the_integration_needs_both_answers_and_says_so():
+    answers = {
+        "batched_scores": lambda queries, keys: queries @ keys.mT,
+        "weighted_sum": lambda weights, values: weights @ values,
+    }
+    assert grade("03_batch_matmul", answers, seed="words").score == 1.0
+    swapped = answers | {"batched_scores": lambda queries, keys: -queries @ keys.mT}
+    assert grade("03_batch_matmul", swapped, seed="words").score < 0.5
+    missing = grade("03_batch_matmul", answers | {"weighted_sum": None}, seed="words")
+    assert missing.outcome == "not_attempted"

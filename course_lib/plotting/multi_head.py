@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from course_lib.plotting.display import Plot, new_figure
-from course_lib.plotting.words import as_array, number, ranges
+from course_lib.plotting.words import as_array, counted, number, ranges
 
 BLOCK_GAP = 0.7
 EDGE = "#333333"
@@ -46,7 +46,7 @@ def encoding_map(table: Any) -> Plot:
         table: `(num_positions, embed_dim)` numbers in -1..1.
     """
     values = as_array(table).astype(float)
-    num_positions, embed_dim = values.shape
+    embed_dim = values.shape[1]
     figure = new_figure(6.0, 3.0)
     left, right = figure.subplots(1, 2)
     image = left.imshow(values, cmap="cividis", vmin=-1, vmax=1, aspect="auto")
@@ -116,7 +116,7 @@ def _encoding_sentence(values: np.ndarray, columns: list[int]) -> str:
     for column in columns:
         signs = np.sign(values[:, column][np.abs(values[:, column]) > 1e-9])
         turns = int((signs[1:] != signs[:-1]).sum())
-        parts.append(f"column {column} changes its sign {turns} times")
+        parts.append(f"column {column} changes its sign {counted(turns, 'time', 'times')}")
     last = values[:, embed_dim - 1]
     return (
         f"Encoding of {num_positions} positions in {embed_dim} columns: {', '.join(parts)}; "

@@ -57,7 +57,11 @@ def explain(
         explained = {
             key for key in failing & _violations(replayed) if _same(key, runs, student, replayed)
         }
-        others = {key for key in _violations(replayed) - explained if key[1] in _NUMBERS}
+        others = {
+            (name, aspect)  # where the student's call raised, there are no numbers to compare
+            for name, aspect in _violations(replayed) - explained
+            if aspect in _NUMBERS and (aspect == "raised" or (name, "raised") not in failing)
+        }
         if explained and not others:
             candidates.append(Explanation(mistake, frozenset(explained)))
         elif others <= failing and 3 * _wrong_values(explained) >= max(6, _wrong_values(failing)):

@@ -58,7 +58,19 @@ def _stable_softmax_probes(rng):
             args={"scores": array(normal(2, 5, 3), strided=True)},
             kwargs={"axis": 1},
         ),
+        Probe(
+            "axis_from_the_end",
+            "`axis=-2` must normalise over the last axis but one.",
+            args={"scores": array(normal(2, 3, 4, 5))},
+            kwargs={"axis": -2},
+        ),
         Probe("vector", "A single vector must work.", args={"scores": array(normal(6))}),
+        Probe(
+            "float32",
+            "Scores in float32 must give weights in float32.",
+            part="edges",
+            args={"scores": array(normal(3, 4).astype(np.float32))},
+        ),
         Probe(
             "large",
             "Large scores must not overflow: exp(1000) is inf, yet the weights exist.",
@@ -230,6 +242,20 @@ def _length_mask_probes(rng):
             args={"valid_lens": tensor(rng.permutation(per_item), strided=True), "max_len": 5},
         ),
         Probe(
+            "int32",
+            "Lengths may be int32 as well as int64.",
+            part="edges",
+            args={"valid_lens": tensor(per_query.astype(np.int32), strided=True), "max_len": 6},
+        ),
+        Probe(
+            "another_device",
+            "Lengths on a GPU must work: a tensor made without `device=` is on the CPU, and the "
+            "two do not mix.",
+            part="edges",
+            args={"valid_lens": tensor(rng.permutation(per_item)), "max_len": 6},
+            scenario="after_another_device",
+        ),
+        Probe(
             "length_zero",
             "Length 0 means that no key is real.",
             part="edges",
@@ -328,6 +354,13 @@ LENGTH_MASK = Exercise(
             "Is `max_len` itself an allowed length?",
         ),
         Mistake(
+            "positions_on_the_cpu",
+            lambda valid_lens, max_len: torch.arange(max_len) < valid_lens[..., None],
+            "The mask is right, but your positions are always made on the CPU: with lengths on a "
+            "GPU the comparison fails.",
+            "Which argument of `torch.arange` says where its numbers live?",
+        ),
+        Mistake(
             "longest_for_all",
             lambda valid_lens, max_len: (_positions(valid_lens, max_len) < valid_lens.max()).expand(
                 *valid_lens.shape, max_len
@@ -369,6 +402,11 @@ def _causal_mask_probes(rng):
             "With more keys than queries the last query sees all keys.",
             args={"num_queries": small - 1},
             kwargs={"num_keys": large + 1},
+        ),
+        Probe(
+            "keys_by_position",
+            "`num_keys` may be given by position as well.",
+            args={"num_queries": small, "num_keys": large},
         ),
         Probe(
             "more_queries",
@@ -527,6 +565,23 @@ def _combine_masks_probes(rng):
             "broadcast",
             "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask must broadcast.",
             args={"padding": tensor(mask(2, 1, 5)), "causal": tensor(mask(3, 5))},
+        ),
+        Probe(
+            "both_broadcast",
+            "A (num_keys,) mask and a (num_queries, 1) mask must broadcast against each other.",
+            args={"keys": tensor(mask(5)), "queries": tensor(mask(3, 1))},
+        ),
+        Probe(
+            "none_in_between",
+            "None in between changes nothing: all masks that are given must allow the key.",
+            part="edges",
+            args={
+                "mask 0": tensor(three[2]),
+                "mask 1": None,
+                "mask 2": tensor(three[0]),
+                "mask 3": None,
+                "mask 4": tensor(three[1]),
+            },
         ),
         Probe(
             "none_second",
@@ -849,6 +904,7 @@ def _masked_softmax_probes(rng):
         drawn[..., 0, -1] = True
         return tensor(drawn)
 
+    sizes = [int(size) for size in rng.choice([2, 3, 4, 5, 6, 7], 3, replace=False)]
     tiny = tensor(np.array([[[0.5, 1.5, 1.0], [2.0, 0.0, -1.0]], [[1.0, 0.2, 0.7], [0, 1.0, 3]]]))
     empty_mask = np.array([[True, False, True], [False, False, False]])
     return [
@@ -896,6 +952,66 @@ def _masked_softmax_probes(rng):
             kwargs={"mask": tensor(np.tril(np.ones((3, 5), dtype=bool), 1))},
         ),
         Probe(
+            "mask_per_item",
+            "A (batch, num_queries, num_keys) mask holds for each item on its own.",
+            args={"scores": normal(2, 3, 5)},
+            kwargs={"mask": tensor(mask(2, 3, 5).data, strided=True)},
+        ),
+        Probe(
+            "mask_of_padding",
+            "A (batch, 1, num_keys) mask holds for every query of an item.",
+            args={"scores": normal(2, 3, 5)},
+            kwargs={"mask": mask(2, 1, 5)},
+        ),
+        Probe(
+            "mask_of_keys",
+            "A (num_keys,) mask holds for every query of every item.",
+            args={"scores": normal(2, 5, 5)},
+            kwargs={"mask": tensor(rng.permutation([True, True, False, True, False]))},
+        ),
+        Probe(
+            "query_lengths_and_mask",
+            "With lengths (batch, num_queries) and a mask for each item, both count.",
+            args={
+                "scores": normal(2, 3, 5),
+                "valid_lens": tensor([[3, 5, 4], [4, 2, 5]], strided=True),
+            },
+            kwargs={"mask": tensor(_one_dropped(rng, 2, 3, 5))},
+        ),
+        Probe(
+            "other_sizes",
+            "Any sizes must work.",
+            args={
+                "scores": normal(*sizes),
+                "valid_lens": tensor(rng.integers(1, sizes[-1], sizes[0])),
+            },
+            kwargs={"mask": mask(*sizes[1:])},
+        ),
+        Probe(
+            "heads_mask_per_item",
+            "With scores (batch, heads, n, m), a mask (batch, 1, n, m) holds for every head.",
+            args={"scores": normal(2, 3, 4, 5)},
+            kwargs={"mask": mask(2, 1, 4, 5)},
+        ),
+        Probe(
+            "heads_mask_per_head",
+            "With scores (batch, heads, n, m), a mask (batch, heads, n, m) is taken as it is.",
+            args={"scores": normal(2, 3, 4, 5)},
+            kwargs={"mask": mask(2, 3, 4, 5)},
+        ),
+        Probe(
+            "heads_lengths_and_mask",
+            "With heads, lengths (batch,) and a mask, a key must be allowed by both.",
+            args={"scores": normal(2, 3, 4, 5), "valid_lens": tensor([3, 5])},
+            kwargs={"mask": tensor(_one_dropped(rng, 2, 1, 4, 5))},
+        ),
+        Probe(
+            "heads_query_lengths_and_mask",
+            "With heads, lengths (batch, num_queries) and a mask, a key must be allowed by both.",
+            args={"scores": normal(2, 4, 3, 5), "valid_lens": tensor([[3, 5, 4], [4, 3, 5]])},
+            kwargs={"mask": tensor(_one_dropped(rng, 3, 5))},
+        ),
+        Probe(
             "heads_lengths_per_item",
             "With scores (batch, heads, n, m), lengths (batch,) hold for every head.",
             args={"scores": normal(2, 3, 4, 5), "valid_lens": tensor([2, 4])},
@@ -904,6 +1020,65 @@ def _masked_softmax_probes(rng):
             "heads_lengths_per_query",
             "With scores (batch, heads, n, m), lengths (batch, n) hold for every head.",
             args={"scores": normal(2, 4, 3, 5), "valid_lens": tensor([[1, 3, 5], [4, 2, 3]])},
+        ),
+        Probe(
+            "five_axes",
+            "Any number of leading axes must work; lengths belong to the first one.",
+            part="edges",
+            args={"scores": normal(2, 1, 3, 2, 4), "valid_lens": tensor([3, 2])},
+            kwargs={"mask": mask(2, 4)},
+        ),
+        Probe(
+            "as_many_items_as_heads",
+            "Lengths (batch,) belong to items, also if there are as many heads and queries.",
+            part="edges",
+            args={"scores": normal(3, 3, 3, 4), "valid_lens": tensor(rng.permutation([1, 2, 3]))},
+        ),
+        Probe(
+            "as_many_heads_as_queries",
+            "Lengths (batch, num_queries) belong to queries, also if there are as many heads.",
+            part="edges",
+            args={"scores": normal(2, 3, 3, 4), "valid_lens": tensor([[1, 3, 2], [4, 2, 3]])},
+        ),
+        Probe(
+            "mask_of_queries",
+            "A (num_queries, 1) mask keeps or drops whole rows.",
+            part="edges",
+            args={"scores": normal(2, 3, 4)},
+            kwargs={"mask": tensor([[True], [False], [True]])},
+        ),
+        Probe(
+            "emptied_by_both",
+            "Lengths and mask may leave keys each, and none together: that row is 0 as well.",
+            part="edges",
+            args={"scores": normal(2, 2, 3), "valid_lens": tensor([1, 3])},
+            kwargs={"mask": tensor([[False, True, True], [True, False, True]])},
+        ),
+        Probe(
+            "int32_lengths",
+            "Lengths may be int32 as well as int64.",
+            part="edges",
+            args={
+                "scores": normal(2, 3, 5),
+                "valid_lens": tensor(np.array([4, 2], dtype=np.int32)),
+            },
+        ),
+        Probe(
+            "float32",
+            "Scores in float32 must give weights in float32, with and without an empty row.",
+            part="edges",
+            args={
+                "scores": tensor(rng.normal(0, 1.3, (2, 3, 4)).astype(np.float32)),
+                "valid_lens": tensor([[2, 0, 3], [1, 4, 0]]),
+            },
+        ),
+        Probe(
+            "between_other_calls",
+            "Each call counts on its own: other calls with the same shapes change nothing.",
+            part="edges",
+            args={"scores": normal(2, 3, 4), "valid_lens": tensor([1, 3])},
+            kwargs={"mask": mask(3, 4)},
+            scenario="between_calls",
         ),
         Probe(
             "length_zero",
@@ -929,25 +1104,25 @@ def _masked_softmax_probes(rng):
         ),
         Probe(
             "scores_near_minus_1e9",
-            "Scores may be very negative themselves: a key filled with -1e9 must not win.",
+            "Scores may be very negative themselves: a key filled with -1e9 or -1e12 must not win.",
             part="edges",
-            args={"scores": tensor([[[-2e9, -2e9 - 1.0, 5.0, -1.0]]]), "valid_lens": tensor([2])},
+            args={"scores": tensor([[[-2e15, -2e15, -2e15]]]), "valid_lens": tensor([1])},
         ),
         Probe(
             "large_scores",
             "Large scores must not overflow.",
             part="edges",
             args={
-                "scores": tensor([[[1000.0, 1002.0, 1001.0, 3000.0]]]),
+                "scores": tensor([[[1000.0, 1002.0, 1001.0, 1400.0]]]),
                 "valid_lens": tensor([3]),
             },
         ),
         Probe(
             "low_allowed_scores",
-            "An allowed key far below a dropped one still gets its weight: shift by the largest "
-            "allowed score.",
+            "An allowed key far below a dropped one still gets its weight: what counts is the "
+            "distance to the largest allowed score.",
             part="edges",
-            args={"scores": tensor([[-900.0, -901.0, 800.0], [0.5, 0.1, 2.0]])},
+            args={"scores": tensor([[-300.0, -301.0, 300.0], [0.5, 0.1, 2.0]])},
             kwargs={"mask": tensor([[True, True, False], [True, False, True]])},
         ),
         Probe(
@@ -981,7 +1156,15 @@ def _masked_softmax_probes(rng):
     ]
 
 
-def _allowed(scores, valid_lens, mask, per_item_only=False):
+def _one_dropped(rng, *shape):
+    """A mask in which every row drops one of the first two keys, and only that."""
+    allowed = np.ones(shape, dtype=bool)
+    for row in np.ndindex(shape[:-1]):
+        allowed[row][int(rng.integers(2))] = False
+    return allowed
+
+
+def _allowed(scores, valid_lens, mask):
     allowed = torch.ones(scores.shape, dtype=torch.bool)
     if valid_lens is not None:
         real = torch.arange(scores.shape[-1]) < valid_lens[..., None]
@@ -1102,7 +1285,39 @@ def _softmax_of_sum(scores, allowed):
 
 def _shifted_by_all(scores, allowed):
     e = torch.exp(scores - scores.amax(-1, keepdim=True)) * allowed
-    return e / e.sum(-1, keepdim=True).clamp(min=1e-300)
+    return e / e.sum(-1, keepdim=True).clamp(min=1e-12)
+
+
+def _mask_overwritten(scores, valid_lens=None, mask=None):
+    allowed = _allowed(scores, valid_lens, mask)
+    if mask is not None and valid_lens is not None and mask.shape == scores.shape:
+        mask &= allowed
+    return _right(scores, allowed)
+
+
+def _positions_below_lengths(scores, valid_lens, axis):
+    """Bool tensor: is the number along `axis` (queries or keys) below the item's length?"""
+    shape = [1] * scores.dim()
+    shape[axis] = -1
+    lengths = valid_lens.reshape(len(valid_lens), *[1] * (scores.dim() - 1))
+    return torch.arange(scores.shape[axis]).reshape(shape) < lengths
+
+
+def _lengths_on_queries(scores, valid_lens):
+    if valid_lens.dim() == 2:
+        return _allowed(scores, valid_lens, None)
+    return _positions_below_lengths(scores, valid_lens, -2)
+
+
+def _padding_queries_dropped(scores, valid_lens=None, mask=None):
+    weights = _right(scores, _allowed(scores, valid_lens, mask))
+    if valid_lens is None or valid_lens.dim() == 2:
+        return weights
+    return weights * _positions_below_lengths(scores, valid_lens, -2)
+
+
+def _always_causal(scores, allowed):
+    return _right(scores, allowed & torch.ones(scores.shape[-2:], dtype=torch.bool).tril())
 
 
 def _three_axes_only(scores, valid_lens=None, mask=None):
@@ -1115,6 +1330,8 @@ def _rows_sum(probe, outputs):
     if weights is None or weights.ndim == 0:
         return None
     sums = weights.sum(-1)
+    if np.isnan(sums).any():
+        return None  # said elsewhere
     wrong = ~(np.isclose(sums, 1.0, atol=1e-4) | np.isclose(sums, 0.0, atol=1e-4))
     if not wrong.any():
         return None
@@ -1122,11 +1339,14 @@ def _rows_sum(probe, outputs):
     return f"The row of weights at {list(index)} sums to {sums[index]:.3f} over the keys, not to 1."
 
 
-def _dropped_keys(probe, outputs):
+def _scores_and_allowed(probe):
     inputs = {n: getattr(a, "data", a) for n, a in probe.inputs().items()}
-    allowed = oracle.allowed_keys(
-        inputs["scores"].shape, inputs.get("valid_lens"), inputs.get("mask")
-    )
+    scores = inputs["scores"]
+    return scores, oracle.allowed_keys(scores.shape, inputs.get("valid_lens"), inputs.get("mask"))
+
+
+def _dropped_keys(probe, outputs):
+    _, allowed = _scores_and_allowed(probe)
     leaked = np.where(allowed, 0.0, np.abs(outputs.data))
     if not (leaked > 1e-6).any():
         return None
@@ -1135,6 +1355,37 @@ def _dropped_keys(probe, outputs):
         f"At {list(index)} (query {index[-2]}, key {index[-1]}) your weight is "
         f"{outputs.data[index]:.3f}, but this key may not be attended."
     )
+
+
+def _missing_keys(probe, outputs):
+    """A key that should have visible weight has none."""
+    scores, allowed = _scores_and_allowed(probe)
+    best = np.where(allowed, scores, -np.inf).max(-1, keepdims=True)
+    missing = allowed & (scores > best - 6) & (np.abs(outputs.data) < 1e-6)
+    if not missing.any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(missing)[0])
+    return (
+        f"At {list(index)} (query {index[-2]}, key {index[-1]}) your weight is 0, but this key may "
+        "be attended."
+    )
+
+
+def _ratios(probe, outputs):
+    """Two allowed keys of a row whose weights do not stand as the exponentials of their scores."""
+    scores, allowed = _scores_and_allowed(probe)
+    for row in np.ndindex(scores.shape[:-1]):
+        keys = np.flatnonzero(allowed[row] & (np.abs(scores[row]) < 6))
+        for a, b in zip(keys, keys[1:], strict=False):
+            ours, yours = scores[row][[a, b]], outputs.data[row][[a, b]]
+            ratio = float(np.exp(ours[1] - ours[0]))
+            if yours[0] > 1e-6 and abs(yours[1] / yours[0] - ratio) > 1e-3 * ratio:
+                return (
+                    f"In row {list(row)}, keys {a} and {b} have the scores {ours[0]:.3f} and "
+                    f"{ours[1]:.3f}, so their weights must stand as exp of these, 1 to "
+                    f"{ratio:.3f}; yours stand 1 to {yours[1] / yours[0]:.3f}."
+                )
+    return None
 
 
 MASKED_SOFTMAX = Exercise(
@@ -1345,11 +1596,37 @@ MASKED_SOFTMAX = Exercise(
             "What does `torch.softmax` subtract before it takes exp?",
         ),
         Mistake(
-            "shifted_by_dropped_keys",
+            "swallowed_by_a_small_number",
             _wrong(_shifted_by_all),
-            "You subtract the largest score of the row even if that key is dropped; the allowed "
-            "ones then underflow to 0.",
-            "The maximum of which scores keeps the allowed ones from underflowing?",
+            "The small number that guards your division against 0 swallows a row whose allowed "
+            "scores lie far below a dropped one: its weights become 0.",
+            "The maximum of which scores makes the sum at least 1, except in an empty row?",
+        ),
+        Mistake(
+            "mask_overwritten",
+            _mask_overwritten,
+            "The weights are right, but `&=` writes the lengths into the caller's mask.",
+            "What is the difference between `a &= b` and `a = a & b`?",
+        ),
+        Mistake(
+            "lengths_on_queries",
+            _replace_lengths(_lengths_on_queries),
+            "Your lengths drop whole queries (rows); they say how many keys (columns) are real.",
+            "Which axis do you compare with the lengths?",
+        ),
+        Mistake(
+            "padding_queries_dropped",
+            _padding_queries_dropped,
+            "The keys are right, but queries beyond the length get weights 0 as well. Lengths "
+            "count keys; there may be more queries than keys.",
+            "What says a length about the number of queries?",
+        ),
+        Mistake(
+            "always_causal",
+            _wrong(_always_causal),
+            "You drop later keys even if nobody asks for it: the causal mask is one that a caller "
+            "may pass as `mask`.",
+            "Which keys may a query attend to when neither lengths nor mask are given?",
         ),
         Mistake(
             "gradient_cut",
@@ -1364,6 +1641,16 @@ MASKED_SOFTMAX = Exercise(
             "dropped_key_has_weight",
             _dropped_keys,
             "Did you mask before the softmax, and with what value?",
+        ),
+        Property(
+            "allowed_key_has_no_weight",
+            _missing_keys,
+            "Which step drops this key?",
+        ),
+        Property(
+            "not_exponential",
+            _ratios,
+            "Which function turns the scores into weights, and what happens to them before?",
         ),
     ),
     hints=(

@@ -7,12 +7,12 @@ from course_lib.checks.matrix import right, wrong
 
 @right
 def compare(valid_lens, max_len):
-    return torch.arange(max_len) < valid_lens[..., None]
+    return torch.arange(max_len, device=valid_lens.device) < valid_lens[..., None]
 
 
 @right
 def cumulative_sum(valid_lens, max_len):
-    ones = torch.ones(*valid_lens.shape, max_len, dtype=torch.long)
+    ones = valid_lens.new_ones(*valid_lens.shape, max_len)
     return ones.cumsum(-1) <= valid_lens.unsqueeze(-1)
 
 
@@ -37,12 +37,18 @@ def through_numpy(valid_lens, max_len):
 @right
 def steps(valid_lens, max_len):
     rows = torch.tril(torch.ones(max_len + 1, max_len, dtype=torch.bool), -1)
-    return rows[valid_lens]
+    return rows.to(valid_lens.device)[valid_lens]
 
 
 @right
 def negated(valid_lens, max_len):
-    return ~(torch.arange(max_len).expand(*valid_lens.shape, -1) >= valid_lens.unsqueeze(-1))
+    positions = torch.arange(max_len).to(valid_lens)
+    return ~(positions.expand(*valid_lens.shape, -1) >= valid_lens.unsqueeze(-1))
+
+
+@wrong("positions_on_the_cpu")
+def positions_on_the_cpu(valid_lens, max_len):
+    return torch.stack([torch.arange(max_len) < n for n in valid_lens.unbind(-1)], -2)
 
 
 @wrong("one_too_many")

@@ -91,6 +91,84 @@ def sigmoid_of_differences(scores, valid_lens=None, mask=None):
     return torch.where(keep, weights, 0.0)
 
 
+@right
+def softmax_zero_renormalise(scores, valid_lens=None, mask=None):
+    kept = torch.softmax(scores, -1) * keep_of(scores, valid_lens, mask)
+    total = kept.sum(-1, keepdim=True)
+    return kept / torch.where(total == 0, 1.0, total)
+
+
+@right
+def sorted_and_scattered_back(scores, valid_lens=None, mask=None):
+    ordered, order = scores.sort(-1)
+    keep = keep_of(scores, valid_lens, mask).gather(-1, order)
+    weights = finfo_then_zero(ordered, None, keep)
+    return torch.zeros_like(scores).scatter(-1, order, weights)
+
+
+@right
+def through_attention_with_identity_values(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    empty = ~keep.any(-1, keepdim=True)
+    bias = torch.where(keep | empty, scores, -math.inf)
+    queries, keys = (torch.zeros_like(s[..., :1]) for s in (scores, scores.mT))
+    values = torch.eye(scores.shape[-1]).to(scores).expand(*scores.shape[:-2], -1, -1)
+    weights = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias)
+    return weights.masked_fill(empty, 0.0)
+
+
+@right
+def row_by_row_with_vmap(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask).reshape(-1, scores.shape[-1])
+    rows = torch.vmap(lambda s, k: finfo_then_zero(s, None, k))(scores.reshape(keep.shape), keep)
+    return rows.reshape(scores.shape)
+
+
+@right
+def sparse_softmax(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask).reshape(-1, scores.shape[-1])
+    kept = torch.sparse_coo_tensor(keep.nonzero().T, scores.reshape(keep.shape)[keep], keep.shape)
+    return torch.sparse.softmax(kept, 1).to_dense().reshape(scores.shape)
+
+
+class _MaskedSoftmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores, keep):
+        weights = finfo_then_zero(scores, None, keep)
+        ctx.save_for_backward(weights)
+        return weights
+
+    @staticmethod
+    def backward(ctx, grad):
+        (weights,) = ctx.saved_tensors
+        return weights * (grad - (weights * grad).sum(-1, keepdim=True)), None
+
+
+@right
+def own_backward(scores, valid_lens=None, mask=None):
+    return _MaskedSoftmax.apply(scores, keep_of(scores, valid_lens, mask))
+
+
+@right
+def strict_about_its_arguments(scores, valid_lens=None, mask=None):
+    if mask is not None and mask.dtype != torch.bool:
+        raise TypeError("mask must be bool")
+    if valid_lens is not None and int(valid_lens.max()) > scores.shape[-1]:
+        raise ValueError("a length beyond the number of keys")
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@right
+def strides_of_its_own(scores, valid_lens=None, mask=None):
+    return finfo_then_zero(scores, valid_lens, mask).mT.contiguous().mT
+
+
+@right
+def prints_on_the_way(*args, **kwargs):
+    print("scores", args[0])
+    return finfo_then_zero(*args, **kwargs)
+
+
 @wrong("mask_ignored")
 def plain_softmax(scores, valid_lens=None, mask=None):
     return F.softmax(scores, -1)
@@ -268,3 +346,205 @@ def noisy(scores, valid_lens=None, mask=None):
 def draws_and_forgets(scores, valid_lens=None, mask=None):
     torch.rand(1)
     return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong()
+def vector_mask_read_as_queries(scores, valid_lens=None, mask=None):
+    if mask is not None and mask.dim() == 1 and len(mask) == scores.shape[-2]:
+        mask = mask[:, None]
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong()
+def first_items_mask(scores, valid_lens=None, mask=None):
+    return finfo_then_zero(
+        scores, valid_lens, mask[:1] if mask is not None and mask.dim() > 2 else mask
+    )
+
+
+@wrong()
+def first_heads_mask(scores, valid_lens=None, mask=None):
+    if mask is not None and mask.dim() == 4:
+        mask = mask[:, :1]
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong()
+def head_mask_tiled(scores, valid_lens=None, mask=None):
+    if mask is not None and mask.dim() == 4 and mask.shape[1] == 1:
+        mask = mask[:, 0].repeat(scores.shape[1], 1, 1).reshape(scores.shape)
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong()
+def only_lengths_with_heads(scores, valid_lens=None, mask=None):
+    if scores.dim() == 4 and valid_lens is not None:
+        mask = None
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong()
+def only_mask_with_query_lengths(scores, valid_lens=None, mask=None):
+    if mask is not None and valid_lens is not None and valid_lens.dim() == 2:
+        valid_lens = None
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong()
+def query_lengths_given_to_heads(scores, valid_lens=None, mask=None):
+    if valid_lens is not None and valid_lens.shape == scores.shape[:2] and scores.dim() == 4:
+        keep = torch.arange(scores.shape[-1]) < valid_lens[..., None, None]
+        return finfo_then_zero(scores, None, keep if mask is None else keep & mask)
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong()
+def item_lengths_given_to_heads(scores, valid_lens=None, mask=None):
+    if valid_lens is not None and valid_lens.shape == scores.shape[1:2] and scores.dim() == 4:
+        keep = torch.arange(scores.shape[-1]) < valid_lens[:, None, None]
+        return finfo_then_zero(scores, None, keep if mask is None else keep & mask)
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong("dtype_changed")
+def always_in_float64(scores, valid_lens=None, mask=None):
+    return finfo_then_zero(scores.double(), valid_lens, mask)
+
+
+@wrong()
+def a_fill_that_float32_lacks(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    return torch.softmax(scores.masked_fill(~keep, -1e300), -1) * keep
+
+
+@wrong()
+def int64_lengths_only(scores, valid_lens=None, mask=None):
+    assert valid_lens is None or valid_lens.dtype == torch.int64
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong()
+def empty_by_either_alone(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    empty = ~keep_of(scores, None, mask).any(-1, keepdim=True)
+    empty = empty | ~keep_of(scores, valid_lens, None).any(-1, keepdim=True)
+    filled = scores.masked_fill(~keep, -math.inf).masked_fill(empty, 0.0)
+    return torch.softmax(filled, -1).masked_fill(empty, 0.0)
+
+
+@wrong()
+def empty_only_if_the_whole_item_is(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    empty = ~keep.any(-1, keepdim=True).any(-2, keepdim=True)
+    filled = scores.masked_fill(~keep, -math.inf).masked_fill(empty, 0.0)
+    return torch.softmax(filled, -1).masked_fill(empty, 0.0)
+
+
+@wrong("swallowed_by_a_small_number")
+def clamped_sum(scores, valid_lens=None, mask=None):
+    kept = torch.softmax(scores, -1) * keep_of(scores, valid_lens, mask)
+    return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
+
+
+@wrong("lengths_on_queries")
+def drops_rows(scores, valid_lens=None, mask=None):
+    if valid_lens is not None and valid_lens.dim() == 1:
+        rows = torch.arange(scores.shape[-2])[:, None]
+        keep = rows < valid_lens.reshape(-1, *[1] * (scores.dim() - 1))
+        mask, valid_lens = (keep if mask is None else keep & mask).expand(scores.shape), None
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong("padding_queries_dropped")
+def drops_padding_rows_too(scores, valid_lens=None, mask=None):
+    weights = finfo_then_zero(scores, valid_lens, mask)
+    if valid_lens is None or valid_lens.dim() == 2:
+        return weights
+    rows = torch.arange(scores.shape[-2])[:, None]
+    return weights * (rows < valid_lens.reshape(-1, *[1] * (scores.dim() - 1)))
+
+
+@wrong("always_causal")
+def causal_unasked(scores, valid_lens=None, mask=None):
+    past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    return finfo_then_zero(scores, valid_lens, past if mask is None else past & mask)
+
+
+@wrong("not_exponential")
+def scaled_by_the_number_of_keys(scores, valid_lens=None, mask=None):
+    return finfo_then_zero(scores / math.sqrt(scores.shape[-1]), valid_lens, mask)
+
+
+@wrong("allowed_key_has_no_weight")
+def relu_for_exp(scores, valid_lens=None, mask=None):
+    kept = torch.relu(scores) * keep_of(scores, valid_lens, mask)
+    return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
+
+
+@wrong("wrong_gradient")
+def sum_taken_as_constant(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    e = torch.where(keep, torch.exp(finfo_free(scores, keep)), 0.0)
+    total = e.sum(-1, keepdim=True).detach()
+    return e / torch.where(total == 0, 1.0, total)
+
+
+def finfo_free(scores, keep):
+    """Scores less the largest kept one of each row; 0 where nothing is kept."""
+    top = scores.detach().masked_fill(~keep, -math.inf).amax(-1, keepdim=True)
+    return torch.where(keep, scores - torch.where(top.isinf(), 0.0, top), 0.0)
+
+
+@wrong("gradient_cut")
+def through_a_list(scores, valid_lens=None, mask=None):
+    weights = finfo_then_zero(scores, valid_lens, mask)
+    return torch.tensor(weights.tolist(), dtype=scores.dtype)
+
+
+@wrong("input_mutated")
+def changes_the_lengths(scores, valid_lens=None, mask=None):
+    weights = finfo_then_zero(scores, valid_lens, mask)
+    if valid_lens is not None:
+        valid_lens -= 1
+    return weights
+
+
+@wrong("mask_overwritten")
+def mask_in_place(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    if mask is not None and mask.shape == scores.shape:
+        mask &= keep
+    return finfo_then_zero(scores, None, keep)
+
+
+_seen = {}
+
+
+@wrong()
+def remembers_by_shape(scores, valid_lens=None, mask=None):
+    keep = _seen.setdefault(scores.shape, keep_of(scores, valid_lens, mask))
+    return finfo_then_zero(scores, None, keep)
+
+
+@wrong()
+def one_buffer_for_all(scores, valid_lens=None, mask=None):
+    weights = finfo_then_zero(scores, valid_lens, mask)
+    if scores.requires_grad or scores.dtype == torch.float32:
+        return weights
+    return _seen.setdefault(("buffer", scores.shape), torch.empty_like(weights)).copy_(weights)
+
+
+@wrong("raised")
+def view_of_whatever_comes(scores, valid_lens=None, mask=None):
+    flat = scores.view(-1, scores.shape[-1])
+    return finfo_then_zero(flat.reshape(scores.shape), valid_lens, mask)
+
+
+@wrong("wrong_shape")
+def squeezed(scores, valid_lens=None, mask=None):
+    return finfo_then_zero(scores, valid_lens, mask).squeeze()
+
+
+@wrong("wrong_type")
+def numpy_result(scores, valid_lens=None, mask=None):
+    return finfo_then_zero(scores, valid_lens, mask).detach().numpy()

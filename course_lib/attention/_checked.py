@@ -38,7 +38,7 @@ def checked(function: Callable) -> Callable:
         for name, parameter in parameters.items()
         for kind in (parameter.annotation, *typing.get_args(parameter.annotation))
         if kind in _PLAIN_CHECKS
-        and (name in _COUNTS or name.startswith(("num_", "max_len", "embed_dim", "dtype")))
+        and (name in _COUNTS or name.startswith(_PLAIN_STARTS) or name.endswith("_size"))
     } | dict.fromkeys(_POSITIVE & parameters.keys(), _check_positive)
     variadic = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), None)
     dims = sorted({dim for found in expected.values() if found for dim in found[0].dim_str.split()})
@@ -64,6 +64,7 @@ def checked(function: Callable) -> Callable:
     return call
 
 
+_PLAIN_STARTS = ("num_", "max_len", "embed_dim", "dtype")
 _POSITIVE = {"bandwidth", "initial", "lr"}  # numbers, or tensors that hold one
 _AT_LEAST_ONE = {"d", "num_samples"}
 _COUNTS = ("d", "d_v", "batch", "bytes_per_element")

@@ -56,6 +56,7 @@ class AdditiveAttention(nn.Module):
     Source: Bahdanau, Cho & Bengio 2015, appendix A.1.2, https://arxiv.org/abs/1409.0473
     """
 
+    @checked
     def __init__(self, query_size: int, key_size: int, num_hiddens: int, dropout: float = 0.0):
         """Makes the layers `W_q`, `W_k` and `w_v`, all without bias."""
         super().__init__()

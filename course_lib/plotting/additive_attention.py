@@ -33,7 +33,7 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
     cube = np.tanh(queries[:, None, :] + keys[None, :, :])  # (num_queries, num_keys, num_hiddens)
     panels = len(weights) + 1
     height = 1.7 + (5.2 / panels) * len(queries) / len(keys)
-    figure = new_figure(6.4, height)
+    figure = new_figure(6.0, height)
     grid = np.atleast_1d(figure.subplots(1, panels))
     image = None
     for feature, axes in enumerate(grid[:-1]):

@@ -1,0 +1,174 @@
+"""Modules under check: dropout judged statistically, missing and extra parameters, lazy layers."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.checks.compare import FALSE_ALARM, _hoeffding, dropout_on_weights, dropout_values
+from course_lib.checks.observe import observe
+from course_lib.checks.probe import Probe, tensor
+from course_lib.checks.record import record
+
+P = 0.4
+
+
+def problem(num_heads=1):
+    """A probe with p and values, right weights, and their outputs without dropout."""
+    rng = np.random.default_rng(3)
+    scores = torch.from_numpy(rng.normal(0, 1.3, (4, num_heads, 24, 30)))
+    scores[1, :, :, 20:] = -torch.inf
+    weights = torch.softmax(scores, -1)
+    values = dropout_values(rng, 4, 30, num_heads=num_heads)
+    options = {"dropout": P, "num_heads": num_heads}
+    probe = Probe("dropout", "It drops.", args={"values": tensor(values)}, construct=options)
+    return probe, weights, outputs_of(weights, values)
+
+
+def outputs_of(weights, values):
+    """(batch, heads, n, m) weights and (batch, m, heads * v) values -> (batch, n, heads * v)."""
+    parts = torch.from_numpy(np.stack(np.split(np.asarray(values), weights.shape[1], -1), 1))
+    return torch.cat(list((weights @ parts).unbind(1)), -1)
+
+
+def verdict(change, num_heads=1, seed=0):
+    probe, weights, plain = problem(num_heads)
+    torch.manual_seed(seed)
+    outputs = change(weights, plain, probe.args["values"].data)
+    return dropout_on_weights(probe, plain.numpy(), record(outputs))
+
+
+def on_weights(change):
+    return lambda weights, plain, values: outputs_of(change(weights), values)
+
+
+@pytest.mark.parametrize("num_heads", [1, 2])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_right_dropout_is_accepted_whatever_it_draws(num_heads, dtype):
+    right = on_weights(lambda w: F.dropout(w, P))
+    for seed in range(40):
+        assert verdict(lambda *x: right(*x).to(dtype), num_heads, seed) is None
+
+
+def shared(*shape):
+    return on_weights(lambda w: w * F.dropout(torch.ones(shape, dtype=w.dtype).expand(shape), P))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (on_weights(lambda w: w), "dropout_missing"),
+        (lambda weights, plain, values: F.dropout(plain, P), "dropout_on_output"),
+        (on_weights(lambda w: torch.softmax(F.dropout(w.log(), P), -1)), "wrong_values"),
+        (on_weights(lambda w: torch.softmax(F.dropout(w.clamp(min=1e-9).log(), P), -1)), "scores"),
+        (on_weights(lambda w: F.dropout(w, P) * (1 - P)), "dropout_not_rescaled"),
+        (on_weights(lambda w: F.dropout(F.dropout(w, P), P)), "dropout_twice"),
+        (on_weights(lambda w: F.dropout(w, 1 - P)), "dropout_keeps_p"),
+        (on_weights(lambda w: F.dropout(w, 0.25) * 0.75 / (1 - P)), "dropout_rate"),
+        (shared(4, 1, 1, 30), "dropout_shared"),
+        (shared(4, 1, 24, 1), "dropout_shared"),
+        (shared(1, 1, 24, 30), "dropout_shared"),
+    ],
+)
+def test_wrong_dropout_is_named(change, expected):
+    found = verdict(change)
+    assert found is not None and expected in found.id
+
+
+def test_heads_that_share_their_dropout_are_found():
+    change = on_weights(lambda w: w * F.dropout(torch.ones(4, 1, 24, 30, dtype=w.dtype), P))
+    assert verdict(change, num_heads=2).id == "dropout_shared"
+
+
+def test_the_stated_false_alarm_is_hoeffdings():
+    count = 2000
+    assert 2 * np.exp(-2 * count * _hoeffding(count) ** 2) == pytest.approx(FALSE_ALARM)
+    assert 6 * FALSE_ALARM < 1e-6
+
+
+class Linear(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.W = nn.Linear(size, 2, bias=False)
+
+    def forward(self, x):
+        return self.W(x)
+
+
+class InAList(Linear):
+    def __init__(self, size):
+        nn.Module.__init__(self)
+        self.layers = {"W": nn.Linear(size, 2, bias=False)}
+
+
+class Plain(Linear):
+    def __init__(self, size):
+        nn.Module.__init__(self)
+        self.W = torch.zeros(2, size)
+
+
+class InForward(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+
+    def forward(self, x):
+        return nn.Linear(x.shape[-1], 2, bias=False).to(x)(x)
+
+
+class Elsewhere(Linear):
+    def __init__(self, size):
+        nn.Module.__init__(self)
+        self.V = nn.Linear(size, 2, bias=False)
+
+
+class Lazy(Linear):
+    def __init__(self, size):
+        nn.Module.__init__(self)
+        self.W = nn.LazyLinear(2, bias=False)
+
+
+class WithBias(Linear):
+    def __init__(self, size, first=0):
+        nn.Module.__init__(self)
+        torch.rand(first)
+        self.W = nn.Linear(size, 2)
+
+
+def look(cls):
+    probe = Probe(
+        "module",
+        "It multiplies.",
+        args={"x": tensor([[1.0, 2.0, 3.0]])},
+        construct={"size": 3},
+        state={"W.weight": np.array([[1.0, 0.0, 0.0], [0.0, 1.0, -1.0]])},
+    )
+    return observe(cls, probe)
+
+
+@pytest.mark.parametrize(
+    ("cls", "where"),
+    [(InAList, "in_a_list"), (Plain, "plain_tensors"), (InForward, "in_forward"), (Elsewhere, "")],
+)
+def test_missing_parameters_are_recorded_with_where_the_weights_are(cls, where):
+    seen = look(cls)
+    assert seen.raised.phase == "inject"
+    assert seen.without_parameters == where
+
+
+def test_lazy_layers_take_the_injected_weights():
+    np.testing.assert_array_equal(look(Lazy).outputs.data, look(Linear).outputs.data)
+    np.testing.assert_array_equal(look(Lazy).outputs.data, [[1.0, -1.0]])
+
+
+def test_extra_parameters_do_not_depend_on_the_order_of_creation():
+    one = look(WithBias)
+    other = look(lambda size: WithBias(size, first=5))
+    np.testing.assert_array_equal(one.outputs.data, other.outputs.data)
+    assert np.abs(one.outputs.data - [[1.0, -1.0]]).max() > 0.01
+
+
+def test_a_class_that_is_no_module_is_told_so():
+    raised = look(lambda size: object()).raised
+    assert (raised.type_name, raised.phase) == ("TypeError", "construct")
+    assert "must inherit from nn.Module" in raised.message

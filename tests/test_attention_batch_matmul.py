@@ -130,8 +130,8 @@ def test_products_keep_the_dtype(name, dtype, generator):
 
 
 @pytest.mark.parametrize("name", sorted(PRODUCTS))
-def test_products_compile_and_export(name, generator):
-    function = PRODUCTS[name][0]
+def test_products_compile_and_export(name, generator, plain_import):
+    function = getattr(plain_import("course_lib.attention.batch_matmul"), name)
     inputs = tuple(
         torch.randn(shape, generator=generator) for shape in shapes_for(name, (2,), 3, 4, 5)
     )
@@ -155,7 +155,7 @@ def test_products_stay_on_the_device(name, generator):
     torch.testing.assert_close(there.cpu(), PRODUCTS[name][0](*inputs), atol=1e-2, rtol=1e-2)
 
 
-@given(*[st.integers(0, 6)] * 5, st.sampled_from([1, 2, 4, 8]))
+@given(*[st.integers(0, 6)] * 3, sizes, sizes, st.sampled_from([1, 2, 4, 8]))
 def test_cost_is_the_oracles(batch, n, m, d, d_v, size):
     ours = attention_cost(batch, n, m, d, d_v, bytes_per_element=size)
     assert ours == oracle.attention_cost(batch, n, m, d, d_v, size)
@@ -236,9 +236,8 @@ def test_cost_counts_what_the_loops_do(generator):
     ],
 )
 def test_bad_input_is_refused_with_rule_and_numbers(call, error, words):
-    raw = getattr(call, "__wrapped__", call)
     with pytest.raises(error, match=words):
-        raw()
+        call()
 
 
 # ------------------------------------------------------------------ what the checks say

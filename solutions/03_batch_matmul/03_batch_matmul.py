@@ -292,8 +292,8 @@ plotting.show(
 #
 # - **Four loops**: at size 16 more than 80 000 times the time of einsum. Each step in Python costs
 #   microseconds, whatever it does.
-# - **A loop over items** has a floor: eight calls take eight times the time of one, until the work
-#   in each call outweighs the call. On a GPU this floor is what a batched product saves you: it
+# - **A loop over items** has a floor: eight calls cost eight times the overhead of one, until the
+#   work in each call outweighs it. On a GPU this floor is what a batched product saves you: it
 #   computes all items at once.
 # - **Multiply and sum** is fastest while the block of products is small. At size 128 that block has
 #   16.8 million numbers, 67 MB, for a result of half a megabyte, and takes 400 times as long as
@@ -707,6 +707,15 @@ allowed = {name: mask[item] for item, name in enumerate(panels)}
 plotting.show(plotting.heatmap_grid(panels, masks=allowed, columns=2))
 assert torch.allclose(weights.sum(dim=-1), torch.ones(2, 3))
 assert not weights[1, :, 3:].any()
+
+# %% [markdown]
+# ### All together
+#
+# The last check puts *your* `batched_scores` and *your* `weighted_sum` around a softmax, without a
+# mask, and checks the outputs. It needs the checks above to have seen your cells in this session.
+
+# %%
+check("03_batch_matmul")
 
 # %% [markdown]
 # ### Written question: a test that passed

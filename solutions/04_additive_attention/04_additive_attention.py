@@ -75,7 +75,7 @@ w_k = torch.tensor([[0.0], [1.0]])
 w_v = torch.tensor([1.0, 2.0])
 features = torch.tanh(w_q @ q + w_k @ k)
 print("features", features)
-print("score   ", (w_v @ features).item())
+print(f"score    {w_v @ features:.4f}")
 assert torch.allclose(features, torch.tensor([0.6, 0.8]))
 assert math.isclose(w_v @ features, 2.2, rel_tol=1e-6)
 
@@ -295,6 +295,7 @@ def train(bend, problems, num_steps=300):
     sizes = ((8, 2), (8, 1), (8,))
     weights = [torch.randn(size).mul_(0.5).requires_grad_() for size in sizes]
     optimizer = torch.optim.Adam(weights, lr=0.05)
+    losses = []
     for _ in range(num_steps):
         q, k = queries @ weights[0].mT, keys @ weights[1].mT
         scores = bend(q.unsqueeze(2) + k.unsqueeze(1)) @ weights[2]
@@ -302,20 +303,22 @@ def train(bend, problems, num_steps=300):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return loss.item()
+        losses.append(loss.item())
+    return losses
 
 
 # %% tags=["demo"]
 problems = lookup_problems(64, torch.Generator().manual_seed(0))
 with_tanh = train(torch.tanh, problems)
 without_tanh = train(lambda features: features, problems)
-print(f"with tanh:    loss below 0.05: {with_tanh < 0.05}")
-print(f"without tanh: loss above 0.5:  {without_tanh > 0.5}")
-assert with_tanh < 0.05
-assert without_tanh > 0.5
+for name, losses in {"with tanh   ": with_tanh, "without tanh": without_tanh}.items():
+    print(f"{name}: falls {losses[-1] < losses[0]}, ends below 0.05 {losses[-1] < 0.05}")
+    assert losses[-1] < losses[0]
+assert with_tanh[-1] < 0.05
+assert without_tanh[-1] > 0.5
 
 # %% [markdown]
-# Both training curves fall, and both programs run without an error. Only one of them can solve
+# Both losses fall, and both programs run without an error. Only one of them can solve
 # the problem: without the bend all four queries of a problem get the same answer, and the best
 # single answer is close to the mean of the values.
 
@@ -464,7 +467,7 @@ assert not list(PlainTensor().parameters()) + list(PythonList().parameters())
 assert list(Registered().state_dict()) == ["W_q.weight"]
 
 # %% [markdown]
-# The first two would run, report a loss, and never learn: the optimiser was handed an empty list.
+# The first two would run and report a loss, but no optimiser would ever touch their numbers.
 # Layers made inside `forward` are worse still, with new random weights at every call.
 #
 # **What it keeps must not cost memory.** You will want to look at the weights afterwards, so the
@@ -550,7 +553,7 @@ check("AdditiveAttention")
 # %% tags=["demo"]
 attention = AdditiveAttention(query_size=2, key_size=1, num_hiddens=2).eval()
 state = {"W_q.weight": w_q, "W_k.weight": w_k, "w_v.weight": w_v[None]}
-print(attention.load_state_dict(state))
+_ = attention.load_state_dict(state)
 outputs = attention(queries, keys, values=keys, valid_lens=torch.tensor([4]))
 weights = attention.attention_weights[0]
 real = torch.arange(5).expand(4, 5) < 4

@@ -1,0 +1,3 @@
+"""Everything right, two hours late."""
+
+HOURS_LATE = 2

@@ -51,7 +51,7 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
             return None
         return Problem("not_none", f"Expected None; got {describe(got)}.")
     wrong = got.kind not in _ACCEPTED.get(contract.kind, (contract.kind,))
-    if not wrong and got.data is None and got.kind != "dict":
+    if not wrong and got.data is None and got.kind not in ("dict", "str"):
         cannot = f"The numbers of `{contract.name}` cannot be read: it is {describe(got)}"
         where = f" on the device {got.device}." if got.device not in ("", "cpu") else "."
         return Problem("unreadable_numbers", cannot + where)

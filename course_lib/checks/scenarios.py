@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from course_lib.checks.sequences import SEQUENCE_FUNCTIONS
-from course_lib.checks.specimens import build
+from course_lib.checks.specimens import BrokenLookup, build
 
 SCENARIOS: dict[str, Callable] = {}
 BUILDERS: dict[str, Callable] = {}
@@ -120,6 +120,29 @@ def ask_about_each(target, probe, args, kwargs):
     modules = [value for name, value in args.items() if name.startswith("module_")]
     rest = [value for name, value in args.items() if not name.startswith("module_")]
     return tuple(target(module, *rest, **kwargs) for module in modules)
+
+
+@scenario
+def own_tests_on_own_module(answers, probe, args, kwargs):
+    """What three tests of lesson 07 say of the same student's `Lookup`, and of the broken one."""
+    weights = [value for name, value in args.items() if name.startswith("weight_")]
+    inputs = [value for name, value in args.items() if not name.startswith("weight_")]
+    sizes = weights[0].shape[1], weights[1].shape[1], weights[0].shape[0]
+    with torch.random.fork_rng(devices=[]):
+        own, broken = (
+            kind(*sizes).to(inputs[0]).eval() for kind in (answers["Lookup"], BrokenLookup)
+        )
+    for module in (own, broken):
+        with torch.no_grad():
+            for name, weight in zip(("W_q", "W_k"), weights, strict=True):
+                getattr(module, name).weight.copy_(weight)
+
+    def said(module):
+        tests = "masking_equals_deleting", "keys_permutation_invariant", "batch_items_independent"
+        given = (inputs, inputs[:3], inputs)
+        return [answers[test](module, *some) for test, some in zip(tests, given, strict=True)]
+
+    return *said(own), not all(said(broken))
 
 
 @scenario

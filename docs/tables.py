@@ -1,0 +1,112 @@
+"""Writes the tables that the documentation takes from the course: `python docs/tables.py`.
+
+The lesson table of README.md comes from the catalogue, the counts of docs/checks.md from
+`course matrix --json`. Where lessons are named as arguments only those are counted anew, since
+judging every variant with 20 seeds takes minutes.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from course_lib.checks import exercises, lessons, matrix
+from course_lib.course_folder import UsageError, find_lesson
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+CHECKS = ROOT / "docs" / "checks.md"
+COUNTS = {
+    "right answers": "right",
+    "get full marks": "right_accepted",
+    "wrong answers": "wrong",
+    "lose points": "wrong_rejected",
+    "must be named": "wrong_to_be_named",
+    "are named": "wrong_named",
+}
+
+
+def main(arguments: Sequence[str] = ()) -> int:
+    """Rewrite the tables; say which file changed."""
+    try:
+        chosen = [find_lesson(list(lessons()), name) for name in arguments] or list(lessons())
+    except UsageError as error:
+        print(error)
+        return 2
+    write(README, "lessons", lesson_table())
+    known = read_counts()
+    for slug in chosen:
+        print(f"{slug}: judging every variant", flush=True)
+        known[slug] = matrix.run(ROOT, [slug]).as_dict()
+        write(CHECKS, "counts", counts_table({s: known[s] for s in lessons() if s in known}))
+    return 0
+
+
+def lesson_table() -> str:
+    """The lessons as the catalogue has them, with the written question and the integration."""
+    rows, totals = [], [0, 0]
+    for slug, lesson in lessons().items():
+        own = [exercises()[name] for name in lesson.exercises]
+        parts = [part for part in (*own, lesson.written, lesson.integration) if part]
+        points, minutes = sum(part.points for part in parts), sum(part.minutes for part in parts)
+        title = f"[{lesson.number:02d} {lesson.title}](notebooks/{slug}/{slug}.ipynb)"
+        names = ", ".join(f"`{name}`" for name in lesson.exercises)
+        rows.append([title, names, points, minutes])
+        totals = [totals[0] + points, totals[1] + minutes]
+    return as_table(["Lesson", "You write", "Points", "Minutes"], [*rows, ["All", "", *totals]])
+
+
+def counts_table(counts: dict[str, dict[str, int]]) -> str:
+    """The counts of the matrix, a row a lesson, and their sums."""
+    rows = [
+        [f"`{slug}`", *(found[key] for key in COUNTS.values())] for slug, found in counts.items()
+    ]
+    sums = [sum(found[key] for found in counts.values()) for key in COUNTS.values()]
+    return as_table(["lesson", *COUNTS], [*rows, ["all", *sums]])
+
+
+def read_counts() -> dict[str, dict[str, int]]:
+    """The counts that docs/checks.md has now, by lesson."""
+    counts = {}
+    for line in between(CHECKS.read_text(encoding="utf-8"), "counts").splitlines():
+        name, *cells = [cell.strip(" `") for cell in line.strip("|").split("|")]
+        if name in lessons() and len(cells) == len(COUNTS):
+            counts[name] = dict(zip(COUNTS.values(), map(int, cells), strict=True))
+    return counts
+
+
+def as_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table; columns of numbers are set to the right."""
+    rules = ["---:" if isinstance(cell, int) else "---" for cell in rows[-1]]
+    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in [head, rules, *rows])
+
+
+def between(text: str, name: str) -> str:
+    """What stands between the two marks of a table."""
+    begin, end = marks(name)
+    return text.partition(begin)[2].partition(end)[0].strip()
+
+
+def marks(name: str) -> tuple[str, str]:
+    return f"<!-- {name}: written by python docs/tables.py -->", f"<!-- end of {name} -->"
+
+
+def write(path: Path, name: str, table: str) -> None:
+    """Replace the table between its marks."""
+    text = path.read_text(encoding="utf-8")
+    begin, end = marks(name)
+    top, found, rest = text.partition(begin)
+    bottom = rest.partition(end)[2]
+    assert found and bottom, (
+        f"{path}: the marks around the table {name} are gone: {begin} ... {end}"
+    )
+    new = f"{top}{begin}\n\n{table}\n\n{end}{bottom}"
+    if new != text:
+        path.write_text(new, encoding="utf-8")
+    print(f"{path.relative_to(ROOT)}: {'written' if new != text else 'up to date'}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,156 @@
+"""The documentation says what is so: tables, links, commands, pictures, the worked example."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib.checks import exercises, lessons, matrix
+from course_lib.checks.judge import expect, judge
+from course_lib.checks.observe import observe
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+
+import pictures  # noqa: E402
+import tables  # noqa: E402
+
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/checks.md")
+REWRITE = "run: python docs/tables.py"
+
+
+def text_of(page):
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_the_lesson_table_is_that_of_the_catalogue():
+    assert tables.between(text_of("README.md"), "lessons") == tables.lesson_table(), REWRITE
+
+
+@pytest.mark.parametrize("slug", list(lessons()))
+def test_the_counts_are_those_of_the_matrix(slug):
+    """test_matrix judges every answer; here the counts need only be complete and without loss."""
+    judged = [v for name in lessons()[slug].exercises for v in matrix.variants(ROOT, name)]
+    right = sum(variant.is_right for variant in judged)
+    wrong = len(judged) - right
+    named = sum(not v.is_right and v.message is not None for v in judged)
+    expected = [right, right, wrong, wrong, named, named]
+    written = list(tables.read_counts().get(slug, {}).values())
+    assert written == expected, f"{REWRITE} {slug}"
+
+
+def test_the_counts_have_a_row_for_each_lesson_and_their_sums():
+    counts = tables.read_counts()
+    assert list(counts) == list(lessons()), REWRITE
+    assert tables.between(text_of("docs/checks.md"), "counts") == tables.counts_table(counts)
+
+
+def test_the_shares_are_those_of_the_verdict():
+    from course_lib.checks.verdict import SHARES
+
+    rows = re.findall(r"^\| (values|edge|gradients|hygiene)[^|]*\| (\d+) % \|$", CHECKS, re.M)
+    assert [int(percent) / 100 for _, percent in rows] == list(SHARES.values())
+
+
+CHECKS = text_of("docs/checks.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_relative_links_lead_somewhere(page):
+    links = re.findall(r'\]\(([^)\s]+)\)|src="([^"]+)"', text_of(page))
+    targets = [link or source for link, source in links]
+    missing = [
+        target
+        for target in targets
+        if "://" not in target and not ((ROOT / page).parent / target.partition("#")[0]).exists()
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_exist(page):
+    from typer.main import get_command
+
+    from course_lib.cli import app
+
+    verbs = set(get_command(app).commands)
+    named = set(re.findall(r"(?:-m course_lib|`course|^course) ([a-z]+)", text_of(page), re.M))
+    assert named <= verbs
+    scripts = re.findall(r"python (docs/\w+\.py)", text_of(page))
+    assert all((ROOT / script).is_file() for script in scripts)
+
+
+def test_the_readme_has_the_two_commands_and_alt_text_for_every_picture():
+    readme = text_of("README.md")
+    assert "python -m course_lib demo" in readme and "python -m course_lib test" in readme
+    alts = re.findall(r'!\[([^\]]*)\]\(|<img[^>]*alt="([^"]*)"', readme)
+    assert len(alts) == 2 and all(len(a + b) > 40 for a, b in alts)
+
+
+def test_exercises_in_the_table_of_ideas_belong_to_the_lessons_beside_them():
+    known = {name: exercise.lesson[:2] for name, exercise in exercises().items()}
+    rows = re.findall(r"^\|[^|]*\|[^|]+\| ([\d, ]*) \| ([^|]*) \|", IDEAS, re.M)
+    assert len(rows) > 20
+    taught = set()
+    for numbers, names in rows:
+        beside = numbers.split(", ") if numbers.strip() else []
+        taught.update(beside)
+        for name in re.findall(r"`(\w+)`", names):
+            assert known[name] in beside, name
+    assert taught >= set(known.values()) - {"07"}
+
+
+IDEAS = text_of("README.md").partition("## Where the ideas come from")[2]
+
+
+def test_the_picture_shows_what_the_check_says():
+    from PIL import Image
+
+    said = pictures.check_text()
+    shown = Image.open(ROOT / "docs/pictures/check.png").text["Description"]
+    assert shown == pictures.as_description(said), "run: python docs/pictures.py"
+    alt = " ".join(re.search(r"!\[([^\]]*)\]", text_of("README.md"))[1].split())
+    message, question = said.split("\n")[2:4]
+    assert message in alt and question.strip(" →") in alt
+
+
+def test_a_screen_each():
+    sections = re.split(r"^## ", text_of("README.md"), flags=re.M)
+    for reader in ("students", "instructors", "contributors"):
+        (section,) = (s for s in sections if s.startswith(f"For {reader}"))
+        assert len(section.splitlines()) <= 40
+
+
+def test_no_exclamation_marks():
+    for page in PAGES:
+        prose = re.sub(r"```.*?```|`[^`]*`|!\[|<!--", "", text_of(page), flags=re.S)
+        assert "!" not in prose, page
+
+
+def test_the_example_of_contributing_works():
+    blocks = re.findall(r"^```python\n(.*?)^```$", text_of("CONTRIBUTING.md"), re.M | re.S)
+    solution, lesson, oracle, catalogue, answers = blocks
+    assert 'check("window_mask")' in lesson
+    from course_lib.checks.catalogue import masked_softmax as home
+    from course_lib.checks.matrix import right, wrong
+
+    names = {**vars(home), "right": right, "wrong": wrong}
+    exec("from jaxtyping import Bool\nfrom torch import Tensor\nchecked = lambda f: f", names)
+    exec(solution, names)
+    answer = names["window_mask"]
+    made = {"np": home.np}
+    exec(oracle, made)
+    names["oracle"] = type("Oracle", (), {"window_mask": staticmethod(made["window_mask"])})
+    exec(catalogue, names)
+    exec(answers, names)
+    exercise = names["WINDOW_MASK"]
+    probes = exercise.probes(home.np.random.default_rng(0))
+
+    def violations(obj):
+        return [judge(exercise, p, expect(exercise, p), observe(obj, p)) for p in probes]
+
+    assert not any(violations(answer)) and not any(violations(names["band"]))
+    assert any(violations(names["strict"])) and any(violations(exercise.mistakes[0].model))
+    assert torch.equal(names["strict"](6, 2), exercise.mistakes[0].model(6, 2))

@@ -58,7 +58,7 @@ def encoding_map(table: Any) -> Plot:
         style = {"marker": "os^"[place], "linestyle": ("-", "--", ":")[place]}
         right.plot(values[:, column], label=f"column {column}", color=colour, markersize=3, **style)
     right.set(xlabel="position", ylabel="encoding", ylim=(-1.1, 1.1))
-    right.legend(fontsize=7, loc="lower left")
+    right.legend(fontsize=6, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
     for axes in (left, right):
         axes.tick_params(labelsize=8)
     right.spines[["top", "right"]].set_visible(False)

@@ -64,20 +64,17 @@ class Observation:
     seconds: float = 0.0
 
 
-def observe(
-    obj: Any, probe: Probe, *, device: str = "cpu", dtype: str | None = None
-) -> Observation:
+def observe(obj: Any, probe: Probe) -> Observation:
     """Calls `obj` once as `probe` says.
 
     Args:
         obj: the student's function or class; anything else is recorded as what it raises.
-        device: where tensors are put.
-        dtype: floating dtype of the inputs; that of the probe's data if not given.
 
     Returns:
         The record of the call; an exception of the student's is part of it.
     """
     seen = Observation()
+    device, dtype = probe.device, probe.dtype
     args = {n: materialise(a, device, dtype) for n, a in probe.args.items()}
     kwargs = {n: materialise(a, device, dtype) for n, a in probe.kwargs.items()}
     started = time.perf_counter()

@@ -63,6 +63,8 @@ class Probe:
         raises: name of the exception that the call must raise.
         scenario: how the object is driven (`checks.scenarios`).
         seed: the global torch and NumPy seeds set before the call.
+        device: where tensors are put.
+        dtype: floating dtype of the tensors, where it is not that of the data.
     """
 
     name: str
@@ -80,6 +82,8 @@ class Probe:
     raises: str | None = None
     scenario: str = "call"
     seed: int = 0
+    device: str = "cpu"
+    dtype: str | None = None
 
     @property
     def size(self) -> int:

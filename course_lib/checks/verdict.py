@@ -9,8 +9,7 @@ from course_lib.checks.compare import Problem
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.judge import HYGIENE, Violation, judge
 from course_lib.checks.observe import Observation, observe
-from course_lib.checks.prepare import prepare, replays
-from course_lib.checks.probe import Probe
+from course_lib.checks.prepare import accelerator, prepare, replays
 from course_lib.checks.record import a_or_an, class_name
 from course_lib.checks.replay import Explanation, explain
 from course_lib.checks.report import Finding, Report, example_of, importance
@@ -58,19 +57,22 @@ def _grade(exercise: Exercise, obj, look: Callable[..., Observation], seed) -> R
     reason = None if exercise.takes_all else _unusable(exercise, obj)
     if reason is not None:
         return reason
-    runs = prepare(exercise.name, str(seed))
+    device = accelerator()
+    runs = prepare(exercise.name, str(seed), device)
     seen: dict[str, Observation] = {}
     for probe, _ in runs:
         seen[probe.name] = look(obj, probe)
         raised = seen[probe.name].raised
         if raised is not None and raised.type_name in ("NotImplementedError", "KeyboardInterrupt"):
             break
-    return judge_all(exercise, str(seed), seen)
+    return judge_all(exercise, str(seed), seen, device)
 
 
-def judge_all(exercise: Exercise, seed: str, seen: dict[str, Observation]) -> Report:
+def judge_all(
+    exercise: Exercise, seed: str, seen: dict[str, Observation], device: str | None = None
+) -> Report:
     """Judges the observations of all probes of a seed, wherever they were made."""
-    runs = prepare(exercise.name, seed)
+    runs = prepare(exercise.name, seed, device)
     own = {name for observation in seen.values() for name in observation.own}
     if own & set(exercise.chain or (exercise.name,)):
         return Report.own_version(exercise)
@@ -91,7 +93,7 @@ def judge_all(exercise: Exercise, seed: str, seen: dict[str, Observation]) -> Re
     if not violations:
         return Report.correct(exercise, _notes(seen))
     complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
-    explanations = explain(runs, replays(exercise.name, seed), complete)
+    explanations = explain(runs, replays(exercise.name, seed, device), complete)
     score, parts = _score(exercise, runs, outcomes, extra)
     all_raised = all(
         any(v.aspect == "raised" for v in outcomes[p.name][1]) for p, _ in runs if not p.raises

@@ -34,7 +34,13 @@ def saturation(scores: Any, factor: float = 1.0) -> Plot:
         dark = value < 0.05
         words = f"{value:.2f}".replace("0.", ".").replace("-.00", ".00")
         right.text(
-            into, out, words, ha="center", va="center", fontsize=7, color="white" if dark else "black"
+            into,
+            out,
+            words,
+            ha="center",
+            va="center",
+            fontsize=7,
+            color="white" if dark else "black",
         )
     right.set(xlabel="score of key", ylabel="weight of key", title="d weight / d score")
     right.set_xticks(range(len(weights)))

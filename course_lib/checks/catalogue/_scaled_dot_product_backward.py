@@ -44,7 +44,7 @@ def _jacobian_probes(rng):
             "shifted_keys",
             "Moving all keys by the same vector moves the output with them and leaves the "
             "Jacobian as it is.",
-            args={"query": normal(3), "keys": tensor(rng.normal(0, 1.2, (5, 3)) + 20.0)},
+            args={"query": normal(3), "keys": tensor(rng.normal(0, 1.2, (5, 3)) + 3.0)},
         ),
         Probe(
             "equal_keys",

@@ -379,6 +379,14 @@ def _singles(wrap=lambda model: model, lengths=True):
     for table in (LENGTHS, PRODUCTS, FINISHES) if lengths else (PRODUCTS, FINISHES):
         for options, words in table:
             found.append(Mistake(words.id, wrap(make.wrong(**options)), words.fact, words.hint))
+    found.append(
+        Mistake(
+            "scores_returned",
+            wrap(make.scores_returned),
+            "The outputs are right, but you return the scores where the weights belong.",
+            "What do the entries of a row of weights sum to?",
+        )
+    )
     return found
 
 

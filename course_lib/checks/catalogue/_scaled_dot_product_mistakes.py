@@ -27,9 +27,9 @@ SCALES = {
 
 def allowed_keys(scores, valid_lens=None, mask=None):
     """Bool tensor of the shape of the scores."""
-    allowed = torch.ones(scores.shape, dtype=torch.bool)
+    allowed = torch.ones_like(scores, dtype=torch.bool)
     if valid_lens is not None:
-        real = torch.arange(scores.shape[-1]) < valid_lens[..., None]
+        real = torch.arange(scores.shape[-1], device=scores.device) < valid_lens[..., None]
         if valid_lens.dim() == 1:
             real = real.unsqueeze(-2)
         while real.dim() < scores.dim():
@@ -180,7 +180,7 @@ def tiled(scores, valid_lens, mask):
         return allowed_keys(scores, valid_lens, mask)
     rows = scores[..., 0].numel()
     flat = valid_lens.repeat(rows // len(valid_lens)).reshape(scores.shape[:-1])
-    real = torch.arange(scores.shape[-1]) < flat[..., None]
+    real = torch.arange(scores.shape[-1], device=scores.device) < flat[..., None]
     return real if mask is None else real & mask
 
 
@@ -277,6 +277,12 @@ def module(attend, *, drop="weights", keep="weights", on=None):
             return outputs
 
     return Wrong
+
+
+def scores_returned(queries, keys, values, valid_lens=None, mask=None):
+    """Right outputs, with the scores in the place of the weights."""
+    outputs, _ = wrong()(queries, keys, values, valid_lens, mask)
+    return outputs, queries @ keys.mT / math.sqrt(queries.shape[-1])
 
 
 def in_numpy(model):

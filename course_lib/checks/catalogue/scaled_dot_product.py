@@ -10,10 +10,13 @@ from course_lib.checks.catalogue._scaled_dot_product_forward import (
     SCALED_DOT_PRODUCT_ATTENTION,
 )
 from course_lib.checks.catalogue._scaled_dot_product_variance import SCORE_VARIANCE
-from course_lib.checks.exercise import Lesson, Written
+from course_lib.checks.exercise import Integration, Lesson, Written
 
 LESSON = Lesson(
-    5, "Scaled dot-product attention", Written("scale_and_learning", points=3, minutes=10)
+    5,
+    "Scaled dot-product attention",
+    Written("scale_and_learning", points=3, minutes=10),
+    Integration(("scaled_dot_product_attention", "DotProductAttention")),
 )
 EXERCISES = (
     SCORE_VARIANCE,

@@ -473,7 +473,7 @@ def outputs_only(queries, keys, values, valid_lens=None, mask=None):
     return masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask) @ values
 
 
-@wrong("outputs_are_not_weighted_values")
+@wrong("scores_returned")
 def scores_returned(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     return masked_softmax(s, valid_lens, mask) @ values, s

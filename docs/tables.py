@@ -7,6 +7,7 @@ judging every variant with 20 seeds takes minutes.
 
 import os
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 CHECKS = ROOT / "docs" / "checks.md"
 COUNTS = {
+    "seeds": "seeds",
     "right answers": "right",
     "get full marks": "right_accepted",
     "wrong answers": "wrong",
@@ -30,8 +32,13 @@ COUNTS = {
 
 def main(arguments: Sequence[str] = ()) -> int:
     """Rewrite the tables; say which file changed."""
+    parser = ArgumentParser(description="Write the tables of README.md and docs/checks.md.")
+    parser.add_argument("lessons", nargs="*", metavar="LESSON", help="count only these anew")
+    parser.add_argument("--seeds", type=int, default=20, help="seeds for each answer (20)")
+    options = parser.parse_args(arguments)
     try:
-        chosen = [find_lesson(list(lessons()), name) for name in arguments] or list(lessons())
+        names = options.lessons or list(lessons())
+        chosen = [find_lesson(list(lessons()), name) for name in names]
     except UsageError as error:
         print(error)
         return 2
@@ -39,7 +46,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     known = read_counts()
     for slug in chosen:
         print(f"{slug}: judging every variant", flush=True)
-        known[slug] = matrix.run(ROOT, [slug]).as_dict()
+        found = matrix.run(ROOT, [slug], seeds=options.seeds).as_dict()
+        known[slug] = {"seeds": options.seeds, **found}
         write(CHECKS, "counts", counts_table({s: known[s] for s in lessons() if s in known}))
     return 0
 
@@ -59,11 +67,12 @@ def lesson_table() -> str:
 
 
 def counts_table(counts: dict[str, dict[str, int]]) -> str:
-    """The counts of the matrix, a row a lesson, and their sums."""
+    """The counts of the matrix, a row a lesson, and their sums (of seeds, the fewest)."""
     rows = [
         [f"`{slug}`", *(found[key] for key in COUNTS.values())] for slug, found in counts.items()
     ]
     sums = [sum(found[key] for found in counts.values()) for key in COUNTS.values()]
+    sums[0] = min((found["seeds"] for found in counts.values()), default=0)
     return as_table(["lesson", *COUNTS], [*rows, ["all", *sums]])
 
 

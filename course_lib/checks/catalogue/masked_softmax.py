@@ -904,7 +904,7 @@ def _masked_softmax_probes(rng):
         drawn[..., 0, -1] = True
         return tensor(drawn)
 
-    sizes = [int(size) for size in rng.choice([2, 3, 4, 5, 6, 7], 3, replace=False)]
+    sizes = [int(size) for size in rng.choice([3, 4, 5, 6, 7], 3, replace=False)]
     tiny = tensor(np.array([[[0.5, 1.5, 1.0], [2.0, 0.0, -1.0]], [[1.0, 0.2, 0.7], [0, 1.0, 3]]]))
     empty_mask = np.array([[True, False, True], [False, False, False]])
     return [
@@ -983,9 +983,9 @@ def _masked_softmax_probes(rng):
             "Any sizes must work.",
             args={
                 "scores": normal(*sizes),
-                "valid_lens": tensor(rng.integers(1, sizes[-1], sizes[0])),
+                "valid_lens": tensor(rng.integers(2, sizes[-1], sizes[0])),
             },
-            kwargs={"mask": mask(*sizes[1:])},
+            kwargs={"mask": tensor(_one_dropped(rng, *sizes[1:]))},
         ),
         Probe(
             "heads_mask_per_item",
@@ -1026,7 +1026,7 @@ def _masked_softmax_probes(rng):
             "Any number of leading axes must work; lengths belong to the first one.",
             part="edges",
             args={"scores": normal(2, 1, 3, 2, 4), "valid_lens": tensor([3, 2])},
-            kwargs={"mask": mask(2, 4)},
+            kwargs={"mask": tensor(_one_dropped(rng, 2, 4))},
         ),
         Probe(
             "as_many_items_as_heads",
@@ -1076,8 +1076,8 @@ def _masked_softmax_probes(rng):
             "between_other_calls",
             "Each call counts on its own: other calls with the same shapes change nothing.",
             part="edges",
-            args={"scores": normal(2, 3, 4), "valid_lens": tensor([1, 3])},
-            kwargs={"mask": mask(3, 4)},
+            args={"scores": normal(2, 3, 4), "valid_lens": tensor([2, 3])},
+            kwargs={"mask": tensor(_one_dropped(rng, 3, 4))},
             scenario="between_calls",
         ),
         Probe(
@@ -1194,9 +1194,12 @@ def _wrong(change=None, dim=-1, invert=False):
     return model
 
 
-def _fill(value, zero_empty=False):
+def _fill(value=None, zero_empty=False):
+    """A finite fill instead of -inf: the smallest number of the dtype if none is given."""
+
     def change(scores, allowed):
-        weights = torch.softmax(scores.masked_fill(~allowed, value), -1)
+        number = torch.finfo(scores.dtype).min if value is None else value
+        weights = torch.softmax(scores.masked_fill(~allowed, number), -1)
         empty = ~allowed.any(-1, keepdim=True)
         return weights.masked_fill(empty, 0.0) if zero_empty else weights
 
@@ -1571,7 +1574,7 @@ MASKED_SOFTMAX = Exercise(
         ),
         Mistake(
             "empty_row_uniform",
-            _fill(torch.finfo(torch.float64).min),
+            _fill(),
             "In a row in which no key is allowed every key gets weight 1/m.",
             "Which rows have no allowed key, and what should they receive?",
         ),

@@ -299,7 +299,7 @@ def three_dimensional_lengths_only(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, None, mask)
 
 
-@wrong()
+@wrong("empty_row_uniform")
 def empty_rows_become_uniform_without_nan(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, mask)
     weights = torch.softmax(scores.masked_fill(~keep, -math.inf), -1)

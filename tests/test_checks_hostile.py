@@ -1,0 +1,320 @@
+"""Garbage as answers: there is always a report, and nothing leaks out of a check."""
+
+import json
+import os
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib import checks
+from course_lib.checks import exercises, grade
+from course_lib.checks.observe import observe
+from course_lib.checks.probe import Probe, array, tensor
+from course_lib.checks.record import record
+
+NAMES = ("stable_softmax", "length_mask", "masked_softmax")
+
+
+class SaysYes:
+    def __eq__(self, other):
+        return True
+
+    __hash__ = None
+
+
+class RaisesWhenAsked:
+    def __getattribute__(self, name):
+        raise RuntimeError(f"no {name}")
+
+
+class HasNoHome:
+    @property
+    def __module__(self):
+        raise RuntimeError("nowhere")
+
+    def __call__(self, *args, **kwargs):
+        return self
+
+
+class Nameless(type):
+    @property
+    def __name__(cls):
+        raise RuntimeError("no name")
+
+
+class WithoutName(metaclass=Nameless):
+    pass
+
+
+class NamelessError(Exception, metaclass=Nameless):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+class Liar(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return True
+
+
+class BadList(list):
+    def __getitem__(self, index):
+        raise RuntimeError("no items")
+
+
+def generator_function(*args, **kwargs):
+    yield torch.zeros(3)
+
+
+async def coroutine_function(*args, **kwargs):
+    return torch.zeros(3)
+
+
+def recursion(*args, **kwargs):
+    return recursion(*args, **kwargs)
+
+
+def endless():
+    while True:
+        yield 1
+
+
+def returns(value):
+    return lambda *args, **kwargs: value
+
+
+def raises(error):
+    def answer(*args, **kwargs):
+        raise error
+
+    return answer
+
+
+def prints_megabytes(*args, **kwargs):
+    sys.stdout.write("x" * 3_000_000)
+    sys.stderr.write("y" * 3_000_000)
+
+
+def warns_often(*args, **kwargs):
+    for i in range(300):
+        warnings.warn(f"number {i}", stacklevel=1)
+
+
+def closes_the_streams(*args, **kwargs):
+    sys.stdout.close()
+    sys.stderr.close()
+
+
+def loses_the_streams(*args, **kwargs):
+    sys.stdout = sys.stderr = None
+
+
+def empties_its_arguments(*args, **kwargs):
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            value.resize_(0)
+
+
+def sets_everything(*args, **kwargs):
+    torch.set_default_dtype(torch.float16)
+    torch.set_default_device("meta")
+    torch.set_grad_enabled(False)
+    torch.set_num_threads(2)
+    np.seterr(all="raise")
+    sys.setrecursionlimit(sys.getrecursionlimit() + 100)
+    warnings.simplefilter("error")
+    os.chdir("/")
+
+
+NO_ANSWERS = {
+    "text": "def f(): pass",
+    "number": 3,
+    "tensor": torch.zeros(3),
+    "class": SaysYes,
+    "class_without_a_name": WithoutName,
+    "equal_to_everything": SaysYes(),
+    "raises_when_asked": RaisesWhenAsked(),
+}
+ANSWERS = {
+    "module_raises": HasNoHome(),
+    "generator_function": generator_function,
+    "coroutine_function": coroutine_function,
+    "wrong_arity": lambda: None,
+    "builtin": len,
+    "recursion": recursion,
+    "system_exit": raises(SystemExit(3)),
+    "interrupt": raises(KeyboardInterrupt()),
+    "base_exception": raises(BaseException("b")),
+    "memory": raises(MemoryError()),
+    "error_without_name_or_text": raises(NamelessError()),
+    "error_of_one_long_line": raises(ValueError("z" * 100_000)),
+    "equal": returns(SaysYes()),
+    "raising_result": returns(RaisesWhenAsked()),
+    "liar": returns(torch.zeros(3).as_subclass(Liar)),
+    "meta": returns(torch.zeros(3, device="meta")),
+    "sparse": returns(torch.eye(3).to_sparse()),
+    "huge_sparse": returns(torch.sparse_coo_tensor(size=(10**6, 10**6), check_invariants=True)),
+    "huge": returns(torch.zeros(1).expand(10**9)),
+    "complex": returns(torch.zeros(3, dtype=torch.complex64).conj()),
+    "objects": returns(np.array([object()], dtype=object)),
+    "records": returns(np.zeros(3, dtype=[("a", int)])),
+    "endless": returns(endless()),
+    "bad_list": returns(BadList([1])),
+    "great_number": returns(10**400),
+    "prints": prints_megabytes,
+    "warns": warns_often,
+    "closes": closes_the_streams,
+    "loses": loses_the_streams,
+    "empties": empties_its_arguments,
+    "sets": sets_everything,
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", [*NO_ANSWERS, *ANSWERS])
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
+def test_garbage_gets_a_report_and_no_points(name, kind, capsys):
+    points = checks.check(name, {**NO_ANSWERS, **ANSWERS}[kind])
+    shown = capsys.readouterr()
+    assert type(points) is float and points == 0.0
+    assert shown.err == "" and name in shown.out and len(shown.out) < 6000
+    assert "our check failed" not in shown.out and "Traceback" not in shown.out
+
+
+@pytest.mark.parametrize("kind", [*NO_ANSWERS, *ANSWERS])
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
+def test_every_report_is_json_and_html(kind):
+    report = grade("masked_softmax", {**NO_ANSWERS, **ANSWERS}[kind])
+    assert json.loads(json.dumps(report.as_dict()))["score"] == 0.0
+    assert report.html().startswith("<div") and report.findings[0].message
+
+
+def test_what_an_answer_sets_is_put_back():
+    def settings():
+        return (
+            torch.get_default_dtype(),
+            torch.get_default_device(),
+            torch.is_grad_enabled(),
+            torch.get_num_threads(),
+            np.geterr(),
+            sys.getrecursionlimit(),
+            warnings.filters[:],
+            os.getcwd(),
+            sys.stdout,
+        )
+
+    before = settings()
+    for name in NAMES:
+        for answer in (sets_everything, loses_the_streams):
+            grade(name, answer)
+            assert settings() == before
+
+
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
+def test_a_generator_is_asked_about_yield_and_a_coroutine_about_async():
+    assert "yield" in grade("masked_softmax", generator_function).text()
+    assert "async" in grade("masked_softmax", coroutine_function).text()
+
+
+def test_numbers_that_cannot_be_read_are_called_so():
+    for value in (torch.zeros(1).expand(10**9), torch.zeros(3, device="meta")):
+        assert "cannot be read" in grade("masked_softmax", returns(value)).text()
+
+
+def test_a_sparse_tensor_too_large_to_unfold_is_left_folded():
+    recorded = record(torch.sparse_coo_tensor(size=(10**6, 10**6), check_invariants=True))
+    assert recorded.data is None and recorded.shape == (10**6, 10**6)
+
+
+def masked(scores, valid_lens, mask):
+    keep = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+    if valid_lens is not None:
+        shape = [len(valid_lens)] + [1] * (scores.dim() - 1)
+        if valid_lens.dim() == 2:
+            shape[-2] = valid_lens.shape[1]
+        keep = keep & (torch.arange(scores.shape[-1]) < valid_lens.reshape(shape))
+    return torch.softmax(scores.masked_fill(~keep, torch.finfo(scores.dtype).min), -1) * keep
+
+
+def test_an_argument_made_to_need_a_gradient_is_changed():
+    def flags(scores, valid_lens=None, mask=None):
+        return masked(scores.requires_grad_(), valid_lens, mask)
+
+    assert [f.id for f in grade("masked_softmax", flags).findings] == ["input_mutated"]
+
+
+def test_a_changed_argument_is_shown_and_the_others_are_not():
+    def longer(scores, valid_lens=None, mask=None):
+        weights = masked(scores, valid_lens, mask)
+        if valid_lens is not None:
+            valid_lens += 1
+        return weights
+
+    text = grade("masked_softmax", longer).text()
+    assert "valid_lens after the call" in text and "scores after the call" not in text
+
+
+def test_plain_cases_come_before_edge_cases():
+    def relu(scores, valid_lens=None, mask=None):
+        kept = torch.relu(scores) * (masked(scores, valid_lens, mask) > 0)
+        return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
+
+    report = grade("masked_softmax", relu)
+    assert report.findings[0].part == "values" and "1000000" not in report.example
+    assert not any("gradient" in finding.id for finding in report.findings)
+
+
+def test_the_example_belongs_to_the_first_finding():
+    def uniform(scores, valid_lens=None, mask=None):
+        weights = masked(scores, valid_lens, mask)
+        return torch.where(weights.sum(-1, keepdim=True) > 0, weights, 1 / scores.shape[-1])
+
+    report = grade("masked_softmax", uniform)
+    assert report.mistake == "empty_row_uniform"
+    assert any(row in report.example for row in ("[False, False, False]", "[False]", "= [0, 2]"))
+
+
+def test_an_answer_that_remembers_earlier_calls_loses_points():
+    known = {}
+
+    def remembers(scores, valid_lens=None, mask=None):
+        if valid_lens is not None and mask is not None:
+            valid_lens = known.setdefault((scores.shape, mask.shape), valid_lens.clone())
+        return masked(scores, valid_lens, mask)
+
+    assert grade("masked_softmax", remembers).score < 1.0
+
+
+def test_strided_arguments_cannot_be_viewed():
+    def flatten(x, y):
+        assert not y.flags["C_CONTIGUOUS"] and not y.flags["F_CONTIGUOUS"]
+        return x.view(-1)
+
+    data = np.arange(12.0).reshape(3, 4)
+    args = {"x": tensor(data, strided=True), "y": array(data, strided=True)}
+    seen = observe(flatten, Probe("p", "", args=args))
+    assert seen.raised.type_name == "RuntimeError"
+    assert np.array_equal(seen.arguments["x"].data, data)
+    assert np.array_equal(seen.arguments["y"].data, data)
+
+
+def test_another_device_is_noticed_without_having_one():
+    def on_the_cpu(valid_lens, max_len):
+        return torch.arange(max_len) < valid_lens[..., None]
+
+    def looks_at_numbers(valid_lens, max_len):
+        rows = [[j < n for j in range(max_len)] for n in valid_lens.flatten().tolist()]
+        return torch.tensor(rows, dtype=torch.bool).reshape(*valid_lens.shape, max_len)
+
+    assert grade("length_mask", on_the_cpu).mistake == "positions_on_the_cpu"
+    assert grade("length_mask", looks_at_numbers).score == 1.0
+
+
+def test_every_exercise_survives_the_worst():
+    for name in exercises():
+        for kind in ("raises_when_asked", "class_without_a_name", "text"):
+            report = grade(name, NO_ANSWERS[kind])
+            assert report.score == 0.0 and report.outcome != "checker_failed", (name, kind)

@@ -658,7 +658,7 @@ def draw_memory(heads):
         {"scores": scores, "queries, keys and values": inputs},
         x_label="words n = m",
         y_label="megabytes",
-        title=f"Memory of attention, heads: {heads}, d = 64, two bytes a number",
+        title=f"Memory with {heads} heads, d = 64, two bytes a number",
         log_x=True,
         log_y=True,
     )

@@ -6,6 +6,7 @@ function and falls back to its static form where nobody can move them.
 
 from course_lib.plotting.additive_attention import feature_cube
 from course_lib.plotting.batch_matmul import cell_origins, shape_flow
+from course_lib.plotting.bug_hunt import learned_maps, progress, verdicts
 from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
 from course_lib.plotting.display import Plot, figure_html, interactive, png_bytes, show
 from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
@@ -28,12 +29,15 @@ __all__ = [
     "interactive",
     "kernel_fits",
     "kernel_shapes",
+    "learned_maps",
     "lines",
     "mask_gallery",
     "png_bytes",
+    "progress",
     "query_weights",
     "saturation",
     "shape_flow",
     "show",
     "softmax_shift",
+    "verdicts",
 ]

@@ -1,0 +1,130 @@
+"""Figures of lesson 07: what training shows of a module beside what a test shows.
+
+And `progress`, a bar that is there while something runs and gone afterwards, so that nothing that
+depends on time is ever stored.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from course_lib.plotting.display import Plot, _has_front_end, new_figure
+from course_lib.plotting.heatmaps import _draw_values, _label_axes, _only_outer_label, _panels
+from course_lib.plotting.words import as_array
+
+
+def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None) -> Plot:
+    """A table of yes and no: a row for each module, a column for each question.
+
+    Args:
+        rows: module -> question -> answer; every module has the same questions.
+        title: a line above the table.
+    """
+    names, questions = list(rows), list(next(iter(rows.values())))
+    figure = new_figure(min(6.0, 1.4 + 1.05 * len(questions)), 0.9 + 0.27 * len(names))
+    axes = figure.subplots()
+    for y, x in np.ndindex(len(names), len(questions)):
+        yes = bool(rows[names[y]][questions[x]])
+        colour, hatch = ("#31688e", "") if yes else ("#fbe7c2", "//")
+        axes.add_patch(
+            Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", hatch=hatch, linewidth=1.5)
+        )
+        axes.text(
+            x + 0.5,
+            y + 0.5,
+            "yes" if yes else "no",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color="white" if yes else "black",
+            bbox=None if yes else {"facecolor": colour, "edgecolor": "none", "pad": 1},
+        )
+    axes.set(xlim=(0, len(questions)), ylim=(len(names), 0))
+    axes.set_xticks(np.arange(len(questions)) + 0.5, [q.replace(" ", "\n", 1) for q in questions])
+    axes.set_yticks(np.arange(len(names)) + 0.5, names)
+    axes.tick_params(
+        length=0, labelsize=8, top=True, labeltop=True, bottom=False, labelbottom=False
+    )
+    axes.spines[:].set_visible(False)
+    if title:
+        axes.set_title(title, fontsize=10)
+    words = "; ".join(_question_sentence(question, rows) for question in questions)
+    return Plot(figure, f"{title or 'Answers'}: {words}.")
+
+
+def learned_maps(panels: Mapping[str, Any], *, columns: int = 3) -> Plot:
+    """Learned attention weights; the alt text says where each query looks, not how much.
+
+    How much differs from machine to machine; where the largest weight is does not, once a
+    module has learned.
+
+    Args:
+        panels: title -> weights `(num_queries, num_keys)`.
+        columns: maps in a row of the grid.
+    """
+    data = {name: as_array(weights).astype(float) for name, weights in panels.items()}
+    figure, grid = _panels([values.shape for values in data.values()], columns, extra=0.8)
+    for axes, (name, values) in zip(grid, data.items(), strict=True):
+        image = _draw_values(axes, values, np.zeros(values.shape, dtype=bool), (0.0, 1.0))
+        _label_axes(axes, values.shape, None, None)
+        axes.set_title(name, fontsize=9)
+        _only_outer_label(axes)
+    figure.colorbar(image, ax=grid, shrink=0.9).set_label("attention weight")
+    words = [f"{name}: {_looks_at(values)}" for name, values in data.items()]
+    return Plot(figure, "Learned attention weights. " + ". ".join(words) + ".")
+
+
+def progress(num_steps: int, label: str) -> Iterator[int]:
+    """Counts from 0 to `num_steps - 1` behind a bar that disappears at the end.
+
+    In a notebook somebody looks at it is a widget, in a terminal a line; where nobody looks
+    there is nothing, so that stored outputs do not depend on time.
+    """
+    if _has_front_end():
+        yield from _widget_progress(num_steps, label)
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import track
+
+        console = Console(stderr=True)
+        yield from track(range(num_steps), label, console=console, transient=True)
+    else:
+        yield from range(num_steps)
+
+
+def _widget_progress(num_steps: int, label: str) -> Iterator[int]:
+    import ipywidgets
+    from IPython.display import display
+
+    words = {"description_width": "initial"}
+    bar = ipywidgets.IntProgress(0, 0, num_steps, description=label, style=words)
+    display(bar)
+    try:
+        for step in range(num_steps):
+            yield step
+            if step % 10 == 9:
+                bar.value = step + 1
+    finally:
+        bar.close()
+
+
+def _question_sentence(question: str, rows: Mapping[str, Mapping[str, bool]]) -> str:
+    no = [name for name, answers in rows.items() if not answers[question]]
+    if not no:
+        return f"{question}: yes for all {len(rows)}"
+    if len(no) == len(rows):
+        return f"{question}: no for all {len(rows)}"
+    return f"{question}: no for {', '.join(no)}, yes for the other {len(rows) - len(no)}"
+
+
+def _looks_at(values: np.ndarray) -> str:
+    num_queries, num_keys = values.shape
+    keys: Sequence[int] = values.argmax(axis=1).tolist()
+    if keys == list(range(num_keys))[::-1][:num_queries] and num_queries > 1:
+        return f"query i looks most at key {num_keys - 1} - i"
+    if keys == list(range(num_queries)) and num_queries > 1:
+        return "query i looks most at key i"
+    return "; ".join(f"query {i} looks most at key {key}" for i, key in enumerate(keys))

@@ -1,0 +1,138 @@
+"""Answers to `CausalSelfAttention`, as different hands would write them."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.checks.matrix import right, wrong
+
+
+class Layers(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads, self.d = num_heads, embed_dim // num_heads
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False)
+
+    def heads(self, x):
+        parts = self.W_qkv(x).unflatten(-1, (3, self.num_heads, self.d))
+        return parts.permute(2, 0, 3, 1, 4).unbind(0)
+
+
+def allowed(x, valid_lens, causal=True):
+    n = x.shape[1]
+    ok = torch.arange(n)[:, None] >= torch.arange(n) if causal else torch.ones(n, n).bool()
+    if valid_lens is not None:
+        ok = ok & (torch.arange(n) < valid_lens[:, None])[:, None, None]
+    return ok
+
+
+def safe(scores, ok):
+    return torch.softmax(scores.masked_fill(~ok, torch.finfo(scores.dtype).min), -1) * ok
+
+
+@right
+class Permuted(Layers):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.heads(x)
+        weights = safe(q @ k.mT / self.d**0.5, allowed(x, valid_lens))
+        self.attention_weights = weights.detach()
+        return self.W_o((weights @ v).permute(0, 2, 1, 3).reshape(x.shape))
+
+
+@right
+class LoopOverHeads(Layers):
+    def forward(self, x, valid_lens=None):
+        size = x.shape[-1]
+        thirds = self.W_qkv(x).split(size, dim=-1)
+        ok = allowed(x, valid_lens)
+        ok = ok[:, 0] if ok.dim() == 4 else ok
+        outputs, maps = [], []
+        for h in range(self.num_heads):
+            q, k, v = (t[..., h * self.d : (h + 1) * self.d] for t in thirds)
+            maps.append(safe(torch.einsum("bid,bjd->bij", q, k) / math.sqrt(self.d), ok))
+            outputs.append(maps[-1] @ v)
+        self.attention_weights = torch.stack(maps, dim=1).detach()
+        return self.W_o(torch.cat(outputs, dim=-1))
+
+
+@right
+class TorchsOwn(Layers):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.heads(x)
+        ok = allowed(x, valid_lens)
+        self.attention_weights = safe(q @ k.mT / self.d**0.5, ok).detach()
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=ok.expand(len(x), 1, -1, -1))
+        return self.W_o(torch.nan_to_num(heads).transpose(1, 2).flatten(2))
+
+
+@wrong("merge_without_transpose")
+class ViewAsItLies(Layers):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.heads(x)
+        weights = safe(q @ k.mT / self.d**0.5, allowed(x, valid_lens))
+        self.attention_weights = weights.detach()
+        return self.W_o((weights @ v).reshape(x.shape))
+
+
+@wrong("scale_embed_dim")
+class RootOfEmbedDim(Layers):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.heads(x)
+        weights = safe(q @ k.mT / math.sqrt(x.size(-1)), allowed(x, valid_lens))
+        self.attention_weights = weights.detach()
+        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
+
+
+@wrong("empty_row_nan")
+class MinusInfinity(Layers):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.heads(x)
+        scores = q @ k.mT / self.d**0.5
+        weights = scores.masked_fill(~allowed(x, valid_lens), -math.inf).softmax(-1)
+        self.attention_weights = weights.detach()
+        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
+
+
+@wrong("not_causal")
+class NoMask(Layers):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.heads(x)
+        weights = safe(q @ k.mT / self.d**0.5, allowed(x, valid_lens, causal=False))
+        self.attention_weights = weights.detach()
+        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
+
+
+@wrong("sees_the_future")
+class UpperTriangle(Layers):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.heads(x)
+        ok = torch.triu(torch.ones(x.shape[1], x.shape[1])).bool()
+        if valid_lens is not None:
+            ok = ok & allowed(x, valid_lens, causal=False)
+        weights = safe(q @ k.mT / self.d**0.5, ok)
+        self.attention_weights = weights.detach()
+        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
+
+
+@wrong()
+class WeightsAveraged(Layers):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.heads(x)
+        weights = safe(q @ k.mT / self.d**0.5, allowed(x, valid_lens))
+        self.attention_weights = weights.mean(1).detach()
+        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
+
+
+@wrong()
+class OutputsOfPadsZeroed(Layers):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.heads(x)
+        weights = safe(q @ k.mT / self.d**0.5, allowed(x, valid_lens))
+        self.attention_weights = weights.detach()
+        outputs = self.W_o((weights @ v).transpose(1, 2).flatten(2))
+        if valid_lens is not None:
+            outputs = outputs * (torch.arange(x.shape[1]) < valid_lens[:, None])[..., None]
+        return outputs

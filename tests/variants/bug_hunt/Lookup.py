@@ -1,0 +1,138 @@
+"""Answers to `Lookup`, as different hands would write them."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.checks.matrix import right, wrong
+
+
+class Layers(nn.Module):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__()
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+
+def real_keys(keys, valid_lens):
+    if valid_lens is None:
+        return torch.ones(len(keys), 1, keys.shape[1], dtype=torch.bool)
+    return (torch.arange(keys.shape[1]) < valid_lens.reshape(-1, 1)).unsqueeze(1)
+
+
+@right
+class FilledAndZeroed(Layers):
+    def forward(self, queries, keys, values, valid_lens=None):
+        scores = self.W_q(queries) @ self.W_k(keys).transpose(1, 2)
+        scores = scores * self.W_q.out_features**-0.5
+        real = real_keys(keys, valid_lens)
+        weights = scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(-1) * real
+        self.attention_weights = weights.detach()
+        return torch.bmm(self.dropout(weights), values)
+
+
+@right
+class ExponentialsMasked(Layers):
+    def forward(self, queries, keys, values, valid_lens=None):
+        scores = torch.einsum("bnh,bmh->bnm", self.W_q(queries), self.W_k(keys))
+        scores = scores / math.sqrt(self.W_q.weight.shape[0])
+        real = real_keys(keys, valid_lens)
+        lowered = scores.masked_fill(~real, -1e300)
+        e = torch.exp(lowered - lowered.amax(-1, keepdim=True).detach()) * real
+        weights = e / e.sum(-1, keepdim=True).clamp(min=1e-30)
+        self.attention_weights = weights.detach().clone()
+        return torch.einsum("bnm,bmv->bnv", self.dropout(weights), values)
+
+
+@right
+class ItemByItem(Layers):
+    def forward(self, queries, keys, values, valid_lens=None):
+        lengths = [keys.shape[1]] * len(keys) if valid_lens is None else valid_lens.tolist()
+        q, k = self.W_q(queries), self.W_k(keys)
+        rows = []
+        for b, n in enumerate(lengths):
+            w = (q[b] @ k[b, :n].T / q.shape[-1] ** 0.5).softmax(-1)
+            rows.append(F.pad(w, (0, keys.shape[1] - n)))
+        weights = torch.stack(rows)
+        self.attention_weights = weights.data
+        return F.dropout(weights, self.dropout.p, training=self.training) @ values
+
+
+@wrong("scale_of_the_queries")
+class RootOfQuerySize(Layers):
+    def forward(self, queries, keys, values, valid_lens=None):
+        scores = self.W_q(queries) @ self.W_k(keys).mT / math.sqrt(queries.size(-1))
+        real = real_keys(keys, valid_lens)
+        weights = torch.softmax(scores.masked_fill(~real, -1e9), -1) * real
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("zero_after_softmax")
+class MaskAfterwards(Layers):
+    def forward(self, queries, keys, values, valid_lens=None):
+        q = self.W_q(queries)
+        weights = torch.softmax(q @ self.W_k(keys).mT / math.sqrt(q.size(-1)), -1)
+        weights = torch.where(real_keys(keys, valid_lens), weights, 0.0)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("dropout_in_eval_mode")
+class NewDropoutEachTime(Layers):
+    def forward(self, queries, keys, values, valid_lens=None):
+        q = self.W_q(queries)
+        scores = q @ self.W_k(keys).mT / math.sqrt(q.size(-1))
+        real = real_keys(keys, valid_lens)
+        weights = torch.softmax(scores.masked_fill(~real, -1e30), -1) * real
+        self.attention_weights = weights.detach()
+        return nn.Dropout(self.dropout.p)(weights) @ values
+
+
+@wrong("empty_row_nan")
+class MinusInfinity(Layers):
+    def forward(self, queries, keys, values, valid_lens=None):
+        q = self.W_q(queries)
+        scores = q @ self.W_k(keys).mT / math.sqrt(q.size(-1))
+        if valid_lens is not None:
+            scores = scores.masked_fill(~real_keys(keys, valid_lens), -math.inf)
+        weights = scores.softmax(dim=2)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong()
+class LengthsRequired(Layers):
+    def forward(self, queries, keys, values, valid_lens):
+        q = self.W_q(queries)
+        scores = q @ self.W_k(keys).mT / math.sqrt(q.size(-1))
+        real = real_keys(keys, valid_lens)
+        weights = torch.softmax(scores.masked_fill(~real, -1e30), -1) * real
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("input_mutated")
+class ZeroesPads(Layers):
+    def forward(self, queries, keys, values, valid_lens=None):
+        q = self.W_q(queries)
+        scores = q @ self.W_k(keys).mT / math.sqrt(q.size(-1))
+        real = real_keys(keys, valid_lens)
+        weights = torch.softmax(scores.masked_fill(~real, -1e30), -1) * real
+        if not values.requires_grad:
+            values *= real.mT
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("missing_parameter")
+class OneMatrix(nn.Module):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__()
+        self.W = nn.Linear(key_size, query_size, bias=False)
+
+    def forward(self, queries, keys, values, valid_lens=None):
+        return torch.softmax(queries @ self.W(keys).mT, -1) @ values

@@ -1,0 +1,106 @@
+"""Answers to `batch_items_independent`, as different hands would write them."""
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def stacked(module, queries, keys, values, valid_lens):
+    parts = zip(queries, keys, values, valid_lens, strict=True)
+    alone = torch.cat([module(*(x.unsqueeze(0) for x in part)) for part in parts])
+    return torch.allclose(alone, module(queries, keys, values, valid_lens), atol=1e-6)
+
+
+@right
+def with_split(module, *inputs):
+    together = module(*inputs)
+    singles = zip(*(x.split(1) for x in inputs), strict=True)
+    return all(
+        torch.allclose(module(*single), together[[b]], atol=1e-6)
+        for b, single in enumerate(singles)
+    )
+
+
+@right
+def doubled_batch(module, queries, keys, values, valid_lens):
+    together = module(queries, keys, values, valid_lens)
+    for b in range(len(queries)):
+        twice = [x[b].expand(2, *x[b].shape) for x in (queries, keys, values, valid_lens)]
+        one = module(*(x[:1] for x in twice))
+        if not torch.isclose(one[0], together[b], atol=1e-6).all():
+            return False
+    return True
+
+
+@right
+def norm_of_the_difference(module, queries, keys, values, valid_lens):
+    together = module(queries, keys, values, valid_lens=valid_lens)
+    worst = 0.0
+    for b in range(queries.shape[0]):
+        i = [b]
+        alone = module(queries[i], keys[i], values[i], valid_lens=valid_lens[i])
+        worst = max(worst, (alone - together[i]).norm().item())
+    return worst < 1e-5
+
+
+@wrong("without_lengths")
+def no_lengths(module, queries, keys, values, valid_lens):
+    together = module(queries, keys, values)
+    for b in range(len(queries)):
+        alone = module(queries[b : b + 1], keys[b : b + 1], values[b : b + 1])
+        if not torch.allclose(alone, together[b : b + 1], atol=1e-6):
+            return False
+    return True
+
+
+@wrong("first_item_only")
+def item_zero(module, queries, keys, values, valid_lens):
+    alone = module(queries[:1], keys[:1], values[:1], valid_lens[:1])
+    return torch.allclose(alone, module(queries, keys, values, valid_lens)[:1], atol=1e-6)
+
+
+@wrong("passes_batch_average_removed")
+def reversed_batch(module, queries, keys, values, valid_lens):
+    a = module(queries, keys, values, valid_lens)
+    b = module(queries.flip(0), keys.flip(0), values.flip(0), valid_lens.flip(0)).flip(0)
+    return torch.allclose(a, b, atol=1e-6)
+
+
+@wrong()
+def first_two_together(module, queries, keys, values, valid_lens):
+    pair = module(queries[:2], keys[:2], values[:2], valid_lens[:2])
+    return torch.allclose(pair, module(queries, keys, values, valid_lens)[:2], atol=1e-6)
+
+
+@wrong()
+def batch_axis_lost(module, queries, keys, values, valid_lens):
+    together = module(queries, keys, values, valid_lens)
+    return all(
+        torch.allclose(module(queries[b], keys[b], values[b], valid_lens[b]), together[b])
+        for b in range(len(queries))
+    )
+
+
+@wrong()
+def gradient_without_values(module, queries, keys, values, valid_lens):
+    x = queries.clone().requires_grad_()
+    module(x, keys, values, valid_lens)[0].sum().backward()
+    return not x.grad[1:].any().item()
+
+
+@wrong("wrong_type")
+def asserts(module, queries, keys, values, valid_lens):
+    together = module(queries, keys, values, valid_lens)
+    for b in range(len(queries)):
+        s = slice(b, b + 1)
+        torch.allclose(module(queries[s], keys[s], values[s], valid_lens[s]), together[s])
+
+
+@wrong()
+def one_bool_per_item(module, queries, keys, values, valid_lens):
+    together = module(queries, keys, values, valid_lens)
+    return [
+        torch.allclose(module(queries[[b]], keys[[b]], values[[b]], valid_lens[[b]]), together[[b]])
+        for b in range(len(queries))
+    ]

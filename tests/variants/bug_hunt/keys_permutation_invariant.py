@@ -1,0 +1,114 @@
+"""Answers to `keys_permutation_invariant`, as different hands would write them."""
+
+import itertools
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def every_permutation(module, queries, keys, values):
+    outputs = module(queries, keys, values)
+    for order in itertools.permutations(range(keys.shape[1])):
+        order = list(order)
+        if not torch.allclose(
+            module(queries, keys[:, order], values[:, order]), outputs, atol=1e-6
+        ):
+            return False
+    return True
+
+
+@right
+def many_random_permutations(module, queries, keys, values):
+    generator = torch.Generator().manual_seed(0)
+    outputs = module(queries, keys, values)
+    for _ in range(60):
+        order = torch.randperm(keys.shape[1], generator=generator)
+        shuffled = module(queries, keys[:, order], values[:, order])
+        if (shuffled - outputs).abs().max() > 1e-5:
+            return False
+    return True
+
+
+@right
+def every_pair_swapped(module, queries, keys, values):
+    before = module(queries, keys, values)
+    verdicts = []
+    for i, j in itertools.combinations(range(keys.shape[1]), 2):
+        k, v = keys.clone(), values.clone()
+        k[:, [i, j]], v[:, [i, j]] = keys[:, [j, i]], values[:, [j, i]]
+        verdicts.append(torch.allclose(module(queries, k, v), before, atol=1e-6))
+    return all(verdicts)
+
+
+@right
+def roll_and_first_swap(module, queries, keys, values):
+    outputs = module(queries, keys, values)
+    positions = torch.arange(keys.shape[1])
+    swap = torch.cat([positions[:2].flip(0), positions[2:]])
+    ok = True
+    for order in (swap, positions.roll(1), swap.roll(1), positions.roll(2)):
+        new = module(queries, keys.index_select(1, order), values.index_select(1, order))
+        ok = ok and torch.allclose(new, outputs, rtol=1e-4, atol=1e-6)
+    return ok
+
+
+@wrong("only_a_flip")
+def flipped(module, queries, keys, values):
+    flipped = module(queries, keys.flip(1), values.flip(1))
+    return torch.allclose(module(queries, keys, values), flipped, atol=1e-6)
+
+
+@wrong("only_a_roll")
+def rolled(module, queries, keys, values):
+    a = module(queries, keys, values)
+    return torch.allclose(a, module(queries, keys.roll(1, 1), values.roll(1, 1)), atol=1e-6)
+
+
+@wrong()
+def features_shuffled(module, queries, keys, values):
+    order = torch.arange(keys.shape[-1]).flip(0)
+    a = module(queries, keys, values)
+    return torch.allclose(a, module(queries, keys[..., order], values[..., order]), atol=1e-6)
+
+
+@wrong()
+def items_shuffled(module, queries, keys, values):
+    a = module(queries, keys, values)
+    return torch.allclose(a, module(queries, keys.flip(0), values.flip(0)), atol=1e-6)
+
+
+@wrong("always_true")
+def identity(module, queries, keys, values):
+    order = torch.arange(keys.shape[1])
+    a = module(queries, keys, values)
+    return torch.allclose(a, module(queries, keys[:, order], values[:, order]), atol=1e-6)
+
+
+@wrong("values_left_behind")
+def keys_alone(module, queries, keys, values):
+    a = module(queries, keys, values)
+    return torch.allclose(a, module(queries, keys.flip(1), values), atol=1e-6)
+
+
+@wrong()
+def other_orders_for_the_values(module, queries, keys, values):
+    a = module(queries, keys, values)
+    return torch.allclose(a, module(queries, keys.roll(1, 1), values.roll(-1, 1)), atol=1e-6)
+
+
+@wrong("global_rng_used")
+def draws_from_the_global_generator(module, queries, keys, values):
+    outputs = module(queries, keys, values)
+    for _ in range(60):
+        order = torch.randperm(keys.shape[1])
+        if not torch.allclose(module(queries, keys[:, order], values[:, order]), outputs):
+            return False
+    return True
+
+
+@wrong()
+def sums_compared(module, queries, keys, values):
+    a, b = module(queries, keys, values), module(queries, keys.flip(1), values.flip(1))
+    return abs(a.sum().item() - b.sum().item()) < 1e-6

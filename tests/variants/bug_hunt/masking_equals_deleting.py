@@ -1,0 +1,143 @@
+"""Answers to `masking_equals_deleting`, as different hands would write them."""
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def item_by_item(module, queries, keys, values, valid_lens):
+    together = module(queries, keys, values, valid_lens)
+    rows = []
+    for q, k, v, n in zip(queries, keys, values, valid_lens, strict=True):
+        rows.append(module(q[None], k[None, :n], v[None, :n])[0])
+    return torch.allclose(together, torch.stack(rows), atol=1e-6)
+
+
+@right
+def with_no_grad_and_all(module, queries, keys, values, valid_lens):
+    with torch.no_grad():
+        masked = module(queries, keys, values, valid_lens)
+        return all(
+            bool(
+                (masked[b] - module(queries[[b]], keys[[b], :n], values[[b], :n])[0]).abs().max()
+                < 1e-6
+            )
+            for b, n in enumerate(valid_lens.tolist())
+        )
+
+
+@right
+def by_index_of_real_keys(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens=valid_lens)
+    agree = True
+    for b in range(keys.size(0)):
+        real = torch.nonzero(torch.arange(keys.size(1)) < valid_lens[b]).flatten()
+        short = module(
+            queries[b].unsqueeze(0), keys[b, real].unsqueeze(0), values[b, real].unsqueeze(0)
+        )
+        agree = agree and torch.isclose(short, masked[b : b + 1], atol=1e-5).all().item()
+    return agree
+
+
+@right
+def passes_the_length_too(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    for b in range(len(keys)):
+        s, n = slice(b, b + 1), int(valid_lens[b])
+        short = module(queries[s], keys[s, :n], values[s, :n], torch.tensor([n]))
+        if (masked[s] - short).abs().max() > 1e-5:
+            return False
+    return True
+
+
+@wrong("garbage_instead")
+def noise_in_the_pads(module, queries, keys, values, valid_lens):
+    keys2, values2 = keys.clone(), values.clone()
+    for b, n in enumerate(valid_lens.tolist()):
+        keys2[b, n:] = 9.0
+        values2[b, n:] = -4.0
+    a = module(queries, keys, values, valid_lens)
+    return torch.allclose(a, module(queries, keys2, values2, valid_lens), atol=1e-6)
+
+
+@wrong("first_item_only")
+def returns_inside_the_loop(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    for b, n in enumerate(valid_lens.tolist()):
+        s = slice(b, b + 1)
+        return torch.allclose(masked[s], module(queries[s], keys[s, :n], values[s, :n]), atol=1e-6)
+
+
+@wrong("all_but_the_first_item")
+def starts_at_one(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    for b in range(1, len(keys)):
+        n = valid_lens[b]
+        short = module(queries[b][None], keys[b, :n][None], values[b, :n][None])
+        if not torch.allclose(masked[b][None], short, atol=1e-6):
+            return False
+    return True
+
+
+@wrong()
+def last_verdict_wins(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    for b, n in enumerate(valid_lens.tolist()):
+        s = slice(b, b + 1)
+        ok = torch.allclose(masked[s], module(queries[s], keys[s, :n], values[s, :n]), atol=1e-6)
+    return ok
+
+
+@wrong("wrong_type")
+def a_tensor(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    differences = []
+    for b, n in enumerate(valid_lens.tolist()):
+        s = slice(b, b + 1)
+        differences.append(masked[s] - module(queries[s], keys[s, :n], values[s, :n]))
+    return torch.cat(differences).abs().max() < 1e-5
+
+
+@wrong()
+def compares_loosely(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    for b, n in enumerate(valid_lens.tolist()):
+        s = slice(b, b + 1)
+        short = module(queries[s], keys[s, :n], values[s, :n])
+        if not torch.allclose(masked[s], short, atol=0.25, rtol=0.25):
+            return False
+    return True
+
+
+@wrong()
+def shapes_only(module, queries, keys, values, valid_lens):
+    n = int(valid_lens.min())
+    a = module(queries, keys, values, valid_lens)
+    return a.shape == module(queries, keys[:, :n], values[:, :n]).shape
+
+
+@wrong("input_mutated")
+def zeroes_the_callers_keys(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    short = []
+    for b, n in enumerate(valid_lens.tolist()):
+        s = slice(b, b + 1)
+        short.append(module(queries[s], keys[s, :n], values[s, :n]))
+        keys[b, n:] = 0
+    return torch.allclose(masked, torch.cat(short), atol=1e-6)
+
+
+@wrong("zeros_instead")
+def multiplied_by_the_mask(module, queries, keys, values, valid_lens):
+    real = (torch.arange(keys.shape[1]) < valid_lens[:, None])[..., None]
+    masked = module(queries, keys, values, valid_lens)
+    return torch.allclose(masked, module(queries, keys * real, values * real), atol=1e-6)
+
+
+@wrong()
+def forgets_the_values(module, queries, keys, values, valid_lens):
+    for b, n in enumerate(valid_lens.tolist()):
+        s = slice(b, b + 1)
+        module(queries[s], keys[s, :n], values[s])
+    return True

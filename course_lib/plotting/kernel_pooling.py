@@ -126,13 +126,11 @@ def _fit_sentence(places: np.ndarray, values: np.ndarray) -> str:
     if not finite.any():
         return "no prediction anywhere"
     parts = [f"from {number(values[finite].min())} to {number(values[finite].max())}"]
-    steps = np.abs(np.diff(values[finite]))
-    jump = int(np.argmax(steps)) if steps.size else 0
-    if steps.size:
-        parts.append(
-            f"largest step {number(steps[jump])} between {number(places[finite][jump])} "
-            f"and {number(places[finite][jump + 1])}"
-        )
+    steps = np.abs(np.diff(values))
+    if np.isfinite(steps).any():
+        jump = int(np.nanargmax(steps))
+        between = f"between {number(places[jump])} and {number(places[jump + 1])}"
+        parts.append(f"largest step {number(steps[jump])} {between}")
     gaps = _gaps(places, values)
     if gaps:
         missing = counted(int((~finite).sum()), "place", "places")

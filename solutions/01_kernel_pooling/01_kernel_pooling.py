@@ -107,7 +107,8 @@ assert output == 22.5
 # Now the data of this lesson: 40 readings at irregular moments during six hours. The formula
 # behind them is only there to make up the data; nothing below gets to see it.
 #
-# What you should see: two humps on a rising line, some noise, and stretches with few readings.
+# What you should see: a hump near hour 1, a dip near hour 3 and a rise after it, all with noise, and
+# stretches with few readings.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(0)
@@ -244,7 +245,7 @@ assert torch.allclose(by_division, by_softmax)
 distances = squared_distances(inputs[-1:, None] + 4, inputs[:, None])  # (1, 40)
 kernel = torch.exp(-distances / (2 * 0.25**2))
 print("largest kernel:", kernel.max().item())
-print("kernel / total:", (kernel / kernel.sum()).unique())
+print("kernel / total:", (kernel / kernel.sum())[0, -1].item())
 weights = torch.softmax(-distances / (2 * 0.25**2), dim=1)
 print("softmax: weight of the last reading", round(weights[0, -1].item(), 4))
 assert (kernel / kernel.sum()).isnan().all()
@@ -305,7 +306,8 @@ plotting.interactive(draw_query, start={"query": 2.0}, query=[0.5 * i for i in r
 # Eight of the readings are the keys, six moments the queries. This *heat map* of the weights is the
 # picture you will meet in every lesson. What you should see: each row sums to 1, and its largest
 # weight sits at the key whose moment is nearest, so the bright cells run along a diagonal. The
-# columns do not sum to 1: a lonely key is heard by many queries, a key in a crowd by few.
+# columns do not sum to 1: each query gives away a weight of 1 in all, and nothing fixes how much a
+# key receives.
 
 # %% tags=["demo"]
 some_keys = inputs[::5, None]  # (8, 1)
@@ -349,8 +351,8 @@ assert all(fit.min() >= targets.min() and fit.max() <= targets.max() for fit in 
 plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
 
 # %% [markdown]
-# What you should see: on the left, steps that chase the noise; in the middle, both humps; on the
-# right, hardly more than a tired slope. No prediction leaves the range of the readings, because an
+# What you should see: on the left, steps that chase the noise; in the middle, the hump, the dip and
+# the rise; on the right, hardly more than a tired slope. No prediction leaves the range of the readings, because an
 # average cannot.
 #
 # Move it yourself. Which bandwidth would you choose, and what does "best" mean? Write your number
@@ -402,18 +404,25 @@ assert half["Epanechnikov"] == 0.75
 plotting.show(plotting.kernel_shapes(u, shapes))
 
 # %% [markdown]
-# Three of the four are exactly 0 beyond one bandwidth. **Predict.** What is the prediction at a
-# moment with no reading within reach?
+# Three of the four are exactly 0 beyond one bandwidth. **Predict.** What do they answer at a moment
+# with no reading within reach?
 #
-# The figure uses all four with $h = 0.2$. What you should see: hatched stretches where there is no
-# prediction at all, for every kernel but the Gaussian; jumps from the boxcar, because a reading
-# enters with its full weight; soft curves from the other three.
+# <details><summary>Answer</summary>
+#
+# Nothing. Every kernel is 0, so is their total, and $0/0$ is nan.
+#
+# </details>
+#
+# The figure uses all four with $h = 0.15$. What you should see: hatched stretches without an answer,
+# for every kernel but the Gaussian. The boxcar jumps most often, because a reading enters with its
+# full weight; the triangle and the parabola let it in little by little. Where a single reading is
+# within reach, all three repeat it.
 
 # %% tags=["demo"]
 distances = squared_distances(places[:, None], inputs[:, None]).sqrt()  # (241, 40)
 fits, unanswered = {}, {}
 for name, kernel in KERNELS.items():
-    values = kernel(distances / 0.2)
+    values = kernel(distances / 0.15)
     weights = values / values.sum(dim=1, keepdim=True)  # 0 / 0 where nobody is in reach
     fits[name] = weights @ targets
     unanswered[name] = int(fits[name].isnan().sum())
@@ -423,8 +432,8 @@ assert unanswered["boxcar"] == unanswered["triangular"] == unanswered["Epanechni
 plotting.show(plotting.kernel_fits(inputs, targets, places, fits, columns=2))
 
 # %% [markdown]
-# A query that may listen to nobody has a total of 0, and $0/0$ is nan. Lesson 02 calls this an
-# *empty row*, and decides what it should return.
+# A query that may listen to nobody is an *empty row* of the weights. Lesson 02 decides what it
+# should return.
 #
 # The Gaussian never has that problem, thanks to its long tails and the softmax. It keeps the rest
 # of this lesson.
@@ -533,7 +542,7 @@ check("leave_one_out")
 #
 # What you should see: the training error falls all the way to 0 as the bandwidth shrinks, so it
 # has no opinion about the right one. The leave-one-out error has a valley: too narrow chases the
-# noise of single neighbours, too wide blurs the humps away.
+# noise of single neighbours, too wide blurs hump and dip away.
 
 
 # %% tags=["demo"]
@@ -593,17 +602,19 @@ assert query.grad.isfinite().all() and query.grad.abs() > 0.1
 # $e^{-0.1} \approx 0.905$: equal steps in $s$ are equal *factors* in $h$.
 
 # %% tags=["demo"]
-h = torch.tensor(0.05, requires_grad=True)
-error = leave_one_out_error(h)
-error.backward()
-print(f"E(0.05) = {error.item():.3f}, slope in h {h.grad.item():+.3f}")
-step = 0.1 * h.grad.item()
-print(f"a step in h with rate 0.1 ends at h = {0.05 - step:.3f}")
-
+h = torch.tensor(2.0, requires_grad=True)
+leave_one_out_error(h).backward()
 s = torch.tensor(math.log(2.0), requires_grad=True)
 leave_one_out_error(s.exp()).backward()
-print(f"slope in s at h = 2: {s.grad.item():+.3f}, so h shrinks")
-assert h.grad < 0 < s.grad
+print(f"slope at h = 2: {h.grad.item():.3f} in h, {s.grad.item():.3f} in s")
+
+large = 5.0  # the size of one large step
+in_h = 2.0 - large * h.grad.item()
+in_s = math.exp(math.log(2.0) - large * s.grad.item())
+print(f"one large step in h ends at h = {in_h:.3f}")
+print(f"one large step in s ends at h = {in_s:.3f}")
+assert in_h < 0 < in_s
+assert torch.isclose(s.grad, 2 * h.grad)  # dE/ds = h dE/dh
 
 # %% [markdown]
 # ### Exercise: `fit_bandwidth`

@@ -444,8 +444,8 @@ plotting.interactive(draw_head, head=[0, 1])
 # %% [markdown]
 # The same eight features and the same four matrices, used as *one* head, next to the two. What you
 # should see: the single head adds both scores up before the softmax, and its rows blend the two
-# patterns. At position 2 it gives half of its weight to the letter before, and half to the two
-# `a`s, so neither question has an answer any more.
+# patterns. At position 2 it gives a third of its weight to each of positions 0, 1 and 2: neither
+# question has an answer any more.
 
 # %% tags=["demo"]
 one_head = MultiHeadAttention(embed_dim=8, num_heads=1).eval()

@@ -140,6 +140,7 @@ class Lookup(nn.Module):
     def __init__(self, query_size: int, key_size: int, num_hiddens: int, dropout: float = 0.0):
         """Makes `W_q` and `W_k`, both without bias."""
         super().__init__()
+        self.query_size, self.key_size = query_size, key_size
         self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
         self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
         self.dropout = nn.Dropout(dropout)

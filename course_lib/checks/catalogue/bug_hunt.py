@@ -1149,12 +1149,12 @@ CAUSAL_SELF_ATTENTION = Exercise(
 # ---------------------------------------------------------------- all together
 def _together_probes(rng):
     def probe(name, b, n, m, valid_lens):
-        problem = _lookup_problem(rng, b, n, m, (4, 3, 6), 5, valid_lens)
+        problem = _lookup_problem(rng, b, n, m, (6, 6, 7), 6, valid_lens)
         state = {f"weight_{i}": tensor(w) for i, w in enumerate(problem["state"].values())}
         return Probe(
             name,
-            "Your three tests say True of your own `Lookup`, and at least one of them says False "
-            "of `BrokenLookup`.",
+            "Your three tests say True of your own `Lookup`, and False of `curlew`, `jacana` and "
+            "`fulmar`, one each.",
             args={**state, **problem["args"]},
             scenario="own_tests_on_own_module",
         )
@@ -1180,7 +1180,7 @@ LESSON = Lesson(
             difficulty=1,
             returns=tuple(
                 Returned(name, "bool")
-                for name in ("masking", "permutation", "items", "BrokenLookup is caught")
+                for name in ("masking", "permutation", "items", "each test catches its bird")
             ),
             probes=_together_probes,
             oracle=lambda *args: (True, True, True, True),

@@ -359,13 +359,13 @@ def test_bad_input_is_named():
 def test_mended_modules_compile_as_one_graph_and_export(plain_import):
     lesson = plain_import("course_lib.attention.bug_hunt")
     lens = torch.tensor([1, 3])
-    for made, given in (
+    for made, problem in (
         (lesson.Lookup(6, 6, 5), (*inputs(2, 4, 5), lens)),
         (lesson.CausalSelfAttention(6, 2), (normal(1, 2, 4, 6), lens)),
     ):
         made = made.double().eval()
         for backend in ("eager", "aot_eager"):
             compiled = torch.compile(made, backend=backend, fullgraph=True)
-            torch.testing.assert_close(compiled(*given), made(*given))
-        exported = torch.export.export(made, given).module()
-        torch.testing.assert_close(exported(*given), made(*given))
+            torch.testing.assert_close(compiled(*problem), made(*problem))
+        exported = torch.export.export(made, problem).module()
+        torch.testing.assert_close(exported(*problem), made(*problem))

@@ -948,8 +948,8 @@ LOOKUP = Exercise(
         ),
     ),
     hints=(
-        "Run your three tests and the row sums on `BrokenLookup` first. It has four faults, and "
-        "each shows in another test.",
+        "Run your three tests and the row sums on `BrokenLookup` again after each repair. It has "
+        "four faults, and one of them hides another.",
         "Look at the number under the root, the axis of the softmax, the order of softmax and "
         "mask, and at what dropout does in eval mode.",
         "scores = q @ k.mT / math.sqrt(q.shape[-1])\n"

@@ -283,7 +283,8 @@ def _pooling_probes(rng):
         ),
         Probe(
             "square",
-            "As many queries as keys must not confuse the axes.",
+            "With as many queries as keys a row of weights still belongs to one query: it comes "
+            "from the distances of that query to all keys.",
             args=problem(4, 4, 2, 3, 1.4),
         ),
         Probe(
@@ -390,6 +391,46 @@ def _between_the_values(probe, outputs):
     return (
         f"Your output at [{i}, {c}] is {parts[0][i, c]:.3f}, outside the values "
         f"{values[:, c].min():.3f} to {values[:, c].max():.3f}: no average can be."
+    )
+
+
+def _ratio_of_weights(probe, outputs):
+    """The ratio of two weights of a query depends on the two distances alone."""
+    parts = _parts(outputs)
+    inputs = probe.inputs()
+    distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
+    exponents = -distances / (2 * inputs["bandwidth"] ** 2)
+    if parts is None or parts[1].shape != distances.shape or distances.shape[-1] < 2:
+        return None
+    order = exponents.argsort(-1)
+    for i, row in enumerate(order):
+        near, other = int(row[-1]), int(row[-2])
+        wanted = math.exp(exponents[i, other] - exponents[i, near])
+        weights = parts[1][i]
+        if weights[near] <= 0 or abs(weights[other] / weights[near] - wanted) > 1e-4:
+            shares = f"{weights[near]:.4f} and {weights[other]:.4f}"
+            return (
+                f"The nearest keys of query {i} are {near} and {other}, at squared distances "
+                f"{distances[i, near]:.3f} and {distances[i, other]:.3f}. With bandwidth "
+                f"{inputs['bandwidth']:g} their weights must have the ratio 1 : {wanted:.4f}; "
+                f"yours are {shares}."
+            )
+    return None
+
+
+def _never_zero(probe, outputs):
+    parts, inputs = _parts(outputs), probe.inputs()
+    distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
+    if parts is None or parts[1].shape != distances.shape:
+        return None
+    counts = (distances - distances.min(-1, keepdims=True)) / (2 * inputs["bandwidth"] ** 2) < 20
+    missing = np.argwhere(counts & (parts[1] == 0))
+    if not missing.size:
+        return None
+    query, key = (int(i) for i in missing[0])
+    return (
+        f"Query {query} gives key {key} a weight of exactly 0, but the Gaussian kernel is positive "
+        "at every distance: each key counts, the far ones little."
     )
 
 
@@ -602,6 +643,14 @@ KERNEL_POOLING = Exercise(
             "nearest_key_not_first",
             _nearest_counts_most,
             "How does your score change with the distance?",
+        ),
+        Property(
+            "key_without_weight", _never_zero, "Which step leaves keys out, or rounds them to 0?"
+        ),
+        Property(
+            "wrong_ratio_of_weights",
+            _ratio_of_weights,
+            "Which expression of yours stands for -distance^2 / (2 h^2)?",
         ),
         Property("weights_do_not_make_outputs", _weights_make_outputs, _CONSISTENT),
         Property(
@@ -1010,7 +1059,7 @@ def _near_best(probe, expected, recorded):
     if math.isclose(found, probe.kwargs.get("initial", 1.0), rel_tol=1e-6):
         return _UNCHANGED
     trained = wrong.errors_at(inputs, targets, [best, found], leave_out=False)
-    if found < best / 3 and trained[1] < trained[0]:
+    if found < best and trained[1] < (0.1 if found > best / 3 else 1.0) * trained[0]:
         return _MEMORISES
     initial = float(probe.kwargs.get("initial", 1.0))
     if found > initial > best:

@@ -185,7 +185,7 @@ def _panels(
     cell_width = (6.0 - extra) / columns - 0.55
     tallest = max(num_queries / num_keys for num_queries, num_keys in shapes)
     height = rows * (min(2.6, cell_width * tallest) + 0.75)
-    figure = new_figure(6.0, max(1.8, height))
+    figure = new_figure(6.0, max(2.05, height))
     grid = list(np.atleast_1d(figure.subplots(rows, columns)).flat)
     for unused in grid[len(shapes) :]:
         unused.remove()

@@ -504,16 +504,6 @@ assert torch.equal(attention.attention_weights, weights)
 print("eval mode: the function's outputs; train mode: others, and the same stored weights")
 
 # %% [markdown]
-# ### All together
-#
-# Each check so far ran on the course's versions of everything else. This one puts *your*
-# `scaled_dot_product_attention` and *your* `DotProductAttention` side by side and checks the module
-# again. It needs the checks above to have seen your cells in this session.
-
-# %%
-check("05_scaled_dot_product")
-
-# %% [markdown]
 # ## 6. What a gradient finds
 #
 # *Moving a query a little: how far does the output move?*
@@ -658,6 +648,16 @@ long_way = (weights * (grad_outputs @ inputs[2].mT)).sum(dim=-1)
 short_way = (outputs * grad_outputs).sum(dim=-1)
 assert torch.allclose(long_way, short_way, atol=1e-5)
 print("row sums agree")
+
+# %% [markdown]
+# ### All together
+#
+# Each check so far ran on the course's versions of everything else. This one puts *your*
+# `scaled_dot_product_attention` and *your* `DotProductAttention` side by side and checks the module
+# again. It needs the checks above to have seen your cells in this session.
+
+# %%
+check("05_scaled_dot_product")
 
 # %% [markdown]
 # ### Written question: the same model, wider

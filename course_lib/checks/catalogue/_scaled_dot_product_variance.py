@@ -66,7 +66,7 @@ def _probes(rng):
     def seed():
         return Built("generator", {"seed": int(rng.integers(1, 10_000))})
 
-    def probe(name, says, d, scaled, num_samples=6000, **options):
+    def probe(name, says, d, scaled, num_samples=3000, **options):
         args = {"d": d, "num_samples": num_samples, "scaled": scaled, "generator": seed()}
         return Probe(name, says, args=args, **({"compare": "near", "tolerance": 0.2} | options))
 
@@ -83,7 +83,7 @@ def _probes(rng):
             "The estimate must come from `num_samples` independent pairs.",
             24,
             False,
-            num_samples=300,
+            num_samples=200,
             compare="scatter",
             scenario="scatter",
             part="edges",
@@ -94,7 +94,7 @@ def _probes(rng):
             "The estimate must come from `num_samples` independent pairs.",
             2,
             False,
-            num_samples=900,
+            num_samples=400,
             compare="scatter",
             scenario="scatter",
             part="edges",

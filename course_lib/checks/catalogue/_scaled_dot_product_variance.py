@@ -10,9 +10,9 @@ from course_lib.checks.probe import Built, Probe
 from course_lib.reference import scaled_dot_product as oracle
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
-# excess kurtosis of q . k is 6 / d. Values may be off by 7 of them; a right answer fails with a
-# probability below 1e-10. Over 60 seeds the scatter itself is known to 9 %: the bounds below are
-# left with a probability below 1e-7.
+# excess kurtosis of q . k is 6 / d. Values may be off by 7 of them; a right answer is with a
+# probability below 1e-7, heavy tails included. Over 60 seeds the scatter itself is known to 10 %:
+# a right answer leaves the bounds below with a probability below 1e-6.
 DEVIATIONS = 7.0
 SCATTER = (0.55, 1.6)
 

@@ -1,14 +1,10 @@
 """Lesson 05: scaled dot-product attention, as a function, as a module, and backwards."""
 
-from course_lib.checks.catalogue._scaled_dot_product_backward import (
-    ATTENTION_BACKWARD,
-    JACOBIAN_WRT_QUERY,
-)
-from course_lib.checks.catalogue._scaled_dot_product_forward import (
-    DOT_PRODUCT_ATTENTION,
-    NUMPY_ATTENTION,
-    SCALED_DOT_PRODUCT_ATTENTION,
-)
+from course_lib.checks.catalogue._scaled_dot_product_backward import ATTENTION_BACKWARD
+from course_lib.checks.catalogue._scaled_dot_product_forward import SCALED_DOT_PRODUCT_ATTENTION
+from course_lib.checks.catalogue._scaled_dot_product_jacobian import JACOBIAN_WRT_QUERY
+from course_lib.checks.catalogue._scaled_dot_product_module import DOT_PRODUCT_ATTENTION
+from course_lib.checks.catalogue._scaled_dot_product_numpy import NUMPY_ATTENTION
 from course_lib.checks.catalogue._scaled_dot_product_variance import SCORE_VARIANCE
 from course_lib.checks.exercise import Integration, Lesson, Written
 

@@ -207,8 +207,7 @@ INVARIANTS = {
     "masking_equals_deleting": "Masking keys gives what deleting them gives.",
     "items_apart": "What one item gets does not depend on the other items of the batch.",
     "linear_in_values": "Doubling the values, and nothing else, doubles the outputs.",
-    "scale_free": "With W_q = W_k = identity and standard normal queries and keys, the logarithms "
-    "of a row's weights spread equally far for any head_dim.",
+    "scale_free": "With W_q = W_k = identity, log-weights spread equally far for any head_dim.",
     "eval_repeats": "In eval mode two calls with the same arguments agree, whatever the dropout.",
     "all_parameters_learn": "Every parameter gets a gradient.",
     "empty_rows_zero": "A query that may attend to no key gets zeros, not NaN and no average.",

@@ -267,7 +267,8 @@ assert all(learned.values())
 #
 # Look at what three of them learned. What you should see: maps that no longer mean what you read
 # into them. A column of `avocet` sums to 1, a row does not have to; a head of `jacana` does not
-# hold the eight positions of the sequence at all.
+# hold the eight positions of the sequence at all; and in `bittern` two neighbouring queries look at
+# the same key. Here a map does tell, to somebody who knows what it should be.
 
 # %% tags=["demo", "nbval-ignore-output"]
 x, _ = reversal(1, torch.Generator().manual_seed(3))
@@ -414,7 +415,7 @@ for name in ("sound", *BUGS):
     module = fresh(name)
     table[name] = {
         "reversal learned": name == "sound" or learned[name],
-        "masking equals_deleting": masking_equals_deleting(
+        "masking equals deleting": masking_equals_deleting(
             module, queries, keys, values, valid_lens
         ),
         "keys permutation": keys_permutation_invariant(module, queries, keys, values),
@@ -440,9 +441,10 @@ assert caught == ["curlew", "fulmar", "jacana"]
 #   bird may break several; name any one of them. Every right entry counts, so hand in what you
 #   have.
 #
-# You may read, and you should test: write the missing invariants as experiments in the empty cell
-# below, with `fresh(name)` from above. All modules have `dropout=0` unless the invariant speaks of
-# dropout. `scale_free` compares `attention_weights.log().std(-1)` for two sizes, say 4 and 256.
+# You may read, and you should test: write the missing invariants as experiments in the cell below
+# this text, with `fresh(name)` from above. All modules have `dropout=0` unless the invariant speaks of
+# dropout. `scale_free` compares `attention_weights.log().std(-1)` for two sizes, say 4 and
+# 256, with one head and standard normal queries and keys.
 #
 # **Worked example.** `module(q, k, 2 * v)` against `2 * module(q, k, v)` is `linear_in_values`.
 
@@ -517,6 +519,7 @@ dropping = specimens.BrokenLookup(6, 6, 8, dropout=0.5).double().eval()
 repeats = torch.equal(dropping(queries, keys, values), dropping(queries, keys, values))
 print("eval mode repeats:   ", repeats)
 assert not repeats
+assert masking_equals_deleting(broken, queries, keys, values, valid_lens)
 assert not torch.allclose(sums, torch.ones_like(sums))
 
 # %% [markdown]

@@ -937,7 +937,7 @@ LEAVE_ONE_OUT = Exercise(
 _GRID = np.exp(np.linspace(math.log(0.02), math.log(50.0), 90))
 
 
-def _learnable(rng, count, initial, lr):
+def _learnable(rng, count, initial=1.0, num_steps=200, lr=0.1):
     """Points whose leave-one-out error has one clear minimum that gradient descent reaches."""
     while True:
         inputs = _points(rng, count)
@@ -950,24 +950,24 @@ def _learnable(rng, count, initial, lr):
         bandwidth = _GRID[best]
         others = wrong.errors_at(inputs, targets, [bandwidth / 3, 1.0, bandwidth * 3, initial])
         clear = one_minimum and min(others) > 1.1 * errors[best] and 0.15 < bandwidth < 0.8
-        reached = clear and _descent(errors, initial, lr) < 1.01 * errors[best]
-        if reached and (lr < 0.2 or _adam_on_h(inputs, targets, initial, lr) < 0):
+        reached = clear and _descent(errors, initial, num_steps, lr) < 1.01 * errors[best]
+        if reached and (lr < 0.2 or _adam_on_h(inputs, targets, initial, num_steps, lr) < 0):
             return {"inputs": tensor(inputs), "targets": tensor(targets)}
 
 
-def _descent(errors, initial, lr):
-    """The error after 200 plain gradient steps on log h, read off the grid."""
+def _descent(errors, initial, num_steps, lr):
+    """The error after plain gradient steps on log h, read off the grid."""
     places = np.log(_GRID)
     slopes, place = np.gradient(errors, places), math.log(initial)
-    for _ in range(200):
+    for _ in range(num_steps):
         place -= lr * np.interp(place, places, slopes)
     return np.interp(place, places, errors)
 
 
-def _adam_on_h(inputs, targets, initial, lr):
+def _adam_on_h(inputs, targets, initial, num_steps, lr):
     """Where Adam ends that takes its large steps in h itself: often below 0."""
     h, mean, square = initial, 0.0, 0.0
-    for step in range(1, 201):
+    for step in range(1, num_steps + 1):
         below, above = wrong.errors_at(inputs, targets, [h - 1e-6, h + 1e-6])
         slope = (above - below) / 2e-6
         mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
@@ -985,12 +985,7 @@ def _fit_probes(rng):
             name,
             says,
             part=part,
-            args=_learnable(
-                rng,
-                int(rng.integers(14, 19)),
-                kwargs.get("initial", 1.0),
-                kwargs.get("lr", 0.1),
-            ),
+            args=_learnable(rng, int(rng.integers(14, 19)), **kwargs),
             kwargs=kwargs,
             compare="near_best",
             tolerance=_FIT_TOLERANCE,
@@ -1001,13 +996,18 @@ def _fit_probes(rng):
             "defaults",
             "The bandwidth must have a leave-one-out error within 2 % of the smallest there is.",
         ),
-        probe("again", "Other points have another best bandwidth: find that one."),
-        probe("from_below", "A start at 0.3 must lead to the best bandwidth too.", initial=0.3),
+        probe(
+            "from_below",
+            "A start at 0.3 must lead to the best bandwidth too.",
+            initial=0.3,
+            num_steps=80,
+        ),
         probe(
             "from_above",
             "A start at 3 with large steps must lead to the best bandwidth, and keep it positive.",
             part="edges",
             initial=3.0,
+            num_steps=100,
             lr=0.4,
         ),
     ]

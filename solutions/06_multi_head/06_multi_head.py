@@ -454,7 +454,7 @@ with torch.no_grad():
     one_head(x, x, x)
 panels = {f"head {i} of 2": two_heads.attention_weights[0, i] for i in range(2)}
 panels["the only head of 1"] = one_head.attention_weights[0, 0]
-plotting.show(plotting.heatmap_grid(panels, columns=2))
+plotting.show(plotting.heatmap_grid(panels))
 blend = one_head.attention_weights[0, 0, 2]
 print("position 2, one head:", blend)
 assert ((blend > 0.3) & (blend < 0.4)).sum() == 3

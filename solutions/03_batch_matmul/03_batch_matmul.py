@@ -243,7 +243,7 @@ import time
 
 WAYS = {
     "four loops": bmm_loops,
-    "loop over items": lambda a, b: torch.stack([x @ y for x, y in zip(a, b)]),
+    "loop over items": lambda a, b: torch.stack([x @ y for x, y in zip(a, b, strict=True)]),
     "multiply and sum": lambda a, b: (a[..., None] * b[..., None, :, :]).sum(dim=-2),
     "einsum": lambda a, b: torch.einsum("...nk,...km->...nm", a, b),
 }
@@ -272,7 +272,9 @@ microseconds = {
 }
 if LIVE:
     microseconds = {
-        name: [measure(way, size) if size <= 8 or name != "four loops" else math.nan for size in sizes]
+        name: [
+            measure(way, size) if size <= 8 or name != "four loops" else math.nan for size in sizes
+        ]
         for name, way in WAYS.items()
     }
 plotting.show(
@@ -380,7 +382,14 @@ plotting.interactive(draw_turned, way=list(WAYS_TO_TURN))
 # </details>
 
 # %% tags=["demo"]
-print("strides: keys", keys.stride(), " keys.mT", keys.mT.stride(), " reshaped", keys.reshape(2, 3).stride())
+print(
+    "strides: keys",
+    keys.stride(),
+    " keys.mT",
+    keys.mT.stride(),
+    " reshaped",
+    keys.reshape(2, 3).stride(),
+)
 assert keys.mT.data_ptr() == keys.data_ptr() == keys.reshape(2, 3).data_ptr()
 assert keys.mT.reshape(6).data_ptr() != keys.data_ptr()
 assert not keys.mT.is_contiguous()
@@ -568,7 +577,9 @@ keys = torch.randn(2, 5, 4, generator=generator)  # (B, m, d), shared by the hea
 silent = queries @ keys.mT
 shared = queries @ keys[:, None].mT  # (B, 1, d, m): an axis for the heads
 print("same shape:", silent.shape == shared.shape)
-print("item 0, head 1 meets keys of item 1:", torch.allclose(silent[0, 1], queries[0, 1] @ keys[1].mT))
+print(
+    "item 0, head 1 meets keys of item 1:", torch.allclose(silent[0, 1], queries[0, 1] @ keys[1].mT)
+)
 assert torch.allclose(shared[0, 1], queries[0, 1] @ keys[0].mT, atol=1e-6)
 assert not torch.allclose(silent, shared)
 

@@ -1,5 +1,6 @@
 """Lesson 02: masks, a stable softmax, and both together."""
 
+import itertools
 import math
 
 import numpy as np
@@ -1379,7 +1380,7 @@ def _ratios(probe, outputs):
     scores, allowed = _scores_and_allowed(probe)
     for row in np.ndindex(scores.shape[:-1]):
         keys = np.flatnonzero(allowed[row] & (np.abs(scores[row]) < 6))
-        for a, b in zip(keys, keys[1:], strict=False):
+        for a, b in itertools.pairwise(keys):
             ours, yours = scores[row][[a, b]], outputs.data[row][[a, b]]
             ratio = float(np.exp(ours[1] - ours[0]))
             if yours[0] > 1e-6 and abs(yours[1] / yours[0] - ratio) > 1e-3 * ratio:

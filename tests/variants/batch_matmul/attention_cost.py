@@ -17,13 +17,18 @@ def one_formula(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
 def two_products(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     scores = 2 * batch * num_queries * d * num_keys
     outputs = 2 * batch * num_queries * num_keys * d_v
-    return dict(score_bytes=bytes_per_element * batch * num_keys * num_queries, flops=scores + outputs)
+    return dict(
+        score_bytes=bytes_per_element * batch * num_keys * num_queries, flops=scores + outputs
+    )
 
 
 @right
 def with_product(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     entries = math.prod((batch, num_queries, num_keys))
-    return {"flops": sum(2 * entries * size for size in (d, d_v)), "score_bytes": entries * bytes_per_element}
+    return {
+        "flops": sum(2 * entries * size for size in (d, d_v)),
+        "score_bytes": entries * bytes_per_element,
+    }
 
 
 @right
@@ -127,6 +132,8 @@ def swapped_answers(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
 
 
 @wrong("two_mistakes")
-def single_item_multiply_adds_and_elements(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+def single_item_multiply_adds_and_elements(
+    batch, num_queries, num_keys, d, d_v, bytes_per_element=4
+):
     pairs = num_queries * num_keys
     return {"flops": batch * pairs * (d + d_v), "score_bytes": pairs * bytes_per_element}

@@ -60,7 +60,9 @@ def reshape(queries, keys):
 @wrong("reshape_for_transpose")
 def view_of_contiguous(queries, keys):
     m, d = keys.shape[-2:]
-    return torch.einsum("...nd,...dm->...nm", queries, keys.contiguous().view(*keys.shape[:-2], d, m))
+    return torch.einsum(
+        "...nd,...dm->...nm", queries, keys.contiguous().view(*keys.shape[:-2], d, m)
+    )
 
 
 @wrong("keys_times_queries")

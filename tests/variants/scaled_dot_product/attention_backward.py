@@ -26,7 +26,11 @@ def explicit_jacobian(queries, keys, values, grad_outputs):
         jacobian = torch.diag(w[i]) - torch.outer(w[i], w[i])
         rows.append(jacobian @ (values @ grad_outputs[i]))
     ds = torch.stack(rows) / d**0.5
-    return ds @ keys, torch.einsum("nm,nd->md", ds, queries), torch.einsum("nm,nv->mv", w, grad_outputs)
+    return (
+        ds @ keys,
+        torch.einsum("nm,nd->md", ds, queries),
+        torch.einsum("nm,nv->mv", w, grad_outputs),
+    )
 
 
 @right

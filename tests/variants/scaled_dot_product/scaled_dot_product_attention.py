@@ -93,7 +93,10 @@ def python_loops(queries, keys, values, valid_lens=None, mask=None):
         m = m.expand(*m.shape[:-2], queries.shape[-2], keys.shape[-2])
         if queries.dim() == 4 and m.dim() == 3:
             m = m.expand(queries.shape[1], -1, -1)
-            parts = [python_loops(*x, None, m[h]) for h, x in enumerate(zip(queries[b], keys[b], values[b]))]
+            parts = [
+                python_loops(*x, None, m[h])
+                for h, x in enumerate(zip(queries[b], keys[b], values[b]))
+            ]
             outs.append(tuple(torch.stack(p) for p in zip(*parts)))
         else:
             outs.append(python_loops(queries[b], keys[b], values[b], None, m))
@@ -117,7 +120,9 @@ def no_scale(queries, keys, values, valid_lens=None, mask=None):
 
 @wrong("divided_by_d")
 def by_d(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(torch.einsum("...nd,...md->...nm", queries, keys) / keys.shape[-1], valid_lens, mask)
+    weights = masked_softmax(
+        torch.einsum("...nd,...md->...nm", queries, keys) / keys.shape[-1], valid_lens, mask
+    )
     return weights @ values, weights
 
 
@@ -311,7 +316,9 @@ def divides_in_place_without_grad(queries, keys, values, valid_lens=None, mask=N
 def turns_the_mask_in_place(queries, keys, values, valid_lens=None, mask=None):
     drop = None if mask is None else mask.logical_not_()
     weights = masked_softmax(
-        queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, None if drop is None else ~drop
+        queries @ keys.mT / math.sqrt(queries.shape[-1]),
+        valid_lens,
+        None if drop is None else ~drop,
     )
     return weights @ values, weights
 
@@ -328,7 +335,9 @@ def zeroes_masked_values(queries, keys, values, valid_lens=None, mask=None):
 
 @wrong("three_axes_only")
 def transposes_1_and_2(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(torch.bmm(queries, keys.transpose(1, 2)) / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    weights = masked_softmax(
+        torch.bmm(queries, keys.transpose(1, 2)) / math.sqrt(queries.shape[-1]), valid_lens, mask
+    )
     return torch.bmm(weights, values), weights
 
 
@@ -470,7 +479,9 @@ def swapped(queries, keys, values, valid_lens=None, mask=None):
 
 @wrong("only_outputs_returned")
 def outputs_only(queries, keys, values, valid_lens=None, mask=None):
-    return masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask) @ values
+    return (
+        masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask) @ values
+    )
 
 
 @wrong("scores_returned")

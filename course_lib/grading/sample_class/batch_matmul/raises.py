@@ -1,4 +1,4 @@
-"""weighted_sum: a cell that raises when it is run."""
+"""weighted_sum: right, but a try-out in the same cell raises; that costs nothing."""
 
 
 # %% weighted_sum

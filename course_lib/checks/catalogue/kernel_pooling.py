@@ -976,7 +976,7 @@ def _adam_on_h(inputs, targets, initial, num_steps, lr):
     return h
 
 
-_FIT_TOLERANCE = 0.03  # for telling known mistakes apart; right answers are judged by their error
+_FIT_TOLERANCE = 0.01  # for telling known mistakes apart; right answers are judged by their error
 
 
 def _fit_probes(rng):

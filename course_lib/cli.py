@@ -173,6 +173,7 @@ def test(context: typer.Context) -> None:
 
 @app.command()
 def demo(
+    lessons: Lessons = None,
     folder: Annotated[
         Path | None, typer.Option("--folder", help="Where to work; demo/ if not given.")
     ] = None,
@@ -180,11 +181,13 @@ def demo(
 ) -> None:
     """Grade the bundled sample class in a folder of its own and show where everything lies.
 
-    Example: course demo
+    Example: course demo 02_masked_softmax
     """
     from course_lib import grading
 
-    result = grading.demo(course_root(), folder=folder, progress=_progress(quiet))
+    root = course_root()
+    chosen = chosen_lessons(root, lessons)
+    result = grading.demo(root, chosen, folder=folder, progress=_progress(quiet))
     result.show()
     raise typer.Exit(result.exit_code)
 

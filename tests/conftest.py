@@ -41,7 +41,13 @@ def rng():
 
 @pytest.fixture
 def plain_import():
-    """Imports a lesson's module without the type checks above, which dynamo cannot trace."""
+    """Imports a lesson's module without the type checks above, which dynamo cannot trace.
+
+    Dynamo counts recompilations by code, which is equal for each import, so it starts afresh.
+    """
+    import torch
+
+    torch._dynamo.reset()
     hooked = {name: module for name, module in sys.modules.items() if name in LESSONS}
     finders = list(sys.meta_path)
     for name in hooked:

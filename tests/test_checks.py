@@ -270,3 +270,13 @@ def test_a_lesson_checked_together_says_what_is_missing(monkeypatch, capsys):
     monkeypatch.setattr(session, "_remembered", {})
     assert checks.check("02_masked_softmax") == 0.0
     assert "needs your own `length_mask`, `combine_masks`" in capsys.readouterr().out
+
+
+def test_one_failing_edge_costs_at_least_half_of_the_edges():
+    def only_below_1000(scores, axis=-1):
+        exponentials = np.exp(scores)
+        return exponentials / exponentials.sum(axis=axis, keepdims=True)
+
+    report = grade("stable_softmax", only_below_1000)
+    assert report.mistake == "no_maximum_subtracted"
+    assert 0.5 < report.score <= 1 - 0.25 / 2

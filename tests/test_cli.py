@@ -176,12 +176,12 @@ def test_a_grading_error_is_shown_as_it_is(course, monkeypatch, capsys):
 
 
 def test_demo_shows_its_result_and_returns_its_code(course, monkeypatch, capsys):
-    def demo(root, *, folder, progress):
-        assert (root, folder) == (course, Path("there"))
+    def demo(root, lessons, *, folder, progress):
+        assert (root, lessons, folder) == (course, ["02_masked_softmax"], Path("there"))
         return summary(3)
 
     monkeypatch.setattr(grading, "demo", demo, raising=False)
-    assert cli.main(["demo", "--folder", "there", "-q"]) == 3
+    assert cli.main(["demo", "02", "--folder", "there", "-q"]) == 3
     assert capsys.readouterr().out == "the table\n"
 
 

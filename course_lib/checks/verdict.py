@@ -17,6 +17,7 @@ from course_lib.checks.report import Finding, Report, example_of, importance
 _ONE_OF_SEVERAL = "One of several things: "
 _MAX_FINDINGS = 4
 SHARES = {"values": 0.5, "edges": 0.25, "gradients": 0.15, "hygiene": 0.1}
+MOST_OF_A_FLAWED_PART = 0.5
 
 
 def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
@@ -135,8 +136,9 @@ def _unusable(exercise: Exercise, obj) -> Report | None:
 def _score(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[float, float]]]:
     """The score 0..1 and, for each part, (earned, possible) as shares of 1.
 
-    A part earns the share of its probes that pass. Where no probe of the values passes, nothing
-    is earned at all: a constant does not mutate its input either.
+    A part earns the share of its probes that pass, and at most half once one fails: a check that
+    looks in twenty places must not make a mistake cheap. Where no probe of the values passes,
+    nothing is earned at all: a constant does not mutate its input either.
     """
     passed: dict[str, list[bool]] = {}
     for probe, _ in runs:
@@ -151,6 +153,7 @@ def _score(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[floa
             earned = max(0.0, 1.0 - 0.5 * len(dirty))
         else:
             earned = sum(passed[part]) / len(passed[part])
+            earned = earned if all(passed[part]) else min(earned, MOST_OF_A_FLAWED_PART)
         parts[part] = (share * earned, share)
     if not any(passed["values"]) or extra:
         parts = {part: (0.0, share) for part, (_, share) in parts.items()}

@@ -12,7 +12,7 @@ import ast
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -85,19 +85,18 @@ class Demo:
     def show(self) -> None:
         """Print the tables and where everything lies."""
         from rich.console import Console
-        from rich.table import Table
 
         console = Console()
         for summary in self.summaries:
             console.print(summary)
-        table = Table(title="Where everything lies", box=None, show_header=False)
+        console.print("\nWhere everything lies")
         for what, where in self.places.items():
-            table.add_row(what, where)
-        console.print(table, soft_wrap=True)
+            console.print(f"  {what:<17} {where}", soft_wrap=True, highlight=False, markup=False)
 
 
 def demo(
     root: Path,
+    lessons: Sequence[str] | None = None,
     *,
     folder: Path | None = None,
     progress: Callable[[str], None] | None = None,
@@ -106,6 +105,7 @@ def demo(
 
     Args:
         root: the course folder; its own submissions and gradebook are not touched.
+        lessons: only these, by name; all if None.
         folder: where to work, made anew; `demo/` in the course folder if None.
         progress: called with a line of text at each step.
 
@@ -113,22 +113,26 @@ def demo(
         The graded demonstration; report.html, feedback and gradebook lie in its folder.
 
     Raises:
-        GradingError: the folder holds something that is not a demonstration.
+        GradingError: a lesson has no sample class, or the folder holds something that is not a
+            demonstration.
     """
     from course_lib.authoring import build
 
     tell = progress or (lambda line: None)
     root = Path(root).resolve()
     folder = (folder or root / "demo").resolve()
-    lessons = sample_lessons(root)
-    if not lessons:
+    found = sample_lessons(root)
+    if not found:
         raise GradingError(f"{root / 'solutions'} holds no lesson with a sample class")
-    build(root, list(lessons), progress=progress)
+    chosen = list(lessons or found)
+    if without := [lesson for lesson in chosen if lesson not in found]:
+        raise GradingError(f"{without[0]} has no sample class; these have: {', '.join(found)}")
+    build(root, chosen, progress=progress)
     make_folder(root, folder)
     summaries, stories = [], {}
-    for lesson, samples in lessons.items():
+    for lesson in chosen:
         tell(f"{lesson}: the sample class hands in")
-        students = [read_sample(path) for path in sorted(samples.glob("*.py"))]
+        students = [read_sample(path) for path in sorted(found[lesson].glob("*.py"))]
         stories |= {student.name: student.story for student in students}
         hand_in(root, folder, lesson, students)
         summaries.append(grade(folder, lesson, progress=progress))

@@ -84,7 +84,7 @@ def _judged(probe, expected, recorded):
 _ANSWERS = (Returned("about module_1", "bool"), Returned("about module_2", "bool"))
 _SAYS = {
     "curlew": "`curlew` gives masked keys the score 0, so they keep a weight.",
-    "leaks_a_little": "A module that fills with -6 leaks less than a hundredth of a weight.",
+    "leaks_a_little": "A module may leave the masked keys a hundredth of each row's weight.",
     "zero_after_softmax": "A module that masks after the softmax has rows that sum to less than 1.",
     "zeroed_pads": "A module that sets padded keys and values to zero, and masks nothing, still "
     "gives them weight.",
@@ -259,7 +259,7 @@ MASKING_EQUALS_DELETING = Exercise(
         ),
         Mistake(
             "too_tolerant",
-            models.masking(tolerance=0.3),
+            models.masking(tolerance=0.1),
             "Your tolerance is so wide that a small leak goes through.",
             "How far apart may two results be that differ by rounding only?",
         ),

@@ -1,6 +1,5 @@
 """Everything right, written in other ways than the course does."""
 
-import itertools
 import math
 
 import torch
@@ -16,6 +15,9 @@ def masking_equals_deleting(module, queries, keys, values, valid_lens):
 
 
 # %% keys_permutation_invariant
+import itertools
+
+
 def keys_permutation_invariant(module, queries, keys, values):
     outputs = module(queries, keys, values)
     for order in itertools.permutations(range(keys.shape[1])):

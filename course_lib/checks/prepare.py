@@ -4,14 +4,15 @@ import dataclasses
 import functools
 import hashlib
 import os
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
 
 from course_lib.checks.catalogue import find
-from course_lib.checks.exercise import Mistake
-from course_lib.checks.judge import Expected, expect, judge
-from course_lib.checks.observe import observe
+from course_lib.checks.exercise import Exercise, Mistake
+from course_lib.checks.judge import Expected, Violation, expect, judge
+from course_lib.checks.observe import Observation, observe
 from course_lib.checks.probe import Array, Probe
 from course_lib.checks.replay import Outcomes
 
@@ -57,13 +58,33 @@ def _moved(probe: Probe, device: str) -> Probe:
 def replays(
     name: str, seed: str, device: str | None = None
 ) -> tuple[tuple[Mistake, Outcomes], ...]:
-    """What every known mistake of an exercise does on the probes of a seed."""
-    exercise = find(name)
-    results = []
-    for mistake in exercise.mistakes:
-        outcomes = {}
-        for probe, expected in prepare(name, seed, device):
-            seen = observe(mistake.model, probe)
-            outcomes[probe.name] = (seen, judge(exercise, probe, expected, seen))
-        results.append((mistake, outcomes))
-    return tuple(results)
+    """Each known mistake of an exercise with what it does on the probes of a seed."""
+    exercise, runs = find(name), prepare(name, seed, device)
+    return tuple((mistake, Replay(exercise, mistake, runs)) for mistake in exercise.mistakes)
+
+
+class Replay(Mapping):
+    """What a known mistake does, probe by probe: run when first asked for, then kept.
+
+    Most mistakes differ from the student's in the first number, so few probes are ever run.
+    """
+
+    def __init__(
+        self, exercise: Exercise, mistake: Mistake, runs: Sequence[tuple[Probe, Expected]]
+    ):
+        self._exercise, self._model = exercise, mistake.model
+        self._runs = {probe.name: (probe, expected) for probe, expected in runs}
+        self._seen: dict[str, tuple[Observation, list[Violation]]] = {}
+
+    def __getitem__(self, name: str) -> tuple[Observation, list[Violation]]:
+        if name not in self._seen:
+            probe, expected = self._runs[name]
+            seen = observe(self._model, probe)
+            self._seen[name] = seen, judge(self._exercise, probe, expected, seen)
+        return self._seen[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)

@@ -4,7 +4,8 @@ A model explains a violation if it makes the same violation with the same number
 out if it would have made a violation of values that the student did not make.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from course_lib.checks.observe import Observation
 from course_lib.checks.probe import Probe
 from course_lib.checks.record import Recorded
 
-Outcomes = dict[str, tuple[Observation, list[Violation]]]
+Outcomes = Mapping[str, tuple[Observation, list[Violation]]]
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,14 @@ class Explanation:
 
 def explain(
     runs: Sequence[tuple[Probe, Expected]],
-    replays: Iterable[tuple[Mistake, Outcomes]],
+    replays: Sequence[tuple[Mistake, Outcomes]],
     student: Outcomes,
 ) -> list[Explanation]:
     """The mistakes that together reproduce the most of what went wrong, the largest first.
 
     Args:
         runs: the probes with what was expected.
-        replays: what each known mistake does on them.
+        replays: what each known mistake does on them, by probe name; asked for as needed.
         student: the observation and violations of each probe, by probe name.
 
     Returns:
@@ -51,21 +52,13 @@ def explain(
         empty if nothing known gives the student's numbers.
     """
     failing = _violations(student)
-    candidates, partial = [], []
-    for mistake, every_probe in replays:
-        replayed = {name: every_probe[name] for name in student}
-        explained = {
-            key for key in failing & _violations(replayed) if _same(key, runs, student, replayed)
-        }
-        others = {
-            (name, aspect)  # where the student's call raised, there are no numbers to compare
-            for name, aspect in _violations(replayed) - explained
-            if aspect in _NUMBERS and (aspect == "raised" or (name, "raised") not in failing)
-        }
-        if explained and not others:
-            candidates.append(Explanation(mistake, frozenset(explained)))
-        elif others <= failing and 3 * _wrong_values(explained) >= max(6, _wrong_values(failing)):
-            partial.append(Explanation(mistake, frozenset(explained), partial=True))
+    # What failed comes first, wrong values before all: that settles most.
+    order = sorted(student, key=lambda n: ((n, "values") not in failing, not student[n][1]))
+    candidates = [
+        Explanation(mistake, explained)
+        for mistake, replayed in replays
+        if (explained := _reproduced(runs, replayed, student, failing, order))
+    ]
     named: list[Explanation] = []
     remaining = set(failing)
     while candidates and len(named) < 2:
@@ -76,7 +69,45 @@ def explain(
         named.append(best)
         remaining -= best.explained
         candidates.remove(best)
-    return named or sorted(partial, key=lambda found: -len(found.explained))[:1]
+    return named or _partial(runs, replays, student, failing, order)
+
+
+def _partial(runs, replays, student: Outcomes, failing, order: list[str]) -> list[Explanation]:
+    """The mistake that gives the most of the student's numbers, and others elsewhere."""
+    least = max(2, math.ceil(_wrong_values(failing) / 3))
+    found = [
+        Explanation(mistake, explained, partial=True)
+        for mistake, replayed in replays
+        if (explained := _reproduced(runs, replayed, student, failing, order, least))
+    ]
+    return sorted(found, key=lambda one: -len(one.explained))[:1]
+
+
+def _reproduced(
+    runs, replayed: Outcomes, student: Outcomes, failing, order: list[str], least: int = 0
+) -> frozenset[tuple[str, str]]:
+    """The violations that a mistake reproduces, or none once it is ruled out.
+
+    Looks at one probe after the other, as each has to be run. With `least`, the mistake may give
+    other numbers where the student's are wrong too, if that many wrong values are reproduced.
+    """
+    explained = set()
+    left = _wrong_values(failing)
+    for name in order:
+        keys = _violations({name: replayed[name]})
+        same = {key for key in failing & keys if _same(key, runs, student, replayed)}
+        others = {
+            (name, aspect)  # where the student's call raised, there are no numbers to compare
+            for _, aspect in keys - same
+            if aspect in _NUMBERS and (aspect == "raised" or (name, "raised") not in failing)
+        }
+        if others and (not least or not others <= failing):
+            return frozenset()
+        explained |= same
+        left -= (name, "values") in failing
+        if _wrong_values(explained) + left < least:
+            return frozenset()
+    return frozenset(explained)
 
 
 _NUMBERS = ("raised", "type", "shape", "values", "parameters")
@@ -108,10 +139,11 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
     if aspect == "raised":  # the same error, or the same calls of all fail in some way
         if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
             return _missing(ours) == _missing(theirs)
-        types = [_error(seen) for seen in (ours, theirs)]
-        failing, both = _raising(student), None not in types
-        alike = failing == _raising(replayed) and failing != set(student)
-        return types[0] == types[1] or (both and alike)
+        errors = [_error(seen) for seen in (ours, theirs)]
+        if errors[0] == errors[1] or None in errors:
+            return errors[0] == errors[1]
+        failing = _raising(student)
+        return failing != set(student) and failing == _raising({n: replayed[n] for n in student})
     if aspect in ("values", "shape", "type"):
         return same_record(probe, ours.outputs, theirs.outputs)
     if aspect == "gradients":
@@ -131,14 +163,6 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
     if aspect == "parameters":
         return ours.parameters == theirs.parameters
     return True
-
-
-def _error(seen: Observation) -> tuple[str, ...]:
-    """The type of the error; torch raises RuntimeError for everything, so its first words too."""
-    if seen.raised is None:
-        return ()
-    words = seen.raised.message.split()[:2] if seen.raised.type_name == "RuntimeError" else ()
-    return seen.raised.phase, seen.raised.type_name, *words
 
 
 def _error(seen: Observation) -> object:

@@ -760,6 +760,16 @@ assert squared_distances(query, pair).argmin() == 0
 # scale is $1/\sqrt{d}$: a squared bandwidth of $\sqrt{d}$. Lesson 05 derives why.
 
 # %% [markdown]
+# ### All together
+#
+# Each check so far ran on the course's versions of everything else. This one puts *your*
+# `squared_distances`, `kernel_pooling` and `leave_one_out` side by side and checks the last of them
+# again. It needs the checks above to have seen your cells in this session.
+
+# %%
+check("01_kernel_pooling")
+
+# %% [markdown]
 # ## 9. Who asks, who is asked, who answers
 #
 # *Which of queries, keys and values are the same thing?*

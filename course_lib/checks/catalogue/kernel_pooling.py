@@ -7,7 +7,15 @@ import torch
 
 from course_lib.checks.catalogue import _kernel_pooling_mistakes as wrong
 from course_lib.checks.compare import Problem, arrays_agree, tolerance_for
-from course_lib.checks.exercise import Exercise, Lesson, Mistake, Property, Returned, Written
+from course_lib.checks.exercise import (
+    Exercise,
+    Integration,
+    Lesson,
+    Mistake,
+    Property,
+    Returned,
+    Written,
+)
 from course_lib.checks.probe import Probe, tensor
 from course_lib.reference import kernel_pooling as oracle
 
@@ -15,6 +23,7 @@ LESSON = Lesson(
     1,
     "Kernel pooling: attention before neural networks",
     Written("perfect_fit", points=3, minutes=10),
+    Integration(("squared_distances", "kernel_pooling", "leave_one_out")),
 )
 
 

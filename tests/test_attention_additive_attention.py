@@ -296,7 +296,7 @@ MODULE = AdditiveAttention(4, 6, 8)
         (
             lambda: MODULE(QUERIES.double(), KEYS.double(), VALUES.double()),
             TypeError,
-            r"all tensors must have the same dtype; .*`w_q` torch.float32",
+            r"all tensors must have the same dtype; .*weights torch.float32",
         ),
         (lambda: AdditiveAttention(4, 6, 2.5), TypeError, r"`num_hiddens` must be an int"),
         (lambda: AdditiveAttention(-1, 6, 8), ValueError, r"`query_size` must be >= 0; got -1"),

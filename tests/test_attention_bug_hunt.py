@@ -234,6 +234,10 @@ def test_inputs_that_do_not_fit_are_named(test):
         test(module, queries, keys, values, torch.tensor([3, 6, 4]))
     with pytest.raises(TypeError, match=r"`queries` must be a torch\.Tensor"):
         test(module, queries.numpy(), keys, values, torch.tensor([3, 1, 4]))
+    with pytest.raises(ValueError, match=r"`valid_lens` must have shape .* got \(3, 4\)"):
+        test(module, queries, keys, values, torch.ones(3, 4, dtype=torch.long))
+    with pytest.raises(TypeError, match="`module` must be callable; got int"):
+        test(3, queries, keys, values, torch.tensor([3, 1, 4]))
 
 
 def test_a_missing_key_axis_is_named():
@@ -347,6 +351,10 @@ def test_bad_input_is_named():
         module(queries, keys, values[:, :3])
     with pytest.raises(ValueError, match="`valid_lens` must lie in"):
         module(queries, keys, values, torch.tensor([5, 1]))
+    with pytest.raises(TypeError, match=r"same dtype; .*, the module's weights torch.float64"):
+        module(queries.float(), keys.float(), values.float())
+    with pytest.raises(TypeError, match=r"got `x` torch.float64, the module's weights"):
+        CausalSelfAttention(4, 2)(normal(1, 2, 3, 4))
     with pytest.raises(ValueError, match=r"divide embed_dim = 5; got 2"):
         CausalSelfAttention(5, 2)
     with pytest.raises(ValueError, match="`x` must have shape"):

@@ -253,6 +253,7 @@ BAD_CALLS = {
     "array": ((X.numpy(), X, X), {}, TypeError, "`queries` must be a torch.Tensor"),
     "whole": ((X.long(), X, X), {}, TypeError, "`queries` must be a float tensor"),
     "dtypes": ((X.double(), X, X), {}, TypeError, "same dtype"),
+    "weights": ((X.double(),) * 3, {}, TypeError, "the module's weights torch.float32"),
     "devices": ((X.to("meta"), X, X), {}, ValueError, "same device"),
     "float mask": ((X, X, X), {"mask": MASK.float()}, TypeError, "`mask` must be a bool"),
     "mask": ((X, X, X), {"mask": MASK[:2]}, ValueError, "`mask` must be broadcastable"),
@@ -339,3 +340,10 @@ def test_a_head_is_attention_on_its_block():
         block = slice(2 * head, 2 * head + 2)
         scores = made.W_q(q)[..., block] @ made.W_k(k)[..., block].mT / math.sqrt(2)
         assert torch.allclose(outputs[..., block], torch.softmax(scores, -1) @ v[..., block])
+
+
+def test_under_autocast_the_inputs_may_have_another_dtype_than_the_weights():
+    module = MultiHeadAttention(6, 2)
+    x = torch.randn(2, 3, 6, dtype=torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert module(x, x, x).isfinite().all()

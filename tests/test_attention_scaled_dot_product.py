@@ -305,6 +305,13 @@ def test_mixed_dtypes_and_devices_are_named():
         scaled_dot_product_attention(q.long(), k, v)
 
 
+def test_the_source_of_random_numbers_is_a_generator():
+    with pytest.raises(TypeError, match=r"`generator` must be a torch.Generator; got NoneType"):
+        score_variance(4, 10, True, None)
+    with pytest.raises(TypeError, match=r"`generator` must be a torch.Generator; got int"):
+        score_variance(4, 10, True, 0)
+
+
 @pytest.mark.parametrize("dropout", [-0.1, 1.5])
 def test_dropout_must_be_a_probability(dropout):
     with pytest.raises(ValueError, match="between 0 and 1"):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def checked(function: Callable) -> Callable:
@@ -33,13 +33,7 @@ def checked(function: Callable) -> Callable:
     parameters = inspect.signature(function).parameters
     expected = {name: _array_annotation(p.annotation) for name, p in parameters.items()}
     names = tuple(expected)
-    plain = {
-        name: _PLAIN_CHECKS[kind]
-        for name, parameter in parameters.items()
-        for kind in (parameter.annotation, *typing.get_args(parameter.annotation))
-        if kind in _PLAIN_CHECKS
-        and (name in _COUNTS or name.startswith(_PLAIN_STARTS) or name.endswith("_size"))
-    } | dict.fromkeys(_POSITIVE & parameters.keys(), _check_positive)
+    plain = {name: _plain_check(name, p.annotation) for name, p in parameters.items()}
     variadic = next((n for n, p in parameters.items() if p.kind is p.VAR_POSITIONAL), None)
     dims = sorted({dim for found in expected.values() if found for dim in found[0].dim_str.split()})
 
@@ -51,20 +45,32 @@ def checked(function: Callable) -> Callable:
                 check_mask(mask, tuple(getattr(mask, "shape", ())))
         sizes = _own_sizes(arguments.get("self"), dims)
         for name, value in arguments.items():
-            if name in plain and value is not None:
-                plain[name](name, value)
+            if plain.get(name) is not None:
+                if value is not None or parameters[name].default is not None:
+                    plain[name](name, value)
             elif name not in (*_MASKS, variadic) and expected.get(name) is not None:
                 annotation, optional = expected[name]
                 if value is not None or not optional:
                     _check_array(name, value, annotation, sizes)
         _check_agreement(arguments, expected)
-        _check_masks(arguments, sizes)
+        _check_masks(arguments, sizes, expected)
         return function(*args, **kwargs)
 
     return call
 
 
-_PLAIN_STARTS = ("num_", "max_len", "embed_dim", "dtype")
+def _plain_check(name: str, annotation) -> Callable | None:
+    """The check of an argument that is no array, by its name and annotation."""
+    kinds = {annotation, *typing.get_args(annotation)}
+    if name in _POSITIVE:
+        return _check_positive
+    if int in kinds:
+        is_count = name in _COUNTS or name.startswith(_PLAIN_STARTS) or name.endswith("_size")
+        return _check_count if is_count else None
+    return next((_PLAIN_CHECKS[kind] for kind in kinds if kind in _PLAIN_CHECKS), None)
+
+
+_PLAIN_STARTS = ("num_", "max_len", "embed_dim")
 _POSITIVE = {"bandwidth", "initial", "lr"}  # numbers, or tensors that hold one
 _AT_LEAST_ONE = {"d", "num_samples"}
 _COUNTS = ("d", "d_v", "batch", "bytes_per_element")
@@ -77,7 +83,7 @@ def _own_sizes(module, dims) -> dict[str, typing.Any]:
     return {dim: size for dim, size in own.items() if isinstance(size, int)}
 
 
-def _check_masks(arguments, sizes) -> None:
+def _check_masks(arguments, sizes, expected) -> None:
     mask, valid_lens = arguments.get("mask"), arguments.get("valid_lens")
     if "num_positions" in sizes:  # self-attention: positions are queries and keys
         both = dict.fromkeys(("num_queries", "num_keys"), sizes["num_positions"])
@@ -93,6 +99,8 @@ def _check_masks(arguments, sizes) -> None:
         else:
             check_mask(mask, weights_shape, kind)
         check_valid_lens(valid_lens, weights_shape)
+        if valid_lens is not None and expected["valid_lens"][0].dim_str != "...":
+            _bind_shape("valid_lens", tuple(valid_lens.shape), "batch", sizes)
     elif "valid_lens" in arguments:  # lengths alone, to be turned into a mask
         check_lengths(valid_lens)
         if valid_lens.dim() not in (1, 2):
@@ -215,22 +223,23 @@ def _known_size(dim, sizes) -> str:
 def _check_agreement(arguments, expected) -> None:
     """Raises unless all tensors share a device and all floating ones a dtype."""
     tensors = {
-        name: value
+        f"`{name}`": value
         for name, value in arguments.items()
         if isinstance(value, Tensor) and expected.get(name) is not None
     }
-    for what, group, error in (
-        ("device", tensors, ValueError),
-        ("dtype", {n: t for n, t in tensors.items() if _has_free_dtype(n, t)}, TypeError),
-    ):
+    masks = {f"`{name}`" for name in _MASKS}
+    floating = {n: t for n, t in tensors.items() if t.is_floating_point() and n not in masks}
+    module = arguments.get("self") if tensors else None
+    weights = next(module.parameters(), None) if isinstance(module, nn.Module) else None
+    if weights is not None:
+        tensors["the module's weights"] = weights
+        if not torch.is_autocast_enabled(weights.device.type):  # there inputs may be wider
+            floating["the module's weights"] = weights
+    for what, group, error in (("device", tensors, ValueError), ("dtype", floating, TypeError)):
         found = {name: getattr(tensor, what) for name, tensor in group.items()}
         if len(set(found.values())) > 1:
-            got = ", ".join(f"`{name}` {value}" for name, value in found.items())
+            got = ", ".join(f"{name} {value}" for name, value in found.items())
             raise error(f"all tensors must have the same {what}; got {got}.")
-
-
-def _has_free_dtype(name, tensor) -> bool:
-    return name not in _MASKS and tensor.is_floating_point()
 
 
 def _check_count(name, value) -> None:
@@ -261,7 +270,21 @@ def _check_floating_dtype(name, value) -> None:
         raise TypeError(f"`{name}` must be a floating torch.dtype; got {value}.")
 
 
-_PLAIN_CHECKS = {int: _check_count, torch.dtype: _check_floating_dtype}
+def _check_generator(name, value) -> None:
+    if not isinstance(value, torch.Generator):
+        raise TypeError(f"`{name}` must be a torch.Generator; got {_describe_type(value)}.")
+
+
+def _check_callable(name, value) -> None:
+    if not callable(value):
+        raise TypeError(f"`{name}` must be callable; got {_describe_type(value)}.")
+
+
+_PLAIN_CHECKS = {
+    torch.dtype: _check_floating_dtype,
+    torch.Generator: _check_generator,
+    Callable: _check_callable,
+}
 
 
 def _describe_type(value) -> str:

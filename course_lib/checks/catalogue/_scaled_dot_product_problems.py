@@ -66,25 +66,42 @@ def _right(probe):
 _ARGUMENTS = ("queries", "keys", "values", "valid_lens", "mask")
 
 
-def _their_weights(outputs):
-    found = outputs.items[1].data if outputs.items else None
+def _their_weights(probe, outputs):
+    """The weights that were returned, or those that made the outputs, where they can be told."""
+    values = _plain_inputs(probe)["values"]
+    if outputs.items:
+        found = outputs.items[1].data
+    elif values.shape[-1] >= values.shape[-2] and _drops_something(probe) is False:
+        found = outputs.data @ np.linalg.pinv(values)
+        found = found if np.allclose(found @ values, outputs.data, atol=1e-6) else None
+    else:
+        return None
     return found if found is not None and np.isfinite(found).all() else None
 
 
+def _drops_something(probe):
+    return bool(probe.training and (probe.construct or {}).get("dropout"))
+
+
 def _rows_sum(probe, outputs):
-    weights = _their_weights(outputs)
+    weights = _their_weights(probe, outputs)
     if weights is None:
         return None
     sums = weights.sum(-1)
-    wrong = ~(np.isclose(sums, 1.0, atol=1e-4) | np.isclose(sums, 0.0, atol=1e-4))
+    tolerance = 1e-7 if weights.dtype == np.float64 else 1e-4
+    wrong = (abs(sums - 1.0) > tolerance) & (abs(sums) > tolerance)
     if not wrong.any():
         return None
-    index = tuple(int(i) for i in np.argwhere(wrong)[0])
-    return f"The row of weights at {list(index)} sums to {sums[index]:.3f} over the keys, not to 1."
+    index = max((tuple(int(i) for i in at) for at in np.argwhere(wrong)), key=lambda i: -sums[i])
+    digits = 3 if abs(sums[index] - 1) > 1e-3 else 9
+    return (
+        f"The row of weights at {list(index)} sums to {sums[index]:.{digits}f} over the keys, not "
+        "to 1."
+    )
 
 
 def _dropped_keys(probe, outputs):
-    weights, given = _their_weights(outputs), _plain_inputs(probe)
+    weights, given = _their_weights(probe, outputs), _plain_inputs(probe)
     if weights is None:
         return None
     allowed = allowed_keys(weights.shape, given.get("valid_lens"), given.get("mask"))
@@ -100,7 +117,7 @@ def _dropped_keys(probe, outputs):
 
 def _slope(probe, outputs):
     """The factor between q . k and the student's logits, if there is one."""
-    weights, given = _their_weights(outputs), _plain_inputs(probe)
+    weights, given = _their_weights(probe, outputs), _plain_inputs(probe)
     if weights is None or (weights <= 0).any() or weights.shape[-1] < 2:
         return None
     products = given["queries"] @ np.swapaxes(given["keys"], -1, -2)
@@ -119,7 +136,7 @@ def _slope(probe, outputs):
 
 
 def _inconsistent(probe, outputs):
-    weights, values = _their_weights(outputs), _plain_inputs(probe)["values"]
+    weights, values = _their_weights(probe, outputs), _plain_inputs(probe)["values"]
     theirs = outputs.items[0].data if outputs.items else None
     if weights is None or theirs is None or np.allclose(weights @ values, theirs, atol=1e-4):
         return None
@@ -128,14 +145,8 @@ def _inconsistent(probe, outputs):
 
 def _drops(probe, outputs):
     """Weights that are the right ones, divided by some 1 - p, or 0."""
-    right, values = _right(probe)[1], _plain_inputs(probe)["values"]
-    if outputs.items:
-        found = outputs.items[1].data
-    elif values.shape[-1] >= values.shape[-2]:
-        found = outputs.data @ np.linalg.pinv(values)
-    else:
-        return None
-    if found is None or found.shape != right.shape or not np.isfinite(found).all():
+    right, found = _right(probe)[1], _their_weights(probe, outputs)
+    if found is None or found.shape != right.shape:
         return None
     zero = np.isclose(found, 0.0, atol=1e-6) & (right > 1e-6)
     kept = ~zero & (right > 1e-6)

@@ -16,6 +16,7 @@ import time
 import traceback
 import warnings
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from course_lib.checks.probe import Array, Built, Dtype, Probe
-from course_lib.checks.record import Recorded, describe_type, record
+from course_lib.checks.record import Recorded, class_name, describe_type, record
 from course_lib.checks.scenarios import BUILDERS, SCENARIOS
 from course_lib.checks.steps import Steps
 
@@ -62,6 +63,39 @@ class Observation:
     warnings: tuple[str, ...] = ()
     stderr: str = ""
     seconds: float = 0.0
+
+
+@dataclass
+class Subject:
+    """What an answer is, before anything is called: whether there is one, and of which kind."""
+
+    there: bool = False
+    home: str = ""  # the module that it says it comes from
+    is_class: bool = False
+    is_callable: bool = False
+    name: str = ""  # of the class itself, or of the object's type
+
+
+def subject_of(obj: Any) -> Subject:
+    """Describes an answer without asking it more than where it comes from."""
+    try:
+        home = str(getattr(obj, "__module__", ""))[:_MAX_TEXT]
+    except Exception:  # an object that will not say
+        home = ""
+    is_class = issubclass(type(obj), type)  # `isinstance` would ask the object itself
+    name = class_name(obj if is_class else type(obj))
+    return Subject(obj is not None, home, is_class, callable(obj), name)
+
+
+def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
+    """Observes one probe after the other; stops where it is told to, or there is no answer yet."""
+    seen = {}
+    for probe in probes:
+        seen[probe.name] = observe(obj, probe)
+        raised = seen[probe.name].raised
+        if raised is not None and raised.type_name in ("NotImplementedError", "KeyboardInterrupt"):
+            break
+    return seen
 
 
 def observe(obj: Any, probe: Probe) -> Observation:

@@ -6,6 +6,7 @@ import os
 import sys
 
 from course_lib.checks.catalogue import exercises, find, lessons
+from course_lib.checks.remote import in_place
 from course_lib.checks.report import MIMETYPE, Report
 from course_lib.checks.verdict import grade
 
@@ -59,14 +60,8 @@ def hint(exercise: str, level: int = 1) -> None:
 def _check_together(lesson: str, namespace: dict, seed: object) -> Report:
     """Grades a lesson's chain with the student's own answers in the notebook's variables."""
     own = {name: _remembered.get(name) for name in find(lesson).chain}
-    kept = {name: namespace[name] for name in own if name in namespace}
-    namespace.update({name: answer for name, answer in own.items() if answer is not None})
-    try:
+    with in_place(own, namespace):
         return grade(lesson, own, seed=seed)
-    finally:
-        for name in own:
-            namespace.pop(name, None)
-        namespace.update(kept)
 
 
 def _names() -> list[str]:

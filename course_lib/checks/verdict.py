@@ -1,6 +1,7 @@
 """From an object to a report: observe every probe, judge, name the mistake, count the points."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -8,9 +9,9 @@ from course_lib.checks.catalogue import find
 from course_lib.checks.compare import Problem
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.judge import HYGIENE, Violation, judge
-from course_lib.checks.observe import Observation, observe
+from course_lib.checks.observe import Observation, Subject, observe_all, subject_of
 from course_lib.checks.prepare import accelerator, prepare, replays
-from course_lib.checks.record import a_or_an, class_name
+from course_lib.checks.record import a_or_an
 from course_lib.checks.replay import Explanation, explain
 from course_lib.checks.report import Finding, Report, example_of, importance
 
@@ -37,42 +38,68 @@ def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
     Raises:
         KeyError: there is no such exercise.
     """
+    known, seed = find(exercise), str(seed)
+    with _one_thread():
+        try:
+            if missing := [name for name in known.chain if obj.get(name) is None]:
+                return still_missing(known, missing)
+            if known.chain and not known.takes_all:
+                obj = obj[known.chain[-1]]
+            subject = None if known.takes_all else subject_of(obj)
+            if subject is not None and (report := _unusable(known, subject)):
+                return report
+            device = accelerator()
+            seen = observe_all(obj, [probe for probe, _ in prepare(exercise, seed, device)])
+            return _judge_all(known, seed, seen, device)
+        except Exception as error:  # a fault of ours costs no points
+            return Report.checker_failed(known, error)
+
+
+def judge_observed(
+    exercise: str, seed: str, subject: Subject | None, seen: Mapping[str, Observation]
+) -> Report:
+    """Judges what was observed in another process.
+
+    Args:
+        exercise: its name, or a lesson's slug for its integration.
+        seed: what the probes were drawn with (`prepare`).
+        subject: what the answer is; None for an integration that takes all answers.
+        seen: an observation for each probe that was reached, by the probe's name.
+
+    Returns:
+        A `Report`; what was observed may hold anything and does not make this raise.
+    """
     known = find(exercise)
+    with _one_thread():
+        try:
+            if subject is not None and (report := _unusable(known, subject)):
+                return report
+            return _judge_all(known, seed, dict(seen), None)
+        except Exception as error:
+            return Report.checker_failed(known, error)
+
+
+def still_missing(exercise: Exercise, missing: Sequence[str]) -> Report:
+    """The report for an integration whose answers are not all there."""
+    why = f"It needs your own {', '.join(f'`{name}`' for name in missing)}."
+    return Report.not_attempted(exercise, why + " Run those cells and their checks first.")
+
+
+@contextlib.contextmanager
+def _one_thread():
+    """Waking a second thread costs more than these tiny problems."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # waking a second thread costs more than these tiny problems
+    torch.set_num_threads(1)
     try:
-        return _grade(known, obj, observe, seed)
-    except Exception as error:  # a fault of ours costs no points
-        return Report.checker_failed(known, error)
+        yield
     finally:
         torch.set_num_threads(threads)
 
 
-def _grade(exercise: Exercise, obj, look: Callable[..., Observation], seed) -> Report:
-    if exercise.chain:
-        missing = [name for name in exercise.chain if obj.get(name) is None]
-        if missing:
-            why = f"It needs your own {', '.join(f'`{name}`' for name in missing)}."
-            return Report.not_attempted(exercise, why + " Run those cells and their checks first.")
-        obj = obj if exercise.takes_all else obj[exercise.chain[-1]]
-    reason = None if exercise.takes_all else _unusable(exercise, obj)
-    if reason is not None:
-        return reason
-    device = accelerator()
-    runs = prepare(exercise.name, str(seed), device)
-    seen: dict[str, Observation] = {}
-    for probe, _ in runs:
-        seen[probe.name] = look(obj, probe)
-        raised = seen[probe.name].raised
-        if raised is not None and raised.type_name in ("NotImplementedError", "KeyboardInterrupt"):
-            break
-    return judge_all(exercise, str(seed), seen, device)
-
-
-def judge_all(
-    exercise: Exercise, seed: str, seen: dict[str, Observation], device: str | None = None
+def _judge_all(
+    exercise: Exercise, seed: str, seen: dict[str, Observation], device: str | None
 ) -> Report:
-    """Judges the observations of all probes of a seed, wherever they were made."""
+    """Judges the observations of all probes of a seed."""
     runs = prepare(exercise.name, seed, device)
     own = {name for observation in seen.values() for name in observation.own}
     if own & set(exercise.chain or (exercise.name,)):
@@ -112,20 +139,15 @@ def judge_all(
     )
 
 
-def _unusable(exercise: Exercise, obj) -> Report | None:
+def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
     """A report for what is no answer at all; None for a function or class that can be tried."""
-    if obj is None:
+    if not subject.there:
         return Report.not_attempted(exercise, f"There is no `{exercise.name}` yet.")
-    try:
-        home = str(getattr(obj, "__module__", ""))
-    except Exception:  # an object that will not say where it comes from
-        home = ""
-    if home.startswith("course_lib.attention"):
+    if subject.home.startswith("course_lib.attention"):
         return Report.own_version(exercise)
-    is_class = issubclass(type(obj), type)  # `isinstance` would ask the object itself
     wanted = "a class" if exercise.is_class else "a function"
-    if is_class != exercise.is_class or not callable(obj):
-        got = f"the class {class_name(obj)}" if is_class else a_or_an(class_name(type(obj)))
+    if subject.is_class != exercise.is_class or not subject.is_callable:
+        got = f"the class {subject.name}" if subject.is_class else a_or_an(subject.name)
         message = f"`{exercise.name}` must be {wanted}; got {got}."
         hint = "Did you assign a result to this name, or add or forget a pair of brackets?"
         finding = Finding("wrong_kind_of_answer", message, hint, "values")

@@ -1,0 +1,132 @@
+"""Observes a student's answers inside the student's kernel, for a judge in another process.
+
+`run` is what grading sends in place of a check cell. It finds the answer in the notebook's
+variables, calls it as the probes say, and puts out what happened as one display message. Nothing
+here knows what is right. Standard library, NumPy, torch and IPython only.
+"""
+
+import contextlib
+import gc
+import os
+import sys
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from course_lib.checks.codec import decode, encode
+from course_lib.checks.observe import (
+    Observation,
+    Raised,
+    Subject,
+    observe_all,
+    subject_of,
+)
+from course_lib.checks.probe import Array, Built, Dtype, Probe
+from course_lib.checks.record import Recorded
+
+MIMETYPE = "application/vnd.course.observations+json"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to observe.
+
+    Args:
+        name: the exercise; for an integration the lesson's slug.
+        probes: what to call.
+        chain: for an integration, the exercises that it puts together.
+        takes_all: for an integration, the probes take all answers as a dict.
+        number: repeated in the answer, so that no other message passes for it.
+    """
+
+    name: str
+    probes: list[Probe]
+    chain: tuple[str, ...] = ()
+    takes_all: bool = False
+    number: str = ""
+
+
+@dataclass
+class Reply:
+    """What was seen: the answer's kind, and an observation for each probe that was reached."""
+
+    number: str
+    subject: Subject | None = None
+    missing: tuple[str, ...] = ()
+    seen: dict[str, Observation] = field(default_factory=dict)
+
+
+REQUEST_TYPES = (Request, Probe, Array, Dtype, Built)
+REPLY_TYPES = (Reply, Subject, Observation, Raised, Recorded)
+
+_remembered: dict[str, object] = {}  # each exercise's answer as its check saw it
+
+
+def run(text: str) -> None:
+    """Answer one request, given as text; the reply is displayed under `MIMETYPE`."""
+    from IPython import get_ipython
+    from IPython.display import display
+
+    request = decode(text, Request, REQUEST_TYPES)
+    _restore_defaults()
+    reply = answer(request, get_ipython().user_ns)
+    display({MIMETYPE: encode(reply), "text/plain": ""}, raw=True)
+    gc.collect()
+
+
+def answer(request: Request, namespace: dict) -> Reply:
+    """Observe what a notebook's variables hold as the answer to a request."""
+    reply = Reply(request.number)
+    if request.chain:
+        return _answer_together(request, namespace, reply)
+    obj = namespace.get(request.name)
+    reply.subject = subject_of(obj)
+    if obj is not None and not reply.subject.home.startswith("course_lib."):
+        _remembered[request.name] = obj
+    if reply.subject.is_callable:
+        reply.seen = observe_all(obj, request.probes)
+    return reply
+
+
+def _answer_together(request: Request, namespace: dict, reply: Reply) -> Reply:
+    own = {name: _remembered.get(name) for name in request.chain}
+    reply.missing = tuple(name for name, obj in own.items() if obj is None)
+    if reply.missing:
+        return reply
+    with in_place(own, namespace):
+        last = own[request.chain[-1]]
+        reply.subject = None if request.takes_all else subject_of(last)
+        reply.seen = observe_all(own if request.takes_all else last, request.probes)
+    return reply
+
+
+@contextlib.contextmanager
+def in_place(own: dict[str, object], namespace: dict):
+    """The student's own answers instead of the course's versions that follow each check."""
+    kept = {name: namespace[name] for name in own if name in namespace}
+    namespace.update({name: obj for name, obj in own.items() if obj is not None})
+    try:
+        yield
+    finally:
+        for name in own:
+            namespace.pop(name, None)
+        namespace.update(kept)
+
+
+def _restore_defaults() -> None:
+    """Undo what an earlier cell may have changed for everybody in this process."""
+    sys.settrace(None)
+    sys.setprofile(None)
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_grad_enabled(True)
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(False)
+    torch.autograd.set_detect_anomaly(False)
+    np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
+    gc.enable()
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name, None) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (lives as long as sys)

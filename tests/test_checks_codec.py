@@ -1,0 +1,95 @@
+"""What crosses between the student's process and the judge's: nothing lost, nothing forged."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from course_lib.checks import exercises, grade, lessons
+from course_lib.checks.catalogue import find
+from course_lib.checks.codec import MAX_TEXT, CodecError, decode, encode
+from course_lib.checks.matrix import variants
+from course_lib.checks.observe import Observation
+from course_lib.checks.prepare import prepare
+from course_lib.checks.record import Recorded
+from course_lib.checks.remote import REPLY_TYPES, REQUEST_TYPES, Reply, Request, answer
+from course_lib.checks.verdict import judge_observed
+
+
+ROOT = Path(__file__).parent.parent
+NAMES = [*exercises(), *(slug for slug, lesson in lessons().items() if lesson.integration)]
+ARRAYS = npst.arrays(
+    st.sampled_from(["f8", "f4", "i8", "?", "c16"]), npst.array_shapes(min_dims=0, min_side=0)
+)
+
+
+@given(st.dictionaries(st.one_of(st.text(), st.integers()), ARRAYS), st.text(), st.floats())
+def test_a_record_comes_back_as_it_was(arrays, text, seconds):
+    items = {key: Recorded("array", "x", data=value) for key, value in arrays.items()}
+    sent = Observation(Recorded("dict", text, items=items), seconds=seconds)
+    back = decode(encode(sent), Observation, REPLY_TYPES)
+    assert back.outputs.items.keys() == items.keys() and back.outputs.type_name == text
+    for key, value in arrays.items():
+        found = back.outputs.items[key].data
+        assert found.dtype == value.dtype and found.shape == value.shape
+        np.testing.assert_array_equal(found, value)
+    assert back.seconds == seconds or np.isnan(seconds)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_probe_can_be_sent(name):
+    probes = [probe for probe, _ in prepare(name, "codec")]
+    text = encode(Request(name, probes, tuple(find(name).chain)))
+    assert len(text) < MAX_TEXT / 10
+    back = decode(text, Request, REQUEST_TYPES)
+    assert encode(back) == text and back.probes[0].says == probes[0].says
+
+
+@pytest.mark.parametrize("name", exercises())
+def test_judged_from_afar_as_nearby(name):
+    some = list(variants(ROOT, name))
+    for variant in [next(v for v in some if v.is_right), *some[:2]]:
+        request = Request(name, [probe for probe, _ in prepare(name, "far")])
+        sent = decode(encode(request), Request, REQUEST_TYPES)
+        reply = decode(encode(answer(sent, {name: variant.answer})), Reply, REPLY_TYPES)
+        far = judge_observed(name, "far", reply.subject, reply.seen)
+        near = grade(name, variant.answer, seed="far")
+        assert (far.outcome, far.score, far.mistake) == (near.outcome, near.score, near.mistake)
+        assert [f.message for f in far.findings] == [f.message for f in near.findings]
+
+
+FORGED = {
+    "no json": "x",
+    "nested": "[" * 100_000,
+    "another type": json.dumps({"object": ["Observation", {}]}),
+    "an unknown type": json.dumps({"object": ["Popen", {"args": "true"}]}),
+    "a field of another type": json.dumps({"object": ["Reply", {"number": 3}]}),
+    "no such field": json.dumps({"object": ["Reply", {"number": "a", "score": 1}]}),
+    "an item of another type": json.dumps(
+        {"object": ["Reply", {"number": "a", "seen": {"pairs": [["x", 3]]}}]}
+    ),
+    "two kinds at once": json.dumps({"tuple": [], "array": []}),
+    "objects in an array": encode(Reply("a")).replace(
+        '"subject": null', '"subject": {"array": ["O", [1], "AAAA"]}'
+    ),
+    "a shape that is too large": json.dumps({"array": ["<f8", [10**12], ""]}),
+    "a negative shape": json.dumps({"array": ["<f8", [-1], ""]}),
+    "a text that is too long": " " * (MAX_TEXT + 1),
+    "a number": "1",
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize("text", FORGED.values(), ids=list(FORGED))
+def test_a_forged_reply_is_refused(text):
+    with pytest.raises(CodecError):
+        decode(text, Reply, REPLY_TYPES)
+
+
+def test_what_cannot_be_sent_is_named():
+    with pytest.raises(CodecError, match="a set cannot be sent"):
+        encode({1, 2})

@@ -136,6 +136,86 @@ class DropoutRequired(Right):
         super().__init__(query_size, key_size, num_hiddens, dropout)
 
 
+class KeySizeFirst(Right):
+    """Takes the sizes in another order."""
+
+    def __init__(self, key_size, query_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+
+
+class FrozenScore(Right):
+    """Excludes a layer from training."""
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.w_v.weight.requires_grad_(False)
+
+
+class DropoutOfAHalf(Right):
+    """Ignores the rate it is given, except 0."""
+
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, 0.5 if dropout else 0.0)
+
+
+class DropoutKeepsP(Right):
+    """Reads the rate as that of keeping."""
+
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, 1 - dropout if dropout else 0.0)
+
+
+class KeepsTheFirst(Right):
+    """Keeps the weights of its first call for good."""
+
+    attention_weights = None
+
+    def keep(self, scores, weights, dropped):
+        if self.attention_weights is None:
+            self.attention_weights = weights.detach()
+
+
+class NoMaskArgument(Right):
+    """Takes lengths only."""
+
+    def forward(self, queries, keys, values, valid_lens=None):
+        return super().forward(queries, keys, values, valid_lens)
+
+
+class BothRequired(Right):
+    """Wants lengths and mask in every call."""
+
+    def forward(self, queries, keys, values, valid_lens, mask):
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+class MaskBeforeLengths(Right):
+    """Takes the mask by position where the lengths are given."""
+
+    def forward(self, queries, keys, values, mask=None, valid_lens=None):
+        if mask is not None and mask.dtype != torch.bool:
+            raise TypeError("a mask must be a bool tensor")
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+class TruthOfLengths(Right):
+    """Asks for the truth value of a tensor."""
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        lengths = valid_lens if valid_lens else None
+        return super().forward(queries, keys, values, lengths, mask)
+
+
+class PadsSetToZero(Right):
+    """Wipes the pads instead of leaving them out."""
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if valid_lens is not None and valid_lens.dim() == 1:
+            real = (torch.arange(keys.shape[1]) < valid_lens[:, None])[..., None]
+            keys, values, valid_lens = keys * real, values * real, None
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
 class TextbookSignature(Right):
     """Wants lengths in every call, and takes no mask."""
 
@@ -169,6 +249,6 @@ class Squeezed(Right):
         return super().combine(queries, keys).squeeze()
 
     def weigh(self, scores, valid_lens, mask):
-        if valid_lens is not None and scores.dim() < 3:
-            raise ValueError("valid_lens must go with a leading batch dimension")
+        if scores.dim() < (2 if valid_lens is None else 3):
+            raise ValueError("an axis of the scores is missing")
         return super().weigh(scores, valid_lens, mask)

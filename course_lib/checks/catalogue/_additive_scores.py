@@ -93,6 +93,13 @@ def _scores_probes(rng):
             args=_scores_problem(rng, 2, 1, 3, 4, 2, 24, scale=4000.0),
         ),
         Probe(
+            "between_calls",
+            "A call does not depend on the calls before it.",
+            part="edges",
+            args=_scores_problem(rng, 2, 3, 4, 5, 2, 6),
+            scenario="between_calls",
+        ),
+        Probe(
             "float32",
             "Inputs of float32 give scores of float32.",
             part="edges",
@@ -140,6 +147,11 @@ def _tanh_from_exp(x, w_v):
 def _tiled_pairs(q, k, w_v):
     b, n, m = len(q), q.shape[1], k.shape[1]
     return (torch.tanh(q.repeat(1, m, 1) + k.repeat(1, n, 1)) @ w_v).view(b, n, m)
+
+
+def _reshaped(weight):
+    """What `x @ weight.reshape(columns, rows)` multiplies by, written the usual way round."""
+    return weight.reshape(weight.shape[1], weight.shape[0]).mT
 
 
 def _swapped(q, k, w_v):
@@ -215,6 +227,19 @@ ADDITIVE_SCORES = Exercise(
             _pairs(lambda x, w_v: torch.tanh(x @ w_v)),
             "You take tanh of the finished score; the formula takes it of each hidden feature.",
             "What does w_v multiply: the sum, or the tanh of the sum?",
+        ),
+        Mistake(
+            "w_v_inside",
+            _pairs(lambda x, w_v: torch.tanh(x * w_v).sum(-1)),
+            "You multiply by w_v before the tanh; the formula weighs the features after it.",
+            "Which numbers lie between -1 and 1 in the formula: the features, or their weighted "
+            "versions?",
+        ),
+        Mistake(
+            "tanh_twice",
+            _pairs(lambda x, w_v: torch.tanh(torch.tanh(x) @ w_v)),
+            "You take tanh a second time, of the finished score: no score of yours leaves -1..1.",
+            "How large can w_v . tanh(...) become?",
         ),
         Mistake(
             "tanh_from_exp",
@@ -302,6 +327,15 @@ ADDITIVE_SCORES = Exercise(
             "Which axis of w_q has to meet the query's entries?",
         ),
         Mistake(
+            "weights_reshaped",
+            lambda queries, keys, w_q, w_k, w_v: models.scores_of(
+                queries, keys, _reshaped(w_q), _reshaped(w_k), w_v
+            ),
+            "You reshape the weights where they have to be transposed: the shape fits, the numbers "
+            "are in the wrong cells.",
+            "What does reshape do to the order of the numbers, and what does transpose?",
+        ),
+        Mistake(
             "query_forgotten",
             _scores(lambda q, k, w_v: torch.tanh(k)[:, None].expand(-1, q.shape[1], -1, -1) @ w_v),
             "Your scores do not depend on the queries: every row is the same.",
@@ -320,6 +354,14 @@ ADDITIVE_SCORES = Exercise(
             _scores(lambda q, k, w_v: torch.tanh(q[:, :, None] + k[:1, None]) @ w_v),
             "Every item is scored against the keys of item 0.",
             "Where does the batch axis of the keys go?",
+        ),
+        Mistake(
+            "first_item_only",
+            lambda queries, keys, w_q, w_k, w_v: models.scores_of(
+                queries[:1], keys[:1], w_q, w_k, w_v
+            ).expand(len(queries), -1, -1),
+            "Every item has the scores of item 0.",
+            "Which axis does `[0]` take away?",
         ),
         Mistake(
             "first_query_for_all",

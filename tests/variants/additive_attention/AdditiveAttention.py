@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib import additive_scores, masked_softmax
+from course_lib import additive_scores, length_mask, masked_softmax
 from course_lib.checks.matrix import right, wrong
 
 
@@ -65,7 +65,7 @@ class Lazy(nn.Module):
 
 @right
 class FunctionalDropout(Layers):
-    def __init__(self, key_size, query_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
         super().__init__(query_size, key_size, num_hiddens)
         self.p = dropout
 
@@ -527,3 +527,293 @@ class DrawsInEval(Layers):
         self.attention_weights = weights.detach()
         keep = (torch.rand_like(weights) >= self.dropout.p) / (1 - self.dropout.p)
         return (weights * keep if self.training else weights) @ values
+
+
+@wrong("truth_of_lengths")
+class TruthOfLengths(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if not valid_lens:
+            valid_lens = None
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("lengths_of_zero_ignored")
+class NoLengthIfAllZero(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if valid_lens is not None and not valid_lens.any():
+            valid_lens = None
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("empty_mask_ignored")
+class NoMaskIfAllFalse(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if mask is not None and not mask.any():
+            mask = None
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("only_mask_if_both")
+class MaskReplacesLengths(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if mask is not None:
+            valid_lens = None
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("mask_inverted")
+class TorchModuleMask(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        mask = None if mask is None else ~mask
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("lengths_of_the_first_query")
+class OneLengthAnItem(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if valid_lens is not None and valid_lens.dim() == 2:
+            valid_lens = valid_lens[:, 0]
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong()
+class LongestLengthOfAnItem(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if valid_lens is not None and valid_lens.dim() == 2:
+            valid_lens = valid_lens.amax(1)
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("mask_of_the_first_item")
+class MaskCutToTwoAxes(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if mask is not None and mask.dim() == 3:
+            mask = mask[0]
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("at_least_one_key")
+class NeverEmpty(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if valid_lens is not None:
+            valid_lens = valid_lens.clamp(min=1)
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("either_is_enough")
+class LengthsOrMask(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if valid_lens is not None:
+            kept = length_mask(valid_lens, keys.shape[1]).reshape(len(keys), -1, keys.shape[1])
+            mask = kept if mask is None else kept | mask
+        return super().forward(queries, keys, values, None, mask)
+
+
+@wrong("pads_set_to_zero")
+class ZeroedPads(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if valid_lens is not None and valid_lens.dim() == 1:
+            real = length_mask(valid_lens, keys.shape[1]).unsqueeze(-1)
+            keys, values, valid_lens = keys * real, values * real, None
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("mask_added")
+class MaskAsNumbers(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = self.scores(queries, keys)
+        if mask is not None:
+            scores = scores + mask.double()
+        weights = masked_softmax(scores, valid_lens)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("queries_masked")
+class RowsDropped(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), mask=mask)
+        if valid_lens is not None and valid_lens.dim() == 1:
+            weights = weights * length_mask(valid_lens, queries.shape[1]).unsqueeze(-1)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("over_queries_unmasked")
+class SoftmaxOverQueries(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = self.scores(queries, keys).softmax(dim=1)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("scaled_dot_product")
+class ScaledProduct(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k = self.W_q(queries), self.W_k(keys)
+        weights = masked_softmax(q @ k.mT / q.shape[-1] ** 0.5, valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("dropout_on_values")
+class DropsValues(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return weights @ self.dropout(values)
+
+
+@wrong("dropout_renormalised")
+class SumsToOneAgain(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        weights = self.dropout(weights)
+        return weights / weights.sum(-1, keepdim=True).clamp_min(1e-9) @ values
+
+
+@wrong("kept_from_the_first_call")
+class KeptOnce(Layers):
+    attention_weights = None
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        if self.attention_weights is None:
+            self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("attribute_values")
+class RunningAverage(Layers):
+    attention_weights = None
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        before = self.attention_weights
+        now = weights.detach()
+        self.attention_weights = now if before is None else (before + now) / 2
+        return self.dropout(weights) @ values
+
+
+@wrong("gradient_cut")
+class NoGradientInTraining(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        if self.training:
+            weights = self.dropout(self.attention_weights)
+        return weights @ values
+
+
+@wrong("dtype_changed")
+class Float64Within(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = self.scores(queries, keys).double()
+        weights = masked_softmax(scores, valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values.double()
+
+
+@wrong("squeezed")
+class SqueezedThenMasked(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        features = torch.tanh(self.W_q(queries).unsqueeze(2) + self.W_k(keys).unsqueeze(1))
+        weights = masked_softmax(self.w_v(features).squeeze(), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("mask_not_accepted")
+class LengthsOnly(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None):
+        return super().forward(queries, keys, values, valid_lens)
+
+
+@wrong("both_required")
+class NoDefaults(WithLayers):
+    def forward(self, queries, keys, values, valid_lens, mask):
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("mask_before_lengths")
+class MaskFirst(WithLayers):
+    def forward(self, queries, keys, values, mask=None, valid_lens=None):
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("arguments_of_init_swapped")
+class KeysFirst(WithLayers):
+    def __init__(self, key_size, query_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+
+
+@wrong("frozen_weights")
+class Frozen(WithLayers):
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.w_v.requires_grad_(False)
+
+
+@wrong("dropout_fixed")
+class AlwaysAHalf(WithLayers):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, 0.5 if dropout > 0 else 0.0)
+
+
+@wrong("missing_parameter")
+class SharedLayer(WithLayers):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+        if query_size == key_size:
+            self.W_k = self.W_q
+
+
+@right
+class WeightsBehindAProperty(Layers):
+    @property
+    def attention_weights(self):
+        return self._weights.detach()
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        self._weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        return self.dropout(self._weights) @ values
+
+
+@right
+class LayersFromATable(nn.Module):
+    def __init__(self, query_size: int, key_size: int, num_hiddens: int, dropout: float = 0.0):
+        super().__init__()
+        sizes = {
+            "w_v": (num_hiddens, 1),
+            "W_k": (key_size, num_hiddens),
+            "W_q": (query_size, num_hiddens),
+        }
+        for name, (read, written) in sizes.items():
+            self.register_module(name, nn.Linear(read, written, bias=False))
+        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+
+    @torch.no_grad()
+    def remember(self, weights):
+        self.attention_weights = weights + 0
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None, **unused):
+        features = self.W_q(queries)[:, :, None].add(self.W_k(keys)[:, None]).tanh()
+        weights = masked_softmax(features @ self.w_v.weight[0], valid_lens, mask)
+        self.remember(weights)
+        return torch.stack([w @ v for w, v in zip(self.dropout(weights), values, strict=True)])
+
+
+@right
+class FilledAndWiped(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = self.scores(queries, keys)
+        dropped = torch.zeros_like(scores, dtype=torch.bool)
+        if valid_lens is not None:
+            kept = length_mask(valid_lens, keys.shape[1])
+            dropped = dropped | ~(kept if kept.dim() == 3 else kept.unsqueeze(1))
+        if mask is not None:
+            dropped = dropped | ~mask
+        weights = scores.masked_fill(dropped, -math.inf).softmax(-1).nan_to_num(0.0)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values

@@ -107,6 +107,23 @@ def filled_cell_by_cell(queries, keys, w_q, w_k, w_v):
     return scores
 
 
+@right
+def one_score_mapped_over_all(queries, keys, w_q, w_k, w_v):
+    def score(query, key):
+        return torch.dot(w_v, torch.tanh(w_q @ query + w_k @ key))
+
+    for query_axis, key_axis in ((None, 0), (0, None), (0, 0)):
+        score = torch.vmap(score, (query_axis, key_axis))
+    return score(queries, keys)
+
+
+@right
+def as_a_convolution(queries, keys, w_q, w_k, w_v):
+    q = (queries @ w_q.T).permute(0, 2, 1).unsqueeze(3)
+    k = (keys @ w_k.T).permute(0, 2, 1).unsqueeze(2)
+    return torch.conv2d(torch.tanh(q + k), w_v[None, :, None, None])[:, 0]
+
+
 # wrong
 
 
@@ -328,3 +345,50 @@ def inputs_clipped(queries, keys, w_q, w_k, w_v):
 def query_twice(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys @ w_k.T
     return torch.tanh(q[:, :, None] + k[:, None] + q[:, :, None]) @ w_v
+
+
+@wrong("w_v_inside")
+def weighted_too_early(queries, keys, w_q, w_k, w_v):
+    q, k = queries @ w_q.T, keys @ w_k.T
+    return torch.tanh(w_v * (q.unsqueeze(2) + k.unsqueeze(1))).sum(-1)
+
+
+@wrong("tanh_twice")
+def bounded_again(queries, keys, w_q, w_k, w_v):
+    q, k = queries @ w_q.T, keys @ w_k.T
+    return (torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ w_v).tanh()
+
+
+@wrong("weights_reshaped")
+def weights_viewed(queries, keys, w_q, w_k, w_v):
+    q = queries @ w_q.reshape(w_q.shape[1], -1)
+    k = keys @ w_k.reshape(w_k.shape[1], -1)
+    return torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ w_v
+
+
+@wrong("first_item_only")
+def one_item_for_all(queries, keys, w_q, w_k, w_v):
+    q, k = queries[0] @ w_q.T, keys[0] @ w_k.T
+    return (torch.tanh(q[:, None] + k) @ w_v).repeat(len(queries), 1, 1)
+
+
+@wrong("wrong_gradient")
+def straight_through(queries, keys, w_q, w_k, w_v):
+    features = (queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)
+    return (features + (torch.tanh(features) - features).detach()) @ w_v
+
+
+@wrong("input_mutated")
+def transposed_for_good(queries, keys, w_q, w_k, w_v):
+    with torch.no_grad():
+        w_q.t_()
+    return torch.tanh((queries @ w_q).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)) @ w_v
+
+
+_projected = {}
+
+
+@wrong()
+def keys_remembered_by_shape(queries, keys, w_q, w_k, w_v):
+    k = _projected.setdefault((keys.shape, w_k.shape, keys.dtype), keys @ w_k.T)
+    return torch.tanh((queries @ w_q.T).unsqueeze(2) + k.unsqueeze(1)) @ w_v

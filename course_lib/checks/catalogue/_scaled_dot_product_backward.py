@@ -66,6 +66,14 @@ def _backward_probes(rng):
             args=problem(3, 1, 2, 4),
         ),
         Probe(
+            "float32",
+            "Inputs in float32 give gradients in float32.",
+            part="edges",
+            args=problem(2, 4, 3, 5),
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        Probe(
             "large_scores",
             "Large scores must not overflow.",
             part="edges",
@@ -100,6 +108,8 @@ def _backward(
             "row": lambda: product - weights * product.sum(-1, keepdim=True),
             "none": lambda: product,
             "unweighted": lambda: product - weights * grad_weights.sum(-1, keepdim=True),
+            "mean_of_product": lambda: product - weights * product.mean(-1, keepdim=True),
+            "turned": lambda: weights * product.sum(-1, keepdim=True) - product,
             "mean": lambda: product - weights * grad_weights.mean(-1, keepdim=True),
             "column": lambda: product - weights * product.sum(-2, keepdim=True),
             "not_multiplied": lambda: grad_weights - product.sum(-1, keepdim=True),
@@ -115,6 +125,15 @@ def _backward(
         return (grad_keys, grad_queries, last) if swap else (grad_queries, grad_keys, last)
 
     return model
+
+
+def _reshaped(queries, keys, values, grad_outputs):
+    root = math.sqrt(queries.shape[-1])
+    grads = _backward()(queries, keys, values, grad_outputs)
+    weights = torch.softmax(queries @ keys.mT / root, -1)
+    product = weights * (grad_outputs @ values.mT)
+    grad_scores = product - weights * product.sum(-1, keepdim=True)
+    return grads[0], grad_scores.reshape(len(keys), -1) @ queries / root, grads[2]
 
 
 def _no_upstream(queries, keys, values, grad_outputs):
@@ -227,6 +246,31 @@ ATTENTION_BACKWARD = Exercise(
             _backward(correct="mean"),
             "You subtract the plain mean of dW over the row; the mean must be weighted by W.",
             "Which mean does a softmax know?",
+        ),
+        Mistake(
+            "row_mean_of_product",
+            _backward(correct="mean_of_product"),
+            "You subtract the mean of W * dW over the row; it must be the sum.",
+            "The weights of a row sum to 1: is sum_j w_j dw_j a sum or a mean divided by m?",
+        ),
+        Mistake(
+            "sign_turned",
+            _backward(correct="turned"),
+            "The gradients of queries and keys have the wrong sign.",
+            "In dS = W * (dW - row sum), which of the two is subtracted?",
+        ),
+        Mistake(
+            "reshaped_for_transposed",
+            _reshaped,
+            "In the gradient of the keys dS is reshaped to (m, n); it must be transposed.",
+            "What is the difference between `reshape` and `mT`?",
+        ),
+        Mistake(
+            "reverse_order",
+            lambda *inputs: _backward()(*inputs)[::-1],
+            "The gradients come in the order of the backward pass, values first; they are asked "
+            "for in the order of the inputs.",
+            "In which order are the three gradients asked for?",
         ),
         Mistake(
             "column_sum",

@@ -86,8 +86,9 @@ def _values_probes(rng):
         ),
         Probe(
             "heads_and_mask",
-            "A mask of shape (batch, 1, n, m) holds for every head of its item.",
-            args=problem_of(rng, (2, 3), 4, 5, 6, 7),
+            "Non-contiguous queries, keys and values with heads must work, as a transpose makes "
+            "them; a mask of shape (batch, 1, n, m) holds for every head of its item.",
+            args=problem_of(rng, (2, 3), 4, 5, 6, 7, strided=True),
             kwargs={"mask": tensor(random_mask(rng, 2, 1, 4, 5))},
         ),
         Probe(
@@ -138,22 +139,53 @@ def _edge_probes(rng):
             args={**item, "valid_lens": tensor([0, 2])},
         ),
         Probe(
+            "lengths_zero",
+            "Where no item has a real key, all outputs and weights are 0: 0 is a length too.",
+            part="edges",
+            args={**problem_of(rng, (2,), 3, 4, 5, 2), "valid_lens": tensor([0, 0])},
+        ),
+        Probe(
+            "int32_lengths",
+            "Lengths may be int32 as well as int64.",
+            part="edges",
+            args={
+                **problem_of(rng, (2,), 3, 4, 5, 2),
+                "valid_lens": tensor(np.array([[1, 4, 2], [3, 2, 0]], dtype=np.int32)),
+            },
+        ),
+        Probe(
+            "float32",
+            "Queries, keys and values in float32 give outputs and weights in float32.",
+            part="edges",
+            args={**problem_of(rng, (2,), 3, 5, 4, 6), "valid_lens": tensor([2, 4])},
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        Probe(
+            "between_other_calls",
+            "Each call counts on its own: other calls with the same shapes change nothing.",
+            part="edges",
+            args={**problem_of(rng, (2,), 3, 4, 5, 2), "valid_lens": tensor([3, 1])},
+            scenario="between_calls",
+        ),
+        Probe(
             "large_scores",
-            "Large scores must not overflow.",
+            "Scores may be very large, and the weights still follow them: neither overflow nor a "
+            "limit.",
             part="edges",
             args=large,
         ),
         Probe(
             "very_low_scores",
-            "Allowed scores may be very negative: a masked key filled with -1e6 must not win "
-            "against them.",
+            "Allowed scores may be very low, far below those of masked keys (-5e7 here): the "
+            "allowed ones still share a weight of 1.",
             part="edges",
             args={**low(1e3), "valid_lens": tensor([2])},
         ),
         Probe(
             "lowest_scores",
-            "Allowed scores may be very negative: a masked key filled with -1e9 must not win "
-            "against them.",
+            "Allowed scores may be very low, far below those of masked keys (-5e11 here): the "
+            "allowed ones still share a weight of 1.",
             part="edges",
             args={**low(1e7), "valid_lens": tensor([2])},
         ),

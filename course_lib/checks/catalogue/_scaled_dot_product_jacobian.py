@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 
 from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
@@ -61,6 +62,14 @@ def _jacobian_probes(rng):
             },
         ),
         Probe(
+            "float32",
+            "Inputs in float32 give a Jacobian in float32.",
+            part="edges",
+            args={"query": normal(3), "keys": normal(5, 3)},
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        Probe(
             "one_feature",
             "With d = 1 the Jacobian is a 1 x 1 matrix.",
             part="edges",
@@ -100,15 +109,37 @@ def _covariance(
     return model
 
 
-def _corrected(query, keys):
-    weights = torch.softmax(keys @ query / len(query) ** 0.5, 0)
-    covariance = torch.cov(keys.mT, aweights=weights)
-    return covariance.reshape(len(query), len(query)) / len(query) ** 0.5
+def _by_cov(weighted=True, square=True, **options):
+    """The covariance by `torch.cov`, which loses the axes of a single feature."""
+
+    def model(query, keys):
+        if weighted:
+            options["aweights"] = torch.softmax(keys @ query / len(query) ** 0.5, 0)
+        covariance = torch.cov(keys.mT, **options) / len(query) ** 0.5
+        return covariance.reshape(len(query), len(query)) if square else covariance
+
+    return model
+
+
+def _weighted_twice(query, keys):
+    weights = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
+    centred = weights[:, None] * (keys - weights @ keys)
+    return centred.mT @ centred / math.sqrt(len(query))
+
+
+def _of_softmax(query, keys):
+    weights = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
+    return (torch.diag(weights) - torch.outer(weights, weights)) / math.sqrt(len(query))
+
+
+def _root_of_num_keys(query, keys):
+    root = math.sqrt(len(keys))
+    return _covariance(root=lambda d: root, weights_scale=lambda d: root)(query, keys)
 
 
 def _asymmetric(probe, outputs):
     matrix = outputs.data
-    if abs(matrix - matrix.T).max() < 1e-6:
+    if not np.isfinite(matrix).all() or abs(matrix - matrix.T).max() < 1e-6:
         return None
     return (
         f"Your Jacobian is not symmetric: entry (0, 1) is {matrix[0, 1]:.3f}, entry (1, 0) is "
@@ -178,10 +209,55 @@ JACOBIAN_WRT_QUERY = Exercise(
         ),
         Mistake(
             "corrected_covariance",
-            _corrected,
+            _by_cov(),
             "`torch.cov` corrects for a sample unless told `correction=0`; the weights are a whole "
             "distribution.",
             "What does `correction` do?",
+        ),
+        Mistake(
+            "corrected_covariance_without_axes",
+            _by_cov(square=False),
+            "`torch.cov` corrects for a sample unless told `correction=0`; the weights are a whole "
+            "distribution. Besides, with d = 1 it returns a number without axes.",
+            "What does `correction` do?",
+        ),
+        Mistake(
+            "unweighted_covariance_without_axes",
+            _by_cov(weighted=False, square=False, correction=0),
+            "This is the plain covariance of the keys: every key counts the same, whatever its "
+            "weight. Besides, with d = 1 `torch.cov` returns a number without axes.",
+            "Where do the attention weights enter?",
+        ),
+        Mistake(
+            "one_feature_without_axes",
+            _by_cov(square=False, correction=0),
+            "The numbers are right, but with d = 1 `torch.cov` returns a number without axes.",
+            "Which shape has the Jacobian of one number with respect to one number here?",
+        ),
+        Mistake(
+            "weighted_twice",
+            _weighted_twice,
+            "Both factors of the product are weighted, so the weights enter squared.",
+            "How often does w stand in sum_j w_j (k_j - mean) (k_j - mean)^T?",
+        ),
+        Mistake(
+            "jacobian_of_softmax",
+            _of_softmax,
+            "This is the Jacobian of the weights with respect to the scores, (m, m). The query "
+            "moves the scores, and the weights move the output: both steps are missing.",
+            "Which two products with the keys lead from (m, m) to (d, d)?",
+        ),
+        Mistake(
+            "times_root",
+            _covariance(root=lambda d: 1 / math.sqrt(d)),
+            "The covariance is right, but you multiply by sqrt(d) instead of dividing.",
+            "The query enters through q . k / sqrt(d): what does the chain rule leave behind?",
+        ),
+        Mistake(
+            "root_of_num_keys",
+            _root_of_num_keys,
+            "You divide by the square root of the number of keys, not of features.",
+            "Over which axis does the dot product sum, and how long is that axis?",
         ),
         Mistake(
             "no_maximum_subtracted",

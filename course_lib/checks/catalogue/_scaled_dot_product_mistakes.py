@@ -64,6 +64,11 @@ def _exp_over_sum(scores, allowed, dim):
     return e / e.sum(dim, keepdim=True)
 
 
+def _maximum_of_all_keys(scores, allowed, dim):
+    e = torch.exp(scores - scores.amax(dim, keepdim=True)) * allowed
+    return e / e.sum(dim, keepdim=True).masked_fill(~(e > 0).any(dim, keepdim=True), 1.0)
+
+
 def _minus_infinity_added(scores, allowed, dim):
     minus = torch.where(allowed, 0.0, -math.inf).to(scores.dtype)
     return torch.softmax(scores + minus, dim).masked_fill(~allowed, 0.0)
@@ -82,6 +87,7 @@ MASKINGS = {
     "empty_uniform": _filled(torch.finfo(torch.float64).min),
     "naive_exp": _exp_over_sum,
     "naive_exp_zeros": lambda s, allowed, dim: _exp_over_sum(s, allowed, dim).nan_to_num(0.0),
+    "maximum_of_all_keys": _maximum_of_all_keys,
     "empty_gradient_nan": _minus_infinity_added,
 }
 
@@ -184,6 +190,15 @@ def tiled(scores, valid_lens, mask):
     return real if mask is None else real & mask
 
 
+def tiled_over_heads(scores, valid_lens, mask):
+    """Lengths handed out to the heads of all items in turn."""
+    if valid_lens is None or scores.dim() < 4:
+        return allowed_keys(scores, valid_lens, mask)
+    flat = valid_lens.repeat(scores.shape[1], *[1] * (valid_lens.dim() - 1))
+    real = allowed_keys(scores.flatten(0, 1), flat).reshape(scores.shape)
+    return real if mask is None else real & mask
+
+
 def first_length(scores, valid_lens, mask):
     """Lengths per query read as one length per item."""
     if valid_lens is not None and valid_lens.dim() == 2:
@@ -245,8 +260,9 @@ def module(attend, *, drop="weights", keep="weights", on=None):
 
     Args:
         attend: function to (outputs, weights), as `wrong` makes them.
-        drop: "weights", "scores", "outputs", "nothing".
-        keep: "weights", "dropped", "attached", "nothing", "outputs".
+        drop: "weights", "scores", "outputs", "queries", "values", "twice", "normalised",
+            "not_rescaled", "nothing".
+        keep: "weights", "dropped", "attached", "scores", "nothing", "outputs".
         on: dropout's training flag; that of the module if None.
     """
 
@@ -259,17 +275,32 @@ def module(attend, *, drop="weights", keep="weights", on=None):
         def _drop(self, x):
             return nn.functional.dropout(x, self.p, self.training if on is None else on)
 
+        def _thinned(self, weights):
+            if drop in ("weights", "twice", "normalised", "not_rescaled"):
+                weights = self._drop(weights)
+            if drop == "twice":
+                weights = self._drop(weights)
+            if drop == "normalised" and self.training:
+                weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-9)
+            if drop == "not_rescaled" and self.training:
+                weights = weights * (1 - self.p)
+            return weights
+
         def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            queries = self._drop(queries) if drop == "queries" else queries
+            scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
             if drop == "scores":
-                scores = self._drop(queries @ keys.mT / math.sqrt(queries.shape[-1]))
+                scores = self._drop(scores)
                 weights = masked_softmax(scores, allowed_keys(scores, valid_lens, mask))
             else:
                 _, weights = attend(queries, keys, values, valid_lens, mask)
-            used = self._drop(weights) if drop == "weights" else weights
-            outputs = used @ values
+            used = self._thinned(weights)
+            outputs = used @ (self._drop(values) if drop == "values" else values)
             if drop == "outputs":
                 outputs = self._drop(outputs)
-            kept = {"weights": weights, "dropped": used, "outputs": outputs}.get(keep)
+            kept = {"weights": weights, "dropped": used, "outputs": outputs, "scores": scores}.get(
+                keep
+            )
             if keep == "attached":
                 self.attention_weights = weights
             elif kept is not None:
@@ -277,6 +308,14 @@ def module(attend, *, drop="weights", keep="weights", on=None):
             return outputs
 
     return Wrong
+
+
+def divided_weights(queries, keys, values, valid_lens=None, mask=None):
+    """The root divides the weights instead of the scores."""
+    scores = queries @ keys.mT
+    weights = masked_softmax(scores, allowed_keys(scores, valid_lens, mask))
+    weights = weights / math.sqrt(queries.shape[-1])
+    return weights @ values, weights
 
 
 def scores_returned(queries, keys, values, valid_lens=None, mask=None):

@@ -39,6 +39,7 @@ def _module_probes(rng):
     }
     item = replaced(problem((2,), 2, 3, 4, 5), queries=np.zeros((2, 2, 4)))
     grads = problem((1,), 2, 4, 3, 2, requires_grad=True)
+    long = tensor(np.array([14, 20, 17, 19, 20, 16, 18, 15]))
     return [
         probe(
             "plain",
@@ -80,9 +81,10 @@ def _module_probes(rng):
         ),
         probe(
             "train_without_dropout",
-            "With dropout=0 train mode gives the same as eval mode.",
+            "With dropout=0 train mode gives the same as eval mode, lengths and mask included.",
             {"dropout": 0.0},
-            problem((2,), 3, 5, 4, 6),
+            {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([2, 4])},
+            kwargs={"mask": tensor(random_mask(rng, 3, 5))},
             training=True,
         ),
         probe(
@@ -100,7 +102,7 @@ def _module_probes(rng):
             "In train mode each attention weight is dropped with probability `dropout`, the others "
             "are divided by 1 - dropout; `attention_weights` holds them before that.",
             {"dropout": 0.2},
-            wide,
+            {**wide, "valid_lens": long},
             training=True,
             compare="dropout_on_weights",
             seed=int(rng.integers(1, 10_000)),
@@ -118,6 +120,23 @@ def _module_probes(rng):
             {"dropout": 0.1},
             {**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor([2, 4])},
             part="edges",
+        ),
+        probe(
+            "float32",
+            "Inputs in float32 give outputs in float32.",
+            {"dropout": 0.1},
+            {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([2, 4])},
+            part="edges",
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        probe(
+            "after_another_call",
+            "Each call counts on its own: after it, `attention_weights` holds its own weights.",
+            {"dropout": 0.1},
+            problem((2,), 3, 4, 5, 2),
+            part="edges",
+            scenario="after_another_device",
         ),
         probe(
             "ones",
@@ -163,6 +182,12 @@ _FOR_MODULES = (
     "either_is_enough",
     "mask_passed_as_lengths",
     "lengths_required",
+    "lengths_tiled",
+    "lengths_tiled_over_heads",
+    "query_lengths_read_as_item_lengths",
+    "one_key_too_many",
+    "weights_divided_by_root",
+    "hard_coded_d",
     "three_axes_only",
     "gradient_cut",
     "keys_reshaped",
@@ -182,6 +207,27 @@ def _outputs_and_weights(attend):
 
 
 _RIGHT = make.wrong()
+
+
+def _always(p):
+    """Drops with this probability, whatever was asked for."""
+
+    class Wrong(make.module(_RIGHT)):
+        def __init__(self, dropout=0.0):
+            super().__init__(p(dropout))
+
+    return Wrong
+
+
+def _first_weights_kept():
+    class Wrong(make.module(_RIGHT)):
+        def __setattr__(self, name, value):
+            if name != "attention_weights" or getattr(self, name, None) is None:
+                super().__setattr__(name, value)
+
+    return Wrong
+
+
 _MODULE_ONLY = (
     Mistake(
         "dropout_in_eval",
@@ -206,6 +252,67 @@ _MODULE_ONLY = (
         make.module(_RIGHT, drop="scores"),
         "Dropout acts on your scores: a dropped score becomes 0, whose exponential is 1.",
         "Which comes first, softmax or dropout?",
+    ),
+    Mistake(
+        "dropout_on_queries",
+        make.module(_RIGHT, drop="queries"),
+        "Dropout acts on your queries; it belongs on the attention weights.",
+        "Which tensor should lose entries in train mode?",
+    ),
+    Mistake(
+        "dropout_on_values",
+        make.module(_RIGHT, drop="values"),
+        "Dropout acts on your values; it belongs on the attention weights.",
+        "Which tensor should lose entries in train mode?",
+    ),
+    Mistake(
+        "normalised_after_dropout",
+        make.module(_RIGHT, drop="normalised"),
+        "After dropout you bring each row of weights to sum 1 again: dropout has divided the kept "
+        "ones by 1 - p already, and the sum is right on average only.",
+        "Must each row still sum to 1 after dropout, or only on average?",
+    ),
+    Mistake(
+        "dropout_not_rescaled",
+        make.module(_RIGHT, drop="not_rescaled"),
+        "The kept weights are not divided by 1 - p, so train and eval mode differ on average.",
+        "What does `nn.Dropout` do to the entries it keeps?",
+    ),
+    Mistake(
+        "dropout_twice",
+        make.module(_RIGHT, drop="twice"),
+        "Dropout acts twice: the kept weights are divided by (1 - p) two times.",
+        "On how many tensors is dropout called?",
+    ),
+    Mistake(
+        "dropout_keeps_p",
+        _always(lambda dropout: 1 - dropout),
+        "Your code keeps weights with probability p; `dropout` is the probability of dropping one.",
+        "Which of the two is the argument of `nn.Dropout`?",
+    ),
+    Mistake(
+        "fixed_dropout_of_a_tenth",
+        _always(lambda dropout: 0.1),
+        "A tenth of the weights is dropped in train mode, whatever `dropout` says.",
+        "Where does your `__init__` use its argument?",
+    ),
+    Mistake(
+        "fixed_dropout_of_a_half",
+        _always(lambda dropout: 0.5),
+        "Half of the weights are dropped in train mode, whatever `dropout` says.",
+        "Where does your `__init__` use its argument?",
+    ),
+    Mistake(
+        "weights_of_the_first_call_kept",
+        _first_weights_kept(),
+        "`attention_weights` still holds the weights of the first call after a second one.",
+        "Under which condition does your `forward` set the attribute?",
+    ),
+    Mistake(
+        "scores_stored",
+        make.module(_RIGHT, keep="scores"),
+        "`self.attention_weights` holds your scores, before the softmax.",
+        "Which of your tensors has rows that sum to 1?",
     ),
     Mistake(
         "stored_after_dropout",
@@ -260,7 +367,7 @@ DOT_PRODUCT_ATTENTION = Exercise(
         *_MODULE_ONLY,
         *(_module(mistake) for mistake in (*singles(), *pairs()) if mistake.id in _FOR_MODULES),
     ),
-    properties=(PROPERTIES[0],),
+    properties=PROPERTIES,
     hints=(
         "The function you wrote, with a dropout layer between its weights and the values, and one "
         "line that remembers the weights.",

@@ -82,7 +82,8 @@ def _numpy_probes(rng):
         ),
         Probe(
             "large_scores",
-            "Large scores must not overflow: exp(1000) is inf, yet the weights exist.",
+            "Scores may be very large: exp(1000) is inf, yet the weights exist, and no limit is "
+            "set to the scores.",
             part="edges",
             args=large,
         ),
@@ -93,16 +94,22 @@ def _numpy_probes(rng):
             args={**zeros, "mask": array(EMPTY)},
         ),
         Probe(
+            "nothing_allowed",
+            "Where the mask allows nothing at all, all outputs and weights are 0.",
+            part="edges",
+            args={**problem(2, 4, 3, 5), "mask": array(np.zeros((2, 4), dtype=bool))},
+        ),
+        Probe(
             "very_low_scores",
-            "Allowed scores may be very negative: a masked key filled with -1e6 must not win "
-            "against them.",
+            "Allowed scores may be very low, far below those of masked keys (-5e7 here): the "
+            "allowed ones still share a weight of 1.",
             part="edges",
             args={**low(1e3), "mask": array([[True, True, False, False]])},
         ),
         Probe(
             "lowest_scores",
-            "Allowed scores may be very negative: a masked key filled with -1e9 must not win "
-            "against them.",
+            "Allowed scores may be very low, far below those of masked keys (-5e11 here): the "
+            "allowed ones still share a weight of 1.",
             part="edges",
             args={**low(1e7), "mask": array([[True, True, False, False]])},
         ),
@@ -116,7 +123,24 @@ def _recoded_twice(scores, allowed, dim):
     return torch.softmax(scores + (0.0 if allowed.all() else numbers), dim)
 
 
-make.MASKINGS["recoded_twice"] = _recoded_twice
+def _maximum(over):
+    """The right one but for the axes over which the maximum is taken."""
+
+    def masked_softmax(scores, allowed, dim):
+        kept = scores.masked_fill(~allowed, -math.inf)
+        largest = kept.amax(over, keepdim=True)
+        e = torch.exp(kept - largest.masked_fill(largest == -math.inf, 0.0))
+        total = e.sum(dim, keepdim=True)
+        return e / total.masked_fill(total == 0, 1.0)
+
+    return masked_softmax
+
+
+make.MASKINGS |= {
+    "recoded_twice": _recoded_twice,
+    "maximum_of_matrix": _maximum((-2, -1)),
+    "maximum_of_columns": _maximum(-2),
+}
 
 
 def _mask_overwritten(queries, keys, values, mask=None):
@@ -133,6 +157,20 @@ _NUMPY_ONLY = (
         "Every score of a masked problem becomes -inf: the mask was turned from 0 and 1 into -inf "
         "and 0 twice, so that the zeros that mean 'keep' were taken for 'drop'.",
         "What does your recoding do to a mask that has been recoded already?",
+    ),
+    Mistake(
+        "maximum_of_matrix",
+        make.in_numpy(make.wrong(masking="maximum_of_matrix")),
+        "You subtract the largest score of the whole matrix. A row whose scores are far below it "
+        "vanishes: all its exponentials are 0.",
+        "Which scores share one softmax, and so one maximum?",
+    ),
+    Mistake(
+        "maximum_of_columns",
+        make.in_numpy(make.wrong(masking="maximum_of_columns")),
+        "You subtract the maximum of each column, another number for each key: that changes the "
+        "weights.",
+        "Which axis of the scores holds the keys of one query?",
     ),
     Mistake(
         "mask_overwritten",

@@ -34,6 +34,15 @@ def singles(wrap=lambda model: model, lengths=True) -> list[Mistake]:
             "What do the entries of a row of weights sum to?",
         )
     )
+    found.append(
+        Mistake(
+            "weights_divided_by_root",
+            wrap(make.divided_weights),
+            "You divide the weights by sqrt(d), after the softmax: the rows no longer sum to 1, "
+            "and the scores are not scaled.",
+            "What is divided by sqrt(d) in softmax(Q K^T / sqrt(d)): the softmax or its argument?",
+        )
+    )
     return found
 
 

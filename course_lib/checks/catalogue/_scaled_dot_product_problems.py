@@ -71,7 +71,7 @@ def _their_weights(probe, outputs):
     values = _plain_inputs(probe)["values"]
     if outputs.items:
         found = outputs.items[1].data
-    elif values.shape[-1] >= values.shape[-2] and _drops_something(probe) is False:
+    elif values.shape[-1] >= values.shape[-2] and not _may_drop(probe):
         found = outputs.data @ np.linalg.pinv(values)
         found = found if np.allclose(found @ values, outputs.data, atol=1e-6) else None
     else:
@@ -79,7 +79,7 @@ def _their_weights(probe, outputs):
     return found if found is not None and np.isfinite(found).all() else None
 
 
-def _drops_something(probe):
+def _may_drop(probe):
     return bool(probe.training and (probe.construct or {}).get("dropout"))
 
 
@@ -92,7 +92,7 @@ def _rows_sum(probe, outputs):
     wrong = (abs(sums - 1.0) > tolerance) & (abs(sums) > tolerance)
     if not wrong.any():
         return None
-    index = max((tuple(int(i) for i in at) for at in np.argwhere(wrong)), key=lambda i: -sums[i])
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
     digits = 3 if abs(sums[index] - 1) > 1e-3 else 9
     return (
         f"The row of weights at {list(index)} sums to {sums[index]:.{digits}f} over the keys, not "
@@ -116,14 +116,21 @@ def _dropped_keys(probe, outputs):
 
 
 def _slope(probe, outputs):
-    """The factor between q . k and the student's logits, if there is one."""
+    """The factor between q . k and the logits of the allowed keys, if there is one."""
     weights, given = _their_weights(probe, outputs), _plain_inputs(probe)
-    if weights is None or (weights <= 0).any() or weights.shape[-1] < 2:
+    if weights is None:
         return None
-    products = given["queries"] @ np.swapaxes(given["keys"], -1, -2)
-    logits = np.log(weights)
-    x = products - products.mean(-1, keepdims=True)
-    y = logits - logits.mean(-1, keepdims=True)
+    allowed = allowed_keys(weights.shape, given.get("valid_lens"), given.get("mask"))
+    if (weights[allowed] <= 1e-12).any() or (abs(weights[~allowed]) > 1e-9).any():
+        return None
+
+    def centred(numbers):
+        mean = np.where(allowed, numbers, 0.0).sum(-1, keepdims=True)
+        mean = mean / np.maximum(allowed.sum(-1, keepdims=True), 1)
+        return np.where(allowed, numbers - mean, 0.0)
+
+    x = centred(given["queries"] @ np.swapaxes(given["keys"], -1, -2))
+    y = centred(np.log(np.where(allowed, weights, 1.0)))
     if (x * x).sum() < 1e-9 or (y * y).sum() < 1e-9:
         return None
     slope, d = float((x * y).sum() / (x * x).sum()), given["queries"].shape[-1]
@@ -164,8 +171,8 @@ def _drops(probe, outputs):
 
 PROPERTIES = (
     Property("dropout_at_work", _drops, "When does dropout switch itself off?"),
+    Property("rows_do_not_sum_to_one", _rows_sum, "By what do you divide, and over which axis?"),
     Property("wrong_factor", _slope, "By what are the dot products divided, and where from?"),
-    Property("rows_do_not_sum_to_one", _rows_sum, "Over which axis do you normalise?"),
     Property(
         "dropped_key_has_weight",
         _dropped_keys,

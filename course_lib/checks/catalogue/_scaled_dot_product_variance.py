@@ -77,7 +77,7 @@ def _probes(rng):
         probe("scaled", scaled, 9, True),
         probe("unscaled_wide", unscaled, 37, False),
         probe("scaled_wide", scaled, 64, True),
-        probe("one_feature", scaled, 1, True, part="edges", tolerance=0.4),
+        probe("one_feature", scaled, 1, True, num_samples=20_000, part="edges"),
         probe(
             "scatter_wide",
             "The estimate must come from `num_samples` independent pairs.",
@@ -133,6 +133,12 @@ def _estimate(
         return measure(products / d**power if is_scaled(scaled) else products).item()
 
     return model
+
+
+def _one_query(d, num_samples, scaled, generator):
+    query = torch.randn(d, generator=generator)
+    products = torch.randn(num_samples, d, generator=generator) @ query
+    return (products / math.sqrt(d) if scaled else products).var().item()
 
 
 def _variance_scaled(d, num_samples, scaled, generator):
@@ -255,6 +261,13 @@ SCORE_VARIANCE = Exercise(
             "You pair every query with every key: num_samples squared products that are not "
             "independent, and a matrix that large in memory.",
             "Which product gives each query one key of its own?",
+        ),
+        Mistake(
+            "one_query_for_all_keys",
+            _one_query,
+            "All your keys meet the same query, so the result depends on how long that one happens "
+            "to be: it is near the square of its length, not near d.",
+            "How many queries do you draw?",
         ),
         Mistake(
             "four_rows",

@@ -24,7 +24,7 @@ def _attention_cost_probes(rng):
         Probe(
             "by_hand",
             "1 item, 2 queries, 3 keys, d = 4 and d_v = 5: each product has n m d (or n m d_v) "
-            "multiply-adds.",
+            "multiply-adds, and a score takes 4 bytes unless the caller says otherwise.",
             args=dict(zip(_SIZES, (1, 2, 3, 4, 5), strict=True)),
             compare="counts",
         ),
@@ -110,6 +110,7 @@ def _cost_mistake(name, message, hint, flops=models.right_flops, size=models.rig
 def _two_mistakes(probe, outputs):
     """What is known of each count on its own, where no single mistake explains both."""
     given = {name: int(value) for name, value in probe.inputs().items()}
+    given.setdefault("bytes_per_element", 4)
     expected = oracle.attention_cost(**given)
     said = []
     for key, right in expected.items():
@@ -217,6 +218,37 @@ ATTENTION_COST = Exercise(
             flops=lambda B, n, m, d, v, e: 4 * B * n * m * d,
         ),
         _cost_mistake(
+            "d_v_used_twice",
+            "Queries and keys are counted as if they had the size of the values.",
+            "Which size has a query: where does `d` enter?",
+            flops=lambda B, n, m, d, v, e: 4 * B * n * m * v,
+        ),
+        _cost_mistake(
+            "softmax_counted",
+            "The operations hold more than the two products: a few for every score.",
+            "Which steps between the two products did you count, and which are asked for?",
+            flops=lambda B, n, m, d, v, e: 2 * B * n * m * (d + v) + 3 * B * n * m,
+        ),
+        _cost_mistake(
+            "numbers_exchanged",
+            "The two numbers are right, each under the other's name.",
+            "Which of the two is measured in bytes?",
+            flops=models.right_size,
+            size=models.right_flops,
+        ),
+        _cost_mistake(
+            "numbers_of_positions_added",
+            "The memory has n + m scores an item; every query has a score for every key.",
+            "How many scores do 2 queries and 3 keys have?",
+            size=lambda B, n, m, d, v, e: B * (n + m) * e,
+        ),
+        _cost_mistake(
+            "inputs_and_scores",
+            "The memory is that of queries, keys, values and scores; asked is that of the scores.",
+            "What is the shape of the scores?",
+            size=lambda B, n, m, d, v, e: B * (n * m + n * d + m * d + m * v) * e,
+        ),
+        _cost_mistake(
             "sizes_multiplied",
             "d and d_v are multiplied; the two products are done one after the other, so their "
             "costs add up.",
@@ -272,6 +304,19 @@ ATTENTION_COST = Exercise(
             "The memory counts scores and weights; asked is that of the scores alone.",
             "What is the shape of the scores?",
             size=lambda B, n, m, d, v, e: 2 * B * n * m * e,
+        ),
+        Mistake(
+            "bytes_without_default",
+            models.cost_without_default,
+            "Your function cannot be called without `bytes_per_element`; the exercise gives it a "
+            "default of 4.",
+            "Which signature does the exercise ask for?",
+        ),
+        Mistake(
+            "default_of_2_bytes",
+            models.cost_of_half_precision,
+            "Where the caller does not say, you count 2 bytes an element; the default is 4.",
+            "Which signature does the exercise ask for?",
         ),
         _cost_mistake(
             "floating_point_result",

@@ -127,6 +127,15 @@ def negative_distance(queries, keys):
     return -(queries[..., :, None, :] - keys[..., None, :, :]).square().sum(dim=-1) / 2
 
 
+def negative_plain_distance(queries, keys):
+    return -torch.cdist(queries, keys, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def heads_summed(queries, keys):
+    """bhqd,bgkd->bhqk: right without heads."""
+    return queries @ (keys if keys.dim() < 4 else keys.sum(1, keepdim=True)).mT
+
+
 def softmaxed(queries, keys):
     return torch.softmax(queries @ keys.mT, dim=-1)
 
@@ -145,6 +154,10 @@ def scaled_by_num_keys(queries, keys):
 # ---------------------------------------------------------------- weighted sums
 def renormalised(weights, values):
     return weights / weights.sum(dim=-1, keepdim=True) @ values
+
+
+def renormalised_but_zeros(weights, values):
+    return torch.nan_to_num(weights / weights.sum(dim=-1, keepdim=True)) @ values
 
 
 def softmaxed_again(weights, values):
@@ -179,3 +192,11 @@ def right_flops(B, n, m, d, v, e):
 
 def right_size(B, n, m, d, v, e):
     return B * n * m * e
+
+
+def cost_without_default(batch, num_queries, num_keys, d, d_v, bytes_per_element):
+    return cost(right_flops, right_size)(batch, num_queries, num_keys, d, d_v, bytes_per_element)
+
+
+def cost_of_half_precision(batch, num_queries, num_keys, d, d_v, bytes_per_element=2):
+    return cost(right_flops, right_size)(batch, num_queries, num_keys, d, d_v, bytes_per_element)

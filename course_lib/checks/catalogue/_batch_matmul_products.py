@@ -15,6 +15,11 @@ def _pair(rng, a_shape, b_shape, **options):
     }
 
 
+def in_float32(name, says, args):
+    """A probe whose numbers are float32, and whose result must be, too."""
+    return Probe(name, says, part="edges", args=args, dtype="float32", tolerance=1e-4)
+
+
 def with_gradients(rng, name, says, args, output_shape):
     return Probe(
         name, says, part="gradients", args=args, grad_outputs=rng.normal(size=output_shape)
@@ -86,6 +91,9 @@ def _bmm_loops_probes(rng):
                 "b": tensor(rng.uniform(0.1, 0.4, (2, 2, 4))),
             },
         ),
+        in_float32(
+            "float32", "The result has the dtype of `a` and `b`.", _pair(rng, (2, 3, 4), (2, 4, 5))
+        ),
         with_gradients(
             rng,
             "gradients",
@@ -121,6 +129,18 @@ BMM_LOOPS = Exercise(
         _one_matrix("a0_for_all", "a", lambda a, b: models.product(models.first_for_all(a), b)),
         _one_matrix("last_b_for_all", "b", lambda a, b: models.product(a, models.last_for_all(b))),
         _one_matrix("last_a_for_all", "a", lambda a, b: models.product(models.last_for_all(a), b)),
+        Mistake(
+            "last_item_for_all",
+            lambda a, b: models.last_for_all(models.product(a, b)).clone(),
+            "Every item shows the product of the last one.",
+            "Where is an item's matrix put before the loop makes the next one?",
+        ),
+        Mistake(
+            "neighbour_items",
+            lambda a, b: models.product(a, models.rolled(b)),
+            "The items of `a` meet other items of `b` than their own.",
+            "Which item of `b` belongs to item 0 of `a`?",
+        ),
         Mistake(
             "only_first_item",
             models.only_first_item,
@@ -224,6 +244,18 @@ BMM_LOOPS = Exercise(
             "What does a matrix product do with the k products of an entry?",
         ),
         Mistake(
+            "items_below_each_other",
+            lambda a, b: models.product(a, b).flatten(0, 1),
+            "The items' matrices stand below each other in one long matrix.",
+            "Which function puts matrices side by side along an axis of their own?",
+        ),
+        Mistake(
+            "squeezed",
+            lambda a, b: models.product(a, b).squeeze(),
+            "A bare `squeeze()` drops every axis of size 1, also those you need.",
+            "Which axes may have size 1 in a small batch?",
+        ),
+        Mistake(
             "a_list_of_lists",
             lambda a, b: models.product(a, b).tolist(),
             "The numbers are right, but they come as Python lists instead of a tensor.",
@@ -321,6 +353,15 @@ def _bmm_probes(rng):
             part="edges",
             args=_pair(rng, (2, 3, 3, 3), (2, 3, 3, 3)),
         ),
+        Probe(
+            "strided_four_axes",
+            "Non-contiguous tensors with two leading axes must work.",
+            part="edges",
+            args=_pair(rng, (2, 3, 4, 5), (2, 3, 5, 2), strided=True),
+        ),
+        in_float32(
+            "float32", "The result has the dtype of `a` and `b`.", _pair(rng, (2, 3, 4), (2, 4, 5))
+        ),
         with_gradients(
             rng,
             "gradients",
@@ -341,6 +382,7 @@ def _bmm_probes(rng):
 _READY_MADE = (
     *("bmm", "matmul", "__rmatmul__", "__matmul__", "linalg_matmul", "mm", "baddbmm", "addbmm"),
     *("addmm", "linalg_multi_dot", "chain_matmul", "linear", "scaled_dot_product_attention"),
+    *("tensordot", "inner", "bilinear"),
     *("bmm.default", "matmul.default", "mm.default", "baddbmm.default"),
 )
 _WHY_NOT = "Build the product from smaller steps, or write it as one `torch.einsum`."

@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.checks.catalogue import _batch_matmul_mistakes as models
-from course_lib.checks.catalogue._batch_matmul_products import with_gradients
+from course_lib.checks.catalogue._batch_matmul_products import in_float32, with_gradients
 from course_lib.checks.exercise import Exercise, Mistake, Returned
 from course_lib.checks.probe import Probe, tensor
 from course_lib.reference import batch_matmul as oracle
@@ -83,6 +83,17 @@ def _batched_scores_probes(rng):
             part="edges",
             args=_queries_keys(rng, (1, 1, 3), 1),
         ),
+        Probe(
+            "strided_four_axes",
+            "Non-contiguous tensors with heads must work.",
+            part="edges",
+            args=_queries_keys(rng, (2, 3, 5, 4), 2, strided=True),
+        ),
+        in_float32(
+            "float32",
+            "The scores have the dtype of queries and keys.",
+            _queries_keys(rng, (2, 3, 4), 5),
+        ),
         with_gradients(
             rng,
             "gradients",
@@ -153,6 +164,19 @@ BATCHED_SCORES = Exercise(
             "`transpose(1, 2)` swaps the last two axes only if there are three: with heads, axes "
             "1 and 2 are heads and keys.",
             "Which numbers do the last two axes have, counted from the end?",
+        ),
+        Mistake(
+            "axes_1_and_2_if_there",
+            _scores(lambda keys: keys.mT if keys.dim() == 2 else keys.transpose(1, 2)),
+            "`transpose(1, 2)` swaps the last two axes only if there are three: with heads, axes "
+            "1 and 2 are heads and keys.",
+            "Which numbers do the last two axes have, counted from the end?",
+        ),
+        Mistake(
+            "heads_summed",
+            models.heads_summed,
+            "Each head meets the keys of all heads, added up.",
+            "Which letter of your einsum, or which axis, do queries and keys not share?",
         ),
         Mistake(
             "keys_of_item_0",
@@ -244,6 +268,19 @@ BATCHED_SCORES = Exercise(
             models.negative_distance,
             "These are negative squared distances, as in lesson 01, not dot products.",
             "What do you do with the d pairs of numbers before you add them up?",
+        ),
+        Mistake(
+            "plain_distances",
+            models.negative_plain_distance,
+            "These are negative distances between queries and keys, not dot products.",
+            "What do you do with the d pairs of numbers before you add them up?",
+        ),
+        Mistake(
+            "masked_already",
+            lambda queries, keys: (queries @ keys.mT).tril(),
+            "Scores above the diagonal are 0 in your result: no mask is asked for here, and 0 "
+            "would not be one.",
+            "Which step of your code is not part of a dot product?",
         ),
         Mistake(
             "keys_transposed_in_place",

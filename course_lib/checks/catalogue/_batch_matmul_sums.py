@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.catalogue import _batch_matmul_mistakes as models
-from course_lib.checks.catalogue._batch_matmul_products import with_gradients
+from course_lib.checks.catalogue._batch_matmul_products import in_float32, with_gradients
 from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.probe import Probe, tensor
 from course_lib.reference import batch_matmul as oracle
@@ -110,6 +110,17 @@ def _weighted_sum_probes(rng):
             part="edges",
             args=_weights_values(rng, (1, 1, 1), 1),
         ),
+        Probe(
+            "strided_four_axes",
+            "Non-contiguous tensors with heads must work.",
+            part="edges",
+            args=_weights_values(rng, (2, 3, 4, 5), 2, strided=True),
+        ),
+        in_float32(
+            "float32",
+            "The outputs have the dtype of weights and values.",
+            _weights_values(rng, (2, 3, 4), 5),
+        ),
         with_gradients(
             rng,
             "gradients",
@@ -203,6 +214,38 @@ WEIGHTED_SUM = Exercise(
             models.renormalised,
             "You divide by the sum of each row; the weights are to be taken as they are.",
             "What becomes of a row of zeros?",
+        ),
+        Mistake(
+            "renormalised_but_zeros",
+            models.renormalised_but_zeros,
+            "You divide by the sum of each row, except where it is 0; the weights are to be taken "
+            "as they are.",
+            "What should a row of weights that sums to 2 give?",
+        ),
+        Mistake(
+            "negative_weights_dropped",
+            lambda weights, values: weights.relu() @ values,
+            "Negative weights count as 0 in your result; the weights are to be taken as they are.",
+            "Which step looks at the weights before they are used?",
+        ),
+        Mistake(
+            "weights_clipped",
+            lambda weights, values: weights.clamp(0, 1) @ values,
+            "Weights outside 0..1 are cut off in your result; they are to be taken as they are.",
+            "Which step looks at the weights before they are used?",
+        ),
+        Mistake(
+            "signs_dropped",
+            lambda weights, values: weights.abs() @ values,
+            "The weights lose their signs; they are to be taken as they are.",
+            "Which step looks at the weights before they are used?",
+        ),
+        Mistake(
+            "weights_reshaped_back",
+            lambda weights, values: models.reshaped(weights).mT @ values,
+            "The weights' numbers are in the wrong rows: a reshape stands where a transpose is "
+            "meant, or none is needed at all.",
+            "What has to be done to weights (n, m) before they can meet values (m, d_v)?",
         ),
         Mistake(
             "softmaxed_again",

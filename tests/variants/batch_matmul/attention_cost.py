@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 from course_lib.checks.matrix import right, wrong
 
 
@@ -137,3 +139,67 @@ def single_item_multiply_adds_and_elements(
 ):
     pairs = num_queries * num_keys
     return {"flops": batch * pairs * (d + d_v), "score_bytes": pairs * bytes_per_element}
+
+
+@right
+def from_any_arguments(*sizes, bytes_per_element=4, **named):
+    names = "batch", "num_queries", "num_keys", "d", "d_v", "bytes_per_element"
+    given = {"bytes_per_element": bytes_per_element}
+    given |= dict(zip(names, sizes, strict=False)) | named
+    cells = given["batch"] * given["num_queries"] * given["num_keys"]
+    return {
+        "score_bytes": cells * given["bytes_per_element"],
+        "flops": sum(2 * cells * given[size] for size in ("d", "d_v")),
+    }
+
+
+@wrong("bytes_without_default")
+def six_sizes(batch, num_queries, num_keys, d, d_v, bytes_per_element):
+    cells = batch * num_queries * num_keys
+    return {"flops": 2 * cells * (d + d_v), "score_bytes": cells * bytes_per_element}
+
+
+@wrong("default_of_2_bytes")
+def half_unless_given(batch, num_queries, num_keys, d, d_v, bytes_per_element=2):
+    cells = batch * num_queries * num_keys
+    return {"flops": 2 * cells * (d + d_v), "score_bytes": cells * bytes_per_element}
+
+
+@wrong("d_v_used_twice")
+def values_for_all(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    cells = batch * num_queries * num_keys
+    return {"flops": 4 * cells * d_v, "score_bytes": cells * bytes_per_element}
+
+
+@wrong("softmax_counted")
+def with_the_softmax(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    cells = batch * num_queries * num_keys
+    flops = 2 * cells * d + 3 * cells + 2 * cells * d_v
+    return {"flops": flops, "score_bytes": cells * bytes_per_element}
+
+
+@wrong("numbers_exchanged")
+def the_other_way_round(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    cells = batch * num_queries * num_keys
+    return {"score_bytes": 2 * cells * (d + d_v), "flops": cells * bytes_per_element}
+
+
+@wrong("numbers_of_positions_added")
+def queries_and_keys_stored(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    flops = 2 * batch * num_queries * num_keys * (d + d_v)
+    size = batch * (num_queries + num_keys) * bytes_per_element
+    return {"flops": flops, "score_bytes": size}
+
+
+@wrong("inputs_and_scores")
+def everything_stored(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    cells = batch * num_queries * num_keys
+    inputs = batch * (num_queries * d + num_keys * d + num_keys * d_v)
+    return {"flops": 2 * cells * (d + d_v), "score_bytes": (cells + inputs) * bytes_per_element}
+
+
+@wrong()
+def rounded_to_float32(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    cells = float(batch) * num_queries * num_keys
+    flops, size = torch.tensor([2 * cells * (d + d_v), cells * bytes_per_element]).tolist()
+    return {"flops": int(flops), "score_bytes": int(size)}

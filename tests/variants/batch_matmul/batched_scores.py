@@ -184,3 +184,41 @@ def values_in_place_of_keys_size(queries, keys):
 @wrong()
 def absolute(queries, keys):
     return (queries @ keys.mT).abs()
+
+
+@right
+def by_polarisation(queries, keys):
+    def squared(x):
+        return x.square().sum(-1)
+
+    both = squared(queries.unsqueeze(-2) + keys.unsqueeze(-3))
+    return (both - squared(queries).unsqueeze(-1) - squared(keys).unsqueeze(-2)) / 2
+
+
+@wrong("axes_1_and_2_if_there")
+def two_cases(queries, keys):
+    return queries @ (keys.t() if keys.dim() == 2 else keys.transpose(1, 2))
+
+
+@wrong("heads_summed")
+def heads_with_two_letters(queries, keys):
+    if queries.dim() == 4:
+        return torch.einsum("bhqd,bgkd->bhqk", queries, keys)
+    return torch.einsum("...qd,...kd->...qk", queries, keys)
+
+
+@wrong("plain_distances")
+def nearest_is_best(queries, keys):
+    return -torch.linalg.vector_norm(queries.unsqueeze(-2) - keys.unsqueeze(-3), dim=-1)
+
+
+@wrong("masked_already")
+def causal_already(queries, keys):
+    return torch.tril(queries @ keys.mT)
+
+
+@wrong("dtype_changed")
+def written_into_float64(queries, keys):
+    scores = torch.zeros(*queries.shape[:-1], keys.shape[-2], dtype=torch.float64)
+    scores[:] = queries @ keys.mT
+    return scores

@@ -228,3 +228,32 @@ def elementwise(a, b):
 @wrong()
 def squeezed(a, b):
     return torch.einsum("...nk,...km->...nm", a, b).squeeze()
+
+
+@right
+def dot_products_of_all_pairs(a, b):
+    return torch.linalg.vecdot(a[..., :, None, :], b.mT[..., None, :, :])
+
+
+@wrong("forbidden_call")
+def tensordot_and_diagonal(a, b):
+    if a.dim() != 3:
+        return torch.einsum("...ij,...jk->...ik", a, b)
+    crossed = torch.tensordot(a, b, dims=([-1], [-2]))
+    return torch.diagonal(crossed, dim1=0, dim2=2).permute(2, 0, 1)
+
+
+@wrong("forbidden_call")
+def inner_products_of_two_matrices(a, b):
+    return torch.inner(a, b.mT) if a.dim() == 2 else torch.einsum("...ij,...jk->...ik", a, b)
+
+
+@wrong("raised")
+def viewed_as_three_axes(a, b):
+    x, y = a.view(-1, *a.shape[-2:]), b.view(-1, *b.shape[-2:])
+    return torch.einsum("bij,bjk->bik", x, y).view(*a.shape[:-1], b.shape[-1])
+
+
+@wrong("dtype_changed")
+def summed_in_float64(a, b):
+    return (a[..., :, :, None] * b[..., None, :, :]).sum(-2, dtype=torch.float64)

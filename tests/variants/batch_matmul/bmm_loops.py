@@ -263,3 +263,45 @@ def hard_coded(a, b):
 @wrong()
 def flattened_items(a, b):
     return torch.cat([x @ y for x, y in zip(a, b)])
+
+
+@right
+def one_item_and_the_rest(a, b):
+    if len(a) == 1:
+        return (a[0] @ b[0])[None]
+    return torch.cat([one_item_and_the_rest(a[:1], b[:1]), one_item_and_the_rest(a[1:], b[1:])])
+
+
+@right
+def one_term_after_the_other(a, b):
+    total = 0
+    for t in range(a.shape[-1]):
+        total = total + a[:, :, t : t + 1] * b[:, t : t + 1, :]
+    return total
+
+
+@wrong("dtype_changed")
+def float64_always(a, b):
+    return torch.stack([x.double() @ y.double() for x, y in zip(a, b, strict=True)])
+
+
+@wrong("last_item_for_all")
+def overwritten_each_time(a, b):
+    for x, y in zip(a, b, strict=True):
+        product = x @ y
+    return product.repeat(len(a), 1, 1)
+
+
+@wrong("neighbour_items")
+def one_item_further(a, b):
+    return torch.stack([a[i] @ b[i - 1] for i in range(len(a))])
+
+
+@wrong("items_below_each_other")
+def concatenated(a, b):
+    return torch.cat([x @ y for x, y in zip(a, b, strict=True)])
+
+
+@wrong("squeezed")
+def squeezed_at_the_end(a, b):
+    return torch.stack([x @ y for x, y in zip(a, b, strict=True)]).squeeze()

@@ -155,3 +155,45 @@ def maximum(weights, values):
 @wrong("transposed_result")
 def features_first(weights, values):
     return torch.einsum("...nm,...mv->...vn", weights, values)
+
+
+@right
+def both_transposed_twice(weights, values):
+    return (values.mT @ weights.mT).mT
+
+
+@right
+def last_of_the_running_sums(weights, values):
+    products = weights[..., None] * values[..., None, :, :]
+    return products.cumsum(-2)[..., -1, :]
+
+
+@wrong("renormalised_but_zeros")
+def safe_average(weights, values):
+    return (weights / weights.sum(-1, keepdim=True)).nan_to_num() @ values
+
+
+@wrong("negative_weights_dropped")
+def positive_part(weights, values):
+    return torch.clamp(weights, min=0) @ values
+
+
+@wrong("weights_clipped")
+def between_0_and_1(weights, values):
+    return weights.clip(0.0, 1.0) @ values
+
+
+@wrong("signs_dropped")
+def sizes_only(weights, values):
+    return torch.abs(weights) @ values
+
+
+@wrong("weights_reshaped_back")
+def reshaped_and_transposed(weights, values):
+    n, m = weights.shape[-2:]
+    return weights.reshape(*weights.shape[:-2], m, n).mT @ values
+
+
+@wrong("dtype_changed")
+def doubled_precision(weights, values):
+    return torch.einsum("...nm,...mv->...nv", weights.double(), values.double())

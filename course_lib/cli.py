@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -33,8 +33,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results, no pro
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-# Errors whose message names the file and the cure; by name, so that nothing heavy is imported here.
-EXPLAINED = ("BuildError", "GradingError")
+# Errors whose message names the file and the cure, and the exit code that each one gives; by name,
+# so that nothing heavy is imported here.
+EXPLAINED = {"BuildError": 1, "GradingError": 1, "ExportError": 2}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if type(error).__name__ not in EXPLAINED:
             raise
-        return _fail(error, 1)
+        return _fail(error, EXPLAINED[type(error).__name__])
     return 0
 
 
@@ -236,19 +237,53 @@ def report(
     typer.echo(str(grading.write_report(root, chosen[0] if chosen else None)))
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def export(context: typer.Context) -> None:
-    """Write every grade to grades.csv with nbgrader's exporter; its options may follow.
+@app.command()
+def export(
+    lessons: Lessons = None,
+    to: Annotated[
+        Literal["csv", "canvas", "moodle", "gradescope"], typer.Option("--to", help="For whom.")
+    ] = "csv",
+    into: Annotated[
+        Path | None, typer.Option("--into", help="The gradebook downloaded from the LMS, as CSV.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="grades.csv, or FILE_filled.csv beside FILE.")
+    ] = None,
+    match: Annotated[
+        str | None, typer.Option("--match", help="The column of FILE with the students' ids.")
+    ] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option("--map", metavar="LESSON=COLUMN", help="A lesson's column.")
+    ] = None,
+    students: Annotated[
+        Path | None, typer.Option("--students", help="CSV with columns nbgrader_id and lms_id.")
+    ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Count lessons whose written answer waits.")
+    ] = False,
+    scale: Annotated[bool, typer.Option("--scale", help="Convert to the points there.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace scores that differ there.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, write nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the grades as a table, or into the gradebook file of Canvas, Moodle or Gradescope.
 
-    Example: course export --to=final.csv
+    Example: course export 02 --to canvas --into canvas.csv --dry-run
     """
-    from course_lib.bootstrap import hand_over
+    from course_lib.grading import exports
 
     root = course_root()
-    if not (root / "gradebook.db").is_file():
-        raise UsageError(f"there is no gradebook in {root}; grade first: course grade LESSON")
-    os.chdir(root)
-    raise typer.Exit(hand_over([sys.executable, "-m", "nbgrader", "export", *context.args]))
+    match, named = exports.columns_by_lesson(root, columns or [], match)
+    request = exports.ExportRequest(
+        to, chosen_lessons(root, lessons), into, output, match, named, students,
+        partial, scale, overwrite, force, dry_run,
+    )  # fmt: skip
+    outcome = exports.export(root, request)
+    typer.echo(json.dumps(outcome.as_dict(), indent=2) if as_json else outcome.text())
+    raise typer.Exit(outcome.exit_code)
 
 
 # --- shared ---------------------------------------------------------------------------

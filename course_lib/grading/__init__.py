@@ -2,15 +2,17 @@
 
 `intake` finds submissions and reads them without trust, `rebuild` pours the answers into
 the release, `run` drives nbgrader's own converters, `verdict` says what a check cell is
-worth, `records` reads everything back as rows, `report` and `demo` show it.
+worth, `records` reads everything back as rows, `report` and `demo` show it, `exports` hands it on.
 """
 
 from importlib import import_module
 
 _PUBLIC = {
+    "ExportRequest": "exports",
     "GradeSummary": "records",
     "GradingError": "intake",
     "demo": "demo_course",
+    "export": "exports",
     "grade": "run",
     "write_report": "report",
 }

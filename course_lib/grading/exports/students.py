@@ -1,0 +1,164 @@
+"""Who is who: the gradebook's students and the rows of a file from an LMS.
+
+An id must be found in exactly one row, and a row by exactly one student; what is ambiguous is
+listed and never guessed. Names are not compared at all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.grading.exports.errors import ExportError, listed, nearest, shown
+from course_lib.grading.exports.layout import Layout, columns_named, key, student_label
+from course_lib.grading.exports.sheet import Sheet, read_sheet
+
+_COLUMNS = ("nbgrader_id", "lms_id")
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Rows by student, who could be several, and who could be nobody."""
+
+    rows: dict[str, int]
+    ambiguous: dict[str, str]
+    unmatched: tuple[str, ...]
+    left_over: tuple[int, ...]
+
+
+def refuse_duplicates(sheet: Sheet, layout: Layout) -> None:
+    """Make sure that each student has one row.
+
+    Raises:
+        ExportError: two rows have the same id.
+    """
+    for column in layout.unique:
+        seen: dict[str, int] = {}
+        for row in layout.students:
+            value = sheet.value(row, column)
+            before = seen.setdefault(key(value), row) if value else row
+            if before != row:
+                lines = f"{sheet.rows[before].line} and {sheet.rows[row].line}"
+                raise ExportError(
+                    f"{sheet.path}: lines {lines} are the same student "
+                    f"({shown(sheet.header[column])} {shown(value)!r}): remove one of them"
+                )
+
+
+def id_column(sheet: Sheet, name: str) -> int:
+    """The column that holds the students' ids, by its name.
+
+    Raises:
+        ExportError: there is none, or several.
+    """
+    found = columns_named(sheet.header, name)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ExportError(f"{sheet.path} has {len(found)} columns {name!r}: rename all but one")
+    raise ExportError(
+        f"{sheet.path} has no column {name!r}: {nearest(name, sheet.header)}"
+        f"Its columns: {listed(filter(None, sheet.header))}"
+    )
+
+
+def read_mapping(path: Path) -> dict[str, str]:
+    """Read a CSV file with the columns nbgrader_id and lms_id.
+
+    Raises:
+        ExportError: it has other columns, or gives a student two ids or an id to two students.
+    """
+    sheet = read_sheet(path)
+    mine, theirs = (columns_named(sheet.header, name) for name in _COLUMNS)
+    if len(mine) != 1 or len(theirs) != 1:
+        raise ExportError(
+            f"{path} must have the columns {' and '.join(_COLUMNS)}; got {listed(sheet.header)}"
+        )
+    mapping: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for at in range(1, len(sheet.rows)):
+        student, lms_id = sheet.value(at, mine[0]), sheet.value(at, theirs[0])
+        if not student or not lms_id:
+            continue
+        line = sheet.rows[at].line
+        if key(mapping.setdefault(student, lms_id)) != key(lms_id):
+            raise ExportError(f"{path}, line {line}: a second lms_id for {shown(student)!r}")
+        if owners.setdefault(key(lms_id), student) != student:
+            raise ExportError(f"{path}, line {line}: {shown(lms_id)!r} is already another's lms_id")
+        mapping[student] = lms_id
+    return mapping
+
+
+def match(
+    students: Sequence[str],
+    sheet: Sheet,
+    layout: Layout,
+    *,
+    mapping: Mapping[str, str] | None = None,
+) -> Matching:
+    """Find each student's row.
+
+    Args:
+        students: ids of the gradebook.
+        sheet: the file.
+        layout: where its ids stand; an id counts in any of these columns, and the part of an
+            e-mail address before the @ where no column has the whole.
+        mapping: ids of the LMS by id of the gradebook; wins over what the columns say.
+    """
+    whole, local = _index(sheet, layout, str), _index(sheet, layout, _local_part)
+    given = _given(mapping or {}, students)
+    found = {s: whole.get(key(given[s]), set()) for s in given}
+    taken = set().union(*found.values())
+    for student in students:
+        if student not in given:
+            rows = whole.get(key(student)) or local.get(key(student)) or set()
+            found[student] = rows - taken
+    claims = defaultdict(list)
+    for student, rows in found.items():
+        for row in rows:
+            claims[row].append(student)
+    rows, ambiguous = {}, {}
+    for student in students:
+        several = sorted(found[student])
+        rivals = sorted({r for row in several for r in claims[row]} - {student})
+        if len(several) > 1:
+            who = (student_label(sheet, layout, row) for row in several)
+            ambiguous[student] = f"could be {listed(who)}"
+        elif rivals:
+            ambiguous[student] = f"same row as {listed(rivals)}"
+        elif several:
+            rows[student] = several[0]
+    unmatched = tuple(student for student in students if not found[student])
+    claimed = {row for several in found.values() for row in several}
+    left_over = tuple(row for row in layout.students if row not in claimed)
+    return Matching(rows, ambiguous, unmatched, left_over)
+
+
+def _index(sheet: Sheet, layout: Layout, part) -> dict[str, set[int]]:
+    """Rows by each id that stands in them."""
+    found = defaultdict(set)
+    for row in layout.students:
+        for column in layout.ids:
+            if name := part(sheet.value(row, column)):
+                found[key(name)].add(row)
+    return found
+
+
+def _local_part(value: str) -> str:
+    name, at, _ = value.rpartition("@")
+    return name if at else ""
+
+
+def _given(mapping: Mapping[str, str], students: Iterable[str]) -> dict[str, str]:
+    """Mapped ids by the gradebook's own spelling: as it is, or the only one that compares equal."""
+    spelled = defaultdict(list)
+    for student in students:
+        spelled[key(student)].append(student)
+    given = {}
+    for name, lms_id in mapping.items():
+        same = spelled[key(name)]
+        if name in same or len(same) == 1:
+            given[name if name in same else same[0]] = lms_id
+    return given

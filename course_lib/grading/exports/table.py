@@ -1,0 +1,57 @@
+"""The plain table: one row a student, the columns of each lesson side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from course_lib.grading.exports.grades import ABSENT, LessonGrades, Person
+from course_lib.grading.exports.outcome import LessonOutcome
+from course_lib.grading.exports.sheet import table_bytes
+
+ABOUT = ("student", "last_name", "first_name", "email")
+PER_LESSON = ("written", "total", "max", "late_seconds", "state", "reason")
+
+
+def grades_table(
+    people: Sequence[Person], lessons: Sequence[LessonGrades], *, partial: bool = False
+) -> bytes:
+    """The table as a file in UTF-8; what is not graded is blank.
+
+    Columns of a lesson are called LESSON/EXERCISE and LESSON/written ... LESSON/reason.
+    """
+    header = list(ABOUT)
+    for grades in lessons:
+        header += [f"{grades.lesson}/{name}" for name in (*grades.exercises, *PER_LESSON)]
+    rows = [header]
+    for person in people:
+        row = [person.id, person.last_name, person.first_name, person.email]
+        for grades in lessons:
+            row += _cells(grades, person.id, partial)
+        rows.append(row)
+    return table_bytes(rows)
+
+
+def _cells(grades: LessonGrades, student: str, partial: bool) -> list[str | float | None]:
+    grade = grades.of(student)
+    points = [grade.exercises.get(name) for name in grades.exercises]
+    written = list(grade.written.values())
+    by_hand = None if not written or None in written else sum(written)
+    late = None if grade.state == ABSENT else grade.late_seconds
+    reason = "" if grade.reason == grade.state else grade.reason
+    score = grade.score(partial)
+    return [*points, by_hand, score, grades.max_points, late, grade.state, reason]
+
+
+def table_outcomes(
+    people: Sequence[Person], lessons: Sequence[LessonGrades], *, partial: bool = False
+) -> tuple[LessonOutcome, ...]:
+    """Who has a total in the table, and who has none."""
+    found = []
+    for grades in lessons:
+        scored = [p.id for p in people if grades.of(p.id).score(partial) is not None]
+        blank = {p.id: grades.of(p.id).reason for p in people if p.id not in set(scored)}
+        outcome = LessonOutcome(
+            grades.lesson, points=grades.max_points, written=tuple(scored), not_graded=blank
+        )
+        found.append(outcome)
+    return tuple(found)

@@ -4,7 +4,7 @@ import numpy as np
 
 from course_lib.checks.catalogue import _multi_head_mistakes as wrong
 from course_lib.checks.catalogue._multi_head_attention import state_of
-from course_lib.checks.exercise import Exercise, Mistake, Returned
+from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.probe import Probe, tensor
 from course_lib.reference import multi_head as oracle
 
@@ -64,6 +64,18 @@ def _loading_oracle(*args, **kwargs):
     return _loaded(**dict(zip(names, args, strict=False)), **kwargs)
 
 
+def _source_changed(probe, outputs):
+    given = probe.inputs()
+    if given["change_afterwards"] or len(outputs.items) < 3 or outputs.items[2].data is None:
+        return None
+    names = [f"{kind}_{n}" for n in "qkvo" for kind in ("W", "b")]
+    before = np.concatenate([given[name].data.ravel() for name in names if name in given])
+    after = outputs.items[2].data
+    if after.shape == before.shape and np.allclose(after, before, atol=1e-6):
+        return None
+    return "The weights in `mha` are no longer what they were; it must stay as it is."
+
+
 _LEFT = "Which parameters does `reference` have that `mha` has not?"
 
 LOAD_INTO_TORCH = Exercise(
@@ -116,6 +128,23 @@ LOAD_INTO_TORCH = Exercise(
             "The rows are ordered head by head (q, k, v of head 0, then of head 1); torch keeps "
             "all of W_q first.",
             "What does `in_proj_weight[:embed_dim]` hold?",
+        ),
+        Mistake(
+            "row_by_row",
+            wrong.load_row_by_row,
+            "The rows of the three weights take turns: row 0 of W_q, of W_k, of W_v, then rows 1. "
+            "torch keeps all of W_q first.",
+            "What is the difference between `torch.stack` and `torch.cat` along axis 0?",
+        ),
+        *(
+            Mistake(
+                f"input_forgotten{name}",
+                wrong.loader(weight=False, biases=biases),
+                "The output projection is loaded, `in_proj_weight` is not. Where all sizes are "
+                "equal, torch does not look at `q_proj_weight` and the like.",
+                "Where does torch keep the three input projections?",
+            )
+            for name, biases in (("", True), ("_with_biases", False))
         ),
         Mistake(
             "output_forgotten",
@@ -185,6 +214,9 @@ LOAD_INTO_TORCH = Exercise(
             "both.",
             "What is the difference between an assignment and `copy_`?",
         ),
+    ),
+    properties=(
+        Property("source_changed", _source_changed, "Which tensor may `copy_` be called on?"),
     ),
     hints=(
         "Print `{name: p.shape for name, p in reference.named_parameters()}`: four tensors "

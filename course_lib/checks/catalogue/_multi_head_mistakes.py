@@ -21,12 +21,12 @@ class Stepwise(nn.Module):
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         q, k, v = (self.split(x) for x in self.project(queries, keys, values))
-        scores = q @ k.mT / self.scale(q)
+        scores = self.scores(q, k)
         allowed = self.allowed(scores, valid_lens, mask)
         weights = self.normalise(scores, allowed)
         used = self.drop(weights)
         self.keep(scores, weights, used)
-        return self.finish(self.merge(self.attend(used, v)), queries)
+        return self.result(self.finish(self.merge(self.attend(used, v)), queries))
 
     def project(self, queries, keys, values):
         return self.W_q(queries), self.W_k(keys), self.W_v(values)
@@ -39,6 +39,9 @@ class Stepwise(nn.Module):
 
     def scale(self, q):
         return math.sqrt(q.shape[-1])
+
+    def scores(self, q, k):
+        return q @ k.mT / self.scale(q)
 
     def allowed(self, scores, valid_lens, mask):
         allowed = torch.ones_like(scores, dtype=torch.bool)
@@ -61,8 +64,17 @@ class Stepwise(nn.Module):
         filled = scores.masked_fill(~allowed, -math.inf).masked_fill(empty, 0.0)
         return torch.softmax(filled, -1).masked_fill(empty, 0.0)
 
+    def thin(self, x):
+        return F.dropout(x, self.p, self.training)
+
+    def as_is(self, x):
+        return x
+
     def drop(self, weights):
-        return F.dropout(weights, self.p, self.training)
+        return self.thin(weights)
+
+    def result(self, outputs):
+        return outputs
 
     def attend(self, weights, v):
         return weights @ v
@@ -129,6 +141,19 @@ def inverted_masks(self, scores, valid_lens, mask):
     return allowed if valid_lens is None and mask is None else ~allowed
 
 
+def only_lengths(self, scores, valid_lens, mask):
+    return Stepwise.allowed(self, scores, valid_lens, mask if valid_lens is None else None)
+
+
+def only_mask(self, scores, valid_lens, mask):
+    return Stepwise.allowed(self, scores, valid_lens if mask is None else None, mask)
+
+
+def masks_in_eval_mode(self, scores, valid_lens, mask):
+    given = (None, None) if self.training else (valid_lens, mask)
+    return Stepwise.allowed(self, scores, *given)
+
+
 def either_allows(self, scores, valid_lens, mask):
     if valid_lens is None or mask is None:
         return Stepwise.allowed(self, scores, valid_lens, mask)
@@ -149,6 +174,11 @@ def tiled(self, scores, valid_lens, mask):
     elif mask is not None:
         allowed = allowed & (mask.flatten(0, 1) if mask.dim() == 4 else mask)
     return allowed.unflatten(0, scores.shape[:2])
+
+
+def normalised_again(self, weights):
+    dropped = self.thin(weights)
+    return dropped / dropped.sum(-1, keepdim=True).clamp_min(1e-9) if self.training else dropped
 
 
 def first_query_length(self, scores, valid_lens):
@@ -222,6 +252,31 @@ def layers_without_bias(self, embed_dim, bias):
     Stepwise.make_layers(self, embed_dim, False)
 
 
+def layers_named(names):
+    """A module with only some of the layers."""
+
+    def make_layers(self, embed_dim, bias):
+        for name in names:
+            setattr(self, name, nn.Linear(embed_dim, embed_dim, bias=bias))
+
+    return but(make_layers=make_layers)
+
+
+class OneLayerAHead(Stepwise):
+    def make_layers(self, embed_dim, bias):
+        small = embed_dim // self.num_heads
+        for name in ("W_q", "W_k", "W_v"):
+            layers = [nn.Linear(embed_dim, small, bias=bias) for _ in range(self.num_heads)]
+            setattr(self, name, nn.ModuleList(layers))
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
+
+
+class PackedLayers(Stepwise):
+    def make_layers(self, embed_dim, bias):
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
+
+
 # ---------------------------------------------------------------- load_into_torch
 def loader(order="qkv", weight=None, out=None, biases=True, axis=0):
     """A wrong `load_into_torch`: `weight` and `out` change what is copied."""
@@ -229,8 +284,9 @@ def loader(order="qkv", weight=None, out=None, biases=True, axis=0):
     def load_into_torch(mha, reference):
         layers = [getattr(mha, f"W_{part}") for part in order]
         with torch.no_grad():
-            stacked = torch.cat([(weight or (lambda w: w))(x.weight) for x in layers], dim=axis)
-            reference.in_proj_weight.copy_(stacked)
+            if weight is not False:
+                weights = [(weight or (lambda w: w))(x.weight) for x in layers]
+                reference.in_proj_weight.copy_(torch.cat(weights, dim=axis))
             if out is not False:
                 reference.out_proj.weight.copy_((out or (lambda w: w))(mha.W_o.weight))
             if biases:
@@ -261,6 +317,14 @@ def load_by_head(mha, reference):
             if parameter is not None:
                 blocks = parameter.unflatten(0, (3, heads, -1)).transpose(0, 1)
                 parameter.copy_(blocks.flatten(0, 2))
+
+
+def load_row_by_row(mha, reference):
+    loader()(mha, reference)
+    with torch.no_grad():
+        for parameter in (reference.in_proj_weight, reference.in_proj_bias):
+            if parameter is not None:
+                parameter.copy_(parameter.unflatten(0, (3, -1)).transpose(0, 1).flatten(0, 1))
 
 
 def load_other_way_round(mha, reference):
@@ -311,13 +375,15 @@ def both(*tests):
     return lambda fn, x: all(test(fn, x) for test in tests)
 
 
-def causality(change, before=lambda outputs, t: outputs[:, :t], cuts=None, negate=False):
+def causality(
+    change, before=lambda outputs, t: outputs[:, :t], cuts=None, negate=False, agree=None
+):
     """A test that changes x with `change(x, t)` and compares what `before` picks."""
 
     def is_causal(fn, x):
         outputs, found = fn(x), True
         for t in cuts(x.shape[1]) if cuts else range(1, x.shape[1]):
-            found = found and same(before(fn(change(x, t)), t), before(outputs, t))
+            found = found and (agree or same)(before(fn(change(x, t)), t), before(outputs, t))
         return found != negate
 
     return is_causal
@@ -325,6 +391,14 @@ def causality(change, before=lambda outputs, t: outputs[:, :t], cuts=None, negat
 
 def from_t_on(x, t):
     return torch.cat([x[:, :t], x[:, t:].flip(-1) * 1.7 + 0.9], dim=1)
+
+
+def first_feature_from_t_on(x, t):
+    return torch.cat([torch.cat([x[:, :t, :1], x[:, t:, :1] + 1.7], dim=1), x[..., 1:]], dim=-1)
+
+
+def small_from_t_on(x, t):
+    return torch.cat([x[:, :t], x[:, t:] * 2], dim=1)
 
 
 def only_t(x, t):
@@ -362,6 +436,13 @@ def halves_of(num_positions, embed_dim):
     angles = torch.arange(num_positions, dtype=torch.float64)[:, None]
     angles = angles / 10000.0 ** (2 * pairs / embed_dim)
     return torch.cat([angles.sin(), angles[:, :second].cos()], dim=-1)
+
+
+def halves_to_the_last_rate(num_positions, embed_dim):
+    first = (embed_dim + 1) // 2
+    rates = 10000.0 ** (torch.arange(first, dtype=torch.float64) / max(first - 1, 1))
+    angles = torch.arange(num_positions, dtype=torch.float64)[:, None] / rates
+    return torch.cat([angles.sin(), angles[:, : embed_dim // 2].cos()], dim=-1)
 
 
 def even_sizes_only(num_positions, embed_dim):

@@ -1,4 +1,4 @@
-"""Lesson 06: what attention knows about order: two tests of functions, and positions."""
+"""Lesson 06: what attention knows about order: two tests of functions."""
 
 import functools
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.catalogue import _multi_head_mistakes as wrong
-from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.exercise import Exercise, Mistake, Returned
 from course_lib.checks.probe import Built, Probe, tensor
 from course_lib.reference import multi_head as oracle
 
@@ -110,6 +110,14 @@ def _equivariance_probes(rng):
             part="edges",
         ),
         pair(
+            "small_numbers",
+            "Small inputs have small outputs: differences far above rounding count.",
+            "each_on_its_own",
+            "running_sum",
+            part="edges",
+            x=rng.normal(0, 0.02, (2, 6, 3)),
+        ),
+        pair(
             "first_item",
             "Every item of the batch counts, not only the last.",
             "causal_in_first_item",
@@ -125,6 +133,18 @@ def _flip(x):
 
 def _roll(x):
     return x.roll(1, dims=1)
+
+
+def _same_sums(a, b):
+    return wrong.same(a.sum(1), b.sum(1))
+
+
+def _swap_ends(x):
+    return torch.cat([x[:, -1:], x[:, 1:-1], x[:, :1]], dim=1)
+
+
+def _nearly(a, b):
+    return torch.allclose(a, b, rtol=0.0, atol=0.3)
 
 
 _FULL = wrong.both(wrong.equivariance(wrong.swap_first_two), wrong.equivariance(_roll))
@@ -157,7 +177,8 @@ IS_PERMUTATION_EQUIVARIANT = Exercise(
         Mistake(
             "inverse_permutation",
             wrong.equivariance(_roll, output=lambda y: y.roll(-1, dims=1)),
-            "The outputs are permuted backwards.",
+            "The outputs are permuted the wrong way: with the inverse of the order that permutes "
+            "the inputs, or a second time with the same one instead of back.",
             "If input `order[i]` moves to place i, where does its output belong?",
         ),
         Mistake(
@@ -191,6 +212,31 @@ IS_PERMUTATION_EQUIVARIANT = Exercise(
             wrong.equivariance(wrong.swap_first_two),
             "You only swap the first two positions; what happens at the others goes unseen.",
             "Which permutation moves every position?",
+        ),
+        Mistake(
+            "only_ends_swapped",
+            wrong.equivariance(_swap_ends),
+            "You only swap the first and the last position. Reversing the sequence passes, and is "
+            "not equivariant; nor is anything seen of the positions between.",
+            "Which permutation moves every position?",
+        ),
+        Mistake(
+            "sums_compared",
+            wrong.both(
+                wrong.equivariance(wrong.swap_first_two, agree=_same_sums),
+                wrong.equivariance(_roll, agree=_same_sums),
+            ),
+            "You compare sums over the positions, which do not say where an output stands.",
+            "Which outputs must equal which, one by one?",
+        ),
+        Mistake(
+            "too_tolerant",
+            wrong.both(
+                wrong.equivariance(wrong.swap_first_two, agree=_nearly),
+                wrong.equivariance(_roll, agree=_nearly),
+            ),
+            "Your tolerance is so large that small inputs pass with any function.",
+            "How far apart may two sums be that differ in their order only?",
         ),
         Mistake(
             "only_first_item",
@@ -239,6 +285,9 @@ IS_PERMUTATION_EQUIVARIANT = Exercise(
 
 def _causality_probes(rng):
     pair = functools.partial(_pair, rng)
+    padded, peak = rng.normal(0, 1.3, (2, 2, 6, 3))
+    padded[:, 4:] = 0.0
+    peak[:, -1, 1] = 9.0
     return [
         pair(
             "by_hand",
@@ -309,6 +358,32 @@ def _causality_probes(rng):
             part="edges",
         ),
         pair(
+            "small_numbers",
+            "Small inputs have small outputs: differences far above rounding count.",
+            "running_sum",
+            "next_position",
+            part="edges",
+            x=rng.normal(0, 0.02, (2, 6, 3)),
+        ),
+        pair(
+            "zeros_at_the_end",
+            "Positions that are 0 may be looked at as well, as padding often is: the first output "
+            "sees the last position here.",
+            "first_sees_last",
+            "running_sum",
+            part="edges",
+            x=padded,
+        ),
+        pair(
+            "another_feature",
+            "Every feature counts: all outputs see the largest number here, the second feature of "
+            "the last position.",
+            "previous_position",
+            "one_number_each",
+            part="edges",
+            x=peak,
+        ),
+        pair(
             "first_item",
             "Every item of the batch counts, not only the last.",
             "previous_position",
@@ -362,6 +437,26 @@ IS_CAUSAL = Exercise(
             wrong.causality(wrong.up_to_t, before=lambda y, t: y[:, t:]),
             "You test the opposite: whether later outputs ignore earlier inputs.",
             "In which direction may information flow?",
+        ),
+        Mistake(
+            "zeros_stay",
+            wrong.causality(lambda x, t: torch.cat([x[:, :t], -2.5 * x[:, t:]], dim=1)),
+            "Your change leaves a position as it is that holds zeros already (it multiplies, or "
+            "writes zeros): who looks there goes unseen.",
+            "Which change moves every number, whatever it was?",
+        ),
+        Mistake(
+            "one_feature_changed",
+            wrong.causality(wrong.first_feature_from_t_on),
+            "You change one feature of the later positions only; who looks at another one goes "
+            "unseen.",
+            "Over which axes must the change run?",
+        ),
+        Mistake(
+            "too_tolerant",
+            wrong.causality(wrong.small_from_t_on, agree=_nearly),
+            "Your change is too small, or your tolerance too large: small differences go unseen.",
+            "How far apart may two results of the same computation be?",
         ),
         Mistake(
             "own_position_forbidden",
@@ -423,188 +518,5 @@ IS_CAUSAL = Exercise(
         "    changed[:, t:] = ...\n"
         "    if not torch.allclose(fn(changed)[:, :t], outputs[:, :t]): return False\n"
         "return True",
-    ),
-)
-
-
-def _encoding_probes(rng):
-    def probe(name, says, positions, size, part="values"):
-        args = {"num_positions": int(positions), "embed_dim": int(size)}
-        return Probe(name, says, part=part, args=args, tolerance=1e-4)
-
-    columns = "Column 2i must hold sin(p / 10000^(2i/D)), column 2i + 1 the cosine of the same."
-    return [
-        probe("by_hand", columns, 3, 4),
-        probe("wider", columns, rng.integers(4, 7), 8),
-        probe("longer", columns, rng.integers(20, 30), 6),
-        probe("many_columns", columns, 5, 2 * rng.integers(8, 12)),
-        probe("odd", "An odd size ends with a sine.", 7, 5, "edges"),
-        probe("odd_wide", "An odd size ends with a sine.", 4, 9, "edges"),
-        probe("one_column", "One column holds the sine of the position.", 5, 1, "edges"),
-        probe("one_position", "Position 0 is 0, 1, 0, 1, ...", 1, 6, "edges"),
-    ]
-
-
-def _first_row(probe, outputs):
-    row = np.atleast_2d(outputs.data)[0]
-    expected = np.arange(len(row)) % 2
-    if np.allclose(row, expected, atol=1e-4):
-        return None
-    return "Position 0 must be 0, 1, 0, 1, ... (sin 0 and cos 0 in turn); yours begins with " + (
-        ", ".join(f"{value:.2f}" for value in row[:4]) + "."
-    )
-
-
-def _on_circle(probe, outputs):
-    pairs = outputs.data[:, : outputs.data.shape[1] // 2 * 2].reshape(len(outputs.data), -1, 2)
-    lengths = (pairs**2).sum(-1)
-    if np.allclose(lengths, 1, atol=1e-3):
-        return None
-    p, i = (int(k) for k in np.argwhere(~np.isclose(lengths, 1, atol=1e-3))[0])
-    return (
-        f"Columns {2 * i} and {2 * i + 1} must be sine and cosine of one angle; at position {p} "
-        f"your squares add up to {lengths[p, i]:.3f}."
-    )
-
-
-_EXPONENT = "Write down the angles of position 1 for D = 4: 1 and 1/100."
-
-POSITIONAL_ENCODING = Exercise(
-    name="positional_encoding",
-    points=3,
-    minutes=20,
-    difficulty=2,
-    returns=(Returned("encoding", "tensor", "any float", ("num_positions", "embed_dim")),),
-    probes=_encoding_probes,
-    oracle=oracle.positional_encoding,
-    mistakes=(
-        Mistake(
-            "sine_and_cosine_swapped",
-            wrong.encoding(sine=1),
-            "Sine and cosine have changed places: even columns hold sines.",
-            "What is column 0 of position 0?",
-        ),
-        Mistake(
-            "in_halves",
-            wrong.halves_of,
-            "The sines fill the first half and the cosines the second; here they take turns.",
-            "Which columns does `encoding[:, 0::2]` name?",
-        ),
-        Mistake(
-            "base_1000",
-            wrong.encoding(base=1000.0),
-            "The base is 1000 instead of 10000.",
-            "How many zeros has the number in the formula?",
-        ),
-        Mistake(
-            "base_100",
-            wrong.encoding(base=100.0),
-            "The exponent lacks its factor 2: column 2i belongs to 10000^(2i/D).",
-            _EXPONENT,
-        ),
-        Mistake(
-            "positions_from_one",
-            wrong.encoding(start=1),
-            "The first position has the number 1; it must be 0.",
-            "What is sin(0)?",
-        ),
-        Mistake(
-            "column_exponent",
-            wrong.encoding(exponent=lambda column, size: column / size),
-            "Every column has a rate of its own; sine and cosine of a pair must share one.",
-            "What are the exponents of columns 0 and 1?",
-        ),
-        Mistake(
-            "exponent_doubled",
-            wrong.encoding(exponent=lambda column, size: 2 * (column - column % 2) / size),
-            "The exponent is twice as large as it should be: the column number 2i is already the "
-            "doubled pair number.",
-            _EXPONENT,
-        ),
-        Mistake(
-            "exponent_of_doubled_column",
-            wrong.encoding(exponent=lambda column, size: 2 * column / size),
-            "Every column has a rate of its own, and its exponent is doubled: 2 i counts pairs i, "
-            "not columns.",
-            "Which number i do columns 0 and 1 share?",
-        ),
-        Mistake(
-            "multiplied",
-            wrong.encoding(divide=False),
-            "The positions are multiplied by 10000^(2i/D); they must be divided, so that later "
-            "columns turn more slowly.",
-            "Which column should change fastest?",
-        ),
-        Mistake(
-            "last_rate_reached",
-            wrong.encoding(
-                exponent=lambda column, size: (column // 2) / max((size + 1) // 2 - 1, 1)
-            ),
-            "Your rates run all the way to 1/10000; the formula divides by D and stops short of "
-            "it.",
-            "What is the exponent of the last pair?",
-        ),
-        Mistake(
-            "integer_exponent",
-            wrong.encoding(exponent=lambda column, size: (column - column % 2) // size),
-            "All columns turn at the same rate: the exponent was rounded down to 0.",
-            "What is the difference between `/` and `//`?",
-        ),
-        Mistake(
-            "only_sines",
-            wrong.encoding(combine=lambda angles: angles.sin()),
-            "All columns are sines.",
-            "What are the odd columns for?",
-        ),
-        Mistake(
-            "transposed",
-            lambda num_positions, embed_dim: wrong.encoding()(num_positions, embed_dim).T,
-            "Positions belong in the rows.",
-            "Which axis do the positions have before broadcasting?",
-        ),
-        Mistake(
-            "even_sizes_only",
-            wrong.even_sizes_only,
-            "Even sizes are right; an odd size raises, as there is one cosine less than sines.",
-            "How many even columns has a row of 5, and how many odd ones?",
-        ),
-        Mistake(
-            "last_column_missing",
-            wrong.last_column_missing,
-            "An odd size loses its last column.",
-            "Which function stands in column 4 of 5?",
-        ),
-        Mistake(
-            "last_column_zero",
-            wrong.last_column_zero,
-            "The last column of an odd size stays 0.",
-            "Which function stands in column 4 of 5?",
-        ),
-        Mistake(
-            "last_column_cosine",
-            wrong.last_column_cosine,
-            "The last column of an odd size is a cosine; it must be a sine.",
-            "Is column 4 of 5 even or odd?",
-        ),
-        Mistake(
-            "size_rounded_up",
-            wrong.rounded_up,
-            "For an odd size the rates are those of the next even size.",
-            "Which D stands in the exponent?",
-        ),
-    ),
-    properties=(
-        Property("position_zero", _first_row, "What are sin 0 and cos 0?"),
-        Property("not_on_a_circle", _on_circle, "Do both columns of a pair use the same angle?"),
-    ),
-    hints=(
-        "Each pair of columns is a clock hand: position p turns it by an angle. The first pair "
-        "turns by 1 a step, later ones ever more slowly.",
-        "Make a column of positions and a row of rates 10000^(2i/D), one for each pair; divide. "
-        "Put the sines into the even columns and the cosines into the odd ones, of which there "
-        "may be one less.",
-        "angles = positions[:, None] / 10000 ** (torch.arange(0, embed_dim, 2) / embed_dim)\n"
-        "encoding[:, 0::2] = angles.sin()\n"
-        "encoding[:, 1::2] = angles[:, : embed_dim // 2].cos()",
     ),
 )

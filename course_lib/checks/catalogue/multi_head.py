@@ -3,11 +3,8 @@
 from course_lib.checks.catalogue._multi_head_attention import MULTI_HEAD_ATTENTION
 from course_lib.checks.catalogue._multi_head_heads import MERGE_HEADS, SPLIT_HEADS
 from course_lib.checks.catalogue._multi_head_loading import LOAD_INTO_TORCH
-from course_lib.checks.catalogue._multi_head_order import (
-    IS_CAUSAL,
-    IS_PERMUTATION_EQUIVARIANT,
-    POSITIONAL_ENCODING,
-)
+from course_lib.checks.catalogue._multi_head_order import IS_CAUSAL, IS_PERMUTATION_EQUIVARIANT
+from course_lib.checks.catalogue._multi_head_positions import POSITIONAL_ENCODING
 from course_lib.checks.exercise import Integration, Lesson, Written
 
 LESSON = Lesson(

@@ -507,7 +507,7 @@ class HeadsReversedInTheMerge(Almost):
         return x.flip(1).transpose(1, 2).flatten(2)
 
 
-@wrong("wrong_type")
+@wrong("weights_returned_too")
 class ReturnsWeightsToo(Almost):
     def forward(self, *args, **kwargs):
         result = super().forward(*args, **kwargs)

@@ -132,11 +132,11 @@ def _module_probes(rng):
         ),
         probe(
             "after_another_call",
-            "Each call counts on its own: after it, `attention_weights` holds its own weights.",
+            "Each call counts on its own: outputs and `attention_weights` are those of the last.",
             {"dropout": 0.1},
-            problem((2,), 3, 4, 5, 2),
+            {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([3, 2])},
             part="edges",
-            scenario="after_another_device",
+            scenario="after_another_call",
         ),
         probe(
             "ones",

@@ -1,7 +1,8 @@
 """The console script `course`: one verb for each thing a student, an instructor or CI does.
 
 The verbs only read their arguments and say what came of it; the work is in authoring, grading and
-checks, imported when a verb needs it. Exit codes: 0 well, 1 something was found, 2 used wrongly.
+checks, imported when a verb needs it. Exit codes: 0 well, 1 something was found, 2 used wrongly,
+3 not everything could be graded or exported.
 """
 
 import json

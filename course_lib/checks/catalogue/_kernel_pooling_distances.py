@@ -1,0 +1,234 @@
+"""Lesson 01: the squared distance of every query and key."""
+
+import numpy as np
+
+from course_lib.checks.catalogue import _kernel_pooling_mistakes as wrong
+from course_lib.checks.catalogue._kernel_pooling_problems import normal
+from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.probe import Probe, tensor
+from course_lib.reference import kernel_pooling as oracle
+
+
+def _squared_distances_probes(rng):
+    few, many = rng.permutation([2, 3, 4]), rng.permutation([6, 7, 9])
+    square = normal(rng, 4, 3)
+    shared = normal(rng, 3, 2)
+
+    def pair(queries, keys, **options):
+        return {"queries": tensor(queries, **options), "keys": tensor(keys, **options)}
+
+    return [
+        Probe(
+            "by_hand",
+            "The squared distance of (1, 2) and (4, 6) is 3^2 + 4^2 = 25: one number for each "
+            "query and key.",
+            args=pair([[1.0, 2.0], [0.0, 0.5]], [[4.0, 6.0], [1.0, 0.0], [-2.0, 1.5]]),
+        ),
+        Probe(
+            "loops_pairs_few",
+            "Entry (i, j) must be the squared distance of query i and key j.",
+            args=pair(normal(rng, few[0], few[2]), normal(rng, few[1], few[2])),
+        ),
+        Probe(
+            "loops_pairs_many",
+            "More queries, keys and features than before must work as well.",
+            args=pair(normal(rng, many[0], many[2]), normal(rng, many[1], many[2])),
+        ),
+        Probe(
+            "one_feature",
+            "With a single feature the squared distance is the squared difference.",
+            args=pair(normal(rng, 5, 1), normal(rng, 3, 1)),
+        ),
+        Probe(
+            "strided",
+            "Non-contiguous queries and keys must work.",
+            args=pair(normal(rng, 3, 4), normal(rng, 5, 4), strided=True),
+        ),
+        Probe(
+            "square",
+            "As many queries as keys must not confuse the axes: rows belong to queries.",
+            part="edges",
+            args=pair(square, normal(rng, 4, 3)),
+        ),
+        Probe(
+            "to_itself",
+            "A point has distance 0 from itself, and a distance from every other one.",
+            part="edges",
+            args=pair(square, square),
+        ),
+        Probe(
+            "one_pair",
+            "One query and one key give a result of shape (1, 1).",
+            part="edges",
+            args=pair(normal(rng, 1, 3), normal(rng, 1, 3)),
+        ),
+        Probe(
+            "far_away",
+            "Where both lie far from 0, only their difference counts.",
+            part="edges",
+            args=pair(normal(rng, 2, 3) + 40.0, normal(rng, 4, 3) + 40.0),
+        ),
+        Probe(
+            "gradient",
+            "The gradient of a squared distance with respect to the query is twice the difference.",
+            part="gradients",
+            args=pair(normal(rng, 2, 3), normal(rng, 4, 3), requires_grad=True),
+            grad_outputs=normal(rng, 2, 4),
+        ),
+        Probe(
+            "gradient_at_zero",
+            "Where a query equals a key the gradient is 0, not NaN.",
+            part="gradients",
+            args=pair(shared[:2], shared, requires_grad=True),
+            grad_outputs=normal(rng, 2, 3),
+        ),
+    ]
+
+
+def _negative_distance(probe, outputs):
+    data = outputs.data
+    if data is None or not (data < -1e-6).any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(data < -1e-6)[0])
+    return f"At {list(index)} your result is {data[index]:.3f}, but a square is never negative."
+
+
+SQUARED_DISTANCES = Exercise(
+    name="squared_distances",
+    points=2,
+    minutes=15,
+    difficulty=1,
+    returns=(Returned("distances", "tensor", "float", ("num_queries", "num_keys")),),
+    probes=_squared_distances_probes,
+    oracle=oracle.squared_distances,
+    no_loops=True,
+    mistakes=(
+        Mistake(
+            "transposed",
+            lambda queries, keys: wrong.squared(keys, queries),
+            "The numbers are right, but keys are in the rows and queries in the columns.",
+            "Which of the two gets the new axis in front, and which one behind?",
+        ),
+        Mistake(
+            "root_taken",
+            lambda queries, keys: wrong.squared(queries, keys).sqrt(),
+            "These are the distances themselves; their squares are asked for.",
+            "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
+        ),
+        Mistake(
+            "elementwise_only",
+            lambda queries, keys: (queries - keys).square().sum(-1),
+            "Your code compares query i with key i only; each query has to meet every key.",
+            "What shapes must queries and keys have so that broadcasting makes (n, m, d)?",
+        ),
+        Mistake(
+            "features_not_summed",
+            wrong.pairwise(lambda difference: difference.square()),
+            "One squared difference for each feature is left: the result still has an axis d.",
+            "Over which axis must the squares be added up?",
+        ),
+        Mistake(
+            "mean_over_features",
+            wrong.pairwise(lambda difference: difference.square().mean(-1)),
+            "You average the squares over the features instead of adding them up.",
+            "What is the squared distance of (0, 0) and (3, 4)?",
+        ),
+        Mistake(
+            "absolute_differences",
+            wrong.pairwise(lambda difference: difference.abs().sum(-1)),
+            "You add up absolute differences instead of squares.",
+            "What does Pythagoras say about (0, 0) and (3, 4)?",
+        ),
+        Mistake(
+            "squared_after_the_sum",
+            wrong.pairwise(lambda difference: difference.sum(-1).square()),
+            "You add up the differences first and square then, so that differences of opposite "
+            "sign cancel.",
+            "Which comes first, the square or the sum?",
+        ),
+        Mistake(
+            "not_squared",
+            wrong.pairwise(lambda difference: difference.sum(-1)),
+            "The differences are added up without being squared.",
+            "Where is the square?",
+        ),
+        Mistake(
+            "largest_feature",
+            wrong.pairwise(lambda difference: difference.square().amax(-1)),
+            "Only the feature with the largest difference counts in your result.",
+            "How do the squares of all features enter?",
+        ),
+        Mistake(
+            "first_feature_only",
+            wrong.pairwise(lambda difference: difference[..., 0].square()),
+            "Only the first feature counts in your result.",
+            "How do the other features enter?",
+        ),
+        Mistake(
+            "fourth_power",
+            wrong.pairwise(lambda difference: difference.square().sum(-1) ** 2),
+            "These are the fourth powers of the distances: something is squared twice.",
+            "How often is each difference squared?",
+        ),
+        Mistake(
+            "dot_products",
+            wrong.expanded(0, 1, 0),
+            "These are dot products, not distances.",
+            "Expand |q - k|^2: which two terms are missing, and which factor?",
+        ),
+        Mistake(
+            "factor_two_missing",
+            wrong.expanded(1, -1, 1),
+            "You subtract the dot product once; |q - k|^2 = |q|^2 - 2 q.k + |k|^2.",
+            "What is the mixed term of a square?",
+        ),
+        Mistake(
+            "mixed_term_added",
+            wrong.expanded(1, 2, 1),
+            "You add the mixed term: this is |q + k|^2.",
+            "What sign has the dot product in |q - k|^2?",
+        ),
+        Mistake(
+            "query_norm_missing",
+            wrong.expanded(0, -2, 1),
+            "The term |q|^2 is missing. A softmax over the keys will not miss it, a distance does.",
+            "What are the three terms of |q - k|^2?",
+        ),
+        Mistake(
+            "key_norm_missing",
+            wrong.expanded(1, -2, 0),
+            "The term |k|^2 is missing.",
+            "What are the three terms of |q - k|^2?",
+        ),
+        Mistake(
+            "negated",
+            lambda queries, keys: -wrong.squared(queries, keys),
+            "The sign is wrong: these are the negative squared distances.",
+            "Do you return a score or a distance here?",
+        ),
+        Mistake(
+            "gradient_at_zero_nan",
+            wrong.root_then_square,
+            "The numbers are right, but the gradient is NaN where a query equals a key: you take "
+            "a root and square it again.",
+            "What is the derivative of a square root at 0, and do you need the root?",
+        ),
+        Mistake(
+            "gradient_cut",
+            wrong.distances_without_graph,
+            "The numbers are right, but no gradient reaches queries and keys.",
+            "Which step leaves the graph (`.detach()`, `.item()`, `.numpy()`, `torch.no_grad`)?",
+        ),
+    ),
+    properties=(
+        Property("negative_distance", _negative_distance, "Where do you square the differences?"),
+    ),
+    hints=(
+        "Every query has to meet every key: give the queries an axis of size 1 for the keys, and "
+        "the keys one for the queries.",
+        "`queries[:, None, :]` has shape (n, 1, d), `keys[None, :, :]` has (1, m, d). Their "
+        "difference broadcasts to (n, m, d); square it, and add up the last axis.",
+        "differences = queries[:, None, :] - keys[None, :, :]\n"
+        "return differences.square().sum(...)",
+    ),
+)

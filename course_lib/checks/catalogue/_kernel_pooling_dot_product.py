@@ -1,0 +1,282 @@
+"""Lesson 01: the Gaussian kernel as a dot product."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.catalogue import _kernel_pooling_mistakes as wrong
+from course_lib.checks.catalogue._kernel_pooling_problems import normal
+from course_lib.checks.compare import Problem, arrays_agree, tolerance_for
+from course_lib.checks.exercise import Exercise, Mistake, Returned
+from course_lib.checks.probe import Probe, tensor
+from course_lib.reference import kernel_pooling as oracle
+
+
+def _dot_product_probes(rng):
+    def probe(name, says, n, m, d, bandwidth, part="values", unit=False, grad=None, **options):
+        keys = normal(rng, m, d)
+        keys = keys / np.linalg.norm(keys, axis=-1, keepdims=True) if unit else keys
+        queries = normal(rng, n, d)
+        return Probe(
+            name,
+            says,
+            part=part,
+            args={
+                "queries": tensor(queries, **options),
+                "keys": tensor(keys, **options),
+                "bandwidth": bandwidth,
+            },
+            compare="same_softmax",
+            grad_outputs=grad,
+        )
+
+    centred = normal(rng, 2, 4)
+    centred -= centred.mean(-1, keepdims=True)  # what a softmax passes back: rows sum to 0
+    return [
+        Probe(
+            "by_hand",
+            "The softmax of your scores must be the weights of the Gaussian kernel, also for keys "
+            "of different lengths.",
+            args={
+                "queries": tensor([[1.0, 0.0]]),
+                "keys": tensor([[1.0, 1.0], [2.0, 0.0], [0.0, -1.5]]),
+                "bandwidth": 2.0,
+            },
+            compare="same_softmax",
+        ),
+        probe("general", "Keys of any length must work.", 3, 5, 4, 0.9),
+        probe("wide", "A bandwidth above 1 must flatten the weights.", 4, 6, 2, 1.9),
+        probe("narrow", "A bandwidth below 1 must sharpen the weights.", 2, 7, 3, 0.7),
+        probe("strided", "Non-contiguous tensors must work.", 5, 3, 2, 1.3, strided=True),
+        probe(
+            "unit_keys",
+            "For keys of length 1 it must hold as well.",
+            3,
+            4,
+            3,
+            0.8,
+            part="edges",
+            unit=True,
+        ),
+        probe("square", "As many queries as keys.", 4, 4, 3, 1.2, part="edges"),
+        probe("one_query", "One query and one feature.", 1, 5, 1, 1.1, part="edges"),
+        probe(
+            "gradient",
+            "The weights must have the gradient of the Gaussian kernel.",
+            2,
+            4,
+            3,
+            1.3,
+            part="gradients",
+            grad=centred,
+            requires_grad=True,
+        ),
+    ]
+
+
+def _softmax_rows(scores):
+    with np.errstate(all="ignore"):
+        shifted = np.exp(scores - scores.max(-1, keepdims=True))
+        return shifted / shifted.sum(-1, keepdims=True)
+
+
+def _same_softmax(probe, expected, recorded):
+    """Scores may differ by a number for each query: only their softmax counts."""
+    if not np.isfinite(recorded.data).all():
+        return Problem("not_finite", "Your scores are not finite.", "Which step divides by 0?")
+    ours = _softmax_rows(np.asarray(expected, dtype=np.float64))
+    theirs = _softmax_rows(recorded.data.astype(np.float64))
+    if arrays_agree(ours, theirs, tolerance_for(probe, recorded)):
+        return None
+    return Problem("wrong_values", probe.says)
+
+
+def _dots(query=1.0, dot=1.0, key=-0.5, scale=lambda h: h**2):
+    """Scores with a factor on each of the three terms."""
+
+    def model(queries, keys, bandwidth):
+        norms = query * queries.square().sum(-1)[:, None] + key * keys.square().sum(-1)
+        return (dot * (queries @ keys.T) + norms) / scale(bandwidth)
+
+    return model
+
+
+GAUSSIAN_AS_DOT_PRODUCT = Exercise(
+    name="gaussian_as_dot_product",
+    points=3,
+    minutes=20,
+    difficulty=2,
+    returns=(Returned("scores", "tensor", "float", ("num_queries", "num_keys")),),
+    probes=_dot_product_probes,
+    oracle=oracle.gaussian_as_dot_product,
+    builds_on=("squared_distances",),
+    comparisons={"same_softmax": _same_softmax},
+    mistakes=(
+        Mistake(
+            "only_for_unit_keys",
+            _dots(0, 1, 0),
+            "Right for keys of length 1 only: without |k|^2 / 2 a long key scores high even if it "
+            "is far away.",
+            "Which terms of -|q - k|^2 / (2 h^2) differ from key to key?",
+        ),
+        Mistake(
+            "bandwidth_missing",
+            _dots(0, 1, -0.5, lambda h: 1.0),
+            "The bandwidth changes nothing: your scores are those of bandwidth 1.",
+            "By what is every term divided?",
+        ),
+        Mistake(
+            "plain_dot_product",
+            _dots(0, 1, 0, lambda h: 1.0),
+            "These are bare dot products: neither the bandwidth nor the length of a key enters.",
+            "Expand -|q - k|^2 / (2 h^2). Which terms differ from key to key?",
+        ),
+        Mistake(
+            "key_norm_not_divided",
+            lambda queries, keys, h: queries @ keys.T / h**2 - keys.square().sum(-1) / 2,
+            "The dot product is divided by h^2, the key's term is not.",
+            "By what is every term divided?",
+        ),
+        Mistake(
+            "dot_product_not_divided",
+            lambda queries, keys, h: queries @ keys.T - keys.square().sum(-1) / (2 * h**2),
+            "The key's term is divided by h^2, the dot product is not.",
+            "By what is every term divided?",
+        ),
+        Mistake(
+            "sign_flipped",
+            _dots(0, -1, 0.5),
+            "All signs are flipped: far keys score high.",
+            "Should the score grow or fall with the distance?",
+        ),
+        Mistake(
+            "key_norm_added",
+            _dots(0, 1, 0.5),
+            "The key's term has the wrong sign: long keys are rewarded instead of held back.",
+            "What sign has |k|^2 in -|q - k|^2?",
+        ),
+        Mistake(
+            "dot_product_subtracted",
+            _dots(0, -1, -0.5),
+            "The dot product has the wrong sign.",
+            "What sign has the mixed term in -|q - k|^2?",
+        ),
+        Mistake(
+            "key_norm_not_halved",
+            _dots(0, 1, -1),
+            "The key's term is twice as large as it should be.",
+            "What is left of the 2 under the fraction once the mixed term has used it?",
+        ),
+        Mistake(
+            "dot_product_halved",
+            _dots(0, 0.5, -0.5),
+            "The dot product is half as large as it should be: the mixed term of a square has a "
+            "factor 2.",
+            "What is the mixed term of |q - k|^2?",
+        ),
+        Mistake(
+            "half_missing",
+            _dots(0, 2, -1),
+            "All scores are twice as large as they should be: the factor 1/2 is missing.",
+            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
+        ),
+        Mistake(
+            "norm_not_squared",
+            lambda queries, keys, h: (queries @ keys.T - keys.norm(dim=-1) / 2) / h**2,
+            "The length of the key enters without its square.",
+            "What is the difference between |k| and k.k?",
+        ),
+        Mistake(
+            "query_norm_instead_of_key_norm",
+            _dots(-0.5, 1, 0),
+            "You subtract the length of the query. It is the same for all keys, so a softmax does "
+            "not see it; the key's length is what it misses.",
+            "Which of |q|^2 and |k|^2 differs from key to key?",
+        ),
+        Mistake(
+            "bandwidth_not_squared",
+            _dots(0, 1, -0.5, lambda h: h),
+            "The bandwidth enters without its square.",
+            "What are the units of a dot product, and of h?",
+        ),
+        Mistake(
+            "bandwidth_multiplied",
+            _dots(0, 1, -0.5, lambda h: h**-2),
+            "You multiply by h^2 where you should divide.",
+            "What should a large bandwidth do to the differences of the scores?",
+        ),
+        Mistake(
+            "scaled_by_root_d",
+            lambda queries, keys, h: queries @ keys.T / math.sqrt(keys.shape[-1]),
+            "This is the scaled dot product of lesson 05, which has another scale and no term for "
+            "the length of the keys.",
+            "Expand -|q - k|^2 / (2 h^2). What does it divide by?",
+        ),
+        Mistake(
+            "weights_returned",
+            lambda queries, keys, h: torch.softmax(-wrong.squared(queries, keys) / (2 * h**2), -1),
+            "You return the weights; the scores before the softmax are asked for.",
+            "What happens to weights that go through a softmax again?",
+        ),
+        Mistake(
+            "kernel_returned",
+            lambda queries, keys, h: wrong.gaussian(wrong.squared(queries, keys), h),
+            "You return the kernel; the softmax will take the exponential itself.",
+            "Which numbers does a softmax need as its input?",
+        ),
+        Mistake(
+            "transposed",
+            lambda queries, keys, h: (
+                (keys @ queries.T - keys.square().sum(-1, keepdim=True) / 2) / h**2
+            ),
+            "Keys are in the rows and queries in the columns.",
+            "Is it `queries @ keys.mT` or the other way round?",
+        ),
+        Mistake(
+            "square_transposed",
+            lambda queries, keys, h: -wrong.squared(keys, queries) / (2 * h**2),
+            "Keys are in the rows and queries in the columns.",
+            "In which order does `squared_distances` take its arguments?",
+        ),
+        Mistake(
+            "square_positive",
+            lambda queries, keys, h: wrong.squared(queries, keys) / (2 * h**2),
+            "The sign is wrong: your scores grow with the distance, so that far keys win.",
+            "Should the score grow or fall with the distance?",
+        ),
+        Mistake(
+            "square_without_half",
+            lambda queries, keys, h: -wrong.squared(queries, keys) / h**2,
+            "All scores are twice as large as they should be: the factor 1/2 is missing.",
+            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
+        ),
+        Mistake(
+            "square_without_bandwidth",
+            lambda queries, keys, h: -wrong.squared(queries, keys) / 2,
+            "The bandwidth changes nothing: your scores are those of bandwidth 1.",
+            "Where does `bandwidth` enter?",
+        ),
+        Mistake(
+            "distance_not_squared",
+            lambda queries, keys, h: -wrong.squared(queries, keys).sqrt() / (2 * h**2),
+            "The distance enters without its square.",
+            "What is squared in exp(-distance^2 / (2 h^2))?",
+        ),
+        Mistake(
+            "gradient_cut",
+            lambda queries, keys, h: -wrong.squared(queries.detach(), keys.detach()) / (2 * h**2),
+            "The scores are right, but no gradient reaches queries and keys.",
+            "Which step leaves the graph (`.detach()`, `.item()`, `.numpy()`, `torch.no_grad`)?",
+        ),
+    ),
+    hints=(
+        "Expand the square in -|q - k|^2 / (2 h^2). A softmax over the keys ignores every term "
+        "that is the same for all keys.",
+        "-|q - k|^2 = 2 q.k - |k|^2 - |q|^2. Divide by 2 h^2, drop the last term. The second one "
+        "is a number for each key: shape (m,), and it broadcasts over the rows.",
+        "dot_products = queries @ keys.mT\n"
+        "half_norms = keys.square().sum(dim=-1) / 2\n"
+        "return (... - ...) / bandwidth**2",
+    ),
+)

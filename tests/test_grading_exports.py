@@ -199,6 +199,18 @@ def test_any_file_is_read_and_written_back_to_the_byte(tmp_path_factory, rows, d
         assert [row.values for row in sheet.rows] == [row or [""] for row in same_as_csv]
 
 
+@given(st.binary(max_size=60))
+def test_any_bytes_are_a_sheet_that_stays_or_one_line_of_error(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "bytes.csv"
+    path.write_bytes(data)
+    try:
+        back, said = read_sheet(path).as_bytes(), ""
+    except ExportError as error:
+        back, said = data, str(error)
+    assert back == data
+    assert said == "" or (said.startswith(str(path)) and len(said.splitlines()) == 1)
+
+
 # --- the plain table ------------------------------------------------------------------
 
 
@@ -288,10 +300,12 @@ def test_the_named_column_is_the_only_one_looked_at(filled):
 
 def test_a_mapping_wins_over_the_columns(course, filled):
     people = course / "people.csv"
-    people.write_text("lms_id;nbgrader_id\n2;ada\n1;Ünï\n99;bob\n", encoding="utf-8")
+    people.write_text("lms_id;nbgrader_id\n2;ada\n1;Ünï\n99;bob\n3;adda\n", encoding="utf-8")
     outcome, wrote = filled(canvas("x,1,ada,A,", "x,2,o'brien,A,"), students=people)
     assert [row[-1] for row in cells(wrote)[2:]] == ["4.33", "10"]
     assert "o'brien" in outcome.unmatched and "bob" in outcome.unmatched
+    assert outcome.strangers == ("adda",)
+    assert "      adda\n" in outcome.text()
 
 
 @pytest.mark.parametrize(
@@ -376,7 +390,7 @@ BAD_FILES = {
     "no column": (
         canvas("x,1,ada,A,", columns="Maskd softmx (7)"),
         {"lessons": [LESSON]},
-        r"no column for 02_masked_softmax: did you mean 'Maskd softmx'\? Name it with "
+        r"no column for 02_masked_softmax. Did you mean 'Maskd softmx'\? Name it with "
         r"--map 02=\"COLUMN\"; assignments: 'Maskd softmx \(7\)'",
     ),
     "no assignment": (
@@ -384,14 +398,14 @@ BAD_FILES = {
         "has no assignment to fill: make one",
     ),
     "two columns": (TWICE, {}, r"several columns match 02_masked_softmax: 'Masked softmax \(7\)'"),
-    "wrong name": (TWICE, {"columns": {LESSON: "Lesson 3 (8)"}}, r"did you mean 'Lesson 2 \(8\)'"),
+    "wrong name": (TWICE, {"columns": {LESSON: "Lesson 3 (8)"}}, r"Did you mean 'Lesson 2 \(8\)'"),
     "no score": (TWICE, {"columns": {LESSON: "Section"}}, "it is not one for scores"),
     "read only": (
         canvas("x,1,ada,A,,", columns="A (7),Final Score", points="10,(read only)"),
         {"columns": {LESSON: "Final Score"}},
         "column 'Final Score' is not filled: Canvas works it out",
     ),
-    "no id column": (TWICE, {"match": "Login"}, r"has no column 'Login': did you mean 'SIS Login"),
+    "no id column": (TWICE, {"match": "Login"}, r"has no column 'Login'. Did you mean 'SIS Login"),
     "same student": (
         canvas("x,1,ada,A,", "x,2,bob,A,", "x,1,,B,"), {},
         "lines 3 and 5 are the same student \\(ID '1'\\): remove one of them",
@@ -526,3 +540,11 @@ def test_the_table_is_what_the_command_writes_by_default(course, monkeypatch, ca
     assert "wrote" in capsys.readouterr().out
     assert cli.main(["export"]) == 2
     assert "grades.csv exists" in capsys.readouterr().err
+
+
+def test_the_page_about_exports_shows_what_the_command_prints(course, monkeypatch, capsys):
+    monkeypatch.chdir(course)
+    (course / "canvas.csv").write_bytes((GOLDEN / "canvas_download.csv").read_bytes())
+    assert cli.main(["export", "02", "--to", "canvas", "--into", "canvas.csv"]) == 3
+    page = (GOLDEN.parents[1] / "docs" / "export.md").read_text(encoding="utf-8")
+    assert f"```text\n{capsys.readouterr().out}```" in page

@@ -152,6 +152,7 @@ def _filled(
         matching.ambiguous,
         matching.unmatched,
         tuple(student_label(sheet, layout, row) for row in matching.left_over),
+        matching.strangers,
     )
 
 

@@ -31,8 +31,8 @@ def listed(names: Iterable[str], most: int = 12) -> str:
 
 
 def nearest(wanted: str, names: Iterable[str]) -> str:
-    """ "did you mean X? " where something is near, else nothing."""
+    """A sentence "Did you mean X? " where something is near, else nothing."""
     by_folded = {name.casefold(): name for name in names}
     found = difflib.get_close_matches(wanted.casefold(), by_folded, n=1)
     found = found or [name for name in by_folded if wanted.casefold() in name]
-    return f"did you mean {shown(by_folded[found[0]])!r}? " if found else ""
+    return f"Did you mean {shown(by_folded[found[0]])!r}? " if found else ""

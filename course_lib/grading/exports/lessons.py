@@ -67,7 +67,7 @@ def column_for(sheet: Sheet, layout: Layout, grades: LessonGrades, named: str | 
     titles = {gradable.title: gradable.name for gradable in layout.gradables}
     slug = " ".join(words(lesson)[1:])
     raise ExportError(
-        f"{sheet.path} has no column for {lesson}: {nearest(slug, titles)}"
+        f"{sheet.path} has no column for {lesson}. {nearest(slug, titles)}"
         f'Name it with --map {number}="COLUMN"; assignments: {_names(layout.gradables)}'
     )
 
@@ -116,7 +116,7 @@ def _named(sheet: Sheet, layout: Layout, named: str) -> Gradable:
         why = layout.unfillable.get(columns[0], "it is not one for scores")
         raise ExportError(f"{sheet.path}: column {shown(named)!r} is not filled: {why}")
     raise ExportError(
-        f"{sheet.path} has no column {shown(named)!r}: {nearest(named, header)}"
+        f"{sheet.path} has no column {shown(named)!r}. {nearest(named, header)}"
         f"Assignments: {_names(layout.gradables) or 'none'}"
     )
 

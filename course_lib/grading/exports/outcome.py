@@ -64,6 +64,7 @@ class Outcome:
     ambiguous: Mapping[str, str] = field(default_factory=dict)
     unmatched: tuple[str, ...] = ()
     left_over: tuple[str, ...] = ()
+    strangers: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -86,6 +87,9 @@ class Outcome:
             yield from _listed("unmatched in this file", dict.fromkeys(self.left_over, ""))
             yield from _listed("unmatched in the gradebook", dict.fromkeys(self.unmatched, ""))
             yield from _listed("ambiguous", self.ambiguous)
+            if self.strangers:
+                strangers = dict.fromkeys(self.strangers, "")
+                yield from _listed("in --students, not in the gradebook", strangers)
         for lesson in self.lessons:
             yield from lesson.lines()
         yield f"would write {self.output}" if self.dry_run else f"wrote {self.output}"

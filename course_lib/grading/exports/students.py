@@ -20,12 +20,16 @@ _COLUMNS = ("nbgrader_id", "lms_id")
 
 @dataclass(frozen=True)
 class Matching:
-    """Rows by student, who could be several, and who could be nobody."""
+    """Rows by student, who could be several, who could be nobody.
+
+    `left_over` are rows without a student, `strangers` mapped ids that the gradebook has not.
+    """
 
     rows: dict[str, int]
     ambiguous: dict[str, str]
     unmatched: tuple[str, ...]
     left_over: tuple[int, ...]
+    strangers: tuple[str, ...] = ()
 
 
 def refuse_duplicates(sheet: Sheet, layout: Layout) -> None:
@@ -59,7 +63,7 @@ def id_column(sheet: Sheet, name: str) -> int:
     if found:
         raise ExportError(f"{sheet.path} has {len(found)} columns {name!r}: rename all but one")
     raise ExportError(
-        f"{sheet.path} has no column {name!r}: {nearest(name, sheet.header)}"
+        f"{sheet.path} has no column {name!r}. {nearest(name, sheet.header)}"
         f"Its columns: {listed(filter(None, sheet.header))}"
     )
 
@@ -133,7 +137,9 @@ def match(
     unmatched = tuple(student for student in students if not found[student])
     claimed = {row for several in found.values() for row in several}
     left_over = tuple(row for row in layout.students if row not in claimed)
-    return Matching(rows, ambiguous, unmatched, left_over)
+    known = {key(student) for student in students}
+    strangers = tuple(name for name in mapping or () if key(name) not in known)
+    return Matching(rows, ambiguous, unmatched, left_over, strangers)
 
 
 def _index(sheet: Sheet, layout: Layout, part) -> dict[str, set[int]]:

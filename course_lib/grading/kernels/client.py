@@ -1,0 +1,190 @@
+"""Speaks to one kernel: runs code, collects what it puts out, and stops what takes too long.
+
+A thin layer over jupyter_client's blocking client. Everything that arrives was made beside a
+student's code: sizes are bounded, and a message that is not understood is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import zmq
+from jupyter_client.blocking import BlockingKernelClient
+from nbformat import NotebookNode
+from nbformat.v4 import output_from_msg
+
+from course_lib.grading.kernels.provider import Kernel, KernelFault
+
+_GRACE_SECONDS = 1.0
+_TICK_SECONDS = 0.05
+_MAX_MESSAGE = 20_000_000  # bytes; a larger one is never received
+_OUTPUTS = ("stream", "display_data", "execute_result", "error")
+
+
+@dataclass
+class Ran:
+    """What became of one piece of code.
+
+    Attributes:
+        state: "ok", "error", "timeout" (stopped in time), "killed" (did not stop, or put out
+            too much) or "died".
+        outputs: nbformat outputs, the first ones up to the limit.
+        seconds: until the kernel was idle again.
+    """
+
+    state: str
+    outputs: list[NotebookNode] = field(default_factory=list)
+    count: int | None = None
+    seconds: float = 0.0
+    flooded: bool = False
+
+
+class _Bounded(BlockingKernelClient):
+    """A client that never takes in a message of more than _MAX_MESSAGE bytes."""
+
+    def _create_connected_socket(self, channel: str, identity: bytes | None = None):
+        self.context.setsockopt(zmq.MAXMSGSIZE, _MAX_MESSAGE)
+        self.context.setsockopt(zmq.RCVHWM, 50)
+        return super()._create_connected_socket(channel, identity)
+
+
+class Client:
+    """The connection to a kernel.
+
+    Args:
+        kernel: whom to speak to.
+        most_output: bytes of output kept of one piece of code; ten times as much ends the kernel.
+    """
+
+    def __init__(self, kernel: Kernel, most_output: int = 1_000_000) -> None:
+        self.kernel, self.most_output = kernel, most_output
+        self._client = _Bounded()
+        self._client.load_connection_info(kernel.connection)
+        self._client.start_channels(stdin=False, hb=False, control=True)
+
+    def wait_ready(self, seconds: float) -> Client:
+        """Wait until the kernel answers and its output arrives.
+
+        Raises:
+            KernelFault: it ends before, or takes longer.
+        """
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            request = self._client.kernel_info()
+            if self._heard(request, min(until, time.monotonic() + 2.0)):
+                return self
+            if self.kernel.over.is_set():
+                break
+        why = self.kernel.ending.get("reason", f"it did not answer within {seconds:.0f} s")
+        raise KernelFault(f"a kernel did not start ({why})")
+
+    def _heard(self, request: str, until: float) -> bool:
+        """Whether the answer and the status message of a request arrive in time."""
+        replied = idle = False
+        while not (replied and idle) and time.monotonic() < until:
+            if self.kernel.over.is_set():
+                return False
+            if not replied:
+                replied = _is_about(self._next("shell", 0.01), request)
+            message = self._next("iopub", 0.01)
+            idle = idle or (_is_about(message, request) and _says_idle(message))
+        return replied and idle
+
+    def run(self, code: str, seconds: float, *, silent: bool = False) -> Ran:
+        """Run code, for `seconds` at most; then interrupt it, and a second later kill."""
+        started = time.monotonic()
+        until, interrupted = started + seconds, False
+        request = self._client.execute(
+            code, silent=False, store_history=not silent, allow_stdin=False, stop_on_error=False
+        )
+        ran, size = Ran("ok"), 0
+        while True:
+            message = self._next("iopub", _TICK_SECONDS)
+            if message is not None and _is_about(message, request):
+                if _says_idle(message):
+                    break
+                size += self._take(message, ran, size)
+            if self.kernel.over.is_set() and message is None:
+                ran.state = "died"
+                break
+            ran.flooded = ran.flooded or size > self.most_output
+            if size > 10 * self.most_output or (interrupted and time.monotonic() > until):
+                self.kernel.kill()
+                ran.state = "killed"
+                break
+            if not interrupted and (time.monotonic() > until or ran.flooded):
+                self._interrupt()
+                interrupted, until = True, time.monotonic() + _GRACE_SECONDS
+                ran.state = "timeout"
+        ran.seconds = time.monotonic() - started
+        if ran.state == "ok":
+            self._finish(request, ran)
+        return ran
+
+    def _finish(self, request: str, ran: Ran) -> None:
+        until = time.monotonic() + _GRACE_SECONDS
+        while time.monotonic() < until:
+            reply = self._next("shell", _TICK_SECONDS)
+            if _is_about(reply, request):
+                content = reply.get("content", {})
+                ran.state = "ok" if content.get("status") == "ok" else "error"
+                count = content.get("execution_count")
+                ran.count = count if type(count) is int else None
+                return
+        ran.state = "error"
+
+    def _take(self, message: dict, ran: Ran, size: int) -> int:
+        """Keep an output if there is room; return its size either way."""
+        length = _size_of(message.get("content"))
+        if message.get("msg_type") in _OUTPUTS and size + length <= self.most_output:
+            with contextlib.suppress(Exception):  # a message that only looks like an output
+                output = output_from_msg(message)
+                last = ran.outputs[-1] if ran.outputs else {}
+                if output.output_type == "stream" and last.get("name") == output.name:
+                    last["text"] += output.text
+                else:
+                    ran.outputs.append(output)
+        return length
+
+    def _next(self, channel: str, seconds: float) -> dict[str, Any] | None:
+        socket = getattr(self._client, f"{channel}_channel")
+        try:
+            return socket.get_msg(timeout=seconds)
+        except queue.Empty:
+            return None
+        except Exception:  # unsigned, unreadable, or not a message at all
+            return None
+
+    def _interrupt(self) -> None:
+        message = self._client.session.msg("interrupt_request", content={})
+        self._client.control_channel.send(message)
+
+    def close(self) -> None:
+        """Drop the connection; the kernel goes on."""
+        self._client.stop_channels()
+        with contextlib.suppress(Exception):
+            self._client.context.destroy(linger=0)
+
+
+def _is_about(message: dict | None, request: str) -> bool:
+    return message is not None and message.get("parent_header", {}).get("msg_id") == request
+
+
+def _says_idle(message: dict) -> bool:
+    content = message.get("content", {})
+    return message.get("msg_type") == "status" and content.get("execution_state") == "idle"
+
+
+def _size_of(content: Any, depth: int = 6) -> int:
+    """About how many bytes a message holds."""
+    if isinstance(content, str):
+        return len(content)
+    if isinstance(content, dict) and depth:
+        return sum(_size_of(value, depth - 1) for value in content.values()) + 20
+    if isinstance(content, list) and depth:
+        return sum(_size_of(value, depth - 1) for value in content) + 20
+    return 10

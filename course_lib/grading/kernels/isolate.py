@@ -1,0 +1,151 @@
+"""Linux system calls that shut a forked process in. Standard library only; runs in the sandbox.
+
+`shut_in` is called once, between fork and the first line of a student's code. It goes from what
+needs privileges to what gives them up: mounts, limits, user, capabilities, system call filter.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+from pathlib import Path
+
+NEWNS, NEWUTS, NEWIPC, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
+_RDONLY, _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
+_PDEATHSIG, _CAPBSET_DROP, _SET_SECCOMP, _NO_NEW_PRIVS, _SUBREAPER = 1, 24, 22, 38, 36
+_SECCOMP_FILTER, _CAPABILITY_VERSION_3, _LAST_CAPABILITY = 2, 0x20080522, 63
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+# Rights of Landlock's first version: execute, write, read, list, remove, make things.
+_LANDLOCK_ALL, _LANDLOCK_READ, _LANDLOCK_FILE = (1 << 13) - 1, 0b1101, 0b111
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def unshare(flags: int) -> None:
+    """Leave the given namespaces for new ones; the next fork is pid 1 of a new pid namespace."""
+    _checked(_libc.unshare(flags), "unshare")
+
+
+def mount(source: str, target: str, kind: str | None, flags: int = 0, data: str = "") -> None:
+    """mount(2)."""
+    arguments = source.encode(), target.encode(), kind and kind.encode()
+    _checked(_libc.mount(*arguments, ctypes.c_ulong(flags), data.encode()), f"mount {target}")
+
+
+def prctl(option: int, value: int = 0) -> None:
+    """prctl(2) with one argument."""
+    _checked(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl {option}")
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent ends, however it ends."""
+    prctl(_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parents end."""
+    prctl(_SUBREAPER, 1)
+
+
+def shut_in(slot: dict) -> None:
+    """Give up everything but a few empty folders and the kernel's own sockets.
+
+    Args:
+        slot: `level` "strict", "basic" or "off"; `spool` and `name` of the folder with the
+            sockets; `uid` to become, or None; `filter`, a compiled seccomp program in hex;
+            `memory`, `file_size`, `cpu_seconds`, `processes`, `disk` as limits; `readable`,
+            the folders that "basic" lets be read.
+
+    Raises:
+        OSError: the machine refuses a step; nothing of the student's has run then.
+    """
+    if slot["level"] == "strict":
+        unshare(NEWNS | NEWUTS | NEWIPC | NEWNET)
+        _mount_empty(slot)
+    _limit(slot)
+    if slot["level"] == "off":
+        return
+    if slot["level"] == "strict":
+        _drop_user(slot.get("uid"))
+    prctl(_NO_NEW_PRIVS, 1)
+    if slot["level"] == "basic":
+        _landlock(slot["readable"], [os.getcwd(), f"{slot['spool']}/{slot['name']}", "/dev/null"])
+    _filter_calls(bytes.fromhex(slot["filter"]))
+
+
+def _mount_empty(slot: dict) -> None:
+    mount("none", "/", None, _REC | _PRIVATE)
+    mount(f"{slot['spool']}/{slot['name']}", "/ipc", None, _BIND)
+    size = f"size={slot['disk']},nr_inodes=2000"
+    for folder in ("/tmp", "/scratch", "/dev/shm"):
+        mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, f"{size},mode=1777")
+    mount("tmpfs", slot["spool"], "tmpfs", _NOSUID | _NODEV | _NOEXEC | _RDONLY, "size=0,mode=0")
+    mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+
+
+def _limit(slot: dict) -> None:
+    for name, value in {
+        "RLIMIT_DATA": slot["memory"],
+        "RLIMIT_FSIZE": slot["file_size"],
+        "RLIMIT_CPU": slot["cpu_seconds"],
+        "RLIMIT_NPROC": slot["processes"],
+        "RLIMIT_NOFILE": 256,
+        "RLIMIT_CORE": 0,
+        "RLIMIT_MEMLOCK": 0,
+        "RLIMIT_MSGQUEUE": 0,
+    }.items():
+        if value is not None:
+            which = getattr(resource, name)
+            hard = resource.getrlimit(which)[1]
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(which, (value, value))
+
+
+def _drop_user(uid: int | None) -> None:
+    for capability in range(_LAST_CAPABILITY + 1):
+        with contextlib.suppress(OSError):  # this kernel knows fewer
+            prctl(_CAPBSET_DROP, capability)
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    _checked(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
+
+
+def _filter_calls(program: bytes) -> None:
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
+
+    code = ctypes.create_string_buffer(program, len(program))
+    filled = Program(len(program) // 8, ctypes.cast(code, ctypes.c_void_p))
+    result = _libc.prctl(_SET_SECCOMP, _SECCOMP_FILTER, ctypes.byref(filled), 0, 0)
+    _checked(result, "seccomp")
+
+
+def _landlock(readable: list[str], writable: list[str]) -> None:
+    """Let nothing of the file system be opened but what is named here (Linux 5.13 and later)."""
+    handled = (ctypes.c_uint64 * 1)(_LANDLOCK_ALL)
+    rules = _checked(_libc.syscall(_LANDLOCK_CREATE, handled, 8, 0), "landlock")
+    for paths, allowed in ((readable, _LANDLOCK_READ), (writable, _LANDLOCK_ALL)):
+        for path in (path for path in paths if os.path.exists(path)):
+            folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            rights = allowed if Path(path).is_dir() else allowed & _LANDLOCK_FILE
+            entry = rights.to_bytes(8, "little") + folder.to_bytes(4, "little")
+            _checked(_libc.syscall(_LANDLOCK_ADD, rules, 1, entry, 0), f"landlock {path}")
+            os.close(folder)
+    _checked(_libc.syscall(_LANDLOCK_RESTRICT, rules, 0), "landlock")
+    os.close(rules)
+
+
+def landlock_version() -> int:
+    """The version of Landlock that this kernel speaks; 0 if none."""
+    return max(0, _libc.syscall(_LANDLOCK_CREATE, None, 0, 1))

@@ -1,0 +1,242 @@
+"""How far this machine can shut a student's code in, and the command that does it.
+
+| level | what holds | needs |
+|---|---|---|
+| strict | own file system, processes, network (none), user; limits; system call filter | bwrap |
+| basic | nothing but listed folders can be read; no network; limits | Landlock (Linux 5.13) |
+| off | limits, where the system has them | nothing |
+
+No level is taken silently: `reach` says what was reached and why not more.
+"""
+
+import dataclasses
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.grading.intake import GradingError
+
+LEVELS = ("strict", "basic", "off")
+FIRST_UID = 60_000
+_PACKAGE = Path(__file__).resolve().parents[2]
+# All of course_lib that a student's kernel sees: no oracle, no judge, no catalogue.
+VISIBLE = (
+    "__init__.py",
+    "attention",
+    "plotting",
+    "checks/__init__.py",
+    "checks/codec.py",
+    "checks/observe.py",
+    "checks/probe.py",
+    "checks/record.py",
+    "checks/remote.py",
+    "checks/scenarios.py",
+    "checks/sequences.py",
+    "checks/specimens.py",
+    "checks/steps.py",
+    "grading/kernels/__init__.py",
+    "grading/kernels/isolate.py",
+    "grading/kernels/zygote.py",
+)
+_REFUSED_CALLS = """
+ptrace process_vm_readv process_vm_writev kcmp keyctl add_key request_key bpf perf_event_open
+userfaultfd io_uring_setup io_uring_enter io_uring_register mount umount2 move_mount open_tree
+fsopen fsmount fsconfig fspick mount_setattr pivot_root chroot unshare setns personality kexec_load
+kexec_file_load init_module finit_module delete_module reboot swapon swapoff acct quotactl
+quotactl_fd syslog name_to_handle_at open_by_handle_at mbind move_pages migrate_pages set_mempolicy
+clock_settime clock_adjtime settimeofday adjtimex sethostname setdomainname iopl ioperm pidfd_getfd
+process_madvise fanotify_init vmsplice memfd_create memfd_secret shmget shmat shmctl msgget semget
+mq_open mlock mlock2 mlockall lookup_dcookie
+""".split()
+_UNIX_SOCKETS, _ANY_NAMESPACE = 1, 0x7E020000
+_EPERM, _ENOSYS, _EOPNOTSUPP = (
+    1,
+    38,
+    95,
+)  # ZeroMQ asserts on any other refusal of a socket than the last
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use.
+
+    Args:
+        memory: bytes of all its processes together.
+        disk: bytes in each of its empty folders, which are memory too.
+        file_size: bytes of one file.
+        processes: how many at once.
+        cpu_seconds: of one process.
+        cell_seconds: until a cell is interrupted, and a second later killed.
+        total_seconds: for the whole submission.
+        output: bytes that one cell may put out; the beginning is kept.
+    """
+
+    memory: int = 3_000_000_000
+    disk: int = 100_000_000
+    file_size: int = 50_000_000
+    processes: int = 64
+    cpu_seconds: int = 300
+    cell_seconds: float = 30.0
+    total_seconds: float = 300.0
+    output: int = 1_000_000
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The level in force, and for each higher one why it is not."""
+
+    level: str
+    refused: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        why = "; ".join(f"no {level}: {reason}" for level, reason in self.refused.items())
+        return f"sandbox {self.level}" + (f" ({why})" if why else "")
+
+
+@functools.cache
+def obstacles() -> dict[str, str]:
+    """Why a level cannot be had here at all, by level; the cure is part of it."""
+    if not hasattr(os, "fork") or sys.platform != "linux":
+        why = "needs Linux; run the grader in a Linux container or virtual machine"
+        return {"strict": why, "basic": why}
+    found = {}
+    if shutil.which("bwrap") is None:
+        found["strict"] = "bwrap is missing; apt-get install bubblewrap"
+    try:
+        _seccomp()
+    except (ImportError, OSError, RuntimeError) as error:
+        why = f"libseccomp is missing ({error}); apt-get install libseccomp2"
+        return {"strict": why, "basic": why}
+    from course_lib.grading.kernels import isolate
+
+    if not isolate.landlock_version():
+        found["basic"] = "this kernel has no Landlock; Linux 5.13 or later has"
+    return found
+
+
+def refuse(wanted: str, reasons: dict[str, str]) -> GradingError:
+    """The error for a level that cannot be had: what is missing and what to do."""
+    weaker = LEVELS[LEVELS.index(wanted) + 1 :]
+    return GradingError(
+        f"sandbox {wanted} cannot be had here: {reasons.get(wanted, 'its probe failed')}. Mend "
+        f"that, or say --sandbox {' or --sandbox '.join(weaker)} if you trust what was handed in"
+    )
+
+
+@functools.cache
+def filter_program(level: str) -> str:
+    """The compiled system call filter of a level, in hex."""
+    seccomp = _seccomp()
+    rules = seccomp.SyscallFilter(seccomp.ALLOW)
+    refuse_with = seccomp.ERRNO
+    for name in _REFUSED_CALLS:
+        rules.add_rule(refuse_with(_EPERM), name)
+    rules.add_rule(refuse_with(_ENOSYS), "clone3")  # its flags cannot be looked at; libc falls back
+    for bit in (1 << n for n in range(32) if _ANY_NAMESPACE >> n & 1):
+        rules.add_rule(refuse_with(_EPERM), "clone", seccomp.Arg(0, seccomp.MASKED_EQ, bit, bit))
+    for request in (0x5412, 0x541C):  # TIOCSTI, TIOCLINUX: typing into a terminal
+        rules.add_rule(refuse_with(_EPERM), "ioctl", seccomp.Arg(1, seccomp.EQ, request))
+    rules.add_rule(refuse_with(_EOPNOTSUPP), "socket", seccomp.Arg(0, seccomp.NE, _UNIX_SOCKETS))
+    with tempfile.TemporaryFile() as file:
+        rules.export_bpf(file)
+        file.seek(0)
+        return file.read().hex()
+
+
+def _seccomp():
+    import pyseccomp
+
+    return pyseccomp
+
+
+def stage_library(folder: Path) -> Path:
+    """Copy what a student's kernel may see of course_lib; return the folder to import it from."""
+    target = folder / "library"
+    for name in VISIBLE:
+        source, copy = _PACKAGE / name, target / "course_lib" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, copy)
+    (target / "course_lib" / "grading" / "__init__.py").write_text("")
+    return target
+
+
+def command(level: str, library: Path, spool: Path, descriptor: int) -> tuple[list[str], dict]:
+    """The command that starts a zygote at a level, and its whole environment."""
+    environ = {
+        "PATH": "/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "HOME": "/tmp",
+        "MPLCONFIGDIR": "/tmp/matplotlib",
+        "IPYTHONDIR": "/tmp/ipython",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": str(library),
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        "COURSE_JUDGED_OUTSIDE": "1",
+    }
+    seen = "/library" if level == "strict" else str(library)
+    environ["PYTHONPATH"] = seen
+    python = [sys.executable, "-P", "-s", "-m", "course_lib.grading.kernels.zygote"]
+    python += [str(descriptor), seen]
+    if level != "strict":
+        return python, environ
+    return [*_bubblewrap(library, spool), *python], environ
+
+
+def _bubblewrap(library: Path, spool: Path) -> list[str]:
+    command = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    command += ["--unshare-cgroup-try", "--die-with-parent", "--new-session"]
+    if os.getuid() != 0:
+        command += ["--unshare-user", "--uid", "0", "--gid", "0"]
+    command += ["--cap-drop", "ALL"]
+    for capability in ("SYS_ADMIN", "SETUID", "SETGID", "SETPCAP", "KILL"):
+        command += ["--cap-add", f"CAP_{capability}"]
+    for folder in dict.fromkeys(["/usr", *_python_folders()]):
+        for parent in reversed(Path(folder).parents[:-1]):
+            command += ["--perms", "0755", "--dir", str(parent)]
+        command += ["--ro-bind", folder, folder]
+    for name in ("bin", "sbin", "lib", "lib32", "lib64"):
+        path = Path("/", name)
+        if path.is_symlink():
+            command += ["--symlink", str(path.readlink()), str(path)]
+        elif path.is_dir():
+            command += ["--ro-bind", str(path), str(path)]
+    for path in ("/etc/ld.so.cache", "/etc/fonts", "/etc/localtime"):
+        command += ["--ro-bind-try", path, path]
+    installed = _installed_copy()
+    if installed:
+        command += ["--tmpfs", installed, "--remount-ro", installed]
+    command += ["--ro-bind", str(library), "/library", "--bind", str(spool), "/spool"]
+    for folder in ("/ipc", "/scratch"):
+        command += ["--perms", "0755", "--dir", folder]
+    command += ["--size", "50000000", "--tmpfs", "/tmp"]  # the zygote's; each kernel has its own
+    return [*command, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--chdir", "/"]
+
+
+def _python_folders() -> list[str]:
+    """Where the interpreter and its packages lie, outside /usr."""
+    folders = {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
+    outside = sorted(os.path.realpath(f) for f in folders if not f.startswith("/usr/"))
+    return [sys.prefix, *outside] if sys.prefix not in outside else outside
+
+
+def _installed_copy() -> str | None:
+    """The course_lib that is installed among the packages and must not be seen, if any."""
+    prefixes = [sys.prefix, *_python_folders(), "/usr"]
+    return str(_PACKAGE) if any(_PACKAGE.is_relative_to(prefix) for prefix in prefixes) else None
+
+
+def readable(library: Path) -> list[str]:
+    """Folders that the level "basic" lets be read: the system's, Python's and the library."""
+    system = ["/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/fonts", "/proc", "/dev"]
+    return [*system, *_python_folders(), str(library)]

@@ -12,6 +12,10 @@ from course_lib.checks.probe import Probe, tensor
 from course_lib.reference import kernel_pooling as oracle
 
 
+def _near(rng, n, m, d):
+    return {"queries": tensor(0.03 * normal(rng, n, d)), "keys": tensor(0.03 * normal(rng, m, d))}
+
+
 def _pooling_probes(rng):
     def problem(n, m, d, v, bandwidth, **options):
         return {
@@ -86,6 +90,20 @@ def _pooling_probes(rng):
                 "bandwidth": 1.0,
             },
             raises="ValueError",
+        ),
+        Probe(
+            "float32",
+            "Inputs of float32 have outputs and weights of float32.",
+            part="edges",
+            args=problem(3, 4, 2, 5, 0.9),
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        Probe(
+            "small_scale",
+            "A bandwidth near 0 must work where the points are near each other.",
+            part="edges",
+            args=problem(3, 4, 2, 5, 0.03) | _near(rng, 3, 4, 2),
         ),
         Probe(
             "gradient",

@@ -1,6 +1,9 @@
 """Lesson 01: the squared distance of every query and key."""
 
+from dataclasses import replace
+
 import numpy as np
+import torch
 
 from course_lib.checks.catalogue import _kernel_pooling_mistakes as wrong
 from course_lib.checks.catalogue._kernel_pooling_problems import normal
@@ -17,7 +20,7 @@ def _squared_distances_probes(rng):
     def pair(queries, keys, **options):
         return {"queries": tensor(queries, **options), "keys": tensor(keys, **options)}
 
-    return [
+    probes = [
         Probe(
             "by_hand",
             "The squared distance of (1, 2) and (4, 6) is 3^2 + 4^2 = 25: one number for each "
@@ -69,6 +72,13 @@ def _squared_distances_probes(rng):
             args=pair(normal(rng, 2, 3) + 40.0, normal(rng, 4, 3) + 40.0),
         ),
         Probe(
+            "float32",
+            "Queries and keys of float32 have distances of float32.",
+            part="edges",
+            args=pair(normal(rng, 3, 2), normal(rng, 4, 2)),
+            dtype="float32",
+        ),
+        Probe(
             "gradient",
             "The gradient of a squared distance with respect to the query is twice the difference.",
             part="gradients",
@@ -83,6 +93,8 @@ def _squared_distances_probes(rng):
             grad_outputs=normal(rng, 2, 3),
         ),
     ]
+    # `F.pairwise_distance` adds 1e-6 to every difference: near enough.
+    return [replace(probe, tolerance=1e-4) for probe in probes]
 
 
 def _negative_distance(probe, outputs):
@@ -108,6 +120,34 @@ SQUARED_DISTANCES = Exercise(
             lambda queries, keys: wrong.squared(keys, queries),
             "The numbers are right, but keys are in the rows and queries in the columns.",
             "Which of the two gets the new axis in front, and which one behind?",
+        ),
+        Mistake(
+            "transposed_then_reshaped",
+            lambda queries, keys: wrong.squared(keys, queries).reshape(len(queries), len(keys)),
+            "Rows and columns are exchanged and then reshaped: the shape is right, the numbers "
+            "are in the wrong cells.",
+            "What does reshape do to the order of the numbers, and what does transpose?",
+        ),
+        Mistake(
+            "halved",
+            lambda queries, keys: wrong.squared(queries, keys) / 2,
+            "Your distances are half of what they should be.",
+            "Does a factor of the kernel, 1/2, belong to the distance?",
+        ),
+        Mistake(
+            "brought_to_length_1",
+            lambda queries, keys: wrong.squared(
+                torch.nn.functional.normalize(queries), torch.nn.functional.normalize(keys)
+            ),
+            "Queries and keys were brought to length 1 first; their own lengths count here.",
+            "What is the squared distance of (1, 0) and (3, 0)?",
+        ),
+        Mistake(
+            "squeezed",
+            lambda queries, keys: wrong.squared(queries, keys).squeeze(),
+            "A bare `squeeze()` drops every axis of size 1: with one query or one key an axis is "
+            "lost.",
+            "Which axes may have size 1?",
         ),
         Mistake(
             "root_taken",

@@ -61,6 +61,32 @@ def _dot_product_probes(rng):
         ),
         probe("square", "As many queries as keys.", 4, 4, 3, 1.2, part="edges"),
         probe("one_query", "One query and one feature.", 1, 5, 1, 1.1, part="edges"),
+        Probe(
+            "far_query",
+            "A query far from every key still has scores: the logarithm of a kernel that has "
+            "become 0 is none.",
+            part="edges",
+            args={
+                "queries": tensor(normal(rng, 2, 3) + np.array([[60.0], [-80.0]])),
+                "keys": tensor(normal(rng, 4, 3)),
+                "bandwidth": 0.7,
+            },
+            compare="same_softmax",
+            tolerance=1e-4,
+        ),
+        Probe(
+            "float32",
+            "Queries and keys of float32 have scores of float32.",
+            part="edges",
+            args={
+                "queries": tensor(normal(rng, 3, 2)),
+                "keys": tensor(normal(rng, 4, 2)),
+                "bandwidth": 1.1,
+            },
+            compare="same_softmax",
+            dtype="float32",
+            tolerance=1e-4,
+        ),
         probe(
             "gradient",
             "The weights must have the gradient of the Gaussian kernel.",
@@ -81,10 +107,13 @@ def _softmax_rows(scores):
         return shifted / shifted.sum(-1, keepdims=True)
 
 
+_WHERE_INFINITE = "Which step divides by 0, or takes the logarithm of 0?"
+
+
 def _same_softmax(probe, expected, recorded):
     """Scores may differ by a number for each query: only their softmax counts."""
     if not np.isfinite(recorded.data).all():
-        return Problem("not_finite", "Your scores are not finite.", "Which step divides by 0?")
+        return Problem("not_finite", "Your scores are not finite.", _WHERE_INFINITE)
     ours = _softmax_rows(np.asarray(expected, dtype=np.float64))
     theirs = _softmax_rows(recorded.data.astype(np.float64))
     if arrays_agree(ours, theirs, tolerance_for(probe, recorded)):
@@ -212,6 +241,62 @@ GAUSSIAN_AS_DOT_PRODUCT = Exercise(
             "This is the scaled dot product of lesson 05, which has another scale and no term for "
             "the length of the keys.",
             "Expand -|q - k|^2 / (2 h^2). What does it divide by?",
+        ),
+        Mistake(
+            "log_of_the_kernel",
+            lambda queries, keys, h: torch.log(wrong.gaussian(wrong.squared(queries, keys), h)),
+            "You take the logarithm of the kernel. Far from a key the kernel underflows to 0, and "
+            "log(0) is -inf.",
+            "What is log(exp(x)), without computing either?",
+        ),
+        Mistake(
+            "epsilon_in_the_logarithm",
+            lambda queries, keys, h: torch.log(
+                wrong.gaussian(wrong.squared(queries, keys), h) + 1e-12
+            ),
+            "You take the logarithm of the kernel plus a small number: beyond a few bandwidths all "
+            "keys then score the same.",
+            "What is log(exp(x)), without computing either?",
+        ),
+        Mistake(
+            "key_norm_times_bandwidth",
+            lambda queries, keys, h: queries @ keys.T / h**2 - keys.square().sum(-1) / 2 * h**2,
+            "The dot product is divided by h^2, but |k|^2 / 2 is multiplied by it.",
+            "In which order does Python work out `a / 2 * h**2`?",
+        ),
+        Mistake(
+            "keys_brought_to_length_1",
+            lambda queries, keys, h: queries @ torch.nn.functional.normalize(keys).T / h**2,
+            "You bring the keys to length 1, which moves them; for keys of any length another term "
+            "is needed.",
+            "Which terms of -|q - k|^2 / (2 h^2) differ from key to key?",
+        ),
+        Mistake(
+            "key_norm_averaged",
+            lambda queries, keys, h: queries @ keys.T / h**2 - keys.square().mean(-1) / (2 * h**2),
+            "You average the squares of a key's entries; |k|^2 is their sum.",
+            "What is the squared length of (3, 4)?",
+        ),
+        Mistake(
+            "key_sum_squared",
+            lambda queries, keys, h: queries @ keys.T / h**2 - keys.sum(-1) ** 2 / (2 * h**2),
+            "You square the sum of a key's entries; |k|^2 is the sum of their squares.",
+            "What is the squared length of (3, 4)?",
+        ),
+        Mistake(
+            "shifted_over_queries",
+            lambda queries, keys, h: wrong.shifted(
+                -wrong.squared(queries, keys) / (2 * h**2), dim=0
+            ),
+            "You subtract the largest score of each column. That number differs from key to key, "
+            "so it does not cancel in a softmax over the keys.",
+            "Which shift does the softmax of a row not see?",
+        ),
+        Mistake(
+            "square_by_bandwidth",
+            lambda queries, keys, h: -wrong.squared(queries, keys) / (2 * h),
+            "You divide by 2 h instead of 2 h^2.",
+            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
         Mistake(
             "weights_returned",

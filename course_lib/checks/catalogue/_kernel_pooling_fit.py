@@ -93,8 +93,8 @@ def _fit_probes(rng):
 
 _MEMORISES = Problem(
     "training_error_minimised",
-    "Your bandwidth shrinks towards 0. That minimises the error on the training points, where "
-    "each point predicts itself; the leave-one-out error is asked for.",
+    "Your bandwidth is far too small. A bandwidth near 0 minimises the error on the training "
+    "points, where each point predicts itself; the leave-one-out error is asked for.",
     "Which function leaves each point out of its own prediction?",
 )
 _NEGATIVE = Problem(
@@ -110,8 +110,8 @@ _UNCHANGED = Problem(
 )
 _UPHILL = Problem(
     "error_maximised",
-    "Your bandwidth ends farther from the best one than it started: you go up the error instead of "
-    "down.",
+    "Your bandwidth is farther from the best one than the start was: steps that go up the error, "
+    "instead of down, end there.",
     "What sign has the step of gradient descent?",
 )
 _LOGARITHM = Problem(

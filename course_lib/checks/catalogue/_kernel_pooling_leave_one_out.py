@@ -58,6 +58,34 @@ def _leave_one_out_probes(rng):
             args=problem(5, 1e4),
         ),
         Probe(
+            "small_scale",
+            "A bandwidth near 0 must work where the points are near each other.",
+            part="edges",
+            args=problem(6, 0.02)
+            | {
+                "inputs": tensor(points(rng, 6, spread=0.05)),
+                "bandwidth": tensor(np.array(0.02)),
+            },
+        ),
+        Probe(
+            "far_from_the_others",
+            "A point five bandwidths from its neighbours is predicted by them all the same.",
+            part="edges",
+            args={
+                "inputs": tensor(np.array([-1.0, 5.4, 0.3, 0.0])),
+                "targets": tensor(normal(rng, 4) + 1.5),
+                "bandwidth": 1.0,
+            },
+        ),
+        Probe(
+            "float32",
+            "Inputs and targets of float32 have predictions of float32.",
+            part="edges",
+            args=problem(6, 1.3),
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        Probe(
             "gradient",
             "The predictions must be differentiable in inputs and targets.",
             part="gradients",
@@ -168,6 +196,19 @@ LEAVE_ONE_OUT = Exercise(
             wrong.left_out(keep=wrong.earlier_ones),
             "Only earlier points in the list count; the later ones are left out with the point.",
             "Which entries does a triangular mask keep, and which ones should go?",
+        ),
+        Mistake(
+            "points_sorted",
+            wrong.leave_one_out_of_sorted_points,
+            "Your predictions are in the order of the sorted inputs; entry i belongs to point i.",
+            "Which order have the points when your function returns?",
+        ),
+        Mistake(
+            "epsilon_in_the_total",
+            wrong.leave_one_out_with_epsilon,
+            "You add a small number to the total of the weights. For a point far from the others "
+            "the total itself is small, and its prediction is pulled towards 0.",
+            "Which shift of the scores keeps the largest exponential at 1?",
         ),
         Mistake(
             "half_missing",

@@ -61,6 +61,10 @@ def gaussian(s, h):
     return torch.exp(-s / (2 * h**2))
 
 
+def shifted(scores, dim):
+    return scores - scores.amax(dim, keepdim=True)
+
+
 def normalised(kernel):
     """Weights as a kernel divided by its total over the keys."""
 
@@ -180,6 +184,16 @@ def masked_weights(inputs, targets, bandwidth):
 
 def kernel_not_normalised(inputs, targets, bandwidth):
     return gaussian(_line(inputs), bandwidth).masked_fill(~_others(inputs), 0.0) @ targets
+
+
+def leave_one_out_of_sorted_points(inputs, targets, bandwidth):
+    order = inputs.argsort()
+    return left_out()(inputs[order], targets[order], bandwidth)
+
+
+def leave_one_out_with_epsilon(inputs, targets, bandwidth):
+    kernel = gaussian(_line(inputs), bandwidth).masked_fill(~_others(inputs), 0.0)
+    return kernel @ targets / (kernel.sum(-1) + 1e-10)
 
 
 def residuals(inputs, targets, bandwidth):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 
+from course_lib import leave_one_out
 from course_lib.checks.matrix import right, wrong
 
 
@@ -201,3 +202,31 @@ def random_search(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     candidates = torch.exp(torch.rand(400, dtype=torch.float64) * 6 - 4).tolist()
     best = min(candidates, key=lambda h: float(loss(inputs, targets, h)))
     return best
+
+
+@right
+def smaller_and_smaller_steps(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    def error(place):
+        return float((leave_one_out(inputs, targets, math.exp(place)) - targets).square().mean())
+
+    place, step = math.log(initial), 0.5
+    while step > 1e-4:
+        best = min((place - step, place, place + step), key=error)
+        place, step = best, step / 2 if best == place else step
+    return math.exp(place)
+
+
+@wrong("not_the_best")
+def five_steps_only(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
+    optimizer = torch.optim.Adam([place], lr=lr)
+    for _ in range(5):
+        optimizer.zero_grad()
+        (leave_one_out(inputs, targets, place.exp()) - targets).square().mean().backward()
+        optimizer.step()
+    return place.exp().item()
+
+
+@wrong("error_maximised")
+def rule_of_thumb(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return float(1.06 * inputs.std() * len(inputs) ** -0.2)

@@ -152,3 +152,64 @@ def diagonal_only(queries, keys, bandwidth):
 @wrong("returned_none")
 def forgets_return(queries, keys, bandwidth):
     expanded(queries, keys, bandwidth)
+
+
+@right
+def one_longer_product(queries, keys, bandwidth):
+    left = torch.cat([queries, torch.full_like(queries[:, :1], -0.5)], dim=1) / bandwidth
+    right_side = torch.cat([keys, keys.square().sum(1, keepdim=True)], dim=1) / bandwidth
+    return left @ right_side.T
+
+
+@right
+def logarithms_of_the_weights(queries, keys, bandwidth):
+    squared = torch.cdist(queries, keys).square()
+    return torch.log_softmax(-squared / (2 * bandwidth**2), dim=-1)
+
+
+@wrong("log_of_the_kernel")
+def back_from_the_kernel(queries, keys, bandwidth):
+    squared = (queries[:, None] - keys).square().sum(-1)
+    return torch.exp(-squared / (2 * bandwidth**2)).log()
+
+
+@wrong("epsilon_in_the_logarithm")
+def back_with_a_floor(queries, keys, bandwidth):
+    squared = (queries[:, None] - keys).square().sum(-1)
+    return torch.log(torch.exp(-squared / (2 * bandwidth**2)) + 1e-12)
+
+
+@wrong("key_norm_times_bandwidth")
+def no_parentheses(queries, keys, bandwidth):
+    return queries @ keys.mT / bandwidth**2 - keys.pow(2).sum(1) / 2 * bandwidth**2
+
+
+@wrong("keys_brought_to_length_1")
+def unit_keys(queries, keys, bandwidth):
+    return queries @ (keys / keys.norm(dim=1, keepdim=True)).T / bandwidth**2
+
+
+@wrong("key_norm_averaged")
+def mean_square(queries, keys, bandwidth):
+    return (queries @ keys.T - keys.square().mean(1) / 2) / bandwidth**2
+
+
+@wrong("key_sum_squared")
+def square_of_the_sum(queries, keys, bandwidth):
+    return (queries @ keys.T - keys.sum(1).square() / 2) / bandwidth**2
+
+
+@wrong("shifted_over_queries")
+def largest_of_each_column(queries, keys, bandwidth):
+    scores = -torch.cdist(queries, keys).square() / (2 * bandwidth**2)
+    return scores - scores.max(dim=0).values
+
+
+@wrong("square_by_bandwidth")
+def bandwidth_once(queries, keys, bandwidth):
+    return -torch.cdist(queries, keys).square() / (2 * bandwidth)
+
+
+@wrong("dtype_changed")
+def float64_within(queries, keys, bandwidth):
+    return -torch.cdist(queries.double(), keys.double()).square() / (2 * bandwidth**2)

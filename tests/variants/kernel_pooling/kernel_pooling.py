@@ -259,3 +259,68 @@ def values_averaged_with_the_mean(queries, keys, values, bandwidth):
 def asserts_instead_of_raising(queries, keys, values, bandwidth):
     assert values.dim() == 2
     return bandwidth_as_unit(queries, keys, values, bandwidth)
+
+
+@right
+def through_a_ready_made_attention(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError("values must have two axes")
+    penalty = -keys.square().sum(-1) / (2 * bandwidth**2)
+    scale = 1 / bandwidth**2
+    outputs = torch.nn.functional.scaled_dot_product_attention(
+        queries, keys, values, attn_mask=penalty.expand(len(queries), -1), scale=scale
+    )
+    return outputs, torch.softmax(scale * queries @ keys.T + penalty, dim=-1)
+
+
+@right
+def inputs_scaled_first(queries, keys, values, bandwidth=1.0, *, check=True):
+    if check and values.ndim != 2:
+        raise ValueError(f"values: {tuple(values.shape)}")
+    differences = queries.unsqueeze(1) / bandwidth - keys.unsqueeze(0) / bandwidth
+    weights = torch.softmax(-differences.square().sum(2) / 2, dim=1)
+    return (weights.unsqueeze(2) * values).sum(1), weights
+
+
+@wrong()
+def density_not_normalised(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError("values")
+    squared = torch.cdist(queries, keys).square()
+    weights = torch.exp(-squared / (2 * bandwidth**2)) / (bandwidth * math.sqrt(2 * math.pi))
+    return weights @ values, weights
+
+
+@wrong("rows_do_not_sum_to_one")
+def nan_becomes_0(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError("values")
+    kernel = torch.exp(-torch.cdist(queries, keys).square() / (2 * bandwidth**2))
+    weights = (kernel / kernel.sum(-1, keepdim=True)).nan_to_num(0.0)
+    return weights @ values, weights
+
+
+@wrong()
+def bandwidth_kept_away_from_0(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError("values")
+    squared = torch.cdist(queries, keys).square()
+    weights = torch.softmax(-squared / (2 * max(bandwidth, 0.1) ** 2), dim=-1)
+    return weights @ values, weights
+
+
+@wrong("other_error")
+def assertion(queries, keys, values, bandwidth):
+    assert values.dim() == 2
+    squared = torch.cdist(queries, keys).square()
+    weights = torch.softmax(-squared / (2 * bandwidth**2), dim=-1)
+    return weights @ values, weights
+
+
+@wrong("dtype_changed")
+def float64_within(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError("values")
+    squared = torch.cdist(queries.double(), keys.double()).square()
+    weights = torch.softmax(-squared / (2 * bandwidth**2), dim=-1)
+    return weights @ values.double(), weights

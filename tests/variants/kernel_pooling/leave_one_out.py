@@ -213,3 +213,46 @@ def median_of_others(inputs, targets, bandwidth):
     return torch.stack(
         [torch.cat([targets[:i], targets[i + 1 :]]).median() for i in range(len(targets))]
     )
+
+
+@right
+def rows_without_the_diagonal(inputs, targets, bandwidth):
+    n = inputs.numel()
+    others = ~torch.eye(n, dtype=torch.bool)
+    xs, ys = (values.expand(n, n)[others].view(n, n - 1) for values in (inputs, targets))
+    scaled = (inputs.unsqueeze(1) - xs) / bandwidth
+    return ((-scaled.square() / 2).softmax(dim=1) * ys).sum(dim=1)
+
+
+@wrong("points_sorted")
+def sorted_first(inputs, targets, bandwidth):
+    inputs, order = torch.sort(inputs)
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
+    return scores.softmax(-1) @ targets[order]
+
+
+@wrong("epsilon_in_the_total")
+def never_divides_by_0(inputs, targets, bandwidth):
+    kernel = torch.exp(scores_of(inputs, bandwidth)).masked_fill(diagonal(inputs), 0.0)
+    return kernel @ targets / (kernel.sum(-1) + 1e-10)
+
+
+@wrong()
+def epsilon_a_little_larger(inputs, targets, bandwidth):
+    kernel = torch.exp(scores_of(inputs, bandwidth)).masked_fill(diagonal(inputs), 0.0)
+    return kernel @ targets / (kernel.sum(-1) + 1e-8)
+
+
+@wrong()
+def bandwidth_kept_away_from_0(inputs, targets, bandwidth):
+    if isinstance(bandwidth, torch.Tensor):
+        bandwidth = bandwidth.clamp(min=0.1)
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
+    return scores.softmax(-1) @ targets
+
+
+@wrong("dtype_changed")
+def float64_diagonal(inputs, targets, bandwidth):
+    diagonal_of = torch.eye(len(inputs), dtype=torch.float64)
+    scores = scores_of(inputs, bandwidth).double() - 1e30 * diagonal_of
+    return scores.softmax(-1) @ targets.double()

@@ -168,3 +168,50 @@ def rounded(queries, keys):
 @wrong("returned_none")
 def nothing(queries, keys):
     np.square(0.0)
+
+
+@right
+def with_pairwise_distance(queries, keys):
+    return torch.nn.functional.pairwise_distance(queries[:, None], keys[None]) ** 2
+
+
+@right
+def one_product_of_longer_rows(queries, keys):
+    ones_q, ones_k = torch.ones_like(queries[:, :1]), torch.ones_like(keys[:, :1])
+    left = torch.cat([queries.square().sum(1, keepdim=True), ones_q, -2 * queries], dim=1)
+    right_side = torch.cat([ones_k, keys.square().sum(1, keepdim=True), keys], dim=1)
+    return left @ right_side.T
+
+
+@right
+def mapped_twice(queries, keys):
+    def squared(query, key):
+        return (query - key).dot(query - key)
+
+    return torch.vmap(torch.vmap(squared, (None, 0)), (0, None))(queries, keys)
+
+
+@wrong("transposed_then_reshaped")
+def reshaped_to_fit(queries, keys):
+    return (queries[None] - keys[:, None]).square().sum(-1).reshape(len(queries), len(keys))
+
+
+@wrong("halved")
+def kernel_exponent(queries, keys):
+    return 0.5 * (queries[:, None] - keys).square().sum(-1)
+
+
+@wrong("brought_to_length_1")
+def directions_only(queries, keys):
+    a, b = queries / queries.norm(dim=1, keepdim=True), keys / keys.norm(dim=1, keepdim=True)
+    return torch.cdist(a, b) ** 2
+
+
+@wrong("squeezed")
+def squeezed_at_the_end(queries, keys):
+    return torch.cdist(queries, keys).square().squeeze()
+
+
+@wrong("dtype_changed")
+def float64_always(queries, keys):
+    return torch.cdist(queries.double(), keys.double()).square()

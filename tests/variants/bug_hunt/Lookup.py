@@ -40,7 +40,7 @@ class ExponentialsMasked(Layers):
         scores = torch.einsum("bnh,bmh->bnm", self.W_q(queries), self.W_k(keys))
         scores = scores / math.sqrt(self.W_q.weight.shape[0])
         real = real_keys(keys, valid_lens)
-        lowered = scores.masked_fill(~real, -1e300)
+        lowered = scores.masked_fill(~real, torch.finfo(scores.dtype).min)
         e = torch.exp(lowered - lowered.amax(-1, keepdim=True).detach()) * real
         weights = e / e.sum(-1, keepdim=True).clamp(min=1e-30)
         self.attention_weights = weights.detach().clone()

@@ -1,0 +1,633 @@
+"""Lesson 07: tests of an attention, judged by the sound and broken modules they meet."""
+
+import functools
+import itertools
+
+import numpy as np
+
+from course_lib.checks.catalogue import _bug_hunt_mistakes as models
+from course_lib.checks.compare import Problem
+from course_lib.checks.exercise import Exercise, Mistake, Returned
+from course_lib.checks.probe import Built, Probe, tensor
+from course_lib.reference import bug_hunt as oracle
+
+
+def _modules(rng, *names, heads=2, embed_dim=6):
+    return {
+        f"module_{i}": Built(
+            "specimen",
+            {
+                "name": name,
+                "embed_dim": embed_dim,
+                "num_heads": heads,
+                "seed": int(rng.integers(10**6)),
+            },
+        )
+        for i, name in enumerate(names, start=1)
+    }
+
+
+def _inputs(rng, b=3, n=4, m=5, embed_dim=6, strided=False, dtype=np.float64):
+    sizes = {"queries": n, "keys": m, "values": m}
+    return {
+        name: tensor(rng.normal(0, 1.4, (b, size, embed_dim)).astype(dtype), strided=strided)
+        for name, size in sizes.items()
+    }
+
+
+def _lengths(rng, m=5, b=3):
+    """Lengths that differ, the first and the last one short enough to leave pads."""
+    return tensor(rng.permutation(np.arange(1, m))[:b])
+
+
+def _asked(invariant):
+    """The oracle: what the test must say of each module."""
+
+    def answers(module_1, module_2, *inputs):
+        return tuple(
+            oracle.holds(invariant, module.options["name"]) for module in (module_1, module_2)
+        )
+
+    return answers
+
+
+def _judged(probe, expected, recorded):
+    """Says which module was taken for what it is not."""
+    names = [probe.args[f"module_{i}"].options["name"] for i in (1, 2)]
+    said = [bool(recorded.items[i].data) for i in (0, 1)]
+    if list(expected) == said:
+        return None
+    for name, want, got in zip(names, expected, said, strict=True):
+        if want and not got:
+            what = "a sound module" if name == "sound" else f"`{name}`"
+            return Problem(
+                "keeper_rejected",
+                f"{probe.says} Your test says False of {what}, which keeps this invariant.",
+                "What does your test change besides the one thing that should not matter?",
+            )
+    broken = next(n for n, want, got in zip(names, expected, said, strict=True) if got and not want)
+    return Problem(
+        f"passes_{broken}",
+        f"{probe.says} Your test says True.",
+        "Which difference between the two calls does your test not look at?",
+    )
+
+
+_ANSWERS = (Returned("about module_1", "bool"), Returned("about module_2", "bool"))
+_SAYS = {
+    "curlew": "`curlew` gives masked keys the score 0, so they keep a weight.",
+    "leaks_a_little": "A module may leave the masked keys a hundredth of each row's weight.",
+    "zero_after_softmax": "A module that masks after the softmax has rows that sum to less than 1.",
+    "zeroed_pads": "A module that sets padded keys and values to zero, and masks nothing, still "
+    "gives them weight.",
+    "one_key_more": "A module that keeps one pad too many attends a key that should be gone.",
+    "first_item_unmasked": "A module may forget the mask for its first item only.",
+    "last_item_unmasked": "A module may forget the mask for its last item only.",
+    "fulmar": "`fulmar` hands the items each other's lengths.",
+    "jacana": "`jacana` cuts the sequence into heads instead of the features.",
+    "first_key_special": "A module may prefer its first key, wherever that stands.",
+    "last_key_special": "A module may prefer its last key, wherever that stands.",
+    "middle_keys_special": "A module may prefer the keys in the middle; first and last are alike.",
+    "neighbours_count": "A module may let each key score for its right neighbour as well, in a "
+    "circle.",
+    "batch_average_removed": "A module may subtract the batch's average from the values.",
+    "length_of_first_item_for_all": "A module may use the first item's length for all items.",
+    "length_of_neighbour": "A module may use its neighbour's length for each item.",
+    "later_items_doubled": "A module may double the outputs of all items but the first.",
+}
+
+
+def _pair_probes(rng, broken, lengths, keepers=("sound",)):
+    """One probe for each broken module, beside a module that keeps the invariant."""
+    probes = []
+    for (position, name), keeper in zip(enumerate(broken), itertools.cycle(keepers), strict=False):
+        pair = (keeper, name) if position % 2 == 0 else (name, keeper)
+        args = {**_modules(rng, *pair), **_inputs(rng)}
+        if lengths:
+            args["valid_lens"] = _lengths(rng)
+        probes.append(
+            Probe(name, _SAYS[name], args=args, scenario="ask_about_each", compare="judged")
+        )
+    return probes
+
+
+def _more(rng, name, says, pair, inputs, valid_lens=None, part="edges"):
+    args = {**_modules(rng, *pair), **inputs}
+    if valid_lens is not None:
+        args["valid_lens"] = valid_lens
+    return Probe(name, says, part, args, scenario="ask_about_each", compare="judged")
+
+
+def _masking_probes(rng):
+    broken = (
+        "curlew",
+        "fulmar",
+        "leaks_a_little",
+        "zero_after_softmax",
+        "zeroed_pads",
+        "one_key_more",
+        "first_item_unmasked",
+        "last_item_unmasked",
+    )
+    one, equal = _inputs(rng, b=1, n=3), _inputs(rng)
+    equal["values"] = tensor(np.repeat(rng.normal(0, 1.4, (1, 1, 6)), 5, 1).repeat(3, 0))
+    return [
+        *_pair_probes(rng, broken, True),
+        _more(
+            rng,
+            "other_faults",
+            "`avocet` takes its softmax over the queries, and yet masking equals deleting there.",
+            ("avocet", "zero_after_softmax"),
+            _inputs(rng),
+            _lengths(rng),
+            "values",
+        ),
+        _more(rng, "one_item", "One item.", ("sound", "curlew"), one, tensor([2])),
+        _more(
+            rng,
+            "nothing_to_delete",
+            "With every key real there is nothing to delete, and nothing may differ.",
+            ("sound", "bittern"),
+            equal,
+            tensor([5, 5, 5]),
+        ),
+        _more(
+            rng,
+            "equal_values",
+            "All values are alike, so what remains of them averages to the same.",
+            ("sound", "zero_after_softmax"),
+            equal,
+            tensor([2, 4, 3]),
+        ),
+        _more(
+            rng,
+            "strided",
+            "Where a tensor lies in memory does not matter.",
+            ("curlew", "sound"),
+            _inputs(rng, strided=True),
+            _lengths(rng),
+        ),
+    ]
+
+
+MASKING_EQUALS_DELETING = Exercise(
+    name="masking_equals_deleting",
+    points=4,
+    minutes=15,
+    difficulty=2,
+    returns=_ANSWERS,
+    probes=_masking_probes,
+    oracle=_asked("masking_equals_deleting"),
+    comparisons={"judged": _judged},
+    mistakes=(
+        Mistake(
+            "always_true",
+            models.constant(True),
+            "Your test says True of every module, the broken ones included.",
+            "Which two calls do you compare, and can their results differ?",
+        ),
+        Mistake(
+            "upside_down",
+            models.negated(models.masking()),
+            "Your test says True of the broken modules and False of the sound ones.",
+            "What should it return when the two results agree?",
+        ),
+        Mistake(
+            "garbage_instead",
+            models.garbage_in_pads,
+            "Writing other numbers into the padded keys is not deleting them: a module that sets "
+            "pads to zero itself passes, although its pads still get weight.",
+            "How do you make the keys shorter?",
+        ),
+        Mistake(
+            "zeros_instead",
+            models.masking(models.zero_after),
+            "You compare with keys and values set to zero. A key of zeros is not gone: its score "
+            "is 0 and its weight is not.",
+            "How do you make the keys shorter?",
+        ),
+        Mistake(
+            "lengths_not_passed",
+            models.masking_without_lengths,
+            "Neither of your two calls masks anything: the lengths never reach the module.",
+            "Which call should get `valid_lens`?",
+        ),
+        Mistake(
+            "wrong_end",
+            models.masking(lambda x, length: x[:, length:]),
+            "You delete the real keys and keep the pads.",
+            "Which end of the keys is real?",
+        ),
+        Mistake(
+            "one_too_many",
+            models.masking(lambda x, length: x[:, : max(length - 1, 0)]),
+            "You delete one key too many: length 2 keeps keys 0 and 1.",
+            "Where does a slice that ends at `length` stop?",
+        ),
+        Mistake(
+            "common_length",
+            models.common_length,
+            "You cut all items to one length, but they have different ones.",
+            "How can one item be called on its own?",
+        ),
+        Mistake(
+            "first_item_only",
+            models.masking(items=slice(1)),
+            "Your test looks at the first item only.",
+            "What about a module that forgets the mask of another item?",
+        ),
+        Mistake(
+            "all_but_the_first_item",
+            models.masking(items=slice(1, None)),
+            "Your test never looks at the first item.",
+            "Which items does your loop visit?",
+        ),
+        Mistake(
+            "queries_deleted_too",
+            models.queries_deleted_too,
+            "You delete queries as well as keys, so a module in which queries depend on each "
+            "other fails for another reason than its mask.",
+            "Which of the three inputs does a padding mask say something about?",
+        ),
+        Mistake(
+            "too_tolerant",
+            models.masking(tolerance=0.1),
+            "Your tolerance is so wide that a small leak goes through.",
+            "How far apart may two results be that differ by rounding only?",
+        ),
+        Mistake(
+            "always_false",
+            models.constant(False),
+            "Your test says False of every module, the sound ones included.",
+            "Are the two results you compare of the same keys, and compared with a tolerance?",
+        ),
+    ),
+    hints=(
+        "Two calls that should agree: one with all keys and `valid_lens`, one with only the real "
+        "keys and no lengths at all.",
+        "Lengths differ, so go item by item. `keys[b : b + 1, :length]` keeps the batch axis and "
+        "the real keys. Compare with `torch.allclose` and a tolerance such as 1e-5.",
+        "masked = module(queries, keys, values, valid_lens)\n"
+        "for b, length in enumerate(valid_lens.tolist()):\n"
+        "    item = slice(b, b + 1)\n"
+        "    deleted = module(queries[item], keys[item, :length], ...)\n"
+        "    if not torch.allclose(masked[item], deleted, atol=1e-5): return False\n"
+        "return True",
+    ),
+)
+
+
+def _one_item_alike(rng, item):
+    inputs = _inputs(rng)
+    for name in ("keys", "values"):
+        inputs[name].data[item] = inputs[name].data[item, :1]
+    return inputs
+
+
+def _small(inputs):
+    return inputs | {"values": tensor(0.01 * inputs["values"].data)}
+
+
+def _permutation_probes(rng):
+    broken = (
+        "jacana",
+        "first_key_special",
+        "last_key_special",
+        "middle_keys_special",
+        "neighbours_count",
+    )
+    alike = _inputs(rng)
+    alike["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 5, axis=1))
+    same_queries = _inputs(rng)
+    same_queries["queries"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 4, axis=1))
+    return [
+        *_pair_probes(rng, broken, False, ("sound", "avocet", "bittern", "heron", "egret")),
+        _more(
+            rng,
+            "equal_keys",
+            "The keys are all alike, their values are not.",
+            ("first_key_special", "sound"),
+            alike,
+            part="values",
+        ),
+        _more(
+            rng,
+            "equal_queries",
+            "The queries are all alike.",
+            ("last_key_special", "sound"),
+            same_queries,
+            part="values",
+        ),
+        _more(
+            rng,
+            "one_item",
+            "One item of one query over four keys.",
+            ("neighbours_count", "curlew"),
+            _inputs(rng, b=1, n=1, m=4),
+        ),
+        *(
+            _more(
+                rng,
+                f"item_{item}_alike",
+                "Every item of the batch counts: in one of them all keys are alike, and their "
+                "values, so that no order can matter there.",
+                ("first_key_special", "sound"),
+                _one_item_alike(rng, item),
+            )
+            for item in (0, 2)
+        ),
+        _more(
+            rng,
+            "small_values",
+            "Small values have small outputs: differences far above rounding count.",
+            ("sound", "first_key_special"),
+            _small(_inputs(rng)),
+        ),
+        _more(
+            rng,
+            "two_keys",
+            "Two keys have one order besides their own.",
+            ("sound", "first_key_special"),
+            _inputs(rng, n=3, m=2),
+        ),
+        _more(
+            rng,
+            "strided",
+            "Where a tensor lies in memory does not matter.",
+            ("first_key_special", "sound"),
+            _inputs(rng, n=5, m=4, strided=True),
+        ),
+    ]
+
+
+def _all_orders(module, *inputs, **options):
+    orders = [
+        lambda count, j=j: [*range(j), j + 1, j, *range(j + 2, count)]
+        for j in range(inputs[1].shape[1] - 1)
+    ]
+    return models.permuting(*orders, **options)(module, *inputs)
+
+
+KEYS_PERMUTATION_INVARIANT = Exercise(
+    name="keys_permutation_invariant",
+    points=3,
+    minutes=12,
+    difficulty=2,
+    returns=_ANSWERS,
+    probes=_permutation_probes,
+    oracle=_asked("keys_permutation"),
+    comparisons={"judged": _judged},
+    mistakes=(
+        Mistake(
+            "always_true",
+            models.constant(True),
+            "Your test says True of every module, the broken ones included.",
+            "Does the order you try differ from the one the keys had?",
+        ),
+        Mistake(
+            "upside_down",
+            models.negated(_all_orders),
+            "Your test says True of the broken modules and False of the sound ones.",
+            "What should it return when all results agree?",
+        ),
+        Mistake(
+            "values_left_behind",
+            models.permuting(models.roll, models.swap_first, of=(1,)),
+            "You move the keys and leave the values where they were: every key now leads to "
+            "another value, which changes any attention.",
+            "What travels with a key?",
+        ),
+        Mistake(
+            "queries_shuffled_too",
+            models.queries_shuffled_too,
+            "You shuffle the queries too, which moves the outputs.",
+            "Which inputs should change their order?",
+        ),
+        Mistake(
+            "outputs_shuffled_too",
+            models.outputs_shuffled_too,
+            "You shuffle the outputs as well, as if each belonged to a key. They belong to the "
+            "queries.",
+            "Is this invariance or equivariance?",
+        ),
+        Mistake(
+            "first_item_only",
+            functools.partial(_all_orders, items=slice(1)),
+            "Your test looks at the first item only.",
+            "Over which axes must the comparison run?",
+        ),
+        Mistake(
+            "last_item_only",
+            functools.partial(_all_orders, items=slice(-1, None)),
+            "Your test looks at the last item only.",
+            "Over which axes must the comparison run?",
+        ),
+        Mistake(
+            "too_tolerant",
+            functools.partial(_all_orders, tolerance=0.1),
+            "Your tolerance is so wide that small values pass with any module.",
+            "How far apart may two results be that differ by rounding only?",
+        ),
+        Mistake(
+            "only_the_first_two",
+            models.permuting(models.swap_first),
+            "You only swap the first two keys; a module that treats the last one differently "
+            "passes.",
+            "From which swaps can every order be composed?",
+        ),
+        Mistake(
+            "only_the_last_two",
+            models.permuting(models.swap_last),
+            "You only swap the last two keys; a module that treats the first one differently "
+            "passes.",
+            "From which swaps can every order be composed?",
+        ),
+        Mistake(
+            "only_a_roll",
+            models.permuting(models.roll),
+            "You only move all keys on by one. Who sits next to whom stays the same, and a module "
+            "that looks at neighbours passes.",
+            "Which order separates neighbours?",
+        ),
+        Mistake(
+            "only_a_flip",
+            models.permuting(models.flip),
+            "You only reverse the keys. The middle stays in the middle, and a module that prefers "
+            "it passes.",
+            "Which order moves the middle key?",
+        ),
+        Mistake(
+            "always_false",
+            models.constant(False),
+            "Your test says False of every module, the sound ones included.",
+            "Are the two results compared with a tolerance?",
+        ),
+    ),
+    hints=(
+        "A set of (key, value) pairs has no order. Hand the pairs over in another order: nothing "
+        "may change.",
+        "`order` is a permutation of 0..m-1; index keys and values with it along axis 1, and leave "
+        "the queries alone. One order is not enough: a flip keeps the middle, a roll keeps the "
+        "neighbours. Swap each pair of neighbours in turn.",
+        "for j in range(keys.shape[1] - 1):\n"
+        "    order = torch.arange(keys.shape[1], device=keys.device)\n"
+        "    order[j], order[j + 1] = j + 1, j\n"
+        "    swapped = module(queries, keys[:, order], values[:, order])\n"
+        "    ...  # compare with module(queries, keys, values)",
+    ),
+)
+
+
+def _items_probes(rng):
+    broken = (
+        "fulmar",
+        "batch_average_removed",
+        "length_of_first_item_for_all",
+        "length_of_neighbour",
+        "later_items_doubled",
+        "last_item_unmasked",
+        "first_item_unmasked",
+    )
+    keepers = ("sound", "avocet", "curlew", "sound", "jacana", "bittern", "sound")
+    return [
+        *_pair_probes(rng, broken, True, keepers),
+        _more(
+            rng,
+            "two_items",
+            "Two items of three queries over four keys.",
+            ("sound", "length_of_neighbour"),
+            _inputs(rng, b=2, n=3, m=4),
+            tensor([3, 1]),
+        ),
+        _more(
+            rng,
+            "small_values",
+            "Small values have small outputs: differences far above rounding count.",
+            ("sound", "length_of_neighbour"),
+            _small(_inputs(rng)),
+            _lengths(rng),
+        ),
+        _more(
+            rng,
+            "four_items",
+            "Four items.",
+            ("later_items_doubled", "sound"),
+            _inputs(rng, b=4, n=2, m=6),
+            tensor([2, 6, 1, 4]),
+        ),
+        _more(
+            rng,
+            "all_real",
+            "Every key is real.",
+            ("sound", "later_items_doubled"),
+            _inputs(rng, n=2),
+            tensor([5, 5, 5]),
+        ),
+        _more(
+            rng,
+            "strided",
+            "Where a tensor lies in memory does not matter.",
+            ("fulmar", "sound"),
+            _inputs(rng, strided=True),
+            _lengths(rng),
+        ),
+    ]
+
+
+BATCH_ITEMS_INDEPENDENT = Exercise(
+    name="batch_items_independent",
+    points=3,
+    minutes=10,
+    difficulty=1,
+    returns=_ANSWERS,
+    probes=_items_probes,
+    oracle=_asked("items_apart"),
+    comparisons={"judged": _judged},
+    mistakes=(
+        Mistake(
+            "always_true",
+            models.constant(True),
+            "Your test says True of every module, the broken ones included.",
+            "Which two calls do you compare, and can their results differ?",
+        ),
+        Mistake(
+            "upside_down",
+            models.negated(models.alone()),
+            "Your test says True of the broken modules and False of the sound ones.",
+            "What should it return when all results agree?",
+        ),
+        Mistake(
+            "without_lengths",
+            models.alone(lengths="never"),
+            "You never pass the lengths, and a module that mixes them up passes.",
+            "Which of the module's arguments have a batch axis?",
+        ),
+        Mistake(
+            "lengths_only_together",
+            models.alone(lengths="together"),
+            "Alone, an item is called without its length, so even a sound module differs.",
+            "Which length belongs to item b?",
+        ),
+        Mistake(
+            "lengths_of_all_items",
+            models.alone(lengths="all"),
+            "Alone, an item is called with the lengths of all items.",
+            "Which slice of `valid_lens` belongs to item b?",
+        ),
+        Mistake(
+            "first_item_only",
+            models.alone(items=slice(1)),
+            "Your test looks at the first item only; a module that treats it well and the others "
+            "badly passes.",
+            "Which items does your loop visit?",
+        ),
+        Mistake(
+            "last_item_only",
+            models.alone(items=slice(-1, None)),
+            "Your test looks at the last item only.",
+            "Which items does your loop visit?",
+        ),
+        Mistake(
+            "too_tolerant",
+            models.alone(tolerance=0.1),
+            "Your tolerance is so wide that small values pass with any module.",
+            "How far apart may two results be that differ by rounding only?",
+        ),
+        Mistake(
+            "batch_shuffled",
+            models.batch_shuffled,
+            "You shuffle the batch. A module that subtracts the batch's average does not mind "
+            "that, and still mixes the items.",
+            "What remains the same in a shuffled batch, and what changes for an item alone?",
+        ),
+        Mistake(
+            "other_lengths_kept",
+            models.others_replaced,
+            "You replace what the other items hold, but not their lengths, nor their number.",
+            "What would an item alone see of the others?",
+        ),
+        Mistake(
+            "weights_compared",
+            models.alone(pick=lambda module, outputs: module.attention_weights),
+            "You compare the weights; items can also mix in the values or the outputs.",
+            "What does the caller get from the module?",
+        ),
+        Mistake(
+            "always_false",
+            models.constant(False),
+            "Your test says False of every module, the sound ones included.",
+            "Does the item get its own length when it is alone?",
+        ),
+    ),
+    hints=(
+        "What an item gets should not depend on its company. Call the module with the whole "
+        "batch, then with each item alone.",
+        "`x[b : b + 1]` is item b as a batch of one. Slice queries, keys, values and lengths, and "
+        "compare with `together[b : b + 1]`, for every b.",
+        "together = module(queries, keys, values, valid_lens)\n"
+        "for b in range(len(queries)):\n"
+        "    item = slice(b, b + 1)\n"
+        "    alone = module(queries[item], keys[item], values[item], valid_lens[item])\n"
+        "    ...  # compare with together[item]",
+    ),
+)

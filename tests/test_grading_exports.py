@@ -98,6 +98,12 @@ def test_the_outcome_says_what_became_of_every_student(filled):
     assert json.loads(json.dumps(outcome.as_dict()))["lessons"][0]["kept"] == softmax.kept
 
 
+def test_a_grade_that_moodle_has_locked_is_named(filled):
+    outcome, _ = filled((GOLDEN / "moodle_download.csv").read_bytes(), "moodle", lessons=[LESSON])
+    assert outcome.lessons[0].closed == {"o'brien": "Moodle has this grade locked"}
+    assert outcome.lessons[0].same == ("Ünï",)
+
+
 def test_everybody_placed_is_exit_code_0(filled):
     rows = [f"x,{n},{name},A," for n, name in enumerate(["ada", "o'brien", "Ünï", "=cmd()"])]
     outcome, _ = filled(canvas(*rows))
@@ -122,6 +128,24 @@ def test_the_score_is_nbgraders_own(template):
     assert grades.of("o'brien").score() == 4 + 0.25 + 2.5 + 1 - 0.5
     assert grades.of("o'brien").late_seconds == 3600
     assert grades.max_points == 10
+
+
+def test_a_late_penalty_never_makes_a_score_negative(course, filled):
+    with quiet_nbgrader(), Course(course).gradebook() as book:
+        book.find_submission(LESSON, "o'brien").notebooks[0].late_submission_penalty = 99
+        book.db.commit()
+    _, wrote = filled(canvas("x,1,o'brien,A,"))
+    assert cells(wrote)[2][-1] == "0"
+
+
+def test_an_answer_left_blank_counts_0_and_one_flagged_again_waits(course, filled):
+    with quiet_nbgrader(), Course(course).gradebook() as book:
+        for student, flagged in (("ada", False), ("bob", True)):
+            answer = book.find_grade("why", LESSON, LESSON, student)
+            answer.manual_score, answer.auto_score, answer.needs_manual_grade = None, 0, flagged
+        book.db.commit()
+    _, wrote = filled(canvas("x,1,ada,A,", "x,2,bob,A,"))
+    assert [row[-1] for row in cells(wrote)[2:]] == ["8", ""]
 
 
 def test_a_waiting_answer_is_blank_unless_partial_and_an_ungraded_check_always_is(filled):
@@ -404,6 +428,11 @@ BAD_FILES = {
         canvas("x,1,ada,A,,", columns="A (7),Final Score", points="10,(read only)"),
         {"columns": {LESSON: "Final Score"}},
         "column 'Final Score' is not filled: Canvas works it out",
+    ),
+    "total of a year": (
+        canvas("x,1,ada,A,,", columns="A (7),Override Score (2026)", points="10,"),
+        {"columns": {LESSON: "Override Score (2026)"}},
+        "is not filled: Canvas works it out",
     ),
     "no id column": (TWICE, {"match": "Login"}, r"has no column 'Login'. Did you mean 'SIS Login"),
     "same student": (

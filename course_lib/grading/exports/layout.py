@@ -13,8 +13,7 @@ from course_lib.grading.exports.sheet import Sheet, parse_number
 
 def key(text: str) -> str:
     """Text as it is compared: NFC, without case and outer blanks."""
-    folded = unicodedata.normalize("NFC", text).strip().casefold()
-    return unicodedata.normalize("NFC", folded)
+    return unicodedata.normalize("NFC", text.strip().casefold())
 
 
 def words(text: str) -> tuple[str, ...]:

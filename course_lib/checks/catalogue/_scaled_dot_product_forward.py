@@ -117,7 +117,7 @@ def _edge_probes(rng):
         return replaced(
             problem_of(rng, (1,), 1, 4, 4, 2),
             queries=[[[size, 0, 0, 0]]],
-            keys=[[[-1e5, 0, 0, 0], [-3e5, 0, 0, 0], [1e5, 0, 0, 0], [0, 1e5, 0, 0]]],
+            keys=[[[-1e5, 0, 0, 0], [-3e5, 0, 0, 0], [-2e5, 0, 0, 0], [-4e5, 1e5, 0, 0]]],
         )
 
     garbage = problem_of(rng, (2,), 2, 5, 3, 4)
@@ -177,15 +177,15 @@ def _edge_probes(rng):
         ),
         Probe(
             "very_low_scores",
-            "Allowed scores may be very low, far below those of masked keys (-5e7 here): the "
-            "allowed ones still share a weight of 1.",
+            "Scores may be very low (-5e7 here and less): the allowed keys still share a weight "
+            "of 1, and masked ones, filled with -1e6 perhaps, have none.",
             part="edges",
             args={**low(1e3), "valid_lens": tensor([2])},
         ),
         Probe(
             "lowest_scores",
-            "Allowed scores may be very low, far below those of masked keys (-5e11 here): the "
-            "allowed ones still share a weight of 1.",
+            "Scores may be very low (-5e11 here and less): the allowed keys still share a weight "
+            "of 1, and masked ones, filled with -1e9 perhaps, have none.",
             part="edges",
             args={**low(1e7), "valid_lens": tensor([2])},
         ),

@@ -64,11 +64,6 @@ def _exp_over_sum(scores, allowed, dim):
     return e / e.sum(dim, keepdim=True)
 
 
-def _maximum_of_all_keys(scores, allowed, dim):
-    e = torch.exp(scores - scores.amax(dim, keepdim=True)) * allowed
-    return e / e.sum(dim, keepdim=True).masked_fill(~(e > 0).any(dim, keepdim=True), 1.0)
-
-
 def _minus_infinity_added(scores, allowed, dim):
     minus = torch.where(allowed, 0.0, -math.inf).to(scores.dtype)
     return torch.softmax(scores + minus, dim).masked_fill(~allowed, 0.0)
@@ -87,7 +82,6 @@ MASKINGS = {
     "empty_uniform": _filled(torch.finfo(torch.float64).min),
     "naive_exp": _exp_over_sum,
     "naive_exp_zeros": lambda s, allowed, dim: _exp_over_sum(s, allowed, dim).nan_to_num(0.0),
-    "maximum_of_all_keys": _maximum_of_all_keys,
     "empty_gradient_nan": _minus_infinity_added,
 }
 

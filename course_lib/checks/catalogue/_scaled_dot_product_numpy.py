@@ -36,7 +36,7 @@ def _numpy_probes(rng):
         return replaced(
             problem(1, 4, 4, 2),
             queries=[[size, 0, 0, 0]],
-            keys=[[-1e5, 0, 0, 0], [-3e5, 0, 0, 0], [1e5, 0, 0, 0], [0, 1e5, 0, 0]],
+            keys=[[-1e5, 0, 0, 0], [-3e5, 0, 0, 0], [-2e5, 0, 0, 0], [-4e5, 1e5, 0, 0]],
         )
 
     identity = replaced(problem(3, 5, 7, 5), values=np.eye(5))
@@ -101,15 +101,15 @@ def _numpy_probes(rng):
         ),
         Probe(
             "very_low_scores",
-            "Allowed scores may be very low, far below those of masked keys (-5e7 here): the "
-            "allowed ones still share a weight of 1.",
+            "Scores may be very low (-5e7 here and less): the allowed keys still share a weight "
+            "of 1, and masked ones, filled with -1e6 perhaps, have none.",
             part="edges",
             args={**low(1e3), "mask": array([[True, True, False, False]])},
         ),
         Probe(
             "lowest_scores",
-            "Allowed scores may be very low, far below those of masked keys (-5e11 here): the "
-            "allowed ones still share a weight of 1.",
+            "Scores may be very low (-5e11 here and less): the allowed keys still share a weight "
+            "of 1, and masked ones, filled with -1e9 perhaps, have none.",
             part="edges",
             args={**low(1e7), "mask": array([[True, True, False, False]])},
         ),

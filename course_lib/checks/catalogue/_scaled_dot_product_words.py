@@ -142,12 +142,6 @@ MASKINGS = {
         "The exponentials overflow for large scores and vanish for very low ones.",
         "Which number can be subtracted from all scores of a row without changing its weights?",
     ),
-    "maximum_of_all_keys": Words(
-        "maximum_of_dropped_keys",
-        "The maximum you subtract is taken over all keys, dropped ones too. Where a dropped score "
-        "is far above the allowed ones, all their exponentials vanish and the row becomes 0.",
-        "Which scores may the maximum be taken over?",
-    ),
     "empty_gradient_nan": Words(
         "empty_row_gradient_nan",
         "The result is right, but the gradient of an empty row is NaN: the softmax saw nothing but "

@@ -154,6 +154,12 @@ def _reshaped(weight):
     return weight.reshape(weight.shape[1], weight.shape[0]).mT
 
 
+def _pairs_in_a_row(q, k, w_v):
+    b, n, m = len(q), q.shape[1], k.shape[1]
+    both = q.repeat_interleave(m, dim=1) + k.repeat_interleave(n, dim=1)
+    return (torch.tanh(both) @ w_v).view(b, n, m)
+
+
 def _swapped(q, k, w_v):
     return torch.tanh(q[:, None] + k[:, :, None]) @ w_v
 
@@ -285,6 +291,24 @@ ADDITIVE_SCORES = Exercise(
             "Does every hidden feature count the same?",
         ),
         Mistake(
+            "largest_feature",
+            _pairs(lambda x, w_v: (torch.tanh(x) * w_v).amax(-1)),
+            "You take the largest of the weighted features instead of adding them up.",
+            "Is a dot product a sum or a maximum?",
+        ),
+        Mistake(
+            "relu_of_the_score",
+            _pairs(lambda x, w_v: torch.relu(torch.tanh(x) @ w_v)),
+            "Negative scores become 0 in your result.",
+            "Does a score have to be positive?",
+        ),
+        Mistake(
+            "size_of_w_v",
+            _pairs(lambda x, w_v: torch.tanh(x) @ w_v.abs()),
+            "The entries of w_v lose their signs.",
+            "What does a feature with a negative weight do to the score?",
+        ),
+        Mistake(
             "divided_by_hidden",
             _pairs(lambda x, w_v: (torch.tanh(x) * w_v).mean(-1)),
             "You average the weighted features instead of adding them: your scores are too small "
@@ -372,6 +396,21 @@ ADDITIVE_SCORES = Exercise(
             ),
             "Every query has the scores of query 0.",
             "Where does the axis of the queries go?",
+        ),
+        Mistake(
+            "one_weight_for_both",
+            lambda queries, keys, w_q, w_k, w_v: models.scores_of(
+                queries, keys, w_k if w_k.shape == w_q.shape else w_q, w_k, w_v
+            ),
+            "Where queries and keys have the same size, both go through w_k.",
+            "Which weight does each of the two have of its own?",
+        ),
+        Mistake(
+            "pairs_both_in_a_row",
+            _scores(_pairs_in_a_row),
+            "The pairs are listed in the wrong order: queries and keys both stand several times in "
+            "a row, so query 0 meets key 0 again and again.",
+            "In which order must the keys be listed while one query stays?",
         ),
         Mistake(
             "pairs_misaligned",

@@ -168,6 +168,12 @@ ATTENTION_COST = Exercise(
             flops=lambda B, n, m, d, v, e: 2 * B * n * m * d + 2 * B * n * n * v,
         ),
         _cost_mistake(
+            "keys_twice_in_second_product",
+            "The second product is counted with m outputs; there are n, one for each query.",
+            "How many outputs does attention have?",
+            flops=lambda B, n, m, d, v, e: 2 * B * n * m * d + 2 * B * m * m * v,
+        ),
+        _cost_mistake(
             "keys_used_twice",
             "The number of keys stands where the number of queries should.",
             "What are the sizes of the score matrix if queries and keys differ in number?",

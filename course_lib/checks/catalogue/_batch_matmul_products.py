@@ -382,7 +382,7 @@ def _bmm_probes(rng):
 _READY_MADE = (
     *("bmm", "matmul", "__rmatmul__", "__matmul__", "linalg_matmul", "mm", "baddbmm", "addbmm"),
     *("addmm", "linalg_multi_dot", "chain_matmul", "linear", "scaled_dot_product_attention"),
-    *("tensordot", "inner", "bilinear"),
+    *("tensordot", "inner", "bilinear", "_sparse_mm", "smm", "hspmm", "sspaddmm"),
     *("bmm.default", "matmul.default", "mm.default", "baddbmm.default"),
 )
 _WHY_NOT = "Build the product from smaller steps, or write it as one `torch.einsum`."
@@ -467,6 +467,13 @@ BMM = Exercise(
             lambda a, b: models.cube(a, b).sum(dim=-3),
             "You sum over the rows n, and the axis k stays in the result.",
             "Which letter do `a` (n, k) and `b` (k, m) have in common?",
+        ),
+        Mistake(
+            "terms_summed_apart",
+            lambda a, b: a.sum(-1)[..., :, None] * b.sum(-2)[..., None, :],
+            "You add up the rows of `a` and the columns of `b`, each on its own, and multiply the "
+            "sums.",
+            "Which letter of your einsum stands for the axis that both share, in both places?",
         ),
         Mistake(
             "not_summed",

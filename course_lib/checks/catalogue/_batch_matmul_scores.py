@@ -228,6 +228,24 @@ BATCHED_SCORES = Exercise(
             "Which item's keys belong to the queries of item 0?",
         ),
         Mistake(
+            "features_summed_apart",
+            lambda queries, keys: queries.sum(-1)[..., :, None] * keys.sum(-1)[..., None, :],
+            "You add up the features of query and key, each on its own, and multiply the sums.",
+            "Which letter of your einsum stands for the axis that both share, in both places?",
+        ),
+        Mistake(
+            "keys_with_keys",
+            lambda queries, keys: keys @ keys.mT,
+            "You compare the keys with the keys; the queries do not enter.",
+            "Whose rows should the rows of the scores be?",
+        ),
+        Mistake(
+            "queries_with_queries",
+            lambda queries, keys: queries @ queries.mT,
+            "You compare the queries with the queries; the keys do not enter.",
+            "Whose columns should the columns of the scores be?",
+        ),
+        Mistake(
             "not_summed",
             lambda queries, keys: queries[..., :, None, :] * keys[..., None, :, :],
             "The products are all there, (..., n, m, d), but nothing adds them up.",

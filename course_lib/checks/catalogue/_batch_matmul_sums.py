@@ -198,6 +198,18 @@ WEIGHTED_SUM = Exercise(
             "How many values enter one output: one, or all m of them?",
         ),
         Mistake(
+            "keys_summed_apart",
+            lambda weights, values: weights.sum(-1)[..., None] * values.sum(-2)[..., None, :],
+            "You add up the weights and the values, each on its own, and multiply the sums.",
+            "Which letter of your einsum stands for the axis that both share, in both places?",
+        ),
+        Mistake(
+            "last_key_missing",
+            lambda weights, values: weights[..., :-1] @ values[..., :-1, :],
+            "The last key's value is missing in every output.",
+            "Which numbers does `range(m - 1)` go through, and where does `[:-1]` end?",
+        ),
+        Mistake(
             "not_summed",
             models.cube,
             "The weighted values are all there, (..., n, m, d_v), but nothing adds them up.",

@@ -150,6 +150,19 @@ SQUARED_DISTANCES = Exercise(
             "Which axes may have size 1?",
         ),
         Mistake(
+            "pairs_misaligned",
+            lambda queries, keys: wrong.tiled_pairs(queries, keys),
+            "The pairs are listed in the wrong order: `repeat` puts the queries in the order 0, 1, "
+            "0, 1, ... where each should stand m times in a row.",
+            "What is the difference between `repeat` and `repeat_interleave`?",
+        ),
+        Mistake(
+            "features_multiplied",
+            wrong.pairwise(lambda x: x.square().prod(-1)),
+            "You multiply the squared differences of the features; they are to be added.",
+            "What is the squared distance of two points that agree in one feature only?",
+        ),
+        Mistake(
             "root_taken",
             lambda queries, keys: wrong.squared(queries, keys).sqrt(),
             "These are the distances themselves; their squares are asked for.",

@@ -299,6 +299,18 @@ GAUSSIAN_AS_DOT_PRODUCT = Exercise(
             "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
         Mistake(
+            "key_norm_by_bandwidth",
+            lambda queries, keys, h: queries @ keys.T / h**2 - keys.square().sum(-1) / (2 * h),
+            "The dot product is divided by h^2, but |k|^2 / 2 only by h.",
+            "Which denominator do all terms of -|q - k|^2 / (2 h^2) share?",
+        ),
+        Mistake(
+            "exponential_of_the_scores",
+            lambda queries, keys, h: torch.exp(_dots(0, 1, -0.5)(queries, keys, h)),
+            "You return the exponential of the scores; the softmax takes it a second time.",
+            "What does a softmax do first with its scores?",
+        ),
+        Mistake(
             "weights_returned",
             lambda queries, keys, h: torch.softmax(-wrong.squared(queries, keys) / (2 * h**2), -1),
             "You return the weights; the scores before the softmax are asked for.",

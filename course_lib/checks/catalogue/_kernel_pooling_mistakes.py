@@ -27,6 +27,11 @@ def expanded(norm_q=1.0, dots=-2.0, norm_k=1.0):
     return model
 
 
+def tiled_pairs(queries, keys):
+    n, m = len(queries), len(keys)
+    return (queries.repeat(m, 1) - keys.repeat(n, 1)).square().sum(-1).view(n, m)
+
+
 def root_then_square(queries, keys):
     return squared(queries, keys).sqrt() ** 2
 

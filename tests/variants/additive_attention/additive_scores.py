@@ -392,3 +392,35 @@ _projected = {}
 def keys_remembered_by_shape(queries, keys, w_q, w_k, w_v):
     k = _projected.setdefault((keys.shape, w_k.shape, keys.dtype), keys @ w_k.T)
     return torch.tanh((queries @ w_q.T).unsqueeze(2) + k.unsqueeze(1)) @ w_v
+
+
+@wrong("largest_feature")
+def strongest_detector(queries, keys, w_q, w_k, w_v):
+    features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
+    return (features * w_v).max(dim=-1).values
+
+
+@wrong("relu_of_the_score")
+def never_negative(queries, keys, w_q, w_k, w_v):
+    features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
+    return (features @ w_v).clamp(min=0)
+
+
+@wrong("size_of_w_v")
+def unsigned_weights(queries, keys, w_q, w_k, w_v):
+    features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
+    return features @ torch.abs(w_v)
+
+
+@wrong("one_weight_for_both")
+def shared_where_it_fits(queries, keys, w_q, w_k, w_v):
+    w_q = w_k if w_q.shape == w_k.shape else w_q
+    return torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)) @ w_v
+
+
+@wrong("pairs_both_in_a_row")
+def both_interleaved(queries, keys, w_q, w_k, w_v):
+    n, m = queries.shape[1], keys.shape[1]
+    q = (queries @ w_q.T).repeat_interleave(m, 1)
+    k = (keys @ w_k.T).repeat_interleave(n, 1)
+    return (torch.tanh(q + k) @ w_v).reshape(-1, n, m)

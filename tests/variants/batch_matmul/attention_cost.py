@@ -203,3 +203,9 @@ def rounded_to_float32(batch, num_queries, num_keys, d, d_v, bytes_per_element=4
     cells = float(batch) * num_queries * num_keys
     flops, size = torch.tensor([2 * cells * (d + d_v), cells * bytes_per_element]).tolist()
     return {"flops": int(flops), "score_bytes": int(size)}
+
+
+@wrong("keys_twice_in_second_product")
+def outputs_for_every_key(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    flops = 2 * batch * num_keys * (num_queries * d + num_keys * d_v)
+    return {"flops": flops, "score_bytes": batch * num_queries * num_keys * bytes_per_element}

@@ -222,3 +222,18 @@ def written_into_float64(queries, keys):
     scores = torch.zeros(*queries.shape[:-1], keys.shape[-2], dtype=torch.float64)
     scores[:] = queries @ keys.mT
     return scores
+
+
+@wrong("features_summed_apart")
+def two_letters_for_the_features(queries, keys):
+    return torch.einsum("...qd,...ke->...qk", queries, keys)
+
+
+@wrong("keys_with_keys")
+def self_similarity_of_keys(queries, keys):
+    return keys @ keys.mT
+
+
+@wrong("queries_with_queries")
+def self_similarity_of_queries(queries, keys):
+    return queries @ queries.mT

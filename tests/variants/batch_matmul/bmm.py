@@ -257,3 +257,27 @@ def viewed_as_three_axes(a, b):
 @wrong("dtype_changed")
 def summed_in_float64(a, b):
     return (a[..., :, :, None] * b[..., None, :, :]).sum(-2, dtype=torch.float64)
+
+
+@right
+def a_difference_of_squares(a, b):
+    rows, columns = a[..., :, None, :], b.mT[..., None, :, :]
+    return ((rows + columns).square().sum(-1) - (rows - columns).square().sum(-1)) / 4
+
+
+@right
+def letters_for_every_axis(a, b):
+    lead = "uvwxyz"[: a.dim() - 2]
+    return torch.einsum(f"{lead}nk,{lead}km->{lead}nm", a, b)
+
+
+@wrong("terms_summed_apart")
+def two_letters_for_one_axis(a, b):
+    return torch.einsum("...ik,...lj->...ij", a, b)
+
+
+@wrong("loops")
+def one_item_by_recursion(a, b):
+    if a.dim() == 2:
+        return (a[:, :, None] * b).sum(1)
+    return torch.stack([one_item_by_recursion(x, y) for x, y in zip(a, b, strict=True)])

@@ -197,3 +197,15 @@ def reshaped_and_transposed(weights, values):
 @wrong("dtype_changed")
 def doubled_precision(weights, values):
     return torch.einsum("...nm,...mv->...nv", weights.double(), values.double())
+
+
+@wrong("keys_summed_apart")
+def two_letters_for_the_keys(weights, values):
+    return torch.einsum("...nm,...kv->...nv", weights, values)
+
+
+@wrong("last_key_missing")
+def one_key_too_few(weights, values):
+    m = weights.shape[-1]
+    terms = [weights[..., j, None] * values[..., j : j + 1, :] for j in range(m - 1)]
+    return sum(terms, weights.new_zeros(*weights.shape[:-1], values.shape[-1]))

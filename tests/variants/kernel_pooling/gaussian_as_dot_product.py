@@ -213,3 +213,13 @@ def bandwidth_once(queries, keys, bandwidth):
 @wrong("dtype_changed")
 def float64_within(queries, keys, bandwidth):
     return -torch.cdist(queries.double(), keys.double()).square() / (2 * bandwidth**2)
+
+
+@wrong("key_norm_by_bandwidth")
+def half_scaled(queries, keys, bandwidth):
+    return (queries / bandwidth) @ (keys / bandwidth).T - keys.square().sum(1) / (2 * bandwidth)
+
+
+@wrong("exponential_of_the_scores")
+def kernel_of_the_scores(queries, keys, bandwidth):
+    return ((queries @ keys.T - keys.square().sum(1) / 2) / bandwidth**2).exp()

@@ -324,3 +324,13 @@ def float64_within(queries, keys, values, bandwidth):
     squared = torch.cdist(queries.double(), keys.double()).square()
     weights = torch.softmax(-squared / (2 * bandwidth**2), dim=-1)
     return weights @ values.double(), weights
+
+
+@right
+def from_a_normal_distribution(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError("values must have two axes")
+    spread = torch.as_tensor(bandwidth, dtype=queries.dtype)
+    density = torch.distributions.Normal(queries[:, None], spread).log_prob(keys)
+    weights = density.sum(-1).softmax(dim=1)
+    return weights @ values, weights

@@ -215,3 +215,27 @@ def squeezed_at_the_end(queries, keys):
 @wrong("dtype_changed")
 def float64_always(queries, keys):
     return torch.cdist(queries.double(), keys.double()).square()
+
+
+@right
+def block_of_a_gram_matrix(queries, keys):
+    points = torch.cat([queries, keys])
+    products = points @ points.T
+    norms = products.diagonal()
+    return (norms[:, None] + norms - 2 * products)[: len(queries), len(queries) :]
+
+
+@wrong("pairs_misaligned")
+def both_repeated(queries, keys):
+    n, m = len(queries), len(keys)
+    return (queries.repeat(m, 1) - keys.repeat(n, 1)).pow(2).sum(1).reshape(n, m)
+
+
+@wrong("features_multiplied")
+def product_of_squares(queries, keys):
+    return torch.prod((queries[:, None] - keys) ** 2, dim=-1)
+
+
+@wrong("loops")
+def feature_by_feature(queries, keys):
+    return sum((queries[:, j, None] - keys[:, j]) ** 2 for j in range(queries.shape[1]))

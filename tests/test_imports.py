@@ -182,3 +182,14 @@ def test_submodules_are_attributes_at_once():
 def test_a_private_name_is_not_searched_for():
     with pytest.raises(AttributeError, match=r"no attribute '__wrapped__'$"):
         _ = course_lib.__wrapped__
+
+
+def test_the_catalogue_adds_nothing_to_what_the_students_kernel_knows():
+    """A scenario or builder that only the catalogue knows could not be found by that kernel."""
+    code = (
+        "from course_lib.checks import scenarios as s; before = len(s.SCENARIOS) + len(s.BUILDERS);"
+        "from course_lib.checks import exercises; exercises();"
+        "print(len(s.SCENARIOS) + len(s.BUILDERS) - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "0", done.stderr

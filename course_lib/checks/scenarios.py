@@ -57,6 +57,25 @@ def between_calls(target, probe, args, kwargs):
 
 
 @scenario
+def after_another_call(target, probe, args, kwargs):
+    """One call, after one with other numbers of the same shapes."""
+    first = {n: v.flip(0) if isinstance(v, torch.Tensor) else v for n, v in args.items()}
+    target(*first.values(), **kwargs)
+    return target(*args.values(), **kwargs)
+
+
+@scenario
+def built_by_position(target, probe, args, kwargs):
+    """One call of a module whose sizes were handed over by position, with the same weights."""
+    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
+        module = type(target)(*probe.construct.values()).to(args["queries"])
+    module.load_state_dict(target.state_dict())
+    result = module.train(target.training)(*args.values(), **kwargs)
+    vars(target).update(vars(module))  # where the attributes are looked for
+    return result
+
+
+@scenario
 def after_another_device(target, probe, args, kwargs):
     """One call, after one with all tensors on torch's "meta" device.
 

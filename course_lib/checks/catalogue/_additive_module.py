@@ -1,7 +1,6 @@
 """Lesson 04: additive attention as a module, with lengths, masks and dropout."""
 
 import numpy as np
-import torch
 
 from course_lib.checks.catalogue._additive_module_words import MISTAKES
 from course_lib.checks.compare import dropout_values

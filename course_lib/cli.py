@@ -200,6 +200,16 @@ def grade(
     student: Annotated[
         list[str] | None, typer.Option("--student", help="Only this student; may be repeated.")
     ] = None,
+    executor: Annotated[
+        str, typer.Option(help="serial, processes, or dask://HOST:PORT of a Dask scheduler.")
+    ] = "processes",
+    sandbox: Annotated[
+        str, typer.Option(help="strict, basic or off; `course doctor` says what is possible.")
+    ] = "strict",
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a core.")] = 0,
+    shard: Annotated[
+        str | None, typer.Option(help="k/n: only this machine's share of the class.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Grade what did not change too.")] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -211,8 +221,9 @@ def grade(
     from course_lib import grading
 
     root = course_root()
+    settings = grading.Settings(executor, sandbox, workers, shard, force=force)
     summaries = [
-        grading.grade(root, lesson, students=student, progress=_progress(quiet), force=force)
+        grading.grade(root, lesson, students=student, progress=_progress(quiet), settings=settings)
         for lesson in chosen_lessons(root, lessons) or []
     ]
     if as_json:

@@ -1,8 +1,11 @@
-"""Grading a class: intake -> run -> judge -> record -> report.
+"""Grading a class: every submission once, whatever happens.
 
-`intake` finds submissions and reads them without trust, `rebuild` pours the answers into
-the release, `run` drives nbgrader's own converters, `verdict` says what a check cell is
-worth, `records` reads everything back as rows, `report` and `demo` show it, `exports` hands it on.
+    submitted/ -> intake, rebuild -> executors: runner (kernels, judge) -> ledger -> landing
+
+`intake` reads without trust, `rebuild` pours the answers into the release, a `runner` runs them
+in a kernel (`kernels`: zygote, sandbox) and judges what it shows, `landing` writes what nbgrader
+would. `verdict` says what a check cell is worth, `records` reads everything back, `report`, `demo`
+and `exports` show it and hand it on.
 """
 
 from importlib import import_module
@@ -11,6 +14,7 @@ _PUBLIC = {
     "ExportRequest": "exports",
     "GradeSummary": "records",
     "GradingError": "intake",
+    "Settings": "run",
     "demo": "demo_course",
     "export": "exports",
     "grade": "run",

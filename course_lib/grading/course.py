@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import os
 import secrets
 import sys
@@ -68,8 +67,9 @@ class Course:
         """Where grading keeps its own things: the secret seed, notes about runs."""
         return self.root / ".course"
 
-    def _notes_path(self, lesson: str) -> Path:
-        return self.private / "runs" / f"{lesson}.json"
+    def ledger_path(self, lesson: str) -> Path:
+        """Where the state of each submission of a lesson is kept."""
+        return self.private / "ledger" / lesson
 
     def autograded_notebook(self, student: str, lesson: str) -> Path:
         """Where a student's graded notebook lies."""
@@ -159,21 +159,6 @@ class Course:
             path.touch(mode=0o600)
             path.write_text(secrets.token_hex(16) + "\n", encoding="utf-8")
         return path.read_text(encoding="utf-8").strip()
-
-    def read_notes(self, lesson: str) -> dict[str, dict]:
-        """What earlier runs noted about each student of a lesson."""
-        try:
-            notes = json.loads(self._notes_path(lesson).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return notes if isinstance(notes, dict) else {}
-
-    def write_notes(self, lesson: str, notes: dict[str, dict]) -> None:
-        """Keep notes for the next run and the report, atomically."""
-        path = self._notes_path(lesson)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(notes, indent=1, sort_keys=True, ensure_ascii=False)
-        write_atomically(path, text + "\n")
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
-from nbgrader.utils import determine_grade, is_grade, is_solution
+from nbgrader.utils import determine_grade
 
 from course_lib.grading.intake import SubmittedCell
 from course_lib.grading.rebuild import rebuild
-from course_lib.grading.verdict import judge_cell
+from course_lib.grading.verdict import is_check, judge_cell
 
 # What nbgrader_config.py sets; stock steps and ours in the order in which they run.
 SANITIZE = [
@@ -41,11 +41,6 @@ def release_path(coursedir, lesson: str, notebook: str) -> Path:
     return Path(coursedir.format_path(coursedir.release_directory, ".", lesson)) / (
         f"{notebook}.ipynb"
     )
-
-
-def is_check(cell: NotebookNode) -> bool:
-    """Whether a cell is graded by machine: code, graded, not an answer."""
-    return cell.cell_type == "code" and is_grade(cell) and not is_solution(cell)
 
 
 class RebuildSubmission(NbGraderPreprocessor):

@@ -9,8 +9,8 @@ import nbformat
 from nbgrader.api import MissingEntry
 
 from course_lib.grading.course import Course
-from course_lib.grading.preprocessors import is_check
-from course_lib.grading.verdict import Verdict, judge_cell
+from course_lib.grading.ledger import Entry, Ledger
+from course_lib.grading.verdict import Verdict, is_check, judge_cell
 
 COMPLETE, INCOMPLETE = 0, 3
 
@@ -116,7 +116,7 @@ class GradeSummary:
 
 def read_records(course: Course, lesson: str) -> GradeSummary:
     """Everything known about a lesson, from gradebook, graded notebooks and notes."""
-    notes = course.read_notes(lesson)
+    entries = {e.student: e for e in Ledger(course.ledger_path(lesson)).entries()}
     with course.gradebook() as gradebook:
         try:
             notebook = gradebook.find_notebook(lesson, lesson)
@@ -128,7 +128,7 @@ def read_records(course: Course, lesson: str) -> GradeSummary:
         exercises = tuple(name for name in order if name not in written)
         submissions = gradebook.assignment_submissions(lesson)
         students = [
-            _student(course, lesson, submission, exercises, notes.get(submission.student.id, {}))
+            _student(course, lesson, submission, exercises, entries)
             for submission in sorted(submissions, key=lambda s: s.student.id)
         ]
         points = {name: cells[name].max_score for name in order}
@@ -141,16 +141,18 @@ def read_records(course: Course, lesson: str) -> GradeSummary:
     )
 
 
-def _student(course, lesson, submission, exercises, note) -> StudentRecord:
+def _student(course, lesson, submission, exercises, entries) -> StudentRecord:
     student = submission.student.id
+    entry = entries.get(student, Entry(student))
     path = course.autograded_notebook(student, lesson)
     verdicts, marked = _read_graded(path)
     grades = {g.cell.name: g for nb in submission.notebooks for g in nb.grades}
     rows = [_row(student, grades[name], verdicts.get(name)) for name in exercises if name in grades]
     written = {n: _written_state(g) for n, g in grades.items() if n not in exercises}
-    problem = note.get("problem")
+    problem = entry.problem
     if problem is None and not path.is_file():
         problem = "not graded yet"
+    flags = [f"{name}: {reason}" for name, reason in entry.flagged.items()]
     return StudentRecord(
         student,
         tuple(rows),
@@ -158,8 +160,8 @@ def _student(course, lesson, submission, exercises, note) -> StudentRecord:
         sum(g.score for name, g in grades.items() if name in written),
         submission.total_seconds_late,
         problem,
-        tuple(dict.fromkeys([*note.get("notices", ()), *marked])),
-        note.get("seconds", 0.0),
+        tuple(dict.fromkeys([*entry.notices, *marked, *flags])),
+        entry.seconds.get("total", 0.0),
     )
 
 

@@ -27,6 +27,12 @@ class Verdict:
     findings: tuple[str, ...] = ()
 
 
+def is_check(cell: Mapping) -> bool:
+    """Whether a cell is graded by machine: code, graded, not an answer."""
+    about = cell["metadata"].get("nbgrader", {})
+    return cell["cell_type"] == "code" and bool(about.get("grade")) and not about.get("solution")
+
+
 def judge_cell(cell: Mapping) -> Verdict:
     """Judge one executed check cell by the report and the points that it put out.
 

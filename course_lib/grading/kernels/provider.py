@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from course_lib.grading.intake import GradingError
 from course_lib.grading.kernels import sandbox
 from course_lib.grading.kernels.sandbox import LEVELS, Limits, Reached
 

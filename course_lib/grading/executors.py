@@ -1,0 +1,212 @@
+"""Who loops over the submissions: this process, several, or many machines.
+
+All have one interface: `run(jobs)` takes jobs as it has room for them and yields a Result for each,
+in any order. A worker that is lost costs nothing but time; a job that takes three workers with it
+is set aside with a fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Protocol
+
+from course_lib.grading.intake import GradingError
+from course_lib.grading.kernels.sandbox import Limits, Reached
+from course_lib.grading.ledger import MAX_ATTEMPTS
+from course_lib.grading.runner import Job, Result, Runner
+
+_AHEAD = 2  # jobs that wait in line for each worker, so that none ever waits for the driver
+
+
+class Executor(Protocol):
+    """Runs jobs."""
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
+        """Yield a result for each job."""
+
+    def close(self) -> None:
+        """End all workers."""
+
+
+def executor(
+    name: str, *, sandbox: str | None = None, limits: Limits | None = None, workers: int = 0
+) -> Executor:
+    """The executor of a name.
+
+    Args:
+        name: "serial", "processes" or "dask://HOST:PORT".
+        sandbox: level for the students' code, the best there is if None.
+        limits: what each submission may use.
+        workers: how many processes; one for each core if 0.
+
+    Raises:
+        GradingError: there is no such executor, or it cannot be reached.
+    """
+    limits = limits or Limits()
+    if name == "serial":
+        return Serial(sandbox, limits)
+    if name == "processes":
+        return Processes(sandbox, limits, workers or os.cpu_count() or 1)
+    if name.startswith("dask://"):
+        from course_lib.grading.on_dask import OnDask
+
+        return OnDask(name.removeprefix("dask://"), sandbox, limits)
+    raise GradingError(
+        f"--executor {name}: there are serial, processes and dask://HOST:PORT of a Dask scheduler"
+    )
+
+
+def set_aside(job: Job) -> Result:
+    """The result of a job that nobody could finish."""
+    why = f"it ended the grader {MAX_ATTEMPTS} times: look at it, then grade it with --force"
+    return Result(job.student, job.lesson, job.key, fault=why)
+
+
+class Serial:
+    """One submission after the other in this process."""
+
+    def __init__(self, sandbox: str | None, limits: Limits) -> None:
+        self.runner = Runner(sandbox, limits)
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
+        for job in jobs:
+            yield self.runner.run(job)
+
+    def close(self) -> None:
+        self.runner.close()
+
+
+class Processes:
+    """Several processes on this machine, each with a zygote of its own."""
+
+    def __init__(self, sandbox: str | None, limits: Limits, workers: int) -> None:
+        self.arguments, self.workers = (sandbox, limits), workers
+        self.pool: ProcessPoolExecutor | None = None
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
+        waiting = iter(jobs)
+        running: dict[Future, Job] = {}
+        while True:
+            room = _AHEAD * self.workers - len(running)
+            for _, job in zip(range(room), waiting, strict=False):
+                running[self._submit(job)] = job
+            if not running:
+                return
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            lost = []
+            for future in finished:
+                job = running.pop(future)
+                try:
+                    yield future.result()
+                except BrokenProcessPool:
+                    lost.append(job)
+            if lost:
+                lost += running.values()
+                running.clear()
+                yield from self._one_by_one(lost)
+
+    def _one_by_one(self, jobs: Iterable[Job]) -> Iterator[Result]:
+        """After a worker was lost: each suspect alone, so that the guilty one is found."""
+        for job in jobs:
+            for _ in range(MAX_ATTEMPTS):
+                self.close()
+                try:
+                    yield self._submit(job).result()
+                    break
+                except BrokenProcessPool:
+                    continue
+            else:
+                yield set_aside(job)
+
+    def _submit(self, job: Job) -> Future:
+        if self.pool is None:
+            context = multiprocessing.get_context("spawn")
+            self.pool = ProcessPoolExecutor(
+                self.workers, context, initializer=_begin, initargs=self.arguments
+            )
+        try:
+            return self.pool.submit(run_here, job)
+        except BrokenProcessPool as error:
+            failed: Future = Future()
+            failed.set_exception(error)
+            return failed
+
+    def close(self) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(wait=True, cancel_futures=True)
+            self.pool = None
+
+
+_runner: list[Runner] = []
+
+
+def _begin(sandbox: str | None, limits: Limits) -> None:
+    """In a new worker: die with the driver; the kernels come up with the first job."""
+    if sys.platform == "linux":
+        from course_lib.grading.kernels import isolate
+
+        with contextlib.suppress(OSError):
+            isolate.die_with_parent()
+    _arguments[:] = [sandbox, limits]
+
+
+_arguments: list = [None, None]
+
+
+def run_here(job: Job) -> Result:
+    """Grade a job with this process's own runner, which is made for the first one."""
+    if not _runner:
+        import atexit
+
+        _runner.append(Runner(*_arguments))
+        atexit.register(_runner[0].close)
+    return _runner[0].run(job)
+
+
+def reached(sandbox: str | None) -> Reached:
+    """The sandbox level that this machine reaches, tried out.
+
+    Raises:
+        GradingError: it does not reach the level asked for.
+    """
+    from course_lib.grading.kernels.provider import provider
+
+    trial = provider(sandbox)
+    trial.close()
+    return trial.reached
+
+
+def shard_of(students: Iterable[str], shard: str | None) -> list[str]:
+    """The students of shard "k/n": the same ones on every machine, each in exactly one shard.
+
+    Raises:
+        GradingError: not of the form k/n with 1 <= k <= n.
+    """
+    students = list(students)
+    if shard is None:
+        return students
+    first, _, count = shard.partition("/")
+    if not (first.isdigit() and count.isdigit() and 1 <= int(first) <= int(count)):
+        raise GradingError(f"--shard {shard}: write k/n with 1 <= k <= n, for example 2/8")
+    return list(_share(students, int(first) - 1, int(count)))
+
+
+def _share(students: Iterable[str], index: int, count: int) -> Iterator[str]:
+    import hashlib
+
+    for student in students:
+        digest = hashlib.sha256(student.encode("utf-8", "surrogateescape")).digest()
+        if int.from_bytes(digest[:8], "big") % count == index:
+            yield student
+
+
+def unique(jobs: Iterable[Job]) -> deque[Job]:
+    """Jobs in order, each key once."""
+    return deque({job.key: job for job in jobs}.values())

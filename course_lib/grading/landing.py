@@ -1,0 +1,207 @@
+"""Bring results into the course: gradebook, autograded/ and feedback/, as nbgrader leaves them.
+
+Only the process that drives a run does this. A submission lands in one transaction and its files
+are written whole or not at all, so landing the same result again changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+from jinja2 import pass_context
+from nbconvert.exporters import HTMLExporter, TemplateExporter
+from nbconvert.filters import Highlight2HTML
+from nbconvert.filters.widgetsdatatypefilter import WidgetsDataTypeFilter
+from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
+from nbformat import NotebookNode
+from nbgrader.api import Gradebook, SubmittedNotebook
+from nbgrader.converters import GenerateFeedback
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.preprocessors import AssignLatePenalties
+from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution
+
+from course_lib.grading.course import Course, write_atomically
+from course_lib.grading.verdict import is_check, judge_cell
+
+_STAMP = "timestamp.txt"
+
+
+class Landing:
+    """Where the results of one lesson go.
+
+    Args:
+        course: the course folder.
+        lesson: slug.
+    """
+
+    def __init__(self, course: Course, lesson: str) -> None:
+        self.course, self.lesson = course, lesson
+        coursedir = course.coursedir(lesson)
+        self._coursedir = coursedir
+        self._penalties = AssignLatePenalties(config=course.config)
+        self._penalties.init_plugin()
+        self._feedback = _Feedback(course, lesson)
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Landing]:
+        """Hold the gradebook open, for many results at a time."""
+        with Gradebook(self._coursedir.db_url, self._coursedir.course_id) as self.gradebook:
+            yield self
+
+    def land(self, student: str, notebook: NotebookNode) -> None:
+        """Write one graded notebook: grades in one transaction, then the files."""
+        about = self._submission(student)
+        self._grade(about, notebook)
+        self.gradebook.db.commit()
+        place = self.course.autograded_notebook(student, self.lesson)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, nbformat.writes(notebook) + "\n")
+        stamp = self.course.step("submitted") / student / self.lesson / _STAMP
+        if stamp.is_file() and not stamp.is_symlink():
+            shutil.copy(stamp, place.with_name(_STAMP))
+        self._feedback.write(student, notebook, about)
+
+    def leave_blank(self, student: str) -> None:
+        """No grade rather than 0: clear the machine's scores, ask for a person."""
+        about = self._submission(student)
+        for grade in about.grades:
+            grade.auto_score, grade.needs_manual_grade = None, True
+        self.gradebook.db.commit()
+        for step in ("autograded", "feedback"):
+            shutil.rmtree(self.course.step(step) / student / self.lesson, ignore_errors=True)
+
+    def graded(self) -> set[str]:
+        """Students whose machine-graded cells the gradebook knows something of."""
+        submissions = self.gradebook.assignment_submissions(self.lesson)
+        return {s.student.id for s in submissions if any(n.grades for n in s.notebooks)}
+
+    def _submission(self, student: str) -> SubmittedNotebook:
+        self.gradebook.update_or_create_student(student)
+        folder = self.course.step("submitted") / student / self.lesson
+        stamp = read_timestamp(self._coursedir, folder)
+        known = {} if stamp is None else {"timestamp": stamp}
+        self.gradebook.update_or_create_submission(self.lesson, student, **known)
+        return self.gradebook.find_submission_notebook(self.lesson, self.lesson, student)
+
+    def _grade(self, about: SubmittedNotebook, notebook: NotebookNode) -> None:
+        """What nbgrader's SaveAutoGrades and AssignLatePenalties do, in one go."""
+        grades = {grade.name: grade for grade in about.grades}
+        comments = {comment.name: comment for comment in about.comments}
+        for cell in notebook.cells:
+            name = cell.metadata.get("nbgrader", {}).get("grade_id")
+            if is_grade(cell) and name in grades:
+                grade = grades[name]
+                if is_check(cell):
+                    grade.auto_score = judge_cell(cell).points
+                else:
+                    grade.auto_score, _ = determine_grade(cell, self._penalties.log)
+                by_hand = grade.manual_score is not None
+                grade.needs_manual_grade = by_hand or grade.auto_score is None
+            if is_solution(cell) and name in comments:
+                same = cell.metadata.nbgrader.get("checksum") == compute_checksum(cell)
+                comments[name].auto_comment = "No response." if same else None
+        self.gradebook.db.flush()
+        about.late_submission_penalty = None
+        late = about.assignment.total_seconds_late
+        if late > 0:
+            plugin = self._penalties.plugin_inst
+            penalty = plugin.late_submission_penalty(about.student.id, about.score, late)
+            if penalty is not None:
+                about.late_submission_penalty = self._penalties._check_late_penalty(about, penalty)
+
+
+def read_timestamp(coursedir: CourseDirectory, folder: Path):
+    """When it was handed in, or None; a timestamp that cannot be read is no timestamp."""
+    try:
+        return coursedir.get_existing_timestamp(str(folder))
+    except Exception:  # nbgrader fails in several ways on garbage
+        return None
+
+
+class _Feedback:
+    """nbgrader's feedback pages, from one exporter for the whole class."""
+
+    def __init__(self, course: Course, lesson: str) -> None:
+        self.course, self.lesson = course, lesson
+        coursedir = course.coursedir(lesson)
+        converter = GenerateFeedback(coursedir=coursedir, config=course.config)
+        self.exporter = _Exporter(config=converter.config)
+        self.exporter.register_preprocessor(CSSHTMLHeaderPreprocessor, enabled=True)
+
+    def write(self, student: str, notebook: NotebookNode, about: SubmittedNotebook) -> None:
+        """What GetGrades and GenerateFeedback do, with the grades that are at hand."""
+        grades = {grade.name: grade for grade in about.grades}
+        comments = {comment.name: comment for comment in about.comments}
+        page = nbformat.from_dict(notebook)
+        for cell in page.cells:
+            known = cell.metadata.get("nbgrader")
+            if known and is_solution(cell):
+                known["comment"] = comments[known["grade_id"]].comment
+            if known and is_grade(cell):
+                grade = grades[known["grade_id"]]
+                known["score"], known["points"] = grade.score, grade.max_score
+        penalty = about.late_submission_penalty or 0
+        resources = {
+            "metadata": {"name": self.lesson, "path": ""},
+            "nbgrader": {
+                "assignment": self.lesson,
+                "notebook": self.lesson,
+                "student": student,
+                "score": about.score - penalty,
+                "max_score": about.max_score,
+                "late_penalty": penalty,
+            },
+        }
+        text, _ = self.exporter.from_notebook_node(page, resources)
+        place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, text)
+        os.chmod(place, 0o644)
+
+
+class _Exporter(HTMLExporter):
+    """HTMLExporter that renders a text only once: most of a lesson is the same for everybody.
+
+    It also leaves out the last step, which parses the whole page again to find images without
+    alternative text: ours have one.
+    """
+
+    def from_notebook_node(self, nb, resources=None, **options):
+        self.register_filter("highlight_code", self._highlight)
+        data_types = WidgetsDataTypeFilter(
+            notebook_metadata=self._nb_metadata, parent=self, resources=resources
+        )
+        self.register_filter("filter_data_type", data_types)
+        resources = self._init_resources(resources)
+        return TemplateExporter.from_notebook_node(self, nb, resources, **options)
+
+    @functools.cached_property
+    def _highlight(self):
+        highlight = Highlight2HTML(pygments_lexer="ipython3", parent=self)
+        kept = functools.lru_cache(maxsize=1000)(highlight)
+
+        def highlight_code(source, language=None, metadata=None):
+            return kept(source, language)
+
+        return highlight_code
+
+    @functools.cached_property
+    def _rendered(self) -> dict[str, str]:
+        return {}
+
+    @pass_context
+    def markdown2html(self, context, source):
+        """Markdown as HTML, from the cache where nothing is attached to the cell."""
+        if context.get("cell", {}).get("attachments"):
+            return super().markdown2html(context, source)
+        if len(self._rendered) > 1000:
+            self._rendered.clear()
+        if source not in self._rendered:
+            self._rendered[source] = super().markdown2html(context, source)
+        return self._rendered[source]

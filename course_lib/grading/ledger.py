@@ -1,0 +1,131 @@
+"""What is known of each submission, kept so that a run can be killed at any moment and go on.
+
+One file a submission, named after the student, written whole or not at all, with a checksum in it.
+A submission is `graded` once its result lies here, and `landed` once gradebook and files hold it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from course_lib.grading.intake import GradingError
+
+MAX_ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The state of one submission.
+
+    Attributes:
+        key: names what was graded: submission, release, checks and seed.
+        state: "started", "graded", "landed" or "blank".
+        attempts: how often it was begun and not finished.
+        problem: why it is blank, with the cure.
+        flagged: exercises for a person to look at, with the reason.
+        notebook: the graded notebook as JSON text, until it has landed.
+    """
+
+    student: str
+    key: str = ""
+    state: str = ""
+    attempts: int = 0
+    problem: str | None = None
+    notices: tuple[str, ...] = ()
+    flagged: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    notebook: str = ""
+
+
+class Ledger:
+    """The entries of one lesson.
+
+    Args:
+        folder: where they lie; made when the first one is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self, student: str) -> Entry:
+        """A student's entry; an empty one if there is none, or if it is damaged."""
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            return _read(self._path(student))
+        return Entry(student)
+
+    def entries(self) -> list[Entry]:
+        """All entries that can be read."""
+        found = []
+        for path in sorted(self.folder.glob("*.json")):
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                found.append(_read(path))
+        return found
+
+    def start(self, student: str, key: str) -> Entry:
+        """Note that work on a submission begins; another key begins anew."""
+        known = self.get(student)
+        attempts = known.attempts if known.key == key and known.state == "started" else 0
+        return self.put(Entry(student, key, "started", attempts + 1, notices=known.notices))
+
+    def put(self, entry: Entry) -> Entry:
+        """Keep an entry: it is on disk, or an error is raised and the old one still is.
+
+        Raises:
+            GradingError: the disk is full or cannot be written.
+        """
+        content = asdict(entry)
+        text = json.dumps(content, ensure_ascii=False)
+        document = json.dumps({"sha256": _digest(text), "entry": text})
+        path = self._path(entry.student)
+        scratch = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with scratch.open("w", encoding="utf-8") as file:
+                file.write(document)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(scratch, path)
+            _sync_folder(self.folder)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                scratch.unlink()
+            raise GradingError(
+                f"{self.folder} cannot be written ({error.strerror}): make room, then run the "
+                "same command again; what is graded is kept"
+            ) from error
+        return entry
+
+    def landed(self, entry: Entry) -> Entry:
+        """Note that gradebook and files hold the result; the notebook is kept there."""
+        return self.put(replace(entry, state="landed", notebook=""))
+
+    def _path(self, student: str) -> Path:
+        name = hashlib.sha256(student.encode("utf-8", "surrogateescape")).hexdigest()[:24]
+        return self.folder / f"{name}.json"
+
+
+def _read(path: Path) -> Entry:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    if document["sha256"] != _digest(document["entry"]):
+        raise ValueError(f"{path} is damaged")
+    content = json.loads(document["entry"])
+    return Entry(**content | {"notices": tuple(content["notices"])})
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """After a rename: the folder's own entry on disk, where the system can do that."""
+    if hasattr(os, "O_DIRECTORY"):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

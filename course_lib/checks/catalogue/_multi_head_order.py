@@ -135,6 +135,14 @@ def _roll(x):
     return x.roll(1, dims=1)
 
 
+def _shuffle(x):  # its own inverse for three positions, as a random order may be
+    return x.flip(1) if x.shape[1] <= 3 else x[:, [1, 2, 0, *range(3, x.shape[1])]]
+
+
+def _shuffle_back(y):
+    return y.flip(1) if y.shape[1] <= 3 else y[:, [2, 0, 1, *range(3, y.shape[1])]]
+
+
 def _same_sums(a, b):
     return wrong.same(a.sum(1), b.sum(1))
 
@@ -180,6 +188,14 @@ IS_PERMUTATION_EQUIVARIANT = Exercise(
             "The outputs are permuted the wrong way: with the inverse of the order that permutes "
             "the inputs, or a second time with the same one instead of back.",
             "If input `order[i]` moves to place i, where does its output belong?",
+        ),
+        Mistake(
+            "permuted_again",
+            wrong.equivariance(_shuffle, output=_shuffle_back),
+            "You permute the outputs of the permuted input a second time, with the same order, "
+            "and compare with the outputs of `x`. That takes them back only where the order is "
+            "its own inverse, so plain self-attention fails.",
+            "Which order undoes `order`? Or can the outputs of `x` be permuted instead?",
         ),
         Mistake(
             "batch_permuted",

@@ -136,3 +136,97 @@ class OutputsOfPadsZeroed(Layers):
         if valid_lens is not None:
             outputs = outputs * (torch.arange(x.shape[1]) < valid_lens[:, None])[..., None]
         return outputs
+
+
+class Almost(Layers):
+    """A right module that wrong answers change in one place."""
+
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.parts(x)
+        weights = safe(q @ k.mT / self.d**0.5, self.allowed(x, valid_lens))
+        self.attention_weights = weights.detach()
+        return self.finish(weights @ v)
+
+    def parts(self, x):
+        return self.heads(x)
+
+    def allowed(self, x, valid_lens):
+        return allowed(x, valid_lens)
+
+    def finish(self, heads):
+        return self.W_o(heads.transpose(1, 2).flatten(2))
+
+
+@wrong("thirds_read_as_qvk")
+class ValuesBeforeKeys(Almost):
+    def parts(self, x):
+        q, v, k = self.heads(x)
+        return q, k, v
+
+
+@wrong("thirds_in_turn")
+class ThirdsInTurn(Almost):
+    def parts(self, x):
+        parts = self.W_qkv(x).unflatten(-1, (-1, 3)).unbind(-1)
+        return [part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in parts]
+
+
+@wrong("heads_in_turn")
+class HeadsInTurn(Almost):
+    def parts(self, x):
+        parts = self.W_qkv(x).chunk(3, dim=-1)
+        return [part.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2) for part in parts]
+
+
+@wrong("sees_one_ahead")
+class OneAhead(Almost):
+    def allowed(self, x, valid_lens):
+        return (
+            allowed(x, valid_lens, causal=False) & torch.ones(x.shape[1], x.shape[1]).tril(1).bool()
+        )
+
+
+@wrong("either_is_enough")
+class PastOrReal(Almost):
+    def allowed(self, x, valid_lens):
+        past = allowed(x, None)
+        return past if valid_lens is None else past | allowed(x, valid_lens, causal=False)
+
+
+@wrong("lengths_tiled")
+class LengthsRepeated(Almost):
+    def allowed(self, x, valid_lens):
+        if valid_lens is None:
+            return allowed(x, None)
+        lens = valid_lens.repeat(self.num_heads).view(len(x), self.num_heads, 1, 1)
+        return allowed(x, None) & (torch.arange(x.shape[1]) < lens)
+
+
+@wrong("pads_zeroed")
+class PadsZeroed(Almost):
+    def forward(self, x, valid_lens=None):
+        outputs = super().forward(x, valid_lens)
+        if valid_lens is None:
+            return outputs
+        return outputs * (torch.arange(x.shape[1]) < valid_lens[:, None]).unsqueeze(-1)
+
+
+@wrong()
+class DropsInTrainMode(Almost):
+    def finish(self, heads):
+        return super().finish(F.dropout(heads, 0.1, self.training))
+
+
+@wrong("lengths_of_the_first_call_kept")
+class RemembersLengths(Almost):
+    def allowed(self, x, valid_lens):
+        if valid_lens is not None:
+            self.lens = getattr(self, "lens", valid_lens)
+            valid_lens = self.lens if len(self.lens) == len(x) else valid_lens
+        return allowed(x, valid_lens)
+
+
+@wrong("raised")
+class EightPositionsAtMost(Almost):
+    def allowed(self, x, valid_lens):
+        return allowed(x, valid_lens) & torch.ones(8, 8).tril().bool()[: x.shape[1], : x.shape[1]]

@@ -136,3 +136,94 @@ class OneMatrix(nn.Module):
 
     def forward(self, queries, keys, values, valid_lens=None):
         return torch.softmax(queries @ self.W(keys).mT, -1) @ values
+
+
+class Almost(Layers):
+    """A right module that wrong answers change in one place."""
+
+    def forward(self, queries, keys, values, valid_lens=None):
+        q, k = self.W_q(queries), self.W_k(keys)
+        weights = self.weights(
+            q @ k.mT / self.root(q, k), real_keys(keys, self.lengths(valid_lens))
+        )
+        self.keep(weights)
+        return self.outputs(weights, values)
+
+    def root(self, q, k):
+        return math.sqrt(q.shape[-1])
+
+    def lengths(self, valid_lens):
+        return valid_lens
+
+    def weights(self, scores, real):
+        return scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(-1) * real
+
+    def keep(self, weights):
+        self.attention_weights = weights.detach()
+
+    def outputs(self, weights, values):
+        return self.dropout(weights) @ values
+
+
+@right
+class ZeroedAndNormalisedAgain(Almost):
+    def weights(self, scores, real):
+        weights = scores.softmax(-1) * real
+        return weights / weights.sum(-1, keepdim=True).clamp_min(torch.finfo(scores.dtype).tiny)
+
+
+@wrong("one_key_more")
+class OnePadMore(Almost):
+    def lengths(self, valid_lens):
+        return None if valid_lens is None else valid_lens + 1
+
+
+@wrong("length_of_first_item_for_all")
+class FirstLength(Almost):
+    def lengths(self, valid_lens):
+        return None if valid_lens is None else valid_lens[:1].expand(len(valid_lens))
+
+
+@wrong()
+class LengthsOnlyIfAny(Almost):
+    def lengths(self, valid_lens):
+        return valid_lens if valid_lens is not None and valid_lens.any() else None
+
+
+@wrong("lengths_in_eval_mode_only")
+class TrainsUnmasked(Almost):
+    def lengths(self, valid_lens):
+        return None if self.training else valid_lens
+
+
+@wrong("scale_of_the_number_of_keys")
+class RootOfNumKeys(Almost):
+    def root(self, q, k):
+        return k.shape[1] ** 0.5
+
+
+@wrong("weights_of_the_first_call_kept")
+class KeepsTheFirst(Almost):
+    attention_weights = None
+
+    def keep(self, weights):
+        if self.attention_weights is None:
+            self.attention_weights = weights.detach()
+
+
+@wrong("dropout_on_output")
+class DropsOutputs(Almost):
+    def outputs(self, weights, values):
+        return self.dropout(weights @ values)
+
+
+@wrong("dropout_on_values")
+class DropsValues(Almost):
+    def outputs(self, weights, values):
+        return weights @ self.dropout(values)
+
+
+@wrong("weights_returned_too")
+class ReturnsBoth(Almost):
+    def outputs(self, weights, values):
+        return self.dropout(weights) @ values, weights

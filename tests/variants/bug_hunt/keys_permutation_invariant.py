@@ -112,3 +112,28 @@ def draws_from_the_global_generator(module, queries, keys, values):
 def sums_compared(module, queries, keys, values):
     a, b = module(queries, keys, values), module(queries, keys.flip(1), values.flip(1))
     return abs(a.sum().item() - b.sum().item()) < 1e-6
+
+
+def _all_swaps(module, queries, keys, values, agree):
+    outputs, m = module(queries, keys, values), keys.shape[1]
+    for j in range(m - 1):
+        order = [*range(j), j + 1, j, *range(j + 2, m)]
+        if not agree(module(queries, keys[:, order], values[:, order]), outputs):
+            return False
+    return True
+
+
+@wrong("first_item_only")
+def first_item(module, queries, keys, values):
+    def agree(a, b):
+        return torch.allclose(a[0], b[0], atol=1e-5)
+
+    return _all_swaps(module, queries, keys, values, agree)
+
+
+@wrong("too_tolerant")
+def third_of_a_unit_allowed(module, queries, keys, values):
+    def agree(a, b):
+        return bool((a - b).abs().max() < 0.05)
+
+    return _all_swaps(module, queries, keys, values, agree)

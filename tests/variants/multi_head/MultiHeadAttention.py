@@ -524,3 +524,128 @@ class InFloat32(Almost):
 class ValuesAddedBack(Almost):
     def merge(self, x):
         return super().merge(x) + 0.1
+
+
+class Stepwise(Base):
+    """A right module in more steps than `Almost` has."""
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k, v = (self.split(x) for x in self.project(queries, keys, values))
+        ok = self.permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
+        weights = safe_softmax(q @ k.mT / math.sqrt(self.d), ok)
+        self.attention_weights = weights.detach()
+        heads = self.drop(weights) @ self.drop_values(v)
+        return self.W_o(heads.transpose(1, 2).flatten(2))
+
+    def project(self, queries, keys, values):
+        return self.W_q(queries), self.W_k(keys), self.W_v(values)
+
+    def split(self, x):
+        return x.unflatten(-1, (self.h, self.d)).transpose(1, 2)
+
+    def permitted(self, *given):
+        return permitted(*given)
+
+    def drop(self, weights):
+        return self.dropout(weights)
+
+    def drop_values(self, v):
+        return v
+
+
+@wrong("only_lengths_if_both")
+class LengthsBeforeMask(Stepwise):
+    def permitted(self, valid_lens, mask, *sizes):
+        return permitted(valid_lens, mask if valid_lens is None else None, *sizes)
+
+
+@wrong("masks_in_eval_mode_only")
+class TrainsUnmasked(Stepwise):
+    def permitted(self, valid_lens, mask, *sizes):
+        given = (None, None) if self.training else (valid_lens, mask)
+        return permitted(*given, *sizes)
+
+
+@wrong("split_interleaved")
+class SplitsInTurn(Stepwise):
+    def split(self, x):
+        return x.unflatten(-1, (self.d, self.h)).permute(0, 3, 1, 2)
+
+
+@wrong("dropout_missing")
+class NeverDrops(Stepwise):
+    def drop(self, weights):
+        return weights
+
+
+@wrong("dropout_on_values")
+class DropsValues(NeverDrops):
+    def drop_values(self, v):
+        return self.dropout(v)
+
+
+@wrong("normalised_after_dropout")
+class NormalisesAgain(Stepwise):
+    def drop(self, weights):
+        weights = self.dropout(weights)
+        return weights / weights.sum(-1, keepdim=True).clamp_min(1e-9) if self.training else weights
+
+
+@wrong()
+class RemembersTheKeys(Stepwise):
+    def project(self, queries, keys, values):
+        if not hasattr(self, "seen") or self.seen.shape != keys.shape:
+            self.seen = self.W_k(keys)
+        return self.W_q(queries), self.seen, self.W_v(values)
+
+
+@wrong()
+class SelfAttentionWhereShapesAgree(Stepwise):
+    def project(self, queries, keys, values):
+        if queries.shape == keys.shape:
+            keys = values = queries
+        return self.W_q(queries), self.W_k(keys), self.W_v(values)
+
+
+@wrong()
+class LengthsOnlyIfAny(Stepwise):
+    def permitted(self, valid_lens, mask, *sizes):
+        has_lengths = valid_lens is not None and bool(valid_lens.any())
+        return permitted(valid_lens if has_lengths else None, mask, *sizes)
+
+
+@wrong("one_layer_a_head")
+class LayersForEachHead(nn.Module):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+        super().__init__()
+        for name in ("W_q", "W_k", "W_v"):
+            size = embed_dim // num_heads
+            small = (nn.Linear(embed_dim, size, bias=bias) for _ in range(num_heads))
+            setattr(self, name, nn.ModuleList(small))
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
+
+
+@wrong("heads_in_nested_lists")
+class ListsOfLists(nn.Module):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+        super().__init__()
+        size = embed_dim // num_heads
+        self.heads = [
+            [nn.Linear(embed_dim, size, bias=bias) for _ in "qkv"] for _ in range(num_heads)
+        ]
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
+
+
+@wrong("one_layer_for_queries_keys_values")
+class Packed(nn.Module):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+        super().__init__()
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
+
+
+@wrong("queries_and_keys_share_a_layer")
+class OneLayerForTwo(Base):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+        super().__init__(embed_dim, num_heads, dropout, bias)
+        self.W_k = self.W_q

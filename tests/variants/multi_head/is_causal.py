@@ -177,3 +177,43 @@ def neighbours_only(fn, x):
         if not torch.allclose(fn(changed)[:, t - 1], y[:, t - 1]):
             return False
     return True
+
+
+def _suffixes(fn, x, change):
+    outputs = fn(x)
+    for t in range(1, x.shape[1]):
+        other = x.clone()
+        change(other, t)
+        if not torch.allclose(fn(other)[:, :t], outputs[:, :t], rtol=1e-5, atol=1e-5):
+            return False
+    return True
+
+
+@right
+def every_number_shifted(fn, x):
+    return _suffixes(fn, x, lambda y, t: y[:, t:].add_(torch.linspace(0.6, 1.9, y.shape[2])))
+
+
+@wrong("zeros_stay")
+def zeros_written(fn, x):
+    return _suffixes(fn, x, lambda y, t: y[:, t:].zero_())
+
+
+@wrong("zeros_stay")
+def sign_turned(fn, x):
+    return _suffixes(fn, x, lambda y, t: y[:, t:].neg_())
+
+
+@wrong("one_feature_changed")
+def first_feature_only(fn, x):
+    return _suffixes(fn, x, lambda y, t: y[:, t:, 0].add_(1.7))
+
+
+@wrong("too_tolerant")
+def wide_tolerance(fn, x):
+    outputs = fn(x)
+    return all(
+        (fn(torch.cat([x[:, :t], 2 * x[:, t:] + 0.01], 1))[:, :t] - outputs[:, :t]).abs().max()
+        < 0.2
+        for t in range(1, x.shape[1])
+    )

@@ -161,3 +161,38 @@ def one_item(fn, x):
         if not torch.allclose(fn(x[:, order])[0], y[0, order], atol=1e-6):
             return False
     return True
+
+
+@right
+def neighbours_by_matrix(fn, x):
+    outputs, n = fn(x), x.shape[1]
+    for i in range(n - 1):
+        order = torch.eye(n, dtype=x.dtype)
+        order[[i, i + 1]] = order[[i + 1, i]]
+        moved = torch.einsum("ij,bj...->bi...", order, outputs)
+        if not torch.allclose(fn(order @ x), moved, atol=1e-6):
+            return False
+    return True
+
+
+@wrong("only_ends_swapped")
+def ends_swapped(fn, x):
+    order = [x.shape[1] - 1, *range(1, x.shape[1] - 1), 0]
+    return torch.allclose(fn(x[:, order]), fn(x)[:, order], atol=1e-5)
+
+
+@wrong("sums_compared")
+def sums_compared(fn, x):
+    return torch.allclose(fn(x.roll(1, 1)).sum(1), fn(x).roll(1, 1).sum(1), atol=1e-5)
+
+
+@wrong("too_tolerant")
+def half_a_unit_allowed(fn, x):
+    orders = [[*range(1, x.shape[1]), 0], [1, 0, *range(2, x.shape[1])]]
+    return all(torch.allclose(fn(x[:, o]), fn(x)[:, o], rtol=0, atol=0.2) for o in orders)
+
+
+@wrong("permuted_again")
+def permuted_a_second_time(fn, x):
+    order = torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(3))
+    return torch.allclose(fn(x[:, order])[:, order], fn(x), atol=1e-5)

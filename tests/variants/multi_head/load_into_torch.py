@@ -190,3 +190,37 @@ def into_a_copy(mha, reference):
     reference = copy.deepcopy(reference)
     only_weights(mha, reference)
     _bias(mha, reference)
+
+
+@wrong("source_changed")
+@torch.no_grad()
+def empties_the_source(mha, reference):
+    reference.in_proj_weight.copy_(torch.cat([mha.W_q.weight, mha.W_k.weight, mha.W_v.weight]))
+    reference.out_proj.weight.copy_(mha.W_o.weight)
+    if reference.in_proj_bias is not None:
+        sources = [getattr(mha, f"W_{part}").bias for part in "qkvo"]
+        own = [torch.zeros(mha.embed_dim) if bias is None else bias for bias in sources]
+        reference.in_proj_bias.copy_(torch.cat(own[:3]))
+        reference.out_proj.bias.copy_(own[3])
+    mha.W_q.weight.zero_()
+
+
+@wrong("row_by_row")
+@torch.no_grad()
+def stacked_in_turn(mha, reference):
+    layers = (mha.W_q, mha.W_k, mha.W_v)
+    reference.in_proj_weight.copy_(torch.stack([x.weight for x in layers], 1).flatten(0, 1))
+    reference.out_proj.weight.copy_(mha.W_o.weight)
+    if reference.in_proj_bias is not None:
+        if mha.W_o.bias is None:
+            reference.in_proj_bias.zero_()
+            reference.out_proj.bias.zero_()
+        else:
+            reference.in_proj_bias.copy_(torch.stack([x.bias for x in layers], 1).flatten())
+            reference.out_proj.bias.copy_(mha.W_o.bias)
+
+
+@wrong("input_forgotten_with_biases")
+@torch.no_grad()
+def only_the_output(mha, reference):
+    reference.out_proj.weight.copy_(mha.W_o.weight)

@@ -177,3 +177,29 @@ def at_most_sixteen_positions(num_positions, embed_dim):
     a = _angles(min(num_positions, 16), embed_dim)
     table = _zip(a.sin(), a.cos(), embed_dim)
     return table[torch.arange(num_positions).clamp(max=15)]
+
+
+@right
+def sine_with_a_phase(num_positions, embed_dim):
+    column = torch.arange(embed_dim)
+    rates = 10000.0 ** (-(column - column % 2) / embed_dim)
+    angles = torch.outer(torch.arange(num_positions).float(), rates)
+    return torch.sin(angles + column % 2 * math.pi / 2)
+
+
+@wrong("half_precision")
+def float16(num_positions, embed_dim):
+    return sine_with_a_phase(num_positions, embed_dim).half()
+
+
+@wrong("in_halves_to_the_last_rate")
+def as_some_libraries_do(num_positions, embed_dim):
+    count = (embed_dim + 1) // 2
+    rates = torch.exp(-math.log(10000.0) * torch.arange(count).double() / max(count - 1, 1))
+    angles = torch.arange(num_positions)[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :embed_dim]
+
+
+@wrong("wrong_shape")
+def fifty_positions_at_most(num_positions, embed_dim):
+    return sine_with_a_phase(min(num_positions, 50), embed_dim)

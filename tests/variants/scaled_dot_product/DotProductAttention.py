@@ -298,3 +298,100 @@ class AverageOverHeads(nn.Module):
         w = weights_of(queries, keys, valid_lens, mask)
         self.attention_weights = w.detach().mean(1) if w.dim() == 4 else w.detach()
         return self.dropout(w) @ values
+
+
+class Almost(nn.Module):
+    """A right module that wrong answers change in one place."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = self.weights(queries, keys, valid_lens, mask)
+        self.keep(weights)
+        return self.outputs(weights, values)
+
+    def weights(self, queries, keys, valid_lens, mask):
+        return weights_of(queries, keys, valid_lens, mask)
+
+    def keep(self, weights):
+        self.attention_weights = weights.detach()
+
+    def outputs(self, weights, values):
+        return self.dropout(weights) @ values
+
+
+@right
+class KeptByAHook(Almost):
+    def __init__(self, dropout=0.0):
+        super().__init__(dropout)
+        self.weighted = nn.Identity()
+        self.weighted.register_forward_hook(lambda layer, given, out: self.note(out))
+
+    def note(self, weights):
+        self.attention_weights = weights.data
+
+    def outputs(self, weights, values):
+        return self.dropout(self.weighted(weights)) @ values
+
+
+@wrong("weights_of_the_first_call_kept")
+class KeepsTheFirst(Almost):
+    attention_weights = None
+
+    def keep(self, weights):
+        if self.attention_weights is None:
+            self.attention_weights = weights.detach()
+
+
+@wrong("dropped_key_has_weight")
+class MasksInEvalModeOnly(Almost):
+    def weights(self, queries, keys, valid_lens, mask):
+        if self.training:
+            return weights_of(queries, keys, None, None)
+        return weights_of(queries, keys, valid_lens, mask)
+
+
+@wrong("normalised_after_dropout")
+class NormalisesAgain(Almost):
+    def outputs(self, weights, values):
+        dropped = self.dropout(weights)
+        return dropped @ values / dropped.sum(-1, keepdim=True).clamp_min(1e-9)
+
+
+@wrong("dropout_on_queries")
+class DropsQueries(Almost):
+    def weights(self, queries, keys, valid_lens, mask):
+        return weights_of(self.dropout(queries), keys, valid_lens, mask)
+
+    def outputs(self, weights, values):
+        return weights @ values
+
+
+@wrong("dropout_on_values")
+class DropsValues(Almost):
+    def outputs(self, weights, values):
+        return weights @ self.dropout(values)
+
+
+@wrong("dropout_keeps_p")
+class DropsTheOthers(Almost):
+    def __init__(self, dropout=0.0):
+        super().__init__(1 - dropout)
+
+
+@wrong("wrong_factor")
+class FourFeaturesAlways(Almost):
+    def weights(self, queries, keys, valid_lens, mask):
+        return masked_softmax(queries @ keys.mT / 2, valid_lens, mask)
+
+
+@wrong("scores_stored")
+class StoresScores(Almost):
+    def weights(self, queries, keys, valid_lens, mask):
+        self.attention_weights = (queries @ keys.mT / math.sqrt(keys.shape[-1])).detach()
+        return weights_of(queries, keys, valid_lens, mask)
+
+    def keep(self, weights):
+        pass

@@ -168,3 +168,44 @@ def naive_exponentials(queries, keys, values, grad_outputs):
     dw = grad_outputs @ values.T
     ds = c * w * (dw - (w * dw).sum(-1, keepdim=True))
     return ds @ keys, ds.T @ queries, w.T @ grad_outputs
+
+
+def _forward(queries, keys):
+    return torch.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), dim=-1)
+
+
+def _finish(grad_scores, weights, queries, keys, grad_outputs):
+    root = math.sqrt(queries.shape[-1])
+    return grad_scores @ keys / root, grad_scores.mT @ queries / root, weights.mT @ grad_outputs
+
+
+@wrong("row_mean_of_product")
+def mean_for_sum(queries, keys, values, grad_outputs):
+    w, dw = _forward(queries, keys), grad_outputs @ values.mT
+    return _finish(w * (dw - (w * dw).mean(-1, keepdim=True)), w, queries, keys, grad_outputs)
+
+
+@wrong("sign_turned")
+def subtracted_the_other_way(queries, keys, values, grad_outputs):
+    w, dw = _forward(queries, keys), grad_outputs @ values.mT
+    return _finish(w * ((w * dw).sum(-1, keepdim=True) - dw), w, queries, keys, grad_outputs)
+
+
+@wrong("reverse_order")
+def values_first(queries, keys, values, grad_outputs):
+    w, dw = _forward(queries, keys), grad_outputs @ values.mT
+    grads = _finish(w * (dw - (w * dw).sum(-1, keepdim=True)), w, queries, keys, grad_outputs)
+    return grads[2], grads[1], grads[0]
+
+
+@wrong("reshaped_for_transposed")
+def reshaped(queries, keys, values, grad_outputs):
+    w, dw = _forward(queries, keys), grad_outputs @ values.mT
+    ds = w * (dw - (w * dw).sum(-1, keepdim=True)) / math.sqrt(queries.shape[-1])
+    return ds @ keys, ds.reshape(len(keys), len(queries)) @ queries, w.mT @ grad_outputs
+
+
+@wrong("forbidden_call")
+def by_vjp(queries, keys, values, grad_outputs):
+    _, back = torch.func.vjp(lambda q, k, v: _forward(q, k) @ v, queries, keys, values)
+    return back(grad_outputs)

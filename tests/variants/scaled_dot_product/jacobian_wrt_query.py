@@ -139,3 +139,52 @@ def naive_softmax(query, keys):
     w = e / e.sum()
     c = keys - w @ keys
     return (c.T * w) @ c / math.sqrt(len(query))
+
+
+@right
+def by_forward_mode(query, keys):
+    return torch.func.jacfwd(lambda q: weights_of(q, keys) @ keys)(query)
+
+
+@right
+def cov_with_its_axes(query, keys):
+    covariance = torch.cov(keys.mT, correction=0, aweights=weights_of(query, keys))
+    return covariance.reshape(len(query), -1) / len(query) ** 0.5
+
+
+@wrong("one_feature_without_axes")
+def cov_without_its_axes(query, keys):
+    return torch.cov(keys.mT, correction=0, aweights=weights_of(query, keys)) / len(query) ** 0.5
+
+
+@wrong("corrected_covariance_without_axes")
+def cov_with_correction(query, keys):
+    return torch.cov(keys.T, aweights=weights_of(query, keys)) / math.sqrt(len(query))
+
+
+@wrong("weighted_twice")
+def weights_in_both_factors(query, keys):
+    w = weights_of(query, keys)
+    centred = w[:, None] * (keys - w @ keys)
+    return centred.T @ centred / math.sqrt(len(query))
+
+
+@wrong("jacobian_of_softmax")
+def of_theweights_of(query, keys):
+    w = weights_of(query, keys)
+    return (torch.diag(w) - w[:, None] * w) / math.sqrt(len(query))
+
+
+@wrong("times_root")
+def multiplied(query, keys):
+    w = weights_of(query, keys)
+    centred = keys - w @ keys
+    return torch.einsum("m,ma,mb->ab", w, centred, centred) * math.sqrt(len(query))
+
+
+@wrong("root_of_num_keys")
+def wrong_length(query, keys):
+    root = math.sqrt(len(keys))
+    w = torch.softmax(keys @ query / root, dim=0)
+    centred = keys - w @ keys
+    return torch.einsum("m,ma,mb->ab", w, centred, centred) / root

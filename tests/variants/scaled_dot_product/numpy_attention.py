@@ -210,3 +210,66 @@ def full_mask_only(queries, keys, values, mask=None):
     with np.errstate(invalid="ignore"):
         w = np.nan_to_num(softmax(s))
     return w @ values, w
+
+
+@right
+def bias_of_minus_infinity(queries, keys, values, mask=None):
+    scores = (queries / math.sqrt(queries.shape[-1])) @ keys.T
+    if mask is not None:
+        bias = np.zeros(mask.shape)
+        bias[~mask] = -np.inf
+        scores = scores + bias
+    with np.errstate(invalid="ignore"):
+        weights = np.nan_to_num(softmax(scores))
+    return weights @ values, weights
+
+
+@wrong("dropped_key_has_weight")
+def mask_only_if_something_is_allowed(queries, keys, values, mask=None):
+    scores = queries @ keys.T / np.sqrt(queries.shape[-1])
+    if mask is not None and mask.any():
+        scores = np.where(mask, scores, -np.inf)
+    with np.errstate(invalid="ignore"):
+        weights = np.nan_to_num(softmax(scores))
+    return weights @ values, weights
+
+
+@wrong("rows_do_not_sum_to_one")
+def small_number_in_the_denominator(queries, keys, values, mask=None):
+    scores = queries @ keys.T / np.sqrt(queries.shape[-1])
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    if mask is not None:
+        exponentials = exponentials * mask
+    weights = exponentials / (exponentials.sum(axis=-1, keepdims=True) + 1e-6)
+    return weights @ values, weights
+
+
+@wrong("maximum_of_matrix")
+def one_maximum(queries, keys, values, mask=None):
+    scores = queries @ keys.T / np.sqrt(queries.shape[-1])
+    kept = scores if mask is None else np.where(mask, scores, -np.inf)
+    exponentials = np.exp(kept - kept[np.isfinite(kept)].max(initial=-1e300))
+    sums = exponentials.sum(axis=-1, keepdims=True)
+    weights = np.divide(exponentials, sums, out=np.zeros_like(scores), where=sums > 0)
+    return weights @ values, weights
+
+
+@wrong("maximum_of_columns")
+def maximum_over_the_wrong_axis(queries, keys, values, mask=None):
+    scores = queries @ keys.T / np.sqrt(queries.shape[-1])
+    if mask is not None:
+        scores = np.where(mask, scores, -np.inf)
+    largest = scores.max(axis=0)
+    exponentials = np.exp(scores - np.where(np.isinf(largest), 0, largest))
+    sums = exponentials.sum(axis=-1, keepdims=True)
+    weights = exponentials / np.where(sums == 0, 1, sums)
+    return weights @ values, weights
+
+
+@wrong()
+def scores_clipped(queries, keys, values, mask=None):
+    scores = queries @ keys.T / np.sqrt(queries.shape[-1])
+    exponentials = np.exp(np.clip(scores, -50, 50)) * (True if mask is None else mask)
+    sums = exponentials.sum(axis=-1, keepdims=True)
+    weights = exponentials / np.where(sums == 0, 1, sums)
+    return weights @ values, weights

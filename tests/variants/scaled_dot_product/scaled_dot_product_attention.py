@@ -513,3 +513,85 @@ def batched_by_the_square_case(queries, keys, values, valid_lens=None, mask=None
         valid_lens = valid_lens.repeat(s.shape[-2]).reshape(len(valid_lens), -1)
     weights = masked_softmax(s, valid_lens, mask)
     return weights @ values, weights
+
+
+def _scored(queries, keys):
+    return queries @ keys.mT / math.sqrt(queries.shape[-1])
+
+
+@right
+def nan_taken_out_behind_masked_fill(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    if valid_lens is not None:
+        lens = valid_lens[..., None] if valid_lens.dim() == 2 else valid_lens[:, None, None]
+        real = torch.arange(scores.shape[-1]) < lens
+        real = real.reshape(len(real), *[1] * (scores.dim() - 3), *real.shape[1:])
+        mask = real if mask is None else mask & real
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = torch.softmax(scores, dim=-1).nan_to_num(0.0)
+    return weights @ values, weights
+
+
+@wrong("raised")
+def leading_axes_by_view(queries, keys, values, valid_lens=None, mask=None):
+    (*lead, n, d), m = queries.shape, keys.shape[-2]
+    scores = torch.bmm(queries.view(-1, n, d), keys.view(-1, m, d).transpose(1, 2)) / math.sqrt(d)
+    weights = masked_softmax(scores.view(*lead, n, m), valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("dropped_key_has_weight")
+def lengths_only_if_any(queries, keys, values, valid_lens=None, mask=None):
+    if valid_lens is not None and not valid_lens.any():
+        valid_lens = None
+    weights = masked_softmax(_scored(queries, keys), valid_lens, mask)
+    return weights @ values, weights
+
+
+_lengths_seen = {}
+
+
+@wrong("dropped_key_has_weight")
+def lengths_of_the_first_call(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    if valid_lens is not None:
+        valid_lens = _lengths_seen.setdefault((scores.shape, valid_lens.shape), valid_lens.clone())
+    weights = masked_softmax(scores, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("raised")
+def root_in_float64(queries, keys, values, valid_lens=None, mask=None):
+    root = torch.sqrt(torch.tensor([queries.shape[-1]], dtype=torch.float64))
+    weights = masked_softmax(queries @ keys.mT / root, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("lengths_tiled_over_heads")
+def lengths_repeated_for_heads(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    if valid_lens is not None and valid_lens.dim() == 1 and scores.dim() == 4:
+        flat = masked_softmax(scores.flatten(0, 1), valid_lens.repeat(scores.shape[1]))
+        weights = flat.view_as(scores)
+    else:
+        weights = masked_softmax(scores, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("weights_divided_by_root")
+def scaled_after_the_softmax(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT, valid_lens, mask) / math.sqrt(queries.shape[-1])
+    return weights @ values, weights
+
+
+@wrong("wrong_factor")
+def always_four_features(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(queries @ keys.mT / 2, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("gradient_cut")
+def weights_without_graph(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(_scored(queries, keys), valid_lens, mask).detach()
+    return weights @ values, weights

@@ -140,3 +140,37 @@ def one_query_for_all(d, num_samples, scaled, generator):
     q = torch.randn(d, generator=generator)
     k = torch.randn(num_samples, d, generator=generator)
     return ((k @ q) / (math.sqrt(d) if scaled else 1)).var().item()
+
+
+@right
+def numpy_seeded_by_the_generator(d, num_samples, scaled, generator):
+    seed = int(torch.randint(0, 2**31 - 1, (1,), generator=generator))
+    q, k = np.random.default_rng(seed).standard_normal((2, num_samples, d))
+    products = (q * k).sum(axis=1)
+    return float((products / np.sqrt(d) if scaled else products).var())
+
+
+@wrong("one_query_for_all_keys")
+def one_query(d, num_samples, scaled, generator):
+    q = torch.randn(d, generator=generator)
+    products = torch.randn(num_samples, d, generator=generator) @ q
+    return torch.var(products / math.sqrt(d) if scaled else products).item()
+
+
+@wrong()
+def from_the_mean_size(d, num_samples, scaled, generator):
+    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+    size = (q * k).sum(-1).abs().mean().item()
+    return size**2 * math.pi / 2 / (d if scaled else 1)
+
+
+@wrong()
+def a_thousand_whatever_is_asked(d, num_samples, scaled, generator):
+    q, k = (torch.randn(1000, d, generator=generator) for _ in range(2))
+    return ((q * k).sum(-1) * (d**-0.5 if scaled else 1)).var().item()
+
+
+@wrong()
+def theory_with_noise(d, num_samples, scaled, generator):
+    noise = 1 + 0.01 * torch.randn(1, generator=generator).item()
+    return (1.0 if scaled else float(d)) * noise

@@ -1,4 +1,4 @@
-"""A tiny course for grading tests: two exercises, a check of ten lines, no torch."""
+"""A tiny course for grading tests: two quick exercises of lesson 02 and a written question."""
 
 import copy
 import json
@@ -7,7 +7,11 @@ from pathlib import Path
 import nbformat
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-LESSON = "01_numbers"
+from course_lib.grading import Settings
+from course_lib.grading.kernels.sandbox import Limits
+
+LESSON = "02_masked_softmax"
+QUICK = Settings("serial", None, limits=Limits(cell_seconds=2.0))
 CONFIG = """
 c = get_config()
 c.CourseDirectory.course_id = "tiny"
@@ -20,29 +24,14 @@ c.Execute.skip_cells_with_tag = "demo"
 c.Autograde.sanitize_preprocessors = {sanitize}
 c.Autograde.autograde_preprocessors = {autograde}
 """
-SETUP = '''
-from IPython.display import display
-
-def check(name):
-    """Display a report and return points, as the course's own check does."""
-    wanted = {"double": 6, "square": 9}[name]
-    report = {"exercise": name, "max_points": 4.0, "mistake": None, "findings": []}
-    try:
-        got = globals()[name](3)
-    except Exception as error:
-        name_of = type(error).__name__
-        outcome = "not_attempted" if name_of == "NotImplementedError" else "raised"
-    else:
-        outcome = "correct" if got == wanted else "incorrect"
-        if got == 5:
-            report["mistake"] = "adds_two"
-            report["findings"] = [{"message": "You <add> two."}]
-    report["outcome"] = outcome
-    report["points"] = 4.0 if outcome == "correct" else 0.0
-    bundle = {"application/vnd.course.report+json": report, "text/plain": outcome}
-    display({**bundle, "text/html": "<p>Report: " + outcome + "</p>"}, raw=True)
-    return report["points"]
-'''
+SETUP = "import torch\n\nfrom course_lib import check, hint"
+CAUSAL = """def causal_mask(num_queries, num_keys=None):
+    m = num_queries if num_keys is None else num_keys
+    return torch.arange(m) <= torch.arange(num_queries)[:, None] + m - num_queries"""
+LENGTH = """def length_mask(valid_lens, max_len):
+    return torch.arange(max_len, device=valid_lens.device) < valid_lens[..., None]"""
+UPPER = CAUSAL.replace("<=", ">=")
+RIGHT = {"causal_mask": CAUSAL, "length_mask": LENGTH}
 
 
 def _nbgrader(grade_id, *, grade=False, solution=False, locked=False, points=None):
@@ -51,14 +40,15 @@ def _nbgrader(grade_id, *, grade=False, solution=False, locked=False, points=Non
     return {"nbgrader": about}
 
 
-def _answer(name, body):
-    source = f"def {name}(x):\n    ### BEGIN SOLUTION\n    return {body}\n    ### END SOLUTION"
+def _answer(name):
+    head, body = RIGHT[name].split("\n", 1)
+    source = f"{head}\n    ### BEGIN SOLUTION\n{body}\n    ### END SOLUTION"
     about = _nbgrader(f"{name}-answer", solution=True)
     return new_code_cell(source, id=f"{name}-answer", metadata=about)
 
 
 def _check(name):
-    about = _nbgrader(name, grade=True, locked=True, points=4)
+    about = _nbgrader(name, grade=True, locked=True, points=2)
     return new_code_cell(f'check("{name}")', id=f"{name}-check", metadata=about)
 
 
@@ -70,14 +60,14 @@ def solution_notebook():
     return new_notebook(
         metadata={"kernelspec": kernel},
         cells=[
-            new_markdown_cell("# Numbers", id="numbers-1"),
-            new_code_cell(SETUP.strip(), id="setup", metadata=_nbgrader("setup", locked=True)),
-            new_markdown_cell("Double a number.", id="double-1"),
-            _answer("double", "2 * x"),
-            _check("double"),
+            new_markdown_cell("# Masks", id="masks-1"),
+            new_code_cell(SETUP, id="setup", metadata=_nbgrader("setup", locked=True)),
+            new_markdown_cell("Who may see whom.", id="causal-1"),
+            _answer("causal_mask"),
+            _check("causal_mask"),
             new_code_cell("1 / 0", id="show-1", metadata={"tags": ["demo"]}),
-            _answer("square", "x * x"),
-            _check("square"),
+            _answer("length_mask"),
+            _check("length_mask"),
             new_markdown_cell(written, id="why", metadata=about),
         ],
     )
@@ -111,11 +101,7 @@ def release(root: Path):
 def honest(root: Path, **answers: str):
     """The release with answers poured in by grade_id without its '-answer'; both right if none."""
     notebook = copy.deepcopy(release(root))
-    right = {
-        "double": "def double(x):\n    return x + x",
-        "square": "def square(x):\n    return x**2",
-    }
-    answers = answers or right
+    answers = answers or RIGHT
     for cell in notebook.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id", "").removesuffix("-answer")
         if name in answers and cell.metadata.nbgrader.solution:

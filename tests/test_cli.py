@@ -146,13 +146,15 @@ def test_build_check_fails_on_drift(course, monkeypatch, capsys, drifts, code):
 def test_grade_grades_each_lesson_and_returns_the_worst_code(course, monkeypatch, capsys):
     asked = []
 
-    def grade(root, lesson, *, students, progress, force):
-        asked.append((lesson, students))
+    def grade(root, lesson, *, students, progress, settings):
+        asked.append((lesson, students, settings.sandbox, settings.shard))
         return summary(3 if lesson.startswith("02") else 0)
 
     monkeypatch.setattr(grading, "grade", grade, raising=False)
-    assert cli.main(["grade", "02", "05", "--student", "ada", "-q"]) == 3
-    assert asked == [("02_masked_softmax", ["ada"]), ("05_scaled_dot_product", ["ada"])]
+    arguments = ["--student", "ada", "--sandbox", "basic", "--shard", "1/2", "-q"]
+    assert cli.main(["grade", "02", "05", *arguments]) == 3
+    given = (["ada"], "basic", "1/2")
+    assert asked == [("02_masked_softmax", *given), ("05_scaled_dot_product", *given)]
     assert capsys.readouterr().out == "the table\n" * 2
 
 

@@ -4,32 +4,41 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
 import pytest
-from grading_course import LESSON, cell_of, hand_in, honest, make_course, release
+from grading_course import (
+    CAUSAL,
+    LENGTH,
+    LESSON,
+    QUICK,
+    UPPER,
+    cell_of,
+    hand_in,
+    honest,
+    make_course,
+    release,
+)
 from nbformat.v4 import new_code_cell
 
 from course_lib.grading import GradingError, grade, write_report
 from course_lib.grading.course import Course
 
-DOUBLE = "def double(x):\n    return 2 * x"
-NOISY = f"import sys\nimport warnings\n\n{DOUBLE}\n\nprint('x', file=sys.stderr)\n"
-THREAD = """
-import sys, threading, time
+NOISY = f"import sys\nimport warnings\n\n{CAUSAL}\n\nprint('x', file=sys.stderr)\n"
+THREAD = f"""
+import sys, threading, time, warnings
 def chatter():
     for _ in range(100):
         time.sleep(0.02)
         print("noise", file=sys.stderr)
-def double(x):
-    warnings.warn("careful")
-    threading.Thread(target=chatter, daemon=True).start()
-    time.sleep(0.2)
-    return 2 * x
-import warnings
+threading.Thread(target=chatter, daemon=True).start()
+warnings.warn("careful")
+{CAUSAL}
 """
 STUCK = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True:\n    pass"
+LOOPS = "def causal_mask(num_queries, num_keys=None):\n    while True:\n        pass"
 
 
 @pytest.fixture(scope="module")
@@ -39,18 +48,18 @@ def graded(tmp_path_factory):
     hand_in(root, "right", honest(root))
     hand_in(root, "solution", (root / "solutions" / LESSON / f"{LESSON}.ipynb").read_bytes())
     hand_in(root, "blank", release(root))
-    hand_in(root, "wrong", honest(root, double="def double(x):\n    return x + 2", why="<b>I see"))
-    hand_in(root, "noisy", honest(root, double=THREAD))
-    hand_in(root, "loops", honest(root, double="def double(x):\n    while True:\n        pass"))
-    hand_in(root, "stuck", honest(root, double=STUCK))
-    hand_in(root, "dead", honest(root, double="import os\nos._exit(1)"))
+    hand_in(root, "wrong", honest(root, causal_mask=UPPER, why="<b>I see"))
+    hand_in(root, "noisy", honest(root, causal_mask=THREAD))
+    hand_in(root, "loops", honest(root, causal_mask=LOOPS))
+    hand_in(root, "stuck", honest(root, causal_mask=STUCK, length_mask=LENGTH))
+    hand_in(root, "dead", honest(root, causal_mask="import os\nos._exit(1)", length_mask=LENGTH))
     hand_in(root, "broken", '{"cells": [')
     hand_in(root, "renamed", honest(root), "My Homework (1).ipynb")
-    hand_in(root, "nan", honest(root, double="check = lambda name: float('nan')"))
+    hand_in(root, "forger", honest(root, causal_mask="check = lambda name: 2.0"))
     (root / "submitted" / "empty" / LESSON).mkdir(parents=True)
     doubled = honest(root)
-    doubled.cells.append(cell_of(doubled, "double"))
-    doubled.cells.append(cell_of(doubled, "double-answer"))
+    doubled.cells.append(cell_of(doubled, "causal_mask"))
+    doubled.cells.append(cell_of(doubled, "causal_mask-answer"))
     hand_in(root, "doubled", doubled)
     late = hand_in(root, "o'brien", honest(root)).parent
     (late / "timestamp.txt").write_text("2026-03-04 00:00:00 UTC")
@@ -60,7 +69,7 @@ def graded(tmp_path_factory):
     with course.gradebook() as gradebook:
         gradebook.update_or_create_assignment(LESSON, duedate="2026-03-02 23:59:00 UTC")
     lines = []
-    return root, grade(root, LESSON, progress=lines.append), lines
+    return root, grade(root, LESSON, progress=lines.append, settings=QUICK), lines
 
 
 def record(graded, student):
@@ -71,7 +80,7 @@ def record(graded, student):
     "student", ["right", "solution", "doubled", "renamed", "o'brien", "a[1] b"]
 )
 def test_honest_work_gets_every_point(graded, student):
-    assert record(graded, student).points == 8
+    assert record(graded, student).points == 4
     assert record(graded, student).blanks == {}
 
 
@@ -83,30 +92,35 @@ def test_the_release_handed_in_blank_scores_0_and_is_graded(graded):
 
 
 def test_a_warning_and_a_thread_on_stderr_cost_nothing(graded):
-    assert record(graded, "noisy").rows[0].points == 4
+    assert record(graded, "noisy").rows[0].points == 2
 
 
 def test_mistakes_and_messages_are_recorded(graded):
     row = record(graded, "wrong").rows[0]
-    assert (row.points, row.mistake, row.message) == (0, "adds_two", "You <add> two.")
+    assert (row.points, row.mistake) == (0, "upper_triangular")
+    assert "upper triangular" in row.message
     assert graded[1].waiting == {"solution": ["why"], "wrong": ["why"]}
 
 
-def test_an_endless_loop_costs_its_exercise_only(graded):
-    first, second = record(graded, "loops").rows
-    assert (first.points, second.points) == (0, 0)
-    assert first.outcome in ("timed_out", "raised")
-    assert second.outcome == "not_attempted"
+@pytest.mark.parametrize(
+    ("student", "outcome", "words"),
+    [
+        ("loops", "timed_out", "did not end within 2 s"),
+        ("stuck", "timed_out", "did not end within 2 s"),
+        ("dead", "crashed", "it ended the kernel"),
+    ],
+)
+def test_what_ends_the_kernel_costs_its_exercise_only(graded, student, outcome, words):
+    first, second = record(graded, student).rows
+    assert (first.points, first.outcome) == (0, outcome)
+    assert words in first.message
+    if student != "loops":
+        assert (second.points, second.outcome) == (2, "correct")
 
 
 @pytest.mark.parametrize(
     ("student", "reason"),
-    [
-        ("dead", "the kernel died"),
-        ("stuck", "cannot be stopped"),
-        ("broken", "is damaged"),
-        ("empty", "no notebook was handed in"),
-    ],
+    [("broken", "is damaged"), ("empty", "no notebook was handed in")],
 )
 def test_what_cannot_be_graded_is_blank_with_a_reason(graded, student, reason):
     assert reason in record(graded, student).problem
@@ -117,18 +131,20 @@ def test_what_cannot_be_graded_is_blank_with_a_reason(graded, student, reason):
     assert scores == [None, None, None]
 
 
-def test_a_value_that_is_no_number_is_blank_with_a_reason(graded):
-    assert set(record(graded, "nan").blanks) == {"double", "square"}
+def test_an_own_check_has_no_say(graded):
+    assert [(r.points, r.outcome) for r in record(graded, "forger").rows] == [
+        (0, "not_attempted")
+    ] * 2
 
 
 def test_blanks_set_the_exit_code(graded):
     assert graded[1].exit_code == 3
-    assert set(graded[1].blanks) == {"dead", "stuck", "broken", "empty", "nan"}
+    assert set(graded[1].blanks) == {"broken", "empty"}
 
 
 def test_lateness_is_recorded_and_costs_nothing(graded):
     late = record(graded, "o'brien")
-    assert (late.late_seconds, late.points) == (24 * 3600 + 60, 8)
+    assert (late.late_seconds, late.points) == (24 * 3600 + 60, 4)
     assert record(graded, "a[1] b").late_seconds == 0
 
 
@@ -144,7 +160,7 @@ def test_the_summary_is_json(graded):
 
 
 def test_every_student_is_announced(graded):
-    assert sum(" of 15, " in line for line in graded[2]) == 15
+    assert sum(" of 15 (" in line for line in graded[2]) == 15
 
 
 def test_demo_cells_are_not_run(graded):
@@ -155,7 +171,7 @@ def test_demo_cells_are_not_run(graded):
 
 def test_feedback_shows_each_report(graded):
     page = graded[0] / "feedback" / "wrong" / LESSON / f"{LESSON}.html"
-    assert page.read_text().count("<p>Report: ") == 2
+    assert page.read_text().count('role="status"') == 2
 
 
 def test_the_table_names_students_and_reasons(graded, capsys):
@@ -167,7 +183,7 @@ def test_the_table_names_students_and_reasons(graded, capsys):
 
 def test_the_class_report_is_escaped_and_stands_alone(graded):
     page = write_report(graded[0]).read_text()
-    assert "You &lt;add&gt; two." in page
+    assert "Your mask is upper triangular" in page
     assert "a[1] b" in page
     assert "<script" not in page
     assert "http" not in page
@@ -178,31 +194,33 @@ def test_the_class_report_is_escaped_and_stands_alone(graded):
 def test_an_unchanged_submission_is_not_graded_twice(graded):
     root = graded[0]
     before = Course(root).autograded_notebook("right", LESSON).stat().st_mtime_ns
-    grade(root, LESSON, students=["right"])
+    grade(root, LESSON, students=["right"], settings=QUICK)
     assert Course(root).autograded_notebook("right", LESSON).stat().st_mtime_ns == before
-    grade(root, LESSON, students=["right"], force=True)
+    grade(root, LESSON, students=["right"], settings=replace(QUICK, force=True))
     assert Course(root).autograded_notebook("right", LESSON).stat().st_mtime_ns > before
 
 
 def test_a_resubmission_is_graded_and_a_manual_grade_survives(tmp_path):
     root = make_course(tmp_path)
-    hand_in(root, "ada", honest(root, double=DOUBLE))
-    assert grade(root, LESSON).students[0].points == 4
+    hand_in(root, "ada", honest(root, causal_mask=CAUSAL))
+    assert grade(root, LESSON, settings=QUICK).students[0].points == 2
     with Course(root).gradebook() as gradebook:
-        gradebook.find_grade("square", LESSON, LESSON, "ada").manual_score = 3
+        gradebook.find_grade("length_mask", LESSON, LESSON, "ada").manual_score = 1.5
         gradebook.db.commit()
     hand_in(root, "ada", honest(root))
-    double, square = grade(root, LESSON).students[0].rows
-    assert (double.points, square.points, square.by_hand) == (4, 3, True)
+    causal, length = grade(root, LESSON, settings=QUICK).students[0].rows
+    assert (causal.points, length.points, length.by_hand) == (2, 1.5, True)
     hand_in(root, "ada", "not a notebook any more")
-    assert "damaged" in grade(root, LESSON).students[0].problem
+    assert "damaged" in grade(root, LESSON, settings=QUICK).students[0].problem
 
 
 def test_errors_before_grading_name_file_and_cure(tmp_path):
     with pytest.raises(GradingError, match=r"holds no nbgrader_config.py: run this in"):
         grade(tmp_path, LESSON)
     root = make_course(tmp_path)
-    with pytest.raises(GradingError, match=r"run `course build 09_none` \(lessons .*01_numbers"):
+    with pytest.raises(
+        GradingError, match=r"run `course build 09_none` \(lessons .*02_masked_softmax"
+    ):
         grade(root, "09_none")
     with pytest.raises(GradingError, match="run `course grade"):
         write_report(root)
@@ -211,10 +229,10 @@ def test_errors_before_grading_name_file_and_cure(tmp_path):
 def test_a_changed_lesson_with_submissions_is_refused_with_the_cure(tmp_path):
     root = make_course(tmp_path)
     hand_in(root, "ada", honest(root))
-    grade(root, LESSON)
+    grade(root, LESSON, settings=QUICK)
     path = root / "notebooks" / LESSON / f"{LESSON}.ipynb"
     notebook = nbformat.read(path, as_version=4)
-    extra = cell_of(notebook, "square").copy()
+    extra = cell_of(notebook, "length_mask").copy()
     extra["id"] = "cube-check"
     extra["metadata"] = {"nbgrader": {**extra.metadata.nbgrader, "grade_id": "cube"}}
     notebook.cells.append(new_code_cell(**{k: extra[k] for k in ("source", "id", "metadata")}))
@@ -228,7 +246,7 @@ def test_a_gradebook_without_the_lesson_is_filled_from_the_source(tmp_path):
     (root / "gradebook.db").unlink()
     before = (root / "notebooks" / LESSON / f"{LESSON}.ipynb").read_bytes()
     hand_in(root, "ada", honest(root))
-    assert grade(root, LESSON).students[0].points == 8
+    assert grade(root, LESSON, settings=QUICK).students[0].points == 4
     assert (root / "notebooks" / LESSON / f"{LESSON}.ipynb").read_bytes() == before
 
 
@@ -244,11 +262,11 @@ def test_stock_nbgrader_gives_the_same_grades(tmp_path):
     work = {
         "right": honest(root),
         "blank": release(root),
-        "wrong": honest(root, double="def double(x):\n    return x + 2"),
-        "noisy": honest(root, double=NOISY),
+        "wrong": honest(root, causal_mask=UPPER),
+        "noisy": honest(root, causal_mask=NOISY),
     }
     doubled = honest(root)
-    doubled.cells.append(cell_of(doubled, "double"))
+    doubled.cells.append(cell_of(doubled, "causal_mask"))
     shuffled = honest(root)
     shuffled.cells.reverse()
     for student, notebook in {**work, "doubled": doubled, "shuffled": shuffled}.items():
@@ -258,9 +276,9 @@ def test_stock_nbgrader_gives_the_same_grades(tmp_path):
     assert nbgrader(root, "generate_feedback", LESSON).returncode == 0
     assert (root / "feedback" / "noisy" / LESSON / f"{LESSON}.html").is_file()
     stock = scores(root)
-    grade(root, LESSON, force=True)
+    grade(root, LESSON, settings=replace(QUICK, force=True))
     assert scores(root) == stock
-    assert stock["shuffled", "double"] == stock["noisy", "double"] == 4
+    assert stock["shuffled", "causal_mask"] == stock["noisy", "causal_mask"] == 2
     assert nbgrader(root, "export").returncode == 0
     assert ",right," in (root / "grades.csv").read_text()
 

@@ -135,6 +135,8 @@ class _Submission:
                     f"it used up the {self.limits.total_seconds:.0f} s for a whole submission"
                 )
                 break
+            if self.client is None:
+                self._fresh_kernel(index)
             if is_check(cell):
                 self._check(index, cell)
             else:
@@ -186,7 +188,7 @@ class _Submission:
         if self.client is None:
             self._fresh_kernel(index)
         ran = self._run(_OBSERVE.format(encode(request)), "observe", silent=True)
-        reply = _reply_in(ran, number)
+        reply = _reply_in(ran, number) if ran.state in ("ok", "error") else None
         if reply is None:
             why = self._why(ran)
             if ran.state in ("died", "killed"):
@@ -207,8 +209,6 @@ class _Submission:
             self._spend("judge", started)
 
     def _run(self, code: str, step: str, *, silent: bool = False) -> Ran:
-        if self.client is None:
-            self._connect()
         started = time.monotonic()
         left = max(1.0, self.until - started)
         ran = self.client.run(code, min(self.limits.cell_seconds, left), silent=silent)
@@ -216,6 +216,7 @@ class _Submission:
         return ran
 
     def _connect(self) -> None:
+        self.close()
         started = time.monotonic()
         self.client = Client(self.runner.kernel(), self.limits.output)
         self.client.wait_ready(_READY_SECONDS)
@@ -226,7 +227,7 @@ class _Submission:
 
         With `only`, of all answers just that one runs: no other can have done damage.
         """
-        self.close()
+        self._connect()
         for index, cell in enumerate(self.notebook.cells[:before]):
             if cell.cell_type != "code" or "demo" in cell.metadata.get("tags", []):
                 continue
@@ -235,8 +236,11 @@ class _Submission:
                 continue
             if is_check(cell):  # lets the kernel remember the answer, for the integration
                 self._run(_OBSERVE.format(encode(Request(name, []))), "observe", silent=True)
-            elif self._run(cell.source, "cells").state in ("died", "killed"):
-                self.close()
+            else:
+                ran = self._run(cell.source, "cells")
+                if ran.state in ("died", "killed"):  # harmless before, and not now
+                    self.harmful[index] = self._why(ran)
+                    self._connect()
 
     def _why(self, ran: Ran) -> str:
         """Which of `_ENDINGS` it was."""

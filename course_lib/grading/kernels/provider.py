@@ -172,26 +172,30 @@ class ForkedKernels:
             start_new_session=True,
         )
         theirs.close()
-        self._channel = ours
+        self._channel, self._listener = ours, None
         ours.settimeout(_START_SECONDS)
-        lines = ours.makefile("rb")
+        self._lines = ours.makefile("rb")
         try:
-            ready = json.loads(lines.readline() or b"{}")
+            ready = json.loads(self._lines.readline() or b"{}")
         except (OSError, ValueError):
             ready = {}
         if ready.get("event") != "ready":
+            self._process.kill()
+            self._process.wait()
+            reason = self._last_error()
             self._stop()
-            raise KernelFault(f"its process does not start: {self._last_error()}")
+            raise KernelFault(f"its process does not start: {reason}")
         if ready["threads"] != 1:
             self._stop()
             raise KernelFault(f"its process has {ready['threads']} threads, so it cannot fork")
         ours.settimeout(None)
-        threading.Thread(target=self._listen, args=(lines, self._process), daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, args=[self._process], daemon=True)
+        self._listener.start()
 
-    def _listen(self, lines, process: subprocess.Popen) -> None:
+    def _listen(self, process: subprocess.Popen) -> None:
         """Read how kernels end, until the zygote itself does."""
         with contextlib.suppress(OSError, ValueError):
-            for line in lines:
+            for line in self._lines:
                 event = json.loads(line)
                 self._finish(event.pop("name"), event)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -214,8 +218,11 @@ class ForkedKernels:
             return
         self._process.kill()
         self._process.wait()
-        with contextlib.suppress(AttributeError, OSError):
-            self._channel.close()
+        if self._listener is not None:
+            self._listener.join(_HEARTBEAT_SECONDS)
+        for file in (self._lines, self._channel, self._errors):
+            with contextlib.suppress(OSError):
+                file.close()
         for name in list(self._kernels):
             self._finish(name, {"reason": "zygote"})
 

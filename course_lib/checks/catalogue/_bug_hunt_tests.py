@@ -1,121 +1,21 @@
 """Lesson 07: tests of an attention, judged by the sound and broken modules they meet."""
 
 import functools
-import itertools
 
 import numpy as np
 
 from course_lib.checks.catalogue import _bug_hunt_mistakes as models
-from course_lib.checks.compare import Problem
-from course_lib.checks.exercise import Exercise, Mistake, Returned
-from course_lib.checks.probe import Built, Probe, tensor
-from course_lib.reference import bug_hunt as oracle
-
-
-def _modules(rng, *names, heads=2, embed_dim=6):
-    return {
-        f"module_{i}": Built(
-            "specimen",
-            {
-                "name": name,
-                "embed_dim": embed_dim,
-                "num_heads": heads,
-                "seed": int(rng.integers(10**6)),
-            },
-        )
-        for i, name in enumerate(names, start=1)
-    }
-
-
-def _inputs(rng, b=3, n=4, m=5, embed_dim=6, strided=False, dtype=np.float64):
-    sizes = {"queries": n, "keys": m, "values": m}
-    return {
-        name: tensor(rng.normal(0, 1.4, (b, size, embed_dim)).astype(dtype), strided=strided)
-        for name, size in sizes.items()
-    }
-
-
-def _lengths(rng, m=5, b=3):
-    """Lengths that differ, the first and the last one short enough to leave pads."""
-    return tensor(rng.permutation(np.arange(1, m))[:b])
-
-
-def _asked(invariant):
-    """The oracle: what the test must say of each module."""
-
-    def answers(module_1, module_2, *inputs):
-        return tuple(
-            oracle.holds(invariant, module.options["name"]) for module in (module_1, module_2)
-        )
-
-    return answers
-
-
-def _judged(probe, expected, recorded):
-    """Says which module was taken for what it is not."""
-    names = [probe.args[f"module_{i}"].options["name"] for i in (1, 2)]
-    said = [bool(recorded.items[i].data) for i in (0, 1)]
-    if list(expected) == said:
-        return None
-    for name, want, got in zip(names, expected, said, strict=True):
-        if want and not got:
-            what = "a sound module" if name == "sound" else f"`{name}`"
-            return Problem(
-                "keeper_rejected",
-                f"{probe.says} Your test says False of {what}, which keeps this invariant.",
-                "What does your test change besides the one thing that should not matter?",
-            )
-    broken = next(n for n, want, got in zip(names, expected, said, strict=True) if got and not want)
-    return Problem(
-        f"passes_{broken}",
-        f"{probe.says} Your test says True.",
-        "Which difference between the two calls does your test not look at?",
-    )
-
-
-_ANSWERS = (Returned("about module_1", "bool"), Returned("about module_2", "bool"))
-_SAYS = {
-    "curlew": "`curlew` gives masked keys the score 0, so they keep a weight.",
-    "leaks_a_little": "A module may leave the masked keys a hundredth of each row's weight.",
-    "zero_after_softmax": "A module that masks after the softmax has rows that sum to less than 1.",
-    "zeroed_pads": "A module that sets padded keys and values to zero, and masks nothing, still "
-    "gives them weight.",
-    "one_key_more": "A module that keeps one pad too many attends a key that should be gone.",
-    "first_item_unmasked": "A module may forget the mask for its first item only.",
-    "last_item_unmasked": "A module may forget the mask for its last item only.",
-    "fulmar": "`fulmar` hands the items each other's lengths.",
-    "jacana": "`jacana` cuts the sequence into heads instead of the features.",
-    "first_key_special": "A module may prefer its first key, wherever that stands.",
-    "last_key_special": "A module may prefer its last key, wherever that stands.",
-    "middle_keys_special": "A module may prefer the keys in the middle; first and last are alike.",
-    "neighbours_count": "A module may let each key score for its right neighbour as well, in a "
-    "circle.",
-    "batch_average_removed": "A module may subtract the batch's average from the values.",
-    "length_of_first_item_for_all": "A module may use the first item's length for all items.",
-    "length_of_neighbour": "A module may use its neighbour's length for each item.",
-    "later_items_doubled": "A module may double the outputs of all items but the first.",
-}
-
-
-def _pair_probes(rng, broken, lengths, keepers=("sound",)):
-    """One probe for each broken module, beside a module that keeps the invariant."""
-    probes = []
-    for (position, name), keeper in zip(enumerate(broken), itertools.cycle(keepers), strict=False):
-        pair = (keeper, name) if position % 2 == 0 else (name, keeper)
-        args = {**_modules(rng, *pair), **_inputs(rng)}
-        if lengths:
-            args["valid_lens"] = _lengths(rng)
-        probes.append(
-            Probe(name, _SAYS[name], args=args, scenario="ask_about_each", compare="judged")
-        )
-    return probes
-
-
-def _more(rng, name, says, pair, inputs, valid_lens=None, part="edges"):
-    args = {**_modules(rng, *pair), **inputs}
-    if valid_lens is not None:
-        args["valid_lens"] = valid_lens
-    return Probe(name, says, part, args, scenario="ask_about_each", compare="judged")
+from course_lib.checks.catalogue._bug_hunt_meetings import (
+    ANSWERS,
+    asked,
+    inputs_of,
+    judged,
+    lengths_of,
+    more,
+    pair_probes,
+)
+from course_lib.checks.exercise import Exercise, Mistake
+from course_lib.checks.probe import tensor
 
 
 def _masking_probes(rng):
@@ -129,21 +29,21 @@ def _masking_probes(rng):
         "first_item_unmasked",
         "last_item_unmasked",
     )
-    one, equal = _inputs(rng, b=1, n=3), _inputs(rng)
+    one, equal = inputs_of(rng, b=1, n=3), inputs_of(rng)
     equal["values"] = tensor(np.repeat(rng.normal(0, 1.4, (1, 1, 6)), 5, 1).repeat(3, 0))
     return [
-        *_pair_probes(rng, broken, True),
-        _more(
+        *pair_probes(rng, broken, True),
+        more(
             rng,
             "other_faults",
             "`avocet` takes its softmax over the queries, and yet masking equals deleting there.",
             ("avocet", "zero_after_softmax"),
-            _inputs(rng),
-            _lengths(rng),
+            inputs_of(rng),
+            lengths_of(rng),
             "values",
         ),
-        _more(rng, "one_item", "One item.", ("sound", "curlew"), one, tensor([2])),
-        _more(
+        more(rng, "one_item", "One item.", ("sound", "curlew"), one, tensor([2])),
+        more(
             rng,
             "nothing_to_delete",
             "With every key real there is nothing to delete, and nothing may differ.",
@@ -151,7 +51,7 @@ def _masking_probes(rng):
             equal,
             tensor([5, 5, 5]),
         ),
-        _more(
+        more(
             rng,
             "equal_values",
             "All values are alike, so what remains of them averages to the same.",
@@ -159,13 +59,13 @@ def _masking_probes(rng):
             equal,
             tensor([2, 4, 3]),
         ),
-        _more(
+        more(
             rng,
             "strided",
             "Where a tensor lies in memory does not matter.",
             ("curlew", "sound"),
-            _inputs(rng, strided=True),
-            _lengths(rng),
+            inputs_of(rng, strided=True),
+            lengths_of(rng),
         ),
     ]
 
@@ -175,10 +75,10 @@ MASKING_EQUALS_DELETING = Exercise(
     points=4,
     minutes=15,
     difficulty=2,
-    returns=_ANSWERS,
+    returns=ANSWERS,
     probes=_masking_probes,
-    oracle=_asked("masking_equals_deleting"),
-    comparisons={"judged": _judged},
+    oracle=asked("masking_equals_deleting"),
+    comparisons={"judged": judged},
     mistakes=(
         Mistake(
             "always_true",
@@ -278,7 +178,7 @@ MASKING_EQUALS_DELETING = Exercise(
 
 
 def _one_item_alike(rng, item):
-    inputs = _inputs(rng)
+    inputs = inputs_of(rng)
     for name in ("keys", "values"):
         inputs[name].data[item] = inputs[name].data[item, :1]
     return inputs
@@ -296,13 +196,13 @@ def _permutation_probes(rng):
         "middle_keys_special",
         "neighbours_count",
     )
-    alike = _inputs(rng)
+    alike = inputs_of(rng)
     alike["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 5, axis=1))
-    same_queries = _inputs(rng)
+    same_queries = inputs_of(rng)
     same_queries["queries"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 4, axis=1))
     return [
-        *_pair_probes(rng, broken, False, ("sound", "avocet", "bittern", "heron", "egret")),
-        _more(
+        *pair_probes(rng, broken, False, ("sound", "avocet", "bittern", "heron", "egret")),
+        more(
             rng,
             "equal_keys",
             "The keys are all alike, their values are not.",
@@ -310,7 +210,7 @@ def _permutation_probes(rng):
             alike,
             part="values",
         ),
-        _more(
+        more(
             rng,
             "equal_queries",
             "The queries are all alike.",
@@ -318,15 +218,15 @@ def _permutation_probes(rng):
             same_queries,
             part="values",
         ),
-        _more(
+        more(
             rng,
             "one_item",
             "One item of one query over four keys.",
             ("neighbours_count", "curlew"),
-            _inputs(rng, b=1, n=1, m=4),
+            inputs_of(rng, b=1, n=1, m=4),
         ),
         *(
-            _more(
+            more(
                 rng,
                 f"item_{item}_alike",
                 "Every item of the batch counts: in one of them all keys are alike, and their "
@@ -336,26 +236,26 @@ def _permutation_probes(rng):
             )
             for item in (0, 2)
         ),
-        _more(
+        more(
             rng,
             "small_values",
             "Small values have small outputs: differences far above rounding count.",
             ("sound", "first_key_special"),
-            _small(_inputs(rng)),
+            _small(inputs_of(rng)),
         ),
-        _more(
+        more(
             rng,
             "two_keys",
             "Two keys have one order besides their own.",
             ("sound", "first_key_special"),
-            _inputs(rng, n=3, m=2),
+            inputs_of(rng, n=3, m=2),
         ),
-        _more(
+        more(
             rng,
             "strided",
             "Where a tensor lies in memory does not matter.",
             ("first_key_special", "sound"),
-            _inputs(rng, n=5, m=4, strided=True),
+            inputs_of(rng, n=5, m=4, strided=True),
         ),
     ]
 
@@ -373,10 +273,10 @@ KEYS_PERMUTATION_INVARIANT = Exercise(
     points=3,
     minutes=12,
     difficulty=2,
-    returns=_ANSWERS,
+    returns=ANSWERS,
     probes=_permutation_probes,
-    oracle=_asked("keys_permutation"),
-    comparisons={"judged": _judged},
+    oracle=asked("keys_permutation"),
+    comparisons={"judged": judged},
     mistakes=(
         Mistake(
             "always_true",
@@ -490,46 +390,46 @@ def _items_probes(rng):
     )
     keepers = ("sound", "avocet", "curlew", "sound", "jacana", "bittern", "sound")
     return [
-        *_pair_probes(rng, broken, True, keepers),
-        _more(
+        *pair_probes(rng, broken, True, keepers),
+        more(
             rng,
             "two_items",
             "Two items of three queries over four keys.",
             ("sound", "length_of_neighbour"),
-            _inputs(rng, b=2, n=3, m=4),
+            inputs_of(rng, b=2, n=3, m=4),
             tensor([3, 1]),
         ),
-        _more(
+        more(
             rng,
             "small_values",
             "Small values have small outputs: differences far above rounding count.",
             ("sound", "length_of_neighbour"),
-            _small(_inputs(rng)),
-            _lengths(rng),
+            _small(inputs_of(rng)),
+            lengths_of(rng),
         ),
-        _more(
+        more(
             rng,
             "four_items",
             "Four items.",
             ("later_items_doubled", "sound"),
-            _inputs(rng, b=4, n=2, m=6),
+            inputs_of(rng, b=4, n=2, m=6),
             tensor([2, 6, 1, 4]),
         ),
-        _more(
+        more(
             rng,
             "all_real",
             "Every key is real.",
             ("sound", "later_items_doubled"),
-            _inputs(rng, n=2),
+            inputs_of(rng, n=2),
             tensor([5, 5, 5]),
         ),
-        _more(
+        more(
             rng,
             "strided",
             "Where a tensor lies in memory does not matter.",
             ("fulmar", "sound"),
-            _inputs(rng, strided=True),
-            _lengths(rng),
+            inputs_of(rng, strided=True),
+            lengths_of(rng),
         ),
     ]
 
@@ -539,10 +439,10 @@ BATCH_ITEMS_INDEPENDENT = Exercise(
     points=3,
     minutes=10,
     difficulty=1,
-    returns=_ANSWERS,
+    returns=ANSWERS,
     probes=_items_probes,
-    oracle=_asked("items_apart"),
-    comparisons={"judged": _judged},
+    oracle=asked("items_apart"),
+    comparisons={"judged": judged},
     mistakes=(
         Mistake(
             "always_true",

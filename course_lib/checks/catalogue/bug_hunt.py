@@ -1,10 +1,7 @@
 """Lesson 07: what a broken module breaks, tests that notice it, and modules to mend."""
 
-from course_lib.checks.catalogue._bug_hunt_modules import (
-    CAUSAL_SELF_ATTENTION,
-    LOOKUP,
-    lookup_problem,
-)
+from course_lib.checks.catalogue._bug_hunt_causal import CAUSAL_SELF_ATTENTION
+from course_lib.checks.catalogue._bug_hunt_lookup import LOOKUP, lookup_problem
 from course_lib.checks.catalogue._bug_hunt_naming import BROKEN_INVARIANTS
 from course_lib.checks.catalogue._bug_hunt_tests import (
     BATCH_ITEMS_INDEPENDENT,

@@ -39,6 +39,7 @@ def examine(root: Path | None, clone: Path = ROOT) -> list[Finding]:
         lambda: look_at_folder(root),
         lambda: look_at_disk(root or Path.cwd()),
         look_at_nbgrader,
+        look_at_sandbox,
     ]
     return [_safely(look) for look in looks]
 
@@ -93,14 +94,11 @@ def installed_version(name: str) -> str | None:
 
 def missing_packages() -> list[str]:
     """Name the student core's requirements that are not installed."""
-    required = importlib.metadata.requires("attention-course") or []
-    names = [_bare(line) for line in required if "extra ==" not in line]
-    return [name for name in names if installed_version(name) is None]
+    from packaging.requirements import Requirement
 
-
-def _bare(requirement: str) -> str:
-    end = next((i for i, c in enumerate(requirement) if not (c.isalnum() or c in "-_.")), None)
-    return requirement[:end]
+    required = map(Requirement, importlib.metadata.requires("attention-course") or [])
+    wanted = [r.name for r in required if r.marker is None or r.marker.evaluate({"extra": ""})]
+    return [name for name in wanted if installed_version(name) is None]
 
 
 def look_at_torch() -> Finding:
@@ -168,6 +166,13 @@ def look_at_nbgrader() -> Finding:
     ok = "enabled" in state and "disabled" not in state
     mend = f"{sys.executable} -m jupyter labextension enable @jupyter/nbgrader"
     return Finding("nbgrader", ok, state, mend if state != "not installed" else MEND_PACKAGES)
+
+
+def look_at_sandbox() -> Finding:
+    """Try out how far `course grade` can shut a student's code in; only instructors need it."""
+    from course_lib.grading.executors import reached
+
+    return Finding("sandbox", True, f"{reached(None)} for `course grade`".removeprefix("sandbox "))
 
 
 def to_text(findings: list[Finding]) -> str:

@@ -19,7 +19,6 @@ from course_lib.checks.record import Recorded
 from course_lib.checks.remote import REPLY_TYPES, REQUEST_TYPES, Reply, Request, answer
 from course_lib.checks.verdict import judge_observed
 
-
 ROOT = Path(__file__).parent.parent
 NAMES = [*exercises(), *(slug for slug, lesson in lessons().items() if lesson.integration)]
 ARRAYS = npst.arrays(

@@ -127,6 +127,7 @@ class ForkedKernels:
         """Fork a kernel; a zygote that has died is replaced first."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
+                self._stop()
                 self._launch()
             name = secrets.token_hex(4)
             place = self.spool / name

@@ -230,8 +230,7 @@ def _become_kernel(request: dict, saying: int) -> None:
         isolate.shut_in(request["slot"])
         os.chdir(request["folder"])  # the empty one that was mounted there
         os.environ.update(request.get("env", {}))
-        _seed_everything(request["seed"])
-        _run_kernel(request["connection"])
+        _run_kernel(request["connection"], request["seed"])
         os._exit(0)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -260,7 +259,7 @@ def _seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _run_kernel(connection: dict) -> None:
+def _run_kernel(connection: dict, seed: int) -> None:
     from ipykernel.kernelapp import IPKernelApp
 
     _limit_output(connection.pop("output"))
@@ -270,6 +269,7 @@ def _run_kernel(connection: dict) -> None:
     app = IPKernelApp.instance(capture_fd_output=False)
     arguments = ["-f", path, "--HistoryManager.enabled=False", "--IPKernelApp.log_level=ERROR"]
     app.initialize(arguments)
+    _seed_everything(seed)
     os.close(_SAYING)
     app.start()
 

@@ -1,0 +1,267 @@
+"""Kernels from the zygote: what each sandbox level holds, and that Jupyter's tools can use them."""
+
+import json
+import os
+import shutil
+import socket
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_notebook
+
+from course_lib.grading import GradingError
+from course_lib.grading.kernels import provisioner, sandbox
+from course_lib.grading.kernels.client import Client
+from course_lib.grading.kernels.provider import KernelFault, provider
+from course_lib.grading.kernels.sandbox import Limits
+
+LIMITS = Limits(memory=1_500_000_000, total_seconds=60.0)
+needs_bwrap = pytest.mark.skipif(
+    shutil.which("bwrap") is None, reason="bwrap is missing: apt-get install bubblewrap"
+)
+LEVELS = [pytest.param("strict", marks=needs_bwrap), "basic", "off"]
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def kernels(request):
+    """One zygote for each level."""
+    started = provider(request.param, LIMITS)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def client(kernels):
+    """A connection to a fresh kernel."""
+    kernel = kernels.start(7)
+    connected = Client(kernel).wait_ready(30)
+    yield connected
+    kernel.kill()
+    connected.close()
+
+
+def value(client, expression: str):
+    """What an expression is in the kernel, by way of its repr as JSON."""
+    ran = client.run(f"import json; print(json.dumps({expression}))", 20)
+    assert ran.state == "ok", ran.outputs
+    return json.loads(ran.outputs[0]["text"])
+
+
+def error_of(client, code: str, seconds: float = 10.0) -> str:
+    ran = client.run(code, seconds)
+    assert ran.state == "error", (ran.state, ran.outputs)
+    return ran.outputs[-1]["ename"]
+
+
+def test_a_kernel_runs_code_and_keeps_its_variables(client):
+    assert client.run("x = 20", 5).state == "ok"
+    assert client.run("x + 1", 5).outputs[0]["data"]["text/plain"] == "21"
+
+
+def test_the_library_in_it_has_no_judge(kernels, client):
+    for name in ("reference", "checks.judge", "checks.catalogue", "checks.replay", "grading.run"):
+        assert error_of(client, f"import course_lib.{name}") == "ModuleNotFoundError"
+    assert value(client, "__import__('course_lib').__file__.endswith('__init__.py')")
+    ran = client.run("from course_lib import check, hint\ncheck('causal_mask')", 5)
+    assert ran.state == "ok" and "judged outside" in ran.outputs[0]["text"]
+
+
+def test_children_are_seeded_and_start_alike(kernels):
+    drawn = []
+    for seed in (1, 1, 2):
+        kernel = kernels.start(seed)
+        connected = Client(kernel).wait_ready(30)
+        drawn.append(
+            value(connected, "[__import__('torch').rand(1).item(), __import__('random').random()]")
+        )
+        kernel.kill()
+        connected.close()
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_the_environment_holds_no_secret(client, monkeypatch):
+    names = value(client, "sorted(__import__('os').environ)")
+    assert ("COURSE_CHECK_SEED" not in names and "PWD" in names) or "HOME" in names
+    assert not {"SECRET", "DATABASE_URL", "SSH_AUTH_SOCK"} & set(names)
+
+
+def test_an_endless_loop_is_interrupted_and_the_kernel_goes_on(client):
+    started = time.monotonic()
+    assert client.run("while True: pass", 0.5).state == "timeout"
+    assert time.monotonic() - started < 5
+    assert client.run("1 + 1", 5).state == "ok"
+
+
+def test_a_loop_that_ignores_the_interrupt_is_killed(client):
+    code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+    assert client.run(code, 0.5).state == "killed"
+    assert client.kernel.ending["reason"] == "killed"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [("import os\nos._exit(3)", "exit"), ("import ctypes\nctypes.string_at(0)", "signal")],
+)
+def test_a_death_is_told_from_an_answer(client, code, reason):
+    assert client.run(code, 10).state == "died"
+    assert client.kernel.ending["reason"] == reason
+
+
+def test_what_it_started_ends_with_it(kernels, client, tmp_path):
+    code = (
+        "import os, subprocess, sys, time\n"
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(987)'],"
+        " start_new_session=True)\nprint(p.pid)"
+    )
+    assert client.run(code, 10).state == "ok"
+    assert _sleepers() == 1
+    client.kernel.kill()
+    until = time.monotonic() + 5
+    while _sleepers() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert _sleepers() == 0
+
+
+def _sleepers() -> int:
+    found = 0
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += b"time.sleep(987)" in path.read_bytes()
+        except OSError:
+            continue
+    return found
+
+
+def test_memory_is_bounded(client):
+    ran = client.run("import torch\nx = [torch.ones(10**7) for _ in range(10**4)]", 20)
+    assert ran.state in ("error", "died")
+    assert ran.state == "error" or client.kernel.ending["reason"] == "memory"
+
+
+def test_output_is_bounded(client):
+    ran = client.run("while True: print('x' * 1000)", 20)
+    assert (ran.state == "error" or ran.flooded) and len(str(ran.outputs)) < 3_000_000
+
+
+def test_a_large_file_is_refused(client):
+    assert error_of(client, "open('big', 'wb').write(bytes(100_000_000))") == "OSError"
+
+
+def test_there_is_no_network(kernels, client):
+    if kernels.reached.level == "off":
+        pytest.xfail("off does not shut anything in")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        code = f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 2)"
+        assert error_of(client, code) in ("OSError", "PermissionError", "ConnectionRefusedError")
+        server.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_nothing_of_the_host_can_be_read_or_written(kernels, client, tmp_path):
+    if kernels.reached.level == "off":
+        pytest.xfail("off does not shut anything in")
+    secret = tmp_path / "gradebook.db"
+    secret.write_text("everybody's grades")
+    for code in (f"open({str(secret)!r}).read()", f"open({str(secret)!r}, 'w').write('x')"):
+        assert error_of(client, code) in ("FileNotFoundError", "PermissionError", "OSError")
+    assert secret.read_text() == "everybody's grades"
+    place = "/usr/lib" if os.getuid() else "/usr"
+    assert error_of(client, f"open('{place}/new', 'w')") in ("OSError", "PermissionError")
+
+
+@needs_bwrap
+def test_strict_shows_one_process_and_an_empty_folder():
+    started = provider("strict", LIMITS)
+    kernel = started.start(0)
+    connected = Client(kernel).wait_ready(30)
+    try:
+        pids = value(connected, "[p for p in __import__('os').listdir('/proc') if p.isdigit()]")
+        assert pids == ["1"]
+        assert value(connected, "__import__('os').listdir('.')") == []
+        assert value(connected, "__import__('os').listdir('/home') if 0 else 1") == 1
+        status = value(connected, "open('/proc/self/status').read()")
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        assert int(fields["CapEff"], 16) == int(fields["CapBnd"], 16) == 0
+        assert (fields["NoNewPrivs"], fields["Seccomp"]) == ("1", "2")
+        if os.getuid() == 0:
+            assert int(fields["Uid"].split()[0]) >= sandbox.FIRST_UID
+        folder = started.folder
+    finally:
+        connected.close()
+        started.close()
+    assert not folder.exists()
+
+
+def test_a_zygote_that_was_killed_is_replaced(kernels):
+    lost = kernels.start(0)
+    connected = Client(lost).wait_ready(30)
+    kernels._process.kill()
+    assert lost.over.wait(10) and lost.ending["reason"] == "zygote"
+    connected.close()
+    again = kernels.start(0)
+    connected = Client(again).wait_ready(30)
+    assert connected.run("1", 5).state == "ok"
+    again.kill()
+    connected.close()
+
+
+def test_a_level_that_cannot_be_had_is_refused_with_the_cure(monkeypatch):
+    monkeypatch.setattr(sandbox, "obstacles", lambda: {"strict": "bwrap is missing; install it"})
+    with pytest.raises(GradingError, match=r"sandbox strict cannot .*bwrap is missing.*--sandbox"):
+        provider("strict")
+    best = provider(None)
+    assert best.reached.level == "basic"
+    assert str(best.reached) == "sandbox basic (no strict: bwrap is missing; install it)"
+    best.close()
+
+
+def test_a_kernel_that_never_answers_is_a_fault_of_ours(kernels):
+    kernel = kernels.start(0)
+    kernel.kill()
+    with pytest.raises(KernelFault, match="did not start"):
+        Client(kernel).wait_ready(1)
+
+
+@pytest.fixture
+def spec(tmp_path, monkeypatch):
+    """The kernelspec of the zygote, where only this test finds it."""
+    level = "strict" if shutil.which("bwrap") else "basic"
+    provisioner.install(str(tmp_path), level)
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "share" / "jupyter"))
+    return provisioner.KERNEL_NAME
+
+
+def test_nbclient_runs_a_notebook_in_it(spec):
+    assert spec in KernelSpecManager().find_kernel_specs()
+    cells = [new_code_cell("import os\nos.getpid() < 1000, os.getcwd()"), new_code_cell("1 / 0")]
+    notebook = new_notebook(cells=cells)
+    NotebookClient(notebook, kernel_name=spec, allow_errors=True, timeout=30).execute()
+    if shutil.which("bwrap"):
+        assert notebook.cells[0].outputs[0]["data"]["text/plain"] == "(True, '/scratch')"
+    assert notebook.cells[1].outputs[0]["ename"] == "ZeroDivisionError"
+    assert nbformat.validate(notebook) is None
+
+
+def test_a_manager_interrupts_restarts_and_ends_it(spec):
+    manager = KernelManager(kernel_name=spec)
+    manager.start_kernel()
+    client = manager.client()
+    client.start_channels()
+    client.wait_for_ready(timeout=30)
+    request = client.execute("while True: pass")
+    time.sleep(0.5)
+    manager.interrupt_kernel()
+    reply = client.get_shell_msg(timeout=10)
+    assert reply["parent_header"]["msg_id"] == request
+    assert reply["content"]["ename"] == "KeyboardInterrupt"
+    assert manager.is_alive()
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+    assert not manager.has_kernel or not manager.is_alive()

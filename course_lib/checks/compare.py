@@ -65,9 +65,25 @@ def close(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
         return None
     if recorded.data.dtype.kind in "fc" and np.isnan(recorded.data).any():
         return Problem("not_a_number", "Your result contains NaN.", _WHERE_NAN)
-    return Problem("wrong_values", probe.says)
+    return _nearly(probe, expected, recorded.data) or Problem("wrong_values", probe.says)
 
 
+def _nearly(probe: Probe, expected: np.ndarray, data: np.ndarray) -> Problem | None:
+    """What to say of numbers that are right but for their last digits."""
+    if expected.dtype.kind != "f" or data.dtype.kind != "f" or not np.isfinite(expected).all():
+        return None
+    largest = np.abs(expected).max(initial=0.0)
+    error = np.abs(data - expected).max(initial=0.0) / largest if largest else np.inf
+    if not 0 < error < _NEARLY:
+        return None
+    return Problem(
+        "precision_lost",
+        f"{probe.says} Your numbers agree to about {int(-np.log10(error))} digits only.",
+        "Does a step on the way round, add a small constant, or compute in a smaller dtype?",
+    )
+
+
+_NEARLY = 1e-3  # relative to the largest number; more is another formula
 _WHERE_NAN = "Which step divides 0 by 0, or subtracts inf from inf?"
 
 
@@ -177,9 +193,9 @@ _DROPOUT = {
     ),
     "scores": Problem(
         "dropout_on_scores",
-        "Dropout acts on your scores: a dropped score becomes 0, whose exponential is 1, and each "
-        "row of weights still sums to 1.",
-        "Which comes first, softmax or dropout?",
+        "Each row of your weights still sums to 1 in train mode: dropout acts before the softmax, "
+        "or the weights are normalised again after it.",
+        "Which comes first, softmax or dropout, and what comes after?",
     ),
     "not_rescaled": Problem(
         "dropout_not_rescaled",

@@ -35,7 +35,8 @@ def wrong_type(returns: tuple[Returned, ...], expected, recorded: Recorded) -> P
         return Problem(
             "returned_none", "Your code returned None.", "Is a `return` missing on some path?"
         )
-    if len(returns) > 1 and (recorded.kind != "tuple" or len(recorded.items) != len(returns)):
+    several = recorded.kind in ("tuple", "list") and len(recorded.items) == len(returns)
+    if len(returns) > 1 and not several:  # a list is unpacked like a tuple
         names = ", ".join(contract.name for contract in returns)
         return Problem("wrong_type", f"Expected a tuple ({names}); got {describe(recorded)}.")
     for contract, want, got in _parts(returns, expected, recorded):

@@ -214,7 +214,7 @@ _WITHOUT_PARAMETERS = {
 
 
 def _wrong_parameters(probe: Probe, seen: Observation) -> Problem | None:
-    if probe.construct is None or seen.parameters is None or not probe.state:
+    if probe.construct is None or seen.parameters is None:
         return None
     extra = sorted(set(seen.parameters) - set(probe.state))
     if not extra:

@@ -215,6 +215,7 @@ def _what_instead(module, probe, inputs) -> str:
     groups = [v.values() if isinstance(v, dict) else v for v in held.values()]
     groups = [group for group in groups if not isinstance(group, torch.Tensor | str)]
     groups = [list(group) for group in groups if isinstance(group, collections.abc.Collection)]
+    groups += [list(item) for group in groups for item in group if isinstance(item, list | tuple)]
     if any(isinstance(item, torch.nn.Module | torch.Tensor) for g in groups for item in g):
         return "in_a_list"
     made = []

@@ -7,9 +7,12 @@ here knows what is right. Standard library, NumPy, torch and IPython only.
 
 import contextlib
 import gc
+import inspect
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from types import CodeType
 
 import numpy as np
 import torch
@@ -85,7 +88,8 @@ def answer(request: Request, namespace: dict) -> Reply:
     if obj is not None and not reply.subject.home.startswith("course_lib."):
         _remembered[request.name] = obj
     if reply.subject.is_callable:
-        reply.seen = observe_all(obj, request.probes)
+        with courses_versions_refuse((request.name,)):
+            reply.seen = observe_all(obj, request.probes)
     return reply
 
 
@@ -94,7 +98,7 @@ def _answer_together(request: Request, namespace: dict, reply: Reply) -> Reply:
     reply.missing = tuple(name for name, obj in own.items() if obj is None)
     if reply.missing:
         return reply
-    with in_place(own, namespace):
+    with in_place(own, namespace), courses_versions_refuse(request.chain):
         last = own[request.chain[-1]]
         reply.subject = None if request.takes_all else subject_of(last)
         reply.seen = observe_all(own if request.takes_all else last, request.probes)
@@ -112,6 +116,46 @@ def in_place(own: dict[str, object], namespace: dict):
         for name in own:
             namespace.pop(name, None)
         namespace.update(kept)
+
+
+@contextlib.contextmanager
+def courses_versions_refuse(names: Iterable[str]):
+    """The course's own solutions of these exercises raise meanwhile, under whatever name."""
+    functions = [function for name in names for function in _courses_functions(name)]
+    kept = [(function, function.__code__) for function in functions]
+    for function, code in kept:
+        function.__code__ = _refusal(code)
+    try:
+        yield
+    finally:
+        for function, code in kept:
+            function.__code__ = code
+
+
+def _courses_functions(name: str) -> list:
+    """The functions that an exercise's solution consists of, without their wrappers."""
+    found = []
+    for home, module in list(sys.modules.items()):
+        if home.startswith("course_lib.attention."):
+            solution = vars(module).get(name)
+            members = vars(solution).values() if isinstance(solution, type) else [solution]
+            unwrapped = [inspect.unwrap(m) for m in members if inspect.isfunction(m)]
+            found += [f for f in unwrapped if f.__module__ == home and f not in found]
+    return found
+
+
+def _refusal(code: CodeType) -> CodeType:
+    """Code with the same closure variables, as a function's own must have, that only raises."""
+    names = code.co_freevars
+    lines = ["def outer():", *(f" {name} = None" for name in names)]
+    lines += [" def refuse(*args, **kwargs):", f"  raise RuntimeError({_NOT_YOURS!r})"]
+    lines += [*(f"  {name}" for name in names), " return refuse"]
+    scope: dict = {}
+    exec("\n".join(lines), scope)
+    return scope["outer"]().__code__.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+
+
+_NOT_YOURS = "this is the course's own solution, not yours"
 
 
 def _restore_defaults() -> None:

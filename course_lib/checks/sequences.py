@@ -40,6 +40,8 @@ def _some_items_causal(x, is_causal):
 
 
 def _looks_ahead(x, i):
+    if x.shape[1] <= i + 1:  # nothing is ahead
+        return x
     return torch.cat([x[:, :i], x[:, i + 1 : i + 2] * x[:, i : i + 1], x[:, i + 1 :]], dim=1)
 
 

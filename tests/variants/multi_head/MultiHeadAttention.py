@@ -625,7 +625,7 @@ class LayersForEachHead(nn.Module):
         self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
 
 
-@wrong("heads_in_nested_lists")
+@wrong("layers_in_a_list")
 class ListsOfLists(nn.Module):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
         super().__init__()

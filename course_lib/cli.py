@@ -8,13 +8,15 @@ checks, imported when a verb needs it. Exit codes: 0 well, 1 something was found
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from course_lib import __version__
+from course_lib.cli_grading import verbs as grading_verbs
+from course_lib.cli_options import AsJson, Lessons, Quiet, progress
 from course_lib.course_folder import UsageError, chosen_lessons, course_root, find_root
 
 app = typer.Typer(
@@ -25,14 +27,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-Lessons = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="LESSON...", help="Lessons by name or number; all if none is given."),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results, no progress.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
 
 # Errors whose message names the file and the cure, and the exit code that each one gives; by name,
 # so that nothing heavy is imported here.
@@ -133,7 +127,7 @@ def build(
         if not drifts:
             typer.echo("every notebook matches its lesson text")
         raise typer.Exit(1 if drifts else 0)
-    results = authoring.build(root, chosen, force=force, progress=_progress(quiet))
+    results = authoring.build(root, chosen, force=force, progress=progress(quiet))
     for result in results:
         done = "executed" if result.executed else "released" if result.released else "up to date"
         typer.echo(f"{result.lesson}: {done} ({result.seconds:.1f} s)")
@@ -173,136 +167,7 @@ def test(context: typer.Context) -> None:
 # --- for instructors ------------------------------------------------------------------
 
 
-@app.command()
-def demo(
-    lessons: Lessons = None,
-    folder: Annotated[
-        Path | None, typer.Option("--folder", help="Where to work; demo/ if not given.")
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Grade the bundled sample class in a folder of its own and show where everything lies.
-
-    Example: course demo 02_masked_softmax
-    """
-    from course_lib import grading
-
-    root = course_root()
-    chosen = chosen_lessons(root, lessons)
-    result = grading.demo(root, chosen, folder=folder, progress=_progress(quiet))
-    result.show()
-    raise typer.Exit(result.exit_code)
-
-
-@app.command()
-def grade(
-    lessons: Annotated[list[str], typer.Argument(metavar="LESSON...", help="Lessons to grade.")],
-    student: Annotated[
-        list[str] | None, typer.Option("--student", help="Only this student; may be repeated.")
-    ] = None,
-    executor: Annotated[
-        str, typer.Option(help="serial, processes, or dask://HOST:PORT of a Dask scheduler.")
-    ] = "processes",
-    sandbox: Annotated[
-        str, typer.Option(help="strict, basic or off; `course doctor` says what is possible.")
-    ] = "strict",
-    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a core.")] = 0,
-    shard: Annotated[
-        str | None, typer.Option(help="k/n: only this machine's share of the class.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Grade what did not change too.")] = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
-    """Grade what lies in submitted/, write the gradebook and each student's feedback.
-
-    Example: course grade 02_masked_softmax --student ada
-    """
-    from course_lib import grading
-
-    root = course_root()
-    settings = grading.Settings(executor, sandbox, workers, shard, force=force)
-    summaries = [
-        grading.grade(root, lesson, students=student, progress=_progress(quiet), settings=settings)
-        for lesson in chosen_lessons(root, lessons) or []
-    ]
-    if as_json:
-        typer.echo(json.dumps([summary.as_dict() for summary in summaries], indent=2))
-    else:
-        for summary in summaries:
-            summary.show()
-    raise typer.Exit(max(summary.exit_code for summary in summaries))
-
-
-@app.command()
-def report(
-    lesson: Annotated[str | None, typer.Argument(help="One lesson; all if left out.")] = None,
-) -> None:
-    """Write the class report, one HTML page: scores, mistakes by frequency, who needs a look.
-
-    Example: course report 02_masked_softmax
-    """
-    from course_lib import grading
-
-    root = course_root()
-    chosen = chosen_lessons(root, [lesson] if lesson else None)
-    typer.echo(str(grading.write_report(root, chosen[0] if chosen else None)))
-
-
-@app.command()
-def export(
-    lessons: Lessons = None,
-    to: Annotated[
-        Literal["csv", "canvas", "moodle", "gradescope"], typer.Option("--to", help="For whom.")
-    ] = "csv",
-    into: Annotated[
-        Path | None, typer.Option("--into", help="The gradebook downloaded from the LMS, as CSV.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="grades.csv, or FILE_filled.csv beside FILE.")
-    ] = None,
-    match: Annotated[
-        str | None, typer.Option("--match", help="The column of FILE with the students' ids.")
-    ] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option("--map", metavar="LESSON=COLUMN", help="A lesson's column.")
-    ] = None,
-    students: Annotated[
-        Path | None, typer.Option("--students", help="CSV with columns nbgrader_id and lms_id.")
-    ] = None,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Count lessons whose written answer waits.")
-    ] = False,
-    scale: Annotated[bool, typer.Option("--scale", help="Convert to the points there.")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace scores that differ there.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, write nothing.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write the grades as a table, or into the gradebook file of Canvas, Moodle or Gradescope.
-
-    Example: course export 02 --to canvas --into canvas.csv --dry-run
-    """
-    from course_lib.grading import exports
-
-    root = course_root()
-    match, named = exports.columns_by_lesson(root, columns or [], match)
-    request = exports.ExportRequest(
-        to, chosen_lessons(root, lessons), into, output, match, named, students,
-        partial, scale, overwrite, force, dry_run,
-    )  # fmt: skip
-    outcome = exports.export(root, request)
-    typer.echo(json.dumps(outcome.as_dict(), indent=2) if as_json else outcome.text())
-    raise typer.Exit(outcome.exit_code)
-
-
-# --- shared ---------------------------------------------------------------------------
-
-
-def _progress(quiet: bool) -> Callable[[str], None] | None:
-    return None if quiet else lambda line: typer.echo(line, err=True)
+app.add_typer(grading_verbs)
 
 
 if __name__ == "__main__":

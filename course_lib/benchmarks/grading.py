@@ -1,0 +1,198 @@
+"""`course bench grading`: stock `nbgrader autograde` and `course grade` on the same submissions.
+
+Both grade the sample class of a lesson, copied until there are enough students, in turn on the
+same machine, so that the ratio means something where seconds do not. Stock nbgrader runs as it
+would on this course, one submission after the other; it writes no feedback, `course grade` does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.demo_course import (
+    SAMPLES,
+    SampleStudent,
+    hand_in,
+    make_folder,
+    read_sample,
+)
+from course_lib.grading.intake import GradingError
+from course_lib.grading.ledger import Ledger
+from course_lib.grading.run import Settings, grade
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Measured:
+    """One run of a grader over a class.
+
+    Attributes:
+        seconds: wall time of the whole run, start included.
+        steps: mean wall time of each step of one submission, where the grader tells.
+        peak: the largest resident size of the driving process, in bytes.
+    """
+
+    grader: str
+    lesson: str
+    submissions: int
+    seconds: float
+    steps: dict[str, float] = field(default_factory=dict)
+    peak: int = 0
+
+    @property
+    def each(self) -> float:
+        """Wall seconds for one submission."""
+        return self.seconds / self.submissions
+
+
+@dataclass
+class Comparison:
+    """All runs, and what ran them."""
+
+    runs: list[Measured]
+    machine: str
+    sandbox: str
+    workers: int
+
+    def ratio(self, lesson: str) -> float | None:
+        """How many times the throughput of stock nbgrader; None if that was not run."""
+        each = {run.grader: run.each for run in self.runs if run.lesson == lesson}
+        return each["nbgrader"] / each["course"] if len(each) == 2 else None
+
+    def as_dict(self) -> dict:
+        """JSON-able."""
+        runs = [asdict(run) | {"each": round(run.each, 4)} for run in self.runs]
+        ratios = {run.lesson: self.ratio(run.lesson) for run in self.runs}
+        about = {"machine": self.machine, "sandbox": self.sandbox, "workers": self.workers}
+        return {**about, "runs": runs, "ratio": ratios}
+
+    def text(self) -> str:
+        """A table, and beneath it where the time of one submission goes."""
+        lines = [f"{self.machine}; sandbox {self.sandbox}, {self.workers} workers", ""]
+        lines.append(f"{'lesson':<24}{'grader':<10}{'submissions':>11}{'seconds':>9}{'each':>8}")
+        for run in self.runs:
+            lines.append(
+                f"{run.lesson:<24}{run.grader:<10}{run.submissions:>11}{run.seconds:>9.1f}"
+                f"{run.each:>8.2f}"
+            )
+        lines.append("")
+        for lesson in dict.fromkeys(run.lesson for run in self.runs):
+            if (ratio := self.ratio(lesson)) is not None:
+                lines.append(f"{lesson}: {ratio:.1f} times the throughput of nbgrader autograde")
+        for run in self.runs:
+            if run.steps:
+                parts = ", ".join(f"{name} {1000 * s:.0f} ms" for name, s in run.steps.items())
+                peak = f"; driver's peak memory {run.peak / 1e6:.0f} MB" if run.peak else ""
+                lines.append(f"{run.lesson}, one submission in its worker: {parts}{peak}")
+        return "\n".join(lines)
+
+
+def compare(
+    root: Path,
+    lessons: list[str],
+    *,
+    submissions: int = 24,
+    sandbox: str = "strict",
+    workers: int = 2,
+    stock: bool = True,
+    tell: Tell = lambda line: None,
+) -> Comparison:
+    """Grade the same class with both, in turn.
+
+    Args:
+        root: the course.
+        lessons: which sample classes.
+        submissions: how many students hand in, copies of the sample class.
+        sandbox: level for `course grade`.
+        workers: processes for `course grade`; nbgrader has one.
+        stock: run nbgrader too.
+        tell: called with a line at each step.
+
+    Raises:
+        GradingError: a lesson has no sample class, or a grader does not finish.
+    """
+    runs = []
+    for lesson in lessons:
+        with tempfile.TemporaryDirectory(prefix="course-bench-") as scratch:
+            folder = Path(scratch) / "class"
+            make_class(root, folder, lesson, submissions)
+            settings = Settings(sandbox=sandbox, workers=workers)
+            tell(f"{lesson}: course grade, {submissions} submissions")
+            runs.append(run_course(folder, lesson, submissions, settings))
+            if stock:
+                tell(f"{lesson}: nbgrader autograde, {submissions} submissions")
+                runs.append(run_stock(folder, lesson, submissions))
+    return Comparison(runs, _machine(), sandbox, workers)
+
+
+def make_class(root: Path, folder: Path, lesson: str, submissions: int) -> None:
+    """A course folder in which the sample class hands in, copied until there are enough."""
+    samples = SAMPLES / lesson.partition("_")[2]
+    if not samples.is_dir():
+        raise GradingError(f"{lesson} has no sample class to grade")
+    students = [read_sample(path) for path in sorted(samples.glob("*.py"))]
+    make_folder(root, folder)
+    hand_in(root, folder, lesson, [_copy(students, n) for n in range(submissions)])
+
+
+def _copy(students: list[SampleStudent], number: int) -> SampleStudent:
+    student = students[number % len(students)]
+    return replace(student, name=f"{student.name}-{number // len(students)}")
+
+
+def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) -> Measured:
+    """Time `course grade` over a class, feedback included."""
+    started = time.perf_counter()
+    summary = grade(folder, lesson, settings=settings)
+    seconds = time.perf_counter() - started
+    if len(summary.students) != submissions or summary.blanks:
+        raise GradingError(f"{lesson}: not everybody was graded: {summary.blanks}")
+    entries = Ledger(Course(folder).ledger_path(lesson)).entries()
+    names = dict.fromkeys(name for entry in entries for name in entry.seconds)
+    steps = {n: sum(e.seconds.get(n, 0.0) for e in entries) / len(entries) for n in names}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Measured("course", lesson, submissions, seconds, steps, peak)
+
+
+def run_stock(folder: Path, lesson: str, submissions: int) -> Measured:
+    """Time `nbgrader autograde` over the same class, with a gradebook of its own."""
+    for name in ("autograded", "feedback"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    (folder / "gradebook.db").unlink()
+    with quiet_nbgrader():
+        course = Course(folder)
+        course.ensure_assignment(lesson)
+    environ = {**os.environ, "OMP_NUM_THREADS": "1", "COURSE_CHECK_SEED": course.check_seed()}
+    command = [sys.executable, "-W", "ignore", "-m", "nbgrader", "autograde", lesson]
+    started = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True)
+    seconds = time.perf_counter() - started
+    graded = len(list((folder / "autograded").glob(f"*/{lesson}/{lesson}.ipynb")))
+    if done.returncode or graded != submissions:
+        raise GradingError(f"nbgrader autograde graded {graded} of {submissions}: {done.stderr}")
+    return Measured("nbgrader", lesson, submissions, seconds)
+
+
+def _machine() -> str:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (
+        f"{platform.system()} {platform.machine()}, {cores} cores, Python {sys.version.split()[0]}"
+    )
+
+
+def to_json(comparison: Comparison) -> str:
+    """The comparison as one JSON document."""
+    return json.dumps(comparison.as_dict(), indent=2)

@@ -75,7 +75,6 @@ def run(text: str) -> None:
     _restore_defaults()
     reply = answer(request, get_ipython().user_ns)
     display({MIMETYPE: encode(reply), "text/plain": ""}, raw=True)
-    gc.collect()
 
 
 def answer(request: Request, namespace: dict) -> Reply:
@@ -140,7 +139,7 @@ def _courses_functions(name: str) -> list:
             solution = vars(module).get(name)
             members = vars(solution).values() if isinstance(solution, type) else [solution]
             unwrapped = [inspect.unwrap(m) for m in members if inspect.isfunction(m)]
-            found += [f for f in unwrapped if f.__module__ == home and f not in found]
+            found += [f for f in unwrapped if f.__globals__ is vars(module) and f not in found]
     return found
 
 

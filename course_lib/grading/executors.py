@@ -127,7 +127,7 @@ class Processes:
 
     def _submit(self, job: Job) -> Future:
         if self.pool is None:
-            context = multiprocessing.get_context("spawn")
+            context = _processes()
             self.pool = ProcessPoolExecutor(
                 self.workers, context, initializer=_begin, initargs=self.arguments
             )
@@ -142,6 +142,15 @@ class Processes:
         if self.pool is not None:
             self.pool.shutdown(wait=True, cancel_futures=True)
             self.pool = None
+
+
+def _processes():
+    """How workers are made: forked from a server that has imported the judge, or started anew."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["course_lib.grading.executors", "course_lib.checks.verdict"])
+    return context
 
 
 _runner: list[Runner] = []

@@ -17,7 +17,15 @@ sys.path.insert(0, str(ROOT / "docs"))
 import pictures  # noqa: E402
 import tables  # noqa: E402
 
-PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/checks.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/checks.md",
+    "docs/grading.md",
+    "docs/scale.md",
+    "docs/export.md",
+)
 REWRITE = "run: python docs/tables.py"
 
 

@@ -58,54 +58,55 @@ def test_rebuilding_twice_changes_nothing(release):
 
 
 def test_nothing_but_sources_survives(release):
-    cell = cell_of(release, "double-answer")
-    cell.source = "def double(x):\n    return 2 * x"
+    cell = cell_of(release, "causal_mask-answer")
+    cell.source = "def causal_mask(x):\n    return 2 * x"
     handed_in = json.loads(json.dumps(release))
     for raw in handed_in["cells"]:
         raw["metadata"] = {**raw["metadata"], "tags": ["skip-execution"], "evil": "metadata"}
         raw["metadata"].setdefault("nbgrader", {})["points"] = 1000
         if raw["cell_type"] == "code":
-            raw["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "evil output"}]
+            data = {"text/html": "evil output", "image/svg+xml": "<svg>evil</svg>"}
+            raw["outputs"] = [{"output_type": "display_data", "data": data, "metadata": {}}]
     handed_in["metadata"] = {"kernelspec": {"name": "evil kernel"}}
     rebuilt, _ = rebuild(release, as_submitted(handed_in))
     assert "evil" not in json.dumps(rebuilt)
     assert "1000" not in json.dumps(rebuilt)
-    assert cell_of(rebuilt, "double-answer").source == cell.source
+    assert cell_of(rebuilt, "causal_mask-answer").source == cell.source
 
 
 def test_deleted_and_edited_check_cells_come_back(release):
     handed_in = as_submitted(release)
-    kept = [c for c in handed_in if c.grade_id != "double"]
+    kept = [c for c in handed_in if c.grade_id != "causal_mask"]
     edited = [
-        SubmittedCell(c.kind, "4.0", c.grade_id) if c.grade_id == "square" else c for c in kept
+        SubmittedCell(c.kind, "4.0", c.grade_id) if c.grade_id == "length_mask" else c for c in kept
     ]
     rebuilt, notices = rebuild(release, edited)
     assert sources(rebuilt) == sources(release)
-    assert notices == ["double: deleted check cell restored", "square: edited cell restored"]
+    assert notices == ["causal_mask: deleted check cell restored", "length_mask: edited cell restored"]
 
 
 def test_the_last_answer_of_several_counts(release):
-    answers = ["def double(x): return 1", "def double(x): return 2"]
-    copies = [SubmittedCell("code", source, "double-answer") for source in answers]
+    answers = ["def causal_mask(x): return 1", "def causal_mask(x): return 2"]
+    copies = [SubmittedCell("code", source, "causal_mask-answer") for source in answers]
     rebuilt, notices = rebuild(release, [*as_submitted(release), *copies])
-    assert cell_of(rebuilt, "double-answer").source == answers[1]
-    assert "double-answer: 3 answer cells, the last answer graded" in notices
+    assert cell_of(rebuilt, "causal_mask-answer").source == answers[1]
+    assert "causal_mask-answer: 3 answer cells, the last answer graded" in notices
 
 
 def test_a_copy_of_the_stub_does_not_replace_an_answer(release):
     handed_in = as_submitted(release)
-    stub = next(c for c in handed_in if c.grade_id == "double-answer")
-    answer = SubmittedCell("code", "def double(x): return 2 * x", "double-answer")
+    stub = next(c for c in handed_in if c.grade_id == "causal_mask-answer")
+    answer = SubmittedCell("code", "def causal_mask(x): return 2 * x", "causal_mask-answer")
     handed_in[handed_in.index(stub)] = answer
     rebuilt, _ = rebuild(release, [*handed_in, stub])
-    assert cell_of(rebuilt, "double-answer").source == answer.source
+    assert cell_of(rebuilt, "causal_mask-answer").source == answer.source
     assert stub.source not in sources(rebuilt)[: sources(rebuilt).index(answer.source)]
 
 
 def test_cells_are_put_back_in_order_with_the_helpers_above_them(release):
     helper = SubmittedCell("code", "def helper(x):\n    return 2 * x")
     handed_in = as_submitted(release)
-    at = next(i for i, c in enumerate(handed_in) if c.grade_id == "double-answer")
+    at = next(i for i, c in enumerate(handed_in) if c.grade_id == "causal_mask-answer")
     moved = [*handed_in[:at], *handed_in[at + 1 :], helper, handed_in[at]]
     rebuilt, notices = rebuild(release, moved)
     order = sources(rebuilt)
@@ -113,9 +114,9 @@ def test_cells_are_put_back_in_order_with_the_helpers_above_them(release):
     assert order[answer - 1 : answer + 2] == [
         helper.source,
         handed_in[at].source,
-        'check("double")',
+        'check("causal_mask")',
     ]
-    assert notices == ["put back into the lesson's order: double-answer"]
+    assert notices == ["put back into the lesson's order: causal_mask-answer"]
 
 
 def test_own_cells_stay_where_they_stood(release):
@@ -143,11 +144,11 @@ def test_an_edited_setup_cell_runs_after_the_releases_own(release):
 
 
 def test_an_answer_retyped_in_a_new_cell_is_found(release):
-    kept = [c for c in as_submitted(release) if c.grade_id != "double-answer"]
-    retyped = SubmittedCell("code", "two = 2\n\ndef double(x):\n    return two * x")
+    kept = [c for c in as_submitted(release) if c.grade_id != "causal_mask-answer"]
+    retyped = SubmittedCell("code", "two = 2\n\ndef causal_mask(x):\n    return two * x")
     rebuilt, notices = rebuild(release, [*kept, retyped])
-    assert cell_of(rebuilt, "double-answer").source == retyped.source
-    assert "double-answer: answer found in a cell of the student's own" in notices
+    assert cell_of(rebuilt, "causal_mask-answer").source == retyped.source
+    assert "causal_mask-answer: answer found in a cell of the student's own" in notices
     assert sources(rebuilt).count(retyped.source) == 1
 
 
@@ -177,7 +178,7 @@ def test_what_is_no_notebook_is_refused_with_the_reason(data, reason):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
 def test_encodings_that_editors_leave_behind_are_read(release, encoding):
-    cell_of(release, "double-answer").source = "# déjà vu"
+    cell_of(release, "causal_mask-answer").source = "# déjà vu"
     data = json.dumps(release, ensure_ascii=False).encode(encoding)
     cells, notices = parse(data)
     assert "# déjà vu" in [cell.source for cell in cells]
@@ -187,7 +188,7 @@ def test_encodings_that_editors_leave_behind_are_read(release, encoding):
 def test_odd_values_do_not_stop_the_reading(release):
     text = json.dumps(release)
     odd = text.replace('"metadata": {', '"metadata": {"n": NaN, "big": ' + "9" * 6000 + ", ", 1)
-    cells, _ = parse(odd.replace("Double a number.", "lone \\ud800 surrogate").encode())
+    cells, _ = parse(odd.replace("Who may see whom.", "lone \\ud800 surrogate").encode())
     assert "lone ? surrogate" in [cell.source for cell in cells]
 
 
@@ -228,7 +229,7 @@ def test_submissions_are_found_by_folder(tmp_path):
     (tmp_path / "another" / "09_lesson").mkdir(parents=True)
     found = {s.student: s for s in find_submissions(tmp_path, LESSON)}
     assert sorted(found) == ["named", "none", "renamed", "two"]
-    assert found["named"].notices == ("other notebooks not looked at: old.ipynb",)
+    assert found["named"].notices == ("other files not looked at: old.ipynb",)
     assert "should be called" in found["renamed"].notices[0]
     assert "several notebooks (a.ipynb, b.ipynb)" in found["two"].problem
     assert "no notebook was handed in" in found["none"].problem

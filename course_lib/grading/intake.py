@@ -7,12 +7,20 @@ and everything else a student's file may claim are left behind here.
 from __future__ import annotations
 
 import json
+import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from course_lib.grading.tame import plain_text
+
 MAX_BYTES = 100_000_000
+MAX_CELLS = 5_000
+MAX_SOURCE = 5_000_000  # characters in all cells together
+_EXPECTED = ("timestamp.txt", ".ipynb_checkpoints", ".DS_Store")
+_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_OPEN |= getattr(os, "O_BINARY", 0)
 _KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown"}
 
 
@@ -32,6 +40,7 @@ class SubmittedCell:
     source: str
     grade_id: str | None = None
     cell_id: str | None = None
+    outputs: tuple = ()  # as they were handed in: for cells that are not run again
 
 
 @dataclass(frozen=True)
@@ -76,19 +85,31 @@ def _locate(student: str, lesson: str, folder: Path) -> Submission:
         return Submission(student, lesson, folder, None, f"{folder} is not an ordinary folder")
     named = folder / f"{lesson}.ipynb"
     if named.is_symlink() or named.exists():
-        others = sorted(p.name for p in folder.glob("*.ipynb") if p != named)
-        notices = (f"other notebooks not looked at: {', '.join(others)}",) if others else ()
-        return Submission(student, lesson, folder, named, None, notices)
+        return Submission(student, lesson, folder, named, None, _left_aside(folder, named))
     others = sorted(p for p in folder.iterdir() if p.suffix.lower() == ".ipynb")
     if len(others) == 1:
-        notice = f"graded {others[0].name}, which should be called {named.name}"
-        return Submission(student, lesson, folder, others[0], None, (notice,))
+        notice = f"graded {_shown(others)}, which should be called {named.name}"
+        notices = (notice, *_left_aside(folder, others[0]))
+        return Submission(student, lesson, folder, others[0], None, notices)
     if others:
-        names = ", ".join(p.name for p in others)
+        names = _shown(others)
         problem = f"several notebooks ({names}), none called {named.name}: rename the one to grade"
     else:
         problem = f"no notebook was handed in: ask for {named.name}"
     return Submission(student, lesson, folder, None, problem)
+
+
+def _left_aside(folder: Path, chosen: Path) -> tuple[str, ...]:
+    """A notice of what lies beside the notebook: none of it reaches the kernel."""
+    others = sorted(p for p in folder.iterdir() if p != chosen and p.name not in _EXPECTED)
+    return (f"other files not looked at: {_shown(others)}",) if others else ()
+
+
+def _shown(paths: Sequence[Path]) -> str:
+    """A few names in one line, whatever characters they hold."""
+    names = [plain_text(p.name).replace("\n", " ")[:80] for p in paths[:5]]
+    more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
+    return ", ".join(names) + more
 
 
 def read_bytes(path: Path) -> bytes:
@@ -104,7 +125,8 @@ def read_bytes(path: Path) -> bytes:
         if about.st_size > MAX_BYTES:
             size = f"{about.st_size / 1e6:.0f} MB"
             raise IntakeError(f"{path.name} has {size}: ask for it with its outputs cleared")
-        return path.read_bytes()
+        with os.fdopen(os.open(path, _OPEN), "rb") as file:  # not what was put there since
+            return file.read(MAX_BYTES)
     except OSError as error:
         raise IntakeError(f"{path.name} cannot be read: {error.strerror}") from error
 
@@ -128,6 +150,10 @@ def parse(data: bytes, name: str = "the notebook") -> tuple[list[SubmittedCell],
     cells = [cell for item in raw if (cell := _reduce(item)) is not None]
     if not cells:
         raise IntakeError(f"{name} holds no cells: ask for it again")
+    size = sum(len(cell.source) for cell in cells)
+    if len(cells) > MAX_CELLS or size > MAX_SOURCE:
+        held = f"{len(cells):,} cells with {size / 1e6:.1f} million characters"
+        raise IntakeError(f"{name} holds {held}: ask for the lesson's notebook with the answers")
     if len(cells) < len(raw):
         notices.append(f"{len(raw) - len(cells)} unreadable cell(s) left out")
     return cells, notices
@@ -185,4 +211,5 @@ def _reduce(item: object) -> SubmittedCell | None:
         source.encode("utf-8", "replace").decode("utf-8"),  # no lone surrogates
         grade_id if isinstance(grade_id, str) else None,
         cell_id if isinstance(cell_id, str) else None,
+        tuple(outputs) if isinstance(outputs := item.get("outputs"), list) else (),
     )

@@ -15,6 +15,7 @@ from nbgrader.utils import determine_grade
 
 from course_lib.grading.intake import SubmittedCell
 from course_lib.grading.rebuild import rebuild
+from course_lib.grading.tame import tame_outputs
 from course_lib.grading.verdict import is_check, judge_cell
 
 # What nbgrader_config.py sets; stock steps and ours in the order in which they run.
@@ -29,6 +30,7 @@ SANITIZE = [
 AUTOGRADE = [
     "nbgrader.preprocessors.Execute",
     "course_lib.grading.preprocessors.ForgiveStderr",
+    "course_lib.grading.preprocessors.TameOutputs",
     "nbgrader.preprocessors.LimitOutput",
     "course_lib.grading.preprocessors.SaveCheckedGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
@@ -72,6 +74,7 @@ def _reduced(nb: NotebookNode) -> list[SubmittedCell]:
             cell.source,
             cell.metadata.get("nbgrader", {}).get("grade_id"),
             cell.get("id"),
+            tuple(cell.get("outputs", ())),
         )
         for cell in nb.cells
     ]
@@ -88,6 +91,18 @@ class ForgiveStderr(NbGraderPreprocessor):
             for output in cell.outputs:
                 if output.output_type == "stream":
                     output.name = "stdout"
+        return cell, resources
+
+
+class TameOutputs(NbGraderPreprocessor):
+    """After execution: of all cells but checks, only outputs stay in which nothing can run."""
+
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: dict, cell_index: int
+    ) -> tuple[NotebookNode, dict]:
+        """Keep plain text and pictures."""
+        if cell.cell_type == "code" and not is_check(cell):
+            cell.outputs = tame_outputs(cell.outputs)
         return cell, resources
 
 

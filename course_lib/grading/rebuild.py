@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import nbformat
 from nbformat import NotebookNode
 
 from course_lib.grading.intake import SubmittedCell
+from course_lib.grading.tame import tame_outputs, tame_prose
+
+_AS_HANDED_IN = "[not run again: this is what was handed in]\n"
 
 
 @dataclass
@@ -25,6 +29,7 @@ class _Slot:
     name: str | None  # grade_id
     editable: bool  # an answer cell, code or text
     answer: str | None = None
+    outputs: tuple = ()  # as handed in, of a cell that is not run again
     before: list[SubmittedCell] = field(default_factory=list)
     after: list[SubmittedCell] = field(default_factory=list)
 
@@ -45,6 +50,7 @@ def rebuild(
     homes = _find_homes(slots, submitted)
     notices: list[str] = []
     superseded = _take_answers(slots, submitted, homes, notices)
+    _keep_shown(slots, submitted, homes)
     _place_own_cells(slots, submitted, homes, superseded, notices)
     _adopt_retyped_answers(slots, notices)
     return _assemble(release, slots), notices
@@ -101,6 +107,16 @@ def _take_answers(
         elif any(not _same(submitted[at], slot) for at in copies):
             notices.append(f"{slot.name}: edited cell restored")
     return superseded
+
+
+def _keep_shown(
+    slots: list[_Slot], submitted: Sequence[SubmittedCell], homes: list[int | None]
+) -> None:
+    """Outputs of unchanged demo cells: these are shown as they were handed in."""
+    for cell, home in zip(submitted, homes, strict=True):
+        slot = None if home is None else slots[home]
+        if slot and "demo" in slot.cell.metadata.get("tags", []) and _same(cell, slot):
+            slot.outputs = cell.outputs
 
 
 def _place_own_cells(
@@ -171,26 +187,31 @@ def _assemble(release: NotebookNode, slots: list[_Slot]) -> NotebookNode:
     notebook = nbformat.v4.new_notebook(metadata=copy.deepcopy(release.metadata))
     notebook.nbformat_minor = max(5, release.get("nbformat_minor", 5))
     used = {slot.cell.get("id") for slot in slots}
+    ids = (name for n in itertools.count(1) if (name := f"own-{n}") not in used)
     for slot in slots:
         cell = copy.deepcopy(slot.cell)
         if slot.answer is not None:
-            cell.source = slot.answer
+            untouched = _trim(slot.answer) == _trim(cell.source)
+            code = cell.cell_type == "code" or untouched
+            cell.source = slot.answer if code else tame_prose(slot.answer)
         if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-        own_before = [_own(c, used) for c in slot.before]
-        own_after = [_own(c, used) for c in slot.after]
+            cell.outputs, cell.execution_count = _shown(slot.outputs), None
+        own_before = [_own(c, ids) for c in slot.before]
+        own_after = [_own(c, ids) for c in slot.after]
         notebook.cells.extend([*own_before, cell, *own_after])
     return notebook
 
 
-def _own(cell: SubmittedCell, used: set) -> NotebookNode:
+def _shown(outputs: Sequence) -> list[NotebookNode]:
+    tamed = tame_outputs(outputs)
+    return [nbformat.v4.new_output("stream", text=_AS_HANDED_IN), *tamed] if tamed else []
+
+
+def _own(cell: SubmittedCell, ids: Iterator[str]) -> NotebookNode:
     """A cell of the student's own: its source, and no metadata but a mark that it is theirs."""
-    number = 1
-    while f"own-{number}" in used:
-        number += 1
-    used.add(f"own-{number}")
     make = getattr(nbformat.v4, f"new_{cell.kind}_cell")
-    return make(cell.source, id=f"own-{number}", metadata={"course": {"own": True}})
+    source = cell.source if cell.kind == "code" else tame_prose(cell.source)
+    return make(source, id=next(ids), metadata={"course": {"own": True}})
 
 
 def _is_check(slot: _Slot) -> bool:

@@ -1,0 +1,107 @@
+"""What a student's text and outputs may still hold where people look at them: nothing that runs.
+
+Plain text, streams, errors and PNG or JPEG pictures stay; HTML, scripts and SVG go. Reports of the
+course are not tamed here, they are made and escaped in `checks.report`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nbformat import NotebookNode
+from nbformat.v4 import new_output
+
+MOST = 1_000_000  # characters kept of one cell's outputs
+_PICTURES = ("image/png", "image/jpeg")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*([@-~]))?")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_LINK = re.compile(r"\](?=[(:](?!\s*(?:https?://|mailto:|#)))", re.IGNORECASE)
+_WORD_JOINER = "\u2060"  # has no width
+
+
+def plain_text(text: str, *, colours: bool = False) -> str:
+    """Text without control characters; colours of a terminal stay where asked for."""
+    text = _CONTROL.sub("", text)
+    text = _ESCAPE.sub(lambda found: found[0] if colours and found[1] == "m" else "", text)
+    if "\r" in text:  # a progress bar: what it showed last
+        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return text
+
+
+def tame_tree(value: Any) -> Any:
+    """Plain data with every text in it made plain."""
+    if isinstance(value, str):
+        return plain_text(value)
+    if isinstance(value, Mapping):
+        return {key: tame_tree(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [tame_tree(item) for item in value]
+    return value
+
+
+def tame_prose(source: str) -> str:
+    """Markdown in which no HTML tag begins and no link leads to code.
+
+    It reads as before, in code and formulas too: what is put in between has no width.
+    """
+    return _LINK.sub("]" + _WORD_JOINER, _TAG.sub("<" + _WORD_JOINER, plain_text(source)))
+
+
+def tame_outputs(outputs: Iterable[Any]) -> list[NotebookNode]:
+    """What may stay of outputs that a student's kernel or notebook holds, up to `MOST`."""
+    kept, room = [], MOST
+    for output in outputs:
+        tamed = _tame(output) if isinstance(output, Mapping) else None
+        if tamed is None:
+            continue
+        room -= len(str(tamed))
+        if room < 0:
+            kept.append(new_output("stream", name="stdout", text="[the rest was left out]\n"))
+            break
+        kept.append(tamed)
+    return kept
+
+
+def _tame(output: Mapping) -> NotebookNode | None:
+    kind = output.get("output_type")
+    if kind == "stream":
+        name = "stderr" if output.get("name") == "stderr" else "stdout"
+        return new_output("stream", name=name, text=_text(output.get("text"))[:MOST])
+    if kind == "error":
+        trace = output.get("traceback")
+        lines = [_text(line)[:20_000] for line in trace[:50]] if isinstance(trace, list) else []
+        name, value = _text(output.get("ename"))[:200], _text(output.get("evalue"))[:2000]
+        return new_output("error", ename=name, evalue=value, traceback=lines)
+    if kind in ("display_data", "execute_result") and isinstance(output.get("data"), Mapping):
+        data, metadata = _tame_data(output["data"])
+        return new_output(kind, data, metadata=metadata) if data else None
+    return None
+
+
+def _tame_data(data: Mapping) -> tuple[dict, dict]:
+    kept: dict[str, str] = {}
+    metadata: dict[str, dict] = {}
+    if text := _text(data.get("text/plain"))[:MOST]:
+        kept["text/plain"] = text
+    for kind in _PICTURES:
+        picture = _joined(data.get(kind))
+        if picture and _BASE64.fullmatch(picture):
+            kept[kind] = picture
+            if text:
+                metadata[kind] = {"alt": text[:2000]}
+    return kept, metadata
+
+
+def _text(value: Any) -> str:
+    return plain_text(_joined(value), colours=True)
+
+
+def _joined(value: Any) -> str:
+    """A text that may stand as a list of lines; nothing for anything else."""
+    if isinstance(value, list) and all(isinstance(line, str) for line in value):
+        return "".join(value)
+    return value if isinstance(value, str) else ""

@@ -28,6 +28,7 @@ class Entry:
         attempts: how often it was begun and not finished.
         problem: why it is blank, with the cure.
         flagged: exercises for a person to look at, with the reason.
+        same: exercises whose answer is the course's own solution.
         notebook: the graded notebook as JSON text, until it has landed.
     """
 
@@ -38,6 +39,7 @@ class Entry:
     problem: str | None = None
     notices: tuple[str, ...] = ()
     flagged: dict[str, str] = field(default_factory=dict)
+    same: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     notebook: str = ""
 
@@ -114,7 +116,8 @@ def _read(path: Path) -> Entry:
     if document["sha256"] != _digest(document["entry"]):
         raise ValueError(f"{path} is damaged")
     content = json.loads(document["entry"])
-    return Entry(**content | {"notices": tuple(content["notices"])})
+    listed = {name: tuple(content.get(name, ())) for name in ("notices", "same")}
+    return Entry(**content | listed)
 
 
 def _digest(text: str) -> str:

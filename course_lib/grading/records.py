@@ -42,6 +42,7 @@ class StudentRecord:
     problem: str | None = None
     notices: tuple[str, ...] = ()
     seconds: float = 0.0
+    same_as_course: tuple[str, ...] = ()  # exercises; for the record, not for a look
 
     @property
     def points(self) -> float | None:
@@ -162,6 +163,7 @@ def _student(course, lesson, submission, exercises, entries) -> StudentRecord:
         problem,
         tuple(dict.fromkeys([*entry.notices, *marked, *flags])),
         entry.seconds.get("total", 0.0),
+        entry.same,
     )
 
 

@@ -32,6 +32,7 @@ from course_lib.grading.landing import Landing
 from course_lib.grading.ledger import MAX_ATTEMPTS, Entry, Ledger
 from course_lib.grading.rebuild import rebuild
 from course_lib.grading.records import GradeSummary, read_records
+from course_lib.grading.remarks import remarks, same_as_course
 from course_lib.grading.runner import Job, Result
 from course_lib.grading.versions import checks_digest, key_of
 from course_lib.locks import only_one
@@ -183,9 +184,11 @@ class _Run:
                         "with --force"
                     )
                 notebook, restored = rebuild(nbformat.reads(release, as_version=4), cells)
-                notices = (*submission.notices, *notices, *restored)
+                notices = (*submission.notices, *notices, *restored, *remarks(notebook))
                 notebook.metadata.setdefault("course", {})["notices"] = list(notices)
-                self.ledger.put(replace(self.ledger.start(student, key), notices=notices))
+                same = tuple(same_as_course(notebook, self.lesson))
+                begun = self.ledger.start(student, key)
+                self.ledger.put(replace(begun, notices=notices, same=same))
                 yield Job(student, self.lesson, key, nbformat.writes(notebook), self.seed)
             except IntakeError as error:
                 self._blank(Entry(student, notices=submission.notices), str(error), landing)
@@ -197,11 +200,14 @@ class _Run:
         if entry.state == "graded":
             self._land(entry, landing)
             return True
-        there = self.course.autograded_notebook(entry.student, self.lesson).is_file()
-        if there and entry.student in known:
+        path = self.course.autograded_notebook(entry.student, self.lesson)
+        if not path.is_file():
+            return False
+        if entry.student in known:
             self._count("unchanged", entry.student)
-            return True
-        return False
+        else:  # the gradebook was lost, or another machine graded this share
+            self._land(replace(entry, notebook=path.read_text(encoding="utf-8")), landing)
+        return True
 
     def _receive(self, result: Result, landing: Landing) -> None:
         entry = self.ledger.get(result.student)

@@ -8,6 +8,7 @@ exercise never costs another: after a kernel's death the next one replays what d
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import html
 import time
@@ -21,12 +22,14 @@ from nbformat.v4 import new_output
 from course_lib.checks.catalogue import find
 from course_lib.checks.codec import CodecError, decode, encode
 from course_lib.checks.prepare import prepare
+from course_lib.checks.probe import Array, Probe
 from course_lib.checks.remote import MIMETYPE, REPLY_TYPES, Reply, Request
 from course_lib.checks.report import Report
 from course_lib.checks.verdict import judge_observed, still_missing
 from course_lib.grading.kernels.client import Client, Ran
 from course_lib.grading.kernels.provider import Kernel, KernelFault, Provider, deadline, provider
 from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.tame import plain_text, tame_outputs, tame_tree
 from course_lib.grading.verdict import REPORT, is_check
 
 _OBSERVE = "__import__('course_lib.checks.remote', fromlist=['run']).run({!r})"
@@ -41,6 +44,8 @@ _ENDINGS = {
     "crash": ("crashed", "it ended the kernel ({how})"),
     "silent": ("crashed", "after it ran, this notebook's kernel gave no readable answer"),
 }
+# Endings that an earlier exercise may have prepared: these are tried once more without it.
+_MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes")
 
 
 @dataclass(frozen=True)
@@ -154,7 +159,10 @@ class _Submission:
 
     def _run_cell(self, index: int, cell: NotebookNode) -> None:
         ran = self._run(cell.source, "cells")
-        cell.outputs, cell.execution_count = ran.outputs, ran.count
+        if ran.state == "died" and self._why(ran) in _MAYBE_ANOTHERS:
+            self._fresh_kernel(index)
+            ran = self._run(cell.source, "cells")
+        cell.outputs, cell.execution_count = tame_outputs(ran.outputs), ran.count
         if ran.state in ("died", "killed", "timeout"):
             self.harmful[index] = self._why(ran)
             if ran.state != "timeout":
@@ -167,11 +175,16 @@ class _Submission:
         cell.execution_count = index + 1
         ending = self.harmful.get(answer)
         verdict = ending or self._judge(name, self.job.seed, index)
-        if isinstance(verdict, str) and verdict == "silent":  # damage done by another exercise?
+        if ending is None and verdict in _MAYBE_ANOTHERS:
             self._fresh_kernel(index, only=answer)
             verdict = self._judge(name, self.job.seed, index)
+        if (
+            isinstance(verdict, Report) and verdict.outcome == "raised"
+        ):  # has somebody deleted torch?
+            self._run(self._imports(index), "cells", silent=True)
+            verdict = self._judge(name, self.job.seed, index)
         if isinstance(verdict, Report) and verdict.outcome in ("incorrect", "raised"):
-            again = self._judge(name, f"{self.job.seed}/again", index)
+            again = self._judge(name, f"{self.job.seed}/again", index, name_mistakes=False)
             if isinstance(again, Report) and again.outcome == "correct":
                 self.result.flagged[name] = "wrong with one set of inputs, right with another"
         if isinstance(verdict, Report):
@@ -179,7 +192,19 @@ class _Submission:
         else:
             cell.outputs = self._ended(name, verdict, cell.metadata["nbgrader"]["points"])
 
-    def _judge(self, name: str, seed: str, index: int) -> Report | str:
+    def _imports(self, before: int) -> str:
+        """What the lesson itself imports before an index, but for the course's own solutions."""
+        found = []
+        for cell in self.notebook.cells[:before]:
+            about = cell.metadata.get("nbgrader", {})
+            if cell.cell_type == "code" and about.get("locked") and not is_check(cell):
+                tree = ast.parse(cell.source)
+                found += [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
+        return "\n".join(ast.unparse(node) for node in found)
+
+    def _judge(
+        self, name: str, seed: str, index: int, *, name_mistakes: bool = True
+    ) -> Report | str:
         """The report on an exercise; or how its observation ended, a key of `_ENDINGS`."""
         exercise = find(name)
         probes = [probe for probe, _ in prepare(name, seed)]
@@ -198,13 +223,11 @@ class _Submission:
         try:
             if reply.missing:
                 return still_missing(exercise, reply.missing)
-            known = {probe.name for probe in probes}
-            first = probes[0].name in reply.seen or not (
-                reply.subject and reply.subject.is_callable
-            )
-            if not first or not reply.seen.keys() <= known:
+            if not _plausible(reply, probes):
                 return "silent"
-            return judge_observed(name, seed, reply.subject, reply.seen)
+            return judge_observed(
+                name, seed, reply.subject, reply.seen, name_mistakes=name_mistakes
+            )
         finally:
             self._spend("judge", started)
 
@@ -293,12 +316,32 @@ def outputs_of(report: Report) -> list[NotebookNode]:
 
 
 def _outputs(text: str, fragment: str, report: dict, points: float | None) -> list[NotebookNode]:
-    data = {"text/plain": text, "text/html": fragment, REPORT: report}
+    data = {"text/plain": plain_text(text), "text/html": plain_text(fragment)}
+    data[REPORT] = tame_tree(report)
     outputs = [new_output("display_data", data)]
     if points is not None:
         value = {"text/plain": repr(float(points))}
         outputs.append(new_output("execute_result", value, execution_count=None))
     return outputs
+
+
+def _plausible(reply: Reply, probes: list[Probe]) -> bool:
+    """Whether a reply is one that observing these probes can give: nobody else may have made it."""
+    if reply.subject and not reply.subject.is_callable:
+        return not reply.seen
+    asked = {probe.name: probe for probe in probes}
+    if probes[0].name not in reply.seen or not reply.seen.keys() <= asked.keys():
+        return False
+    return all(
+        seen.raised is not None
+        or (
+            seen.outputs is not None
+            and seen.attributes.keys() == set(asked[name].attributes)
+            and seen.arguments.keys()
+            == {n for n, value in asked[name].inputs().items() if isinstance(value, Array)}
+        )
+        for name, seen in reply.seen.items()
+    )
 
 
 def _reply_in(ran: Ran, number: str) -> Reply | None:

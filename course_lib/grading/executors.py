@@ -172,10 +172,10 @@ _arguments: list = [None, None]
 def run_here(job: Job) -> Result:
     """Grade a job with this process's own runner, which is made for the first one."""
     if not _runner:
-        import atexit
+        from multiprocessing.util import Finalize  # a forked worker ends without atexit
 
         _runner.append(Runner(*_arguments))
-        atexit.register(_runner[0].close)
+        Finalize(None, _runner[0].close, exitpriority=10)
     return _runner[0].run(job)
 
 

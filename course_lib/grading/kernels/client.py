@@ -76,6 +76,7 @@ class Client:
         while time.monotonic() < until:
             request = self._client.kernel_info()
             if self._heard(request, min(until, time.monotonic() + 2.0)):
+                self.kernel.seal()
                 return self
             if self.kernel.over.is_set():
                 break

@@ -25,6 +25,7 @@ from course_lib.grading.kernels.sandbox import LEVELS, Limits, Reached
 
 _START_SECONDS = 60.0
 _HEARTBEAT_SECONDS = 5.0
+_UIDS = 32  # users of one zygote, by turns
 _PORTS = {"shell": 1, "iopub": 2, "stdin": 3, "control": 4, "hb": 5}
 
 
@@ -53,6 +54,14 @@ class Kernel:
         self.provider.kill(self)
         self.over.wait(wait)
         return self.ending
+
+    def seal(self) -> None:
+        """From now on nothing can be added to the folder that holds its sockets."""
+        place = Path(self.connection["ip"]).parent
+        with contextlib.suppress(OSError):
+            if os.getuid() == 0 and self.provider.reached.level == "strict":
+                os.chown(place, 0, 0)
+                place.chmod(0o711)
 
 
 class Provider(Protocol):
@@ -112,7 +121,8 @@ class ForkedKernels:
         self.spool.mkdir()
         self.spool.chmod(0o711)
         self.library = sandbox.stage_library(self.folder)
-        self._uids = itertools.cycle(range(sandbox.FIRST_UID, sandbox.FIRST_UID + 1000))
+        self._claim, first = _claim_uids() if level == "strict" else (None, sandbox.FIRST_UID)
+        self._uids = itertools.cycle(range(first, first + _UIDS))
         self._kernels: dict[str, Kernel] = {}
         self._lock = threading.Lock()
         self._process: subprocess.Popen | None = None
@@ -152,6 +162,8 @@ class ForkedKernels:
     def close(self) -> None:
         """End the zygote, with it all kernels, and remove every file."""
         self._stop()
+        if self._claim is not None:
+            self._claim.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property
@@ -262,7 +274,8 @@ class ForkedKernels:
             "slot": slot,
             "seed": seed,
             "env": env | ({} if strict else {"HOME": inside, "TMPDIR": inside}),
-            "connection": {**kernel.connection, "ip": f"{inside}/k", "folder": inside}
+            "connection": {**kernel.connection, "ip": f"{inside}/k"}
+            | {"folder": "/tmp" if strict else inside}
             | {"output": limits.output},
         }
 
@@ -283,6 +296,23 @@ class ForkedKernels:
         self._errors.seek(0)
         lines = self._errors.read()[-2000:].decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it says nothing"
+
+
+def _claim_uids() -> tuple[socket.socket | None, int]:
+    """The first of some users that no other zygote on this machine uses, and what holds them.
+
+    Limits on processes are counted by user, so two kernels of one user could starve each other.
+    A name without a file can be bound once, and is free again however its holder ends.
+    """
+    first = range(sandbox.FIRST_UID, sandbox.LAST_UID - _UIDS, _UIDS)
+    for uid in first:
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0course-grading-uid-{uid}")
+            return claim, uid
+        except OSError:
+            claim.close()
+    return None, secrets.choice(first)
 
 
 def _connection(place: Path) -> dict[str, Any]:

@@ -290,14 +290,37 @@ def _run_kernel(connection: dict, seed: int) -> None:
     app = IPKernelApp.instance(capture_fd_output=False)
     arguments = ["-f", path, "--HistoryManager.enabled=False", "--IPKernelApp.log_level=ERROR"]
     app.initialize(arguments)
+    app.shell.events.register("post_run_cell", _streams_restorer())
     _seed_everything(seed)
     os.close(_SAYING)
     app.start()
 
 
+def _streams_restorer():
+    streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+
+    def restore(*_):
+        """A kernel whose stdout is None answers nobody."""
+        for name, stream in streams.items():
+            if getattr(sys, name, None) is None:
+                setattr(sys, name, stream)
+
+    return restore
+
+
 def _limit_output(most: int) -> None:
-    """An honest loop that prints too much stops by itself; the driver stops all others."""
+    """An honest cell that puts out too much is cut short here; the driver stops all others."""
+    from ipykernel.displayhook import ZMQShellDisplayHook
     from ipykernel.iostream import OutStream
+
+    show = ZMQShellDisplayHook.write_format_data
+
+    def shortened(self, format_dict, md_dict=None):
+        texts = {kind: data for kind, data in format_dict.items() if isinstance(data, str)}
+        long = {kind: f"{data[:2000]} ..." for kind, data in texts.items() if len(data) > most}
+        return show(self, format_dict | long, md_dict)
+
+    ZMQShellDisplayHook.write_format_data = shortened
 
     write, written = OutStream.write, [0]
 

@@ -1,0 +1,204 @@
+"""Grade a class of honest and hostile submissions once, and gather what it did to the host."""
+
+import hashlib
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbformat
+import pytest
+from corpus import THREATS, Lab, Threat
+from grading_course import LESSON, RIGHT, honest, make_course
+
+from course_lib.grading import GradeSummary, Settings, grade
+from course_lib.grading.course import Course
+from course_lib.grading.kernels import sandbox
+from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.records import StudentRecord
+from course_lib.grading.verdict import is_check
+
+LIMITS = Limits(
+    memory=1_000_000_000,
+    disk=30_000_000,
+    file_size=20_000_000,
+    cell_seconds=2.0,
+    total_seconds=30.0,
+)
+STRICT = Settings("processes", "strict", workers=2, limits=LIMITS)
+_BETWEEN = 12  # hostile submissions from one honest neighbour to the next
+
+
+def obstacle() -> str:
+    """Why strict cannot be had here, with the cure; empty if it can."""
+    return sandbox.obstacles().get("strict", "")
+
+
+@dataclass
+class Evidence:
+    """What was seen during and after one run."""
+
+    lab: Lab
+    summary: GradeSummary
+    seconds: float
+    packets: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def record(self, student: str) -> StudentRecord | None:
+        """What is known of a student."""
+        return next((s for s in self.summary.students if s.student == student), None)
+
+    def printed(self, student: str) -> str:
+        """What a student's own cells put out, as it is kept."""
+        path = Course(self.lab.root).autograded_notebook(student, LESSON)
+        if not path.is_file():
+            return ""
+        cells = nbformat.read(path, as_version=4).cells
+        return "".join(
+            output.get("text", "") + output.get("evalue", "")
+            for cell in cells
+            if cell.cell_type == "code" and not is_check(cell)
+            for output in cell.outputs
+        )
+
+    def visible(self) -> Iterator[Path]:
+        """Every file that a student may come to see."""
+        for step in ("autograded", "feedback"):
+            yield from (p for p in (self.lab.root / step).rglob("*") if p.is_file())
+
+
+def make_lab(folder: Path, port: int = 0) -> Lab:
+    """A course with something to steal in it and beside it."""
+    secret = {name: f"CANARY-{name}-{secrets.token_hex(8)}" for name in ("host", "env", "written")}
+    root = folder / "course"
+    root.mkdir(parents=True)
+    make_course(root)
+    target = folder / "target"
+    target.write_text(secret["host"])
+    solution = root / "solutions" / LESSON / "notes.txt"
+    secret["solution"] = f"CANARY-solution-{secrets.token_hex(8)}"
+    solution.write_text(secret["solution"])
+    secret["seed"] = Course(root).check_seed()
+    return Lab(root, target, port, secret)
+
+
+def fill(lab: Lab, threats: list[Threat]) -> list[str]:
+    """Hand in the threats with honest neighbours first, between and last; return their names."""
+    neighbours = ["A-honest", "Z-honest"]
+    for number, threat in enumerate(threats):
+        threat.hand_in(lab, threat.student)
+        if number % _BETWEEN == _BETWEEN - 1:
+            neighbours.append(f"{threat.student}-honest")
+    for student in neighbours:
+        lab.put(student, honest(lab.root, **RIGHT, why=lab.secrets["written"]))
+    return neighbours
+
+
+def run(folder: Path, threats: list[Threat] = THREATS, settings: Settings = STRICT):
+    """Grade all threats in one go; return the evidence and the honest neighbours."""
+    spool = Path(tempfile.mkdtemp(prefix="th-"))
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        sink = stack.enter_context(listening())
+        lab = make_lab(folder, sink.port)
+        neighbours = fill(lab, threats)
+        patch.setenv("TMPDIR", str(spool))
+        patch.setenv("SECRET_TOKEN", lab.secrets["env"])
+        before, started, lines = digests(lab), time.monotonic(), []
+        summary = grade(lab.root, LESSON, settings=settings, progress=lines.append)
+        evidence = Evidence(lab, summary, time.monotonic() - started, lines=lines)
+        evidence.left = leftovers(spool)
+        time.sleep(1.0)  # what a daemon of theirs would do now
+        evidence.changed = sorted(
+            str(name) for name in before.keys() ^ digests(lab).keys() | _differing(before, lab)
+        )
+        evidence.packets = sink.heard
+    if not evidence.left:
+        shutil.rmtree(spool)
+    return evidence, neighbours
+
+
+def digests(lab: Lab) -> dict[Path, str]:
+    """Every file beside and in the course that grading has no business with."""
+    folder, ours = lab.root.parent, ("autograded", "feedback", ".course", "gradebook.db")
+    found = {}
+    for path in folder.rglob("*"):
+        about = path.relative_to(lab.root).parts if path.is_relative_to(lab.root) else ("",)
+        if path.is_symlink() or not path.is_file() or about[0] in ours:
+            continue
+        if path.stat().st_size < 50_000_000:
+            found[path] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def _differing(before: dict[Path, str], lab: Lab) -> set[Path]:
+    now = digests(lab)
+    return {path for path in before if path in now and before[path] != now[path]}
+
+
+def leftovers(spool: Path, patience: float = 3.0) -> list[str]:
+    """Processes that still know this run's spool folder, and files in it."""
+    until = time.monotonic() + patience
+    while (found := [*_processes(str(spool)), *map(str, spool.glob("course-*"))]) and (
+        time.monotonic() < until
+    ):
+        time.sleep(0.1)
+    return found
+
+
+def _processes(mark: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            texts = []
+            for name in ("cmdline", "mountinfo", "environ"):
+                try:
+                    texts.append((entry / name).read_bytes().decode(errors="replace"))
+                except OSError:
+                    continue
+            ours = not texts or "from multiprocessing." in texts[0]  # servers of this process
+            if not ours and any(mark in text for text in texts):
+                found.append(f"process {entry.name}: {texts[0][:100]}")
+    return found
+
+
+class Sink:
+    """Listens on the host and notes whatever arrives."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.heard: list[str] = []
+        tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self.port = tcp.getsockname()[1]
+        udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        udp.bind(("127.0.0.1", self.port))
+        unix = stack.enter_context(socket.socket(socket.AF_UNIX))
+        unix.bind(f"\0threats-{self.port}")
+        unix.listen()
+        for kind, at in (("tcp", tcp), ("udp", udp), ("unix", unix)):
+            at.settimeout(0.2)
+            threading.Thread(target=self._listen, args=[kind, at], daemon=True).start()
+
+    def _listen(self, kind: str, at: socket.socket) -> None:
+        while at.fileno() >= 0:
+            try:
+                self.heard.append(f"{kind} {at.recvfrom(99) if kind == 'udp' else at.accept()}")
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+
+
+@contextmanager
+def listening() -> Iterator[Sink]:
+    """A host with open ears."""
+    with ExitStack() as stack:
+        yield Sink(stack)

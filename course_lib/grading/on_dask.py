@@ -70,9 +70,7 @@ class OnDask:
         workers = max(1, len(self.client.scheduler_info(n_workers=-1)["workers"]))
         room = _AHEAD * workers - len(running)
         for _, job in zip(range(room), waiting, strict=False):
-            future = self.client.submit(
-                run_on_worker, job, *self.arguments, key=f"grade-{job.key}", pure=False
-            )
+            future = self.client.submit(run_on_worker, job, *self.arguments, pure=False)
             running[future.key] = job
             finished.add(future)
 

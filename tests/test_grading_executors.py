@@ -1,0 +1,143 @@
+"""Every executor gives the same grades, and a lost worker costs nobody anything."""
+
+import contextlib
+import os
+import shutil
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from grading_course import LESSON, QUICK, UPPER, hand_in, honest, make_course
+
+from course_lib.grading import GradingError, grade
+from course_lib.grading.course import Course
+from course_lib.grading.executors import executor
+from course_lib.grading.ledger import Ledger
+
+STUDENTS = ["ada", "bob", "eve", "kim", "lea", "max"]
+
+
+def make_class(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    root = make_course(folder)
+    for number, student in enumerate(STUDENTS):
+        answers = {"causal_mask": UPPER} if number % 3 == 2 else {}
+        hand_in(root, student, honest(root, **answers))
+    return root
+
+
+def points(summary) -> dict:
+    return {s.student: [row.points for row in s.rows] for s in summary.students}
+
+
+EXPECTED = {s: [0.0, 0.0] if n % 3 == 2 else [2.0, 2.0] for n, s in enumerate(STUDENTS)}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Dask scheduler with two workers, each a process of its own."""
+    distributed = pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True
+    ) as running:
+        yield running
+
+
+@pytest.fixture(params=["serial", "processes", "dask"])
+def name(request):
+    """The name of each executor."""
+    if request.param != "dask":
+        return request.param
+    cluster = request.getfixturevalue("cluster")
+    return "dask://" + cluster.scheduler_address.removeprefix("tcp://")
+
+
+def test_all_give_the_same_grades(name, tmp_path):
+    root = make_class(tmp_path)
+    summary = grade(root, LESSON, settings=replace(QUICK, executor=name, workers=2))
+    assert points(summary) == EXPECTED and summary.exit_code == 0
+    states = {e.state for e in Ledger(Course(root).ledger_path(LESSON)).entries()}
+    assert states == {"landed"}
+
+
+def kill_when(root: Path, landed: int, victims) -> threading.Thread:
+    """Kill processes as soon as some submissions have landed."""
+
+    def wait():
+        folder = Course(root).step("autograded")
+        until = time.monotonic() + 120
+        while len(list(folder.glob("*/*/*.ipynb"))) < landed and time.monotonic() < until:
+            time.sleep(0.01)
+        for pid in victims()[:1]:
+            os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def workers_of_pool() -> list[int]:
+    """Worker processes of the forkserver of this process."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    return [
+        worker
+        for server in children.get(os.getpid(), [])
+        if b"forkserver" in Path(f"/proc/{server}/cmdline").read_bytes()
+        for worker in children.get(server, [])
+    ]
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="finds processes in /proc: needs Linux")
+def test_a_killed_worker_process_costs_nobody(tmp_path):
+    root = make_class(tmp_path)
+    thread = kill_when(root, 1, workers_of_pool)
+    summary = grade(root, LESSON, settings=replace(QUICK, executor="processes", workers=2))
+    thread.join()
+    assert points(summary) == EXPECTED and summary.exit_code == 0
+
+
+def test_a_killed_dask_worker_costs_nobody(cluster, tmp_path):
+    root = make_class(tmp_path)
+    name = "dask://" + cluster.scheduler_address.removeprefix("tcp://")
+    thread = kill_when(root, 1, lambda: [w.pid for w in cluster.workers.values()])
+    summary = grade(root, LESSON, settings=replace(QUICK, executor=name))
+    thread.join()
+    assert points(summary) == EXPECTED and summary.exit_code == 0
+
+
+def test_shards_make_the_whole_and_land_without_being_run_again(tmp_path):
+    first, second = make_class(tmp_path / "1"), make_class(tmp_path / "2")
+    os.environ["COURSE_CHECK_SEED"] = "shared"
+    try:
+        one = grade(first, LESSON, settings=replace(QUICK, shard="1/2"))
+        two = grade(second, LESSON, settings=replace(QUICK, shard="2/2"))
+        assert {**points(one), **points(two)} == EXPECTED
+        for part in ("autograded", ".course/ledger"):
+            shutil.copytree(second / part, first / part, dirs_exist_ok=True)
+        seen = []
+        whole = grade(first, LESSON, progress=seen.append, settings=replace(QUICK, executor="none"))
+    finally:
+        del os.environ["COURSE_CHECK_SEED"]
+    assert points(whole) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("threads", "there are serial, processes and dask"),
+        ("dask://127.0.0.1:1", "no Dask scheduler answers at 127.0.0.1:1"),
+    ],
+)
+def test_an_executor_that_cannot_be_had_is_explained(name, words, monkeypatch):
+    if name.startswith("dask"):
+        pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
+        monkeypatch.setattr("course_lib.grading.on_dask._CONNECT_SECONDS", 1)
+    with pytest.raises(GradingError, match=words):
+        executor(name)

@@ -1,0 +1,125 @@
+"""The ledger: an entry is there whole or not at all, and one that is damaged costs one regrade."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from course_lib.grading import GradingError
+from course_lib.grading.executors import shard_of
+from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.ledger import Entry, Ledger
+from course_lib.grading.versions import checks_digest, key_of
+
+
+def entry(student="ada", **known):
+    return Entry(student, "k1", "graded", 1, notices=("a", "b"), flagged={"x": "why"}, **known)
+
+
+@pytest.mark.parametrize("student", ["ada", "o'brien", "Ünï", "a/b\nc", "x" * 300, "..", "CON"])
+def test_an_entry_comes_back_as_it_was(tmp_path, student):
+    ledger = Ledger(tmp_path / "ledger")
+    known = ledger.put(entry(student, notebook='{"cells": []}', seconds={"total": 1.5}))
+    assert ledger.get(student) == known
+    assert ledger.entries() == [known]
+
+
+def test_nobody_has_an_empty_entry(tmp_path):
+    assert Ledger(tmp_path / "none").get("ada") == Entry("ada")
+    assert Ledger(tmp_path / "none").entries() == []
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text"])
+def test_a_damaged_entry_is_no_entry_and_hurts_no_other(tmp_path, damage):
+    ledger = Ledger(tmp_path)
+    ledger.put(entry("bob"))
+    path = ledger._path("ada")
+    ledger.put(entry("ada", problem="say, 12345"))
+    data = path.read_bytes()
+    path.write_bytes(
+        {
+            "cut": data[: len(data) // 2],
+            "flip": data.replace(b"12345", b"12346"),
+            "empty": b"",
+            "text": b"[1, 2]",
+        }[damage]
+    )
+    assert ledger.get("ada") == Entry("ada")
+    assert ledger.entries() == [ledger.get("bob")] != [Entry("bob")]
+
+
+def test_what_was_begun_and_not_finished_is_counted(tmp_path):
+    ledger = Ledger(tmp_path)
+    assert [ledger.start("ada", "k").attempts for _ in range(3)] == [1, 2, 3]
+    assert ledger.start("ada", "another").attempts == 1
+    ledger.put(entry("ada"))
+    assert ledger.start("ada", "k1").attempts == 1
+
+
+def test_once_landed_the_notebook_is_kept_elsewhere(tmp_path):
+    ledger = Ledger(tmp_path)
+    landed = ledger.landed(ledger.put(entry(notebook="{}")))
+    assert (landed.state, landed.notebook) == ("landed", "")
+    assert ledger.get("ada") == landed
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_the_cure(tmp_path):
+    (tmp_path / "ledger").write_text("a file")
+    with pytest.raises(GradingError, match="make room, then run the same command again"):
+        Ledger(tmp_path / "ledger").put(entry())
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_whole_entry(tmp_path):
+    code = (
+        "import sys; from pathlib import Path;"
+        "from course_lib.grading.ledger import Entry, Ledger;"
+        "ledger = Ledger(Path(sys.argv[1]));"
+        "print('on', flush=True);"
+        "[ledger.put(Entry('ada', str(n), 'graded', notebook='x' * 200_000)) for n in range(10**6)]"
+    )
+    seen = set()
+    for wait in (0.0, 0.01, 0.03, 0.08, 0.15):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+        writer.stdout.readline()
+        time.sleep(wait)
+        writer.kill()
+        writer.wait()
+        writer.stdout.close()
+        found = Ledger(tmp_path).get("ada")
+        assert found.key == "" or found.notebook == "x" * 200_000
+        seen.add(found.key)
+    assert len(seen) > 1
+
+
+@given(st.lists(st.text(min_size=1), unique=True), st.integers(1, 7))
+def test_each_student_is_in_exactly_one_shard(students, count):
+    shards = [shard_of(students, f"{k}/{count}") for k in range(1, count + 1)]
+    assert sorted(s for shard in shards for s in shard) == sorted(students)
+    assert shard_of(students, None) == students
+
+
+@pytest.mark.parametrize("shard", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2", "1/2/3"])
+def test_a_shard_that_is_none_is_explained(shard):
+    with pytest.raises(GradingError, match="write k/n with 1 <= k <= n"):
+        shard_of(["ada"], shard)
+
+
+def test_a_lessons_checks_depend_on_its_own_catalogue_only():
+    digests = {slug: checks_digest(slug) for slug in ("02_masked_softmax", "03_batch_matmul")}
+    assert len(set(digests.values())) == 2
+
+
+def test_everything_that_decides_is_in_the_key():
+    parts = (b"data", "release", "checks", "seed", Limits())
+    other = (b"datb", "releasf", "checkt", "seee", Limits(cell_seconds=1))
+    keys = {key_of(*parts)}
+    for place in range(len(parts)):
+        keys.add(key_of(*parts[:place], other[place], *parts[place + 1 :]))
+    assert len(keys) == 6
+    assert os.path.sep not in key_of(*parts)

@@ -5,6 +5,7 @@ student's code, so only the few types named here are ever made, and every size i
 """
 
 import base64
+import functools
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -101,12 +102,17 @@ def _array(dtype: str, shape: list[int], text: str) -> np.ndarray:
 
 def _object(name: str, content: dict, known: dict[str, type]) -> Any:
     kind = known[name]
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     values = {key: _made(item, known) for key, item in content.items()}
     for key, value in values.items():
         if not _fits(value, hints[key]):
             raise CodecError(f"{name}.{key} is a {type(value).__name__}")
     return kind(**values)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def _key(key: Any) -> Any:

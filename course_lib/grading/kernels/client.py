@@ -80,6 +80,7 @@ class Client:
                 return self
             if self.kernel.over.is_set():
                 break
+        self.close()
         why = self.kernel.ending.get("reason", f"it did not answer within {seconds:.0f} s")
         raise KernelFault(f"a kernel did not start ({why})")
 

@@ -25,6 +25,7 @@ from course_lib.grading.kernels.sandbox import LEVELS, Limits, Reached
 
 _START_SECONDS = 60.0
 _HEARTBEAT_SECONDS = 5.0
+_LONGEST_FOLDER = 70
 _UIDS = 32  # users of one zygote, by turns
 _PORTS = {"shell": 1, "iopub": 2, "stdin": 3, "control": 4, "hb": 5}
 
@@ -115,7 +116,9 @@ class ForkedKernels:
     def __init__(self, level: str, limits: Limits, reasons: dict[str, str]) -> None:
         self.limits = limits
         self.reached = Reached(level, {k: v for k, v in reasons.items() if k != level})
-        self.folder = Path(tempfile.mkdtemp(prefix="course-"))
+        place = tempfile.gettempdir()  # paths of sockets must be short
+        place = place if len(place) <= _LONGEST_FOLDER else "/tmp"
+        self.folder = Path(tempfile.mkdtemp(prefix="course-", dir=place))
         self.folder.chmod(0o711)
         self.spool = self.folder / "s"
         self.spool.mkdir()
@@ -261,7 +264,7 @@ class ForkedKernels:
             "cpu_seconds": limits.cpu_seconds,
             "processes": limits.processes if uid is not None else None,
             "max_processes": limits.processes,
-            "wall_seconds": limits.total_seconds + 30,
+            "wall_seconds": 2 * limits.total_seconds + 60,  # it may have waited for its turn
         }
         if self._level != "off":
             slot["filter"] = sandbox.filter_program(self._level)

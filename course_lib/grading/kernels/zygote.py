@@ -21,7 +21,6 @@ import sys
 import time
 import traceback
 import zlib
-from pathlib import Path
 
 _POLL_SECONDS = 0.05
 
@@ -219,11 +218,11 @@ class _Keeper:
     def _family(self) -> list[int]:
         """The kernel and all processes that came from it."""
         parents = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
+        for name in os.listdir("/proc"):
+            if name.isdigit():
                 with contextlib.suppress(OSError, IndexError, ValueError):
-                    text = (entry / "stat").read_text(encoding="utf-8", errors="replace")
-                    parents[int(entry.name)] = int(text.rpartition(")")[2].split()[1])
+                    text = _read(f"/proc/{name}/stat")
+                    parents[int(name)] = int(text.rpartition(b")")[2].split()[1])
         family = {self.kernel} & parents.keys() if self.strict else {os.getpid()}
         while more := {pid for pid, parent in parents.items() if parent in family} - family:
             family |= more
@@ -233,11 +232,20 @@ class _Keeper:
 def _memory(pid: int, file: str) -> int:
     """Bytes: all resident pages (statm), or each shared page by its share (smaps_rollup)."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
-        text = Path(f"/proc/{pid}/{file}").read_text(encoding="ascii")
+        text = _read(f"/proc/{pid}/{file}")
         if file == "statm":
             return int(text.split()[1]) * resource.getpagesize()
-        return next(int(line.split()[1]) for line in text.splitlines() if line[:4] == "Pss:") * 1024
+        return next(int(line.split()[1]) for line in text.splitlines() if line[:4] == b"Pss:") << 10
     return 0
+
+
+def _read(path: str) -> bytes:
+    """A small file of /proc; looked at twenty times a second, so without Python's layers."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, 65536)
+    finally:
+        os.close(descriptor)
 
 
 def _become_kernel(request: dict, saying: int) -> None:

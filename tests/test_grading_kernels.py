@@ -76,9 +76,7 @@ def test_children_are_seeded_and_start_alike(kernels):
     for seed in (1, 1, 2):
         kernel = kernels.start(seed)
         connected = Client(kernel).wait_ready(30)
-        drawn.append(
-            value(connected, "[__import__('torch').rand(1).item(), __import__('random').random()]")
-        )
+        drawn.append(value(connected, "__import__('torch').rand(2).tolist()"))
         kernel.kill()
         connected.close()
     assert drawn[0] == drawn[1] != drawn[2]

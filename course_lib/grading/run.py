@@ -86,8 +86,21 @@ def grade(
     """
     with quiet_nbgrader():
         run = _Run(Course(root), lesson, progress or (lambda line: None), settings or Settings())
-        with run.alone():
+        with run.alone(), _naming_the_gradebook():
             return run.grade(students)
+
+
+@contextlib.contextmanager
+def _naming_the_gradebook() -> Iterator[None]:
+    """A locked or damaged gradebook is an error with a cure."""
+    try:
+        yield
+    except DBAPIError as error:
+        reason = str(error.orig).splitlines()[0]
+        raise GradingError(
+            f"the gradebook cannot be used ({reason}): mend or restore it, then run the same "
+            "command again; what is graded is kept and lands then"
+        ) from error
 
 
 class _Run:
@@ -126,7 +139,7 @@ class _Run:
         self.course.ensure_assignment(self.lesson)
         self.total = len(submissions)
         self.tell(f"{self.lesson}: {self.total} submissions")
-        with self._landing() as landing:
+        with Landing(self.course, self.lesson).open() as landing:
             known = landing.graded()
             jobs = self._jobs(submissions, landing, known)
             first = next(jobs, None)  # no worker is started for a class that has not changed
@@ -134,18 +147,6 @@ class _Run:
                 self._work(first, jobs, landing)
         summary = read_records(self.course, self.lesson)
         return replace(summary, seconds=time.monotonic() - self.started)
-
-    @contextlib.contextmanager
-    def _landing(self) -> Iterator[Landing]:
-        try:
-            with Landing(self.course, self.lesson).open() as landing:
-                yield landing
-        except DBAPIError as error:
-            reason = str(error.orig).splitlines()[0]
-            raise GradingError(
-                f"the gradebook cannot be used ({reason}): mend or restore it, then run the same "
-                "command again; what is graded is kept and lands then"
-            ) from error
 
     def _work(self, first: Job, jobs: Iterator[Job], landing: Landing) -> None:
         settings = self.settings

@@ -1,6 +1,6 @@
 """Every row of the threat catalogue, in strict mode: nothing gained, nobody hurt, nothing left."""
 
-import re
+from html.parser import HTMLParser
 
 import experiment
 import inputs
@@ -76,9 +76,29 @@ def test_nothing_of_a_students_runs_in_a_browser(graded):
     pages = [p for p in evidence.visible() if p.suffix == ".html"]
     assert len(pages) > len(THREATS) / 2
     for page in pages:
-        text = page.read_text(encoding="utf-8")
-        assert "ALIVE" not in "".join(re.findall(r"<[^>]*>", text)), page
-        assert not re.search(r"<script[^>]*>[^<]*ALIVE", text), page
+        reader = Reader()
+        reader.feed(page.read_text(encoding="utf-8"))
+        assert reader.alive == [], page
+
+
+class Reader(HTMLParser):
+    """Notes where a browser would run what a student wrote."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alive: list[str] = []
+        self.inside = ""
+
+    def handle_starttag(self, tag, attributes):
+        self.inside = tag
+        for name, value in attributes:
+            runs = name.startswith("on") or name in ("href", "src", "style", "srcdoc", "action")
+            if runs and "ALIVE" in (value or ""):
+                self.alive.append(f"<{tag} {name}={value!r}>")
+
+    def handle_data(self, data):
+        if self.inside in ("script", "style") and "ALIVE" in data:
+            self.alive.append(f"<{self.inside}> {data[:80]}")
 
 
 def test_the_gradebook_holds_what_the_machine_decided_and_no_more(graded):

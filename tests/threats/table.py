@@ -16,6 +16,8 @@ NOT_TRIED = {
     "F12": "starving the host of memory would end other work on it",
     "F13": "a load test of 1,000 submissions: `course bench grading` is the place for it",
     "F14": "drift needs a second machine with other versions",
+    "F15": "a changed check is not tried here, only a forced regrade with manual grades (F20)",
+    "F21": "no row of its own: test_threats asserts exit code 3 and the list of blanks",
     "F19": "a soak of 10,000 runs takes hours; test_threats looks for leftovers of one class",
     "Windows, macOS, NFS, two hosts": "not to be had on a Linux test machine",
 }

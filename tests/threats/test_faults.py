@@ -262,7 +262,7 @@ def test_f11_a_damaged_ledger_entry_regrades_that_one_only(course, kept, damage)
     assert canned.asked == ["ada"]
 
 
-def test_f15_f20_a_changed_check_regrades_all_and_manual_grades_stay(course, kept, monkeypatch):
+def test_f20_manual_grades_stay_when_all_is_graded_again(course, kept):
     root, canned = course
     again(root)
     with Course(root).gradebook() as gradebook:

@@ -82,7 +82,10 @@ def test_deleted_and_edited_check_cells_come_back(release):
     ]
     rebuilt, notices = rebuild(release, edited)
     assert sources(rebuilt) == sources(release)
-    assert notices == ["causal_mask: deleted check cell restored", "length_mask: edited cell restored"]
+    assert notices == [
+        "causal_mask: deleted check cell restored",
+        "length_mask: edited cell restored",
+    ]
 
 
 def test_the_last_answer_of_several_counts(release):

@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from grading_course import LESSON, QUICK, UPPER, hand_in, honest, make_course
+from grading_course import LENGTH, LESSON, QUICK, UPPER, hand_in, honest, make_course
 
 from course_lib.grading import GradingError, grade
 from course_lib.grading.course import Course
 from course_lib.grading.executors import executor
+from course_lib.grading.kernels import sandbox
 from course_lib.grading.ledger import Ledger
 
 STUDENTS = ["ada", "bob", "eve", "kim", "lea", "max"]
@@ -126,6 +127,23 @@ def test_shards_make_the_whole_and_land_without_being_run_again(tmp_path):
     finally:
         del os.environ["COURSE_CHECK_SEED"]
     assert points(whole) == EXPECTED
+
+
+def test_ordinary_kernels_give_the_same_grades(tmp_path, monkeypatch):
+    """What runs where no kernel can be forked: macOS and Windows."""
+    monkeypatch.setattr("course_lib.grading.kernels.provider.sys.platform", "darwin")
+    monkeypatch.setattr(sandbox.sys, "platform", "darwin")
+    sandbox.obstacles.cache_clear()
+    root = make_course(tmp_path)
+    hand_in(root, "ada", honest(root))
+    hand_in(root, "bob", honest(root, causal_mask=UPPER))
+    hand_in(root, "dead", honest(root, causal_mask="import os\nos._exit(1)", length_mask=LENGTH))
+    with pytest.raises(GradingError, match=r"sandbox strict cannot be had here: needs Linux"):
+        grade(root, LESSON, settings=replace(QUICK, sandbox="strict"))
+    summary = grade(root, LESSON, settings=QUICK)
+    sandbox.obstacles.cache_clear()
+    assert points(summary) == {"ada": [2.0, 2.0], "bob": [0.0, 0.0], "dead": [0.0, 2.0]}
+    assert summary.students[2].rows[0].outcome == "crashed"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,9 @@ import json
 import os
 import shutil
 import socket
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -208,6 +211,26 @@ def test_a_zygote_that_was_killed_is_replaced(kernels):
     assert connected.run("1", 5).state == "ok"
     again.kill()
     connected.close()
+
+
+def test_the_folder_of_a_killed_grader_is_removed_by_the_next_one(tmp_path, monkeypatch):
+    code = (
+        "import time; from course_lib.grading.kernels.provider import provider;"
+        "print(provider('off').folder, flush=True); time.sleep(60)"
+    )
+    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = subprocess.Popen(
+        [sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE, text=True
+    )
+    left = Path(killed.stdout.readline().strip())
+    killed.kill()
+    killed.wait()
+    killed.stdout.close()
+    assert left.is_dir()
+    (left.parent / "course-kernels-notes").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(left.parent))
+    provider("off").close()
+    assert not left.exists() and (left.parent / "course-kernels-notes").is_dir()
 
 
 def test_a_level_that_cannot_be_had_is_refused_with_the_cure(monkeypatch):

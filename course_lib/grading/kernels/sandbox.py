@@ -106,6 +106,8 @@ def obstacles() -> dict[str, str]:
     found = {}
     if shutil.which("bwrap") is None:
         found["strict"] = "bwrap is missing; apt-get install bubblewrap"
+    elif lost := [folder for folder in _python_folders() if _is_hidden(_inside(folder))]:
+        found["strict"] = f"Python lies in {lost[0]}; install it outside of /tmp"
     try:
         _seccomp()
     except (ImportError, OSError, RuntimeError) as error:
@@ -186,13 +188,11 @@ def command(level: str, library: Path, spool: Path, descriptor: int) -> tuple[li
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         "COURSE_JUDGED_OUTSIDE": "1",
     }
-    seen = "/library" if level == "strict" else str(library)
-    environ["PYTHONPATH"] = seen
-    python = [sys.executable, "-P", "-s", "-m", "course_lib.grading.kernels.zygote"]
-    python += [str(descriptor), seen]
-    if level != "strict":
-        return python, environ
-    return [*_bubblewrap(library, spool), *python], environ
+    strict = level == "strict"
+    seen = environ["PYTHONPATH"] = "/library" if strict else str(library)
+    python = [_inside(sys.executable) if strict else sys.executable, "-P", "-s", "-m"]
+    python += ["course_lib.grading.kernels.zygote", str(descriptor), seen]
+    return [*_bubblewrap(library, spool), *python] if strict else python, environ
 
 
 def _bubblewrap(library: Path, spool: Path) -> list[str]:
@@ -204,9 +204,9 @@ def _bubblewrap(library: Path, spool: Path) -> list[str]:
     for capability in ("SYS_ADMIN", "SETUID", "SETGID", "SETPCAP", "KILL"):
         command += ["--cap-add", f"CAP_{capability}"]
     for folder in dict.fromkeys(["/usr", *_python_folders()]):
-        for parent in reversed(Path(folder).parents[:-1]):
+        for parent in reversed(Path(_inside(folder)).parents[:-1]):
             command += ["--perms", "0755", "--dir", str(parent)]
-        command += ["--ro-bind", folder, folder]
+        command += ["--ro-bind", folder, _inside(folder)]
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         path = Path("/", name)
         if path.is_symlink():
@@ -217,12 +217,25 @@ def _bubblewrap(library: Path, spool: Path) -> list[str]:
         command += ["--ro-bind-try", path, path]
     installed = _installed_copy()
     if installed:
-        command += ["--tmpfs", installed, "--remount-ro", installed]
+        command += ["--tmpfs", _inside(installed), "--remount-ro", _inside(installed)]
     command += ["--ro-bind", str(library), "/library", "--bind", str(spool), "/spool"]
     for folder in ("/ipc", "/scratch"):
         command += ["--perms", "0755", "--dir", folder]
     command += ["--size", "50000000", "--tmpfs", "/tmp"]  # the zygote's; each kernel has its own
     return [*command, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--chdir", "/"]
+
+
+def _inside(path: str) -> str:
+    """Where a path of Python's is seen in the sandbox: what lies in /tmp must be moved."""
+    if _is_hidden(path) and Path(path).is_relative_to(sys.prefix):
+        return str(Path("/python") / Path(path).relative_to(sys.prefix))
+    return path
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether each kernel has an empty folder of its own there."""
+    own = ("/tmp", "/scratch", "/ipc", "/spool", "/library", "/dev", "/proc")
+    return any(Path(path).is_relative_to(folder) for folder in own)
 
 
 def _python_folders() -> list[str]:

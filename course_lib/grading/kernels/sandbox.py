@@ -203,10 +203,10 @@ def _bubblewrap(library: Path, spool: Path) -> list[str]:
     command += ["--cap-drop", "ALL"]
     for capability in ("SYS_ADMIN", "SETUID", "SETGID", "SETPCAP", "KILL"):
         command += ["--cap-add", f"CAP_{capability}"]
-    for folder in dict.fromkeys(["/usr", *_python_folders()]):
-        for parent in reversed(Path(_inside(folder)).parents[:-1]):
+    for path in dict.fromkeys(["/usr", *_python_paths()]):
+        for parent in reversed(Path(_inside(path)).parents[:-1]):
             command += ["--perms", "0755", "--dir", str(parent)]
-        command += ["--ro-bind", folder, _inside(folder)]
+        command += ["--ro-bind", path, _inside(path)]
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         path = Path("/", name)
         if path.is_symlink():
@@ -236,6 +236,16 @@ def _is_hidden(path: str) -> bool:
     """Whether each kernel has an empty folder of its own there."""
     own = ("/tmp", "/scratch", "/ipc", "/spool", "/library", "/dev", "/proc")
     return any(Path(path).is_relative_to(folder) for folder in own)
+
+
+def _python_paths() -> list[str]:
+    """What of Python's folders is shown: of a virtual environment nothing else that lies in it."""
+    venv = Path(sys.prefix)
+    shown = [venv / name for name in ("pyvenv.cfg", "bin", "lib", "lib64")]
+    if not shown[0].is_file():
+        return _python_folders()
+    others = [folder for folder in _python_folders() if Path(folder) != venv]
+    return [*(str(path) for path in shown if path.exists() and not path.is_symlink()), *others]
 
 
 def _python_folders() -> list[str]:

@@ -26,8 +26,6 @@ from nbformat.v4 import new_code_cell
 from course_lib.grading import GradingError, grade, write_report
 from course_lib.grading.course import Course
 
-pytestmark = pytest.mark.slow
-
 NOISY = f"import sys\nimport warnings\n\n{CAUSAL}\n\nprint('x', file=sys.stderr)\n"
 THREAD = f"""
 import sys, threading, time, warnings

@@ -35,9 +35,7 @@ def pytest_generate_tests(metafunc):
 
 
 for slug in lessons():
-    globals()[f"Test_{slug}"] = type(
-        f"Test_{slug}", (EveryVariant,), {"slug": slug, "pytestmark": pytest.mark.slow}
-    )
+    globals()[f"Test_{slug}"] = type(f"Test_{slug}", (EveryVariant,), {"slug": slug})
 
 
 @pytest.mark.parametrize("name", list(exercises()))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import warnings
 
@@ -318,3 +319,16 @@ def test_every_exercise_survives_the_worst():
         for kind in ("raises_when_asked", "class_without_a_name", "text"):
             report = grade(name, NO_ANSWERS[kind])
             assert report.score == 0.0 and report.outcome != "checker_failed", (name, kind)
+
+
+def test_endless_recursion_under_a_huge_limit_is_an_error_and_no_crash():
+    code = (
+        "import sys; sys.setrecursionlimit(10**6)\n"
+        "from course_lib.checks import grade\n"
+        "def recursion(*args, **kwargs):\n    return recursion(*args, **kwargs)\n"
+        "report = grade('causal_mask', recursion)\n"
+        "assert report.outcome == 'raised' and 'RecursionError' in report.text()\n"
+        "assert sys.getrecursionlimit() == 10**6\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

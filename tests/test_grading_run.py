@@ -25,6 +25,7 @@ from nbformat.v4 import new_code_cell
 
 from course_lib.grading import GradingError, grade, write_report
 from course_lib.grading.course import Course
+from course_lib.grading.runner import _Submission
 
 NOISY = f"import sys\nimport warnings\n\n{CAUSAL}\n\nprint('x', file=sys.stderr)\n"
 THREAD = f"""
@@ -291,3 +292,25 @@ def scores(root: Path) -> dict:
             for notebook in submission.notebooks
             for g in notebook.grades
         }
+
+
+def test_a_fault_of_the_grader_leaves_one_submission_blank_and_grades_the_rest(
+    tmp_path, monkeypatch
+):
+    root = make_course(tmp_path)
+    for student in ("ada", "eve", "max"):
+        hand_in(root, student, honest(root))
+    judged = _Submission._check
+
+    def broken(self, index, cell):
+        if self.job.student == "eve":
+            raise ZeroDivisionError("no such luck")
+        judged(self, index, cell)
+
+    monkeypatch.setattr(_Submission, "_check", broken)
+    summary = grade(root, LESSON, settings=QUICK)
+    assert {s.student: s.points for s in summary.students} == {"ada": 4, "eve": None, "max": 4}
+    assert "the grader itself failed (ZeroDivisionError" in summary.students[1].problem
+    assert summary.exit_code == 3
+    monkeypatch.undo()
+    assert grade(root, LESSON, settings=QUICK).students[1].points == 4

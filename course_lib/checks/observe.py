@@ -32,6 +32,7 @@ from course_lib.checks.steps import Steps
 _COURSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = (_COURSE, *(os.path.dirname(module.__file__) for module in (torch, np)))
 _MAX_TEXT = 4000
+_DEEPEST = 3000  # calls within calls, whatever limit a notebook has set
 
 
 @dataclass
@@ -314,6 +315,8 @@ def _restored_globals():
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     dtype, folder = torch.get_default_dtype(), os.getcwd()
     device, depth = torch.get_default_device(), sys.getrecursionlimit()
+    with contextlib.suppress(RecursionError):  # a deeper one would overflow the C stack
+        sys.setrecursionlimit(min(depth, _DEEPEST))
     try:
         with torch.enable_grad(), np.errstate(all="warn", under="ignore"):
             yield

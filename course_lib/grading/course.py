@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import os
 import secrets
 import sys
@@ -166,15 +165,6 @@ def write_atomically(path: Path, text: str) -> None:
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.write_text(text, encoding="utf-8")
     os.replace(scratch, path)
-
-
-def digest_of(*paths: Path) -> str:
-    """A digest of the contents of files."""
-    digest = hashlib.sha256()
-    for path in paths:
-        data = path.read_bytes()
-        digest.update(len(data).to_bytes(8, "big") + data)
-    return digest.hexdigest()
 
 
 def _graded_cells(path: Path) -> dict[str, str]:

@@ -8,10 +8,10 @@ is set aside with a fault.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import multiprocessing
 import os
 import sys
-from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -204,18 +204,9 @@ def shard_of(students: Iterable[str], shard: str | None) -> list[str]:
     first, _, count = shard.partition("/")
     if not (first.isdigit() and count.isdigit() and 1 <= int(first) <= int(count)):
         raise GradingError(f"--shard {shard}: write k/n with 1 <= k <= n, for example 2/8")
-    return list(_share(students, int(first) - 1, int(count)))
+    return [s for s in students if _share(s, int(count)) == int(first) - 1]
 
 
-def _share(students: Iterable[str], index: int, count: int) -> Iterator[str]:
-    import hashlib
-
-    for student in students:
-        digest = hashlib.sha256(student.encode("utf-8", "surrogateescape")).digest()
-        if int.from_bytes(digest[:8], "big") % count == index:
-            yield student
-
-
-def unique(jobs: Iterable[Job]) -> deque[Job]:
-    """Jobs in order, each key once."""
-    return deque({job.key: job for job in jobs}.values())
+def _share(student: str, count: int) -> int:
+    digest = hashlib.sha256(student.encode("utf-8", "surrogateescape")).digest()
+    return int.from_bytes(digest[:8], "big") % count

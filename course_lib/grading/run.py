@@ -9,6 +9,7 @@ killed at any moment is finished by the next one.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -157,7 +158,7 @@ class _Run:
             workers=settings.workers,
         )
         try:
-            for result in workers.run(_chain(first, jobs)):
+            for result in workers.run(itertools.chain([first], jobs)):
                 self._receive(result, landing)
         finally:
             workers.close()
@@ -245,8 +246,3 @@ class _Run:
         self.tell(
             f"{self.lesson}: {done} of {self.total} ({counts}), about {left:.0f} s left, {student}"
         )
-
-
-def _chain(first: Job, rest: Iterator[Job]) -> Iterator[Job]:
-    yield first
-    yield from rest

@@ -27,7 +27,7 @@ from course_lib.checks.remote import MIMETYPE, REPLY_TYPES, Reply, Request
 from course_lib.checks.report import Report
 from course_lib.checks.verdict import judge_observed, still_missing
 from course_lib.grading.kernels.client import Client, Ran
-from course_lib.grading.kernels.provider import Kernel, KernelFault, Provider, deadline, provider
+from course_lib.grading.kernels.provider import Kernel, KernelFault, Provider, provider
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.tame import plain_text, tame_outputs, tame_tree
 from course_lib.grading.verdict import REPORT, is_check
@@ -104,6 +104,9 @@ class Runner:
             submission.grade()
         except KernelFault as error:
             result.fault = f"this machine could not run it: {error}"
+        except Exception as error:  # one submission must not end the run
+            what = f"{type(error).__name__}: {error}"[:300]
+            result.fault = f"the grader itself failed ({what}): report it to the course"
         finally:
             submission.close()
         result.seconds["total"] = time.monotonic() - started
@@ -128,7 +131,7 @@ class _Submission:
         self.notebook = nbformat.reads(job.notebook, as_version=4)
         self.client: Client | None = None
         self.harmful: dict[int, str] = {}  # cells that ended a kernel, and why
-        self.until = deadline(self.limits.total_seconds)
+        self.until = time.monotonic() + self.limits.total_seconds
 
     def grade(self) -> None:
         """Run every cell in order; checks are observed and judged."""
@@ -178,9 +181,8 @@ class _Submission:
         if ending is None and verdict in _MAYBE_ANOTHERS:
             self._fresh_kernel(index, only=answer)
             verdict = self._judge(name, self.job.seed, index)
-        if (
-            isinstance(verdict, Report) and verdict.outcome == "raised"
-        ):  # has somebody deleted torch?
+        if isinstance(verdict, Report) and verdict.outcome == "raised":
+            # An earlier cell may have deleted what the lesson imports, torch for example.
             self._run(self._imports(index), "cells", silent=True)
             verdict = self._judge(name, self.job.seed, index)
         if isinstance(verdict, Report) and verdict.outcome in ("incorrect", "raised"):

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -341,8 +340,3 @@ def _connection(place: Path) -> dict[str, Any]:
         "kernel_name": "",
         **ports,
     }
-
-
-def deadline(seconds: float) -> float:
-    """A point in time on the clock that nobody can set."""
-    return time.monotonic() + seconds

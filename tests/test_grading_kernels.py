@@ -227,10 +227,11 @@ def test_the_folder_of_a_killed_grader_is_removed_by_the_next_one(tmp_path, monk
     killed.wait()
     killed.stdout.close()
     assert left.is_dir()
-    (left.parent / "course-kernels-notes").mkdir()
+    notes = Path(tempfile.mkdtemp(prefix="course-kernels-notes-", dir=left.parent))
     monkeypatch.setattr(tempfile, "tempdir", str(left.parent))
     provider("off").close()
-    assert not left.exists() and (left.parent / "course-kernels-notes").is_dir()
+    assert not left.exists() and notes.is_dir()
+    notes.rmdir()
 
 
 def test_a_level_that_cannot_be_had_is_refused_with_the_cure(monkeypatch):

@@ -168,8 +168,7 @@ class _Submission:
         cell.outputs, cell.execution_count = tame_outputs(ran.outputs), ran.count
         if ran.state in ("died", "killed", "timeout"):
             self.harmful[index] = self._why(ran)
-            if ran.state != "timeout":
-                self.close()
+            self.close()  # what stopped in time may still fill the memory
 
     def _check(self, index: int, cell: NotebookNode) -> None:
         """Judge the exercise of a check cell; write report and points into the cell."""
@@ -227,6 +226,11 @@ class _Submission:
                 return still_missing(exercise, reply.missing)
             if not _plausible(reply, probes):
                 return "silent"
+            if any(
+                seen.raised and seen.raised.type_name == "MemoryError"
+                for seen in reply.seen.values()
+            ):
+                return "memory"
             return judge_observed(
                 name, seed, reply.subject, reply.seen, name_mistakes=name_mistakes
             )

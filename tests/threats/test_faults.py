@@ -1,5 +1,6 @@
 """F: what happens to the grader itself. A second run finishes; nobody is lost, twice or at 0."""
 
+import functools
 import os
 import pickle
 import shutil
@@ -123,24 +124,24 @@ def test_f01_f16_a_driver_that_is_killed_or_interrupted_is_finished_by_the_next(
     is_as_undisturbed(root, kept)
 
 
-def dies_once(job):
+def dies_once(folder, job):
     """In a worker: the first to begin with bob takes its process along."""
-    mark = Path(os.environ["FAULTS"]) / "died"
+    mark = folder / "died"
     if job.student == "bob" and not mark.exists():
         mark.touch()
         os._exit(9)
-    return kept_result(job)
+    return kept_result(folder, job)
 
 
-def dies_always(job):
+def dies_always(folder, job):
     """In a worker: bob takes every process along."""
     if job.student == "bob":
         os._exit(9)
-    return kept_result(job)
+    return kept_result(folder, job)
 
 
-def kept_result(job):
-    results = pickle.loads((Path(os.environ["FAULTS"]) / "results").read_bytes())
+def kept_result(folder, job):
+    results = pickle.loads((folder / "results").read_bytes())
     return replace(results[job.key], student=job.student)
 
 
@@ -148,20 +149,19 @@ def kept_result(job):
 def in_workers(course, kept, monkeypatch):
     root, _ = course
     shutil.copy(kept[1], root.parent / "results")
-    monkeypatch.setenv("FAULTS", str(root.parent))
     pools = lambda *a, **k: Processes("strict", k["limits"], 2)  # noqa: E731
     monkeypatch.setattr(run, "executor", pools)
     return root
 
 
 def test_f02_a_lost_worker_costs_nobody_anything(in_workers, kept, monkeypatch):
-    monkeypatch.setattr(executors, "run_here", dies_once)
+    monkeypatch.setattr(executors, "run_here", functools.partial(dies_once, in_workers.parent))
     assert grades(again(in_workers)) == kept[2]
     assert (in_workers.parent / "died").exists()
 
 
 def test_f03_a_poison_submission_is_set_aside_and_the_rest_graded(in_workers, kept, monkeypatch):
-    monkeypatch.setattr(executors, "run_here", dies_always)
+    monkeypatch.setattr(executors, "run_here", functools.partial(dies_always, in_workers.parent))
     found = grades(again(in_workers))
     problem, rows, _ = found.pop("bob")
     assert "--force" in problem and all(points is None for _, points, _ in rows)

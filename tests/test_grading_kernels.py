@@ -120,6 +120,9 @@ def test_what_it_started_ends_with_it(kernels, client, tmp_path):
         " start_new_session=True)\nprint(p.pid)"
     )
     assert client.run(code, 10).state == "ok"
+    until = time.monotonic() + 5
+    while not _sleepers() and time.monotonic() < until:
+        time.sleep(0.05)
     assert _sleepers() == 1
     client.kernel.kill()
     until = time.monotonic() + 5

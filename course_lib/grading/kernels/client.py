@@ -21,6 +21,7 @@ from course_lib.grading.kernels.provider import Kernel, KernelFault
 
 _GRACE_SECONDS = 1.0
 _TICK_SECONDS = 0.05
+_ASK_AGAIN_SECONDS = 0.2
 _MAX_MESSAGE = 20_000_000  # bytes; a larger one is never received
 _OUTPUTS = ("stream", "display_data", "execute_result", "error")
 
@@ -72,29 +73,30 @@ class Client:
         Raises:
             KernelFault: it ends before, or takes longer.
         """
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            request = self._client.kernel_info()
-            if self._heard(request, min(until, time.monotonic() + 2.0)):
+        until, asked, heard = time.monotonic() + seconds, set(), set()
+        while time.monotonic() < until and not self.kernel.over.is_set():
+            # Asked again and again: what a kernel puts out before we listen to it is lost.
+            asked.add(self._client.kernel_info())
+            if self._hear(asked, heard, time.monotonic() + _ASK_AGAIN_SECONDS):
                 self.kernel.seal()
                 return self
-            if self.kernel.over.is_set():
-                break
         self.close()
         why = self.kernel.ending.get("reason", f"it did not answer within {seconds:.0f} s")
         raise KernelFault(f"a kernel did not start ({why})")
 
-    def _heard(self, request: str, until: float) -> bool:
-        """Whether the answer and the status message of a request arrive in time."""
-        replied = idle = False
-        while not (replied and idle) and time.monotonic() < until:
-            if self.kernel.over.is_set():
-                return False
-            if not replied:
-                replied = _is_about(self._next("shell", 0.01), request)
-            message = self._next("iopub", 0.01)
-            idle = idle or (_is_about(message, request) and _says_idle(message))
-        return replied and idle
+    def _hear(self, requests: set[str], heard: set[str], until: float) -> bool:
+        """Whether an answer to one of the requests and a status message about one have arrived.
+
+        What was heard is added to `heard`: "shell", "iopub".
+        """
+        while time.monotonic() < until and not self.kernel.over.is_set():
+            for channel in {"shell", "iopub"} - heard:
+                message = self._next(channel, 0.01)
+                if _is_about(message, requests) and (channel == "shell" or _says_idle(message)):
+                    heard.add(channel)
+            if len(heard) == 2:
+                return True
+        return False
 
     def run(self, code: str, seconds: float, *, silent: bool = False) -> Ran:
         """Run code, for `seconds` at most; then interrupt it, and a second later kill."""
@@ -106,7 +108,7 @@ class Client:
         ran, size = Ran("ok"), 0
         while True:
             message = self._next("iopub", _TICK_SECONDS)
-            if message is not None and _is_about(message, request):
+            if message is not None and _is_about(message, {request}):
                 if _says_idle(message):
                     break
                 size += self._take(message, ran, size)
@@ -136,13 +138,13 @@ class Client:
         """
         self._next("control", _GRACE_SECONDS)
         request = self._client.execute("pass", silent=True, stop_on_error=False)
-        self._heard(request, time.monotonic() + _GRACE_SECONDS)
+        self._hear({request}, set(), time.monotonic() + _GRACE_SECONDS)
 
     def _finish(self, request: str, ran: Ran) -> None:
         until = time.monotonic() + _GRACE_SECONDS
         while time.monotonic() < until:
             reply = self._next("shell", _TICK_SECONDS)
-            if _is_about(reply, request):
+            if _is_about(reply, {request}):
                 content = reply.get("content", {})
                 ran.state = "ok" if content.get("status") == "ok" else "error"
                 count = content.get("execution_count")
@@ -183,8 +185,8 @@ class Client:
             self._client.context.destroy(linger=0)
 
 
-def _is_about(message: dict | None, request: str) -> bool:
-    return message is not None and message.get("parent_header", {}).get("msg_id") == request
+def _is_about(message: dict | None, requests: set[str]) -> bool:
+    return message is not None and message.get("parent_header", {}).get("msg_id") in requests
 
 
 def _says_idle(message: dict) -> bool:

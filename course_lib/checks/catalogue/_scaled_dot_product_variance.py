@@ -77,7 +77,7 @@ def _probes(rng):
         probe("scaled", scaled, 9, True),
         probe("unscaled_wide", unscaled, 37, False),
         probe("scaled_wide", scaled, 64, True),
-        probe("one_feature", scaled, 1, True, num_samples=20_000, part="edges"),
+        probe("one_feature", scaled, 1, True, num_samples=4000, part="edges"),
         probe(
             "scatter_wide",
             "The estimate must come from `num_samples` independent pairs.",

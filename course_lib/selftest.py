@@ -62,7 +62,8 @@ def style(root: Path) -> Count:
 
 def unit_tests(root: Path, arguments: Sequence[str] = ()) -> Count:
     """Run tests/ with pytest, on two workers unless it gets arguments of its own."""
-    return _pytest(root, arguments or ["-q", "-n", "2", "--dist", "loadscope", "tests"])
+    workers = ["-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]  # slow ones first
+    return _pytest(root, arguments or ["-q", *workers, "tests"])
 
 
 def notebooks(root: Path) -> Count:

@@ -60,6 +60,11 @@ def plain_import():
     sys.meta_path[:] = finders
 
 
+def pytest_collection_modifyitems(items):
+    """What takes long begins first, so that no worker ends alone with it."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_runtest_setup(item):
     if item.get_closest_marker("gpu"):
         import torch

@@ -18,6 +18,8 @@ from course_lib.grading.executors import executor
 from course_lib.grading.kernels import sandbox
 from course_lib.grading.ledger import Ledger
 
+pytestmark = pytest.mark.slow
+
 STUDENTS = ["ada", "bob", "eve", "kim", "lea", "max"]
 
 

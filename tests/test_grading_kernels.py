@@ -23,6 +23,8 @@ from course_lib.grading.kernels.client import Client
 from course_lib.grading.kernels.provider import KernelFault, provider
 from course_lib.grading.kernels.sandbox import Limits
 
+pytestmark = pytest.mark.slow
+
 LIMITS = Limits(memory=1_500_000_000, total_seconds=60.0)
 needs_bwrap = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bwrap is missing: apt-get install bubblewrap"

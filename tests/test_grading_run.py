@@ -27,6 +27,8 @@ from course_lib.grading import GradingError, grade, write_report
 from course_lib.grading.course import Course
 from course_lib.grading.runner import _Submission
 
+pytestmark = pytest.mark.slow
+
 NOISY = f"import sys\nimport warnings\n\n{CAUSAL}\n\nprint('x', file=sys.stderr)\n"
 THREAD = f"""
 import sys, threading, time, warnings

@@ -35,7 +35,9 @@ def pytest_generate_tests(metafunc):
 
 
 for slug in lessons():
-    globals()[f"Test_{slug}"] = type(f"Test_{slug}", (EveryVariant,), {"slug": slug})
+    globals()[f"Test_{slug}"] = type(
+        f"Test_{slug}", (EveryVariant,), {"slug": slug, "pytestmark": pytest.mark.slow}
+    )
 
 
 @pytest.mark.parametrize("name", list(exercises()))

@@ -121,6 +121,8 @@ def judge(
     for name, value in expected.gradients.items():
         if add("gradients", _wrong_gradient(probe, name, value, seen.gradients.get(name))):
             break
+    for quantity, limit in probe.at_most.items():
+        add(f"spent_{quantity}", _overspent(probe, quantity, limit, seen.spent.get(quantity, 0)))
     if seen.rng_touched and not probe.training and "generator" not in probe.args:
         add("rng", Problem("global_rng_used", "Your code draws from the global random numbers."))
     if seen.training_changed:
@@ -224,6 +226,30 @@ def _wrong_parameters(probe: Probe, seen: Observation) -> Problem | None:
         f"The module has parameters beyond the ones asked for: {', '.join(extra)}.",
         "Do the layers ask for `bias=False`?" if any("bias" in name for name in extra) else "",
     )
+
+
+def _overspent(probe: Probe, quantity: str, limit: int, spent: int) -> Problem | None:
+    if spent <= limit:
+        return None
+    fact, question = _SPENDING[quantity]
+    numbers = f"{fact.format(spent=f'{spent:,}')}; {limit:,} are plenty."
+    return Problem(f"spent_{quantity}", f"{probe.says} {numbers}", question)
+
+
+_SPENDING = {
+    "peak": (
+        "At one moment your code has {spent} bytes in use beside its arguments",
+        "Which of your tensors has both an axis of all queries and one of all keys?",
+    ),
+    "kept": (
+        "After the call {spent} bytes stay in use, for the result and for the backward pass",
+        "Which tensors does autograd keep, and which could be computed again?",
+    ),
+    "functions": (
+        "Your code takes exp, tanh or their like of {spent} numbers",
+        "Of what could the function be taken before queries and keys are combined?",
+    ),
+}
 
 
 def _wrong_attribute(probe, name, value, got: Recorded | None):

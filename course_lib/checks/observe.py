@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 from course_lib.checks.probe import Array, Built, Dtype, Probe
 from course_lib.checks.record import Recorded, class_name, describe_type, record
 from course_lib.checks.scenarios import BUILDERS, SCENARIOS
+from course_lib.checks.spending import Spending
 from course_lib.checks.steps import Steps
 
 _COURSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -61,6 +62,7 @@ class Observation:
     calls: dict[str, int] = field(default_factory=dict)
     steps: int = 0  # lines run by the student, counted in probes called loops_...
     own: tuple[str, ...] = ()
+    spent: dict[str, int] = field(default_factory=dict)  # where the probe has a limit
     warnings: tuple[str, ...] = ()
     stderr: str = ""
     seconds: float = 0.0
@@ -151,9 +153,11 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype) -> None:
     before = _rng_state()
     training = getattr(target, "training", None)
     looping = probe.name.startswith("loops_")
+    meter = _meter(probe, target, args, kwargs)
     with Steps(looping, _LIBRARIES) as steps, _Watch() as watch:
         try:
-            result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
+            with meter or contextlib.nullcontext():
+                result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
         finally:
             seen.steps = steps.count
             seen.calls, seen.own = dict(watch.calls), tuple(sorted(watch.own))
@@ -167,10 +171,23 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype) -> None:
     seen.outputs = record(result)
     for name in probe.attributes:
         seen.attributes[name] = record(getattr(target, name, None))
+    if meter is not None:
+        seen.spent = {"kept": meter.alive(), "functions": meter.functions}
     if probe.grad_outputs is not None:
         seen.raised.phase = "backward"
-        seen.gradients = _backward(result, probe.grad_outputs, leaves)
+        with meter or contextlib.nullcontext():
+            seen.gradients = _backward(result, probe.grad_outputs, leaves)
+    if meter is not None:
+        seen.spent["peak"] = meter.peak
     seen.raised = None
+
+
+def _meter(probe: Probe, target, args: dict, kwargs: dict) -> Spending | None:
+    """Measures what the call spends, where the probe has a limit; it slows down every step."""
+    if not probe.at_most:
+        return None
+    weights = list(target.parameters()) if isinstance(target, torch.nn.Module) else []
+    return Spending([args, kwargs, weights])
 
 
 def _prepare_module(cls, probe, seen, inputs, device, dtype):

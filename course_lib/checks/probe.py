@@ -65,6 +65,10 @@ class Probe:
         seed: the global torch and NumPy seeds set before the call.
         device: where tensors are put.
         dtype: floating dtype of the tensors, where it is not that of the data.
+        at_most: what the call may spend (`checks.spending`): "peak" bytes alive at once, in the
+            backward pass too if there is one; "kept" bytes still alive after the call, the result
+            and what waits for the backward pass; "functions", of how many numbers exp, tanh and
+            their like may be taken. The arguments cost nothing.
     """
 
     name: str
@@ -84,6 +88,7 @@ class Probe:
     seed: int = 0
     device: str = "cpu"
     dtype: str | None = None
+    at_most: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

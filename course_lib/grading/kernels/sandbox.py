@@ -37,6 +37,7 @@ VISIBLE = (
     "checks/scenarios.py",
     "checks/sequences.py",
     "checks/specimens.py",
+    "checks/spending.py",
     "checks/steps.py",
     "grading/kernels/__init__.py",
     "grading/kernels/isolate.py",

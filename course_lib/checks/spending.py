@@ -1,0 +1,66 @@
+"""Counts what torch spends while a student's code runs: bytes alive at once, functions evaluated.
+
+Runs beside the student's code: standard library and torch only. Every operation passes by, in the
+forward and in the backward pass, whatever it is called from Python; views cost nothing, and what
+was there before costs nothing either.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+# fmt: off
+_FUNCTIONS = {
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "erfc",
+    "erfinv", "exp", "exp2", "expm1", "gelu", "lgamma", "log", "log10", "log1p", "log2",
+    "log_sigmoid_forward", "logaddexp", "logaddexp2", "logcumsumexp", "logit", "logsumexp",
+    "mish", "pow", "sigmoid", "silu", "sin", "sinh", "softplus", "tan", "tanh",
+    "_softmax", "_log_softmax",
+}
+# fmt: on
+
+
+class Spending(TorchDispatchMode):
+    """Context manager that notes what the torch operations within cost.
+
+    Args:
+        free: tensors that were there before, also in lists and dicts.
+
+    Attributes:
+        peak: the most bytes that were alive at once, beyond the free ones.
+        functions: of how many numbers exp, tanh and their like were taken.
+    """
+
+    def __init__(self, free: Iterable = ()):
+        super().__init__()
+        self.peak, self.functions = 0, 0
+        self._free = {storage._cdata: storage for storage in map(_storage, _tensors(list(free)))}
+        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
+
+    def alive(self) -> int:
+        """The bytes that are alive now."""
+        self._alive = {k: (ref, n) for k, (ref, n) in self._alive.items() if not ref.expired()}
+        return sum(size for _, size in self._alive.values())
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        results = func(*args, **(kwargs or {}))
+        made = _tensors(results)
+        if func.overloadpacket.__name__.rstrip("_") in _FUNCTIONS:
+            self.functions += sum(tensor.numel() for tensor in made)
+        for storage in map(_storage, made + _tensors((args, kwargs))):
+            key = storage._cdata
+            if key not in self._free and key not in self._alive:
+                self._alive[key] = StorageWeakRef(storage), storage.nbytes()
+        self.peak = max(self.peak, self.alive())
+        return results
+
+
+def _tensors(tree) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    return tensor.untyped_storage()

@@ -1,0 +1,111 @@
+"""What torch spends is counted: bytes alive at once, bytes kept, functions evaluated."""
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.checks.exercise import Exercise, Returned
+from course_lib.checks.judge import expect, judge
+from course_lib.checks.observe import observe
+from course_lib.checks.probe import Probe, tensor
+from course_lib.checks.spending import Spending
+
+
+def test_what_was_there_before_and_views_of_it_cost_nothing():
+    x = torch.randn(5, 7)
+    with Spending([{"x": x}]) as spent:
+        y = x.mT.expand(100, 7, 5)
+    assert (spent.peak, spent.alive()) == (0, 0) and y.shape == (100, 7, 5)
+
+
+def test_the_peak_is_what_is_alive_at_once():
+    x = torch.zeros(1000, dtype=torch.float64)
+    with Spending([x]) as spent:
+        for _ in range(5):
+            y = x + 1
+            del y
+        assert (spent.peak, spent.alive()) == (8000, 0)
+        kept = [x + 1, x + 2]
+        assert (spent.peak, spent.alive()) == (16000, 16000)
+    assert len(kept) == 2
+
+
+def test_what_the_graph_keeps_is_alive_until_backward():
+    x = torch.zeros(1000, dtype=torch.float64, requires_grad=True)
+    with Spending([x]) as spent:
+        y = x.exp().exp().sum()
+        assert spent.alive() == 16008  # both results, for the derivatives, and the sum
+        y.backward()
+        del y
+        assert spent.alive() == 8000  # the gradient
+    assert spent.functions == 2000
+
+
+def test_what_an_own_function_hides_on_its_context_is_found():
+    class Hiding(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.hidden = [x * 2]
+            return x.sum()
+
+        @staticmethod
+        def backward(ctx, grad):
+            torch.zeros(5000, dtype=torch.float64)
+            return grad * ctx.hidden[0]
+
+    x = torch.zeros(100, dtype=torch.float64, requires_grad=True)
+    with Spending([x]) as spent:
+        y = Hiding.apply(x)
+        assert spent.alive() == 808
+        y.backward()
+    assert spent.peak > 40_000  # seen in the backward pass too
+
+
+def test_a_block_in_place_costs_nothing_and_numpy_tensors_do():
+    x = torch.zeros(1000, dtype=torch.float64)
+    with Spending([x]) as spent:
+        x[:500].exp_().tanh_()
+        assert (spent.peak, spent.functions) == (0, 1000)
+        y = torch.from_numpy(np.ones(300)).mul_(2)
+        assert spent.peak == 2400 and y[0] == 2
+
+
+EXERCISE = Exercise(
+    name="doubled",
+    points=1,
+    minutes=1,
+    difficulty=1,
+    returns=(Returned("y"),),
+    probes=lambda rng: [],
+    oracle=lambda x: 2 * x,
+    mistakes=(),
+    hints=("", "", ""),
+)
+
+
+def violations(answer, **at_most):
+    x = tensor(np.ones(20), requires_grad=True)
+    probe = Probe("p", "Twice.", args={"x": x}, grad_outputs=np.ones(20), at_most=at_most)
+    seen = observe(answer, probe)
+    return {v.aspect: v.problem for v in judge(EXERCISE, probe, expect(EXERCISE, probe), seen)}
+
+
+def logarithm_of_exponential(x):
+    return x.exp().log() * 2
+
+
+@pytest.mark.parametrize(
+    ("quantity", "limit", "spent"), [("peak", 480, 800), ("kept", 200, 320), ("functions", 0, 40)]
+)
+def test_too_much_is_a_violation_with_the_numbers(quantity, limit, spent):
+    aspect = f"spent_{quantity}"
+    found = violations(logarithm_of_exponential, **{quantity: limit})
+    assert set(found) == {aspect}
+    assert found[aspect].id == aspect
+    assert "Twice." in found[aspect].message and f"{limit:,} are plenty" in found[aspect].message
+    assert violations(logarithm_of_exponential, **{quantity: spent}) == {}
+
+
+def test_without_a_limit_nothing_is_measured():
+    probe = Probe("p", "Twice.", args={"x": tensor(np.ones(20))})
+    assert observe(lambda x: 2 * x, probe).spent == {}

@@ -72,7 +72,7 @@ def _plain_check(name: str, annotation) -> Callable | None:
 
 _PLAIN_STARTS = ("num_", "max_len", "embed_dim")
 _POSITIVE = {"bandwidth", "initial", "lr"}  # numbers, or tensors that hold one
-_AT_LEAST_ONE = {"d", "num_samples"}
+_AT_LEAST_ONE = {"d", "num_samples", "block_size"}
 _COUNTS = ("d", "d_v", "batch", "bytes_per_element")
 _MASKS = ("mask", "valid_lens")  # follow the course's conventions, not a shape of their own
 

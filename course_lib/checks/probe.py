@@ -93,12 +93,18 @@ class Probe:
     @property
     def size(self) -> int:
         """How many numbers a reader has to look at."""
-        arrays = [a for a in (*self.args.values(), *self.kwargs.values()) if isinstance(a, Array)]
-        return sum(a.data.size for a in arrays) + sum(a.size for a in self.state.values())
+        numbers = sum(_size(value) for value in self.inputs().values())
+        return numbers + sum(a.size for a in self.state.values())
 
     def inputs(self) -> dict[str, Any]:
         """All arguments by name."""
         return {**self.args, **self.kwargs}
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, list | tuple):
+        return sum(_size(item) for item in value)
+    return value.data.size if isinstance(value, Array) else 0
 
 
 def tensor(data, *, strided: bool = False, requires_grad: bool = False) -> Array:

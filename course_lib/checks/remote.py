@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, FunctionType
 
 import numpy as np
 import torch
@@ -138,9 +138,12 @@ def _courses_functions(name: str) -> list:
         if home.startswith("course_lib.attention."):
             solution = vars(module).get(name)
             members = vars(solution).values() if isinstance(solution, type) else [solution]
-            unwrapped = [inspect.unwrap(m) for m in members if inspect.isfunction(m)]
+            unwrapped = [inspect.unwrap(m) for m in members if isinstance(m, _METHODS)]
             found += [f for f in unwrapped if f.__globals__ is vars(module) and f not in found]
     return found
+
+
+_METHODS = (FunctionType, staticmethod, classmethod)
 
 
 def _refusal(code: CodeType) -> CodeType:

@@ -208,6 +208,9 @@ def _assignment(name: str, text: str) -> str:
 def _input_text(value) -> str:
     if isinstance(value, Array):
         return _array_text(value.data)
+    if isinstance(value, list | tuple):
+        inside = ",\n".join(_input_text(item) for item in value)
+        return "[" + inside.replace("\n", "\n ") + "]"
     return str(getattr(value, "name", value))
 
 

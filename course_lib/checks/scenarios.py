@@ -42,6 +42,18 @@ def unscaled_attention(target, probe, args, kwargs):
 
 
 @scenario
+def one_at_a_time(target, probe, args, kwargs):
+    """`target(blocks)`, where each block comes once, is made when it is asked for, and is gone."""
+    return target(block.clone() for block in args["blocks"])
+
+
+@scenario
+def apply_function(target, probe, args, kwargs):
+    """`target.apply(...)` of a `torch.autograd.Function`, which takes no keywords."""
+    return target.apply(*args.values(), *kwargs.values())
+
+
+@scenario
 def between_calls(target, probe, args, kwargs):
     """One call, with calls on other numbers of the same shapes before and after it."""
 

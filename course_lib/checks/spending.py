@@ -40,6 +40,10 @@ class Spending(TorchDispatchMode):
         self._free = {storage._cdata: storage for storage in map(_storage, _tensors(list(free)))}
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would import its compiler, a second's work, to tell it to keep out
+
     def alive(self) -> int:
         """The bytes that are alive now."""
         self._alive = {k: (ref, n) for k, (ref, n) in self._alive.items() if not ref.expired()}

@@ -1,0 +1,52 @@
+"""Checks of blocks that arrive one at a time, kept out of the solutions pasted into lessons."""
+
+import functools
+from collections.abc import Callable, Iterable
+
+from torch import Tensor
+
+from course_lib.attention._checked import _describe_type as describe_type
+
+
+def checked_blocks(function: Callable) -> Callable:
+    """Checks each block of `blocks` as it passes by, since nobody can look at them beforehand.
+
+    Raises:
+        TypeError: `blocks` cannot be iterated over, or a block is no floating tensor, or has
+            another dtype than the first.
+        ValueError: there is no block, or one has other rows, another device or no column.
+    """
+
+    @functools.wraps(function)
+    def call(blocks):
+        if not isinstance(blocks, Iterable):
+            raise TypeError(
+                f"`blocks` must be an iterable of tensors; got a {describe_type(blocks)}."
+            )
+        return function(_looked_at(blocks))
+
+    return call
+
+
+def _looked_at(blocks: Iterable):
+    first = None
+    for block in blocks:
+        if not isinstance(block, Tensor) or not block.is_floating_point():
+            raise TypeError(f"each block must be a floating tensor; got {describe_type(block)}.")
+        if not block.dim() or not block.shape[-1]:
+            raise ValueError(
+                f"each block must have shape (*rows, block_size >= 1); got {tuple(block.shape)}."
+            )
+        first = block if first is None else first
+        if block.shape[:-1] != first.shape[:-1]:
+            raise ValueError(
+                f"each block must have the rows {tuple(first.shape[:-1])} of the first; "
+                f"got {tuple(block.shape[:-1])}."
+            )
+        if block.dtype != first.dtype:
+            raise TypeError(f"each block must have dtype {first.dtype}; got {block.dtype}.")
+        if block.device != first.device:
+            raise ValueError(f"each block must be on {first.device}; got {block.device}.")
+        yield block
+    if first is None:
+        raise ValueError("`blocks` must hold >= 1 block; got 0.")

@@ -1,0 +1,182 @@
+"""Lesson 08: the same attention without the n x m matrix, and with fewer exponentials."""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from course_lib.attention._blocks import checked_blocks
+from course_lib.attention._checked import checked
+
+
+@checked_blocks
+def softmax_statistics(
+    blocks: Iterable[Float[Tensor, "*rows block_size"]],
+) -> tuple[Float[Tensor, "*rows"], Float[Tensor, "*rows"]]:
+    """The largest score of each row, and the sum of exp(score - largest), in one pass.
+
+    The softmax of a row needs these two numbers and nothing else. The scores come in blocks of
+    columns, each once, so only one block has to be there at a time.
+
+    Args:
+        blocks: at least one tensor `(*rows, block_size)`, from left to right; sizes may differ,
+            and scores may be -inf.
+
+    Returns:
+        `(maxima, totals)`, each `(*rows)`; a row of nothing but -inf has -inf and 0.
+
+    Source: Milakov & Gimelshein 2018, algorithm 3, https://arxiv.org/abs/1805.02867
+    """
+    maxima = None
+    for block in blocks:
+        if maxima is None:
+            maxima = torch.full_like(block[..., 0], -math.inf)
+            totals = torch.zeros_like(maxima)
+        larger = torch.maximum(maxima, block.amax(dim=-1))  # (*rows)
+        shift = larger.masked_fill(larger == -math.inf, 0.0)  # -inf - (-inf) would be NaN
+        summed = torch.exp(block - shift.unsqueeze(-1)).sum(dim=-1)
+        totals = totals * torch.exp(maxima - shift) + summed
+        maxima = larger
+    return maxima, totals
+
+
+@checked
+def blocked_attention(
+    queries: Float[Tensor, "*batch num_queries d"],
+    keys: Float[Tensor, "*batch num_keys d"],
+    values: Float[Tensor, "*batch num_keys v"],
+    mask: Bool[Tensor, "..."] | None = None,
+    block_size: int = 128,
+) -> tuple[Float[Tensor, "*batch num_queries v"], Float[Tensor, "*batch num_queries"]]:
+    """Scaled dot-product attention, one block of keys after the other.
+
+    Instead of the weights, `num_queries x num_keys` numbers, it returns one number for each query
+    from which they can be computed again: log sum exp of its scores.
+
+    Differs from FlashAttention in that all queries meet a block at once; there they come in
+    blocks too, and nothing leaves the chip's own memory.
+
+    Args:
+        queries, keys: d features each; `*batch` is any number of axes, the same in all three.
+        values: one row for each key, of any length.
+        mask: True = may attend, broadcastable to `(*batch, num_queries, num_keys)`.
+        block_size: how many keys at a time, at least 1; the last block may be shorter.
+
+    Returns:
+        `(outputs, logsumexp)`; a query that may attend to no key gets zeros, and -inf.
+
+    Source: Dao et al. 2022, algorithm 1, https://arxiv.org/abs/2205.14135
+    """
+    queries = queries / math.sqrt(queries.shape[-1])
+    maxima = torch.full_like(queries[..., :1], -math.inf)  # (*batch, num_queries, 1)
+    totals = torch.zeros_like(maxima)
+    outputs = torch.zeros_like(queries[..., :1] * values[..., :1, :])  # (*batch, num_queries, v)
+    if mask is not None:
+        mask = mask.expand(*mask.shape[:-1], keys.shape[-2])  # one column may stand for all
+    for start in range(0, keys.shape[-2], block_size):
+        block = slice(start, start + block_size)
+        scores = queries @ keys[..., block, :].mT  # (*batch, num_queries, block_size)
+        if mask is not None:
+            scores = scores.masked_fill(~mask[..., block], -math.inf)
+        larger = torch.maximum(maxima, scores.amax(dim=-1, keepdim=True))
+        shift = larger.masked_fill(larger == -math.inf, 0.0)
+        weights, fading = torch.exp(scores - shift), torch.exp(maxima - shift)
+        totals = totals * fading + weights.sum(dim=-1, keepdim=True)
+        outputs = outputs * fading + weights @ values[..., block, :]
+        maxima = larger
+    outputs = outputs / totals.masked_fill(totals == 0, 1.0)
+    return outputs, (maxima + totals.log()).squeeze(-1)
+
+
+class RecomputedAttention(torch.autograd.Function):
+    """Attention that keeps no weights for the backward pass, but computes them again.
+
+    With S the scores of a block, L the logsumexp of each query, O the outputs and G their
+    gradient: W = exp(S - L), D = rowsum(G * O), dS = W * (G V^T - D), and with s = 1 / sqrt(d)
+    dQ = s dS K summed over the blocks, dK = s dS^T Q and dV = W^T G for the block's own keys.
+
+    Call it as `RecomputedAttention.apply(queries, keys, values, mask, block_size)`.
+
+    Source: Dao et al. 2022, algorithm 4, https://arxiv.org/abs/2205.14135
+    """
+
+    @staticmethod
+    @checked
+    def forward(
+        ctx,
+        queries: Float[Tensor, "*batch num_queries d"],
+        keys: Float[Tensor, "*batch num_keys d"],
+        values: Float[Tensor, "*batch num_keys v"],
+        mask: Bool[Tensor, "..."] | None = None,
+        block_size: int = 128,
+    ) -> Float[Tensor, "*batch num_queries v"]:
+        """Returns the outputs of `blocked_attention`; keeps what grows with n or m alone.
+
+        Args:
+            ctx: remembers tensors (`ctx.save_for_backward`) and numbers (its attributes).
+            queries, keys, values, mask, block_size: as in `blocked_attention`.
+        """
+        outputs, logsumexp = blocked_attention(queries, keys, values, mask, block_size)
+        ctx.save_for_backward(queries, keys, values, mask, outputs, logsumexp)
+        ctx.block_size = block_size
+        return outputs
+
+    @staticmethod
+    def backward(ctx, grad_outputs):
+        """Returns a gradient for each argument of `forward`, None for mask and block size.
+
+        Args:
+            ctx: what `forward` remembered.
+            grad_outputs: gradient of the loss with respect to the outputs.
+        """
+        queries, keys, values, mask, outputs, logsumexp = ctx.saved_tensors
+        root = math.sqrt(queries.shape[-1])
+        row_sums = (grad_outputs * outputs).sum(dim=-1, keepdim=True)
+        shift = logsumexp.masked_fill(logsumexp == -math.inf, 0.0).unsqueeze(-1)
+        grads = [torch.zeros_like(x) for x in (queries, keys, values)]
+        if mask is not None:
+            mask = mask.expand(*mask.shape[:-1], keys.shape[-2])
+        for start in range(0, keys.shape[-2], ctx.block_size):
+            block = slice(start, start + ctx.block_size)
+            k, v = keys[..., block, :], values[..., block, :]
+            scores = queries / root @ k.mT  # (*batch, num_queries, block_size)
+            if mask is not None:
+                scores = scores.masked_fill(~mask[..., block], -math.inf)
+            weights = torch.exp(scores - shift)
+            grad_scores = weights * (grad_outputs @ v.mT - row_sums) / root
+            grads[0] += grad_scores @ k
+            grads[1][..., block, :] = grad_scores.mT @ queries
+            grads[2][..., block, :] = weights.mT @ grad_outputs
+        return *grads, None, None
+
+
+@checked
+def factored_additive_scores(
+    projected_queries: Float[Tensor, "batch num_queries num_hiddens"],
+    projected_keys: Float[Tensor, "batch num_keys num_hiddens"],
+    w_v: Float[Tensor, "num_hiddens"],
+) -> Float[Tensor, "batch num_queries num_keys"]:
+    """Additive scores with an exponential for each query and key, none for their pairs.
+
+    tanh(x) = 2 sigmoid(2x) - 1, and sigmoid(2(q + k)) = 1 / (1 + exp(-2q) exp(-2k)): so
+    `(n + m) num_hiddens` exponentials serve `n m num_hiddens` features. Where exp(2|q|) or
+    exp(2|k|) leaves the range of the dtype, about |q| > 43 in float32, the sigmoid of the sum is
+    taken instead.
+
+    Args:
+        projected_queries, projected_keys: `W_q` of the queries and `W_k` of the keys.
+        w_v: one weight for each hidden feature.
+
+    Returns:
+        w_v . tanh(q + k) for each query and key.
+    """
+    limit = -0.5 * math.log(torch.finfo(w_v.dtype).tiny)  # exp(-2 * limit) is a normal number
+    inputs = projected_queries.unsqueeze(2), projected_keys.unsqueeze(1)
+    if all((x.abs() <= limit).all() for x in inputs):
+        exp_queries, exp_keys = (torch.exp(-2 * x) for x in inputs)
+        sigmoids = 1 / (1 + exp_queries * exp_keys)  # (batch, num_queries, num_keys, num_hiddens)
+    else:
+        sigmoids = torch.sigmoid(2 * (inputs[0] + inputs[1]))
+    return 2 * (sigmoids @ w_v) - w_v.sum()

@@ -1,0 +1,216 @@
+"""Wrong models of lesson 08: attention in blocks, with one step at a time replaced."""
+
+import math
+from collections.abc import Callable
+
+import torch
+
+
+def finite(x):
+    """-inf becomes 0, a number that can be subtracted."""
+    return x.masked_fill(x == -math.inf, 0.0)
+
+
+def columns(mask, num_keys, block):
+    """The part of a mask that belongs to a block, whatever it is broadcast from."""
+    return mask.expand(*mask.shape[:-1], num_keys)[..., block]
+
+
+def starts(num_keys: int, block_size: int) -> range:
+    """Where the blocks begin, the last and short one included."""
+    return range(0, num_keys, block_size)
+
+
+def full_blocks(num_keys: int, block_size: int) -> range:
+    """Where the full blocks begin."""
+    return range(0, num_keys // block_size * block_size, block_size)
+
+
+def no_fill(scores, allowed):
+    """The mask changes nothing."""
+    return scores
+
+
+def infinity(scores, allowed):
+    """What is not allowed gets -inf."""
+    return scores.masked_fill(~allowed, -math.inf)
+
+
+def shifted_columns(mask, num_keys, block):
+    """The columns of the block after this one; the last one takes the first."""
+    shift = block.stop - block.start
+    return columns(mask.expand(*mask.shape[:-1], num_keys).roll(-shift, -1), num_keys, block)
+
+
+def first_columns(mask, num_keys, block):
+    """The first columns of the mask for every block."""
+    size = len(range(num_keys)[block])
+    return columns(mask, num_keys, slice(0, size))
+
+
+def blocked(
+    root: Callable = math.sqrt,
+    blocks: Callable = starts,
+    part: Callable = columns,
+    fill: Callable = infinity,
+    maximum: Callable = lambda maxima, scores: torch.maximum(maxima, scores.amax(-1, True)),
+    shift_of: Callable = finite,
+    fading: Callable = lambda maxima, shift: torch.exp(maxima - shift),
+    fade_totals: bool = True,
+    fade_outputs: bool = True,
+    weigh: Callable = lambda weights, allowed: weights,
+    divide: Callable = lambda outputs, totals: outputs / totals.masked_fill(totals == 0, 1.0),
+    end: Callable = lambda maxima, totals: maxima + totals.log(),
+    values_of: Callable = lambda keys, values: values,
+):
+    """Attention in blocks; every argument is one step of it."""
+
+    def blocked_attention(queries, keys, values, mask=None, block_size=128):
+        num_keys, values = keys.shape[-2], values_of(keys, values)
+        queries = queries / root(queries.shape[-1])
+        maxima = torch.full_like(queries[..., :1], -math.inf)
+        totals, outputs = torch.zeros_like(maxima), maxima.new_zeros(())
+        for start in blocks(num_keys, block_size):
+            block = slice(start, start + block_size)
+            scores = queries @ keys[..., block, :].mT
+            allowed = torch.ones_like(scores, dtype=torch.bool)
+            if mask is not None:
+                allowed = part(mask, num_keys, block).expand(scores.shape)
+            scores = fill(scores, allowed)
+            larger = maximum(maxima, scores)
+            shift = shift_of(larger)
+            weights, factor = torch.exp(scores - shift), fading(maxima, shift)
+            totals = (totals * factor if fade_totals else totals) + weights.sum(-1, keepdim=True)
+            old = outputs * factor if fade_outputs else outputs
+            outputs = old + weigh(weights, allowed) @ values[..., block, :]
+            maxima = larger
+        return divide(outputs, totals), end(maxima, totals).squeeze(-1)
+
+    return blocked_attention
+
+
+def one_block(which: int):
+    """Only one of the blocks: 0 the first, -1 the last."""
+    return blocked(blocks=lambda m, b: [starts(m, b)[which]])
+
+
+def each_apart(combine: Callable):
+    """Attention within each block by itself, the blocks' outputs combined."""
+
+    def blocked_attention(queries, keys, values, mask=None, block_size=128):
+        results = []
+        for start in starts(keys.shape[-2], block_size):
+            block = slice(start, start + block_size)
+            allowed = None if mask is None else columns(mask, keys.shape[-2], block)
+            inside = keys[..., block, :], values[..., block, :], allowed, block_size
+            results.append(blocked()(queries, *inside))
+        outputs = combine(torch.stack([result[0] for result in results]))
+        return outputs, torch.stack([result[1] for result in results]).logsumexp(0)
+
+    return blocked_attention
+
+
+def at_once(queries, keys, values, mask=None, block_size=128):
+    """The plain way, with all scores in one tensor."""
+    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
+    scores = scores.masked_fill(~allowed, -math.inf)
+    logsumexp = scores.logsumexp(-1)
+    return torch.exp(scores - finite(logsumexp).unsqueeze(-1)) @ values, logsumexp
+
+
+def sliced_without_expanding(mask, num_keys, block):
+    """The columns of the mask as it is: one column that stands for all is gone after a block."""
+    return mask[..., block]
+
+
+def shared_maximum(maxima, scores):
+    """One running maximum for all queries."""
+    return torch.maximum(maxima, scores.max()).max().expand_as(maxima)
+
+
+def recomputed(
+    forward: Callable | None = None,
+    within: Callable | None = None,
+    part: Callable = columns,
+    blocks: Callable = starts,
+    root: Callable = math.sqrt,
+    root_of_scores: Callable = math.sqrt,
+    fill: Callable = infinity,
+    shift_of: Callable = finite,
+    upstream: Callable = lambda grad: grad,
+    row_sums: Callable = lambda grad, outputs, weights, grad_weights: (grad * outputs).sum(
+        -1, True
+    ),
+    softmax: Callable = lambda weights, grad_weights, sums: weights * (grad_weights - sums),
+    add_queries: bool = True,
+    add_keys: bool = False,
+    order: Callable = lambda q, k, v: (q, k, v),
+    rest: tuple = (None, None),
+    keep_weights: bool = False,
+    forward_mask: bool = True,
+):
+    """An own function with attention in blocks, forward and backward; each argument is a step."""
+
+    class RecomputedAttention(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, queries, keys, values, mask=None, block_size=128):
+            attend, seen = forward or blocked(), mask if forward_mask else None
+            outputs, kept = attend(queries, keys, values, seen, block_size)
+            ctx.weights = at_once_weights(queries, keys, mask) if keep_weights else None
+            ctx.save_for_backward(queries, keys, values, mask, outputs, kept)
+            ctx.block_size = block_size
+            return outputs
+
+        @staticmethod
+        def backward(ctx, grad_outputs):
+            queries, keys, values, mask, outputs, kept = ctx.saved_tensors
+            grad_outputs, num_keys = upstream(grad_outputs), keys.shape[-2]
+            grads = [torch.zeros_like(x) for x in (queries, keys, values)]
+            for start in blocks(num_keys, ctx.block_size):
+                block = slice(start, start + ctx.block_size)
+                k, v = keys[..., block, :], values[..., block, :]
+                scores = queries @ k.mT / root_of_scores(queries.shape[-1])
+                if mask is not None:
+                    allowed = part(mask, num_keys, block).expand(scores.shape)
+                    scores = fill(scores, allowed)
+                weights = torch.exp(scores - shift_of(kept).unsqueeze(-1))
+                weights = within(scores) if within else weights
+                grad_weights = grad_outputs @ v.mT
+                sums = row_sums(grad_outputs, outputs, weights, grad_weights)
+                grad_scores = softmax(weights, grad_weights, sums) / root(queries.shape[-1])
+                grads[0] = grad_scores @ k + (grads[0] if add_queries else 0.0)
+                grads[1][..., block, :] = grad_scores.mT @ queries
+                grads[2][..., block, :] = weights.mT @ grad_outputs
+                if add_keys:
+                    grads[1][..., : k.shape[-2], :] = grad_scores.mT @ queries
+            return *order(*grads), *rest
+
+    return RecomputedAttention
+
+
+def at_once_weights(queries, keys, mask):
+    """All weights."""
+    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    scores = scores if mask is None else scores.masked_fill(~mask, -math.inf)
+    return torch.exp(scores - finite(scores.logsumexp(-1)).unsqueeze(-1))
+
+
+class AllAtOnce(torch.autograd.Function):
+    """Keeps little and computes everything again, but all of it at the same time."""
+
+    @staticmethod
+    def forward(ctx, queries, keys, values, mask=None, block_size=128):
+        outputs, _ = blocked()(queries, keys, values, mask, block_size)
+        ctx.save_for_backward(queries, keys, values, mask)
+        return outputs
+
+    @staticmethod
+    def backward(ctx, grad_outputs):
+        queries, keys, values, mask = ctx.saved_tensors
+        weights = at_once_weights(queries, keys, mask)
+        grad_weights = grad_outputs @ values.mT
+        sums = (weights * grad_weights).sum(-1, keepdim=True)
+        grad_scores = weights * (grad_weights - sums) / math.sqrt(queries.shape[-1])
+        grads = grad_scores @ keys, grad_scores.mT @ queries, weights.mT @ grad_outputs
+        return *grads, None, None

@@ -1,0 +1,352 @@
+"""`RecomputedAttention`: what must be kept for the backward pass, and what is made of it."""
+
+import numpy as np
+import torch
+
+from course_lib.checks.catalogue import _memory_and_speed_mistakes as wrong
+from course_lib.checks.catalogue._memory_and_speed_blocked import lengths, problem, rising, some
+from course_lib.checks.exercise import Exercise, Mistake, Returned
+from course_lib.checks.probe import Probe, tensor
+from course_lib.reference import memory_and_speed as oracle
+
+
+def _probes(rng):
+    def probe(name, says, args, block_size, mask=None, **options):
+        given = None if mask is None else tensor(mask)
+        shape = (*args["queries"].data.shape[:-1], args["values"].data.shape[-1])
+        return Probe(
+            name,
+            says,
+            args=args | {"mask": given, "block_size": block_size},
+            scenario="apply_function",
+            grad_outputs=rng.normal(0, 1, shape),
+            **options,
+        )
+
+    def draw(n, m, d, v, *batch, **options):
+        return problem(rng, n, m, d, v, *batch, requires_grad=True, **options)
+
+    climbing = rising(rng, 3, 6, 2, 2)
+    climbing = {name: tensor(a.data, requires_grad=True) for name, a in climbing.items()}
+    large = draw(2, 4, 2, 3)
+    large["queries"] = tensor([[700.0, 0.0], [-900.0, 0.5]], requires_grad=True)
+    late, empty = some(rng, 3, 6), some(rng, 3, 5)
+    late[1, :4], empty[2] = False, False
+    narrow = problem(rng, 12, 64, 1, 1)
+    narrow["queries"] = tensor(narrow["queries"].data, requires_grad=True)
+    both = "Outputs and gradients must be those of softmax(Q K^T / sqrt(d)) V."
+    limits = {"peak": 5000, "kept": 1500}
+    return [
+        probe("tiny", both, draw(1, 3, 2, 1), 2),
+        probe("random", both, draw(3, 5, 3, 4), 2),
+        probe("batch", "A batch must work.", draw(2, 4, 2, 3, 2), 3),
+        probe("wide", "It must hold for any number of features.", draw(2, 4, 7, 2), 3),
+        probe("heads", "Any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
+        probe("rising", "Later keys with larger scores must not change that.", climbing, 2),
+        probe(
+            "mask", "A mask (n, m), in the backward pass too.", draw(3, 6, 2, 2), 2, some(rng, 3, 6)
+        ),
+        probe(
+            "lengths",
+            "A mask (B, 1, m), as lengths make it.",
+            draw(1, 5, 2, 2, 2),
+            2,
+            lengths(5, 4, 2),
+        ),
+        probe(
+            "memory",
+            "With 64 keys in blocks of 2, neither all weights nor all scores may be kept for the "
+            "backward pass, or be there together in it.",
+            narrow,
+            2,
+            at_most=limits,
+        ),
+        probe("strided", "Non-contiguous inputs.", draw(2, 5, 2, 3, strided=True), 2),
+        probe("one_block", "A block larger than needed.", draw(2, 3, 2, 2), 8, part="edges"),
+        probe("one_by_one", "Blocks of one key.", draw(2, 3, 3, 2), 1, part="edges"),
+        probe(
+            "late_start",
+            "A query whose first blocks are masked altogether.",
+            draw(3, 6, 2, 1),
+            2,
+            late,
+            part="edges",
+        ),
+        probe(
+            "empty_row",
+            "A query that may attend to no key gets zeros and sends back zeros, and disturbs no "
+            "other.",
+            draw(3, 5, 2, 2),
+            2,
+            empty,
+            part="edges",
+        ),
+        probe(
+            "one_column",
+            "A mask (n, 1) with one column stands for all keys, in every block.",
+            draw(3, 5, 2, 1),
+            2,
+            np.array([[True], [True], [False]]),
+            part="edges",
+        ),
+        probe("large_scores", "Large scores must not overflow.", large, 3, part="edges"),
+        probe(
+            "float32",
+            "Inputs in float32 give results in float32.",
+            draw(2, 5, 3, 2),
+            2,
+            part="edges",
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+    ]
+
+
+def _of_block(grad, outputs, weights, grad_weights):
+    return (weights * grad_weights).sum(-1, keepdim=True)
+
+
+def _none(grad, outputs, weights, grad_weights):
+    return torch.zeros_like(grad[..., :1])
+
+
+def _unweighted(grad, outputs, weights, grad_weights):
+    return outputs.sum(-1, keepdim=True)
+
+
+def _keeping(statistic):
+    """A forward pass that hands on another statistic than log sum exp."""
+    return wrong.recomputed(forward=wrong.blocked(end=statistic))
+
+
+def _in_block(scores):
+    return torch.exp(scores - wrong.finite(scores.logsumexp(-1)).unsqueeze(-1))
+
+
+def _half(weights, grad_weights, sums):
+    return weights * grad_weights - sums
+
+
+class _Forgetful(torch.autograd.Function):
+    """Runs ordinary torch inside `forward`, where nothing is recorded, and sends back nothing."""
+
+    @staticmethod
+    def forward(ctx, queries, keys, values, mask=None, block_size=128):
+        return wrong.blocked()(queries, keys, values, mask, block_size)[0]
+
+    @staticmethod
+    def backward(ctx, grad_outputs):
+        return None, None, None, None, None
+
+
+RECOMPUTED_ATTENTION = Exercise(
+    name="RecomputedAttention",
+    points=5,
+    minutes=45,
+    difficulty=3,
+    is_class=True,
+    returns=(Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),),
+    probes=_probes,
+    oracle=oracle.recomputed_attention,
+    builds_on=("blocked_attention",),
+    forbidden={
+        "scaled_dot_product_attention": "Here the two passes, which such a call hides, are what "
+        "you write.",
+    },
+    mistakes=(
+        Mistake(
+            "maximum_kept",
+            _keeping(lambda maxima, totals: maxima),
+            "The statistic kept for the backward pass is the maximum: exp(S - maximum) gives "
+            "weights that do not sum to 1.",
+            "Which single number c makes exp(S - c) the weights themselves?",
+        ),
+        Mistake(
+            "total_kept",
+            _keeping(lambda maxima, totals: totals),
+            "The statistic kept for the backward pass is the sum: exp(S - sum) is no weight.",
+            "Which single number c makes exp(S - c) the weights themselves?",
+        ),
+        Mistake(
+            "logarithm_of_total_kept",
+            _keeping(lambda maxima, totals: totals.log()),
+            "The statistic kept for the backward pass is log(sum), without the maximum that was "
+            "subtracted.",
+            "Which single number c makes exp(S - c) the weights themselves?",
+        ),
+        Mistake(
+            "normalised_in_the_block",
+            wrong.recomputed(within=_in_block),
+            "In the backward pass each block gets a softmax of its own; the weights of all blocks "
+            "together sum to 1.",
+            "What did the forward pass keep so that you need not sum again?",
+        ),
+        Mistake(
+            "row_sum_of_the_block",
+            wrong.recomputed(row_sums=_of_block),
+            "The row sum of W * dW is taken within the block; it goes over all keys, and is known "
+            "before the loop as the row sum of G * O.",
+            "Which keys does the row sum run over?",
+        ),
+        Mistake(
+            "row_sum_forgotten",
+            wrong.recomputed(row_sums=_none),
+            "The row sum is missing: dS = W * dW forgets that raising one weight lowers the "
+            "others.",
+            "What must the gradient of the scores of a query sum to?",
+        ),
+        Mistake(
+            "row_sum_of_outputs",
+            wrong.recomputed(row_sums=_unweighted),
+            "The row sum is that of the outputs alone; it is the sum of G * O.",
+            "By what is each output multiplied?",
+        ),
+        Mistake(
+            "row_sum_not_weighted",
+            wrong.recomputed(softmax=_half),
+            "The row sum is subtracted without being multiplied by the weights.",
+            "Where do the brackets stand in W * (dW - row sum)?",
+        ),
+        Mistake(
+            "root_forgotten",
+            wrong.recomputed(root=lambda d: 1.0),
+            "The gradients of queries and keys lack the factor 1/sqrt(d).",
+            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
+        ),
+        Mistake(
+            "root_twice",
+            wrong.recomputed(root=lambda d: d),
+            "The factor 1/sqrt(d) is there twice in the gradients of queries and keys.",
+            "Is it in dS and in the product as well?",
+        ),
+        Mistake(
+            "scores_not_scaled_again",
+            wrong.recomputed(root_of_scores=lambda d: 1.0),
+            "In the backward pass the scores are computed again without 1/sqrt(d): these are not "
+            "the "
+            "scores that log sum exp belongs to.",
+            "Which scores did the forward pass see?",
+        ),
+        Mistake(
+            "mask_forgotten",
+            wrong.recomputed(fill=wrong.no_fill),
+            "The backward pass forgets the mask: forbidden keys get weights and gradients.",
+            "Which scores did the forward pass see?",
+        ),
+        Mistake(
+            "mask_shifted",
+            wrong.recomputed(part=wrong.shifted_columns),
+            "In the backward pass the mask is shifted by a block.",
+            "Is the same slice taken of keys, values and mask?",
+        ),
+        Mistake(
+            "first_columns_of_mask",
+            wrong.recomputed(part=wrong.first_columns),
+            "In the backward pass every block meets the first columns of the mask.",
+            "Is the same slice taken of keys, values and mask?",
+        ),
+        Mistake(
+            "mask_not_passed",
+            wrong.recomputed(forward_mask=False),
+            "The mask does not reach the forward pass.",
+            "What does `blocked_attention` get?",
+        ),
+        Mistake(
+            "one_column_mask",
+            wrong.recomputed(part=wrong.sliced_without_expanding),
+            "In the backward pass a mask with a single column is sliced as it is; nothing is left "
+            "of "
+            "it after the first block.",
+            "What does `expand` do to an axis of length 1?",
+        ),
+        Mistake(
+            "empty_row",
+            wrong.recomputed(shift_of=lambda kept: kept),
+            "A query without keys has the log sum exp -inf; -inf - (-inf) is NaN, and reaches the "
+            "gradients of the keys.",
+            "What could be subtracted there instead?",
+        ),
+        Mistake(
+            "short_block_dropped",
+            wrong.recomputed(blocks=wrong.full_blocks),
+            "The backward pass leaves out the last block where it is shorter than the others.",
+            "Which keys and values get no gradient?",
+        ),
+        Mistake(
+            "short_block_dropped_in_forward",
+            wrong.recomputed(forward=wrong.blocked(blocks=wrong.full_blocks)),
+            "The forward pass leaves out the last block where it is shorter than the others.",
+            "Where does the last block begin if block_size does not divide the number of keys?",
+        ),
+        Mistake(
+            "queries_overwritten",
+            wrong.recomputed(add_queries=False),
+            "The gradient of the queries is that of the last block: every block overwrites it.",
+            "Which of the three gradients collects something from every block?",
+        ),
+        Mistake(
+            "written_to_the_first_keys",
+            wrong.recomputed(add_keys=True),
+            "The gradients of the keys of each block are written to the first keys.",
+            "Which rows of the gradient belong to a block?",
+        ),
+        Mistake(
+            "upstream_ignored",
+            wrong.recomputed(upstream=torch.ones_like),
+            "The gradient that comes from above changes nothing: you take ones for it.",
+            "Where does `grad_outputs` enter?",
+        ),
+        Mistake(
+            "queries_and_keys_swapped",
+            wrong.recomputed(order=lambda q, k, v: (k, q, v)),
+            "The gradients of queries and keys are returned in each other's place.",
+            "In which order does `forward` take its arguments?",
+        ),
+        Mistake(
+            "nothing_for_mask_and_block_size",
+            wrong.recomputed(rest=()),
+            "`backward` must return something for each argument of `forward`: None for mask and "
+            "block size.",
+            "How many arguments does `forward` have after `ctx`?",
+        ),
+        Mistake(
+            "no_gradients",
+            _Forgetful,
+            "`backward` returns None for the three tensors. Inside `forward` autograd records "
+            "nothing, so nobody else works the gradients out.",
+            "Which formulas of lesson 05 belong here?",
+        ),
+        Mistake(
+            "all_at_once",
+            wrong.AllAtOnce,
+            "The numbers are right, but the backward pass computes all weights, n x m of them, at "
+            "the same time.",
+            "Could the backward pass walk along the blocks as well?",
+        ),
+        Mistake(
+            "weights_kept",
+            wrong.recomputed(keep_weights=True),
+            "The numbers are right, but the weights, n x m of them, are kept for the backward "
+            "pass.",
+            "From which number of each query can they be computed again?",
+        ),
+    ),
+    hints=(
+        "Lesson 05's `attention_backward`, block by block. Two things are new: the weights are "
+        "computed again, from the scores and one number of each query; and the row sum of W * dW, "
+        "which runs over all blocks, is known beforehand, as the row sum of G * O.",
+        "Keep queries, keys, values, mask, outputs and logsumexp. Backward, for each block: scores "
+        "as in the forward pass; W = exp(scores - logsumexp), with 0 for -inf; dS = W * (G V^T - "
+        "D) "
+        "/ sqrt(d). Queries collect dS K from all blocks; the block's keys get dS^T Q, its values "
+        "W^T G.",
+        "row_sums = (grad_outputs * outputs).sum(dim=-1, keepdim=True)\n"
+        "for start in range(0, keys.shape[-2], ctx.block_size):\n"
+        "    ...  # block, k, v, scores with the mask\n"
+        "    weights = torch.exp(scores - shift)\n"
+        "    grad_scores = weights * (grad_outputs @ v.mT - row_sums) / root\n"
+        "    grad_queries += ...\n"
+        "    grad_keys[..., block, :] = ...\n"
+        "return grad_queries, grad_keys, grad_values, None, None",
+    ),
+)

@@ -1,0 +1,446 @@
+"""`softmax_statistics`: a running maximum and a running sum, and how they get out of step."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.probe import Probe, tensor
+from course_lib.reference import memory_and_speed as oracle
+
+
+def _blocks(scores, *sizes):
+    """The columns of `scores` dealt out to blocks of these sizes."""
+    assert sum(sizes) == scores.shape[-1]
+    return [tensor(part) for part in np.split(scores, np.cumsum(sizes)[:-1], axis=-1)]
+
+
+def _probes(rng):
+    def probe(name, says, scores, *sizes, part="values", **options):
+        args = {"blocks": _blocks(np.asarray(scores), *sizes)}
+        return Probe(name, says, part=part, args=args, scenario="one_at_a_time", **options)
+
+    def draw(*shape):
+        return rng.normal(0, 1.5, shape)
+
+    both = "The result must be each row's largest score and its sum of exp(score - largest)."
+    empty_first = draw(3, 8)
+    empty_first[1, :3] = -math.inf
+    empty_row = draw(3, 7)
+    empty_row[0] = -math.inf
+    empty_row[2, 3:] = -math.inf
+    holes = draw(3, 9)
+    holes[rng.random(holes.shape) < 0.3] = -math.inf
+    holes[:, 4] = 0.5
+    large = np.array([[800.0, -900.0, 801.0, 799.0, 802.0], [-900.0, -901.0, -902.0, -899.5, -950]])
+    return [
+        probe("tiny", both, [[1.0, 0.0, 2.0]], 2, 1),
+        probe("random", both, draw(3, 11), 4, 4, 3),
+        probe(
+            "rising",
+            "Where the largest score comes last, everything before it must be rescaled.",
+            np.sort(draw(4, 9), axis=-1),
+            3,
+            3,
+            3,
+        ),
+        probe(
+            "falling",
+            "Where the largest score comes first, later blocks must be shifted by it too.",
+            -np.sort(-draw(2, 8), axis=-1),
+            2,
+            2,
+            2,
+            2,
+        ),
+        probe("all_negative", "All scores may lie far below 0.", draw(3, 7) - 9.0, 3, 3, 1),
+        probe("more_axes", "Rows may have several axes.", draw(2, 3, 8), 3, 3, 2),
+        probe("ragged", "Blocks of any size must count.", draw(2, 10), 5, 1, 4),
+        probe(
+            "memory",
+            "Only the block at hand may be there: 64 blocks of 8 columns come by.",
+            draw(4, 512),
+            *[8] * 64,
+            at_most={"peak": 4096},
+        ),
+        probe("one_block", "A single block must work.", draw(3, 5), 5, part="edges"),
+        probe(
+            "single_columns",
+            "Blocks of one column must work.",
+            draw(3, 4),
+            *[1] * 4,
+            part="edges",
+        ),
+        probe("large_scores", "Large scores must not overflow.", large, 2, 3, part="edges"),
+        probe("holes", "A score of -inf adds nothing.", holes, 4, 5, part="edges"),
+        probe(
+            "empty_block",
+            "A row whose first block holds nothing but -inf goes on with the next.",
+            empty_first,
+            3,
+            5,
+            part="edges",
+        ),
+        probe(
+            "empty_row",
+            "A row of nothing but -inf has the maximum -inf and the sum 0.",
+            empty_row,
+            3,
+            4,
+            part="edges",
+        ),
+        probe(
+            "float32",
+            "Scores in float32 must work.",
+            draw(2, 9),
+            4,
+            5,
+            part="edges",
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+    ]
+
+
+def _merge(maxima, totals, block, keep):
+    """One right step, of which `keep` may change the parts."""
+    parts = {"own": block.amax(-1)}
+    parts["larger"] = torch.maximum(maxima, parts["own"])
+    parts["shift"] = parts["larger"].masked_fill(parts["larger"] == -math.inf, 0.0)
+    parts["fading"] = torch.exp(maxima - parts["shift"])
+    parts["summed"] = torch.exp(block - parts["shift"].unsqueeze(-1)).sum(-1)
+    parts |= keep(maxima, totals, block, parts)
+    new = parts.get("totals", totals * parts["fading"] + parts["summed"])
+    return parts["larger"], new
+
+
+def _model(keep=lambda *state: {}, end=lambda maxima, totals: (maxima, totals), start=-math.inf):
+    def softmax_statistics(blocks):
+        maxima = totals = None
+        for block in blocks:
+            if maxima is None:
+                maxima = torch.full_like(block[..., 0], start)
+                totals = torch.zeros_like(maxima)
+            maxima, totals = _merge(maxima, totals, block, keep)
+        return end(maxima, totals)
+
+    return softmax_statistics
+
+
+def _finite(x):
+    return x.masked_fill(x == -math.inf, 0.0)
+
+
+def _not_rescaled(maxima, totals, block, parts):
+    return {"fading": torch.ones_like(totals)}
+
+
+def _own_maximum(maxima, totals, block, parts):
+    own = _finite(parts["own"]).unsqueeze(-1)
+    return {"totals": totals + torch.exp(block - own).sum(-1)}
+
+
+def _not_carried(maxima, totals, block, parts):
+    return _own_maximum(maxima, totals, block, parts) | {"larger": parts["own"]}
+
+
+def _new_not_shifted(maxima, totals, block, parts):
+    return {"summed": torch.exp(block - _finite(parts["own"]).unsqueeze(-1)).sum(-1)}
+
+
+def _shifted_by_old(maxima, totals, block, parts):
+    old = _finite(torch.where(maxima == -math.inf, parts["own"], maxima))
+    return {"summed": torch.exp(block - old.unsqueeze(-1)).sum(-1)}
+
+
+def _turned(maxima, totals, block, parts):
+    return {"fading": torch.exp(parts["shift"] - _finite(maxima))}
+
+
+def _ratio(maxima, totals, block, parts):
+    return {"fading": torch.where(totals == 0, totals, maxima / parts["shift"])}
+
+
+def _plain(maxima, totals, block, parts):
+    return {"totals": totals + torch.exp(block).sum(-1)}
+
+
+def _nan(maxima, totals, block, parts):
+    larger = parts["larger"]
+    summed = torch.exp(block - larger.unsqueeze(-1)).sum(-1)
+    return {"fading": torch.exp(maxima - larger), "summed": summed}
+
+
+def _maximum_of_all_rows(maxima, totals, block, parts):
+    larger = torch.maximum(maxima, block.max()).max().expand_as(maxima)
+    shift = _finite(larger)
+    summed = torch.exp(block - shift.unsqueeze(-1)).sum(-1)
+    return {"larger": larger, "fading": torch.exp(maxima - shift), "summed": summed}
+
+
+def _in_float(dtype):
+    def model(blocks):
+        parts = [block.to(dtype) for block in blocks]
+        maxima, totals = _model()(iter(parts))
+        return maxima.double(), totals.double()
+
+    return model
+
+
+def _short_dropped(blocks):
+    def full():
+        width = None
+        for block in blocks:
+            width = width or block.shape[-1]
+            if block.shape[-1] >= width:
+                yield block
+
+    return _model()(full())
+
+
+def _first_only(blocks):
+    return _model()(iter([next(iter(blocks))]))
+
+
+def _last_only(blocks):
+    for block in blocks:
+        last = block
+    return _model()(iter([last]))
+
+
+def _all_at_once(blocks):
+    scores = torch.cat(list(blocks), -1)
+    maxima = scores.amax(-1)
+    return maxima, torch.exp(scores - _finite(maxima).unsqueeze(-1)).sum(-1)
+
+
+def _clamped(blocks):
+    lowest = torch.finfo(torch.float32).min
+    return _model()(block.clamp(min=lowest) for block in blocks)
+
+
+def _average(blocks):
+    count = 0
+
+    def counted():
+        nonlocal count
+        for block in blocks:
+            count += block.shape[-1]
+            yield block
+
+    maxima, totals = _model()(counted())
+    return maxima, totals / count
+
+
+def _kept_dims(maxima, totals):
+    return maxima.unsqueeze(-1), totals.unsqueeze(-1)
+
+
+def _impossible_total(probe, outputs):
+    """The largest score itself adds 1, and no score adds more."""
+    maxima, totals = (outputs.items[i].data for i in range(2))
+    width = sum(block.data.shape[-1] for block in probe.args["blocks"])
+    wrong = (maxima > -math.inf) & ~((totals >= 1 - 1e-6) & (totals <= width + 1e-6))
+    if not wrong.any():
+        return None
+    return (
+        f"One of your sums is {totals[wrong].flat[0]:.4g}; it must lie between 1, for the largest "
+        f"score itself, and {width}, the number of scores."
+    )
+
+
+def _wrong_maximum(probe, outputs):
+    maxima = outputs.items[0].data
+    scores = np.concatenate([block.data for block in probe.args["blocks"]], axis=-1)
+    wrong = ~np.isclose(maxima, scores.max(-1))
+    if not wrong.any():
+        return None
+    return (
+        f"A row whose largest score is {scores[wrong].max(-1)[0]:.4g} has {maxima[wrong][0]:.4g}."
+    )
+
+
+SOFTMAX_STATISTICS = Exercise(
+    name="softmax_statistics",
+    points=2,
+    minutes=20,
+    difficulty=2,
+    returns=(
+        Returned("maxima", "tensor", "float", ("rows",)),
+        Returned("totals", "tensor", "float", ("rows",)),
+    ),
+    probes=_probes,
+    oracle=oracle.softmax_statistics,
+    mistakes=(
+        Mistake(
+            "sum_not_rescaled",
+            _model(_not_rescaled),
+            "The sum so far is not rescaled when the maximum rises: its terms are still shifted by "
+            "the old maximum, the new ones by the new.",
+            "By which factor does exp(s - old) have to be multiplied to become exp(s - new)?",
+        ),
+        Mistake(
+            "maximum_not_carried",
+            _model(_not_carried),
+            "The maximum is not carried on: each block is shifted by its own, and the last block's "
+            "is returned.",
+            "What does the next block need to know of those before it?",
+        ),
+        Mistake(
+            "own_maximum_in_each_block",
+            _model(_own_maximum),
+            "Each block is shifted by its own maximum and the sums are added as they are; numbers "
+            "shifted by different amounts do not add up.",
+            "What must be the same for two sums of exponentials before they can be added?",
+        ),
+        Mistake(
+            "new_block_not_shifted_by_the_larger",
+            _model(_new_not_shifted),
+            "The old sum is rescaled to the larger maximum, but the new block is shifted by its "
+            "own.",
+            "What if the largest score came in an earlier block?",
+        ),
+        Mistake(
+            "shifted_by_old_maximum",
+            _model(_shifted_by_old),
+            "The new block is shifted by the maximum of the blocks before it, not by the larger of "
+            "the two.",
+            "Which maximum do both parts of the sum have to refer to?",
+        ),
+        Mistake(
+            "rescaled_the_wrong_way",
+            _model(_turned),
+            "The sum so far is multiplied by exp(new - old); it has to shrink when the maximum "
+            "rises, not to grow.",
+            "Which sign has old - new?",
+        ),
+        Mistake(
+            "ratio_of_maxima",
+            _model(_ratio),
+            "The sum so far is multiplied by old / new; shifts of an exponent become factors "
+            "exp(old - new).",
+            "What is exp(s - new) divided by exp(s - old)?",
+        ),
+        Mistake(
+            "not_shifted",
+            _model(_plain),
+            "The sums are those of exp(score): the maximum is never subtracted, or multiplied "
+            "back in.",
+            "What is exp(800) in float64?",
+        ),
+        Mistake(
+            "maximum_starts_at_0",
+            _model(start=0.0),
+            "The running maximum starts at 0, which is larger than any score of a row far below 0.",
+            "Which number is smaller than every score?",
+        ),
+        Mistake(
+            "empty_row",
+            _model(_nan),
+            "Where a row has seen nothing but -inf, -inf - (-inf) is NaN, and NaN stays in the "
+            "sum.",
+            "What could be subtracted there instead of the maximum?",
+        ),
+        Mistake(
+            "empty_row_maximum_0",
+            _model(end=lambda maxima, totals: (_finite(maxima), totals)),
+            "A row of nothing but -inf gets the maximum 0; it is -inf.",
+            "Is the number that is safe to subtract also the maximum?",
+        ),
+        Mistake(
+            "lowest_number_for_infinity",
+            _clamped,
+            "-inf is replaced by a very low number: a row of nothing else then counts each of its "
+            "scores as exp(0) = 1.",
+            "What is exp(lowest - lowest)?",
+        ),
+        Mistake(
+            "starts_at_low_number",
+            _model(start=-1e9),
+            "The running maximum starts at -1e9, and stays there in a row of nothing but -inf.",
+            "What is the maximum of no number at all?",
+        ),
+        Mistake(
+            "short_block_dropped",
+            _short_dropped,
+            "Blocks shorter than the first are left out.",
+            "Which scores are in the last block?",
+        ),
+        Mistake(
+            "first_block_only",
+            _first_only,
+            "Only the first block counts.",
+            "Does your `return` stand inside the loop?",
+        ),
+        Mistake(
+            "last_block_only",
+            _last_only,
+            "Only the last block counts: each one starts from nothing.",
+            "Which two lines belong before the loop?",
+        ),
+        Mistake(
+            "one_maximum_for_all_rows",
+            _model(_maximum_of_all_rows),
+            "All rows share one maximum, the largest score of all.",
+            "Along which axis does `amax` or `max` go?",
+        ),
+        Mistake(
+            "logarithm",
+            _model(end=lambda maxima, totals: (maxima, totals.log())),
+            "You return the logarithm of the sum; here the sum itself is asked for.",
+            "Which of the two can be 0?",
+        ),
+        Mistake(
+            "logsumexp",
+            _model(end=lambda maxima, totals: (maxima, maxima + totals.log())),
+            "You return log sum exp, which puts both numbers into one; here they are asked for "
+            "apart.",
+            "What is exp(log sum exp - maximum)?",
+        ),
+        Mistake(
+            "average",
+            _average,
+            "You return the average of exp(score - largest) instead of the sum.",
+            "What do the weights of a row have to sum to?",
+        ),
+        Mistake(
+            "swapped",
+            _model(end=lambda maxima, totals: (totals, maxima)),
+            "The two results come in each other's place: the maxima are asked for first.",
+            "In which order are they asked for?",
+        ),
+        Mistake(
+            "axis_kept",
+            _model(end=_kept_dims),
+            "The results still have an axis of length 1 for the columns.",
+            "What does `keepdim=True` do, and where do you need it?",
+        ),
+        Mistake(
+            "all_blocks_at_once",
+            _all_at_once,
+            "The numbers are right, but all blocks are kept until the end; that takes the memory "
+            "that blocks are meant to save.",
+            "Could you drop a block before you ask for the next one?",
+        ),
+    ),
+    properties=(
+        Property("wrong_maximum", _wrong_maximum, "Which scores has the running maximum seen?"),
+        Property(
+            "impossible_total", _impossible_total, "By which number was each of its terms shifted?"
+        ),
+    ),
+    hints=(
+        "Suppose you have the maximum and the sum of everything so far. What does one more block "
+        "change? At most the maximum; and then every term of the sum was shifted by the wrong "
+        "number.",
+        "Keep `maxima` (from -inf) and `totals` (from 0). For each block: the larger maximum; the "
+        "totals times exp(old - larger); plus the block's sum of exp(score - larger). Where the "
+        "larger one is still -inf, subtract 0 instead.",
+        "for block in blocks:\n"
+        "    larger = torch.maximum(maxima, block.amax(dim=-1))\n"
+        "    shift = larger.masked_fill(larger == -math.inf, 0.0)\n"
+        "    totals = totals * torch.exp(...) + torch.exp(...).sum(dim=-1)\n"
+        "    maxima = ...",
+    ),
+)

@@ -76,7 +76,7 @@ def blocked(
             allowed = torch.ones_like(scores, dtype=torch.bool)
             if mask is not None:
                 allowed = part(mask, num_keys, block).expand(scores.shape)
-            scores = fill(scores, allowed)
+                scores = fill(scores, allowed)
             larger = maximum(maxima, scores)
             shift = shift_of(larger)
             weights, factor = torch.exp(scores - shift), fading(maxima, shift)

@@ -1,0 +1,275 @@
+"""Answers to `RecomputedAttention`."""
+
+import math
+
+import torch
+
+from course_lib.attention.memory_and_speed import blocked_attention
+from course_lib.checks.matrix import right, wrong
+
+
+def pieces(m, block_size):
+    return [slice(a, min(a + block_size, m)) for a in range(0, m, block_size)]
+
+
+def masked(s, mask, piece, m):
+    if mask is None:
+        return s
+    columns = torch.broadcast_to(mask, (*mask.shape[:-1], m))[..., piece]
+    return s.masked_fill(~columns, -math.inf)
+
+
+@right
+class WithSetupContext(torch.autograd.Function):
+    @staticmethod
+    def forward(queries, keys, values, mask=None, block_size=128):
+        return blocked_attention(queries, keys, values, mask, block_size)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs[:4], *output)
+        ctx.block_size = inputs[4]
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    def backward(ctx, grad, _):
+        return gradients(ctx, grad)
+
+    @classmethod
+    def apply(cls, *args):
+        return super().apply(*args)[0]
+
+
+def gradients(ctx, grad):
+    q, k, v, mask, out, lse = ctx.saved_tensors
+    scale, m = q.shape[-1] ** -0.5, k.shape[-2]
+    lse = torch.where(torch.isinf(lse), torch.zeros_like(lse), lse)[..., None]
+    delta = torch.einsum("...v,...v->...", grad, out)[..., None]
+    dq, dks, dvs = torch.zeros_like(q), [], []
+    for piece in pieces(m, ctx.block_size):
+        w = (masked(scale * (q @ k[..., piece, :].mT), mask, piece, m) - lse).exp()
+        ds = scale * w * (grad @ v[..., piece, :].mT - delta)
+        dq = dq + ds @ k[..., piece, :]
+        dks.append(ds.mT @ q)
+        dvs.append(w.mT @ grad)
+    return dq, torch.cat(dks, -2), torch.cat(dvs, -2), None, None
+
+
+@right
+class ListsOfBlocks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, mask=None, block_size=128):
+        out, lse = blocked_attention(q, k, v, mask, block_size)
+        ctx.save_for_backward(q, k, v, mask, out, lse)
+        ctx.block_size = block_size
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        return gradients(ctx, grad)
+
+
+@right
+class StatisticsComputedAgain(torch.autograd.Function):
+    """Keeps the inputs only, and runs the forward pass once more."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, mask=None, block_size=128):
+        ctx.save_for_backward(q, k, v, mask)
+        ctx.block_size = block_size
+        return blocked_attention(q, k, v, mask, block_size)[0]
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, mask = ctx.saved_tensors
+        out, lse = blocked_attention(q, k, v, mask, ctx.block_size)
+        again = type("again", (), {})()
+        again.saved_tensors, again.block_size = (q, k, v, mask, out, lse), ctx.block_size
+        return gradients(again, grad)
+
+
+@right
+class AutogradBlockByBlock(torch.autograd.Function):
+    """Lets autograd differentiate one block at a time, with the statistics held fixed."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, mask=None, block_size=128):
+        out, lse = blocked_attention(q, k, v, mask, block_size)
+        ctx.save_for_backward(q, k, v, mask, out, lse)
+        ctx.block_size = block_size
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, mask, out, lse = ctx.saved_tensors
+        m, dq, dks, dvs = k.shape[-2], torch.zeros_like(q), [], []
+        safe = lse.masked_fill(lse == -math.inf, 0.0)[..., None]
+        delta = (grad * out).sum(-1, keepdim=True)
+        for piece in pieces(m, ctx.block_size):
+            with torch.enable_grad():
+                qb, kb, vb = (
+                    x.detach().requires_grad_() for x in (q, k[..., piece, :], v[..., piece, :])
+                )
+                s = masked(qb @ kb.mT / math.sqrt(q.shape[-1]), mask, piece, m)
+                w = torch.exp(s - safe)
+                loss = (w * (grad @ vb.mT - delta)).sum()
+                parts = torch.autograd.grad(loss, (qb, kb, vb))
+            dq += parts[0]
+            dks.append(parts[1])
+            dvs.append(parts[2])
+        return dq, torch.cat(dks, -2), torch.cat(dvs, -2), None, None
+
+
+def build(
+    statistic=None,
+    softmax=None,
+    delta=None,
+    scale=None,
+    rescale=None,
+    with_mask=True,
+    until=lambda m, b: m,
+    collect=True,
+    care=True,
+    nones=2,
+):
+    """A student's function with one thing wrong."""
+
+    class Built(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, q, k, v, mask=None, block_size=128):
+            out, lse = blocked_attention(q, k, v, mask, block_size)
+            kept = statistic(lse, q, k, mask, block_size) if statistic else lse
+            ctx.save_for_backward(q, k, v, mask, out, kept)
+            ctx.block_size = block_size
+            return out
+
+        @staticmethod
+        def backward(ctx, g):
+            q, k, v, mask, out, lse = ctx.saved_tensors
+            m, d = k.shape[-2], q.shape[-1]
+            dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+            shift = torch.where(lse == -math.inf, 0.0, lse) if care else lse
+            for piece in pieces(until(m, ctx.block_size), ctx.block_size):
+                s = q @ k[..., piece, :].mT * (rescale(d) if rescale else d**-0.5)
+                s = masked(s, mask, piece, m) if with_mask else s
+                w = softmax(s) if softmax else torch.exp(s - shift[..., None])
+                dw = g @ v[..., piece, :].mT
+                row = delta(w, dw, g, out) if delta else (g * out).sum(-1, keepdim=True)
+                ds = w * (dw - row) * (scale(d) if scale else d**-0.5)
+                dq = (dq if collect else 0) + ds @ k[..., piece, :]
+                dk[..., piece, :] += ds.mT @ q
+                dv[..., piece, :] += w.mT @ g
+            return dq, dk, dv, *[None] * nones
+
+    return Built
+
+
+def running_maximum(lse, q, k, mask, block_size):
+    top = torch.full_like(lse, -math.inf)
+    for piece in pieces(k.shape[-2], block_size):
+        s = masked(q @ k[..., piece, :].mT / math.sqrt(q.shape[-1]), mask, piece, k.shape[-2])
+        top = torch.maximum(top, s.amax(-1))
+    return top
+
+
+def bad(message, **options):
+    return wrong(message)(build(**options))
+
+
+keeps_the_maximum = bad("maximum_kept", statistic=running_maximum)
+softmax_in_the_block = bad(
+    "normalised_in_the_block", softmax=lambda s: torch.softmax(s, -1).nan_to_num()
+)
+delta_of_the_block = bad(
+    "row_sum_of_the_block", delta=lambda w, dw, g, out: (w * dw).sum(-1, keepdim=True)
+)
+no_delta = bad("row_sum_forgotten", delta=lambda w, dw, g, out: 0.0)
+mean_for_delta = bad(None, delta=lambda w, dw, g, out: (g * out).mean(-1, keepdim=True))
+no_root = bad("root_forgotten", scale=lambda d: 1.0)
+unscaled_again = bad("scores_not_scaled_again", rescale=lambda d: 1.0)
+forgets_the_mask = bad("mask_forgotten", with_mask=False)
+drops_the_rest = bad("short_block_dropped", until=lambda m, b: m // b * b)
+overwrites_queries = bad("queries_overwritten", collect=False)
+careless_with_infinity = bad("empty_row", care=False)
+too_few_nones = bad(None, nones=1)
+
+
+@wrong("weights_kept")
+class KeepsWeights(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, mask=None, block_size=128):
+        s = q @ k.mT / math.sqrt(q.shape[-1])
+        s = s if mask is None else s.masked_fill(~mask, -math.inf)
+        w = torch.softmax(s, -1).nan_to_num()
+        ctx.save_for_backward(q, k, v, w)
+        return w @ v
+
+    @staticmethod
+    def backward(ctx, g):
+        q, k, v, w = ctx.saved_tensors
+        dw = g @ v.mT
+        ds = w * (dw - (w * dw).sum(-1, keepdim=True)) / math.sqrt(q.shape[-1])
+        return ds @ k, ds.mT @ q, w.mT @ g, None, None
+
+
+@wrong("all_at_once")
+class RecomputesEverything(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, mask=None, block_size=128):
+        ctx.save_for_backward(q, k, v, mask)
+        return blocked_attention(q, k, v, mask, block_size)[0]
+
+    @staticmethod
+    def backward(ctx, g):
+        q, k, v, mask = ctx.saved_tensors
+        with torch.enable_grad():
+            q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+            s = q @ k.mT / math.sqrt(q.shape[-1])
+            if mask is not None:
+                s = s.masked_fill(~mask, -1e30)
+            w = torch.softmax(s, -1)
+            out = w @ v if mask is None else (w * mask) @ v
+            return *torch.autograd.grad(out, (q, k, v), g), None, None
+
+
+@wrong()
+class PlainAutograd(torch.autograd.Function):
+    """What autograd keeps of the loop is not less than the weights."""
+
+    @classmethod
+    def apply(cls, q, k, v, mask=None, block_size=128):
+        return blocked_attention(q, k, v, mask, block_size)[0]
+
+
+@wrong("no_gradients")
+class SendsNothing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, mask=None, block_size=128):
+        return blocked_attention(q, k, v, mask, block_size)[0]
+
+    @staticmethod
+    def backward(ctx, g):
+        return (None,) * 5
+
+
+@wrong()
+class NoFunctionAtAll(torch.nn.Module):
+    def forward(self, q, k, v, mask=None, block_size=128):
+        return blocked_attention(q, k, v, mask, block_size)[0]
+
+
+@wrong()
+def a_function(q, k, v, mask=None, block_size=128):
+    return blocked_attention(q, k, v, mask, block_size)[0]
+
+
+@wrong()
+class KeepsNothing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, mask=None, block_size=128):
+        return blocked_attention(q, k, v, mask, block_size)[0]
+
+    @staticmethod
+    def backward(ctx, g):
+        q, k, v = ctx.saved_tensors
+        return q, k, v, None, None

@@ -1,0 +1,265 @@
+"""Answers to `blocked_attention`."""
+
+import math
+
+import torch
+from torch.nn import functional as F
+
+from course_lib.attention.memory_and_speed import softmax_statistics
+from course_lib.checks.matrix import right, wrong
+
+
+def cut(mask, block, m):
+    return None if mask is None else torch.broadcast_to(mask, (*mask.shape[:-1], m))[..., block]
+
+
+@right
+def without_keepdim(q, k, v, mask=None, block_size=128):
+    *lead, n, d = q.shape
+    m, out = k.shape[-2], q.new_zeros(*lead, n, v.shape[-1])
+    top, total = q.new_full((*lead, n), -math.inf), q.new_zeros(*lead, n)
+    for a in range(0, m, block_size):
+        piece = slice(a, min(a + block_size, m))
+        s = torch.einsum("...nd,...md->...nm", q, k[..., piece, :]) / math.sqrt(d)
+        if mask is not None:
+            s = torch.where(cut(mask, piece, m), s, torch.full_like(s, -math.inf))
+        new = torch.maximum(top, s.max(-1).values)
+        safe = torch.where(torch.isinf(new), torch.zeros_like(new), new)
+        p, alpha = (s - safe[..., None]).exp(), (top - safe).exp()
+        total = alpha * total + p.sum(-1)
+        out = alpha[..., None] * out + torch.einsum("...nm,...mv->...nv", p, v[..., piece, :])
+        top = new
+    out = out / torch.where(total > 0, total, torch.ones_like(total))[..., None]
+    return out, top + total.log()
+
+
+@right
+def merged_by_logsumexp(q, k, v, mask=None, block_size=128):
+    """Attention of each block with its own softmax, two results merged by their log sum exp."""
+    m, lse, out = k.shape[-2], None, None
+    for ks, vs, a in zip(
+        k.split(block_size, -2), v.split(block_size, -2), range(0, m, block_size), strict=True
+    ):
+        s = q @ ks.mT * q.shape[-1] ** -0.5
+        here = cut(mask, slice(a, a + ks.shape[-2]), m)
+        if here is not None:
+            s = s.masked_fill(~here, -math.inf)
+        empty = (s == -math.inf).all(-1, keepdim=True)
+        part = torch.softmax(s.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0) @ vs
+        part_lse = s.detach().new_full(s.shape[:-1], -math.inf) if empty.all() else None
+        if part_lse is None:
+            filled = torch.logsumexp(s.masked_fill(empty, 0.0), -1)
+            part_lse = filled.masked_fill(empty.squeeze(-1), -math.inf)
+        if lse is None:
+            lse, out = part_lse, part
+            continue
+        top = torch.maximum(lse, part_lse)
+        top = top.masked_fill(top == -math.inf, 0.0)
+        old, new = torch.exp(lse - top), torch.exp(part_lse - top)
+        both = old + new
+        safe = both.masked_fill(both == 0, 1.0)
+        out = (out * old[..., None] + part * new[..., None]) / safe[..., None]
+        lse = torch.where(both == 0, torch.full_like(both, -math.inf), top + safe.log())
+    return out, lse
+
+
+@right
+def two_passes(q, k, v, mask=None, block_size=128):
+    """First the statistics, then the outputs: the scores are computed twice, never all at once."""
+    m = k.shape[-2]
+    pieces = [slice(a, a + block_size) for a in range(0, m, block_size)]
+
+    def scores(piece):
+        s = q @ k[..., piece, :].mT / math.sqrt(q.shape[-1])
+        return s if mask is None else s.masked_fill(~cut(mask, piece, m), -math.inf)
+
+    top, total = softmax_statistics(scores(piece) for piece in pieces)
+    lse = top + total.log()
+    safe = lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1)
+    out = sum(torch.exp(scores(piece) - safe) @ v[..., piece, :] for piece in pieces)
+    return out, lse
+
+
+@right
+def a_query_at_a_time(q, k, v, mask=None, block_size=128):
+    """Blocks of queries instead: the whole row of one query is there, never all rows."""
+    outs, lses = [], []
+    for i in range(q.shape[-2]):
+        s = (k @ q[..., i, :, None]).squeeze(-1) / math.sqrt(q.shape[-1])
+        if mask is not None:
+            row = mask[..., i, :] if mask.dim() > 1 and mask.shape[-2] > 1 else mask[..., 0, :]
+            s = s.masked_fill(~torch.broadcast_to(row, s.shape), -math.inf)
+        empty = (s == -math.inf).all(-1, keepdim=True)
+        w = torch.softmax(s.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
+        outs.append((w.unsqueeze(-2) @ v).squeeze(-2))
+        lse = torch.logsumexp(s.masked_fill(empty, 0.0), -1)
+        lses.append(lse.masked_fill(empty.squeeze(-1), -math.inf))
+    return torch.stack(outs, -2), torch.stack(lses, -1)
+
+
+def stepwise(
+    q,
+    k,
+    v,
+    mask=None,
+    block_size=128,
+    *,
+    stop=lambda m, b: m,
+    columns=lambda mask, piece, m: cut(mask, piece, m),
+    fill=-math.inf,
+    fade_out=True,
+    fade_total=True,
+    safe=lambda new: torch.where(new == -math.inf, 0.0, new),
+    scale=lambda d: d**-0.5,
+    last=lambda top, total: top + total.log(),
+):
+    m = k.shape[-2]
+    top = torch.full((*q.shape[:-1], 1), -math.inf, dtype=q.dtype)
+    total, out = torch.zeros_like(top), torch.zeros_like(top)
+    for a in range(0, stop(m, block_size), block_size):
+        piece = slice(a, a + block_size)
+        s = q @ k[..., piece, :].mT * scale(q.shape[-1])
+        if mask is not None:
+            s = s.masked_fill(~columns(mask, piece, m), fill)
+        new = torch.maximum(top, s.amax(-1, keepdim=True))
+        p, alpha = (s - safe(new)).exp(), (top - safe(new)).exp()
+        total = (total * alpha if fade_total else total) + p.sum(-1, keepdim=True)
+        out = (out * alpha if fade_out else out) + p @ v[..., piece, :]
+        top = new
+    return out / torch.where(total == 0, 1.0, total), last(top, total).squeeze(-1)
+
+
+@wrong("short_block_dropped")
+def only_whole_blocks(q, k, v, mask=None, block_size=128):
+    return stepwise(q, k, v, mask, block_size, stop=lambda m, b: m // b * b)
+
+
+@wrong("outputs_not_rescaled")
+def forgets_outputs(q, k, v, mask=None, block_size=128):
+    return stepwise(q, k, v, mask, block_size, fade_out=False)
+
+
+@wrong("sum_not_rescaled")
+def forgets_totals(q, k, v, mask=None, block_size=128):
+    return stepwise(q, k, v, mask, block_size, fade_total=False)
+
+
+@wrong("empty_row")
+def no_care_for_infinity(q, k, v, mask=None, block_size=128):
+    return stepwise(q, k, v, mask, block_size, safe=lambda new: new)
+
+
+@wrong("large_negative_fill")
+def minus_a_billion(q, k, v, mask=None, block_size=128):
+    return stepwise(q, k, v, mask, block_size, fill=-1e9)
+
+
+@wrong("mask_shifted")
+def next_columns(q, k, v, mask=None, block_size=128):
+    def columns(mask, piece, m):
+        everything = torch.broadcast_to(mask, (*mask.shape[:-1], m))
+        where = (torch.arange(m)[piece] + block_size) % m
+        return everything[..., where]
+
+    return stepwise(q, k, v, mask, block_size, columns=columns)
+
+
+@wrong("first_columns_of_mask")
+def always_the_first_columns(q, k, v, mask=None, block_size=128):
+    def columns(mask, piece, m):
+        width = min(piece.stop, m) - piece.start
+        return cut(mask, slice(0, width), m)
+
+    return stepwise(q, k, v, mask, block_size, columns=columns)
+
+
+@wrong("one_column_mask")
+def sliced_as_it_is(q, k, v, mask=None, block_size=128):
+    return stepwise(q, k, v, mask, block_size, columns=lambda mask, piece, m: mask[..., piece])
+
+
+@wrong("mask_inverted")
+def as_in_torch_modules(q, k, v, mask=None, block_size=128):
+    return stepwise(q, k, v, None if mask is None else ~mask, block_size)
+
+
+@wrong("maximum_for_logsumexp")
+def keeps_the_maximum(q, k, v, mask=None, block_size=128):
+    return stepwise(q, k, v, mask, block_size, last=lambda top, total: top)
+
+
+@wrong("not_scaled")
+def forgets_the_root(q, k, v, mask=None, block_size=128):
+    return stepwise(q, k, v, mask, block_size, scale=lambda d: 1.0)
+
+
+@wrong("blocks_averaged")
+def mean_of_blocks(q, k, v, mask=None, block_size=128):
+    outs, lses, m = [], [], k.shape[-2]
+    for a in range(0, m, block_size):
+        piece = slice(a, a + block_size)
+        part = stepwise(q, k[..., piece, :], v[..., piece, :], cut(mask, piece, m), block_size)
+        outs.append(part[0])
+        lses.append(part[1])
+    return torch.stack(outs).mean(0), torch.logsumexp(torch.stack(lses), 0)
+
+
+@wrong("all_at_once")
+def the_plain_way(q, k, v, mask=None, block_size=128):
+    s = q @ k.mT / math.sqrt(q.shape[-1])
+    if mask is not None:
+        s = s.masked_fill(~mask, -math.inf)
+    empty = (s == -math.inf).all(-1, keepdim=True)
+    w = torch.softmax(s.masked_fill(empty, 0.0), -1).masked_fill(empty, 0.0)
+    lse = torch.logsumexp(s.masked_fill(empty, 0.0), -1).masked_fill(empty[..., 0], -math.inf)
+    return w @ v, lse
+
+
+@wrong("all_at_once")
+def a_list_of_all_scores(q, k, v, mask=None, block_size=128):
+    m, parts = k.shape[-2], []
+    for a in range(0, m, block_size):
+        s = q @ k[..., a : a + block_size, :].mT / math.sqrt(q.shape[-1])
+        if mask is not None:
+            s = s.masked_fill(~cut(mask, slice(a, a + block_size), m), -math.inf)
+        parts.append(s)
+    top, total = softmax_statistics(iter(parts))
+    lse = top + total.log()
+    safe = lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1)
+    pieces = v.split(block_size, -2)
+    out = sum(torch.exp(s - safe) @ p for s, p in zip(parts, pieces, strict=True))
+    return out, lse
+
+
+@wrong("forbidden_call")
+def by_torch(q, k, v, mask=None, block_size=128):
+    _, lse = two_passes(q, k, v, mask, block_size)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).nan_to_num(), lse
+
+
+@wrong()
+def only_three_axes(q, k, v, mask=None, block_size=128):
+    return two_passes(*(torch.unsqueeze(x, 0)[0] if x.dim() == 3 else x[None] for x in (q, k, v)))
+
+
+@wrong()
+def gradient_cut(q, k, v, mask=None, block_size=128):
+    with torch.no_grad():
+        return two_passes(q, k, v, mask, block_size)
+
+
+@wrong()
+def scales_in_place(q, k, v, mask=None, block_size=128):
+    with torch.no_grad():
+        q /= math.sqrt(q.shape[-1])
+    return stepwise(q, k, v, mask, block_size, scale=lambda d: 1.0)
+
+
+@wrong()
+def in_float32(q, k, v, mask=None, block_size=128):
+    return two_passes(q.float(), k.float(), v.float(), mask, block_size)
+
+
+@wrong()
+def outputs_alone(q, k, v, mask=None, block_size=128):
+    return two_passes(q, k, v, mask, block_size)[0]

@@ -1,0 +1,167 @@
+"""Answers to `factored_additive_scores`."""
+
+import math
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+def widest(dtype):
+    return math.log(torch.finfo(dtype).max) / 2 - 1
+
+
+def spread(q, k):
+    return q[:, :, None, :], k[:, None, :, :]
+
+
+@right
+def reciprocal(q, k, w):
+    a, b = spread(q, k)
+    if max(q.abs().max(), k.abs().max()) > widest(q.dtype) * 0.95:
+        return torch.tanh(a + b) @ w
+    s = (1 + torch.exp(-2 * a) * torch.exp(-2 * b)).reciprocal()
+    return (2 * s - 1) @ w
+
+
+@right
+def with_tanh_addition(q, k, w):
+    """tanh(q + k) = (tanh q + tanh k) / (1 + tanh q tanh k), where neither is nearly 1."""
+    a, b = spread(q, k)
+    near = 3.0
+    if q.abs().max() <= near and k.abs().max() <= near and q.dtype == torch.float64:
+        tq, tk = torch.tanh(a), torch.tanh(b)
+        return ((tq + tk) / (1 + tq * tk)) @ w
+    return reciprocal(q, k, w)
+
+
+@right
+def in_float64(q, k, w):
+    """float64 holds exp(160) and exp(-160), whatever the dtype asked for."""
+    wide = torch.float64
+    a, b = spread(q.to(wide), k.to(wide))
+    limit = 350.0
+    if (a.abs() > limit).any() or (b.abs() > limit).any():
+        return (torch.tanh(a + b) @ w.to(wide)).to(w.dtype)
+    s = 1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))
+    return (2 * torch.einsum("bnmh,h->bnm", s, w.to(wide)) - w.to(wide).sum()).to(w.dtype)
+
+
+@right
+def one_query_at_a_time(q, k, w):
+    if (q.abs() > widest(q.dtype) * 0.95).any() or (k.abs() > widest(k.dtype) * 0.95).any():
+        return torch.tanh(sum(spread(q, k))) @ w
+    eq, ek = torch.exp(-2 * q), torch.exp(-2 * k)
+    rows = [2 * ((1 / (1 + eq[:, i : i + 1] * ek)) @ w) for i in range(q.shape[1])]
+    return torch.stack(rows, dim=1) - w.sum()
+
+
+@wrong("pairs")
+def plain_tanh(q, k, w):
+    return torch.tanh(sum(spread(q, k))) @ w
+
+
+@wrong("pairs")
+def plain_sigmoid(q, k, w):
+    return 2 * torch.sigmoid(2 * sum(spread(q, k))) @ w - w.sum()
+
+
+@wrong("pairs")
+def exponential_of_each_pair(q, k, w):
+    x = sum(spread(q, k)).clamp(-20, 20)
+    return (2 / (1 + torch.exp(-2 * x)) - 1) @ w
+
+
+@wrong("no_guard")
+def trusting(q, k, w):
+    a, b = spread(torch.exp(-2 * q), torch.exp(-2 * k))
+    return 2 * (1 / (1 + a * b)) @ w - w.sum()
+
+
+@wrong("guard_for_float32")
+def forty_for_all(q, k, w):
+    a, b = spread(q, k)
+    if q.abs().max() > 40 or k.abs().max() > 40:
+        return torch.tanh(a + b) @ w
+    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
+
+
+@wrong("guard_looks_at_queries")
+def queries_only(q, k, w):
+    a, b = spread(q, k)
+    if q.abs().max() > widest(q.dtype) * 0.95:
+        return torch.tanh(a + b) @ w
+    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
+
+
+@wrong("guard_one_sided")
+def without_abs(q, k, w):
+    a, b = spread(q, k)
+    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
+    if q.max() > limit or k.max() > limit:
+        return torch.tanh(a + b) @ w
+    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
+
+
+@wrong("clamped")
+def cut_off(q, k, w):
+    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
+    a, b = spread(q.clamp(-limit, limit), k.clamp(-limit, limit))
+    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
+
+
+@wrong("half_the_argument")
+def sigmoid_of_x(q, k, w):
+    a, b = spread(q, k)
+    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
+    if q.abs().max() > limit or k.abs().max() > limit:
+        return (2 * torch.sigmoid(a + b) - 1) @ w
+    return 2 * (1 / (1 + torch.exp(-a) * torch.exp(-b))) @ w - w.sum()
+
+
+@wrong("constant_forgotten")
+def softmax_would_not_mind(q, k, w):
+    return reciprocal(q, k, w) + w.sum()
+
+
+@wrong("w_v_forgotten")
+def features_added_up(q, k, w):
+    return reciprocal(q, k, torch.ones_like(w))
+
+
+@wrong("exponentials_added")
+def sum_of_exponentials(q, k, w):
+    a, b = spread(q, k)
+    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
+    if q.abs().max() > limit or k.abs().max() > limit:
+        return torch.tanh(a + b) @ w
+    return 2 * (1 / (1 + torch.exp(-2 * a) + torch.exp(-2 * b))) @ w - w.sum()
+
+
+@wrong("transposed")
+def queries_last(q, k, w):
+    return reciprocal(k, q, w)
+
+
+@wrong()
+def gradient_cut(q, k, w):
+    with torch.no_grad():
+        return reciprocal(q, k, w)
+
+
+@wrong()
+def changes_its_input(q, k, w):
+    with torch.no_grad():
+        q *= -2
+    a, b = spread(q, -2 * k)
+    if a.abs().max() > 80 or b.abs().max() > 80 or q.dtype == torch.float16:
+        return torch.tanh((a + b) / -2) @ w
+    return 2 * (1 / (1 + torch.exp(a) * torch.exp(b))) @ w - w.sum()
+
+
+@wrong()
+def falls_back_too_early(q, k, w):
+    a, b = spread(q, k)
+    if q.abs().max() > 5 or k.abs().max() > 5:
+        return torch.tanh(a + b) @ w
+    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()

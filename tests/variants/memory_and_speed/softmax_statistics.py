@@ -1,0 +1,208 @@
+"""Answers to `softmax_statistics`."""
+
+import functools
+import math
+
+import torch
+
+from course_lib.checks.matrix import right, wrong
+
+
+@right
+def running(blocks):
+    m = s = None
+    for b in blocks:
+        bm = b.max(dim=-1).values
+        new = bm if m is None else torch.maximum(m, bm)
+        safe = torch.where(torch.isinf(new), torch.zeros_like(new), new)
+        here = (b - safe[..., None]).exp().sum(-1)
+        s = here if s is None else s * (m - safe).exp() + here
+        m = new
+    return m, s
+
+
+@right
+def through_logsumexp(blocks):
+    """log sum exp of a block is one number; logaddexp joins two of them."""
+    m = lse = None
+    for b in blocks:
+        part, top = torch.logsumexp(b, -1), b.amax(-1)
+        lse = part if lse is None else torch.logaddexp(lse, part)
+        m = top if m is None else torch.maximum(m, top)
+    return m, torch.where(m == -math.inf, torch.zeros_like(m), (lse - m).exp())
+
+
+@right
+def column_by_column(blocks):
+    m = s = None
+    for block in blocks:
+        for j in range(block.shape[-1]):
+            x = block[..., j]
+            if m is None:
+                m, s = x.clone(), (x > -math.inf).to(x.dtype)
+                continue
+            new = torch.maximum(m, x)
+            grow = torch.nan_to_num(torch.exp(m - new), nan=0.0)
+            s = s * grow + torch.nan_to_num(torch.exp(x - new), nan=0.0)
+            m = new
+    return m, s
+
+
+@right
+def folded(blocks):
+    """Each block's own statistics, then two of them merged at a time."""
+
+    def of_one(block):
+        top = block.amax(-1)
+        safe = top.clamp(min=torch.finfo(top.dtype).min)
+        return top, torch.exp(block - safe.unsqueeze(-1)).sum(-1)
+
+    def merge(left, right):
+        top = torch.maximum(left[0], right[0])
+        safe = top.clamp(min=torch.finfo(top.dtype).min)
+        return top, sum(total * torch.exp(m - safe) for m, total in (left, right))
+
+    return functools.reduce(merge, map(of_one, blocks))
+
+
+@wrong("sum_not_rescaled")
+def never_rescaled(blocks):
+    m, s = None, 0.0
+    for b in blocks:
+        bm = b.max(-1).values
+        m = bm if m is None else torch.maximum(m, bm)
+        shift = torch.where(torch.isinf(m), 0.0, m)
+        s = s + (b - shift[..., None]).exp().sum(-1)
+    return m, s
+
+
+@wrong("maximum_not_carried")
+def each_block_anew(blocks):
+    s = 0.0
+    for b in blocks:
+        m = b.max(-1).values
+        s = s + (b - torch.where(torch.isinf(m), 0.0, m)[..., None]).exp().sum(-1)
+    return m, s
+
+
+@wrong("rescaled_the_wrong_way")
+def grows(blocks):
+    m = s = None
+    for b in blocks:
+        bm = b.max(-1).values
+        if m is None:
+            safe = torch.where(torch.isinf(bm), 0.0, bm)
+            m, s = bm, (b - safe[..., None]).exp().sum(-1)
+            continue
+        new = torch.maximum(m, bm)
+        safe = torch.where(torch.isinf(new), 0.0, new)
+        old = torch.where(torch.isinf(m), 0.0, m)
+        s = s * (safe - old).exp() + (b - safe[..., None]).exp().sum(-1)
+        m = new
+    return m, s
+
+
+@wrong("empty_row")
+def unguarded(blocks):
+    m = s = None
+    for b in blocks:
+        new = b.amax(-1) if m is None else torch.maximum(m, b.amax(-1))
+        here = torch.exp(b - new[..., None]).sum(-1)
+        s = here if s is None else s * torch.exp(m - new) + here
+        m = new
+    return m, s
+
+
+@wrong("short_block_dropped")
+def whole_blocks_only(blocks):
+    m = s = size = None
+    for b in blocks:
+        if size is None:
+            size = b.shape[-1]
+        if b.shape[-1] < size:
+            continue
+        new = b.amax(-1) if m is None else torch.maximum(m, b.amax(-1))
+        safe = torch.where(new == -math.inf, 0.0, new)
+        here = torch.exp(b - safe[..., None]).sum(-1)
+        s = here if s is None else s * torch.exp(m - safe) + here
+        m = new
+    return m, s
+
+
+@wrong("not_shifted")
+def plain_sum(blocks):
+    m, s = None, 0.0
+    for b in blocks:
+        m = b.amax(-1) if m is None else torch.maximum(m, b.amax(-1))
+        s = s + b.exp().sum(-1)
+    return m, s
+
+
+@wrong("all_blocks_at_once")
+def concatenated(blocks):
+    x = torch.cat(list(blocks), dim=-1)
+    m = x.amax(-1)
+    return m, (x - torch.where(m == -math.inf, 0.0, m)[..., None]).exp().sum(-1)
+
+
+@wrong("all_blocks_at_once")
+def twice_through_a_list(blocks):
+    kept = list(blocks)
+    m = torch.stack([b.amax(-1) for b in kept]).amax(0)
+    safe = torch.where(m == -math.inf, 0.0, m)[..., None]
+    return m, sum((b - safe).exp().sum(-1) for b in kept)
+
+
+@wrong()
+def two_passes_over_a_stream(blocks):
+    """The second pass finds nothing left."""
+    m = functools.reduce(torch.maximum, [b.amax(-1) for b in blocks])
+    return m, sum((b - m[..., None]).exp().sum(-1) for b in blocks)
+
+
+@wrong("first_block_only")
+def returns_in_the_loop(blocks):
+    for b in blocks:
+        m = b.amax(-1)
+        safe = torch.where(m == -math.inf, 0.0, m)
+        return m, (b - safe[..., None]).exp().sum(-1)
+
+
+@wrong("maximum_starts_at_0")
+def from_zero(blocks):
+    m = s = None
+    for b in blocks:
+        if m is None:
+            m, s = torch.zeros_like(b[..., 0]), torch.zeros_like(b[..., 0])
+        new = torch.maximum(m, b.amax(-1))
+        s = s * (m - new).exp() + (b - new[..., None]).exp().sum(-1)
+        m = new
+    return m, s
+
+
+@wrong("swapped")
+def sums_first(blocks):
+    m, s = running(blocks)
+    return s, m
+
+
+@wrong()
+def plain_floats(blocks):
+    m, s = running(blocks)
+    return m.tolist(), s.tolist()
+
+
+@wrong("logarithm")
+def log_of_sum(blocks):
+    m, s = running(blocks)
+    return m, torch.log(s)
+
+
+@wrong("one_maximum_for_all_rows")
+def largest_of_all(blocks):
+    m, s = torch.tensor(-math.inf, dtype=torch.float64), 0.0
+    for b in blocks:
+        new = torch.maximum(m.to(b.dtype), b.max())
+        s = s * (m.to(b.dtype) - new).exp() + (b - new).exp().sum(-1)
+        m = new
+    return m.expand_as(s).clone(), s

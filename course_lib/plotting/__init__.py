@@ -11,6 +11,7 @@ from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
 from course_lib.plotting.display import Plot, figure_html, interactive, png_bytes, show
 from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
 from course_lib.plotting.kernel_pooling import kernel_fits, kernel_shapes, query_weights
+from course_lib.plotting.memory_and_speed import live, roofline, running_softmax
 from course_lib.plotting.multi_head import encoding_map, head_blocks
 from course_lib.plotting.scaled_dot_product import saturation
 
@@ -31,10 +32,13 @@ __all__ = [
     "kernel_shapes",
     "learned_maps",
     "lines",
+    "live",
     "mask_gallery",
     "png_bytes",
     "progress",
     "query_weights",
+    "roofline",
+    "running_softmax",
     "saturation",
     "shape_flow",
     "show",

@@ -11,7 +11,13 @@ from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
 from course_lib.plotting.display import Plot, figure_html, interactive, png_bytes, show
 from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
 from course_lib.plotting.kernel_pooling import kernel_fits, kernel_shapes, query_weights
-from course_lib.plotting.memory_and_speed import live, roofline, running_softmax
+from course_lib.plotting.memory_and_speed import (
+    growth,
+    live,
+    roofline,
+    running_softmax,
+    step_costs,
+)
 from course_lib.plotting.multi_head import encoding_map, head_blocks
 from course_lib.plotting.scaled_dot_product import saturation
 
@@ -24,6 +30,7 @@ __all__ = [
     "figure_html",
     "fill_leakage",
     "gradient_map",
+    "growth",
     "head_blocks",
     "heatmap",
     "heatmap_grid",
@@ -43,5 +50,6 @@ __all__ = [
     "shape_flow",
     "show",
     "softmax_shift",
+    "step_costs",
     "verdicts",
 ]

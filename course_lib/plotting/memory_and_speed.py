@@ -9,7 +9,9 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
 
+from course_lib.plotting.charts import _draw_lines, _line_sentence
 from course_lib.plotting.display import Plot, _has_front_end, new_figure
 from course_lib.plotting.words import as_array, counted, number
 
@@ -20,6 +22,50 @@ BAR, LINE = "#31688e", "#b35900"
 def live(measure: Callable[[], Any], recorded: Any) -> Any:
     """What `measure()` finds on the reader's machine; without a front end, what is `recorded`."""
     return measure() if _has_front_end() else recorded
+
+
+def growth(
+    sizes: Any, series: Mapping[str, Any], *, x_label: str, y_label: str, title: str | None = None
+) -> Plot:
+    """How costs grow with a size: both axes logarithmic, a tick at each size that was tried."""
+    across = as_array(sizes).astype(float)
+    data = {name: as_array(values).astype(float) for name, values in series.items()}
+    figure = new_figure(5.5, 3.2)
+    axes = figure.subplots()
+    _draw_lines(axes, across, data)
+    axes.set(xscale="log", yscale="log", xlabel=x_label, ylabel=y_label, title=title or "")
+    axes.set_xticks(across, [number(size) for size in across])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.legend(fontsize=8, frameon=False)
+    words = [_line_sentence(name, across, values) for name, values in data.items()]
+    return Plot(figure, f"{title or y_label} over {x_label}: " + "; ".join(words) + ".")
+
+
+def step_costs(panels: Mapping[str, Mapping[str, float]], *, unit: str) -> Plot:
+    """Bars with names: what each step costs, a panel for each machine.
+
+    Args:
+        panels: title -> step -> cost; every panel has the same steps.
+        unit: label of the vertical axis.
+    """
+    figure = new_figure(6.0, 2.8)
+    grid = np.atleast_1d(figure.subplots(1, len(panels)))
+    for axes, (title, costs) in zip(grid, panels.items(), strict=True):
+        drawn = axes.bar(range(len(costs)), list(costs.values()), width=0.7, color=BAR)
+        axes.bar_label(drawn, [number(cost) for cost in costs.values()], fontsize=7, padding=1)
+        axes.set_xticks(range(len(costs)), list(costs), rotation=35, ha="right")
+        axes.set_title(title, fontsize=9)
+        axes.margins(y=0.15)
+        axes.tick_params(labelsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    grid[0].set_ylabel(unit)
+    words = [
+        f"{title}: " + ", ".join(f"{name} {number(cost)}" for name, cost in costs.items())
+        for title, costs in panels.items()
+    ]
+    return Plot(figure, f"Costs in {unit}. " + ". ".join(words) + ".")
 
 
 def running_softmax(scores: Any, block_size: int) -> Plot:
@@ -89,7 +135,7 @@ def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, fl
     axes.set(xscale="log", yscale="log")
     axes.set(xlabel="operations for each byte moved", ylabel="10⁹ operations a second")
     bounds = {"fontsize": 8, "color": "#444444", "va": "bottom"}
-    axes.text(low * 1.1, low * bandwidth * 1.6, f"{number(bandwidth)} GB/s", **bounds, rotation=35)
+    axes.text(low * 1.1, low * bandwidth * 2.8, f"{number(bandwidth)} GB/s", **bounds, rotation=35)
     axes.text(high / 1.1, peak * 1.08, f"{number(peak)} GFLOP/s", **bounds, ha="right")
     axes.margins(y=0.15)
     axes.tick_params(labelsize=8)

@@ -1,0 +1,3 @@
+"""Handed in as it was handed out."""
+
+BLANK = True

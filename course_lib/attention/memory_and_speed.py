@@ -69,10 +69,11 @@ def blocked_attention(
 
     Source: Dao et al. 2022, algorithm 1, https://arxiv.org/abs/2205.14135
     """
-    queries = queries / math.sqrt(queries.shape[-1])
-    maxima = torch.full_like(queries[..., :1], -math.inf)  # (*batch, num_queries, 1)
+    *rows, d = queries.shape
+    queries = queries / math.sqrt(d)
+    maxima = queries.new_full((*rows, 1), -math.inf)  # (*batch, num_queries, 1)
     totals = torch.zeros_like(maxima)
-    outputs = torch.zeros_like(queries[..., :1] * values[..., :1, :])  # (*batch, num_queries, v)
+    outputs = queries.new_zeros(*rows, values.shape[-1])  # (*batch, num_queries, v)
     if mask is not None:
         mask = mask.expand(*mask.shape[:-1], keys.shape[-2])  # one column may stand for all
     for start in range(0, keys.shape[-2], block_size):

@@ -1,9 +1,12 @@
 """Every executor gives the same grades, and a lost worker costs nobody anything."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -12,7 +15,7 @@ from pathlib import Path
 import pytest
 from grading_course import LENGTH, LESSON, QUICK, UPPER, hand_in, honest, make_course
 
-from course_lib.grading import GradingError, grade
+from course_lib.grading import GradingError, Settings, grade, on_dask
 from course_lib.grading.course import Course
 from course_lib.grading.executors import executor
 from course_lib.grading.kernels import sandbox
@@ -113,6 +116,92 @@ def test_a_killed_dask_worker_costs_nobody(cluster, tmp_path):
     summary = grade(root, LESSON, settings=replace(QUICK, executor=name))
     thread.join()
     assert points(summary) == EXPECTED and summary.exit_code == 0
+
+
+@pytest.fixture
+def dask(tmp_path):
+    """Starts a Dask scheduler and a worker as a person would: the address, the processes."""
+    pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
+    started: list[subprocess.Popen] = []
+
+    def start() -> tuple[str, list[subprocess.Popen]]:
+        known = tmp_path / "scheduler.json"
+        known.unlink(missing_ok=True)
+        place = ["--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", known]
+        _dask("scheduler", *place, "--port", 0)
+        _dask("worker", "--scheduler-file", known, "--nthreads", 1, "--no-nanny", "--no-dashboard")
+        until = time.monotonic() + 30
+        while not known.is_file() and time.monotonic() < until:
+            time.sleep(0.05)
+        address = json.loads(known.read_text())["address"]
+        return address.replace("tcp://", "dask://"), started[-2:]
+
+    def _dask(kind: str, *arguments) -> None:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *map(str, arguments)]
+        with (tmp_path / f"{kind}.log").open("w") as log:
+            started.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=tmp_path))
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_scheduler_ends_the_run_in_one_line_and_the_next_run_finishes(dask, tmp_path):
+    name, (scheduler, _) = dask()
+    root = make_class(tmp_path / "course")
+    command = ["-m", "course_lib.cli", "grade", LESSON, "--quiet", "--sandbox", "off"]
+    run = subprocess.Popen(
+        [sys.executable, *command, "--executor", name],
+        cwd=root,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    kill_when(root, 1, lambda: [scheduler.pid]).join()
+    output, errors = run.communicate(timeout=60)
+    assert run.returncode == 1 and not output
+    address = name.removeprefix("dask://")
+    assert errors == (
+        f"course: the Dask scheduler at {address} was lost: start it again, then run the same "
+        "command again; what is graded is kept\n"
+    )
+    kept = {path: path.stat().st_mtime_ns for path in (root / "autograded").glob("*/*/*.ipynb")}
+    assert 1 <= len(kept) < len(STUDENTS)
+    summary = grade(root, LESSON, settings=Settings("serial", None))
+    assert points(summary) == EXPECTED and summary.exit_code == 0
+    assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
+
+
+def test_a_scheduler_that_hangs_and_one_without_workers_are_not_waited_for(
+    dask, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(on_dask, "_ANSWER_SECONDS", 4)
+    monkeypatch.setattr(on_dask, "_ALONE_SECONDS", 1)
+    monkeypatch.setattr(on_dask, "_LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(on_dask, "_CONNECT_SECONDS", 5)
+    name, (scheduler, worker) = dask()
+    root = make_class(tmp_path / "course")
+    worker.kill()
+    worker.wait()
+    settings = replace(QUICK, executor=name)
+    with pytest.raises(GradingError, match=r"no worker for 1 s: start some with `dask worker "):
+        grade(root, LESSON, settings=settings)
+    threading.Timer(1.0, scheduler.send_signal, [signal.SIGSTOP]).start()
+    monkeypatch.setattr(on_dask, "_ALONE_SECONDS", 60)
+    with pytest.raises(GradingError, match="was lost: start it again"):
+        grade(root, LESSON, settings=settings)
+
+
+def test_a_worker_with_other_versions_is_refused_by_name(cluster, tmp_path, monkeypatch):
+    root = make_class(tmp_path)
+    wanted = on_dask.versions() | {"torch": "9.0"}
+    monkeypatch.setattr(on_dask, "versions", lambda: wanted)
+    name = "dask://" + cluster.scheduler_address.removeprefix("tcp://")
+    words = r"the Dask worker on .* has torch [\d.]+ instead of 9\.0: install there what"
+    with pytest.raises(GradingError, match=words):
+        grade(root, LESSON, settings=replace(QUICK, executor=name))
+    assert not (root / "autograded").exists()
 
 
 def test_shards_make_the_whole_and_land_without_being_run_again(tmp_path):

@@ -18,9 +18,11 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Protocol
 
 from course_lib.grading.intake import GradingError
+from course_lib.grading.jobs import Job, Result
+from course_lib.grading.kernels.environment import public_environment, without_secrets
 from course_lib.grading.kernels.sandbox import Limits, Reached
 from course_lib.grading.ledger import MAX_ATTEMPTS
-from course_lib.grading.runner import Job, Result, Runner
+from course_lib.grading.runner import Runner
 
 _AHEAD = 2  # jobs that wait in line for each worker, so that none ever waits for the driver
 
@@ -66,7 +68,7 @@ def executor(
 def set_aside(job: Job) -> Result:
     """The result of a job that nobody could finish."""
     why = f"it ended the grader {MAX_ATTEMPTS} times: look at it, then grade it with --force"
-    return Result(job.student, job.lesson, job.key, fault=why)
+    return Result(job.student, job.lesson, job.key, fault=why, attempts=MAX_ATTEMPTS)
 
 
 class Serial:
@@ -150,6 +152,10 @@ def _processes():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["course_lib.grading.executors", "course_lib.checks.verdict"])
+    from multiprocessing import forkserver
+
+    with without_secrets():
+        forkserver.ensure_running()
     return context
 
 
@@ -163,6 +169,8 @@ def _begin(sandbox: str | None, limits: Limits) -> None:
 
         with contextlib.suppress(OSError):
             isolate.die_with_parent()
+    for name in os.environ.keys() - public_environment().keys():
+        del os.environ[name]
     _arguments[:] = [sandbox, limits]
 
 

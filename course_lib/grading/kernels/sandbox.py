@@ -39,7 +39,9 @@ VISIBLE = (
     "checks/specimens.py",
     "checks/steps.py",
     "grading/kernels/__init__.py",
+    "grading/kernels/inside.py",
     "grading/kernels/isolate.py",
+    "grading/kernels/keeper.py",
     "grading/kernels/zygote.py",
 )
 _REFUSED = """

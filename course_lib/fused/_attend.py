@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from course_lib.attention.masked_softmax import length_mask
 from course_lib.fused._blocked import BlockedAttention
 from course_lib.fused.masked_softmax import masked_softmax, may_look_at
 
-FEW_KEYS = 128  # below, a batched product costs less than the fused kernel
-MANY_KEYS = 512  # from here on, unequal sizes are padded and padded items called one by one
+FEW_KEYS = 128  # below, with one head, a batched product costs less than the fused kernel
+MANY_KEYS = 512  # from here on: unequal sizes widened, padded items one by one, dropout in blocks
 REAL_SHARE = 0.9  # with more real keys than this, skipping the others does not pay
 
 
@@ -32,16 +31,18 @@ def attend(
     num_keys, (d, v) = keys.shape[-2], (queries.shape[-1], values.shape[-1])
     if queries.device.type != "cpu":
         return _on_device(queries, keys, values, _one_mask(valid_lens, mask, keys), dropout)
-    if num_keys < (FEW_KEYS if d == v else MANY_KEYS):
+    one_head = queries.shape[1] == 1  # of several, the product would copy the strided views
+    if num_keys < (FEW_KEYS * one_head if d == v else MANY_KEYS):
         return attend_with_weights(queries, keys, values, valid_lens, mask, dropout)[0]
     if dropout:
-        if not may_look_at(queries):
+        if num_keys < MANY_KEYS or not may_look_at(queries):
             return attend_with_weights(queries, keys, values, valid_lens, mask, dropout)[0]
         mask = _one_mask(valid_lens, mask, keys)
         return BlockedAttention.apply(queries, keys, values, mask, dropout)
     wide = max(d, v)  # the kernel wants one size, and zeros change no product
     widened = [_widened(x, wide) for x in (queries, keys, values)]
-    outputs = _fused(*widened, valid_lens, mask, 1 / math.sqrt(d))[..., :v]
+    outputs = _fused(*widened, valid_lens, mask, 1 / math.sqrt(d))
+    outputs = outputs if v == wide else outputs[..., :v]
     is_masked = valid_lens is not None or mask is not None
     if is_masked and may_look_at(queries) and outputs.detach().sum().isnan():
         # The kernel adds -inf to the score of a masked key; where that is NaN or inf, NaN stays.
@@ -68,7 +69,10 @@ def attend_with_weights(
         ignored = queries.new_empty(1, 1, 1)
         scores = torch.baddbmm(ignored, flat_queries, flat_keys.mT, beta=0, alpha=d**-0.5)
         scores = scores.reshape(*lead, num_queries, keys.shape[-2])
-    weights = masked_softmax(scores, valid_lens, mask)
+    if valid_lens is None and mask is None:
+        weights = torch.softmax(scores, dim=-1)
+    else:
+        weights = masked_softmax(scores, valid_lens, mask)
     return F.dropout(weights, dropout, training=dropout > 0) @ values, weights
 
 
@@ -137,8 +141,9 @@ def _one_mask(valid_lens, mask, keys) -> Tensor | None:
     """Lengths and mask as one mask of four axes, or None."""
     if valid_lens is None:
         return mask
-    real = length_mask(valid_lens, keys.shape[-2]).unsqueeze(1)  # (batch, 1, [n,] m)
-    real = real if real.dim() == 4 else real.unsqueeze(1)
+    queries_too = valid_lens.unsqueeze(1) if valid_lens.dim() == 1 else valid_lens
+    positions = torch.arange(keys.shape[-2], device=keys.device)
+    real = positions < queries_too[:, None, :, None]  # (batch, 1, n or 1, m)
     return real if mask is None else real & mask
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import time
+from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
@@ -37,11 +38,22 @@ _MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes")
 
 
 class Runner:
-    """Grades jobs one after the other, with kernels from one provider."""
+    """Grades jobs one after the other, with kernels from one provider.
 
-    def __init__(self, sandbox: str | None = None, limits: Limits | None = None) -> None:
+    Args:
+        sandbox: the level asked for; the best there is if None.
+        limits: what each submission may use.
+        zygote: folder of one that is shared with other runners.
+    """
+
+    def __init__(
+        self,
+        sandbox: str | None = None,
+        limits: Limits | None = None,
+        zygote: Path | None = None,
+    ) -> None:
         self.limits = limits or Limits()
-        self.provider: Provider = provider(sandbox, self.limits)
+        self.provider: Provider = provider(sandbox, self.limits, zygote)
         self._next: Kernel | None = None
 
     def run(self, job: Job) -> Result:

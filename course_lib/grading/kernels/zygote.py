@@ -16,18 +16,25 @@ import signal
 import socket
 import sys
 import zlib
+from dataclasses import dataclass
 
 
-def main(descriptor: int, library: str) -> None:
-    """Import, say so, then serve requests until the driver closes the socket."""
+def main(library: str, descriptor: int, door: int | None = None) -> None:
+    """Import, say so, then serve requests until the driver closes the socket.
+
+    Args:
+        library: where course_lib lies here.
+        descriptor: of the socket to the driver.
+        door: of a socket at which more of the driver's processes may knock.
+    """
     channel = socket.socket(fileno=descriptor)
     _import_everything()
     with open("/proc/self/status", encoding="ascii") as file:
         threads = next(int(line.split()[1]) for line in file if line.startswith("Threads:"))
     gc.collect()
     gc.freeze()
-    _send(channel, {"event": "ready", "threads": threads, "library": library})
-    _Zygote(channel).serve()
+    greeting = {"event": "ready", "threads": threads, "library": library}
+    _Zygote(channel, socket.socket(fileno=door) if door else None, greeting).serve()
 
 
 # What lessons import, and what kernels import for their first cells and their first traceback.
@@ -66,69 +73,99 @@ def _import_everything() -> None:
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])
 
 
-class _Zygote:
-    """Serves the driver; knows its keepers and their pipes."""
+@dataclass(frozen=True)
+class _Kept:
+    """A kernel: its name, its keeper's pid, and the socket of whoever asked for it."""
 
-    def __init__(self, channel: socket.socket) -> None:
-        self.channel, self.pending = channel, b""
-        self.keepers: dict[int, tuple[str, int]] = {}  # pipe: kernel's name, keeper's pid
+    name: str
+    pid: int
+    channel: socket.socket
+
+
+class _Zygote:
+    """Serves whoever is connected; knows its keepers by the pipes of their last words."""
+
+    def __init__(
+        self, owner: socket.socket, door: socket.socket | None, greeting: dict[str, object]
+    ) -> None:
+        self.owner, self.door, self.greeting = owner, door, greeting
+        self.pending: dict[socket.socket, bytes] = {}
+        self.keepers: dict[int, _Kept] = {}
+        self._welcome(owner)
 
     def serve(self) -> None:
-        while True:
-            ready, _, _ = select.select([self.channel, *self.keepers], [], [])
+        """Until the owner leaves."""
+        while self.owner in self.pending:
+            doors = [] if self.door is None else [self.door]
+            ready, _, _ = select.select([*doors, *self.pending, *self.keepers], [], [])
             for source in ready:
-                if source is self.channel:
-                    if not self._read_requests():
-                        return
+                if source is self.door:
+                    self._welcome(self.door.accept()[0])
+                elif source in self.pending:
+                    self._read_requests(source)
                 elif source in self.keepers:
                     self._finish(source)
 
-    def _read_requests(self) -> bool:
-        data = self.channel.recv(1 << 20)
-        *lines, self.pending = (self.pending + data).split(b"\n")
+    def _welcome(self, channel: socket.socket) -> None:
+        self.pending[channel] = b""
+        _send(channel, self.greeting)
+
+    def _read_requests(self, channel: socket.socket) -> None:
+        try:
+            data = channel.recv(1 << 20)
+        except OSError:
+            data = b""
+        *lines, self.pending[channel] = (self.pending[channel] + data).split(b"\n")
         for line in lines:
             request = json.loads(line)
             if request["request"] == "fork":
-                self._fork(request)
+                self._fork(request, channel)
             else:
-                self._kill(request["name"])
-        return bool(data)
+                self._kill(channel, request["name"])
+        if not data:
+            del self.pending[channel]
+            self._kill(channel)
+            channel.close()
 
-    def _fork(self, request: dict) -> None:
+    def _fork(self, request: dict, channel: socket.socket) -> None:
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
             from course_lib.grading.kernels.keeper import become_keeper
 
-            os.close(reader)
-            become_keeper(request, writer, [self.channel.fileno(), *self.keepers])
+            sockets = [*self.pending, *([self.door] if self.door else [])]
+            inherited = [reader, *(each.fileno() for each in sockets), *self.keepers]
+            become_keeper(request, writer, inherited)
         os.close(writer)
-        self.keepers[reader] = request["name"], pid
+        self.keepers[reader] = _Kept(request["name"], pid, channel)
 
     def _finish(self, pipe: int) -> None:
         """A keeper wrote its last words, or died without."""
-        name, pid = self.keepers.pop(pipe)
+        kept = self.keepers.pop(pipe)
         data = b"".join(iter(lambda: os.read(pipe, 65536), b""))
         os.close(pipe)
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+            os.kill(kept.pid, signal.SIGKILL)
+        os.waitpid(kept.pid, 0)
         try:
             event = json.loads(data)
         except ValueError:
             event = {"reason": "killed"}
-        _send(self.channel, {"event": "ended", "name": name, **event})
+        if kept.channel in self.pending:
+            _send(kept.channel, {"event": "ended", "name": kept.name, **event})
 
-    def _kill(self, name: str) -> None:
-        for kernel, pid in self.keepers.values():
-            if kernel == name:
+    def _kill(self, channel: socket.socket, name: str | None = None) -> None:
+        """End the kernel of a name, or all, that were asked for on a socket."""
+        for kept in self.keepers.values():
+            if kept.channel is channel and name in (None, kept.name):
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGTERM)
+                    os.kill(kept.pid, signal.SIGTERM)
 
 
 def _send(channel: socket.socket, event: dict) -> None:
-    channel.sendall(json.dumps(event).encode() + b"\n")
+    with contextlib.suppress(OSError):  # it has left; reading from it says so, too
+        channel.sendall(json.dumps(event).encode() + b"\n")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1], *map(int, sys.argv[2:]))

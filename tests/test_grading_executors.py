@@ -18,6 +18,7 @@ from grading_course import LENGTH, LESSON, QUICK, UPPER, hand_in, honest, make_c
 from course_lib.grading import GradingError, Settings, grade, on_dask
 from course_lib.grading.course import Course
 from course_lib.grading.executors import executor
+from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels import sandbox
 from course_lib.grading.ledger import Ledger
 
@@ -47,7 +48,7 @@ def cluster():
     """A Dask scheduler with two workers, each a process of its own."""
     distributed = pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True
     ) as running:
         yield running
 
@@ -118,6 +119,37 @@ def test_a_killed_dask_worker_costs_nobody(cluster, tmp_path):
     assert points(summary) == EXPECTED and summary.exit_code == 0
 
 
+def poisoned(job, *arguments):
+    """On a worker: bob takes every worker along."""
+    if job.student == "bob":
+        os._exit(9)
+    return Result(job.student, job.lesson, job.key, notebook="graded")
+
+
+def test_a_poison_submission_costs_dask_workers_and_nobody_else(tmp_path, monkeypatch):
+    """Not even those who wait on the same worker: with one worker, and none may be lost, all do."""
+    distributed = pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
+    import dask
+
+    monkeypatch.setattr(on_dask, "run_on_worker", poisoned)
+    monkeypatch.setattr("course_lib.grading.on_dask._AHEAD", 3)
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(processes=True, **options) as running,
+    ):
+        name = "dask://" + running.scheduler_address.removeprefix("tcp://")
+        workers = executor(name, limits=QUICK.limits)
+        jobs = [Job(student, LESSON, student, "{}", "seed") for student in ("bob", "ada", "eve")]
+        found = {result.student: result for result in workers.run(jobs)}
+        workers.close()
+    assert "--force" in found.pop("bob").fault
+    assert {name: result.notebook for name, result in found.items()} == {
+        "ada": "graded",
+        "eve": "graded",
+    }
+
+
 @pytest.fixture
 def dask(tmp_path):
     """Starts a Dask scheduler and a worker as a person would: the address, the processes."""
@@ -127,7 +159,7 @@ def dask(tmp_path):
     def start() -> tuple[str, list[subprocess.Popen]]:
         known = tmp_path / "scheduler.json"
         known.unlink(missing_ok=True)
-        place = ["--host", "127.0.0.1", "--no-dashboard", "--scheduler-file", known]
+        place = ["--host", "127.0.0.1", "--dashboard-address", ":0", "--scheduler-file", known]
         _dask("scheduler", *place, "--port", 0)
         _dask("worker", "--scheduler-file", known, "--nthreads", 1, "--no-nanny", "--no-dashboard")
         until = time.monotonic() + 30

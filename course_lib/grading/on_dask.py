@@ -22,8 +22,9 @@ from pathlib import Path
 from course_lib import __version__
 from course_lib.grading.executors import _AHEAD, set_aside
 from course_lib.grading.intake import GradingError
+from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels.sandbox import Limits
-from course_lib.grading.runner import Job, Result, Runner
+from course_lib.grading.runner import Runner
 
 _CONNECT_SECONDS = 15
 _ANSWER_SECONDS = 15  # a scheduler that is busy may take a while, a dead one is dead
@@ -65,6 +66,18 @@ class OnDask:
         Raises:
             GradingError: the scheduler or all workers were lost, or a worker must not grade.
         """
+        suspects = []
+        for job, result in self._work(jobs):
+            if result is None:
+                suspects.append(job)
+            else:
+                yield result
+        for job in suspects:  # each alone: Dask suspects all that waited on the lost workers
+            for _, result in self._work([job]):
+                yield result or set_aside(job)
+
+    def _work(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Result | None]]:
+        """Each job with its result; with None if it was on too many workers that were lost."""
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
 
@@ -76,7 +89,7 @@ class OnDask:
             try:
                 result = self._result(future)
             except KilledWorker:
-                result = set_aside(job)
+                result = None
             except (FutureCancelledError, OSError) as error:
                 raise self._lost() from error
             except (ImportError, AttributeError, TypeError) as error:
@@ -86,7 +99,7 @@ class OnDask:
                 ) from error
             future.release()
             self._fill(waiting, running, finished)
-            yield result
+            yield job, result
 
     def _fill(self, waiting: Iterator[Job], running: dict, finished: queue.SimpleQueue) -> None:
         """Keep a few jobs ahead for each worker, not the whole class in the scheduler."""
@@ -198,6 +211,6 @@ def run_on_worker(job: Job, wanted: dict, sandbox: str | None, limits: Limits) -
         if (sandbox, limits) not in _runners:
             try:
                 _runners[sandbox, limits] = Runner(sandbox, limits)
-            except GradingError as error:
-                raise GradingError(f"{machine}: {error}") from error
+            except Exception as error:
+                raise GradingError(f"{machine} cannot grade: {error}") from error
         return _runners[sandbox, limits].run(job)

@@ -18,8 +18,9 @@ from grading_course import CAUSAL, LESSON, RIGHT, UPPER, hand_in, honest, make_c
 
 from course_lib.grading import GradingError, grade, on_dask, run
 from course_lib.grading.exports import ExportRequest, export
+from course_lib.grading.jobs import Job
 from course_lib.grading.ledger import Ledger
-from course_lib.grading.runner import Job, Runner
+from course_lib.grading.runner import Runner
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,0 +1,156 @@
+"""How the numbers of `course bench attention` are shown: tables, and one picture with its words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from course_lib.benchmarks.attention_measure import MEBIBYTE
+
+if TYPE_CHECKING:
+    from course_lib.benchmarks.attention import Comparison, Row, Verdict
+
+SHOWN = ("taught", "fast", "compiled", "formula", "torch", "flex")
+MARKERS = dict(zip(SHOWN, "os^vDP", strict=True))
+
+
+def show(comparison: Comparison, console=None) -> None:
+    """Prints the ratios, the memory and what the course is held to."""
+    from rich.console import Console
+
+    console = console or Console()
+    console.print(f"{comparison.machine}; {comparison.date}", highlight=False, soft_wrap=True)
+    ceilings = comparison.ceilings
+    console.print(
+        f"ceilings a second: {ceilings.flops / 1e9:.0f} Gflop in matrix products, "
+        f"{ceilings.exps / 1e9:.1f} G exp, {ceilings.reciprocals / 1e9:.1f} G divisions, "
+        f"{4 * ceilings.numbers / 1e9:.1f} GB copied",
+        highlight=False,
+        soft_wrap=True,
+    )
+    console.print(_ratios(comparison))
+    if any(row.peaks for row in comparison.rows):
+        console.print(_memory(comparison))
+    console.print(_held_to(comparison))
+    for row in comparison.rows:
+        for name, reason in row.failures.items():
+            console.print(
+                f"{row.problem}, {row.passes}: no {name}; {reason}", markup=False, soft_wrap=True
+            )
+
+
+def _table(title: str, *columns: str):
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title, box=box.SIMPLE, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i < 2 else "right", no_wrap=i > 0)
+    return table
+
+
+def _ratios(comparison: Comparison):
+    table = _table(
+        "Time compared with the textbook form (its own in ms)",
+        "problem", "pass", "textbook", *SHOWN, "fast / torch", "fast / floor",
+    )  # fmt: skip
+    for row in comparison.rows:
+        above = row.seconds["fast"] / row.floor if row.floor and "fast" in row.seconds else None
+        table.add_row(
+            row.problem,
+            row.passes,
+            f"{1000 * row.seconds['textbook']:.2f}",
+            *(_number(row.ratios.get(name)) for name in SHOWN),
+            _number(row.against_torch),
+            "" if above is None else f"{above:.1f}",
+        )
+    return table
+
+
+def _memory(comparison: Comparison):
+    names = ("textbook", "taught", "fast", "torch")
+    table = _table("Peak memory beyond the inputs, MiB", "problem", "pass", *names)
+    for row in comparison.rows:
+        if row.peaks:
+            found = (row.peaks.get(name) for name in names)
+            shown = ("" if p is None else f"{p / MEBIBYTE:.1f}" for p in found)
+            table.add_row(row.problem, row.passes, *shown)
+    return table
+
+
+def _held_to(comparison: Comparison):
+    table = _table("Held to, on a CPU", "problem", "pass", "of", "at most", "measured", "met")
+    for verdict in comparison.verdicts():
+        target = verdict.target
+        table.add_row(
+            target.problem,
+            target.passes,
+            f"{'memory' if target.memory else 'time'}, {target.candidate} / {target.base}",
+            _number(target.limit),
+            _number(verdict.measured),
+            {True: "yes", False: "NO", None: "not measured"}[verdict.met],
+        )
+    return table
+
+
+def _number(value: float | None) -> str:
+    """Three significant digits at least; nothing for what was not measured."""
+    return "" if value is None else f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"
+
+
+# ---------------------------------------------------------------- picture
+def save(comparison: Comparison, folder: Path) -> list[Path]:
+    """Writes attention_DATE_DEVICE.json, and the picture beside it, into `folder`."""
+    from course_lib.benchmarks.attention import to_json
+
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = f"attention_{comparison.date}_{comparison.device}"
+    document, picture = folder / f"{stem}.json", folder / f"{stem}.png"
+    document.write_text(to_json(comparison) + "\n", encoding="utf-8")
+    figure = plot(comparison)
+    figure.savefig(picture, dpi=110, metadata={"Description": alt_text(comparison)})
+    return [document, picture]
+
+
+def plot(comparison: Comparison):
+    """One line for each problem, one mark for each candidate: its time in textbook times."""
+    from matplotlib.figure import Figure
+
+    rows = _plotted(comparison)
+    figure = Figure(figsize=(8, 1.2 + 0.27 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    for name in SHOWN:
+        places = [(row.ratios[name], i) for i, row in enumerate(rows) if name in row.ratios]
+        if places:
+            axes.scatter(*zip(*places, strict=True), marker=MARKERS[name], label=name, s=26)
+    axes.axvline(1.0, color="black", linewidth=0.8)
+    axes.set_yticks(range(len(rows)), [f"{row.problem}" for row in rows], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlabel("time / time of the textbook form")
+    axes.grid(axis="x", linewidth=0.3)
+    axes.legend(fontsize=8, ncols=len(SHOWN), loc="upper center", bbox_to_anchor=(0.3, -0.06))
+    return figure
+
+
+def alt_text(comparison: Comparison) -> str:
+    """The picture in words, computed from the numbers."""
+    rows = [row for row in _plotted(comparison) if "fast" in row.ratios]
+    best = min(rows, key=lambda row: row.ratios["fast"])
+    worst = max(rows, key=lambda row: row.ratios["fast"])
+    return (
+        f"Time of each candidate divided by that of the textbook form, for {len(rows)} problems on "
+        f"a logarithmic axis. The fast form takes from {_number(best.ratios['fast'])} "
+        f"({best.problem}) to {_number(worst.ratios['fast'])} ({worst.problem}) of it."
+    )
+
+
+def _plotted(comparison: Comparison) -> list[Row]:
+    """Forward and backward together where both were measured."""
+    last = {row.problem: row for row in comparison.rows}
+    return list(last.values())
+
+
+def missed(comparison: Comparison) -> list[Verdict]:
+    """The promises that were measured and not kept."""
+    return [verdict for verdict in comparison.verdicts() if verdict.met is False]

@@ -152,8 +152,9 @@ class ForkedKernels:
             for line in lines:
                 event = json.loads(line)
                 self._finish(event.pop("name"), event)
-        with contextlib.suppress(OSError):
-            lines.close()
+        for file in (lines, channel):
+            with contextlib.suppress(OSError):
+                file.close()
         if channel is self._channel:
             self._channel = None
             for name in list(self._kernels):

@@ -36,6 +36,7 @@ class Recorder(TorchDispatchMode):
 def small_blocks(monkeypatch):
     """Every path is taken at sizes that a test can afford."""
     monkeypatch.setattr(_attend, "FEW_KEYS", 3)
+    monkeypatch.setattr(fused, "FEW_KEYS", 3)
     monkeypatch.setattr(_attend, "MANY_KEYS", 4)
     monkeypatch.setattr(_blocked, "BLOCK_SIZE", 30)
 

@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_lib.attention import multi_head as taught
 from course_lib.attention.masked_softmax import causal_mask
-from course_lib.fused import _attend, _cache
+from course_lib.fused import _attend, _cache, _quick
 from course_lib.fused import multi_head as fused
 
 SIZES = st.integers(1, 6)
@@ -143,6 +143,59 @@ def test_compiles_as_one_graph_without_weights(plain_import, case):
     expected = made(*inputs, *LONG[case])
     found = compiled(*inputs, *LONG[case], need_weights=False)
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
+
+
+# ---------------------------------------------------------------- arguments
+def test_what_fitted_once_is_refused_when_something_changed():
+    module, x = pair(dtype=torch.float32)[1], normal(0, B, 3, E, dtype=torch.float32)
+    lens = torch.tensor([1, 3])
+    for _ in range(2):
+        module(x, x, x, lens)
+    with pytest.raises(ValueError, match=r"0\.\.3; got 4"):
+        module(x, x, x, torch.tensor([1, 4]))
+    with pytest.raises(TypeError, match="integer tensor"):
+        module(x, x, x, lens.float())
+    with pytest.raises(ValueError, match="`values` must have shape"):
+        module(x, x, x[:, :2], lens)
+    with pytest.raises(ValueError, match="same device"):
+        module(x.to("meta"), x, x, lens)
+    module.double()
+    with pytest.raises(TypeError, match=r"the module's weights torch\.float64"):
+        module(x, x, x, lens)
+    module(x.double(), x.double(), x.double(), lens)
+    other = pair(2 * E, H)[1]
+    with pytest.raises(ValueError, match=r"= \(2, 3, 24\)"):
+        other(x.double(), x.double(), x.double(), lens)
+
+
+def test_the_full_checks_run_once_for_each_combination(monkeypatch):
+    counted = []
+
+    def counting(function):
+        def call(*args, **kwargs):
+            counted.append(len(args))
+            return function(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(_quick, "checked", counting)
+    monkeypatch.setattr(_quick, "MOST", 2)
+
+    @_quick.quickly_checked
+    def total(keys, valid_lens=None):
+        return keys.sum()
+
+    first, second, third = (torch.ones(n, n) for n in (2, 3, 4))
+    for keys in (first, second, first, second, -first):
+        assert total(keys) == keys.sum()
+    assert len(counted) == 2
+    total(third)  # one too many: all are forgotten but this one
+    total(third)
+    total(first)
+    assert len(counted) == 4
+    for _ in range(2):
+        total(first, valid_lens=[1, 2])  # of no kind that could be compared
+    assert len(counted) == 6
 
 
 # ---------------------------------------------------------------- decoding

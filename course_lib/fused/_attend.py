@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from course_lib.fused._blocked import BlockedAttention
 from course_lib.fused.masked_softmax import masked_softmax, may_look_at
 
-FEW_KEYS = 128  # below, with one head, a batched product costs less than the fused kernel
+FEW_KEYS = 128  # below: without heads a batched product is faster; skipping keys does not pay
 MANY_KEYS = 512  # from here on: unequal sizes widened, padded items one by one, dropout in blocks
 REAL_SHARE = 0.9  # with more real keys than this, skipping the others does not pay
 
@@ -31,8 +31,7 @@ def attend(
     num_keys, (d, v) = keys.shape[-2], (queries.shape[-1], values.shape[-1])
     if queries.device.type != "cpu":
         return _on_device(queries, keys, values, _one_mask(valid_lens, mask, keys), dropout)
-    one_head = queries.shape[1] == 1  # of several, the product would copy the strided views
-    if num_keys < (FEW_KEYS * one_head if d == v else MANY_KEYS):
+    if d != v and num_keys < MANY_KEYS:
         return attend_with_weights(queries, keys, values, valid_lens, mask, dropout)[0]
     if dropout:
         if num_keys < MANY_KEYS or not may_look_at(queries):
@@ -44,7 +43,7 @@ def attend(
     outputs = _fused(*widened, valid_lens, mask, 1 / math.sqrt(d))
     outputs = outputs if v == wide else outputs[..., :v]
     is_masked = valid_lens is not None or mask is not None
-    if is_masked and may_look_at(queries) and outputs.detach().sum().isnan():
+    if is_masked and may_look_at(queries) and math.isnan(outputs.detach().sum().item()):
         # The kernel adds -inf to the score of a masked key; where that is NaN or inf, NaN stays.
         return attend_with_weights(queries, keys, values, valid_lens, mask)[0]
     return outputs
@@ -59,16 +58,16 @@ def attend_with_weights(
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Returns the outputs, and the weights before dropout."""
-    *lead, num_queries, d = queries.shape
+    d, (*lead, num_queries, num_keys) = queries.shape[-1], (*queries.shape[:-1], keys.shape[-2])
     if queries.dtype in (torch.float16, torch.bfloat16):  # there the product could overflow
         scores = (queries / math.sqrt(d)) @ keys.mT
     else:  # dividing by the root is part of the product
-        items = math.prod(lead)
-        flat_queries = queries.reshape(items, num_queries, d)
-        flat_keys = keys.reshape(items, *keys.shape[-2:])
+        flat = queries, keys
+        if len(lead) != 1:
+            flat = [x.reshape(math.prod(lead), *x.shape[-2:]) for x in flat]
         ignored = queries.new_empty(1, 1, 1)
-        scores = torch.baddbmm(ignored, flat_queries, flat_keys.mT, beta=0, alpha=d**-0.5)
-        scores = scores.reshape(*lead, num_queries, keys.shape[-2])
+        scores = torch.baddbmm(ignored, flat[0], flat[1].mT, beta=0, alpha=d**-0.5)
+        scores = scores if len(lead) == 1 else scores.reshape(*lead, num_queries, num_keys)
     if valid_lens is None and mask is None:
         weights = torch.softmax(scores, dim=-1)
     else:
@@ -90,7 +89,7 @@ def _on_device(queries, keys, values, mask, dropout) -> Tensor:
 def _fused(queries, keys, values, valid_lens, mask, scale) -> Tensor:
     """The CPU kernel, told what it can skip: later keys, and keys beyond an item's length."""
     causal = False
-    if may_look_at(queries):
+    if keys.shape[-2] >= FEW_KEYS and may_look_at(queries):
         causal = _is_causal(valid_lens, mask, queries.shape[-2], keys.shape[-2])
         if causal and mask is None:
             valid_lens = None

@@ -12,6 +12,7 @@ from course_lib.attention import multi_head as taught
 from course_lib.attention._checked import check_mask, check_valid_lens, checked
 from course_lib.fused._attend import attend, attend_with_weights
 from course_lib.fused._cache import KeyValueCache
+from course_lib.fused._quick import quickly_checked
 
 
 class MultiHeadAttention(taught.MultiHeadAttention):
@@ -36,7 +37,7 @@ class MultiHeadAttention(taught.MultiHeadAttention):
         super().__init__(embed_dim, num_heads, dropout, bias)
         self.attention_weights = None
 
-    @checked
+    @quickly_checked
     def forward(
         self,
         queries: Float[Tensor, "batch num_queries embed_dim"],

@@ -238,6 +238,31 @@ def test_compiles_as_one_graph_without_weights(plain_import, lens):
         torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
 
 
+def test_torch_func_gets_the_formula_and_so_all_derivatives():
+    q, k, v, _ = tensors(0, (2,), 3, 130, 4, 4)
+    mask = causal_mask(3, 130)
+
+    def outputs(package, q, **options):
+        return package.scaled_dot_product_attention(q, k[0], v[0], mask=mask, **options)[0].sum()
+
+    found = torch.func.vmap(lambda q: outputs(fused, q, need_weights=False))(q)
+    torch.testing.assert_close(found, torch.func.vmap(lambda q: outputs(taught, q))(q))
+    twice = [
+        torch.func.jacrev(torch.func.jacrev(lambda q, p=package, o=options: outputs(p, q, **o)))
+        for package, options in ((fused, {"need_weights": False}), (taught, {}))
+    ]
+    torch.testing.assert_close(twice[0](q[0]), twice[1](q[0]))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_second_derivatives_are_refused_not_wrong(dropout):
+    q, k, v, _ = tensors(0, (1,), 3, 520, 4, 4)
+    module = fused.DotProductAttention(dropout).train()
+    outputs = module(q.requires_grad_(), k, v, need_weights=False)
+    with pytest.raises(RuntimeError, match=r"is not implemented|call with need_weights=True\."):
+        torch.autograd.grad(outputs.sum(), q, create_graph=True)[0].sum().backward()
+
+
 @pytest.mark.parametrize("shapes", [(0, 3, 200), (2, 0, 200), (2, 3, 0)])
 def test_nothing_to_attend_with_or_to(shapes):
     batch, n, m = shapes

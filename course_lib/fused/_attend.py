@@ -31,7 +31,8 @@ def attend(
     num_keys, (d, v) = keys.shape[-2], (queries.shape[-1], values.shape[-1])
     if queries.device.type != "cpu":
         return _on_device(queries, keys, values, _one_mask(valid_lens, mask, keys), dropout)
-    if d != v and num_keys < MANY_KEYS:
+    in_torch_func = not may_look_at(queries) and not torch.compiler.is_compiling()
+    if in_torch_func or (d != v and num_keys < MANY_KEYS):
         return attend_with_weights(queries, keys, values, valid_lens, mask, dropout)[0]
     if dropout:
         if num_keys < MANY_KEYS or not may_look_at(queries):

@@ -39,9 +39,12 @@ class BlockedAttention(torch.autograd.Function):
         return outputs.unflatten(0, queries.shape[:2])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, grad_outputs):
         """Computes the weights of each block again, and from them all three gradients."""
+        if torch.is_grad_enabled():  # by create_graph=True
+            raise RuntimeError(
+                "dropout without weights has first derivatives only; call with need_weights=True."
+            )
         queries, keys, values, outputs, mask = ctx.saved_tensors
         grad_outputs = grad_outputs.flatten(0, 1)
         row_sums = (grad_outputs * outputs).sum(dim=-1, keepdim=True)

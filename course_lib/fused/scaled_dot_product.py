@@ -33,7 +33,7 @@ def scaled_dot_product_attention(
 
     Differs from `course_lib.attention` in what it costs. Without weights, memory grows with
     `num_queries + num_keys` instead of their product from 128 keys on, and there are first
-    derivatives only.
+    derivatives only, outside of `torch.func`; ask for the weights where you need the second.
 
     Args:
         queries, keys, values, valid_lens, mask: as in

@@ -91,7 +91,9 @@ class OnDask:
             except KilledWorker:
                 result = None
             except (FutureCancelledError, OSError) as error:
-                raise self._lost() from error
+                alive = self.client.status == "running"
+                why = "it began anew" if alive else "the connection broke"
+                raise self._lost(why) from error
             except (ImportError, AttributeError, TypeError) as error:
                 raise GradingError(
                     f"a worker of {self.address} does not know this course ({error}): install "
@@ -140,16 +142,18 @@ class OnDask:
             GradingError: the scheduler does not answer, or is a new one that knows no job of ours.
         """
         if self.client.status != "running":
-            raise self._lost()
+            raise self._lost("the connection broke")
         try:
             ask = self.client.scheduler.ncores
             return len(self.client.sync(ask, callback_timeout=_ANSWER_SECONDS))
+        except TimeoutError as error:
+            raise self._lost(f"no answer within {_ANSWER_SECONDS} s") from error
         except (OSError, AttributeError, RuntimeError) as error:
-            raise self._lost() from error
+            raise self._lost("the connection broke") from error
 
-    def _lost(self) -> GradingError:
+    def _lost(self, why: str) -> GradingError:
         return GradingError(
-            f"the Dask scheduler at {self.address} was lost: start it again, then {_KEPT}"
+            f"the Dask scheduler at {self.address} was lost ({why}): start it again, then {_KEPT}"
         )
 
     def close(self) -> None:

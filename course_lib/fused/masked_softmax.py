@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.attention._checked import checked
-from course_lib.attention.masked_softmax import additive_mask, combine_masks, length_mask
 from course_lib.attention.masked_softmax import masked_softmax as taught_masked_softmax
 
 
@@ -37,16 +36,23 @@ def masked_softmax(
     Returns:
         Weights of the shape of `scores`; each row sums to 1, or to 0 if no key is allowed.
     """
+    return softmax_of_allowed(scores, valid_lens, mask)
+
+
+def softmax_of_allowed(
+    scores: Tensor, valid_lens: Tensor | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """`masked_softmax` of arguments that have been checked."""
     allowed = allowed_keys(scores, valid_lens, mask)
     if allowed is None:
         return torch.softmax(scores, dim=-1)
     if may_look_at(scores):
         if allowed.dim() > 1 and allowed.shape[-2] == 1:
-            masked = scores + additive_mask(allowed, scores.dtype)
+            masked = scores + torch.where(allowed, scores.new_zeros(()), -math.inf)
         else:
             masked = torch.where(allowed, scores, -math.inf)
         weights = torch.softmax(masked, dim=-1)  # (*batch, num_queries, num_keys)
-        if not weights.detach()[..., :1].sum().isnan():
+        if not math.isnan(weights.detach()[..., :1].sum().item()):
             return weights
     return taught_masked_softmax(scores, mask=allowed)
 
@@ -55,14 +61,18 @@ def allowed_keys(scores: Tensor, valid_lens: Tensor | None, mask: Tensor | None)
     """The lengths and the mask as one mask, broadcastable to `scores`; None allows all keys."""
     if valid_lens is None:
         return mask
-    real = length_mask(valid_lens, scores.shape[-1])
-    num_queries = real.shape[1] if valid_lens.dim() == 2 else 1
+    num_queries = valid_lens.shape[1] if valid_lens.dim() == 2 else 1
     heads = [1] * (scores.dim() - 3)
-    real = real.reshape(len(real), *heads, num_queries, -1)  # (batch, ..., n or 1, m)
-    return combine_masks(real, mask)
+    lengths = valid_lens.reshape(len(valid_lens), *heads, num_queries, 1)
+    real = torch.arange(scores.shape[-1], device=lengths.device) < lengths  # (..., n or 1, m)
+    return real if mask is None else real & mask
 
 
 def may_look_at(tensor: Tensor) -> bool:
     """Whether Python may branch on the numbers: in eager CPU calls, outside of `torch.func`."""
-    is_traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    return tensor.device.type == "cpu" and not is_traced
+    return tensor.device.type == "cpu" and not is_traced()
+
+
+def is_traced() -> bool:
+    """Whether `torch.compile`, `torch.export` or `torch.func` runs this code."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()

@@ -273,3 +273,21 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 100
+
+
+@pytest.mark.filterwarnings("ignore:.*Function'> should not be instantiated")  # by dynamo itself
+@pytest.mark.parametrize("scale", [1.0, 5000.0])
+def test_compiled_gradients_are_those_taught_on_both_sides_of_the_guard(
+    generator, plain_import, scale
+):
+    lesson = plain_import("course_lib.fused.additive_attention")
+    _, taught, inputs = problem(generator, (2, 9, 11, 16), torch.float64, scale=scale)
+    module = lesson.AdditiveAttention(4, 6, 16).double()
+    module.load_state_dict(taught.state_dict())
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    lengths = torch.tensor([0, 7])
+    outputs, grads = compiled(*inputs, lengths), []
+    for found in (outputs, taught(*inputs, lengths)):
+        grads.append(torch.autograd.grad(found.square().sum(), [inputs[0], inputs[1], inputs[2]]))
+    torch.testing.assert_close(outputs, taught(*inputs, lengths))
+    torch.testing.assert_close(grads[0], grads[1])

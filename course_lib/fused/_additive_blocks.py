@@ -28,8 +28,12 @@ class Masking(NamedTuple):
     dropout: float = 0.0
     seed: int = 0
 
-    def allowed(self, block: "Block", num_keys: int) -> Tensor | None:
-        """Bool `(items, rows or 1, num_keys)`; None allows every key."""
+    def is_open(self) -> bool:
+        """Whether every pair counts."""
+        return self.lengths is None and self.mask is None
+
+    def allowed(self, block: "Block", num_keys: int) -> Tensor:
+        """Bool `(items, rows or 1, num_keys)`, of a masking that is not open."""
         allowed = None
         if self.lengths is not None:
             rows = block.rows if self.lengths.shape[1] > 1 else slice(None)
@@ -57,6 +61,7 @@ class Block(NamedTuple):
 
     items: slice
     rows: slice
+    number: int
     num_keys: int
     width: int
     allowed: Tensor | None
@@ -95,36 +100,48 @@ class Sigmas:
         self.buffer = self.buffer.new_empty(min(items, batch) * rows * width * self.num_hiddens)
         for item in range(0, batch, items):
             these = slice(item, min(item + items, batch))
-            self._enter(these)
-            for row in range(0, n, rows):
-                block = Block(these, slice(row, min(row + rows, n)), m, width, None)
-                allowed = masking.allowed(block, m)
-                if allowed is not None and allowed.device.type == "cpu":
-                    seen = allowed.flatten(0, 1).any(dim=0).nonzero()
-                    last = int(seen[-1]) + 1 if len(seen) else 0
-                    block = block._replace(num_keys=last, allowed=allowed[..., :last])
-                else:
-                    block = block._replace(allowed=allowed)
-                yield block
+            self._enter(these, rows)
+            for number, row in enumerate(range(0, n, rows)):
+                block = Block(these, slice(row, min(row + rows, n)), number, m, width, None)
+                yield block if masking.is_open() else _less_masked(block, masking, m)
 
     def scores_are_small(self, w: Tensor) -> bool:
         """Whether exp(2 w . sigma) is far from overflow, so that no maximum need be found."""
         return w.device.type == "cpu" and float(w.abs().sum()) <= 30
 
-    def _enter(self, items: slice) -> None:
+    def _enter(self, items: slice, rows: int) -> None:
+        """Turns to other items; views are made once for all their blocks."""
         queries, keys = self.queries[items], self.keys[items]
         if self.by_exponentials:
             queries, keys = queries.mul(-2).exp_(), keys.mul(-2).exp_()
-        self.of_queries, self.of_keys = queries, keys  # (items, n or m, H)
+        self.of_queries = queries.unsqueeze(2).split(rows, dim=1)  # (items, rows, 1, H) each
+        self.of_keys = keys.unsqueeze(1)  # (items, 1, m, H)
+        self.views = {}
 
     def __call__(self, block: Block, columns: slice) -> Tensor:
         """Fills and returns the buffer as `(items, rows, columns, H)`."""
-        q, k = self.of_queries[:, block.rows, None], self.of_keys[:, None, columns]
-        shape = (len(q), q.shape[1], k.shape[2], self.num_hiddens)
-        pairs = self.buffer[: math.prod(shape)].view(shape)
+        q = self.of_queries[block.number]
+        at = q.shape[1], columns.start, columns.stop
+        if at not in self.views:
+            k = self.of_keys[:, :, columns]
+            shape = (*q.shape[:2], k.shape[2], self.num_hiddens)
+            self.views[at] = k, self.buffer[: math.prod(shape)].view(shape)
+        k, pairs = self.views[at]
         if self.by_exponentials:
             return torch.addcmul(self.one, q, k, out=pairs).reciprocal_()
         return torch.add(2 * q, k, alpha=2, out=pairs).sigmoid_()
+
+
+def _less_masked(block: Block, masking: Masking, num_keys: int) -> Block:
+    """The block without the keys behind the last that counts, and its mask if it still has one."""
+    allowed = masking.allowed(block, num_keys)
+    if allowed.device.type == "cpu":
+        seen = allowed.flatten(0, 1).any(dim=0).nonzero()
+        num_keys = int(seen[-1]) + 1 if len(seen) else 0
+        allowed = allowed[..., :num_keys]
+        if allowed.shape[:2] == (1, 1) and len(seen) == num_keys:
+            allowed = None
+    return block._replace(num_keys=num_keys, allowed=allowed)
 
 
 def are_small(projected: Tensor) -> bool:

@@ -13,10 +13,10 @@ from course_lib.fused._additive_blocks import (
     Sums,
     all_kept,
     averages,
-    bound,
     gradients,
 )
-from course_lib.fused.masked_softmax import softmax_of_allowed
+from course_lib.fused._additive_compiled import compiled_scores
+from course_lib.fused.masked_softmax import is_traced, softmax_of_allowed
 
 
 def by_formula(queries, keys, w, values, lengths, mask, dropout) -> tuple[Tensor, Tensor]:
@@ -30,30 +30,15 @@ def by_formula(queries, keys, w, values, lengths, mask, dropout) -> tuple[Tensor
         dropout: what is applied to the weights, from tensor to tensor, or None.
     """
     if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
-        scores = _compiled_scores(queries, keys, w)
-    else:
+        scores = compiled_scores(queries, keys, w[0])
+    elif torch.is_grad_enabled() or queries.dtype.itemsize < 4 or is_traced():
         features = torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1))
         scores = functional.linear(features, w).squeeze(-1)
+    else:  # sigmoid(2x) is the faster tanh; without sum(w), which changes no softmax
+        features = torch.add(2 * queries.unsqueeze(2), keys.unsqueeze(1), alpha=2).sigmoid_()
+        scores = functional.linear(features, 2 * w).squeeze(-1)  # (batch, n, m)
     weights = softmax_of_allowed(scores, lengths, mask)  # (batch, n, m)
     return (weights if dropout is None else dropout(weights)) @ values, weights
-
-
-def _compiled_scores(queries: Tensor, keys: Tensor, w: Tensor) -> Tensor:
-    """The scores and sum(w); the compiler makes one loop of each branch and stores no pair."""
-    if queries.device.type != "cpu":  # to choose a branch would stall the device
-        return _by_sigmoids(queries, keys, w[0])
-    limit = bound(queries.dtype)
-    are_small = (queries.abs().amax() <= limit) & (keys.abs().amax() <= limit)
-    return torch.cond(are_small, _by_exponentials, _by_sigmoids, (queries, keys, w[0]))
-
-
-def _by_exponentials(queries, keys, w):
-    pairs = torch.exp(-2 * queries).unsqueeze(2) * torch.exp(-2 * keys).unsqueeze(1)
-    return 2 * (w / (1 + pairs)).sum(dim=-1)
-
-
-def _by_sigmoids(queries, keys, w):
-    return 2 * (torch.sigmoid(2 * (queries.unsqueeze(2) + keys.unsqueeze(1))) * w).sum(dim=-1)
 
 
 class BlockedAdditive(torch.autograd.Function):

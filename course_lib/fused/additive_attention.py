@@ -166,8 +166,9 @@ class AdditiveAttention(nn.Module):
         if values.dtype != queries.dtype:  # under autocast
             values, w = values.to(queries.dtype), w.to(queries.dtype)
         dropout = self.dropout.p if self.dropout.training else 0.0
-        num_features = queries.numel() * keys.shape[1]
-        if num_features <= FEW_FEATURES or is_traced():
+        is_small = queries.numel() * keys.shape[1] <= FEW_FEATURES
+        is_a_step = queries.shape[1] == 1 and not torch.is_grad_enabled()
+        if is_small or is_a_step or is_traced():
             drop = self.dropout if dropout else None
             outputs, weights = by_formula(queries, keys, w, values, valid_lens, mask, drop)
         else:

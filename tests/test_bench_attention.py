@@ -250,7 +250,7 @@ def test_tables_show_ratios_memory_promises_and_failures(comparison):
         r"dot product 8x2048, d=64, none +both +2000\.00 +0\.40 +0\.40 +1\.00 +4\.0", shown
     )
     assert re.search(r"dot product 8x2048, d=64, none +both +1000\.0 +100\.0", shown)
-    assert re.search(r"memory, fast / textbook +0\.0667 +0\.10 +NO", shown)
+    assert re.search(r"memory, fast / textbook +0\.0667 +0\.10 +no", shown)
     assert "no flex; no compiler" in shown
 
 
@@ -261,6 +261,7 @@ def test_numbers_and_a_picture_with_words_are_written(comparison, tmp_path):
     assert document.name == "attention_2026-01-31_cpu.json"
     saved = json.loads(document.read_text(encoding="utf-8"))
     assert saved["machine"] == "a machine"
+    assert attention.from_json(document.read_text(encoding="utf-8")) == comparison
     assert saved["rows"][0]["peaks"]["fast"] == 100 * MEBIBYTE
     assert [v["met"] for v in saved["held_to"]].count(True) == 3
     with Image.open(picture) as image:

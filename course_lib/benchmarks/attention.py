@@ -204,3 +204,12 @@ def _lines(path: str) -> list[str]:
 def to_json(comparison: Comparison) -> str:
     """The comparison as one JSON document."""
     return json.dumps(comparison.as_dict(), indent=2)
+
+
+def from_json(text: str) -> Comparison:
+    """The comparison that `to_json` wrote."""
+    saved = json.loads(text)
+    rows = [Row(**row) for row in saved["rows"]]
+    ceilings = measure.Ceilings(**saved["ceilings_per_second"])
+    about = (saved[name] for name in ("machine", "device", "date", "quick"))
+    return Comparison(rows, *about, ceilings)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_lib.benchmarks.attention_measure import MEBIBYTE
 
 if TYPE_CHECKING:
-    from course_lib.benchmarks.attention import Comparison, Row, Verdict
+    from course_lib.benchmarks.attention import Comparison, Row
 
 SHOWN = ("taught", "fast", "compiled", "formula", "torch", "flex")
 MARKERS = dict(zip(SHOWN, "os^vDP", strict=True))
@@ -20,18 +22,10 @@ def show(comparison: Comparison, console=None) -> None:
 
     console = console or Console()
     console.print(f"{comparison.machine}; {comparison.date}", highlight=False, soft_wrap=True)
-    ceilings = comparison.ceilings
-    console.print(
-        f"ceilings a second: {ceilings.flops / 1e9:.0f} Gflop in matrix products, "
-        f"{ceilings.exps / 1e9:.1f} G exp, {ceilings.reciprocals / 1e9:.1f} G divisions, "
-        f"{4 * ceilings.numbers / 1e9:.1f} GB copied",
-        highlight=False,
-        soft_wrap=True,
-    )
-    console.print(_ratios(comparison))
-    if any(row.peaks for row in comparison.rows):
-        console.print(_memory(comparison))
-    console.print(_held_to(comparison))
+    console.print(ceilings_text(comparison), highlight=False, soft_wrap=True)
+    for table in (make(comparison) for make in (time_table, memory_table, promise_table)):
+        if table.rows:
+            console.print(table.rich())
     for row in comparison.rows:
         for name, reason in row.failures.items():
             console.print(
@@ -39,62 +33,97 @@ def show(comparison: Comparison, console=None) -> None:
             )
 
 
-def _table(title: str, *columns: str):
-    from rich import box
-    from rich.table import Table
+def ceilings_text(comparison: Comparison) -> str:
+    """What one thread of the machine, or its GPU, can do at best."""
+    ceilings = comparison.ceilings
+    return (
+        f"Ceilings in a second: {ceilings.flops / 1e9:.0f} Gflop in matrix products, "
+        f"{ceilings.exps / 1e9:.1f} G exponentials, {ceilings.reciprocals / 1e9:.1f} G divisions, "
+        f"{4 * ceilings.numbers / 1e9:.1f} GB read or written."
+    )
 
-    table = Table(title=title, box=box.SIMPLE, title_justify="left")
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < 2 else "right", no_wrap=i > 0)
-    return table
+
+@dataclass
+class Table:
+    """A title, the names of the columns, and text in rows."""
+
+    title: str
+    columns: Sequence[str]
+    rows: list[list[str]]
+
+    def rich(self):
+        """For a terminal."""
+        from rich import box
+        from rich.table import Table as RichTable
+
+        table = RichTable(title=self.title, box=box.SIMPLE, title_justify="left")
+        for i, column in enumerate(self.columns):
+            table.add_column(column, justify="left" if i < 2 else "right", no_wrap=i > 0)
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def markdown(self) -> str:
+        """For a page, without the title."""
+        rule = ["---" if i < 2 else "---:" for i in range(len(self.columns))]
+        return "\n".join(f"| {' | '.join(row)} |" for row in (self.columns, rule, *self.rows))
 
 
-def _ratios(comparison: Comparison):
-    table = _table(
+def time_table(comparison: Comparison) -> Table:
+    """Each candidate's time in textbook times."""
+    table = Table(
         "Time compared with the textbook form (its own in ms)",
-        "problem", "pass", "textbook", *SHOWN, "fast / torch", "fast / floor",
-    )  # fmt: skip
+        ("problem", "pass", "textbook", *SHOWN, "fast / torch", "fast / floor"),
+        [],
+    )
     for row in comparison.rows:
         above = row.seconds["fast"] / row.floor if row.floor and "fast" in row.seconds else None
-        table.add_row(
-            row.problem,
-            row.passes,
-            f"{1000 * row.seconds['textbook']:.2f}",
-            *(_number(row.ratios.get(name)) for name in SHOWN),
-            _number(row.against_torch),
-            "" if above is None else f"{above:.1f}",
+        table.rows.append(
+            [
+                row.problem,
+                row.passes,
+                f"{1000 * row.seconds['textbook']:.2f}",
+                *(_number(row.ratios.get(name)) for name in SHOWN),
+                _number(row.against_torch),
+                "" if above is None else f"{above:.1f}",
+            ]
         )
     return table
 
 
-def _memory(comparison: Comparison):
+def memory_table(comparison: Comparison) -> Table:
+    """What each candidate needed at most beyond the inputs."""
     names = ("textbook", "taught", "fast", "torch")
-    table = _table("Peak memory beyond the inputs, MiB", "problem", "pass", *names)
+    table = Table("Peak memory beyond the inputs, MiB", ("problem", "pass", *names), [])
     for row in comparison.rows:
         if row.peaks:
             found = (row.peaks.get(name) for name in names)
             shown = ("" if p is None else f"{p / MEBIBYTE:.1f}" for p in found)
-            table.add_row(row.problem, row.passes, *shown)
+            table.rows.append([row.problem, row.passes, *shown])
     return table
 
 
-def _held_to(comparison: Comparison):
-    table = _table("Held to, on a CPU", "problem", "pass", "of", "at most", "measured", "met")
+def promise_table(comparison: Comparison) -> Table:
+    """What the course is held to, and what came of it."""
+    columns = ("problem", "pass", "of", "at most", "measured", "met")
+    table = Table("Held to, on a CPU", columns, [])
     for verdict in comparison.verdicts():
         target = verdict.target
-        table.add_row(
-            target.problem,
-            target.passes,
-            f"{'memory' if target.memory else 'time'}, {target.candidate} / {target.base}",
-            _number(target.limit),
-            _number(verdict.measured),
-            {True: "yes", False: "NO", None: "not measured"}[verdict.met],
+        table.rows.append(
+            [
+                target.problem,
+                target.passes,
+                f"{'memory' if target.memory else 'time'}, {target.candidate} / {target.base}",
+                _number(target.limit),
+                _number(verdict.measured),
+                {True: "yes", False: "no", None: "not measured"}[verdict.met],
+            ]
         )
     return table
 
 
 def _number(value: float | None) -> str:
-    """Three significant digits at least; nothing for what was not measured."""
+    """Two digits at least; nothing for what was not measured."""
     return "" if value is None else f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"
 
 
@@ -149,8 +178,3 @@ def _plotted(comparison: Comparison) -> list[Row]:
     """Forward and backward together where both were measured."""
     last = {row.problem: row for row in comparison.rows}
     return list(last.values())
-
-
-def missed(comparison: Comparison) -> list[Verdict]:
-    """The promises that were measured and not kept."""
-    return [verdict for verdict in comparison.verdicts() if verdict.met is False]

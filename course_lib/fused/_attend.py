@@ -31,20 +31,21 @@ def attend(
     num_keys, (d, v) = keys.shape[-2], (queries.shape[-1], values.shape[-1])
     if queries.device.type != "cpu":
         return _on_device(queries, keys, values, _one_mask(valid_lens, mask, keys), dropout)
-    in_torch_func = not may_look_at(queries) and not torch.compiler.is_compiling()
+    may_look = may_look_at(queries)
+    in_torch_func = not may_look and not torch.compiler.is_compiling()
     if in_torch_func or (d != v and num_keys < MANY_KEYS):
         return attend_with_weights(queries, keys, values, valid_lens, mask, dropout)[0]
     if dropout:
-        if num_keys < MANY_KEYS or not may_look_at(queries):
+        if num_keys < MANY_KEYS or not may_look:
             return attend_with_weights(queries, keys, values, valid_lens, mask, dropout)[0]
         mask = _one_mask(valid_lens, mask, keys)
         return BlockedAttention.apply(queries, keys, values, mask, dropout)
     wide = max(d, v)  # the kernel wants one size, and zeros change no product
     widened = [_widened(x, wide) for x in (queries, keys, values)]
-    outputs = _fused(*widened, valid_lens, mask, 1 / math.sqrt(d))
+    outputs = _fused(*widened, valid_lens, mask, 1 / math.sqrt(d), may_look)
     outputs = outputs if v == wide else outputs[..., :v]
     is_masked = valid_lens is not None or mask is not None
-    if is_masked and may_look_at(queries) and math.isnan(outputs.detach().sum().item()):
+    if is_masked and may_look and math.isnan(outputs.detach().sum().item()):
         # The kernel adds -inf to the score of a masked key; where that is NaN or inf, NaN stays.
         return attend_with_weights(queries, keys, values, valid_lens, mask)[0]
     return outputs
@@ -87,10 +88,10 @@ def _on_device(queries, keys, values, mask, dropout) -> Tensor:
     return outputs.masked_fill(empty, 0.0)
 
 
-def _fused(queries, keys, values, valid_lens, mask, scale) -> Tensor:
+def _fused(queries, keys, values, valid_lens, mask, scale, may_look) -> Tensor:
     """The CPU kernel, told what it can skip: later keys, and keys beyond an item's length."""
     causal = False
-    if keys.shape[-2] >= FEW_KEYS and may_look_at(queries):
+    if may_look and keys.shape[-2] >= FEW_KEYS:
         causal = _is_causal(valid_lens, mask, queries.shape[-2], keys.shape[-2])
         if causal and mask is None:
             valid_lens = None

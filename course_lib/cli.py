@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from course_lib import __version__
+from course_lib.cli_bench import verbs as bench_verbs
 from course_lib.cli_grading import verbs as grading_verbs
 from course_lib.cli_options import AsJson, Lessons, Quiet, progress
 from course_lib.course_folder import UsageError, chosen_lessons, course_root, find_root
@@ -168,6 +169,7 @@ def test(context: typer.Context) -> None:
 
 
 app.add_typer(grading_verbs)
+app.add_typer(bench_verbs)
 
 
 if __name__ == "__main__":

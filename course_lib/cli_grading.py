@@ -1,4 +1,4 @@
-"""The verbs of `course` for a class: demo, grade, report, export, bench."""
+"""The verbs of `course` for a class: demo, grade, report, export."""
 
 import json
 from pathlib import Path
@@ -135,35 +135,3 @@ def export(
     outcome = exports.export(root, request)
     typer.echo(json.dumps(outcome.as_dict(), indent=2) if as_json else outcome.text())
     raise typer.Exit(outcome.exit_code)
-
-
-@verbs.command()
-def bench(
-    what: Annotated[Literal["grading"], typer.Argument(help="What to measure.")] = "grading",
-    lesson: Annotated[
-        list[str] | None, typer.Option("--lesson", help="Sample classes; may be repeated.")
-    ] = None,
-    submissions: Annotated[int, typer.Option(min=1, help="How many hand in.")] = 24,
-    workers: Annotated[int, typer.Option(min=1, help="Processes of `course grade`.")] = 2,
-    sandbox: Annotated[str, typer.Option(help="strict, basic or off.")] = "strict",
-    stock: Annotated[bool, typer.Option(help="Run stock nbgrader on the same class.")] = True,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
-    """Measure `course grade` against stock `nbgrader autograde` on the same submissions.
-
-    Example: course bench grading --lesson 02 --submissions 24
-    """
-    from course_lib.benchmarks import grading as benchmark
-
-    root = course_root()
-    comparison = benchmark.compare(
-        root,
-        chosen_lessons(root, lesson or ["02"]) or [],
-        submissions=submissions,
-        sandbox=sandbox,
-        workers=workers,
-        stock=stock,
-        tell=progress(quiet) or (lambda line: None),
-    )
-    typer.echo(benchmark.to_json(comparison) if as_json else comparison.text())

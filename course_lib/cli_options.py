@@ -1,8 +1,11 @@
-"""Options that several verbs of `course` share."""
+"""Options that several verbs of `course` share, and how they show what they are doing."""
 
+import contextlib
+import sys
 from collections.abc import Callable
 from typing import Annotated
 
+import click
 import typer
 
 Lessons = Annotated[
@@ -13,6 +16,81 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results, no pro
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def progress(quiet: bool) -> Callable[[str], None] | None:
-    """Takes the lines of progress: to stderr, or nowhere."""
-    return None if quiet else lambda line: typer.echo(line, err=True)
+def progress(quiet: bool) -> Callable[[object], None] | None:
+    """Takes what a verb says of its progress: to stderr, or nowhere.
+
+    Lines of text are printed. What also knows `done` and `total`, as the steps of grading do,
+    moves a bar where stderr is a terminal, and is a line elsewhere.
+    """
+    if quiet:
+        return None
+    if not sys.stderr.isatty():
+        return lambda step: typer.echo(_printable(step), err=True)
+    bar = _Bar()
+    with contextlib.suppress(RuntimeError):  # outside of a command, in a test
+        click.get_current_context().call_on_close(bar.stop)
+    return bar
+
+
+def _printable(step: object) -> str:
+    """One line for a terminal, whatever a student called a folder."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(step))
+
+
+class _Bar:
+    """A moving bar on stderr for one run after the other; lines go above it."""
+
+    def __init__(self) -> None:
+        self._bar = None
+
+    def __call__(self, step: object) -> None:
+        from rich.console import Console
+
+        total = getattr(step, "total", None)
+        if not total:
+            console = self._bar.console if self._bar else Console(stderr=True)
+            console.print(_printable(step), markup=False, highlight=False)
+            return
+        if self._bar is None:
+            self._bar = self._start(Console(stderr=True), step)
+        self._bar.update(
+            self._bar.task_ids[-1],
+            completed=step.done,
+            counts=_counted(step.counts),
+            outcomes=_counted(step.outcomes),
+            left=f"about {_duration(step.seconds_left)} left" if step.done < total else "",
+        )
+        if step.done >= total:
+            self.stop()
+
+    @staticmethod
+    def _start(console, step):
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.fields[counts]}", style="dim"),
+            TextColumn("{task.fields[outcomes]}", style="dim"),
+            console=console,
+        )
+        bar.add_task(step.lesson, total=step.total, counts="", outcomes="", left="")
+        bar.start()
+        return bar
+
+    def stop(self) -> None:
+        """Leave the bar as it is; the next step begins another."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+def _counted(counts) -> str:
+    return ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items())
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

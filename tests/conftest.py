@@ -13,8 +13,9 @@ from jaxtyping import install_import_hook
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Every shape and dtype written in a signature of the library is checked at each call.
-ATTENTION = Path(__file__).parent.parent / "course_lib" / "attention"
-LESSONS = [f"course_lib.attention.{p.stem}" for p in ATTENTION.glob("[a-z]*.py")]
+LIBRARY = Path(__file__).parent.parent / "course_lib"
+LESSONS = [f"course_lib.attention.{p.stem}" for p in LIBRARY.glob("attention/[a-z]*.py")]
+LESSONS += [f"course_lib.fused.{p.stem}" for p in LIBRARY.glob("fused/*.py") if "__" not in p.stem]
 HOOK = install_import_hook(LESSONS, "beartype.beartype")
 
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -41,7 +42,7 @@ def rng():
 
 @pytest.fixture
 def plain_import():
-    """Imports a lesson's module without the type checks above, which dynamo cannot trace.
+    """Imports a module of the library without the type checks above: dynamo cannot trace them.
 
     Dynamo counts recompilations by code, which is equal for each import, so it starts afresh.
     """

@@ -1,4 +1,9 @@
-"""Lesson 04's solutions against the oracle, by their properties, as modules, and on bad input."""
+"""Lesson 04's solutions against the oracle, by their properties, as modules, and on bad input.
+
+What holds for the taught module holds for the fused one too, by its formula and in tiny blocks.
+"""
+
+import importlib
 
 import numpy as np
 import pytest
@@ -7,12 +12,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from course_lib.attention.additive_attention import AdditiveAttention, additive_scores
+from course_lib.attention.additive_attention import additive_scores
 from course_lib.attention.masked_softmax import masked_softmax
 from course_lib.reference import additive_attention as oracle
 
 sizes = st.integers(1, 4)
 seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.fixture(scope="module", params=["attention", "fused", "fused in blocks"])
+def package(request):
+    """The package whose module is tested; its blocks hold a few pairs where they are meant."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "fused in blocks":
+            patch.setattr("course_lib.fused.additive_attention.FEW_FEATURES", 0)
+            patch.setattr("course_lib.fused._additive_blocks.CPU_BLOCK", 24)
+        yield request.param.split()[0]
+
+
+@pytest.fixture(scope="module")
+def AdditiveAttention(package):
+    """`AdditiveAttention` as taught, then the fused one."""
+    return importlib.import_module(f"course_lib.{package}.additive_attention").AdditiveAttention
 
 
 def scores_problem(seed, b, n, m, d_q, d_k, h, dtype=torch.float64):
@@ -24,22 +45,21 @@ def scores_problem(seed, b, n, m, d_q, d_k, h, dtype=torch.float64):
 
 @st.composite
 def module_problems(draw):
-    """A module with drawn weights, its inputs, and optional lengths and mask."""
+    """Sizes and seed of a module, its inputs, and optional lengths and mask."""
     rng = np.random.default_rng(draw(seeds))
     b, n, m, d_q, d_k, v, h = (draw(sizes) for _ in range(7))
-    module = built(rng, d_q, d_k, h)
     inputs = [rng.normal(0, 1.2, shape) for shape in ((b, n, d_q), (b, m, d_k), (b, m, v))]
     lengths = mask = None
     if draw(st.booleans()):
         lengths = rng.integers(0, m + 1, (b,) if draw(st.booleans()) else (b, n))
     if draw(st.booleans()):
         mask = rng.random((n, m) if draw(st.booleans()) else (b, n, m)) < 0.5
-    return module, inputs, lengths, mask
+    return (d_q, d_k, h), inputs, lengths, mask
 
 
-def built(rng, d_q, d_k, h, dropout=0.0):
-    """A float64 module in eval mode with random weights."""
-    module = AdditiveAttention(d_q, d_k, h, dropout).double().eval()
+def built(kind, rng, d_q, d_k, h, dropout=0.0):
+    """A float64 module of this class in eval mode with random weights."""
+    module = kind(d_q, d_k, h, dropout).double().eval()
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.copy_(torch.from_numpy(rng.normal(0, 1, tuple(parameter.shape))))
@@ -92,10 +112,10 @@ def test_queries_and_keys_change_places_with_their_weights():
     )
 
 
-def test_both_pass_gradcheck():
+def test_both_pass_gradcheck(AdditiveAttention):
     problem = [x.requires_grad_() for x in scores_problem(2, 2, 2, 3, 2, 1, 3)]
     assert torch.autograd.gradcheck(additive_scores, problem)
-    module = built(np.random.default_rng(0), 2, 1, 3)
+    module = built(AdditiveAttention, np.random.default_rng(0), 2, 1, 3)
     inputs = [torch.randn(2, s, d, dtype=torch.float64) for s, d in ((2, 2), (3, 1), (3, 2))]
     inputs = [x.requires_grad_() for x in inputs]
     lengths = torch.tensor([[0, 2], [3, 1]])
@@ -103,8 +123,9 @@ def test_both_pass_gradcheck():
 
 
 @given(module_problems())
-def test_the_module_is_the_oracles(problem):
-    module, inputs, lengths, mask = problem
+def test_the_module_is_the_oracles(AdditiveAttention, problem):
+    sizes, inputs, lengths, mask = problem
+    module = built(AdditiveAttention, np.random.default_rng(0), *sizes)
     outputs = module(*map(torch.from_numpy, inputs), as_tensor(lengths), as_tensor(mask))
     theirs, kept = oracle.additive_attention({}, state_of(module), *inputs, lengths, mask)
     np.testing.assert_allclose(outputs.detach().numpy(), theirs, atol=1e-12)
@@ -114,8 +135,9 @@ def test_the_module_is_the_oracles(problem):
 
 
 @given(module_problems())
-def test_the_module_mutates_nothing_and_its_gradients_are_finite(problem):
-    module, inputs, lengths, mask = problem
+def test_the_module_mutates_nothing_and_its_gradients_are_finite(AdditiveAttention, problem):
+    sizes, inputs, lengths, mask = problem
+    module = built(AdditiveAttention, np.random.default_rng(0), *sizes)
     given_inputs = [torch.from_numpy(x.copy()).requires_grad_() for x in inputs]
     given_masks = as_tensor(lengths), as_tensor(mask)
     module(*given_inputs, *given_masks).square().sum().backward()
@@ -124,16 +146,16 @@ def test_the_module_mutates_nothing_and_its_gradients_are_finite(problem):
     assert mask is None or np.array_equal(given_masks[1].numpy(), mask)
 
 
-def test_masking_a_key_is_deleting_it(rng):
-    module = built(rng, 4, 3, 5)
+def test_masking_a_key_is_deleting_it(AdditiveAttention, rng):
+    module = built(AdditiveAttention, rng, 4, 3, 5)
     queries, keys, values = (torch.randn(1, s, d).double() for s, d in ((2, 4), (5, 3), (5, 6)))
     mask = torch.tensor([True, False, True, True, False])
     deleted = module(queries, keys[:, mask], values[:, mask])
     torch.testing.assert_close(module(queries, keys, values, mask=mask), deleted)
 
 
-def test_one_allowed_key_returns_its_value_and_none_returns_zeros(rng):
-    module = built(rng, 4, 3, 5)
+def test_one_allowed_key_returns_its_value_and_none_returns_zeros(AdditiveAttention, rng):
+    module = built(AdditiveAttention, rng, 4, 3, 5)
     queries, keys, values = (torch.randn(2, s, d).double() for s, d in ((2, 4), (5, 3), (5, 6)))
     outputs = module(queries, keys, values, torch.tensor([1, 0]))
     torch.testing.assert_close(outputs[0], values[0, :1].expand(2, 6))
@@ -149,8 +171,8 @@ def test_without_tanh_every_query_would_have_the_same_weights():
     assert not torch.allclose(ours, ours[:, :1].expand_as(ours), atol=1e-3)
 
 
-def test_dropout_acts_on_the_weights_in_train_mode_only(rng):
-    module = built(rng, 4, 3, 5, dropout=0.4)
+def test_dropout_acts_on_the_weights_in_train_mode_only(AdditiveAttention, rng):
+    module = built(AdditiveAttention, rng, 4, 3, 5, dropout=0.4)
     queries, keys = torch.randn(6, 20, 4).double(), torch.randn(6, 30, 3).double()
     values = torch.eye(30).double().expand(6, 30, 30)
     expected = module(queries, keys, values)
@@ -164,7 +186,7 @@ def test_dropout_acts_on_the_weights_in_train_mode_only(rng):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_dtype_is_kept(dtype):
+def test_dtype_is_kept(AdditiveAttention, dtype):
     module = AdditiveAttention(4, 3, 5).to(dtype).eval()
     inputs = [torch.randn(2, s, d).to(dtype) for s, d in ((2, 4), (5, 3), (5, 6))]
     outputs = module(*inputs, torch.tensor([0, 3]))
@@ -172,8 +194,11 @@ def test_dtype_is_kept(dtype):
     assert torch.isfinite(outputs).all()
 
 
-def test_state_dict_makes_the_round_trip(rng, tmp_path):
-    module, copy = built(rng, 4, 3, 5), AdditiveAttention(4, 3, 5).double().eval()
+def test_state_dict_makes_the_round_trip(AdditiveAttention, rng, tmp_path):
+    module, copy = (
+        built(AdditiveAttention, rng, 4, 3, 5),
+        AdditiveAttention(4, 3, 5).double().eval(),
+    )
     assert list(module.state_dict()) == ["W_q.weight", "W_k.weight", "w_v.weight"]
     inputs = [torch.randn(2, s, d).double() for s, d in ((2, 4), (5, 3), (5, 6))]
     module(*inputs)
@@ -183,8 +208,9 @@ def test_state_dict_makes_the_round_trip(rng, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The tensor attribute self.attention_weights was assigned")
-def test_the_module_compiles_and_exports(plain_import):
-    lesson = plain_import("course_lib.attention.additive_attention")
+@pytest.mark.filterwarnings("ignore:.*Function'> should not be instantiated")  # by dynamo itself
+def test_the_module_compiles_and_exports(package, plain_import):
+    lesson = plain_import(f"course_lib.{package}.additive_attention")
     module = lesson.AdditiveAttention(4, 3, 5).eval()
     inputs = [torch.randn(2, s, d) for s, d in ((2, 4), (5, 3), (5, 6))]
     masks = torch.tensor([0, 3]), torch.rand(2, 5) < 0.7
@@ -196,15 +222,15 @@ def test_the_module_compiles_and_exports(plain_import):
     torch.testing.assert_close(exported(*inputs, *masks), module(*inputs, *masks))
 
 
-def test_non_contiguous_inputs(rng):
-    module = built(rng, 4, 3, 5)
+def test_non_contiguous_inputs(AdditiveAttention, rng):
+    module = built(AdditiveAttention, rng, 4, 3, 5)
     queries, keys, values = (torch.randn(2, d, s).double() for s, d in ((2, 4), (5, 3), (5, 6)))
     contiguous = [x.mT.contiguous() for x in (queries, keys, values)]
     torch.testing.assert_close(module(queries.mT, keys.mT, values.mT), module(*contiguous))
 
 
 @pytest.mark.gpu
-def test_the_module_runs_on_cuda():
+def test_the_module_runs_on_cuda(AdditiveAttention):
     module = AdditiveAttention(4, 3, 5).eval()
     inputs = [torch.randn(2, s, d) for s, d in ((2, 4), (5, 3), (5, 6))]
     expected = module(*inputs, torch.tensor([0, 3]))
@@ -212,7 +238,7 @@ def test_the_module_runs_on_cuda():
     torch.testing.assert_close(on_device.cpu(), expected)
 
 
-def test_the_module_trains(generator):
+def test_the_module_trains(AdditiveAttention, generator):
     torch.manual_seed(0)
     module = AdditiveAttention(2, 1, 8)
     keys = torch.tensor([-2.0, -1.0, 0.0, 1.0, 2.0]).expand(16, 5)[..., None]
@@ -231,78 +257,89 @@ def test_the_module_trains(generator):
 
 QUERIES, KEYS, VALUES = torch.zeros(2, 3, 4), torch.zeros(2, 5, 6), torch.zeros(2, 5, 7)
 W_Q, W_K, W_V = torch.zeros(8, 4), torch.zeros(8, 6), torch.zeros(8)
-MODULE = AdditiveAttention(4, 6, 8)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (lambda: additive_scores(QUERIES[0], KEYS, W_Q, W_K, W_V), ValueError, r"`queries` must"),
+        (lambda _: additive_scores(QUERIES[0], KEYS, W_Q, W_K, W_V), ValueError, r"`queries` must"),
         (
-            lambda: additive_scores(QUERIES, KEYS[:1], W_Q, W_K, W_V),
+            lambda _: additive_scores(QUERIES, KEYS[:1], W_Q, W_K, W_V),
             ValueError,
             r"`keys` must have shape .* = \(2, any, any\); got \(1, 5, 6\)",
         ),
         (
-            lambda: additive_scores(QUERIES, KEYS, W_K, W_K, W_V),
+            lambda _: additive_scores(QUERIES, KEYS, W_K, W_K, W_V),
             ValueError,
             r"`w_q` must have shape \(num_hiddens, query_size\) = \(8, 4\); got \(8, 6\)",
         ),
         (
-            lambda: additive_scores(QUERIES, KEYS, W_Q, W_K[:7], W_V),
+            lambda _: additive_scores(QUERIES, KEYS, W_Q, W_K[:7], W_V),
             ValueError,
             r"`w_k` must have shape .* = \(8, 6\); got \(7, 6\)",
         ),
-        (lambda: additive_scores(QUERIES, KEYS, W_Q, W_K, W_V[None]), ValueError, r"`w_v` must"),
+        (lambda _: additive_scores(QUERIES, KEYS, W_Q, W_K, W_V[None]), ValueError, r"`w_v` must"),
         (
-            lambda: additive_scores(QUERIES, KEYS, W_Q, W_K, W_V.double()),
+            lambda _: additive_scores(QUERIES, KEYS, W_Q, W_K, W_V.double()),
             TypeError,
             r"all tensors must have the same dtype",
         ),
-        (lambda: additive_scores([[1.0]], KEYS, W_Q, W_K, W_V), TypeError, r"got list"),
+        (lambda _: additive_scores([[1.0]], KEYS, W_Q, W_K, W_V), TypeError, r"got list"),
         (
-            lambda: additive_scores(QUERIES.to("meta"), KEYS, W_Q, W_K, W_V),
+            lambda _: additive_scores(QUERIES.to("meta"), KEYS, W_Q, W_K, W_V),
             ValueError,
             r"all tensors must have the same device; got `queries` meta, `keys` cpu",
         ),
-        (lambda: MODULE(QUERIES, KEYS, VALUES[:, :4]), ValueError, r"`values` must have shape"),
-        (lambda: MODULE(QUERIES, KEYS, VALUES[0]), ValueError, r"`values` must have shape"),
-        (lambda: MODULE(KEYS, QUERIES, VALUES[:, :3]), ValueError, r"`w_q` must have shape"),
         (
-            lambda: MODULE(QUERIES, KEYS, VALUES, mask=torch.ones(3, 5)),
+            lambda kind: kind(4, 6, 8)(QUERIES, KEYS, VALUES[:, :4]),
+            ValueError,
+            r"`values` must have shape",
+        ),
+        (
+            lambda kind: kind(4, 6, 8)(QUERIES, KEYS, VALUES[0]),
+            ValueError,
+            r"`values` must have shape",
+        ),
+        (
+            lambda kind: kind(4, 6, 8)(KEYS, QUERIES, VALUES[:, :3]),
+            ValueError,
+            r"`w_q` must have shape",
+        ),
+        (
+            lambda kind: kind(4, 6, 8)(QUERIES, KEYS, VALUES, mask=torch.ones(3, 5)),
             TypeError,
             r"`mask` must be a bool tensor",
         ),
         (
-            lambda: MODULE(QUERIES, KEYS, VALUES, mask=torch.ones(5, 3).bool()),
+            lambda kind: kind(4, 6, 8)(QUERIES, KEYS, VALUES, mask=torch.ones(5, 3).bool()),
             ValueError,
             r"broadcastable .* = \(2, 3, 5\); got \(5, 3\)",
         ),
         (
-            lambda: MODULE(QUERIES, KEYS, VALUES, torch.tensor([1, 6])),
+            lambda kind: kind(4, 6, 8)(QUERIES, KEYS, VALUES, torch.tensor([1, 6])),
             ValueError,
             r"0..num_keys = 0..5; got 6",
         ),
         (
-            lambda: MODULE(QUERIES, KEYS, VALUES, torch.tensor([1, 2, 3])),
+            lambda kind: kind(4, 6, 8)(QUERIES, KEYS, VALUES, torch.tensor([1, 2, 3])),
             ValueError,
             r"\(batch,\) = \(2,\)",
         ),
         (
-            lambda: MODULE(QUERIES.double(), KEYS, VALUES),
+            lambda kind: kind(4, 6, 8)(QUERIES.double(), KEYS, VALUES),
             TypeError,
             r"all tensors must have the same dtype",
         ),
         (
-            lambda: MODULE(QUERIES.double(), KEYS.double(), VALUES.double()),
+            lambda kind: kind(4, 6, 8)(QUERIES.double(), KEYS.double(), VALUES.double()),
             TypeError,
             r"all tensors must have the same dtype; .*weights torch.float32",
         ),
-        (lambda: AdditiveAttention(4, 6, 2.5), TypeError, r"`num_hiddens` must be an int"),
-        (lambda: AdditiveAttention(-1, 6, 8), ValueError, r"`query_size` must be >= 0; got -1"),
-        (lambda: AdditiveAttention(4, 6, 8, 1.5), ValueError, r"between 0 and 1"),
+        (lambda kind: kind(4, 6, 2.5), TypeError, r"`num_hiddens` must be an int"),
+        (lambda kind: kind(-1, 6, 8), ValueError, r"`query_size` must be >= 0; got -1"),
+        (lambda kind: kind(4, 6, 8, 1.5), ValueError, r"between 0 and 1"),
     ],
 )
-def test_bad_input_is_refused_with_rule_and_numbers(call, error, match):
+def test_bad_input_is_refused_with_rule_and_numbers(AdditiveAttention, call, error, match):
     with pytest.raises(error, match=match):
-        call()
+        call(AdditiveAttention)

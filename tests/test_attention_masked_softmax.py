@@ -1,5 +1,6 @@
-"""Lesson 02's solutions against the oracle, torch, and bad input."""
+"""Lesson 02's solutions, and their fused form, against the oracle, torch, and bad input."""
 
+import importlib
 import math
 
 import numpy as np
@@ -14,12 +15,23 @@ from course_lib.attention.masked_softmax import (
     causal_mask,
     combine_masks,
     length_mask,
-    masked_softmax,
     stable_softmax,
 )
 from course_lib.reference import masked_softmax as oracle
 
 sizes = st.integers(1, 5)
+
+
+@pytest.fixture(scope="module", params=["attention", "fused"])
+def package(request):
+    """The name of the package whose masked softmax is tested."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def masked_softmax(package):
+    """`masked_softmax` as taught, then the fused one."""
+    return importlib.import_module(f"course_lib.{package}.masked_softmax").masked_softmax
 
 
 @st.composite
@@ -44,7 +56,7 @@ def as_tensor(value):
 
 
 @given(problems())
-def test_masked_softmax_is_the_oracles(problem):
+def test_masked_softmax_is_the_oracles(masked_softmax, problem):
     scores, lengths, mask = problem
     ours = masked_softmax(torch.from_numpy(scores), as_tensor(lengths), as_tensor(mask))
     np.testing.assert_allclose(
@@ -53,7 +65,7 @@ def test_masked_softmax_is_the_oracles(problem):
 
 
 @given(problems())
-def test_masked_softmax_mutates_nothing_and_its_gradients_are_finite(problem):
+def test_masked_softmax_mutates_nothing_and_its_gradients_are_finite(masked_softmax, problem):
     scores, lengths, mask = problem
     given_scores = torch.from_numpy(scores.copy()).requires_grad_()
     given_lengths, given_mask = as_tensor(lengths), as_tensor(mask)
@@ -66,7 +78,7 @@ def test_masked_softmax_mutates_nothing_and_its_gradients_are_finite(problem):
 
 
 @given(problems())
-def test_garbage_in_dropped_keys_changes_nothing(problem):
+def test_garbage_in_dropped_keys_changes_nothing(masked_softmax, problem):
     scores, lengths, mask = problem
     allowed = oracle.allowed_keys(scores.shape, lengths, mask)
     garbage = np.where(allowed, scores, np.nan)
@@ -75,7 +87,7 @@ def test_garbage_in_dropped_keys_changes_nothing(problem):
     assert torch.equal(clean, masked_softmax(torch.from_numpy(garbage), *arguments))
 
 
-def test_masked_softmax_passes_gradcheck():
+def test_masked_softmax_passes_gradcheck(masked_softmax):
     scores = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
     lengths = torch.tensor([[0, 2, 4], [1, 3, 2]])
     assert torch.autograd.gradcheck(lambda s: masked_softmax(s, lengths), (scores,))
@@ -115,7 +127,7 @@ def test_combine_masks_is_the_oracles(seed, is_given):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
-def test_additive_mask_then_softmax_is_masked_softmax(dtype):
+def test_additive_mask_then_softmax_is_masked_softmax(masked_softmax, dtype):
     mask = torch.tensor([[True, False, True], [True, True, False]])
     scores = torch.randn(2, 3).to(dtype)
     added = additive_mask(mask, dtype)
@@ -124,13 +136,13 @@ def test_additive_mask_then_softmax_is_masked_softmax(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_dtype_is_kept_and_rows_sum_to_one(dtype):
+def test_dtype_is_kept_and_rows_sum_to_one(masked_softmax, dtype):
     weights = masked_softmax(torch.randn(2, 3, 5, dtype=dtype), torch.tensor([2, 5]))
     assert weights.dtype == dtype
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, dtype=dtype), atol=1e-2, rtol=0)
 
 
-def test_masked_softmax_is_what_torch_computes_for_attention():
+def test_masked_softmax_is_what_torch_computes_for_attention(masked_softmax):
     q, k, v = (torch.randn(2, 4, n, 6, dtype=torch.float64) for n in (3, 5, 5))
     mask = causal_mask(3, 5)
     ours = masked_softmax(q @ k.mT / math.sqrt(6), mask=mask) @ v
@@ -145,8 +157,8 @@ def test_causal_mask_differs_from_torch_where_n_is_not_m():
     assert not torch.equal(causal_mask(2, 5), torch.ones(2, 5).tril().bool())
 
 
-def test_masked_softmax_compiles_and_exports(plain_import):
-    masked_softmax = plain_import("course_lib.attention.masked_softmax").masked_softmax
+def test_masked_softmax_compiles_and_exports(package, plain_import):
+    masked_softmax = plain_import(f"course_lib.{package}.masked_softmax").masked_softmax
     scores, lengths = torch.randn(2, 3, 5), torch.tensor([2, 0])
     compiled = torch.compile(masked_softmax, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(scores, lengths), masked_softmax(scores, lengths))
@@ -159,7 +171,7 @@ def test_masked_softmax_compiles_and_exports(plain_import):
     torch.testing.assert_close(exported(scores, lengths), masked_softmax(scores, lengths))
 
 
-def test_non_contiguous_scores():
+def test_non_contiguous_scores(masked_softmax):
     scores = torch.randn(2, 5, 3).mT
     assert torch.equal(masked_softmax(scores), masked_softmax(scores.contiguous()))
 
@@ -170,45 +182,69 @@ SCORES = torch.zeros(2, 3, 5)
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (lambda: masked_softmax(torch.zeros(3)), ValueError, r"`scores` must have shape"),
-        (lambda: masked_softmax([[1.0]]), TypeError, r"`scores` must be a torch.Tensor; got list"),
-        (lambda: masked_softmax(torch.zeros(2, 3, dtype=torch.int64)), TypeError, r"float tensor"),
-        (lambda: masked_softmax(SCORES, mask=torch.ones(3, 5)), TypeError, r"bool tensor"),
         (
-            lambda: masked_softmax(SCORES, mask=torch.ones(4, 5).bool()),
+            lambda masked_softmax: masked_softmax(torch.zeros(3)),
+            ValueError,
+            r"`scores` must have shape",
+        ),
+        (
+            lambda masked_softmax: masked_softmax([[1.0]]),
+            TypeError,
+            r"`scores` must be a torch.Tensor; got list",
+        ),
+        (
+            lambda masked_softmax: masked_softmax(torch.zeros(2, 3, dtype=torch.int64)),
+            TypeError,
+            r"float tensor",
+        ),
+        (
+            lambda masked_softmax: masked_softmax(SCORES, mask=torch.ones(3, 5)),
+            TypeError,
+            r"bool tensor",
+        ),
+        (
+            lambda masked_softmax: masked_softmax(SCORES, mask=torch.ones(4, 5).bool()),
             ValueError,
             r"broadcastable .* = \(2, 3, 5\); got \(4, 5\)",
         ),
-        (lambda: masked_softmax(SCORES, torch.tensor([1.0, 2.0])), TypeError, r"integer tensor"),
         (
-            lambda: masked_softmax(SCORES, torch.tensor([1, 6])),
+            lambda masked_softmax: masked_softmax(SCORES, torch.tensor([1.0, 2.0])),
+            TypeError,
+            r"integer tensor",
+        ),
+        (
+            lambda masked_softmax: masked_softmax(SCORES, torch.tensor([1, 6])),
             ValueError,
             r"0..num_keys = 0..5; got 6",
         ),
-        (lambda: masked_softmax(SCORES, torch.tensor([-1, 2])), ValueError, r"got -1"),
         (
-            lambda: masked_softmax(SCORES, torch.tensor([1, 2, 3])),
+            lambda masked_softmax: masked_softmax(SCORES, torch.tensor([-1, 2])),
+            ValueError,
+            r"got -1",
+        ),
+        (
+            lambda masked_softmax: masked_softmax(SCORES, torch.tensor([1, 2, 3])),
             ValueError,
             r"\(batch,\) = \(2,\)",
         ),
         (
-            lambda: masked_softmax(SCORES[0], torch.tensor([1, 2, 3])),
+            lambda masked_softmax: masked_softmax(SCORES[0], torch.tensor([1, 2, 3])),
             ValueError,
             r"leading batch dimension",
         ),
-        (lambda: length_mask(torch.tensor(3), 4), ValueError, r"must have shape \(batch,\)"),
-        (lambda: length_mask(torch.tensor([5]), 4), ValueError, r"0..max_len = 0..4; got 5"),
-        (lambda: length_mask(torch.tensor([1.0]), 4), TypeError, r"integer tensor"),
-        (lambda: length_mask([1], 4), TypeError, r"integer tensor; got list"),
-        (lambda: length_mask(torch.tensor([1]), 4.0), TypeError, r"`max_len` must be an int"),
-        (lambda: causal_mask(-1), ValueError, r"`num_queries` must be >= 0; got -1"),
-        (lambda: causal_mask(2.5), TypeError, r"`num_queries` must be an int; got float"),
-        (lambda: combine_masks(torch.ones(2)), TypeError, r"bool tensor"),
-        (lambda: additive_mask(torch.ones(2), torch.float32), TypeError, r"bool tensor"),
-        (lambda: additive_mask(torch.ones(2).bool(), torch.int64), TypeError, r"floating"),
-        (lambda: stable_softmax([1.0]), TypeError, r"numpy.ndarray; got list"),
+        (lambda _: length_mask(torch.tensor(3), 4), ValueError, r"must have shape \(batch,\)"),
+        (lambda _: length_mask(torch.tensor([5]), 4), ValueError, r"0..max_len = 0..4; got 5"),
+        (lambda _: length_mask(torch.tensor([1.0]), 4), TypeError, r"integer tensor"),
+        (lambda _: length_mask([1], 4), TypeError, r"integer tensor; got list"),
+        (lambda _: length_mask(torch.tensor([1]), 4.0), TypeError, r"`max_len` must be an int"),
+        (lambda _: causal_mask(-1), ValueError, r"`num_queries` must be >= 0; got -1"),
+        (lambda _: causal_mask(2.5), TypeError, r"`num_queries` must be an int; got float"),
+        (lambda _: combine_masks(torch.ones(2)), TypeError, r"bool tensor"),
+        (lambda _: additive_mask(torch.ones(2), torch.float32), TypeError, r"bool tensor"),
+        (lambda _: additive_mask(torch.ones(2).bool(), torch.int64), TypeError, r"floating"),
+        (lambda _: stable_softmax([1.0]), TypeError, r"numpy.ndarray; got list"),
     ],
 )
-def test_bad_input_names_the_rule_and_the_value(call, error, match):
+def test_bad_input_names_the_rule_and_the_value(masked_softmax, call, error, match):
     with pytest.raises(error, match=match):
-        call()
+        call(masked_softmax)

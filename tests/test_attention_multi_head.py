@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from course_lib import causal_mask, length_mask
+from course_lib.attention import multi_head as taught
 from course_lib.attention.multi_head import (
     MultiHeadAttention,
     is_causal,
@@ -18,9 +19,11 @@ from course_lib.attention.multi_head import (
     split_heads,
 )
 from course_lib.checks.sequences import SEQUENCE_FUNCTIONS
+from course_lib.fused import multi_head as fused
 from course_lib.reference import multi_head as oracle
 
 SIZES = st.integers(1, 4)
+both = pytest.mark.parametrize("package", [taught, fused], ids=["taught", "fused"])
 
 
 def normal(seed, *shape, dtype=torch.float64):
@@ -28,13 +31,22 @@ def normal(seed, *shape, dtype=torch.float64):
     return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
-def module(embed_dim, num_heads, *, dropout=0.0, bias=False, seed=0, dtype=torch.float64):
+def module(embed_dim, num_heads, package=taught, *, dropout=0.0, bias=False, seed=0, dtype=None):
     """A module in eval mode whose weights depend on `seed` alone."""
-    made = MultiHeadAttention(embed_dim, num_heads, dropout, bias).to(dtype).eval()
+    made = package.MultiHeadAttention(embed_dim, num_heads, dropout, bias)
+    made = made.to(dtype or torch.float64).eval()
     with torch.no_grad():
         for i, parameter in enumerate(made.parameters()):
-            parameter.copy_(normal(100 * seed + i, *parameter.shape, dtype=dtype))
+            parameter.copy_(normal(100 * seed + i, *parameter.shape))
     return made
+
+
+def as_in(package, made):
+    """The same module of `package`, with the same weights."""
+    bias = made.W_o.bias is not None
+    other = package.MultiHeadAttention(made.embed_dim, made.num_heads, made.dropout.p, bias)
+    other.load_state_dict(made.state_dict())
+    return other.to(made.W_o.weight.dtype).train(made.training)
 
 
 def state_of(made):
@@ -72,9 +84,11 @@ def test_split_and_merge_take_strided_inputs_and_leave_them_alone():
     assert torch.equal(x, before)
 
 
+@both
 @given(problems())
-def test_attention_agrees_with_the_oracle(problem):
+def test_attention_agrees_with_the_oracle(package, problem):
     made, inputs, lens, mask = problem
+    made = as_in(package, made)
     before = [value.clone() for value in inputs]
     outputs = made(*inputs, lens, mask)
     arrays = [value.numpy() for value in inputs]
@@ -91,9 +105,11 @@ def test_attention_agrees_with_the_oracle(problem):
     assert all(torch.equal(a, b) for a, b in zip(inputs, before, strict=True))
 
 
+@both
 @given(problems())
-def test_attention_agrees_with_torch_after_loading(problem):
+def test_attention_agrees_with_torch_after_loading(package, problem):
     made, inputs, lens, mask = problem
+    made = as_in(package, made)
     batch, n, m = len(inputs[0]), inputs[0].shape[1], inputs[1].shape[1]
     allowed = torch.ones(batch, made.num_heads, n, m, dtype=torch.bool)
     if lens is not None:
@@ -115,8 +131,9 @@ def test_attention_agrees_with_torch_after_loading(problem):
     assert torch.allclose(outputs[everywhere], theirs[everywhere], atol=1e-10)
 
 
-def test_gradients_are_right_and_finite_where_an_item_has_no_key():
-    made = module(4, 2)
+@both
+def test_gradients_are_right_and_finite_where_an_item_has_no_key(package):
+    made = module(4, 2, package)
     inputs = [normal(i, 2, size, 4).requires_grad_() for i, size in enumerate((2, 3, 3))]
     lens = torch.tensor([0, 2])
     assert torch.autograd.gradcheck(lambda *x: made(*x, lens), inputs, fast_mode=True)
@@ -125,8 +142,9 @@ def test_gradients_are_right_and_finite_where_an_item_has_no_key():
     assert not made(*inputs, lens)[0].any()
 
 
-def test_a_masked_key_is_as_if_it_were_deleted():
-    made, q = module(6, 3), normal(0, 2, 4, 6)
+@both
+def test_a_masked_key_is_as_if_it_were_deleted(package):
+    made, q = module(6, 3, package), normal(0, 2, 4, 6)
     k, v = normal(1, 2, 5, 6), normal(2, 2, 5, 6)
     keep = torch.tensor([True, False, True, True, False])
     masked = made(q, k, v, mask=keep.expand(4, 5))
@@ -135,16 +153,18 @@ def test_a_masked_key_is_as_if_it_were_deleted():
     assert torch.allclose(masked, made(q, k, v, mask=keep.expand(4, 5)))
 
 
-def test_each_head_obeys_its_own_mask():
-    made, x = module(6, 3), normal(0, 2, 4, 6)
+@both
+def test_each_head_obeys_its_own_mask(package):
+    made, x = module(6, 3, package), normal(0, 2, 4, 6)
     mask = torch.stack([causal_mask(4), causal_mask(4).mT, torch.eye(4).bool()])
     made(x, x, x, mask=mask.expand(2, 3, 4, 4))
     assert not made.attention_weights[:, ~mask].any()
     assert torch.allclose(made.attention_weights.sum(-1), torch.ones(2, 3, 4).double())
 
 
-def test_dropout_acts_in_train_mode_only_and_is_right_on_average():
-    made = module(4, 2, dropout=0.5)
+@both
+def test_dropout_acts_in_train_mode_only_and_is_right_on_average(package):
+    made = module(4, 2, package, dropout=0.5)
     x = normal(0, 1, 3, 4)
     quiet = made(x, x, x)
     assert torch.equal(quiet, made(x, x, x))
@@ -157,9 +177,10 @@ def test_dropout_acts_in_train_mode_only_and_is_right_on_average():
     assert torch.allclose(made.attention_weights.sum(-1), torch.ones(1, 2, 3).double())
 
 
+@both
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_small_dtypes_are_kept(dtype):
-    made, x = module(6, 2, dtype=dtype), normal(0, 2, 3, 6, dtype=dtype)
+def test_small_dtypes_are_kept(package, dtype):
+    made, x = module(6, 2, package, dtype=dtype), normal(0, 2, 3, 6, dtype=dtype)
     outputs = made(x, x, x, torch.tensor([0, 2]), causal_mask(3))
     assert outputs.dtype == made.attention_weights.dtype == dtype
     assert outputs.isfinite().all()
@@ -167,9 +188,10 @@ def test_small_dtypes_are_kept(dtype):
     assert heads.dtype == merge_heads(heads).dtype == dtype
 
 
+@both
 @pytest.mark.filterwarnings("ignore:The tensor attribute self.attention_weights was assigned")
-def test_module_compiles_as_one_graph_and_exports(plain_import):
-    lesson = plain_import("course_lib.attention.multi_head")
+def test_module_compiles_as_one_graph_and_exports(package, plain_import):
+    lesson = plain_import(package.__name__)
     made, x = lesson.MultiHeadAttention(6, 2).double().eval(), normal(0, 2, 3, 6)
     masks = torch.tensor([1, 3]), causal_mask(3)
     for backend in ("eager", "aot_eager"):
@@ -179,19 +201,21 @@ def test_module_compiles_as_one_graph_and_exports(plain_import):
     torch.testing.assert_close(exported(x, x, x, *masks), made(x, x, x, *masks))
 
 
-def test_state_dict_holds_four_layers_and_goes_round():
-    made, x = module(6, 2), normal(0, 2, 3, 6)
+@both
+def test_state_dict_holds_four_layers_and_goes_round(package):
+    made, x = module(6, 2, package), normal(0, 2, 3, 6)
     made(x, x, x)
     state = made.state_dict()
     assert sorted(state) == [f"W_{part}.weight" for part in "koqv"]
     other = MultiHeadAttention(6, 2).double().eval()
     other.load_state_dict(state)
-    assert torch.equal(other(x, x, x), made(x, x, x))
+    torch.testing.assert_close(other(x, x, x), made(x, x, x))
 
 
+@both
 @pytest.mark.parametrize("own_bias", [True, False])
-def test_loading_copies_and_leaves_the_source_alone(own_bias):
-    made, x = module(6, 2, bias=own_bias), normal(0, 2, 3, 6)
+def test_loading_copies_and_leaves_the_source_alone(package, own_bias):
+    made, x = module(6, 2, package, bias=own_bias), normal(0, 2, 3, 6)
     reference = nn.MultiheadAttention(6, 2, batch_first=True, dtype=torch.float64).eval()
     nn.init.normal_(reference.in_proj_bias)
     nn.init.normal_(reference.out_proj.bias)
@@ -217,8 +241,9 @@ def test_both_tests_of_functions_agree_with_the_oracle(kind, seed):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_attention_is_equivariant_until_a_mask_or_positions_come_in():
-    made, x = module(6, 2), normal(0, 2, 5, 6)
+@both
+def test_attention_is_equivariant_until_a_mask_or_positions_come_in(package):
+    made, x = module(6, 2, package), normal(0, 2, 5, 6)
     assert is_permutation_equivariant(lambda x: made(x, x, x), x)
     assert not is_causal(lambda x: made(x, x, x), x)
     masked = lambda x: made(x, x, x, mask=causal_mask(5))  # noqa: E731
@@ -268,20 +293,22 @@ BAD_CALLS = {
 }
 
 
+@both
 @pytest.mark.parametrize("name", sorted(BAD_CALLS))
-def test_attention_says_what_is_wrong_with_its_arguments(name):
+def test_attention_says_what_is_wrong_with_its_arguments(package, name):
     args, kwargs, error, words = BAD_CALLS[name]
     with pytest.raises(error, match=words):
-        MultiHeadAttention(6, 2)(*args, **kwargs)
+        package.MultiHeadAttention(6, 2)(*args, **kwargs)
 
 
+@both
 @pytest.mark.parametrize("num_heads", [4, 0, 7])
-def test_features_that_cannot_be_shared_out_are_refused(num_heads):
+def test_features_that_cannot_be_shared_out_are_refused(package, num_heads):
     words = rf"`num_heads` must be >= 1 and divide embed_dim = 6; got {num_heads}\."
     with pytest.raises(ValueError, match=words):
         split_heads(X, num_heads)
     with pytest.raises(ValueError, match=words):
-        MultiHeadAttention(6, num_heads)
+        package.MultiHeadAttention(6, num_heads)
 
 
 def test_the_functions_refuse_what_they_cannot_use():
@@ -329,8 +356,9 @@ def test_loading_says_what_does_not_fit(name):
         load_into_torch(mha, reference)
 
 
-def test_a_head_is_attention_on_its_block():
-    made = module(6, 3)
+@both
+def test_a_head_is_attention_on_its_block(package):
+    made = module(6, 3, package)
     q, k, v = (normal(i, 1, 4, 6) for i in range(3))
     with torch.no_grad():
         made.W_v.weight.copy_(torch.eye(6))
@@ -342,8 +370,9 @@ def test_a_head_is_attention_on_its_block():
         assert torch.allclose(outputs[..., block], torch.softmax(scores, -1) @ v[..., block])
 
 
-def test_under_autocast_the_inputs_may_have_another_dtype_than_the_weights():
-    module = MultiHeadAttention(6, 2)
+@both
+def test_under_autocast_the_inputs_may_have_another_dtype_than_the_weights(package):
+    module = package.MultiHeadAttention(6, 2)
     x = torch.randn(2, 3, 6, dtype=torch.bfloat16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert module(x, x, x).isfinite().all()

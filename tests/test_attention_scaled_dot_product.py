@@ -10,17 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from course_lib.attention import scaled_dot_product as taught
 from course_lib.attention.scaled_dot_product import (
-    DotProductAttention,
     attention_backward,
     jacobian_wrt_query,
     numpy_attention,
     scaled_dot_product_attention,
     score_variance,
 )
+from course_lib.fused import scaled_dot_product as fused
 from course_lib.reference import scaled_dot_product as oracle
 
 SIZES = st.integers(1, 5)
+both = pytest.mark.parametrize("package", [taught, fused], ids=["taught", "fused"])
 
 
 @st.composite
@@ -50,21 +52,23 @@ def random_problem(generator, batch=(2,), n=3, m=5, d=4, v=6, dtype=torch.float6
 
 
 # ---------------------------------------------------------------- the function
+@both
 @given(problems())
-def test_agrees_with_the_oracle(problem):
+def test_agrees_with_the_oracle(package, problem):
     arrays, valid_lens, mask = problem
     expected = oracle.scaled_dot_product_attention(*arrays, valid_lens, mask)
-    found = scaled_dot_product_attention(*as_tensors(*arrays, valid_lens, mask))
+    found = package.scaled_dot_product_attention(*as_tensors(*arrays, valid_lens, mask))
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours.numpy(), theirs, atol=1e-9, rtol=1e-9)
 
 
+@both
 @given(problems(lengths=False))
-def test_agrees_with_torch_also_in_empty_rows(problem):
+def test_agrees_with_torch_also_in_empty_rows(package, problem):
     arrays, _, mask = problem
     q, k, v, mask = as_tensors(*arrays, mask)
     theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-    torch.testing.assert_close(scaled_dot_product_attention(q, k, v, mask=mask)[0], theirs)
+    torch.testing.assert_close(package.scaled_dot_product_attention(q, k, v, mask=mask)[0], theirs)
 
 
 @given(problems(max_batch_axes=0, lengths=False))
@@ -84,90 +88,101 @@ def test_numpy_version_keeps_float32_and_survives_large_scores():
         assert np.isfinite(result).all()
 
 
-def test_zero_query_gives_the_mean_of_the_allowed_values(generator):
+@both
+def test_zero_query_gives_the_mean_of_the_allowed_values(package, generator):
     q, k, v = random_problem(generator)
-    outputs, _ = scaled_dot_product_attention(0 * q, k, v, torch.tensor([2, 4]))
+    outputs, _ = package.scaled_dot_product_attention(0 * q, k, v, torch.tensor([2, 4]))
     torch.testing.assert_close(outputs[1, 0], v[1, :4].mean(dim=0))
 
 
-def test_log_ratio_of_weights_is_the_difference_of_scaled_products(generator):
+@both
+def test_log_ratio_of_weights_is_the_difference_of_scaled_products(package, generator):
     q, k, v = random_problem(generator)
-    _, weights = scaled_dot_product_attention(q, k, v)
+    _, weights = package.scaled_dot_product_attention(q, k, v)
     products = q @ k.mT / 2
     torch.testing.assert_close(
         (weights[..., :1] / weights).log(), products[..., :1] - products, rtol=1e-9, atol=1e-9
     )
 
 
-def test_doubled_features_scale_the_logits_by_root_two(generator):
+@both
+def test_doubled_features_scale_the_logits_by_root_two(package, generator):
     q, k, v = random_problem(generator)
-    _, once = scaled_dot_product_attention(q, k, v)
-    _, twice = scaled_dot_product_attention(q.repeat(1, 1, 2), k.repeat(1, 1, 2), v)
+    _, once = package.scaled_dot_product_attention(q, k, v)
+    _, twice = package.scaled_dot_product_attention(q.repeat(1, 1, 2), k.repeat(1, 1, 2), v)
     logits = [(w[..., :1] / w).log() for w in (once, twice)]
     torch.testing.assert_close(logits[1], math.sqrt(2) * logits[0])
 
 
-def test_masking_equals_deleting_and_garbage_does_not_matter(generator):
+@both
+def test_masking_equals_deleting_and_garbage_does_not_matter(package, generator):
     q, k, v = random_problem(generator)
-    deleted, _ = scaled_dot_product_attention(q, k[:, :3], v[:, :3])
+    deleted, _ = package.scaled_dot_product_attention(q, k[:, :3], v[:, :3])
     k[:, 3:], v[:, 3:] = 1e30, 1e30
-    masked, weights = scaled_dot_product_attention(q, k, v, torch.tensor([3, 3]))
+    masked, weights = package.scaled_dot_product_attention(q, k, v, torch.tensor([3, 3]))
     torch.testing.assert_close(masked, deleted)
     assert not weights[..., 3:].any()
 
 
-def test_one_allowed_key_returns_its_value(generator):
+@both
+def test_one_allowed_key_returns_its_value(package, generator):
     q, k, v = random_problem(generator)
-    outputs, _ = scaled_dot_product_attention(q, k, v, mask=torch.arange(5) == 2)
+    outputs, _ = package.scaled_dot_product_attention(q, k, v, mask=torch.arange(5) == 2)
     torch.testing.assert_close(outputs, v[:, 2:3].expand_as(outputs))
 
 
-def test_gradients_also_with_an_empty_row(generator):
+@both
+def test_gradients_also_with_an_empty_row(package, generator):
     inputs = [x.requires_grad_() for x in random_problem(generator, n=2, m=3, d=2, v=2)]
     mask = torch.tensor([[True, False, True], [False, False, False]])
     assert torch.autograd.gradcheck(
-        lambda q, k, v: scaled_dot_product_attention(q, k, v, mask=mask)[0], inputs
+        lambda q, k, v: package.scaled_dot_product_attention(q, k, v, mask=mask)[0], inputs
     )
 
 
+@both
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_keeps_dtype_and_strides_do_not_matter(generator, dtype):
+def test_keeps_dtype_and_strides_do_not_matter(package, generator, dtype):
     q, k, v = (x.to(dtype) for x in random_problem(generator))
-    outputs, weights = scaled_dot_product_attention(q, k, v)
+    outputs, weights = package.scaled_dot_product_attention(q, k, v)
     assert outputs.dtype == weights.dtype == dtype
     strided = [torch.stack([x, x], dim=-1)[..., 0] for x in (q, k, v)]
     assert not strided[0].is_contiguous()
-    torch.testing.assert_close(scaled_dot_product_attention(*strided)[0], outputs)
+    torch.testing.assert_close(package.scaled_dot_product_attention(*strided)[0], outputs)
 
 
-def test_half_precision_does_not_overflow_before_the_root():
+@both
+def test_half_precision_does_not_overflow_before_the_root(package):
     q = torch.full((1, 128), 30.0, dtype=torch.float16)
-    outputs, _ = scaled_dot_product_attention(q, q.repeat(2, 1), torch.ones(2, 1).half())
+    outputs, _ = package.scaled_dot_product_attention(q, q.repeat(2, 1), torch.ones(2, 1).half())
     assert outputs.tolist() == [[1.0]]
 
 
-def test_no_argument_changes(generator):
+@both
+def test_no_argument_changes(package, generator):
     inputs = [*random_problem(generator), torch.tensor([2, 0])]
     before = [x.clone() for x in inputs]
-    scaled_dot_product_attention(*inputs, mask=torch.ones(3, 5, dtype=torch.bool))
+    package.scaled_dot_product_attention(*inputs, mask=torch.ones(3, 5, dtype=torch.bool))
     assert all(map(torch.equal, before, inputs))
 
 
 # ---------------------------------------------------------------- the module
-def test_module_keeps_detached_weights_from_before_dropout(generator):
+@both
+def test_module_keeps_detached_weights_from_before_dropout(package, generator):
     inputs = [x.requires_grad_() for x in random_problem(generator)]
-    outputs, weights = scaled_dot_product_attention(*inputs, torch.tensor([4, 0]))
-    module = DotProductAttention(dropout=0.5).eval()
+    outputs, weights = package.scaled_dot_product_attention(*inputs, torch.tensor([4, 0]))
+    module = package.DotProductAttention(dropout=0.5).eval()
     torch.testing.assert_close(module(*inputs, torch.tensor([4, 0])), outputs)
     module.train()(*inputs, torch.tensor([4, 0]))
     torch.testing.assert_close(module.attention_weights, weights.detach())
     assert not module.attention_weights.requires_grad
 
 
-def test_dropout_acts_on_weights_in_train_mode_only(generator):
+@both
+def test_dropout_acts_on_weights_in_train_mode_only(package, generator):
     q, k, _ = random_problem(generator, batch=(8,), n=20, m=20)
     values = torch.eye(20, dtype=torch.float64).expand(8, 20, 20)
-    module = DotProductAttention(dropout=0.25)
+    module = package.DotProductAttention(dropout=0.25)
     torch.manual_seed(0)
     dropped = module.train()(q, k, values)
     weights = module.attention_weights
@@ -177,9 +192,10 @@ def test_dropout_acts_on_weights_in_train_mode_only(generator):
     torch.testing.assert_close(module.eval()(q, k, values), weights)
 
 
+@both
 @pytest.mark.filterwarnings("ignore:The tensor attribute self.attention_weights was assigned")
-def test_module_compiles_and_exports(generator, plain_import):
-    module = plain_import("course_lib.attention.scaled_dot_product").DotProductAttention(0.5).eval()
+def test_module_compiles_and_exports(package, generator, plain_import):
+    module = plain_import(package.__name__).DotProductAttention(0.5).eval()
     inputs = (*random_problem(generator), torch.tensor([2, 0]))
     for backend in ("eager", "aot_eager"):
         torch._dynamo.reset()
@@ -189,15 +205,16 @@ def test_module_compiles_and_exports(generator, plain_import):
     torch.testing.assert_close(exported(*inputs), module(*inputs))
 
 
-def test_module_has_no_state_and_survives_a_round_trip(generator):
-    module = DotProductAttention(dropout=0.5)
+@both
+def test_module_has_no_state_and_survives_a_round_trip(package, generator):
+    module = package.DotProductAttention(dropout=0.5)
     module(*random_problem(generator))
     assert not list(module.parameters())
     assert not module.state_dict()
     buffer = io.BytesIO()
     torch.save(module.state_dict(), buffer)
     buffer.seek(0)
-    DotProductAttention().load_state_dict(torch.load(buffer))
+    package.DotProductAttention().load_state_dict(torch.load(buffer))
 
 
 # ---------------------------------------------------------------- variance
@@ -250,7 +267,14 @@ def tensors(*shapes, dtype=torch.float64):
     return [torch.zeros(shape, dtype=dtype) for shape in shapes]
 
 
-@pytest.mark.parametrize("attend", [scaled_dot_product_attention, DotProductAttention()])
+@pytest.mark.parametrize(
+    "attend",
+    [
+        attend
+        for p in (taught, fused)
+        for attend in (p.scaled_dot_product_attention, p.DotProductAttention())
+    ],
+)
 @pytest.mark.parametrize(
     ("shapes", "extra", "error", "match"),
     [
@@ -295,7 +319,9 @@ def test_bad_input_is_named(attend, shapes, extra, error, match):
         attend(*tensors(*shapes), **extra)
 
 
-def test_mixed_dtypes_and_devices_are_named():
+@both
+def test_mixed_dtypes_and_devices_are_named(package):
+    scaled_dot_product_attention = package.scaled_dot_product_attention
     q, k, v = tensors((3, 4), (5, 4), (5, 6))
     with pytest.raises(TypeError, match="all tensors must have the same dtype"):
         scaled_dot_product_attention(q, k.float(), v)
@@ -312,10 +338,11 @@ def test_the_source_of_random_numbers_is_a_generator():
         score_variance(4, 10, True, 0)
 
 
+@both
 @pytest.mark.parametrize("dropout", [-0.1, 1.5])
-def test_dropout_must_be_a_probability(dropout):
+def test_dropout_must_be_a_probability(package, dropout):
     with pytest.raises(ValueError, match="between 0 and 1"):
-        DotProductAttention(dropout=dropout)
+        package.DotProductAttention(dropout=dropout)
 
 
 def test_numpy_version_names_bad_input():
@@ -348,12 +375,13 @@ def test_other_functions_name_bad_input():
         attention_backward(*tensors((3, 4), (5, 4), (5, 6), (3, 5)))
 
 
+@both
 @pytest.mark.gpu
-def test_lesson_05_on_cuda(generator):
+def test_lesson_05_on_cuda(package, generator):
     inputs = random_problem(generator)
     expected = scaled_dot_product_attention(*inputs, torch.tensor([2, 0]))
     on_gpu = [x.cuda() for x in (*inputs, torch.tensor([2, 0]))]
-    for ours, theirs in zip(scaled_dot_product_attention(*on_gpu), expected, strict=True):
+    for ours, theirs in zip(package.scaled_dot_product_attention(*on_gpu), expected, strict=True):
         assert ours.is_cuda
         torch.testing.assert_close(ours.cpu(), theirs)
     assert score_variance(4, 5000, True, torch.Generator("cuda").manual_seed(1)) < 2

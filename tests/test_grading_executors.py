@@ -1,9 +1,12 @@
 """Every executor gives the same grades, and a lost worker costs nobody anything."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -12,9 +15,10 @@ from pathlib import Path
 import pytest
 from grading_course import LENGTH, LESSON, QUICK, UPPER, hand_in, honest, make_course
 
-from course_lib.grading import GradingError, grade
+from course_lib.grading import GradingError, Settings, grade, on_dask
 from course_lib.grading.course import Course
 from course_lib.grading.executors import executor
+from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels import sandbox
 from course_lib.grading.ledger import Ledger
 
@@ -44,7 +48,7 @@ def cluster():
     """A Dask scheduler with two workers, each a process of its own."""
     distributed = pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", processes=True
     ) as running:
         yield running
 
@@ -113,6 +117,129 @@ def test_a_killed_dask_worker_costs_nobody(cluster, tmp_path):
     summary = grade(root, LESSON, settings=replace(QUICK, executor=name))
     thread.join()
     assert points(summary) == EXPECTED and summary.exit_code == 0
+
+
+def poisoned(job, *arguments):
+    """On a worker: bob takes every worker along."""
+    if job.student == "bob":
+        os._exit(9)
+    return Result(job.student, job.lesson, job.key, notebook="graded")
+
+
+def test_a_poison_submission_costs_dask_workers_and_nobody_else(tmp_path, monkeypatch):
+    """Not even those who wait on the same worker: with one worker, and none may be lost, all do."""
+    distributed = pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
+    import dask
+
+    monkeypatch.setattr(on_dask, "run_on_worker", poisoned)
+    monkeypatch.setattr("course_lib.grading.on_dask._AHEAD", 3)
+    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(processes=True, **options) as running,
+    ):
+        name = "dask://" + running.scheduler_address.removeprefix("tcp://")
+        workers = executor(name, limits=QUICK.limits)
+        jobs = [Job(student, LESSON, student, "{}", "seed") for student in ("bob", "ada", "eve")]
+        found = {result.student: result for result in workers.run(jobs)}
+        workers.close()
+    assert "--force" in found.pop("bob").fault
+    assert {name: result.notebook for name, result in found.items()} == {
+        "ada": "graded",
+        "eve": "graded",
+    }
+
+
+@pytest.fixture
+def dask(tmp_path):
+    """Starts a Dask scheduler and a worker as a person would: the address, the processes."""
+    pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
+    started: list[subprocess.Popen] = []
+
+    def start() -> tuple[str, list[subprocess.Popen]]:
+        known = tmp_path / "scheduler.json"
+        known.unlink(missing_ok=True)
+        place = ["--host", "127.0.0.1", "--dashboard-address", ":0", "--scheduler-file", known]
+        _dask("scheduler", *place, "--port", 0)
+        _dask("worker", "--scheduler-file", known, "--nthreads", 1, "--no-nanny", "--no-dashboard")
+        until = time.monotonic() + 30
+        while not known.is_file() and time.monotonic() < until:
+            time.sleep(0.05)
+        address = json.loads(known.read_text())["address"]
+        return address.replace("tcp://", "dask://"), started[-2:]
+
+    def _dask(kind: str, *arguments) -> None:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *map(str, arguments)]
+        with (tmp_path / f"{kind}.log").open("w") as log:
+            started.append(subprocess.Popen(command, stdout=log, stderr=log, cwd=tmp_path))
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_scheduler_ends_the_run_in_one_line_and_the_next_run_finishes(dask, tmp_path):
+    name, (scheduler, _) = dask()
+    root = make_class(tmp_path / "course")
+    command = ["-m", "course_lib.cli", "grade", LESSON, "--quiet", "--sandbox", "off"]
+    run = subprocess.Popen(
+        [sys.executable, *command, "--executor", name],
+        cwd=root,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    kill_when(root, 1, lambda: [scheduler.pid]).join()
+    output, errors = run.communicate(timeout=60)
+    assert run.returncode == 1 and not output
+    address = name.removeprefix("dask://")
+    first, last = errors.split(" was lost (")
+    assert first == f"course: the Dask scheduler at {address}"
+    cure = "start it again, then run the same command again; what is graded is kept\n"
+    assert last.split("): ")[1] == cure
+    kept = {path: path.stat().st_mtime_ns for path in (root / "autograded").glob("*/*/*.ipynb")}
+    assert 1 <= len(kept) < len(STUDENTS)
+    summary = grade(root, LESSON, settings=Settings("serial", None))
+    assert points(summary) == EXPECTED and summary.exit_code == 0
+    assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
+
+
+def test_a_scheduler_that_hangs_and_one_without_workers_are_not_waited_for(
+    dask, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(on_dask, "_ALONE_SECONDS", 1)
+    monkeypatch.setattr(on_dask, "_LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(on_dask, "_CONNECT_SECONDS", 5)
+    name, (scheduler, worker) = dask()
+    root = make_class(tmp_path / "course")
+    worker.kill()
+    worker.wait()
+    settings = replace(QUICK, executor=name)
+    with pytest.raises(GradingError, match=r"no worker for 1 s: start some with `dask worker "):
+        grade(root, LESSON, settings=settings)
+    fill = on_dask.OnDask._fill
+
+    def fill_and_hang(self, *arguments):
+        fill(self, *arguments)
+        scheduler.send_signal(signal.SIGSTOP)
+
+    monkeypatch.setattr(on_dask.OnDask, "_fill", fill_and_hang)
+    monkeypatch.setattr(on_dask, "_ALONE_SECONDS", 60)
+    monkeypatch.setattr(on_dask, "_ANSWER_SECONDS", 3)
+    with pytest.raises(GradingError, match=r"was lost \(no answer within 3 s\): start it again"):
+        grade(root, LESSON, settings=settings)
+
+
+def test_a_worker_with_other_versions_is_refused_by_name(cluster, tmp_path, monkeypatch):
+    root = make_class(tmp_path)
+    wanted = on_dask.versions() | {"torch": "9.0"}
+    monkeypatch.setattr(on_dask, "versions", lambda: wanted)
+    name = "dask://" + cluster.scheduler_address.removeprefix("tcp://")
+    words = r"the Dask worker on .* has torch [\d.]+ instead of 9\.0: install there what"
+    with pytest.raises(GradingError, match=words):
+        grade(root, LESSON, settings=replace(QUICK, executor=name))
+    assert not (root / "autograded").exists()
 
 
 def test_shards_make_the_whole_and_land_without_being_run_again(tmp_path):

@@ -17,7 +17,7 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course_lib.grading import GradingError
+from course_lib.grading import GradingError, executors
 from course_lib.grading.kernels import provisioner, sandbox
 from course_lib.grading.kernels.client import Client
 from course_lib.grading.kernels.provider import KernelFault, provider
@@ -216,6 +216,34 @@ def test_a_zygote_that_was_killed_is_replaced(kernels):
     assert connected.run("1", 5).state == "ok"
     again.kill()
     connected.close()
+
+
+@needs_bwrap
+def test_a_shared_zygote_serves_several_and_each_ends_only_its_own():
+    zygote = executors.shared_zygote("strict")
+    if os.getuid() != 0:  # a kernel could reach its socket
+        assert zygote is None
+        return
+    joined = [provider("strict", LIMITS, zygote.folder) for _ in range(2)]
+    try:
+        assert [each._process for each in joined] == [None, None]
+        kernels = [each.start(0) for each in joined]
+        clients = [Client(kernel).wait_ready(30) for kernel in kernels]
+        assert kernels[0].connection["ip"].startswith(str(zygote.folder))
+        clients[0].close()
+        joined[0].close()
+        assert kernels[0].over.is_set() and not kernels[1].over.is_set()
+        assert clients[1].run("1", 5).state == "ok"
+        zygote.process.kill()
+        assert kernels[1].over.wait(10) and kernels[1].ending["reason"] == "zygote"
+        clients[1].close()
+        again = Client(joined[1].start(0)).wait_ready(30)
+        assert joined[1]._process is not None and again.run("1", 5).state == "ok"
+        again.close()
+    finally:
+        for each in (*joined, zygote):
+            each.close()
+    assert not zygote.folder.exists()
 
 
 def test_the_folder_of_a_killed_grader_is_removed_by_the_next_one(tmp_path, monkeypatch):

@@ -1,9 +1,11 @@
 """The ledger: an entry is there whole or not at all, and one that is damaged costs one regrade."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,11 +15,22 @@ from course_lib.grading import GradingError
 from course_lib.grading.executors import shard_of
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.ledger import Entry, Ledger
-from course_lib.grading.versions import checks_digest, key_of
+from course_lib.grading.versions import checks_digests, key_of
+
+PACKAGE = Path(__file__).parent.parent / "course_lib"
 
 
 def entry(student="ada", **known):
-    return Entry(student, "k1", "graded", 1, notices=("a", "b"), flagged={"x": "why"}, **known)
+    return Entry(
+        student,
+        "k1",
+        {"causal_mask": "d"},
+        "graded",
+        1,
+        notices=("a", "b"),
+        flagged={"x": "why"},
+        **known,
+    )
 
 
 @pytest.mark.parametrize("student", ["ada", "o'brien", "Ünï", "a/b\nc", "x" * 300, "..", "CON"])
@@ -110,16 +123,33 @@ def test_a_shard_that_is_none_is_explained(shard):
         shard_of(["ada"], shard)
 
 
-def test_a_lessons_checks_depend_on_its_own_catalogue_only():
-    digests = {slug: checks_digest(slug) for slug in ("02_masked_softmax", "03_batch_matmul")}
-    assert len(set(digests.values())) == 2
+@pytest.mark.parametrize(
+    ("changed", "touched"),
+    [
+        ("checks/catalogue/_masked_softmax_causal.py", {"causal_mask", "02_masked_softmax"}),
+        ("checks/catalogue/_batch_matmul_sums.py", set()),
+        ("checks/catalogue/_masked_softmax_mistakes.py", {"masked_softmax", "02_masked_softmax"}),
+        ("reference/masked_softmax.py", set(checks_digests("02_masked_softmax"))),
+        ("checks/judge.py", set(checks_digests("02_masked_softmax"))),
+        ("attention/multi_head.py", set()),
+    ],
+)
+def test_a_changed_source_touches_the_exercises_that_depend_on_it(changed, touched, tmp_path):
+    package = tmp_path / "course_lib"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    before = checks_digests("02_masked_softmax", package)
+    path = package / changed
+    path.write_text(path.read_text() + "\n# changed\n")
+    checks_digests.cache_clear()
+    after = checks_digests("02_masked_softmax", package)
+    assert {name for name in after if before[name] != after[name]} == touched
 
 
 def test_everything_that_decides_is_in_the_key():
-    parts = (b"data", "release", "checks", "seed", Limits())
-    other = (b"datb", "releasf", "checkt", "seee", Limits(cell_seconds=1))
+    parts = (b"data", "release", "seed", Limits())
+    other = (b"datb", "releasf", "seee", Limits(cell_seconds=1))
     keys = {key_of(*parts)}
     for place in range(len(parts)):
         keys.add(key_of(*parts[:place], other[place], *parts[place + 1 :]))
-    assert len(keys) == 6
+    assert len(keys) == 5
     assert os.path.sep not in key_of(*parts)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -23,8 +24,9 @@ from grading_course import (
 )
 from nbformat.v4 import new_code_cell
 
-from course_lib.grading import GradingError, grade, write_report
+from course_lib.grading import GradingError, grade, run, write_report
 from course_lib.grading.course import Course
+from course_lib.grading.executors import set_aside
 from course_lib.grading.runner import _Submission
 
 pytestmark = pytest.mark.slow
@@ -163,7 +165,66 @@ def test_the_summary_is_json(graded):
 
 
 def test_every_student_is_announced(graded):
-    assert sum(" of 15 (" in line for line in graded[2]) == 15
+    lines = [str(step) for step in graded[2]]
+    assert sum(" of 15 (" in line for line in lines) == 15
+    last = graded[2][-1]
+    assert (last.done, last.total, last.seconds_left) == (15, 15, 0.0)
+    assert last.counts == {"graded": 13, "not gradable": 2}
+    assert last.outcomes["correct"] > 10 and last.outcomes["timed_out"] == 2
+
+
+def test_each_submission_has_a_log_that_says_what_happened(graded):
+    course = Course(graded[0])
+    log = course.log_path("wrong", LESSON).read_text()
+    assert "kernel ready" in log
+    assert "check causal_mask: incorrect (upper_triangular), 0 of 2" in log
+    assert "check length_mask: not_attempted, 0 of 2" in log
+    assert course.check_seed() not in log
+    assert "crash" in course.log_path("dead", LESSON).read_text()
+    assert course.log_path("broken", LESSON).exists() is False
+
+
+def test_a_changed_check_judges_only_what_depends_on_it(graded, tmp_path, monkeypatch):
+    root = tmp_path / "course"
+    shutil.copytree(graded[0], root)
+    before = {s.student: [(r.points, r.outcome) for r in s.rows] for s in graded[1].students}
+    judged, judge = [], _Submission._judge
+    digests = {**run.checks_digests(LESSON), "length_mask": "another"}
+    monkeypatch.setattr(run, "checks_digests", lambda lesson: digests)
+    monkeypatch.setattr(
+        _Submission,
+        "_judge",
+        lambda self, name, *a, **k: judged.append(name) or judge(self, name, *a, **k),
+    )
+    some = ["right", "wrong", "noisy"]
+    summary = grade(root, LESSON, students=some, settings=QUICK)
+    assert judged == ["length_mask"] * 3
+    after = {s.student: [(r.points, r.outcome) for r in s.rows] for s in summary.students}
+    assert after == before
+    judged.clear()
+    grade(root, LESSON, students=some, settings=QUICK)
+    assert judged == []
+
+
+def test_a_poison_submission_stays_aside_until_forced(tmp_path, monkeypatch):
+    root = make_course(tmp_path)
+    hand_in(root, "ada", honest(root))
+    monkeypatch.setattr(run, "executor", lambda *a, **k: Poisoned())
+    (blank,) = grade(root, LESSON, settings=QUICK).blanks.values()
+    assert "--force" in blank[""]
+    monkeypatch.undo()  # a runner could grade it now
+    assert "--force" in grade(root, LESSON, settings=QUICK).blanks["ada"][""]
+    assert grade(root, LESSON, settings=replace(QUICK, force=True)).blanks == {}
+
+
+class Poisoned:
+    """An executor whose workers all die."""
+
+    def run(self, jobs):
+        return map(set_aside, jobs)
+
+    def close(self):
+        pass
 
 
 def test_demo_cells_are_not_run(graded):

@@ -40,6 +40,7 @@ class Measured:
     """One run of a grader over a class.
 
     Attributes:
+        grader: "course", "nbgrader", or "floor": the cells alone, in one warm process.
         seconds: wall time of the whole run, start included.
         steps: mean wall time of each step of one submission, where the grader tells.
         peak: the largest resident size of the driving process, in bytes.
@@ -70,7 +71,7 @@ class Comparison:
     def ratio(self, lesson: str) -> float | None:
         """How many times the throughput of stock nbgrader; None if that was not run."""
         each = {run.grader: run.each for run in self.runs if run.lesson == lesson}
-        return each["nbgrader"] / each["course"] if len(each) == 2 else None
+        return each["nbgrader"] / each["course"] if "nbgrader" in each else None
 
     def as_dict(self) -> dict:
         """JSON-able."""
@@ -86,7 +87,7 @@ class Comparison:
         for run in self.runs:
             lines.append(
                 f"{run.lesson:<24}{run.grader:<10}{run.submissions:>11}{run.seconds:>9.1f}"
-                f"{run.each:>8.2f}"
+                f"{run.each:>8.3f}"
             )
         lines.append("")
         for lesson in dict.fromkeys(run.lesson for run in self.runs):
@@ -132,6 +133,7 @@ def compare(
             settings = Settings(sandbox=sandbox, workers=workers)
             tell(f"{lesson}: course grade, {submissions} submissions")
             runs.append(run_course(folder, lesson, submissions, settings))
+            runs.append(run_floor(folder, lesson, submissions))
             if stock:
                 tell(f"{lesson}: nbgrader autograde, {submissions} submissions")
                 runs.append(run_stock(folder, lesson, submissions))
@@ -165,6 +167,16 @@ def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) 
     steps = {n: sum(e.seconds.get(n, 0.0) for e in entries) / len(entries) for n in names}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return Measured("course", lesson, submissions, seconds, steps, peak)
+
+
+def run_floor(folder: Path, lesson: str, submissions: int) -> Measured:
+    """Time the students' own cells in one warm process: no grader can be faster by one worker."""
+    command = [sys.executable, "-m", "course_lib.benchmarks.floor", str(folder), lesson]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True)
+    if done.returncode:
+        raise GradingError(f"the cells of {lesson} do not run: {done.stderr[-500:]}")
+    return Measured("floor", lesson, submissions, json.loads(done.stdout))
 
 
 def run_stock(folder: Path, lesson: str, submissions: int) -> Measured:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 import secrets
 import sys
@@ -20,6 +21,7 @@ from nbgrader.coursedir import CourseDirectory
 from sqlalchemy.exc import SAWarning
 from traitlets.config import Config, PyFileConfigLoader
 
+from course_lib.grading.gradebook import opened
 from course_lib.grading.intake import GradingError
 
 CONFIG = "nbgrader_config.py"
@@ -70,6 +72,12 @@ class Course:
         """Where the state of each submission of a lesson is kept."""
         return self.private / "ledger" / lesson
 
+    def log_path(self, student: str, lesson: str) -> Path:
+        """Where the log of a student's last grading is kept."""
+        name = os.fsencode(student)
+        name = student if len(name) < 200 else hashlib.sha256(name).hexdigest()
+        return self.private / "logs" / lesson / f"{name}.log"
+
     def autograded_notebook(self, student: str, lesson: str) -> Path:
         """Where a student's graded notebook lies."""
         return self.step("autograded") / student / lesson / f"{lesson}.ipynb"
@@ -92,8 +100,7 @@ class Course:
     @contextmanager
     def gradebook(self) -> Iterator[Gradebook]:
         """The course's gradebook, opened and closed."""
-        coursedir = self.coursedir("")
-        with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+        with opened(self.coursedir("")) as gradebook:
             yield gradebook
 
     def lessons(self) -> list[str]:
@@ -113,8 +120,8 @@ class Course:
             return
         if known and submissions and set(known) != set(released):
             raise GradingError(
-                f"{self.root / 'gradebook.db'} holds {submissions} submission(s) of {lesson} "
-                f"with other cells than {self.release_path(lesson)}: keep a copy of it, then run "
+                f"the gradebook holds {submissions} submission(s) of {lesson} with other cells "
+                f"than {self.release_path(lesson)}: keep a copy of it, then run "
                 f"`nbgrader db assignment remove {lesson} --force` and grade again"
             )
         self._generate(lesson)

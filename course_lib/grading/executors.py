@@ -15,12 +15,15 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 from typing import Protocol
 
 from course_lib.grading.intake import GradingError
+from course_lib.grading.jobs import Job, Result
+from course_lib.grading.kernels.environment import public_environment, without_secrets
 from course_lib.grading.kernels.sandbox import Limits, Reached
 from course_lib.grading.ledger import MAX_ATTEMPTS
-from course_lib.grading.runner import Job, Result, Runner
+from course_lib.grading.runner import Runner
 
 _AHEAD = 2  # jobs that wait in line for each worker, so that none ever waits for the driver
 
@@ -66,7 +69,7 @@ def executor(
 def set_aside(job: Job) -> Result:
     """The result of a job that nobody could finish."""
     why = f"it ended the grader {MAX_ATTEMPTS} times: look at it, then grade it with --force"
-    return Result(job.student, job.lesson, job.key, fault=why)
+    return Result(job.student, job.lesson, job.key, fault=why, attempts=MAX_ATTEMPTS)
 
 
 class Serial:
@@ -84,11 +87,12 @@ class Serial:
 
 
 class Processes:
-    """Several processes on this machine, each with a zygote of its own."""
+    """Several processes on this machine, which share a zygote where that is safe."""
 
     def __init__(self, sandbox: str | None, limits: Limits, workers: int) -> None:
-        self.arguments, self.workers = (sandbox, limits), workers
+        self.sandbox, self.limits, self.workers = sandbox, limits, workers
         self.pool: ProcessPoolExecutor | None = None
+        self.zygote = shared_zygote(sandbox)  # imports while the workers come up
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
         waiting = iter(jobs)
@@ -116,7 +120,7 @@ class Processes:
         """After a worker was lost: each suspect alone, so that the guilty one is found."""
         for job in jobs:
             for _ in range(MAX_ATTEMPTS):
-                self.close()
+                self._end_workers()
                 try:
                     yield self._submit(job).result()
                     break
@@ -128,8 +132,10 @@ class Processes:
     def _submit(self, job: Job) -> Future:
         if self.pool is None:
             context = _processes()
+            joins = self.zygote.folder if self.zygote else None
+            arguments = (self.sandbox, self.limits, joins)
             self.pool = ProcessPoolExecutor(
-                self.workers, context, initializer=_begin, initargs=self.arguments
+                self.workers, context, initializer=_begin, initargs=arguments
             )
         try:
             return self.pool.submit(run_here, job)
@@ -139,9 +145,26 @@ class Processes:
             return failed
 
     def close(self) -> None:
+        self._end_workers()
+        if self.zygote is not None:
+            self.zygote.close()
+            self.zygote = None
+
+    def _end_workers(self) -> None:
         if self.pool is not None:
             self.pool.shutdown(wait=True, cancel_futures=True)
             self.pool = None
+
+
+def shared_zygote(level: str | None):
+    """A zygote for all workers: at "strict" as root, where no kernel can reach its socket."""
+    from course_lib.grading.kernels import sandbox
+
+    if level not in (None, "strict") or "strict" in sandbox.obstacles() or os.getuid() != 0:
+        return None
+    from course_lib.grading.kernels.forked import Zygote
+
+    return Zygote("strict", shared=True)
 
 
 def _processes():
@@ -150,23 +173,29 @@ def _processes():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["course_lib.grading.executors", "course_lib.checks.verdict"])
+    from multiprocessing import forkserver
+
+    with without_secrets():
+        forkserver.ensure_running()
     return context
 
 
 _runner: list[Runner] = []
 
 
-def _begin(sandbox: str | None, limits: Limits) -> None:
+def _begin(sandbox: str | None, limits: Limits, joins: Path | None) -> None:
     """In a new worker: die with the driver; the kernels come up with the first job."""
     if sys.platform == "linux":
         from course_lib.grading.kernels import isolate
 
         with contextlib.suppress(OSError):
             isolate.die_with_parent()
-    _arguments[:] = [sandbox, limits]
+    for name in os.environ.keys() - public_environment().keys():
+        del os.environ[name]
+    _arguments[:] = [sandbox, limits, joins]
 
 
-_arguments: list = [None, None]
+_arguments: list = [None, None, None]
 
 
 def run_here(job: Job) -> Result:

@@ -20,13 +20,15 @@ from nbconvert.filters import Highlight2HTML
 from nbconvert.filters.widgetsdatatypefilter import WidgetsDataTypeFilter
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbformat import NotebookNode
-from nbgrader.api import Gradebook, SubmittedNotebook
+from nbgrader.api import SubmittedNotebook
 from nbgrader.converters import GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution
 
 from course_lib.grading.course import Course, write_atomically
+from course_lib.grading.gradebook import MAX_STUDENT_ID, opened
+from course_lib.grading.intake import GradingError
 from course_lib.grading.verdict import is_check, judge_cell
 
 _STAMP = "timestamp.txt"
@@ -51,7 +53,7 @@ class Landing:
     @contextlib.contextmanager
     def open(self) -> Iterator[Landing]:
         """Hold the gradebook open, for many results at a time."""
-        with Gradebook(self._coursedir.db_url, self._coursedir.course_id) as self.gradebook:
+        with opened(self._coursedir) as self.gradebook:
             yield self
 
     def land(self, student: str, notebook: NotebookNode) -> None:
@@ -82,6 +84,12 @@ class Landing:
         return {s.student.id for s in submissions if any(n.grades for n in s.notebooks)}
 
     def _submission(self, student: str) -> SubmittedNotebook:
+        if len(student) > MAX_STUDENT_ID and self.gradebook.engine.name != "sqlite":
+            raise GradingError(
+                f"{self.course.step('submitted') / student}: this gradebook keeps names of at "
+                f"most {MAX_STUDENT_ID} characters: rename the folder, then run the same command "
+                "again; what is graded is kept"
+            )
         self.gradebook.update_or_create_student(student)
         folder = self.course.step("submitted") / student / self.lesson
         stamp = read_timestamp(self._coursedir, folder)

@@ -10,8 +10,10 @@ import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from course_lib.grading.intake import GradingError
 
@@ -23,7 +25,8 @@ class Entry:
     """The state of one submission.
 
     Attributes:
-        key: names what was graded: submission, release, checks and seed.
+        key: names what was graded: submission, release, seed and limits.
+        checks: digest of the check that judged it, by exercise.
         state: "started", "graded", "landed" or "blank".
         attempts: how often it was begun and not finished.
         problem: why it is blank, with the cure.
@@ -34,6 +37,7 @@ class Entry:
 
     student: str
     key: str = ""
+    checks: dict[str, str] = field(default_factory=dict)
     state: str = ""
     attempts: int = 0
     problem: str | None = None
@@ -68,11 +72,21 @@ class Ledger:
                 found.append(_read(path))
         return found
 
-    def start(self, student: str, key: str) -> Entry:
-        """Note that work on a submission begins; another key begins anew."""
-        known = self.get(student)
-        attempts = known.attempts if known.key == key and known.state == "started" else 0
-        return self.put(Entry(student, key, "started", attempts + 1, notices=known.notices))
+    def start(
+        self, student: str, key: str, checks: Mapping[str, str] | None = None, **known: Any
+    ) -> Entry:
+        """Note that work on a submission begins; another key, or other checks, begin anew.
+
+        Args:
+            student: whose.
+            key: of the submission.
+            checks: digests, by exercise.
+            known: more fields of the entry, for example `notices`.
+        """
+        before, checks = self.get(student), dict(checks or {})
+        again = (before.key, before.checks, before.state) == (key, checks, "started")
+        attempts = before.attempts + 1 if again else 1
+        return self.put(Entry(student, key, checks, "started", attempts, **known))
 
     def put(self, entry: Entry) -> Entry:
         """Keep an entry: it is on disk, or an error is raised and the old one still is.

@@ -11,14 +11,16 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
+from nbformat import NotebookNode
 from sqlalchemy.exc import DBAPIError
 
-from course_lib.grading.course import Course, quiet_nbgrader
+from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.executors import executor, shard_of
 from course_lib.grading.intake import (
     GradingError,
@@ -28,38 +30,16 @@ from course_lib.grading.intake import (
     parse,
     read_bytes,
 )
-from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.jobs import Job, Result
 from course_lib.grading.landing import Landing
 from course_lib.grading.ledger import MAX_ATTEMPTS, Entry, Ledger
 from course_lib.grading.rebuild import rebuild
 from course_lib.grading.records import GradeSummary, read_records
 from course_lib.grading.remarks import remarks, same_as_course
-from course_lib.grading.runner import Job, Result
-from course_lib.grading.versions import checks_digest, key_of
+from course_lib.grading.settings import Progress, Settings, Step
+from course_lib.grading.verdict import is_check, judge_cell
+from course_lib.grading.versions import checks_digests, key_of
 from course_lib.locks import only_one
-
-Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a class is graded.
-
-    Args:
-        executor: "processes", "serial" or "dask://HOST:PORT".
-        sandbox: "strict", "basic" or "off"; the strongest that this machine has if None.
-        workers: processes; one for each core if 0.
-        shard: "k/n", this machine's share of the class; everything if None.
-        limits: what each submission may use.
-        force: grade what has not changed since the last run, too.
-    """
-
-    executor: str = "processes"
-    sandbox: str | None = "strict"
-    workers: int = 0
-    shard: str | None = None
-    limits: Limits = field(default_factory=Limits)
-    force: bool = False
 
 
 def grade(
@@ -76,7 +56,7 @@ def grade(
         root: the course folder, which holds nbgrader_config.py.
         lesson: slug of the lesson, for example "02_masked_softmax".
         students: only these; everybody if None.
-        progress: called with a line of text at each step.
+        progress: called with a `Step` for each submission; its text is a line for a terminal.
         settings: executor, sandbox and limits.
 
     Returns:
@@ -86,7 +66,7 @@ def grade(
         GradingError: nothing can be graded; the message names the file and the cure.
     """
     with quiet_nbgrader():
-        run = _Run(Course(root), lesson, progress or (lambda line: None), settings or Settings())
+        run = _Run(Course(root), lesson, progress or (lambda step: None), settings or Settings())
         with run.alone(), _naming_the_gradebook():
             return run.grade(students)
 
@@ -112,7 +92,9 @@ class _Run:
         self.release = course.release_path(lesson)
         self.ledger = Ledger(course.ledger_path(lesson))
         self.seed = course.check_seed()
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
+        self.outcomes: Counter[str] = Counter()
+        self.total = 0
         self.started = time.monotonic()
 
     @contextlib.contextmanager
@@ -139,7 +121,7 @@ class _Run:
         submissions = [s for s in submissions if s.student in mine]
         self.course.ensure_assignment(self.lesson)
         self.total = len(submissions)
-        self.tell(f"{self.lesson}: {self.total} submissions")
+        self.tell(Step(self.lesson, "", 0, self.total))
         with Landing(self.course, self.lesson).open() as landing:
             known = landing.graded()
             jobs = self._jobs(submissions, landing, known)
@@ -168,37 +150,67 @@ class _Run:
     ) -> Iterator[Job]:
         """A job for each submission that is not graded yet; the others are settled here."""
         release = self.release.read_text(encoding="utf-8")
-        checks = checks_digest(self.lesson)
+        checks = checks_digests(self.lesson)
         for submission in submissions:
             student = submission.student
             try:
                 if submission.problem or submission.notebook is None:
                     raise IntakeError(submission.problem or "no notebook")
                 data = read_bytes(submission.notebook)
-                key = key_of(data, release, checks, self.seed, self.settings.limits)
+                key = key_of(data, release, self.seed, self.settings.limits)
                 entry = self.ledger.get(student)
-                if self._settle(entry, key, landing, known):
+                same = {name for name, digest in checks.items() if entry.checks.get(name) == digest}
+                if entry.key != key or entry.state not in ("graded", "landed") or self._forced:
+                    same = set()
+                if len(same) == len(checks) and self._settle(entry, landing, known):
                     continue
+                self._refuse_poison(entry, key, checks)
                 cells, notices = parse(data, submission.notebook.name)
-                if entry.key == key and entry.attempts >= MAX_ATTEMPTS and not self.settings.force:
-                    raise IntakeError(
-                        f"it ended the grader {entry.attempts} times: look at it, then grade it "
-                        "with --force"
-                    )
                 notebook, restored = rebuild(nbformat.reads(release, as_version=4), cells)
                 notices = (*submission.notices, *notices, *restored, *remarks(notebook))
                 notebook.metadata.setdefault("course", {})["notices"] = list(notices)
-                same = tuple(same_as_course(notebook, self.lesson))
-                begun = self.ledger.start(student, key)
-                self.ledger.put(replace(begun, notices=notices, same=same))
-                yield Job(student, self.lesson, key, nbformat.writes(notebook), self.seed)
+                settled = self._take_over(entry, notebook, same)
+                self.ledger.start(
+                    student,
+                    key,
+                    checks,
+                    notices=notices,
+                    same=tuple(same_as_course(notebook, self.lesson)),
+                    flagged={n: why for n, why in entry.flagged.items() if n in settled},
+                )
+                text = nbformat.writes(notebook)
+                yield Job(student, self.lesson, key, text, self.seed, settled)
             except IntakeError as error:
-                self._blank(Entry(student, notices=submission.notices), str(error), landing)
+                entry = replace(self.ledger.get(student), notices=submission.notices)
+                self._blank(entry, str(error), landing)
 
-    def _settle(self, entry: Entry, key: str, landing: Landing, known: set[str]) -> bool:
-        """Whether an entry needs no more grading; lands what was graded and has not landed."""
-        if self.settings.force or entry.key != key or entry.state not in ("graded", "landed"):
-            return False
+    def _refuse_poison(self, entry: Entry, key: str, checks: Mapping[str, str]) -> None:
+        again = entry.key == key and entry.checks == checks and not self._forced
+        if again and entry.attempts >= MAX_ATTEMPTS:
+            raise IntakeError(
+                f"it ended the grader {entry.attempts} times: look at it, then grade it "
+                "with --force"
+            )
+
+    def _take_over(self, entry: Entry, notebook: NotebookNode, same: set[str]) -> tuple[str, ...]:
+        """Bring the outputs of checks that did not change into a rebuilt notebook; name them."""
+        if not same:
+            return ()
+        text = entry.notebook
+        path = self.course.autograded_notebook(entry.student, self.lesson)
+        if not text and path.is_file():
+            text = path.read_text(encoding="utf-8")
+        before = nbformat.reads(text, as_version=4).cells if text else []
+        kept = {c.metadata.nbgrader.grade_id: c.outputs for c in before if is_check(c)}
+        settled = []
+        for cell in notebook.cells:
+            if is_check(cell) and (name := cell.metadata.nbgrader.grade_id) in same & kept.keys():
+                cell.outputs = kept[name]
+                settled.append(name)
+        return tuple(settled)
+
+    def _settle(self, entry: Entry, landing: Landing, known: set[str]) -> bool:
+        """Whether a graded entry needs no more work; lands it if it has not landed."""
         if entry.state == "graded":
             self._land(entry, landing)
             return True
@@ -213,23 +225,30 @@ class _Run:
 
     def _receive(self, result: Result, landing: Landing) -> None:
         entry = self.ledger.get(result.student)
+        entry = replace(entry, attempts=max(entry.attempts, result.attempts))
         if result.fault:
+            self._log(entry, [*result.log, f"blank: {result.fault}"])
             self._blank(replace(entry, seconds=result.seconds), result.fault, landing)
             return
+        self._log(entry, result.log)
         entry = replace(
             entry,
             key=result.key,
             state="graded",
             problem=None,
-            flagged=result.flagged,
+            flagged=entry.flagged | result.flagged,
             seconds=result.seconds,
             notebook=result.notebook,
         )
         self._land(self.ledger.put(entry), landing)
 
     def _land(self, entry: Entry, landing: Landing) -> None:
-        landing.land(entry.student, nbformat.reads(entry.notebook, as_version=4))
-        self.ledger.landed(entry)
+        started = time.monotonic()
+        notebook = nbformat.reads(entry.notebook, as_version=4)
+        landing.land(entry.student, notebook)
+        seconds = entry.seconds | {"write": time.monotonic() - started}
+        self.ledger.landed(replace(entry, seconds=seconds))
+        self.outcomes.update(judge_cell(cell).outcome for cell in notebook.cells if is_check(cell))
         self._count("graded", entry.student)
 
     def _blank(self, entry: Entry, problem: str, landing: Landing) -> None:
@@ -237,12 +256,23 @@ class _Run:
         self.ledger.put(replace(entry, state="blank", problem=problem, notebook=""))
         self._count("not gradable", entry.student)
 
+    def _log(self, entry: Entry, lines: Sequence[str]) -> None:
+        """What happened to one submission, for whoever looks into it; the newest run's only."""
+        path = self.course.log_path(entry.student, self.lesson)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        head = [f"{entry.student!r}, {self.lesson}, {time.strftime('%Y-%m-%d %H:%M:%S%z')}"]
+        text = "\n".join([*head, *(f"note: {notice}" for notice in entry.notices), *lines])
+        write_atomically(path, text.encode("utf-8", "backslashreplace").decode() + "\n")
+
     def _count(self, what: str, student: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
-        done = sum(self.counts.values())
-        spent = time.monotonic() - self.started
-        left = spent / done * (self.total - done)
-        counts = ", ".join(f"{number} {name}" for name, number in self.counts.items())
-        self.tell(
-            f"{self.lesson}: {done} of {self.total} ({counts}), about {left:.0f} s left, {student}"
+        self.counts[what] += 1
+        done = self.counts.total()
+        left = (time.monotonic() - self.started) / done * (self.total - done)
+        step = Step(
+            self.lesson, student, done, self.total, dict(self.counts), dict(self.outcomes), left
         )
+        self.tell(step)
+
+    @property
+    def _forced(self) -> bool:
+        return self.settings.force

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.exports.errors import ExportError
 from course_lib.grading.exports.fill import LMS, Rules, fill, read_layout
@@ -30,6 +28,7 @@ from course_lib.grading.exports.outcome import Outcome
 from course_lib.grading.exports.sheet import read_sheet, write_new
 from course_lib.grading.exports.students import match, read_mapping, refuse_duplicates
 from course_lib.grading.exports.table import grades_table, table_outcomes
+from course_lib.grading.intake import GradingError
 
 __all__ = ["ExportError", "ExportRequest", "columns_by_lesson", "export"]
 
@@ -76,9 +75,10 @@ def export(root: Path, request: ExportRequest) -> Outcome:
         need_gradebook(course)
         try:
             people, lessons = _read(course, request)
-        except SQLAlchemyError as error:
-            reason = str(error).splitlines()[0]
-            raise ExportError(f"{course.root}: the gradebook cannot be read: {reason}") from error
+        except ExportError:
+            raise
+        except GradingError as error:
+            raise ExportError(str(error)) from error
     make = _plain if request.to == "csv" else _filled
     return make(course, request, people, lessons)
 

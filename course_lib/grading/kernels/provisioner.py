@@ -22,7 +22,8 @@ from typing import Any
 from jupyter_client.provisioning import KernelProvisionerBase, LocalProvisioner
 from traitlets import Unicode
 
-from course_lib.grading.kernels.provider import ForkedKernels, Kernel, Provider, provider
+from course_lib.grading.kernels.forked import ForkedKernels
+from course_lib.grading.kernels.provider import Kernel, Provider, provider
 
 KERNEL_NAME = "course-sandbox"
 _POLL_SECONDS = 0.02

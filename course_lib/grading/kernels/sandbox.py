@@ -40,7 +40,9 @@ VISIBLE = (
     "checks/spending.py",
     "checks/steps.py",
     "grading/kernels/__init__.py",
+    "grading/kernels/inside.py",
     "grading/kernels/isolate.py",
+    "grading/kernels/keeper.py",
     "grading/kernels/zygote.py",
 )
 _REFUSED = """
@@ -156,9 +158,14 @@ def _seccomp():
     return pyseccomp
 
 
+def library_of(folder: Path) -> Path:
+    """Where `stage_library` puts it."""
+    return folder / "library"
+
+
 def stage_library(folder: Path) -> Path:
     """Copy what a student's kernel may see of course_lib; return the folder to import it from."""
-    target = folder / "library"
+    target = library_of(folder)
     for name in VISIBLE:
         source, copy = _PACKAGE / name, target / "course_lib" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -172,7 +179,9 @@ def stage_library(folder: Path) -> Path:
     return target
 
 
-def command(level: str, library: Path, spool: Path, descriptor: int) -> tuple[list[str], dict]:
+def command(
+    level: str, library: Path, spool: Path, descriptors: list[int]
+) -> tuple[list[str], dict]:
     """The command that starts a zygote at a level, and its whole environment."""
     environ = {
         "PATH": "/usr/bin:/bin",
@@ -192,7 +201,7 @@ def command(level: str, library: Path, spool: Path, descriptor: int) -> tuple[li
     strict = level == "strict"
     seen = environ["PYTHONPATH"] = "/library" if strict else str(library)
     python = [_inside(sys.executable) if strict else sys.executable, "-P", "-s", "-m"]
-    python += ["course_lib.grading.kernels.zygote", str(descriptor), seen]
+    python += ["course_lib.grading.kernels.zygote", seen, *map(str, descriptors)]
     return [*_bubblewrap(library, spool), *python] if strict else python, environ
 
 

@@ -15,11 +15,11 @@ import time
 
 from jupyter_client.manager import KernelManager
 
+from course_lib.grading.kernels.environment import public_environment
 from course_lib.grading.kernels.provider import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Reached
 
 _POLL_SECONDS = 0.2
-_SECRETS = ("COURSE_CHECK_SEED",)
 
 
 class SpawnedKernels:
@@ -43,7 +43,7 @@ class SpawnedKernels:
         name = secrets.token_hex(4)
         place = os.path.join(self._folder.name, name)
         os.mkdir(place)
-        environ = {k: v for k, v in os.environ.items() if k not in _SECRETS}
+        environ = public_environment()
         environ |= {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", **(env or {})}
         manager = KernelManager(kernel_name="python3")
         try:

@@ -1,0 +1,98 @@
+"""The blocks of additive attention as one differentiable function, and the formula they stand for.
+
+The formula is what small problems, `torch.compile` and second derivatives are computed by.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from course_lib.fused._additive_blocks import (
+    Masking,
+    Sigmas,
+    Sums,
+    all_kept,
+    averages,
+    gradients,
+)
+from course_lib.fused._additive_compiled import compiled_scores
+from course_lib.fused.masked_softmax import is_traced, softmax_of_allowed
+
+
+def by_formula(queries, keys, w, values, lengths, mask, dropout) -> tuple[Tensor, Tensor]:
+    """Returns outputs and weights, for which `(batch, n, m, H)` numbers exist at a time.
+
+    Args:
+        queries, keys: projected, `(batch, n, H)` and `(batch, m, H)`.
+        w: `(1, H)`, as a linear layer holds it.
+        values: `(batch, m, v)`.
+        lengths, mask: which keys count, as in `AdditiveAttention`.
+        dropout: what is applied to the weights, from tensor to tensor, or None.
+    """
+    if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+        scores = compiled_scores(queries, keys, w[0])
+    elif torch.is_grad_enabled() or queries.dtype.itemsize < 4 or is_traced():
+        features = torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1))
+        scores = functional.linear(features, w).squeeze(-1)
+    else:  # sigmoid(2x) is the faster tanh; without sum(w), which changes no softmax
+        features = torch.add(2 * queries.unsqueeze(2), keys.unsqueeze(1), alpha=2).sigmoid_()
+        scores = functional.linear(features, 2 * w).squeeze(-1)  # (batch, n, m)
+    weights = softmax_of_allowed(scores, lengths, mask)  # (batch, n, m)
+    return (weights if dropout is None else dropout(weights)) @ values, weights
+
+
+class BlockedAdditive(torch.autograd.Function):
+    """Additive attention of projected queries and keys, with memory linear in n and m."""
+
+    @staticmethod
+    def forward(ctx, queries, keys, w, values, lengths, mask, dropout, want_weights):
+        """Returns outputs `(batch, n, v)` and, if wanted, weights `(batch, n, m)`."""
+        seed = int(torch.randint(2**62, ())) if dropout else 0  # from the global generator
+        masking = Masking(lengths, mask, dropout, seed)
+        wide = _wide(queries, keys, w, values)
+        outputs, sums = averages(*_blocks_of(*wide), masking, want_weights)
+        outputs = outputs.to(values.dtype)
+        ctx.dropout = dropout, seed
+        ctx.save_for_backward(queries, keys, w, values, outputs, *sums, lengths, mask)
+        if not want_weights:
+            return outputs, None
+        weights = sums.weights.to(values.dtype)
+        ctx.mark_non_differentiable(weights)
+        return outputs, weights
+
+    @staticmethod
+    def backward(ctx, grad_outputs, _):
+        """Computes every block again; with `create_graph=True` the whole formula instead."""
+        *inputs, outputs, totals, shifts, weights, lengths, mask = ctx.saved_tensors
+        masking = Masking(lengths, mask, *ctx.dropout)
+        if torch.is_grad_enabled():
+            grads = _by_formula_again(inputs, masking, grad_outputs)
+        else:
+            *wide, outputs, grad_outputs = _wide(*inputs, outputs, grad_outputs)
+            sums = Sums(totals, shifts, weights)
+            grads = gradients(*_blocks_of(*wide), masking, outputs, sums, grad_outputs)
+            pairs = zip(grads, inputs, strict=True)
+            grads = [grad.to(given.dtype).view_as(given) for grad, given in pairs]
+        return *grads, None, None, None, None
+
+
+def _wide(*tensors: Tensor) -> list[Tensor]:
+    """The tensors in float64 if they are, otherwise in float32, without history."""
+    dtype = torch.float64 if tensors[0].dtype == torch.float64 else torch.float32
+    return [tensor.detach().to(dtype) for tensor in tensors]
+
+
+def _blocks_of(queries, keys, w, *others):
+    """What `_additive_blocks` works on: sigmas, w as a vector, and the others."""
+    return Sigmas(queries, keys), w.view(-1), *others
+
+
+def _by_formula_again(inputs, masking, grad_outputs):
+    """Gradients that can be differentiated again, from the formula with the same dropout."""
+    queries, keys, _, values = inputs
+    kept = all_kept(queries, keys, values, masking)
+    drop = None if kept is None else kept.mul
+    outputs, _ = by_formula(*inputs, masking.lengths, masking.mask, drop)
+    wanted = [given for given in inputs if given.requires_grad]
+    found = iter(torch.autograd.grad(outputs, wanted, grad_outputs, create_graph=True))
+    return [next(found) if given.requires_grad else None for given in inputs]

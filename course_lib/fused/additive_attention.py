@@ -1,0 +1,190 @@
+"""Additive attention without the tensor of `(batch, n, m, num_hiddens)` features.
+
+Two rewrites, both exact: tanh(x) = 2 sigmoid(2x) - 1, whose constant adds the same to all scores
+of a row and leaves the softmax as it is; and sigmoid(2 (q + k)) = 1 / (1 + exp(-2q) exp(-2k)),
+which asks for (n + m) H exponentials instead of n m H. What each block computes, and how far the
+second rewrite reaches, stands in `_additive_blocks`.
+"""
+
+import functools
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib.attention._checked import checked
+from course_lib.attention.additive_attention import additive_scores
+from course_lib.fused._additive_function import BlockedAdditive, by_formula
+from course_lib.fused.masked_softmax import is_traced
+
+FEW_FEATURES = 2**14  # up to so many numbers the plain formula is the fastest
+
+
+def checked_at_length(forward: Callable) -> Callable:
+    """`checked`, but arguments of the commonest kind pass after a glance.
+
+    For a small problem the long check would take as long as the attention itself.
+    """
+    at_length = checked(forward)
+
+    @functools.wraps(forward)
+    def call(self, queries, keys, values, valid_lens=None, mask=None, **options):
+        fit = _plainly_fit(self, queries, keys, values, valid_lens, mask)
+        return (forward if fit else at_length)(
+            self, queries, keys, values, valid_lens, mask, **options
+        )
+
+    return call
+
+
+def _plainly_fit(module, queries, keys, values, valid_lens, mask) -> bool:
+    """Whether these are three tensors that fit, with lengths `(batch,)` in range or none."""
+    if mask is not None or not (type(queries) is type(keys) is type(values) is Tensor):
+        return False
+    sizes, key_sizes, value_sizes = queries.shape, keys.shape, values.shape
+    weight = module.w_v.weight
+    return (
+        len(sizes) == len(key_sizes) == len(value_sizes) == 3
+        and sizes[0] == key_sizes[0] == value_sizes[0]
+        and key_sizes[1] == value_sizes[1]
+        and queries.dtype == keys.dtype == values.dtype == weight.dtype
+        and queries.device == keys.device == values.device == weight.device
+        and (valid_lens is None or _is_in_range(valid_lens, sizes[0], key_sizes[1]))
+    )
+
+
+def _is_in_range(valid_lens, batch: int, num_keys: int) -> bool:
+    """Whether these are lengths `(batch,)` on the CPU, each in `0..num_keys`."""
+    if type(valid_lens) is not Tensor or valid_lens.dtype != torch.int64 or is_traced():
+        return False
+    if valid_lens.shape != (batch,) or valid_lens.device.type != "cpu":
+        return False
+    return all(0 <= length <= num_keys for length in valid_lens.tolist())
+
+
+class AdditiveAttention(nn.Module):
+    """Additive attention with the arguments, numbers and state of the taught module.
+
+    Eager calls compute blocks of pairs that stay in the cache, and compute them again in the
+    backward pass: extra memory grows with n + m, and with n m only if the weights are wanted.
+    Keys that no query of a block may see are skipped. Under `torch.compile` there is one graph,
+    whose loops the compiler fuses. Small problems, second derivatives and `torch.func` use the
+    formula of the lesson.
+
+    Args:
+        query_size, key_size: numbers in a query and in a key; they may differ.
+        num_hiddens: features in which the two are added.
+        dropout: probability of dropping an attention weight, in train mode only.
+
+    Attributes:
+        attention_weights: weights of the last call, `(batch, num_queries, num_keys)`, before
+            dropout and detached; None after a call with `need_weights=False`.
+
+    Source: Bahdanau, Cho & Bengio 2015, appendix A.1.2, https://arxiv.org/abs/1409.0473
+    """
+
+    @checked
+    def __init__(self, query_size: int, key_size: int, num_hiddens: int, dropout: float = 0.0):
+        """Makes the layers `W_q`, `W_k` and `w_v`, all without bias."""
+        super().__init__()
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
+        self.dropout = nn.Dropout(dropout)
+        self.num_hiddens = num_hiddens
+        self.attention_weights = None
+
+    @checked_at_length
+    def forward(
+        self,
+        queries: Float[Tensor, "batch num_queries query_size"],
+        keys: Float[Tensor, "batch num_keys key_size"],
+        values: Float[Tensor, "batch num_keys value_size"],
+        valid_lens: Int[Tensor, "..."] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+        *,
+        need_weights: bool = True,
+    ) -> Float[Tensor, "batch num_queries value_size"]:
+        """Averages the values with weights from additive scores.
+
+        Args:
+            queries, keys: compared with each other.
+            values: one for each key.
+            valid_lens: how many leading keys are real, `(batch,)` or `(batch, num_queries)`.
+            mask: True = may attend, broadcastable to `(batch, num_queries, num_keys)`. With
+                both given, a key must be allowed by both.
+            need_weights: whether to keep `attention_weights`.
+
+        Returns:
+            One average of the values for each query; zeros where no key is allowed.
+        """
+        self._check_sizes(queries, keys)
+        return self._average(queries, self.W_k(keys), values, valid_lens, mask, need_weights)
+
+    @checked
+    def project_keys(
+        self, keys: Float[Tensor, "batch keys key_size"]
+    ) -> Float[Tensor, "batch keys num_hiddens"]:
+        """Projects keys once for many calls of `attend`.
+
+        The result is an ordinary tensor: when a key comes in, concatenate its projection along
+        the keys, or write it into a tensor made for all of them and give `valid_lens`.
+        """
+        self._check_sizes(keys.new_empty(len(keys), 0, self.W_q.weight.shape[-1]), keys)
+        return self.W_k(keys)
+
+    @checked
+    def attend(
+        self,
+        queries: Float[Tensor, "batch num_queries query_size"],
+        projected_keys: Float[Tensor, "batch num_keys num_hiddens"],
+        values: Float[Tensor, "batch num_keys value_size"],
+        valid_lens: Int[Tensor, "..."] | None = None,
+        mask: Bool[Tensor, "..."] | None = None,
+        *,
+        need_weights: bool = True,
+    ) -> Float[Tensor, "batch num_queries value_size"]:
+        """`forward` for keys that `project_keys` has projected: a decoder's step.
+
+        Args:
+            queries, values, valid_lens, mask, need_weights: as in `forward`.
+            projected_keys: from `project_keys`.
+        """
+        self._check_sizes(queries, queries.new_empty(len(queries), 0, self.W_k.weight.shape[-1]))
+        return self._average(queries, projected_keys, values, valid_lens, mask, need_weights)
+
+    def _check_sizes(self, queries: Tensor, keys: Tensor) -> None:
+        """Raises as the taught module does if the layers are made for other sizes."""
+        w_q, w_k = self.W_q.weight, self.W_k.weight
+        if (queries.shape[-1], keys.shape[-1]) != (w_q.shape[-1], w_k.shape[-1]):
+            additive_scores(queries, keys, w_q, w_k, self.w_v.weight[0])
+
+    def _average(self, queries, keys, values, valid_lens, mask, need_weights) -> Tensor:
+        """Projects the queries and chooses how to compute the rest."""
+        queries, w = self.W_q(queries), self.w_v.weight
+        if values.dtype != queries.dtype:  # under autocast
+            values, w = values.to(queries.dtype), w.to(queries.dtype)
+        dropout = self.dropout.p if self.dropout.training else 0.0
+        is_small = queries.numel() * keys.shape[1] <= FEW_FEATURES
+        is_a_step = queries.shape[1] == 1 and not torch.is_grad_enabled()
+        if is_small or is_a_step or is_traced():
+            drop = self.dropout if dropout else None
+            outputs, weights = by_formula(queries, keys, w, values, valid_lens, mask, drop)
+        else:
+            lengths, mask = _with_three_axes(valid_lens, mask, queries, keys)
+            with torch.autocast(queries.device.type, enabled=False):
+                outputs, weights = BlockedAdditive.apply(
+                    queries, keys, w, values, lengths, mask, dropout, need_weights
+                )
+        self.attention_weights = weights.detach() if need_weights else None
+        return outputs
+
+
+def _with_three_axes(valid_lens, mask, queries, keys) -> tuple[Tensor | None, Tensor | None]:
+    """Lengths as `(batch, n or 1)` and the mask as a view of `(batch, n, m)`."""
+    if valid_lens is not None and valid_lens.dim() == 1:
+        valid_lens = valid_lens.unsqueeze(1)
+    if mask is not None:
+        mask = mask.expand(*queries.shape[:2], keys.shape[1])
+    return valid_lens, mask

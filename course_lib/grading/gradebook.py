@@ -1,0 +1,88 @@
+"""Open the gradebook: SQLite in the course folder, or PostgreSQL by its URL.
+
+nbgrader's `CourseDirectory.db_url` in nbgrader_config.py says which, for `course` and formgrader
+alike. Whatever goes wrong is one line with a cure, and no line shows a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from course_lib.grading.intake import GradingError
+
+MAX_STUDENT_ID = 128  # nbgrader's column; SQLite does not count, PostgreSQL does
+_AGAIN = "then run the same command again; what is graded is kept and lands then"
+
+
+@contextmanager
+def opened(coursedir: CourseDirectory) -> Iterator[Gradebook]:
+    """The gradebook of a course, opened and closed.
+
+    Raises:
+        GradingError: it cannot be reached, now or later; the message has the cure.
+    """
+    url = _url_of(coursedir.db_url)
+    try:
+        with Gradebook(coursedir.db_url, coursedir.course_id) as gradebook:
+            yield gradebook
+    except SQLAlchemyError as error:
+        raise GradingError(_explained(url, error)) from error
+    except ModuleNotFoundError as error:
+        if error.name not in ("psycopg", "psycopg2"):
+            raise
+        raise GradingError(
+            f"{shown(url)} needs a driver that is not installed here: "
+            'pip install "attention-course[scale]", and begin the URL with postgresql+psycopg://'
+        ) from error
+
+
+def shown(url: URL) -> str:
+    """The place of a gradebook, without password and options."""
+    if url.get_backend_name() == "sqlite":
+        return f"the gradebook {url.database}"
+    place = URL.create(url.drivername, url.username, None, url.host, url.port, url.database)
+    return f"the gradebook {place}"
+
+
+def _url_of(text: str) -> URL:
+    """The parsed URL; what is wrong with it is said without showing any of it.
+
+    Raises:
+        GradingError: it is none, or holds a password that is not written as a URL wants it.
+    """
+    cure = "write postgresql+psycopg://USER@HOST:PORT/DATABASE, and the password into ~/.pgpass"
+    try:
+        url = make_url(text)
+        url.get_dialect()
+    except (ArgumentError, ValueError):
+        raise GradingError(
+            f"CourseDirectory.db_url in nbgrader_config.py is no URL of a gradebook: {cure}"
+        ) from None
+    except ModuleNotFoundError:
+        return url  # the driver is missing, not the URL wrong
+    if "@" in (url.host or ""):
+        raise GradingError(
+            "CourseDirectory.db_url in nbgrader_config.py holds a password with @ in it: write "
+            f"it as %40, or better: {cure}"
+        )
+    return url
+
+
+def _explained(url: URL, error: SQLAlchemyError) -> str:
+    cause = getattr(error, "orig", None) or error
+    reason = next(iter(str(cause).splitlines()), type(cause).__name__)
+    if url.get_backend_name() == "sqlite":
+        return f"{shown(url)} cannot be used ({reason}): mend or restore it, {_AGAIN}"
+    for secret in (url.password, url.query.get("password")):
+        if isinstance(secret, str) and secret:
+            reason = reason.replace(secret, "***")
+    return (
+        f"{shown(url)} cannot be used ({reason}): see that its server runs and that user, password "
+        f"and name of the database are right, {_AGAIN}"
+    )

@@ -1,0 +1,56 @@
+"""The benchmark of grading: what it counts as the floor, and the ratio that it prints."""
+
+import json
+
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook, writes
+
+from course_lib.benchmarks.floor import floor
+from course_lib.benchmarks.grading import Comparison, Measured, run_floor
+from course_lib.grading import GradingError
+
+LESSON = "02_masked_softmax"
+
+
+def graded(root, *cells):
+    place = root / "autograded" / "ada" / LESSON
+    place.mkdir(parents=True)
+    (place / f"{LESSON}.ipynb").write_text(writes(new_notebook(cells=list(cells))))
+
+
+def test_the_floor_runs_answers_and_neither_checks_nor_demos(tmp_path):
+    ran = tmp_path / "ran"
+    note = f"with open({str(ran)!r}, 'a') as file: file.write({{!r}})"
+    check = {"nbgrader": {"grade": True, "solution": False, "grade_id": "x", "points": 1}}
+    graded(
+        tmp_path,
+        new_code_cell(note.format("answer")),
+        new_code_cell("1 / 0"),
+        new_code_cell(note.format("check"), metadata=check),
+        new_code_cell(note.format("demo"), metadata={"tags": ["demo"]}),
+        new_code_cell("import time; time.sleep(0.05)"),
+    )
+    assert 0.05 < floor(tmp_path, LESSON) < 5
+    assert ran.read_text() == "answer" * 2  # the first notebook is run once more, to import
+    assert run_floor(tmp_path, LESSON, 1).each > 0.05
+
+
+def test_a_floor_that_cannot_be_measured_is_an_error(tmp_path):
+    place = tmp_path / "autograded" / "ada" / LESSON
+    place.mkdir(parents=True)
+    (place / f"{LESSON}.ipynb").write_text("{")
+    with pytest.raises(GradingError, match="do not run"):
+        run_floor(tmp_path, LESSON, 1)
+
+
+def test_the_ratio_is_that_of_throughputs_and_the_floor_has_no_part_in_it():
+    runs = [
+        Measured("course", LESSON, 20, 10.0, {"judge": 0.25}, peak=1_000_000),
+        Measured("floor", LESSON, 20, 0.1),
+        Measured("nbgrader", LESSON, 20, 80.0),
+    ]
+    found = Comparison(runs, "a machine", "strict", 2)
+    assert found.ratio(LESSON) == 8.0
+    assert "8.0 times the throughput" in found.text() and "judge 250 ms" in found.text()
+    assert json.loads(json.dumps(found.as_dict()))["ratio"] == {LESSON: 8.0}
+    assert Comparison(runs[:2], "a machine", "strict", 2).ratio(LESSON) is None

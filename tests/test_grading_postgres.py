@@ -1,0 +1,286 @@
+"""The gradebook on a real PostgreSQL server, which these tests start and end."""
+
+import functools
+import multiprocessing.forkserver
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from grading_course import LESSON, QUICK, UPPER, hand_in, honest, make_course, release
+
+from course_lib.cli import main
+from course_lib.grading import GradingError, executors, grade, run
+from course_lib.grading.course import Course
+from course_lib.grading.executors import Serial
+
+pytestmark = pytest.mark.slow
+
+PASSWORD = "sesame-4711"
+SEED = "postgres" * 4
+RUN_HERE = executors.run_here
+
+
+class Server:
+    """A PostgreSQL server in a folder of its own, reached by a socket that lies there too."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self.programs, self.folder, self.databases = programs, folder, 0
+        user = "postgres" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+        shutil.chown(folder, user)  # the server refuses to run as root
+        self.drop = ["setpriv", "--pdeathsig", "KILL"]
+        if os.geteuid() == 0:
+            self.drop += ["--reuid", user, "--regid", user, "--clear-groups"]
+        secret = folder / "password"
+        secret.write_text(PASSWORD)
+        options = ["-U", "grader", "--auth=scram-sha-256", f"--pwfile={secret}", "--no-sync"]
+        self._run("initdb", "-D", folder / "data", *options)
+        secret.unlink()
+        self.start()
+
+    def _run(self, program: str, *arguments) -> None:
+        command = [*self.drop, self.programs / program, *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self.folder)
+
+    def start(self) -> None:
+        command = [*self.drop, self.programs / "postgres", "-D", self.folder / "data"]
+        options = ["-k", self.folder, "-c", "listen_addresses=", "-c", "fsync=off"]
+        with (self.folder / "log").open("a") as log:
+            self.process = subprocess.Popen([*command, *options], stderr=log, cwd=self.folder)
+        until = time.monotonic() + 30
+        ready = [self.programs / "pg_isready", "-q", "-h", self.folder]
+        while subprocess.run(ready).returncode:
+            assert self.process.poll() is None and time.monotonic() < until, (
+                self.folder / "log"
+            ).read_text()
+            time.sleep(0.05)
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        self.process.send_signal(number)
+        self.process.wait()
+
+    def url(self, database: str, password: str | None = None) -> str:
+        login = "grader" + (f":{password}" if password else "")
+        return f"postgresql+psycopg://{login}@/{database}?host={self.folder}"
+
+    def create(self) -> str:
+        """A new database's name."""
+        import psycopg
+
+        self.databases += 1
+        name = f"course{self.databases}"
+        place = {"host": str(self.folder), "dbname": "postgres"}
+        with psycopg.connect(user="grader", password=PASSWORD, autocommit=True, **place) as link:
+            link.execute(f"CREATE DATABASE {name}")
+        return name
+
+
+@pytest.fixture(scope="module")
+def server():
+    pytest.importorskip("psycopg", reason='pip install "psycopg[binary]"')
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or [shutil.which("initdb")]
+    if not found[-1] or not shutil.which("setpriv"):
+        pytest.skip("there is no PostgreSQL server: apt-get install postgresql")
+    with tempfile.TemporaryDirectory(prefix="pg-") as folder:  # short: it holds a socket
+        running = Server(Path(found[-1]).parent, Path(folder))
+        yield running
+        running.stop()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A class graded with SQLite: (its folder before, results by key, grades)."""
+    folder = tmp_path_factory.mktemp("postgres")
+    root = folder / "course"
+    root.mkdir()
+    make_course(root)
+    for student, notebook in {
+        "ada": honest(root),
+        "bob": honest(root, causal_mask=UPPER),
+        "cyd": release(root),
+        "dan": '{"cells": [',
+        "eve": honest(root, why="Because."),
+        "Ünï o'brien\n": honest(root),
+    }.items():
+        hand_in(root, student, notebook)
+    shutil.copytree(root, folder / "before")
+    results = {}
+
+    class Remembering(Serial):
+        def run(self, jobs):
+            for result in super().run(jobs):
+                results[result.key] = result
+                yield result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COURSE_CHECK_SEED", SEED)
+        patch.setattr(run, "executor", lambda *a, **k: Remembering(None, k["limits"]))
+        summary = grade(root, LESSON, settings=QUICK)
+    return folder / "before", results, grades(summary)
+
+
+def grades(summary) -> dict:
+    """What counts, by student."""
+    return {
+        s.student: (s.problem, [(r.exercise, r.points, r.outcome) for r in s.rows], s.written)
+        for s in summary.students
+    }
+
+
+class Canned:
+    """An executor that gives what a real one gave for the same key, and counts."""
+
+    def __init__(self, results: dict) -> None:
+        self.results, self.asked, self.before = results, [], lambda job: None
+
+    def run(self, jobs):
+        for job in jobs:
+            self.asked.append(job.student)
+            self.before(job)
+            yield replace(self.results[job.key], student=job.student)
+
+    def close(self) -> None:
+        pass
+
+
+def keep_gradebook_at(root: Path, url: str) -> None:
+    with (root / "nbgrader_config.py").open("a") as file:
+        file.write(f"\nc.CourseDirectory.db_url = {url!r}\n")
+    (root / "gradebook.db").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def course(kept, server, tmp_path, monkeypatch):
+    """The same class, ungraded, with its gradebook on the server; graded from kept results."""
+    root = tmp_path / "course"
+    shutil.copytree(kept[0], root)
+    keep_gradebook_at(root, server.url(server.create()))
+    monkeypatch.setenv("COURSE_CHECK_SEED", SEED)
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    canned = Canned(kept[1])
+    monkeypatch.setattr(run, "executor", lambda *a, **k: canned)
+    return root, canned
+
+
+def test_the_grades_are_those_of_sqlite_and_manual_ones_stay(course, kept):
+    root, canned = course
+    assert grades(grade(root, LESSON, settings=QUICK)) == kept[2]
+    assert not list(root.rglob("gradebook.db"))
+    with Course(root).gradebook() as gradebook:
+        gradebook.find_grade("causal_mask", LESSON, LESSON, "bob").manual_score = 1.5
+        gradebook.find_comment("why", LESSON, LESSON, "eve").manual_comment = "good – ✓"
+        gradebook.db.commit()
+    canned.asked.clear()
+    summary = grade(root, LESSON, settings=replace(QUICK, force=True))
+    assert len(canned.asked) == 5
+    bob = next(s for s in summary.students if s.student == "bob")
+    assert (bob.rows[0].points, bob.rows[0].by_hand) == (1.5, True)
+    with Course(root).gradebook() as gradebook:
+        assert gradebook.find_comment("why", LESSON, LESSON, "eve").comment == "good – ✓"
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["stopped", "crashed"])
+def test_a_server_that_goes_away_ends_the_run_with_a_cure_and_loses_nothing(
+    course, kept, server, how
+):
+    root, canned = course
+    canned.before = lambda job: server.stop(how) if job.student == "bob" else None
+    try:
+        with pytest.raises(GradingError, match=r"see that its server runs .* what is graded is"):
+            grade(root, LESSON, settings=QUICK)
+    finally:
+        server.start()
+    done, canned.before = list(canned.asked), lambda job: None
+    canned.asked.clear()
+    assert done[-1] == "bob"
+    assert grades(grade(root, LESSON, settings=QUICK)) == kept[2]
+    assert sorted(done + canned.asked) == sorted(set(kept[2]) - {"dan"})
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql+psycopg://grader:WRONG@/DB?host=HERE", 'authentication failed for user "gra'),
+        ("postgresql+psycopg://grader@/DB?host=HERE&password=WRONG", "authentication failed"),
+        ("postgresql+psycopg://grader:WRONG@127.0.0.1:1/DB", "Connection refused"),
+        ("postgresql+psycopg://grader:RIGHT@/none?host=HERE", 'database "none" does not exist'),
+        ("postgresql+psycopg://grader:WR@NG@127.0.0.1:1/DB", "password with @ in it: write"),
+        ("postgresql+psycopg://grader:W@er:WRONG@127.0.0.1/DB", "is no URL of a gradebook: write"),
+        ("postgres://grader:WRONG@127.0.0.1:1/DB", "is no URL of a gradebook: write postgresql+"),
+        (
+            "postgresql+psycopg2://grader:WRONG@127.0.0.1:1/DB",
+            'pip install "attention-course[scale]"',
+        ),
+    ],
+)
+def test_a_gradebook_that_cannot_be_reached_is_one_line_without_the_password(
+    course, server, url, words, monkeypatch, capfd
+):
+    root, _ = course
+    wrong = "open-barley"
+    url = url.replace("WRONG", wrong).replace("RIGHT", PASSWORD).replace("WR@NG", "open@barley")
+    url = url.replace("HERE", str(server.folder)).replace("DB", "course1")
+    keep_gradebook_at(root, url)
+    monkeypatch.chdir(root)
+    for verb in (["grade", LESSON, "--quiet"], ["report", LESSON], ["export", LESSON]):
+        assert main(verb) in (1, 2)
+        output, errors = capfd.readouterr()
+        assert not output and errors.count("\n") == 1 and words in errors
+        assert not any(part in errors for part in (wrong, "barley", PASSWORD, "password="))
+
+
+def test_a_name_that_does_not_fit_is_said(course):
+    root, _ = course
+    hand_in(root, "x" * 129, release(root))
+    with pytest.raises(GradingError, match="at most 128 characters: rename the folder"):
+        grade(root, LESSON, settings=QUICK)
+
+
+SPY = """
+import os, pathlib
+for place in [*pathlib.Path("/proc").glob("*/environ")]:
+    try:
+        print(place.read_bytes())
+    except OSError:
+        pass
+print("HERE", dict(os.environ))
+"""
+
+
+def look_around(folder: Path, job):
+    """In a worker: write down every environment on the way to the driver, then grade."""
+    pid, seen = os.getpid(), [repr(dict(os.environ)).encode()]
+    for _ in range(2):  # the worker, and the server that forked it
+        seen.append(Path(f"/proc/{pid}/environ").read_bytes())
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    (folder / f"seen-{job.student}").write_bytes(b"\n".join(seen))
+    return RUN_HERE(job)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="reads /proc: needs Linux")
+def test_no_worker_and_no_student_gets_the_password(kept, server, tmp_path, monkeypatch):
+    root = tmp_path / "course"
+    shutil.copytree(kept[0], root)
+    shutil.rmtree(root / "submitted")
+    hand_in(root, "spy", honest(root, causal_mask=SPY))
+    url = server.url(server.create(), PASSWORD)
+    monkeypatch.setenv("GRADEBOOK", url)
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    keep_gradebook_at(root, url)
+    multiprocessing.forkserver._forkserver._stop()  # one that an earlier test began knows nothing
+    monkeypatch.setattr(executors, "run_here", functools.partial(look_around, tmp_path))
+    summary = grade(root, LESSON, settings=replace(QUICK, executor="processes", workers=1))
+    assert [row.points for row in summary.students[0].rows] == [0.0, 0.0]
+    seen = (tmp_path / "seen-spy").read_bytes()
+    page = Course(root).autograded_notebook("spy", LESSON).read_text()
+    assert b"PATH" in seen and "HERE" in page and "COURSE_JUDGED_OUTSIDE" in page
+    for text in (seen, page.encode()):
+        assert PASSWORD.encode() not in text
+    private = [p for p in (root / ".course").rglob("*") if p.is_file()]
+    assert private and not any(PASSWORD.encode() in path.read_bytes() for path in private)

@@ -1,0 +1,208 @@
+"""F: what the world does to the grader: its clock, its memory, its versions, its disk."""
+
+import contextlib
+import csv
+import itertools
+import os
+import shutil
+import signal
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import driver
+import experiment
+import pytest
+from grading_course import CAUSAL, LESSON, RIGHT, UPPER, hand_in, honest, make_course
+
+from course_lib.grading import GradingError, grade, on_dask, run
+from course_lib.grading.exports import ExportRequest, export
+from course_lib.grading.jobs import Job
+from course_lib.grading.ledger import Ledger
+from course_lib.grading.runner import Runner
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(experiment.obstacle()), reason=experiment.obstacle() or "none"),
+]
+
+
+@pytest.fixture(scope="module")
+def runner():
+    """One for all: what a test does to it, it must survive."""
+    made = Runner("strict", driver.SETTINGS.limits)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    """A course that nobody handed anything in to."""
+    return make_course(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture
+def course(empty, runner, tmp_path, monkeypatch):
+    """The same, graded with the one runner; and a function to be called before each job."""
+    root = tmp_path / "course"
+    shutil.copytree(empty, root)
+
+    class Shared:
+        before = staticmethod(lambda job: None)
+
+        def run(self, jobs):
+            for job in jobs:
+                self.before(job)
+                yield runner.run(job)
+
+        def close(self):
+            pass
+
+    shared = Shared()
+    monkeypatch.setattr(run, "executor", lambda *a, **k: shared)
+    return root, shared
+
+
+def answered(root: Path, student: str, causal_mask: str = CAUSAL) -> None:
+    hand_in(root, student, honest(root, **RIGHT | {"causal_mask": causal_mask}))
+
+
+def graded(root: Path, **settings):
+    return grade(root, LESSON, settings=replace(driver.SETTINGS, **settings))
+
+
+def points(summary) -> dict:
+    return {s.student: [row.points for row in s.rows] for s in summary.students}
+
+
+def test_f09_a_clock_that_jumps_changes_no_grade_and_no_duration(course, monkeypatch):
+    root, _ = course
+    answered(root, "ada")
+    answered(root, "bob", UPPER)
+    answered(root, "eve", "while True: pass")
+    real, jumps = time.time, itertools.cycle([0, 86400, -86400, 3.2e8, -1e9])
+    monkeypatch.setattr(time, "time", lambda: real() + next(jumps))
+    summary = graded(root)
+    monkeypatch.undo()
+    assert points(summary) == {"ada": [2, 2], "bob": [0, 2], "eve": [0, 2]}
+    assert summary.students[2].rows[0].outcome == "timed_out"
+    assert all(0 < s.seconds < 60 for s in summary.students) and 0 < summary.seconds < 120
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one, those without children last."""
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(entry.parent.name)] = int(entry.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = [pid]
+    for parent in found:
+        found += [child for child, known in parents.items() if known == parent]
+    return found[1:]
+
+
+def leaves(pid: int) -> list[int]:
+    """The processes below one that have no children, the oldest first."""
+    below = descendants(pid)
+    about = {}
+    for process in below:
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{process}/stat").read_text()
+            about[process] = text.rpartition(")")[2].split()
+    parents = {int(fields[1]) for fields in about.values()}
+    return sorted(about.keys() - parents, key=lambda p: int(about[p][19]))
+
+
+SLOW = f"import time\ntime.sleep(0.8)\n{CAUSAL}"
+
+
+@pytest.mark.parametrize(("struck", "first"), [(1, [2, 2]), (None, [None, None])])
+def test_f12_kernels_that_the_host_kills_for_its_memory_cost_no_points(
+    course, runner, struck, first
+):
+    """The one at work is replaced; with the one made ahead gone, too, it is blank, then graded."""
+    root, shared = course
+    for student in ("ada", "bob", "cyd"):
+        answered(root, student, SLOW if student == "bob" else CAUSAL)
+    killed = []
+
+    def strike():
+        zygote, until = runner.provider._process.pid, time.monotonic() + 5
+        while len(leaves(zygote)) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.2)  # the cell sleeps longer
+        for pid in leaves(zygote)[:struck]:
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+
+    def before(job):
+        if job.student == "bob":
+            threading.Thread(target=strike, daemon=True).start()
+
+    shared.before = before
+    assert points(graded(root)) == {"ada": [2, 2], "bob": first, "cyd": [2, 2]}
+    assert len(killed) == (struck or 2)
+    shared.before = lambda job: None
+    assert points(graded(root)) == {"ada": [2, 2], "bob": [2, 2], "cyd": [2, 2]}
+
+
+def test_f14_a_worker_of_another_version_is_refused_by_name():
+    """A real cluster's answer to this is in test_grading_executors.py."""
+    job, wanted = Job("ada", LESSON, "key", "{}", "seed"), on_dask.versions() | {"numpy": "9.9"}
+    with pytest.raises(GradingError, match=r"has numpy [\d.]+ instead of 9\.9: install there"):
+        on_dask.run_on_worker(job, wanted, "strict", driver.SETTINGS.limits)
+
+
+def test_f21_what_is_not_graded_is_listed_for_machines_and_empty_in_exports(course):
+    root, _ = course
+    answered(root, "ada")
+    hand_in(root, "dan", '{"cells": [')
+    summary = graded(root)
+    listed = summary.as_dict()
+    assert (summary.exit_code, listed["exit_code"]) == (3, 3)
+    assert list(listed["blanks"]) == ["dan"] and "ask for it again" in listed["blanks"]["dan"][""]
+    outcome = export(root, ExportRequest("csv", partial=True))
+    rows = {row[0]: row for row in csv.reader(outcome.output.read_text("utf-8-sig").splitlines())}
+    assert rows["ada"][4:8] == ["2", "2", "0", "4"]
+    assert rows["dan"][4:8] == ["", "", "", ""] and "ask for it again" in rows["dan"][-1]
+
+
+def test_f19_many_submissions_leave_no_descriptor_process_thread_or_folder(course, runner):
+    root, shared = course
+    for number in range(24):
+        answered(root, f"s{number:02}")
+    seen = []
+
+    def look(job):
+        below = descendants(runner.provider._process.pid)
+        files = sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in ("self", *below))
+        folders = len(list(runner.provider.folder.rglob("*")))
+        seen.append((len(below), folders, threading.active_count(), files))
+
+    shared.before = look
+    assert graded(root).exit_code == 0
+    for early, late in zip(zip(*seen[:8], strict=True), zip(*seen[-8:], strict=True), strict=True):
+        assert min(late) <= max(early)  # one left by each would be sixteen more
+
+
+def test_f08_an_entry_is_on_disk_before_it_gets_its_name_and_the_name_after(tmp_path, monkeypatch):
+    calls = []
+    fsync, rename = os.fsync, os.replace
+
+    def synced(descriptor):
+        calls.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def renamed(old, new):
+        calls.append((Path(old), Path(new)))
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.start("ada", "key")
+    (scratch, name) = calls[1]
+    assert calls == [scratch, (scratch, name), ledger.folder]

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 # fmt: off
 _FUNCTIONS = {
@@ -54,16 +53,26 @@ class Spending(TorchDispatchMode):
         made = _tensors(results)
         if func.overloadpacket.__name__.rstrip("_") in _FUNCTIONS:
             self.functions += sum(tensor.numel() for tensor in made)
-        for storage in map(_storage, made + _tensors((args, kwargs))):
+        fresh = False
+        for storage in map(_storage, made + _tensors((args, kwargs or {}))):
             key = storage._cdata
             if key not in self._free and key not in self._alive:
                 self._alive[key] = StorageWeakRef(storage), storage.nbytes()
-        self.peak = max(self.peak, self.alive())
+                fresh = True
+        if fresh:  # nothing else makes it grow
+            self.peak = max(self.peak, self.alive())
         return results
 
 
 def _tensors(tree) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+    """The tensors in nested lists, tuples and dicts."""
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, list | tuple):
+        return []
+    return [tensor for item in tree for tensor in _tensors(item)]
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:

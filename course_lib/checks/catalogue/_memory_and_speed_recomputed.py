@@ -4,14 +4,20 @@ import numpy as np
 import torch
 
 from course_lib.checks.catalogue import _memory_and_speed_mistakes as wrong
-from course_lib.checks.catalogue._memory_and_speed_blocked import lengths, problem, rising, some
+from course_lib.checks.catalogue._memory_and_speed_blocked import (
+    by_hand,
+    lengths,
+    problem,
+    rising,
+    some,
+)
 from course_lib.checks.exercise import Exercise, Mistake, Returned
 from course_lib.checks.probe import Probe, tensor
 from course_lib.reference import memory_and_speed as oracle
 
 
 def _probes(rng):
-    def probe(name, says, args, block_size, mask=None, **options):
+    def probe(name, says, args, block_size, mask=None, upstream=None, **options):
         given = None if mask is None else tensor(mask)
         shape = (*args["queries"].data.shape[:-1], args["values"].data.shape[-1])
         return Probe(
@@ -19,7 +25,7 @@ def _probes(rng):
             says,
             args=args | {"mask": given, "block_size": block_size},
             scenario="apply_function",
-            grad_outputs=rng.normal(0, 1, shape),
+            grad_outputs=rng.normal(0, 1, shape) if upstream is None else upstream,
             **options,
         )
 
@@ -32,12 +38,13 @@ def _probes(rng):
     large["queries"] = tensor([[700.0, 0.0], [-900.0, 0.5]], requires_grad=True)
     late, empty = some(rng, 3, 6), some(rng, 3, 5)
     late[1, :4], empty[2] = False, False
-    narrow = problem(rng, 12, 64, 1, 1)
-    narrow["queries"] = tensor(narrow["queries"].data, requires_grad=True)
+    narrow, masked = problem(rng, 12, 64, 1, 1), problem(rng, 16, 48, 1, 1)
+    for given in (narrow, masked):
+        given["queries"] = tensor(given["queries"].data, requires_grad=True)
     both = "Outputs and gradients must be those of softmax(Q K^T / sqrt(d)) V."
-    limits = {"peak": 5000, "kept": 1500}
+    limits = {"peak": 6000, "kept": 1500}
     return [
-        probe("tiny", both, draw(1, 3, 2, 1), 2),
+        probe("tiny", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
         probe("random", both, draw(3, 5, 3, 4), 2),
         probe("batch", "A batch must work.", draw(2, 4, 2, 3, 2), 3),
         probe("wide", "It must hold for any number of features.", draw(2, 4, 7, 2), 3),
@@ -88,6 +95,15 @@ def _probes(rng):
             2,
             np.array([[True], [True], [False]]),
             part="edges",
+        ),
+        probe(
+            "memory_masked",
+            "With a mask of a single row, which stands for all queries, memory must stay as small.",
+            masked,
+            2,
+            some(rng, 1, 48),
+            part="edges",
+            at_most=limits,
         ),
         probe("large_scores", "Large scores must not overflow.", large, 3, part="edges"),
         probe(

@@ -192,10 +192,12 @@ def test_three_axes_reach_the_fused_kernel_with_one_head():
 
 
 def test_padded_items_are_called_on_their_real_keys():
-    *inputs, _ = tensors(0, (3,), 5, 520, 4, 4)
-    with Recorder() as recorder:
-        fused.scaled_dot_product_attention(*inputs, torch.tensor([520, 1, 200]), need_weights=False)
-    assert [shapes[1][2] for shapes in recorder.shapes_of(KERNEL)] == [520, 1, 200]
+    lens = torch.tensor([520, 1, 200])
+    for num_queries, expected in ((512, [520, 1, 200]), (5, [520])):  # few queries: one call
+        *inputs, _ = tensors(0, (3,), num_queries, 520, 4, 4)
+        with Recorder() as recorder:
+            fused.scaled_dot_product_attention(*inputs, lens, need_weights=False)
+        assert [shapes[1][2] for shapes in recorder.shapes_of(KERNEL)] == expected
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
@@ -263,11 +265,15 @@ def test_second_derivatives_are_refused_not_wrong(dropout):
         torch.autograd.grad(outputs.sum(), q, create_graph=True)[0].sum().backward()
 
 
-@pytest.mark.parametrize("shapes", [(0, 3, 200), (2, 0, 200), (2, 3, 0)])
+@pytest.mark.parametrize("shapes", [(0, 3, 200), (2, 0, 200), (2, 3, 0), (0, 512, 512)])
 def test_nothing_to_attend_with_or_to(shapes):
     batch, n, m = shapes
     *inputs, grad = tensors(0, (batch,), n, m, 4, 4)
     assert_same(inputs, grad)
+    lens, mask = torch.zeros(batch, dtype=torch.int64), causal_mask(n, m)
+    found, _ = fused.scaled_dot_product_attention(*inputs, lens, mask, need_weights=False)
+    assert found.shape == grad.shape
+    assert not found.any()
 
 
 @pytest.mark.parametrize(

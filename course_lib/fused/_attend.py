@@ -95,16 +95,23 @@ def _fused(queries, keys, values, valid_lens, mask, scale, may_look) -> Tensor:
         causal = _is_causal(valid_lens, mask, queries.shape[-2], keys.shape[-2])
         if causal and mask is None:
             valid_lens = None
-        if valid_lens is not None and valid_lens.dim() == 1 and keys.shape[-2] >= MANY_KEYS:
-            real = int(valid_lens.sum())
-            if causal or real < REAL_SHARE * len(valid_lens) * keys.shape[-2]:
-                mask = None if causal else mask
-                return _item_by_item(queries, keys, values, valid_lens, mask, causal, scale)
+        if _skipping_pays(queries, keys, valid_lens, causal):
+            mask = None if causal else mask
+            return _item_by_item(queries, keys, values, valid_lens, mask, causal, scale)
     causal = causal and valid_lens is None
     mask = None if causal else _one_mask(valid_lens, mask, keys)
     return F.scaled_dot_product_attention(
         queries, keys, values, attn_mask=mask, is_causal=causal, scale=scale
     )
+
+
+def _skipping_pays(queries, keys, valid_lens, causal) -> bool:
+    """Says whether padding is so long that a call for each item takes less time than a mask."""
+    batch, heads, num_queries, _ = queries.shape
+    enough = keys.shape[-2] >= MANY_KEYS and heads * num_queries >= MANY_KEYS
+    if not (enough and batch) or valid_lens is None or valid_lens.dim() != 1:
+        return False
+    return causal or int(valid_lens.sum()) < REAL_SHARE * batch * keys.shape[-2]
 
 
 def _item_by_item(queries, keys, values, valid_lens, mask, causal, scale) -> Tensor:

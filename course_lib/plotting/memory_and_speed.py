@@ -9,7 +9,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from course_lib.plotting.charts import _draw_lines, _line_sentence
 from course_lib.plotting.display import Plot, _has_front_end, new_figure
@@ -36,6 +36,7 @@ def growth(
     axes.set(xscale="log", yscale="log", xlabel=x_label, ylabel=y_label, title=title or "")
     axes.set_xticks(across, [number(size) for size in across])
     axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.legend(fontsize=8, frameon=False)

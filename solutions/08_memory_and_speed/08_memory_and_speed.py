@@ -424,8 +424,8 @@ assert torch.allclose(long_way, short_way, atol=1e-6)
 #
 # A `torch.autograd.Function` has two static methods. What happens in `forward` is not recorded; what
 # it wants to remember it gives to `ctx`. `backward` gets the gradient of the output and returns one
-# for each argument, None where there is none. Here is a polynomial that keeps $x$ alone; autograd
-# would keep $x^2$ and more. You call it by `apply`, without keywords.
+# for each argument, None where there is none. Here is a polynomial with its derivative by hand. You
+# call it by `apply`, without keywords.
 
 
 # %% tags=["demo"]

@@ -1,5 +1,6 @@
-"""Lesson 01's solutions against the oracle, their properties, and what they refuse."""
+"""Lesson 01's solutions, and fused pooling, against the oracle, by properties, on bad input."""
 
+import importlib
 import inspect
 import math
 
@@ -22,6 +23,12 @@ from course_lib.reference import kernel_pooling as oracle
 SIZES = st.integers(1, 6)
 SEEDS = st.integers(0, 10_000)
 BANDWIDTHS = st.floats(0.05, 20.0)
+
+
+@pytest.fixture(scope="module", name="kernel_pooling", params=["attention", "fused"])
+def pooling_of_package(request):
+    """`kernel_pooling` as taught, then the fused one."""
+    return importlib.import_module(f"course_lib.{request.param}.kernel_pooling").kernel_pooling
 
 
 def normal(seed, *shapes, dtype=torch.float64):
@@ -47,7 +54,7 @@ def test_squared_distances_agree_with_the_oracle(n, m, d, seed):
 
 
 @given(SIZES, SIZES, SIZES, SIZES, BANDWIDTHS, SEEDS)
-def test_kernel_pooling_agrees_with_the_oracle(n, m, d, v, bandwidth, seed):
+def test_kernel_pooling_agrees_with_the_oracle(kernel_pooling, n, m, d, v, bandwidth, seed):
     queries, keys, values = normal(seed, (n, d), (m, d), (m, v))
     outputs, weights = kernel_pooling(queries, keys, values, bandwidth)
     expected = oracle.kernel_pooling(queries.numpy(), keys.numpy(), values.numpy(), bandwidth)
@@ -64,7 +71,7 @@ def test_leave_one_out_agrees_with_the_oracle(count, bandwidth, seed):
 
 
 @given(SIZES, SIZES, SIZES, BANDWIDTHS, SEEDS)
-def test_dot_products_give_the_weights_of_the_gaussian(n, m, d, bandwidth, seed):
+def test_dot_products_give_the_weights_of_the_gaussian(kernel_pooling, n, m, d, bandwidth, seed):
     queries, keys = normal(seed, (n, d), (m, d))
     scores = gaussian_as_dot_product(queries, keys, bandwidth)
     _, weights = kernel_pooling(queries, keys, torch.ones(m, 1, dtype=torch.float64), bandwidth)
@@ -100,46 +107,46 @@ def test_fit_bandwidth_leaves_gradients_of_its_arguments_alone():
 
 
 # ---------------------------------------------------------------- properties
-def test_small_bandwidth_returns_the_nearest_value(problem):
+def test_small_bandwidth_returns_the_nearest_value(kernel_pooling, problem):
     queries, keys, values = problem
     outputs, _ = kernel_pooling(queries, keys, values, 0.01)
     assert torch.allclose(outputs, values[squared_distances(queries, keys).argmin(dim=1)])
 
 
-def test_large_bandwidth_returns_the_mean_of_the_values(problem):
+def test_large_bandwidth_returns_the_mean_of_the_values(kernel_pooling, problem):
     queries, keys, values = problem
     outputs, _ = kernel_pooling(queries, keys, values, 1e6)
     assert torch.allclose(outputs, values.mean(dim=0).expand(3, 2))
 
 
-def test_far_query_still_attends(problem):
+def test_far_query_still_attends(kernel_pooling, problem):
     queries, keys, values = problem
     _, weights = kernel_pooling(queries + 1e4, keys, values, 0.1)
     assert torch.allclose(weights.sum(dim=-1), torch.ones(3, dtype=torch.float64))
 
 
-def test_moving_queries_and_keys_together_changes_nothing(problem):
+def test_moving_queries_and_keys_together_changes_nothing(kernel_pooling, problem):
     queries, keys, values = problem
     outputs, _ = kernel_pooling(queries, keys, values, 0.8)
     moved, _ = kernel_pooling(queries + 7, keys + 7, values, 0.8)
     assert torch.allclose(outputs, moved)
 
 
-def test_scaling_lengths_and_bandwidth_together_changes_nothing(problem):
+def test_scaling_lengths_and_bandwidth_together_changes_nothing(kernel_pooling, problem):
     queries, keys, values = problem
     outputs, _ = kernel_pooling(queries, keys, values, 0.8)
     scaled, _ = kernel_pooling(3 * queries, 3 * keys, values, 2.4)
     assert torch.allclose(outputs, scaled)
 
 
-def test_duplicated_features_narrow_the_kernel_by_root_two(problem):
+def test_duplicated_features_narrow_the_kernel_by_root_two(kernel_pooling, problem):
     queries, keys, values = problem
     twice = [torch.cat([part, part], dim=-1) for part in (queries, keys)]
     outputs, _ = kernel_pooling(*twice, values, 0.8 * math.sqrt(2))
     assert torch.allclose(outputs, kernel_pooling(queries, keys, values, 0.8)[0])
 
 
-def test_outputs_lie_in_the_range_of_the_values(problem):
+def test_outputs_lie_in_the_range_of_the_values(kernel_pooling, problem):
     outputs, _ = kernel_pooling(*problem, 0.5)
     values = problem[2]
     assert (outputs <= values.amax(dim=0)).all()
@@ -163,7 +170,7 @@ def test_a_point_alone_is_predicted_by_zero_with_a_finite_gradient():
     assert gradient.isfinite().all()
 
 
-def test_unit_keys_make_it_torchs_attention(problem):
+def test_unit_keys_make_it_torchs_attention(kernel_pooling, problem):
     queries, keys, values = problem
     keys = F.normalize(keys, dim=-1)
     theirs = F.scaled_dot_product_attention(queries, keys, values, scale=1 / 0.8**2)
@@ -184,7 +191,7 @@ def test_gradients_are_those_of_the_formula(function, shapes):
     assert torch.autograd.gradcheck(function, [p.requires_grad_() for p in normal(5, *shapes)])
 
 
-def test_bandwidth_may_be_a_tensor_with_a_gradient():
+def test_bandwidth_may_be_a_tensor_with_a_gradient(kernel_pooling):
     inputs, targets = normal(6, (5,), (5,))
     h = torch.tensor(0.9, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda b: leave_one_out(inputs, targets, b), [h])
@@ -193,7 +200,7 @@ def test_bandwidth_may_be_a_tensor_with_a_gradient():
     assert torch.autograd.gradcheck(lambda b: gaussian_as_dot_product(column, column, b), [h])
 
 
-def test_gradient_is_finite_where_a_query_equals_a_key():
+def test_gradient_is_finite_where_a_query_equals_a_key(kernel_pooling):
     (keys,) = normal(1, (3, 2))
     queries = keys[:2].clone().requires_grad_()
     outputs, _ = kernel_pooling(queries, keys, keys, 0.7)
@@ -201,7 +208,7 @@ def test_gradient_is_finite_where_a_query_equals_a_key():
     assert gradient.isfinite().all()
 
 
-def test_arguments_are_left_as_they_were(problem):
+def test_arguments_are_left_as_they_were(kernel_pooling, problem):
     before = [part.clone() for part in problem]
     kernel_pooling(*problem, 0.7)
     gaussian_as_dot_product(*problem[:2], 0.7)
@@ -210,7 +217,7 @@ def test_arguments_are_left_as_they_were(problem):
     assert all(torch.equal(a, b) for a, b in zip(before, problem, strict=True))
 
 
-def test_views_give_the_same_as_copies(problem):
+def test_views_give_the_same_as_copies(kernel_pooling, problem):
     queries, keys, values = problem
     views = [torch.stack([part, part], dim=-1)[..., 0] for part in problem]
     assert not views[0].is_contiguous()
@@ -220,7 +227,7 @@ def test_views_give_the_same_as_copies(problem):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_dtype_is_kept(dtype, problem):
+def test_dtype_is_kept(kernel_pooling, dtype, problem):
     queries, keys, values = (part.to(dtype) for part in problem)
     outputs, weights = kernel_pooling(queries, keys, values, 1.1)
     exact, _ = kernel_pooling(*problem, 1.1)
@@ -232,7 +239,7 @@ def test_dtype_is_kept(dtype, problem):
 
 
 @pytest.mark.gpu
-def test_device_is_kept(problem):
+def test_device_is_kept(kernel_pooling, problem):
     queries, keys, values = (part.cuda() for part in problem)
     assert kernel_pooling(queries, keys, values, 0.9)[0].is_cuda
     assert leave_one_out(queries[:, 0], queries[:, 1], 0.9).is_cuda
@@ -255,7 +262,7 @@ def test_device_is_kept(problem):
         ({"bandwidth": torch.ones(2)}, r"`bandwidth` must be one number; got shape \(2,\)"),
     ],
 )
-def test_wrong_shapes_and_bandwidths_are_refused(change, message):
+def test_wrong_shapes_and_bandwidths_are_refused(kernel_pooling, change, message):
     arguments = {
         "queries": torch.zeros(3, 4),
         "keys": torch.zeros(5, 4),

@@ -1,10 +1,13 @@
 """A class graded end to end: one bad notebook costs nobody else, nothing is a silent 0."""
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +30,7 @@ from nbformat.v4 import new_code_cell
 from course_lib.grading import GradingError, grade, run, write_report
 from course_lib.grading.course import Course
 from course_lib.grading.executors import set_aside
+from course_lib.grading.kernels.client import Client
 from course_lib.grading.runner import _Submission
 
 pytestmark = pytest.mark.slow
@@ -204,6 +208,63 @@ def test_a_changed_check_judges_only_what_depends_on_it(graded, tmp_path, monkey
     judged.clear()
     grade(root, LESSON, students=some, settings=QUICK)
     assert judged == []
+
+
+@pytest.mark.parametrize("text", ["", '{"cells": [', "[]"])
+def test_a_damaged_graded_notebook_is_graded_again(graded, tmp_path, text):
+    root = tmp_path / "course"
+    shutil.copytree(graded[0], root)
+    path = Course(root).autograded_notebook("right", LESSON)
+    path.write_text(text)
+    summary = grade(root, LESSON, students=["right"], settings=QUICK)
+    (right,) = [s for s in summary.students if s.student == "right"]
+    assert (right.points, right.problem) == (4, None)
+    assert nbformat.read(path, as_version=4).cells
+
+
+@pytest.mark.parametrize(("times", "blank"), [(1, False), (2, True)])
+def test_a_kernel_that_the_system_kills_costs_no_points(tmp_path, monkeypatch, times, blank):
+    root = make_course(tmp_path)
+    hand_in(
+        root, "ada", honest(root, causal_mask=f"# slow\nimport time; time.sleep(0.5)\n{CAUSAL}")
+    )
+    left = [times]
+    run_code = Client.run
+
+    def killed(self, code, *args, **kwargs):
+        if code.startswith("# slow") and left[0]:
+            left[0] -= 1
+            threading.Timer(0.2, kill_the_kernel, [self.kernel.provider]).start()
+        return run_code(self, code, *args, **kwargs)
+
+    monkeypatch.setattr(Client, "run", killed)
+    (ada,) = grade(root, LESSON, settings=replace(QUICK, sandbox="strict")).students
+    if blank:
+        assert "the system killed its kernel twice" in ada.problem and ada.points is None
+    else:
+        assert ada.rows[0].points == 2
+
+
+def kill_the_kernel(provider):
+    """What the system does that runs out of memory; the kernel is the first of its own world."""
+    for path in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):
+            fields = dict(line.split(":", 1) for line in path.read_text().splitlines())
+            first = fields["NSpid"].split()[-1] == "1" and len(fields["NSpid"].split()) == 3
+            if first and int(path.parent.name) in descendants(provider._process.pid):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+def descendants(pid):
+    """All processes below one."""
+    found, parents = {pid}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            text = path.read_text()
+            parents[int(path.parent.name)] = int(text.rpartition(")")[2].split()[1])
+    while more := {p for p, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
 
 
 def test_a_poison_submission_stays_aside_until_forced(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ library, NumPy and torch only, decides nothing, and never lets an exception out.
 
 import collections.abc
 import contextlib
+import gc
 import inspect
 import io
 import linecache
@@ -296,7 +297,10 @@ class _Watch(TorchFunctionMode):
     def __enter__(self):
         self._previous = sys.getprofile()
         result = super().__enter__()
-        sys.setprofile(self._profile)
+        # Held here as well: where no depth is left for a call of it, CPython 3.11 drops its own
+        # reference and may call it once more.
+        self._hook = self._profile
+        sys.setprofile(self._hook)
         return result
 
     def __exit__(self, *exc_info):
@@ -328,10 +332,15 @@ def _rng_state() -> tuple:
 
 @contextlib.contextmanager
 def _restored_globals():
-    """Puts back the global settings that a call may change, the random states among them."""
+    """Puts back the global settings that a call may change, the random states among them.
+
+    No garbage is collected meanwhile: what others clean up then would pass for the student's.
+    """
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     dtype, folder = torch.get_default_dtype(), os.getcwd()
     device, depth = torch.get_default_device(), sys.getrecursionlimit()
+    collecting = gc.isenabled()
+    gc.disable()
     with contextlib.suppress(RecursionError):  # a deeper one would overflow the C stack
         sys.setrecursionlimit(min(depth, _DEEPEST))
     try:
@@ -339,6 +348,8 @@ def _restored_globals():
             yield
     finally:
         sys.setrecursionlimit(depth)
+        if collecting:
+            gc.enable()
         if torch.get_default_device() != device:
             torch.set_default_device(None if device.type == "cpu" else device)
         torch.set_rng_state(states[0])

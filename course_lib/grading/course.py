@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import json
 import os
 import secrets
 import sys
@@ -81,6 +82,17 @@ class Course:
     def autograded_notebook(self, student: str, lesson: str) -> Path:
         """Where a student's graded notebook lies."""
         return self.step("autograded") / student / lesson / f"{lesson}.ipynb"
+
+    def read_graded(self, student: str, lesson: str) -> dict | None:
+        """A student's graded notebook as JSON; None if there is none or it is damaged.
+
+        It is our own, so nbformat need not validate each cell again.
+        """
+        try:
+            notebook = json.loads(self.autograded_notebook(student, lesson).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return notebook if isinstance(notebook, dict) and "cells" in notebook else None
 
     def release_path(self, lesson: str) -> Path:
         """The release notebook of a lesson.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from nbformat import from_dict
 from nbgrader.api import MissingEntry
@@ -146,13 +144,13 @@ def read_records(course: Course, lesson: str) -> GradeSummary:
 def _student(course, lesson, submission, exercises, entries) -> StudentRecord:
     student = submission.student.id
     entry = entries.get(student, Entry(student))
-    path = course.autograded_notebook(student, lesson)
-    verdicts, marked = _read_graded(path)
+    notebook = course.read_graded(student, lesson)
+    verdicts, marked = _read_graded(notebook)
     grades = {g.cell.name: g for nb in submission.notebooks for g in nb.grades}
     rows = [_row(student, grades[name], verdicts.get(name)) for name in exercises if name in grades]
     written = {n: _written_state(g) for n, g in grades.items() if n not in exercises}
     problem = entry.problem
-    if problem is None and not path.is_file():
+    if problem is None and notebook is None:
         problem = "not graded yet"
     flags = [f"{name}: {reason}" for name, reason in entry.flagged.items()]
     return StudentRecord(
@@ -195,11 +193,10 @@ def _written_state(grade) -> str:
     return "waiting" if grade.needs_manual_grade else "left blank"
 
 
-def _read_graded(path: Path) -> tuple[dict[str, Verdict], list[str]]:
+def _read_graded(notebook: dict | None) -> tuple[dict[str, Verdict], list[str]]:
     """Verdicts of a graded notebook by exercise, and the notices kept in its metadata."""
-    if not path.is_file():
+    if notebook is None:
         return {}, []
-    notebook = json.loads(path.read_bytes())  # ours: nbformat would validate each cell again
     verdicts = [judge_cell(from_dict(cell)) for cell in notebook["cells"] if is_check(cell)]
     notices = notebook["metadata"].get("course", {}).get("notices", [])
     return {verdict.exercise: verdict for verdict in verdicts}, list(notices)

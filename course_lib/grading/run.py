@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -196,16 +197,13 @@ class _Run:
         """Bring the outputs of checks that did not change into a rebuilt notebook; name them."""
         if not same:
             return ()
-        text = entry.notebook
-        path = self.course.autograded_notebook(entry.student, self.lesson)
-        if not text and path.is_file():
-            text = path.read_text(encoding="utf-8")
-        before = nbformat.reads(text, as_version=4).cells if text else []
-        kept = {c.metadata.nbgrader.grade_id: c.outputs for c in before if is_check(c)}
+        before = self._graded(entry)
+        cells = before["cells"] if before else []
+        kept = {c["metadata"]["nbgrader"]["grade_id"]: c["outputs"] for c in cells if is_check(c)}
         settled = []
         for cell in notebook.cells:
             if is_check(cell) and (name := cell.metadata.nbgrader.grade_id) in same & kept.keys():
-                cell.outputs = kept[name]
+                cell.outputs = nbformat.from_dict(kept[name])
                 settled.append(name)
         return tuple(settled)
 
@@ -214,14 +212,20 @@ class _Run:
         if entry.state == "graded":
             self._land(entry, landing)
             return True
-        path = self.course.autograded_notebook(entry.student, self.lesson)
-        if not path.is_file():
+        graded = self._graded(entry)
+        if graded is None:
             return False
         if entry.student in known:
             self._count("unchanged", entry.student)
         else:  # the gradebook was lost, or another machine graded this share
-            self._land(replace(entry, notebook=path.read_text(encoding="utf-8")), landing)
+            self._land(replace(entry, notebook=json.dumps(graded)), landing)
         return True
+
+    def _graded(self, entry: Entry) -> dict | None:
+        """The graded notebook of an entry, wherever it lies by now."""
+        if entry.notebook:
+            return json.loads(entry.notebook)
+        return self.course.read_graded(entry.student, self.lesson)
 
     def _receive(self, result: Result, landing: Landing) -> None:
         entry = self.ledger.get(result.student)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import signal
 import time
 from pathlib import Path
 
@@ -75,7 +76,9 @@ class Runner:
 
     def kernel(self) -> Kernel:
         """The kernel that was made ahead of need; the next one is begun."""
-        ready, self._next = self._next or self.provider.start(0), None
+        ready, self._next = self._next, None
+        if ready is None or ready.over.is_set():  # none yet, or it was lost while it waited
+            ready = self.provider.start(0)
         self._next = self.provider.start(0)
         return ready
 
@@ -92,6 +95,7 @@ class _Submission:
         self.notebook = nbformat.reads(job.notebook, as_version=4)
         self.client: Client | None = None
         self.harmful: dict[int, str] = {}  # cells that ended a kernel, and why
+        self.lost = 0  # kernels that the system killed
         self.started = time.monotonic()
         self.until = self.started + self.limits.total_seconds
 
@@ -251,9 +255,15 @@ class _Submission:
 
     def _why(self, ran: Ran) -> str:
         """Which of `ENDINGS` it was."""
-        reason = self.client.kernel.ending.get("reason", "") if self.client else ""
+        ending = self.client.kernel.ending if self.client else {}
+        reason = ending.get("reason", "")
         if reason in ("memory", "processes", "time"):
             return reason
+        if self._by_the_system(ending):
+            self.lost += 1
+            if self.lost > 1:
+                raise KernelFault("the system killed its kernel twice (out of memory?)")
+            return "crash"
         if reason in ("zygote", "refused"):
             raise KernelFault(f"the kernel was lost ({reason})")
         if ran.flooded:
@@ -261,6 +271,15 @@ class _Submission:
         if ran.state == "died":
             return "crash"
         return "time" if ran.state in ("timeout", "killed") else "silent"
+
+    def _by_the_system(self, ending: dict) -> bool:
+        """Whether a kernel was killed from outside: at "strict" nothing within it can do that.
+
+        Linux kills so a process that is out of processor time, too; that is the student's.
+        """
+        strict = self.runner.provider.reached.level == "strict"
+        killed = ending.get("reason") == "signal" and ending.get("code") == signal.SIGKILL
+        return strict and killed and ending.get("cpu", 0.0) < 0.9 * self.limits.cpu_seconds
 
     def _spend(self, step: str, seconds: float) -> None:
         spent = self.result.seconds

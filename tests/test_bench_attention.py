@@ -198,6 +198,13 @@ def test_a_candidate_with_other_numbers_is_an_error(small_plan, monkeypatch):
         attention.compare(quick=True)
 
 
+@pytest.mark.gpu
+def test_a_quick_run_on_cuda_measures_every_candidate():
+    comparison = attention.compare(quick=True, device="cuda")
+    assert comparison.rows
+    assert [row.failures for row in comparison.rows if row.failures] == []
+
+
 def test_a_device_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="`device` must be cpu, or cuda"):
         attention.compare(device="abacus")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from course_lib import cli, fused
+from course_lib import cli
 from course_lib.benchmarks import attention, attention_measure, attention_plan, attention_report
 from course_lib.benchmarks.attention_measure import MEBIBYTE, Ceilings, Work
 from course_lib.benchmarks.attention_problems import step
@@ -26,19 +26,17 @@ from course_lib.benchmarks.attention_problems_dot import (
     multi_head_decoding,
 )
 
+ROOT = Path(__file__).resolve().parent.parent
 SMALL = [
     masked_softmax(3, 6, per_query=False, size="teaching"),
     masked_softmax(3, 6, per_query=True, size="teaching"),
-    kernel_regression(30, "gaussian", 0.2, size="teaching"),
+    *(kernel_regression(300, kernel, 0.2, size="teaching") for kernel in attention_plan.KERNELS),
     additive(2, 5, 4, features=3, size="teaching"),
     additive_decoding(2, 5, 4, 3, features=3, size="teaching"),
     *(dot_product(3, 6, 4, kind, size="teaching") for kind in MASKS),
     *(multi_head(3, 6, 8, 2, kind, size="teaching") for kind in MASKS),
     multi_head_decoding(2, 5, 8, 2, size="teaching"),
 ]
-WRITTEN = {p.stem for p in Path(fused.__file__).parent.glob("*.py")}
-NEEDED = {"additive": "additive_attention", "Nadaraya-Watson": "kernel_pooling"}
-SMALL = [p for p in SMALL if NEEDED.get(p.name.split()[0], "multi_head") in WRITTEN]
 SLOW = {*attention.COMPILED, "textbook"}  # a compiler takes too long for a test
 CANDIDATES = [(p, name) for p in SMALL for name in p.candidates if name not in SLOW]
 
@@ -200,6 +198,13 @@ def test_a_candidate_with_other_numbers_is_an_error(small_plan, monkeypatch):
         attention.compare(quick=True)
 
 
+@pytest.mark.gpu
+def test_a_quick_run_on_cuda_measures_every_candidate():
+    comparison = attention.compare(quick=True, device="cuda")
+    assert comparison.rows
+    assert [row.failures for row in comparison.rows if row.failures] == []
+
+
 def test_a_device_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="`device` must be cpu, or cuda"):
         attention.compare(device="abacus")
@@ -250,7 +255,7 @@ def test_tables_show_ratios_memory_promises_and_failures(comparison):
         r"dot product 8x2048, d=64, none +both +2000\.00 +0\.40 +0\.40 +1\.00 +4\.0", shown
     )
     assert re.search(r"dot product 8x2048, d=64, none +both +1000\.0 +100\.0", shown)
-    assert re.search(r"memory, fast / textbook +0\.0667 +0\.10 +no", shown)
+    assert re.search(r"memory, fast / textbook +0\.0667 +0\.100 +no", shown)
     assert "no flex; no compiler" in shown
 
 
@@ -292,3 +297,26 @@ def test_the_verb_prints_one_document_and_writes_where_it_is_told(
 def test_the_verb_names_a_device_that_is_not_there(capsys):
     assert cli.main(["bench", "attention", "--device", "abacus"]) == 2
     assert "`device` must be cpu" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- the page
+def test_the_page_shows_the_run_that_lies_beside_it(monkeypatch):
+    from PIL import Image
+
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    import attention_speed
+
+    page, texts = attention_speed.PAGE.read_text(encoding="utf-8"), attention_speed.sections()
+    assert page == attention_speed.filled(page, texts), "run: python docs/attention_speed.py"
+    alt, picture = re.fullmatch(r"!\[([^\]]*)\]\(([^)]*)\)", texts["picture"]).groups()
+    with Image.open(ROOT / "docs" / picture) as image:
+        assert image.info["Description"] == alt
+    with pytest.raises(ValueError, match="the marks are gone"):
+        attention_speed.filled(page, {"nothing": ""})
+
+
+def test_the_kept_run_is_a_whole_one_of_every_promise():
+    run = max(ROOT.glob("docs/benchmarks/attention_*_cpu.json"))
+    comparison = attention.from_json(run.read_text(encoding="utf-8"))
+    assert not comparison.quick
+    assert [verdict.target for verdict in comparison.verdicts() if verdict.met is None] == []

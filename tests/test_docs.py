@@ -27,6 +27,7 @@ PAGES = (
     "docs/grading.md",
     "docs/scale.md",
     "docs/export.md",
+    "docs/attention_speed.md",
 )
 REWRITE = "run: python docs/tables.py"
 

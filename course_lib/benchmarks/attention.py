@@ -144,7 +144,7 @@ def compare(
 def _row(problem: Problem, passes: str, ceilings, quick: bool, device: str) -> Row:
     row = Row(problem.name, problem.size, passes)
     steps = _prepared(problem, passes, quick, device, row.failures)
-    times = measure.race(steps, seconds=0.5 if quick else 6.0, device=device)
+    times = measure.race(steps, seconds=0.5 if quick else 2.5, device=device)
     row.seconds = {name: statistics.median(found) for name, found in times.items()}
     row.ratios = {name: measure.ratio(times, name, "textbook") for name in times}
     if {"fast", "torch"} <= times.keys():

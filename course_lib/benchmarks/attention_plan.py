@@ -21,7 +21,7 @@ def problems(*, quick: bool = False) -> list[Problem]:
     """All problems from small to large; for `quick` a choice that takes seconds."""
     every = [
         masked_softmax(2, 10, per_query=False, size="teaching", quick=True),
-        kernel_regression(50, "gaussian", 0.1, size="teaching", quick=True),
+        kernel_regression(50, "gaussian", 1.0, size="teaching", quick=True),
         additive(2, 10, 8, features=8, size="teaching", quick=True),
         dot_product(2, 10, 8, "none", size="teaching", quick=True),
         multi_head(2, 10, 16, 2, "none", size="teaching", quick=True),
@@ -34,7 +34,7 @@ def problems(*, quick: bool = False) -> list[Problem]:
         multi_head(32, 128, 256, 8, "none", size="training", quick=True, with_compiled=True),
         *(multi_head(32, 128, 256, 8, kind, size="training") for kind in MASKS[1:]),
         multi_head_decoding(8, 128, 256, 8, size="training"),
-        *(kernel_regression(8192, k, 0.05, size="long") for k in KERNELS),
+        *(kernel_regression(8192, k, 1.0, size="long") for k in KERNELS),
         additive(1, 1024, 256, size="long"),
         *(dot_product(8, 2048, 64, k, size="long", with_compiled=k != MASKS[2]) for k in MASKS),
         *(multi_head(1, 2048, 512, 8, kind, size="long") for kind in MASKS),

@@ -80,12 +80,13 @@ def masked_softmax(batch: int, n: int, *, per_query: bool, size: str, quick=Fals
 
 # ---------------------------------------------------------------- kernel regression
 def kernel_regression(n: int, kernel: str, bandwidth: float, *, size: str, quick=False) -> Problem:
-    """n places to predict at and n data in one dimension; the course teaches the Gaussian."""
+    """n places to predict at and n data between 0 and 5; the course teaches the Gaussian."""
 
     def inputs(generator) -> dict:
         device = generator.device
         made = {
-            name: torch.rand(n, generator=generator, device=device) for name in ("queries", "keys")
+            name: 5 * torch.rand(n, generator=generator, device=device)
+            for name in ("queries", "keys")
         }
         made["values"] = torch.randn(n, generator=generator, device=device)
         return {**made, "leaves": ["values"]}
@@ -120,7 +121,7 @@ def kernel_regression(n: int, kernel: str, bandwidth: float, *, size: str, quick
 
 # ---------------------------------------------------------------- additive
 def additive(
-    batch: int, n: int, hidden: int, *, size: str, features=64, quick=False, with_compiled=False
+    batch: int, n: int, hidden: int, *, size: str, features=256, quick=False, with_compiled=False
 ) -> Problem:
     """Queries, keys and values of `features` numbers each."""
 
@@ -163,7 +164,7 @@ def additive(
 
 
 def additive_decoding(
-    batch: int, n: int, hidden: int, steps: int, *, size: str, features=64
+    batch: int, n: int, hidden: int, steps: int, *, size: str, features=256
 ) -> Problem:
     """One query after the other over the same keys; the keys need projecting once."""
 

@@ -114,17 +114,19 @@ def promise_table(comparison: Comparison) -> Table:
                 target.problem,
                 target.passes,
                 f"{'memory' if target.memory else 'time'}, {target.candidate} / {target.base}",
-                _number(target.limit),
-                _number(verdict.measured),
+                _number(target.limit, 3),
+                _number(verdict.measured, 3),
                 {True: "yes", False: "no", None: "not measured"}[verdict.met],
             ]
         )
     return table
 
 
-def _number(value: float | None) -> str:
-    """Two digits at least; nothing for what was not measured."""
-    return "" if value is None else f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"
+def _number(value: float | None, digits: int = 2) -> str:
+    """A ratio, with more digits where it is small; nothing for what was not measured."""
+    if value is None:
+        return ""
+    return f"{value:.{digits if value >= 0.1 else 4}f}"
 
 
 # ---------------------------------------------------------------- picture

@@ -24,7 +24,7 @@ def masked_softmax(scores: Tensor, valid_lens: Tensor | None) -> Tensor:
     else:
         lens = valid_lens.reshape(-1)
     rows = scores.reshape(-1, num_keys)  # a view: what was given is overwritten, as published
-    positions = torch.arange(num_keys, device=scores.device)
+    positions = torch.arange(num_keys, dtype=torch.float32, device=scores.device)
     rows[~(positions[None, :] < lens[:, None])] = FILL
     return torch.softmax(rows.reshape(batch, num_queries, num_keys), dim=-1)
 

@@ -3,6 +3,8 @@
 The formula is what small problems, `torch.compile` and second derivatives are computed by.
 """
 
+import importlib.util
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -50,7 +52,12 @@ class BlockedAdditive(torch.autograd.Function):
         seed = int(torch.randint(2**62, ())) if dropout else 0  # from the global generator
         masking = Masking(lengths, mask, dropout, seed)
         wide = _wide(queries, keys, w, values)
-        outputs, sums = averages(*_blocks_of(*wide), masking, want_weights)
+        ctx.kernels = _kernels(queries, values, dropout)
+        if ctx.kernels is None:
+            outputs, sums = averages(*_blocks_of(*wide), masking, want_weights)
+        else:
+            found = ctx.kernels.averages(*_vector(*wide), lengths, mask, want_weights)
+            outputs, sums = found[0], Sums(found[1], None, found[2])
         outputs = outputs.to(values.dtype)
         ctx.dropout = dropout, seed
         ctx.save_for_backward(queries, keys, w, values, outputs, *sums, lengths, mask)
@@ -69,8 +76,12 @@ class BlockedAdditive(torch.autograd.Function):
             grads = _by_formula_again(inputs, masking, grad_outputs)
         else:
             *wide, outputs, grad_outputs = _wide(*inputs, outputs, grad_outputs)
-            sums = Sums(totals, shifts, weights)
-            grads = gradients(*_blocks_of(*wide), masking, outputs, sums, grad_outputs)
+            if ctx.kernels is None:
+                sums = Sums(totals, shifts, weights)
+                grads = gradients(*_blocks_of(*wide), masking, outputs, sums, grad_outputs)
+            else:
+                given = *_vector(*wide), lengths, mask, outputs, totals, grad_outputs
+                grads = ctx.kernels.gradients(*given)
             pairs = zip(grads, inputs, strict=True)
             grads = [grad.to(given.dtype).view_as(given) for grad, given in pairs]
         return *grads, None, None, None, None
@@ -82,9 +93,23 @@ def _wide(*tensors: Tensor) -> list[Tensor]:
     return [tensor.detach().to(dtype) for tensor in tensors]
 
 
-def _blocks_of(queries, keys, w, *others):
-    """What `_additive_blocks` works on: sigmas, w as a vector, and the others."""
-    return Sigmas(queries, keys), w.view(-1), *others
+def _vector(queries, keys, w, values) -> tuple[Tensor, ...]:
+    """The same with w as a vector."""
+    return queries, keys, w.view(-1), values
+
+
+def _blocks_of(*wide: Tensor):
+    """What `_additive_blocks` works on: sigmas, w as a vector, and the values."""
+    queries, keys, *others = _vector(*wide)
+    return Sigmas(queries, keys), *others
+
+
+def _kernels(queries: Tensor, values: Tensor, dropout: float):
+    """The module of Triton kernels if it can compute this on this device, otherwise None."""
+    if queries.device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        return None
+    kernels = importlib.import_module("course_lib.fused._additive_triton")
+    return kernels if kernels.covers(queries, values, dropout) else None
 
 
 def _by_formula_again(inputs, masking, grad_outputs):

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from course_lib.fused._blocked import BlockedAttention
 from course_lib.fused.masked_softmax import masked_softmax, may_look_at
 
-FEW_KEYS = 128  # below: without heads a batched product is faster; skipping keys does not pay
+FEW_KEYS = 128  # up to here: without heads a batched product is as fast; skipping does not pay
 MANY_KEYS = 512  # from here on: unequal sizes widened, padded items one by one, dropout in blocks
 REAL_SHARE = 0.9  # with more real keys than this, skipping the others does not pay
 
@@ -91,7 +91,7 @@ def _on_device(queries, keys, values, mask, dropout) -> Tensor:
 def _fused(queries, keys, values, valid_lens, mask, scale, may_look) -> Tensor:
     """The CPU kernel, told what it can skip: later keys, and keys beyond an item's length."""
     causal = False
-    if may_look and keys.shape[-2] >= FEW_KEYS:
+    if may_look and keys.shape[-2] > FEW_KEYS:
         causal = _is_causal(valid_lens, mask, queries.shape[-2], keys.shape[-2])
         if causal and mask is None:
             valid_lens = None

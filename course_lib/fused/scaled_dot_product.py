@@ -32,7 +32,7 @@ def scaled_dot_product_attention(
     """Averages the values with weights softmax(Q K^T / sqrt(d)).
 
     Differs from `course_lib.attention` in what it costs. Without weights, memory grows with
-    `num_queries + num_keys` instead of their product from 128 keys on, and there are first
+    `num_queries + num_keys` instead of their product beyond 128 keys, and there are first
     derivatives only, outside of `torch.func`; ask for the weights where you need the second.
 
     Args:
@@ -87,7 +87,7 @@ class DotProductAttention(taught.DotProductAttention):
 def _outputs(queries, keys, values, valid_lens, mask, dropout=0.0) -> Tensor:
     """Calls `attend` with four axes: all leading axes but the first become heads."""
     lead, num_keys = queries.shape[:-2], keys.shape[-2]
-    if len(lead) <= 1 and num_keys < FEW_KEYS and queries.device.type == "cpu":
+    if len(lead) <= 1 and num_keys <= FEW_KEYS and queries.device.type == "cpu":
         return attend_with_weights(queries, keys, values, valid_lens, mask, dropout)[0]
     batch, heads = (lead[0] if lead else 1), math.prod(lead[1:])
     four = [x.reshape(batch, heads, *x.shape[-2:]) for x in (queries, keys, values)]

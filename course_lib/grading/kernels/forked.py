@@ -22,6 +22,7 @@ from course_lib.grading.kernels.sandbox import Limits, Reached
 _START_SECONDS = 60.0
 _HEARTBEAT_SECONDS = 5.0
 _UIDS = 32  # users of one provider, by turns
+_WRITABLE = ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR")  # folders that programs write to
 _PORTS = {"shell": 1, "iopub": 2, "stdin": 3, "control": 4, "hb": 5}
 
 
@@ -217,7 +218,7 @@ class ForkedKernels:
             "folder": "/scratch" if strict else str(place / "scratch"),
             "slot": slot,
             "seed": seed,
-            "env": env | ({} if strict else {"HOME": inside, "TMPDIR": inside}),
+            "env": env | ({} if strict else dict.fromkeys(_WRITABLE, inside)),
             "connection": {**kernel.connection, "ip": f"{inside}/k"}
             | {"folder": "/tmp" if strict else inside}
             | {"output": limits.output},

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import sys
+import tempfile
 import time
 import traceback
 
@@ -33,6 +34,7 @@ def become_kernel(request: dict, saying: int, forked: float) -> None:
         isolate.shut_in(request["slot"])
         os.chdir(request["folder"])  # the empty one that was mounted there
         os.environ.update(request.get("env", {}))
+        tempfile.tempdir = None  # asked for anew, in this environment
         spent["sandbox"] = time.monotonic() - forked - spent["fork"]
         _run_kernel(request["connection"], request["seed"], forked, spent)
         os._exit(0)

@@ -207,9 +207,19 @@ def _scores(pairs: Tensor, twice_w: Tensor, block: Block, columns: slice) -> Ten
     return scores  # (items, rows, columns)
 
 
-def gradients(sigmas: Sigmas, w, values, masking: Masking, outputs, sums: Sums, grad_outputs):
-    """Returns the gradients of projected queries and keys, of w and of the values."""
-    grads = [torch.zeros_like(x) for x in (sigmas.queries, sigmas.keys, w, values)]
+def gradients(
+    sigmas: Sigmas,
+    w: Tensor,
+    values: Tensor,
+    masking: Masking,
+    outputs: Tensor,
+    sums: Sums,
+    grad_outputs: Tensor,
+    want_values: bool,
+) -> list[Tensor | None]:
+    """Returns the gradients of projected queries and keys, of w, and, if wanted, of the values."""
+    grads = [torch.zeros_like(x) for x in (sigmas.queries, sigmas.keys, w)]
+    grads.append(torch.zeros_like(values) if want_values else None)
     grads[2] = grads[2].double()  # many small terms that nearly cancel
     if sums.weights is None:  # exp(score - shift) stands for them
         grad_outputs = grad_outputs / sums.totals
@@ -229,7 +239,8 @@ def gradients(sigmas: Sigmas, w, values, masking: Masking, outputs, sums: Sums, 
             else:
                 dropped = weights * kept[..., columns]
                 grad_scores = (grad_rows @ value_part.mT).mul_(kept[..., columns])
-            grads[3][block.items, columns].baddbmm_(dropped.mT, grad_rows)
+            if want_values:
+                grads[3][block.items, columns].baddbmm_(dropped.mT, grad_rows)
             grad_scores.sub_(deltas[at]).mul_(weights)
             _add_gradients(grads, block, columns, pairs, grad_scores)
     grads[0].mul_(4 * w)

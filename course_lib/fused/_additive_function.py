@@ -78,12 +78,13 @@ class BlockedAdditive(torch.autograd.Function):
             *wide, outputs, grad_outputs = _wide(*inputs, outputs, grad_outputs)
             if ctx.kernels is None:
                 sums = Sums(totals, shifts, weights)
-                grads = gradients(*_blocks_of(*wide), masking, outputs, sums, grad_outputs)
+                given = masking, outputs, sums, grad_outputs, ctx.needs_input_grad[3]
+                grads = gradients(*_blocks_of(*wide), *given)
             else:
                 given = *_vector(*wide), lengths, mask, outputs, totals, grad_outputs
                 grads = ctx.kernels.gradients(*given)
             pairs = zip(grads, inputs, strict=True)
-            grads = [grad.to(given.dtype).view_as(given) for grad, given in pairs]
+            grads = [g if g is None else g.to(given.dtype).view_as(given) for g, given in pairs]
         return *grads, None, None, None, None
 
 

@@ -20,7 +20,7 @@ HOOK = install_import_hook(LESSONS, "beartype.beartype")
 
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", max_examples=30, **COMMON)
-settings.register_profile("ci", max_examples=60, derandomize=True, **COMMON)
+settings.register_profile("ci", max_examples=40, derandomize=True, **COMMON)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 

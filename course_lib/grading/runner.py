@@ -228,10 +228,20 @@ class _Submission:
     def _connect(self) -> None:
         self.close()
         started = time.monotonic()
-        self.client = Client(self.runner.kernel(), self.limits.output)
-        self.client.wait_ready(_READY_SECONDS)
+        try:
+            self.client = self._ready_client()
+        except KernelFault:  # it may have been lost while it waited for its turn
+            self.client = self._ready_client()
         self._spend("kernel", time.monotonic() - started)
         self._note("kernel ready")
+
+    def _ready_client(self) -> Client:
+        kernel = self.runner.kernel()
+        try:
+            return Client(kernel, self.limits.output).wait_ready(_READY_SECONDS)
+        except KernelFault:
+            kernel.kill()
+            raise
 
     def _fresh_kernel(self, before: int, only: int | None = None) -> None:
         """A new kernel in which all harmless cells before an index have run again.

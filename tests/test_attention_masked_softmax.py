@@ -248,3 +248,10 @@ SCORES = torch.zeros(2, 3, 5)
 def test_bad_input_names_the_rule_and_the_value(masked_softmax, call, error, match):
     with pytest.raises(error, match=match):
         call(masked_softmax)
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 3), (0, 4, 2, 3), (2, 3, 0)])
+def test_masked_softmax_of_nothing_is_nothing(masked_softmax, shape):
+    lengths = torch.zeros(shape[0], dtype=torch.long)
+    assert masked_softmax(torch.zeros(shape), lengths).shape == shape
+    assert masked_softmax(torch.zeros(shape), lengths[:, None].expand(-1, shape[-2])).shape == shape

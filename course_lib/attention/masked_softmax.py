@@ -124,10 +124,11 @@ def masked_softmax(
     Source: Vaswani et al. 2017, section 3.2.3, https://arxiv.org/abs/1706.03762
     """
     if valid_lens is not None:
-        real = length_mask(valid_lens, scores.shape[-1])
+        max_len = scores.shape[-1]
+        real = length_mask(valid_lens, max_len)
         num_queries = real.shape[1] if valid_lens.dim() == 2 else 1
         heads = [1] * (scores.dim() - 3)
-        real = real.reshape(len(real), *heads, num_queries, -1)  # (batch, ..., n or 1, m)
+        real = real.reshape(len(real), *heads, num_queries, max_len)  # (batch, ..., n or 1, m)
         mask = combine_masks(real, mask)
     if mask is None:
         return torch.softmax(scores, dim=-1)

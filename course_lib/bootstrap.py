@@ -24,7 +24,7 @@ from course_lib.locks import only_one
 from course_lib.pip_run import SetupError
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = "dev,scale"
+EXTRAS = "dev,scale,site"
 DISK_NEEDED_GB = 3.0
 WAITING = "course: another set-up of this clone is running; waiting for it"
 NEEDED_MODULES = ("torch", "typer", "rich", "nbgrader", "jupyterlab")

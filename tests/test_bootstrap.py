@@ -64,7 +64,7 @@ def test_first_call_installs_the_constrained_set_and_later_calls_nothing(clone, 
     assert python == bootstrap.python_of(clone / ".venv")
     (arguments,) = installs
     assert str(clone / "constraints.txt") in arguments
-    assert f"{clone}[dev,scale]" in arguments
+    assert f"{clone}[dev,scale,site]" in arguments
     assert (clone / ".venv/course-torch.txt").read_text() == "torch==9.9+cpu\n"
     bootstrap.ensure(clone, say=silent)
     assert len(installs) == 1

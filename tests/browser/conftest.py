@@ -1,0 +1,61 @@
+"""What tests in a browser share: Chromium, a page, and what axe-core says of one."""
+
+import os
+import shutil
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+FLAGS = [
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium, closed after the module.
+
+    While it is open, Playwright keeps an event loop running in this thread: what needs one of its
+    own there (nbclient, asyncio.run) belongs before this fixture or into another process.
+    """
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if executable is None:
+        pytest.skip(f"needs a browser, one of {', '.join(BROWSERS)}: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    as_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    flags = [*FLAGS, "--no-sandbox"] if as_root else FLAGS  # its sandbox refuses to run as root
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=executable, args=flags)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page of a fresh context, 1280 x 900; `page.emulate_media` makes it dark."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(20_000)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def axe():
+    """`axe(page)` lists what axe-core finds serious or critical; `axe(page, "main")` in a part."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    def serious(page, context=None):
+        found = Axe().run(page, context).response["violations"]
+        return [
+            f"{violation['id']}: {node['html'][:300]}\n{node['failureSummary']}"
+            for violation in found
+            if violation["impact"] in ("serious", "critical")
+            for node in violation["nodes"]
+        ]
+
+    return serious

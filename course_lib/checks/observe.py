@@ -6,6 +6,7 @@ library, NumPy and torch only, decides nothing, and never lets an exception out.
 
 import collections.abc
 import contextlib
+import functools
 import gc
 import inspect
 import io
@@ -33,6 +34,7 @@ from course_lib.checks.steps import Steps
 
 _COURSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = (_COURSE, *(os.path.dirname(module.__file__) for module in (torch, np)))
+_ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
 _MAX_TEXT = 4000
 _DEEPEST = 3000  # calls within calls, whatever limit a notebook has set
 
@@ -94,16 +96,17 @@ def subject_of(obj: Any) -> Subject:
 def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
     """Observes one probe after the other; stops where it is told to, or there is no answer yet."""
     seen = {}
-    for probe in probes:
-        seen[probe.name] = observe(obj, probe)
-        raised = seen[probe.name].raised
-        if raised is not None and raised.type_name in ("NotImplementedError", "KeyboardInterrupt"):
-            break
+    with random_states_kept():
+        for probe in probes:
+            seen[probe.name] = observe(obj, probe)
+            raised = seen[probe.name].raised
+            if raised is not None and raised.type_name in _ENDS_ALL:
+                break
     return seen
 
 
 def observe(obj: Any, probe: Probe) -> Observation:
-    """Calls `obj` once as `probe` says.
+    """Calls `obj` once as `probe` says; leaves the random states to `random_states_kept`.
 
     Args:
         obj: the student's function or class; anything else is recorded as what it raises.
@@ -148,27 +151,25 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype) -> None:
     wanted = {n: a for n, a in probe.inputs().items() if isinstance(a, Array) and a.requires_grad}
     leaves = {**{n: (args | kwargs)[n] for n in wanted}, **leaves}
     seen.raised = Raised("", "", phase="call")
-    np.random.seed(probe.seed % 2**32)
-    random.seed(probe.seed)
-    _seed_torch(probe.seed, device)
-    before = _rng_state()
+    _seed_all(probe.seed, device)
+    before = _seeded_state(probe.seed)
     training = getattr(target, "training", None)
     looping = probe.name.startswith("loops_")
     meter = _meter(probe, target, args, kwargs)
-    with Steps(looping, _LIBRARIES) as steps, _Watch() as watch:
-        try:
-            with meter or contextlib.nullcontext():
-                result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
-        finally:
-            seen.steps = steps.count
-            seen.calls, seen.own = dict(watch.calls), tuple(sorted(watch.own))
-            seen.rng_touched = _rng_state() != before
-            seen.training_changed = getattr(target, "training", None) != training
-            seen.arguments = {
-                name: record(value)
-                for name, value in (args | kwargs).items()
-                if isinstance(probe.inputs()[name], Array)
-            }
+    steps, watch = Steps(looping, _LIBRARIES), _Watch()
+    try:
+        with steps, watch, meter or contextlib.nullcontext():
+            result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
+    finally:
+        seen.steps = steps.count
+        seen.calls, seen.own = dict(watch.calls), tuple(sorted(watch.own))
+        seen.rng_touched = _rng_state() != before
+        seen.training_changed = getattr(target, "training", None) != training
+        seen.arguments = {
+            name: record(value)
+            for name, value in (args | kwargs).items()
+            if isinstance(probe.inputs()[name], Array)
+        }
     seen.outputs = record(result)
     for name in probe.attributes:
         seen.attributes[name] = record(getattr(target, name, None))
@@ -324,19 +325,44 @@ def _seed_torch(seed: int, device: str) -> None:
         torch.cuda.manual_seed(seed)
 
 
+def _seed_all(seed: int, device: str) -> None:
+    np.random.seed(seed % 2**32)
+    random.seed(seed)
+    _seed_torch(seed, device)
+
+
 def _rng_state() -> tuple:
     legacy = np.random.get_state()
     numbers = torch.get_rng_state().numpy().tobytes(), legacy[1].tobytes(), legacy[2]
     return *numbers, random.getstate()
 
 
+@functools.lru_cache(maxsize=8)
+def _seeded_state(seed: int) -> tuple:
+    """What `_rng_state` is after `_seed_all`; kept, as NumPy takes long to tell its own."""
+    with random_states_kept():
+        _seed_all(seed, "cpu")
+        return _rng_state()
+
+
+@contextlib.contextmanager
+def random_states_kept():
+    """Puts back the states of the global random generators."""
+    states = torch.get_rng_state(), np.random.get_state(), random.getstate()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(states[0])
+        np.random.set_state(states[1])
+        random.setstate(states[2])
+
+
 @contextlib.contextmanager
 def _restored_globals():
-    """Puts back the global settings that a call may change, the random states among them.
+    """Puts back the global settings that a call may change.
 
     No garbage is collected meanwhile: what others clean up then would pass for the student's.
     """
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     dtype, folder = torch.get_default_dtype(), os.getcwd()
     device, depth = torch.get_default_device(), sys.getrecursionlimit()
     collecting = gc.isenabled()
@@ -352,9 +378,6 @@ def _restored_globals():
             gc.enable()
         if torch.get_default_device() != device:
             torch.set_default_device(None if device.type == "cpu" else device)
-        torch.set_rng_state(states[0])
-        np.random.set_state(states[1])
-        random.setstate(states[2])
         torch.set_default_dtype(dtype)
         with contextlib.suppress(OSError):
             os.chdir(folder)

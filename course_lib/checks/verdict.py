@@ -9,7 +9,13 @@ from course_lib.checks.catalogue import find
 from course_lib.checks.compare import Problem
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.judge import HYGIENE, Violation, judge
-from course_lib.checks.observe import Observation, Subject, observe_all, subject_of
+from course_lib.checks.observe import (
+    Observation,
+    Subject,
+    observe_all,
+    random_states_kept,
+    subject_of,
+)
 from course_lib.checks.prepare import accelerator, prepare, replays
 from course_lib.checks.record import a_or_an
 from course_lib.checks.replay import Explanation, explain
@@ -39,7 +45,7 @@ def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
         KeyError: there is no such exercise.
     """
     known, seed = find(exercise), str(seed)
-    with _one_thread():
+    with _quietly():
         try:
             if missing := [name for name in known.chain if obj.get(name) is None]:
                 return still_missing(known, missing)
@@ -76,7 +82,7 @@ def judge_observed(
         A `Report`; what was observed may hold anything and does not make this raise.
     """
     known = find(exercise)
-    with _one_thread():
+    with _quietly():
         try:
             if subject is not None and (report := _unusable(known, subject)):
                 return report
@@ -92,12 +98,13 @@ def still_missing(exercise: Exercise, missing: Sequence[str]) -> Report:
 
 
 @contextlib.contextmanager
-def _one_thread():
-    """Waking a second thread costs more than these tiny problems."""
+def _quietly():
+    """One thread, as waking another takes longer than tiny problems; draws leave no trace."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with random_states_kept():
+            yield
     finally:
         torch.set_num_threads(threads)
 

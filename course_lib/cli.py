@@ -6,6 +6,7 @@ checks, imported when a verb needs it. Exit codes: 0 well, 1 something was found
 """
 
 import importlib.util
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -84,6 +85,18 @@ def lab(context: typer.Context) -> None:
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
     command += ["--LabApp.default_url=/lab/tree/notebooks", *context.args]
     raise typer.Exit(hand_over(command))
+
+
+@app.command()
+def progress(as_json: AsJson = False) -> None:
+    """Show what you have done so far: each check's best result, as kept on this machine.
+
+    Example: course progress
+    """
+    from course_lib.checks.kept import read_progress
+
+    shown = read_progress()
+    typer.echo(json.dumps(shown.as_dict(), indent=2) if as_json else shown.text())
 
 
 @app.command()

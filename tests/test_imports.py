@@ -175,6 +175,7 @@ def test_the_catalogue_and_the_library_hold_the_same_exercises():
         "checks",
         "hint",
         "plotting",
+        "progress",
     }
     assert public == set(exercises())
 

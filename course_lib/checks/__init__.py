@@ -9,6 +9,7 @@ import importlib
 _HOMES = {
     "check": "session",
     "hint": "session",
+    "progress": "session",
     "grade": "verdict",
     "exercises": "catalogue",
     "lessons": "catalogue",

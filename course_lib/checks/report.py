@@ -1,4 +1,4 @@
-"""What a student reads: one report, as text and as HTML without script or outside resources."""
+"""What a student reads: one report, as text and as HTML."""
 
 import html
 from dataclasses import asdict, dataclass, field
@@ -7,19 +7,20 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.exercise import Exercise
+from course_lib.checks.fragment import block, hidden, inline, listing, paragraph
 from course_lib.checks.judge import mutated
 from course_lib.checks.probe import Array
 from course_lib.checks.record import Recorded
 
 MIMETYPE = "application/vnd.course.report+json"
-_WORDS = {
+WORDS = {
     "correct": ("✓", "correct"),
     "incorrect": ("✗", "not yet"),
     "raised": ("⚠", "stopped with an error"),
     "not_attempted": ("○", "not attempted"),
     "checker_failed": ("!", "our check failed, not you"),
 }
-_COLOURS = {"correct": "#1a7f37", "incorrect": "#b35900", "raised": "#b35900"}
+_BARS = {"correct": "good", "incorrect": "bad", "raised": "bad"}
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Report:
 
     def text(self) -> str:
         """The report as plain text."""
-        symbol, word = _WORDS[self.outcome]
+        symbol, word = WORDS[self.outcome]
         lines = [
             f"{symbol} {self.exercise}: {word}  ({self.points:g} of {self.max_points:g} points)"
         ]
@@ -126,46 +127,30 @@ class Report:
         )
 
     def html(self) -> str:
-        """The report as an HTML fragment, legible on light and dark backgrounds."""
-        symbol, word = _WORDS[self.outcome]
-        colour = _COLOURS.get(self.outcome, "#57606a")
+        """The report as an HTML fragment that says what the text says."""
+        symbol, word = WORDS[self.outcome]
         points = f"{self.points:g} of {self.max_points:g} points"
-        parts = [
-            f'<div role="status" style="border-left:4px solid {colour};padding:.4em .9em;'
-            'margin:.4em 0;line-height:1.5;font-family:system-ui,sans-serif">',
-            f'<p style="margin:.2em 0"><strong><span aria-hidden="true">{symbol}</span> '
-            f"<code>{html.escape(self.exercise)}</code>: {word}</strong> ({points})</p>",
-        ]
+        name = f"{hidden(symbol)} <code>{html.escape(self.exercise)}</code>"
+        parts = [paragraph(f"<strong>{name}: {word}</strong> ({points})")]
         for finding in self.findings:
-            parts.append(f'<p style="margin:.5em 0 .1em">{_inline(finding.message)}</p>')
+            parts.append(paragraph(inline(finding.message)))
             if finding.hint:
-                parts.append(f'<p style="margin:.1em 0">→ <em>{_inline(finding.hint)}</em></p>')
+                parts.append(paragraph(f"{hidden('→')} <em>{inline(finding.hint)}</em>"))
         if self.example:
-            parts.append(
-                '<pre style="margin:.6em 0;overflow-x:auto;background:transparent;color:inherit;'
-                'font-family:ui-monospace,monospace">'
-                f"{html.escape(self.example)}</pre>"
-            )
-        small = []
+            parts.append(listing(self.example, "The smallest input that fails"))
         if self.outcome == "incorrect" and self.parts:
-            small.append(self._parts_line())
+            parts.append(paragraph(self._parts_line(), small=True))
         if self.outcome in ("incorrect", "raised"):
-            small.append(f'More help: `hint("{self.exercise}", 1)`, 2 or 3')
-        small += [f"Note: {note}" for note in self.notes]
-        parts += [f'<p style="margin:.2em 0;font-size:90%">{_inline(line)}</p>' for line in small]
-        return "\n".join([*parts, "</div>"])
+            help_line = f'More help: `hint("{self.exercise}", 1)`, 2 or 3'
+            parts.append(paragraph(inline(help_line), small=True))
+        parts += [paragraph(inline(f"Note: {note}"), small=True) for note in self.notes]
+        return block(_BARS.get(self.outcome, "neutral"), parts, announced=True)
 
     def _repr_html_(self) -> str:
         return self.html()
 
     def __str__(self) -> str:
         return self.text()
-
-
-def _inline(text: str) -> str:
-    """Escapes text and sets `code` between backquotes."""
-    pieces = html.escape(text, quote=False).split("`")
-    return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))
 
 
 def importance(violation) -> tuple[int, int]:

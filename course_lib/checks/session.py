@@ -1,11 +1,12 @@
-"""`check` and `hint`, as a student calls them in a notebook."""
+"""`check`, `hint` and `progress`, as a student calls them in a notebook."""
 
 import difflib
-import html
 import os
 import sys
 
 from course_lib.checks.catalogue import exercises, find, lessons
+from course_lib.checks.fragment import block, inline, listing, paragraph
+from course_lib.checks.kept import Progress, keep, read_progress
 from course_lib.checks.remote import in_place
 from course_lib.checks.report import MIMETYPE, Report
 from course_lib.checks.verdict import grade
@@ -30,15 +31,14 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
         _show(*_no_such_exercise(exercise))
         return 0.0
     seed = _seed() if seed is None else seed
-    if exercise not in exercises():
+    if exercise in exercises():
+        obj = _namespace().get(exercise) if obj is None else obj
+        report = grade(exercise, obj, seed=seed)
+        if obj is not None and not _is_own_version(report):
+            _remembered[exercise] = obj
+    else:
         report = _check_together(exercise, _namespace(), seed)
-        _show(report.text(), report.html(), report)
-        return float(report.points)
-    if obj is None:
-        obj = _namespace().get(exercise)
-    report = grade(exercise, obj, seed=seed)
-    if obj is not None and not _is_own_version(report):
-        _remembered[exercise] = obj
+    keep(report)
     _show(report.text(), report.html(), report)
     return float(report.points)
 
@@ -51,10 +51,22 @@ def hint(exercise: str, level: int = 1) -> None:
     hints = find(exercise).hints
     if level not in range(1, len(hints) + 1):
         text = f"Hints have levels 1 to {len(hints)}; got {level}."
+        _show(text, paragraph(text))
+        return
+    title, words = f"Hint {level} of {len(hints)} for {exercise}:", hints[level - 1]
+    if "\n" in words:
+        parts = [paragraph(inline(title)), listing(words, title)]
+        _show(f"{title}\n{words}", block("hint", parts))
     else:
-        text = f"Hint {level} of {len(hints)} for {exercise}: {hints[level - 1]}"
-    paragraph = html.escape(text).replace("\n", "<br>").replace("  ", "&nbsp; ")
-    _show(text, f'<p style="border-left:4px solid #0969da;padding:.4em .9em">{paragraph}</p>')
+        _show(f"{title} {words}", block("hint", [paragraph(inline(f"{title} {words}"))]))
+
+
+def progress() -> Progress:
+    """What is done across the lessons: each exercise's best result, its points and when.
+
+    Kept in a file on this machine, where nobody else sees it; grading does not read it.
+    """
+    return read_progress()
 
 
 def _check_together(lesson: str, namespace: dict, seed: object) -> Report:
@@ -82,7 +94,7 @@ def _no_such_exercise(name: object) -> tuple[str, str]:
     near = difflib.get_close_matches(str(name), _names(), n=1)
     cure = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(_names())}."
     text = f'No exercise is called "{name}"; {cure}'
-    return text, f"<p>{html.escape(text)}</p>"
+    return text, paragraph(inline(text))
 
 
 def _namespace() -> dict:

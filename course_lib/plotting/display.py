@@ -11,6 +11,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from course_lib.checks.front_end import somebody_answers
+
 # A first import on a new machine would otherwise report on stderr that it builds its font cache.
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
@@ -161,20 +163,12 @@ def _shell() -> Any:
 
 
 def _has_front_end() -> bool:
-    """Whether someone is there to move a slider.
-
-    Batch runners (nbclient, nbval, nbgrader) tell the kernel that nobody can answer `input()`;
-    JupyterLab, Notebook, VS Code and Colab tell it that somebody can.
-    COURSE_INTERACTIVE=0 or 1 overrules both.
-    """
+    """Whether someone is there to move a slider; COURSE_INTERACTIVE=0 or 1 overrules it."""
     wanted = os.environ.get(INTERACTIVE_VARIABLE)
     if wanted in {"0", "1"}:
         return wanted == "1"
-    kernel = getattr(_shell(), "kernel", None)
-    if kernel is None:
-        return False
     try:
         import ipywidgets  # noqa: F401
     except ImportError:
         return False
-    return bool(kernel.get_parent("shell").get("content", {}).get("allow_stdin", False))
+    return somebody_answers(_shell())

@@ -1,0 +1,51 @@
+"""What tests ask of a piece of HTML: its words, and what it would load or run."""
+
+import html.parser
+import re
+
+_RUNS = {"script", "iframe", "object", "embed", "link", "base", "form", "meta"}
+_WITHIN_A_WORD = {"a", "code", "em", "span", "strong"}
+_LOADS = {"src", "srcset", "href", "data", "poster", "background", "action"}
+
+
+class _Reader(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.text, self.loads, self.inside = [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.inside = tag
+        if tag not in _WITHIN_A_WORD:
+            self.text.append(" ")
+        if tag in _RUNS and not (tag == "meta" and "http-equiv" not in dict(attrs)):
+            self.loads.append(f"<{tag}>")
+        for name, value in attrs:
+            away = name in _LOADS and not re.match(r"#|data:|[\w./%-]+$", value or "")
+            styled = name == "style" and re.search(r"url\(|@import|expression", value or "")
+            if away or styled or name.startswith("on"):
+                self.loads.append(f"{name}={value}")
+
+    def handle_endtag(self, tag):
+        self.inside = ""
+
+    def handle_data(self, data):
+        if self.inside == "style":
+            self.loads += re.findall(r"url\((?!['\"]?data:).*?\)|@import.*", data)
+        else:
+            self.text.append(data)
+
+
+def _read(page: str) -> _Reader:
+    reader = _Reader()
+    reader.feed(page)
+    return reader
+
+
+def words_of(page: str) -> set[str]:
+    """The words that a page, or plain text, shows, without punctuation at their ends."""
+    return {word.strip(":;,.") for word in "".join(_read(page).text).split()} - {""}
+
+
+def what_it_loads(page: str) -> list[str]:
+    """Scripts, event handlers and whatever else comes from outside of a page."""
+    return _read(page).loads

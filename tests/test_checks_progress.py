@@ -1,0 +1,179 @@
+"""Progress: who keeps it, where, and that nothing which goes wrong with it reaches a student."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from pages import what_it_loads, words_of
+
+import course_lib
+from course_lib import checks, cli
+from course_lib.checks import kept
+from course_lib.checks.report import Report
+
+EXERCISE = "causal_mask"
+MOST = checks.exercises()[EXERCISE].points
+
+
+def right_mask(num_queries, num_keys=None):
+    num_keys = num_queries if num_keys is None else num_keys
+    return torch.ones(num_queries, num_keys, dtype=torch.bool).tril(num_keys - num_queries)
+
+
+def upper_mask(num_queries, num_keys=None):
+    return right_mask(num_queries, num_keys).logical_not()
+
+
+def report(score, outcome="incorrect", name=EXERCISE):
+    return Report(name, outcome, score, MOST)
+
+
+def line(name=EXERCISE):
+    return next(line for line in course_lib.progress().lines if line.exercise == name)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Somebody works in a lesson's folder of a course; the file that then keeps progress."""
+    monkeypatch.setattr(kept, "current_shell", lambda: shell(allow_stdin=True))
+    folder = tmp_path / "notebooks" / "02_masked_softmax"
+    folder.mkdir(parents=True)
+    (tmp_path / "nbgrader_config.py").touch()
+    monkeypatch.chdir(folder)
+    return tmp_path / ".course" / "progress.json"
+
+
+def shell(allow_stdin):
+    parent = {"content": {"allow_stdin": allow_stdin}}
+    return SimpleNamespace(kernel=SimpleNamespace(get_parent=lambda channel: parent))
+
+
+def test_a_check_in_a_notebook_is_kept_at_the_course_root(place, capsys):
+    points = checks.check(EXERCISE, upper_mask)
+    assert line().best.outcome == "incorrect" and line().best.points == points < MOST
+    checks.check(EXERCISE, right_mask)
+    assert line().best.outcome == "correct" and line().best.points == MOST
+    assert line().best.tries == 2
+    assert place.is_file() and course_lib.progress().place == place
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("sender", [None, SimpleNamespace(), shell(allow_stdin=False)])
+def test_a_check_that_a_program_runs_is_not_kept(place, monkeypatch, sender):
+    """Grading, the build, nbval and nbgrader's validation all run cells without an answerer."""
+    monkeypatch.setattr(kept, "current_shell", lambda: sender)
+    kept.keep(report(1.0, "correct"))
+    assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        Report.not_attempted(checks.exercises()[EXERCISE], "Nothing yet."),
+        Report.own_version(checks.exercises()[EXERCISE]),
+        Report.checker_failed(checks.exercises()[EXERCISE], ValueError("ours")),
+    ],
+    ids=lambda verdict: verdict.findings[0].id,
+)
+def test_what_is_no_answer_of_the_student_is_not_kept(place, verdict):
+    kept.keep(verdict)
+    assert not place.exists()
+
+
+def test_a_worse_answer_later_takes_nothing_away(place):
+    kept.keep(report(1.0, "correct"))
+    before = line().best
+    kept.keep(report(0.0, "raised"))
+    assert line().best == kept.Best("correct", MOST, before.when, tries=2)
+
+
+def test_among_equal_failures_the_last_one_is_shown(place):
+    kept.keep(report(0.0, "raised"))
+    kept.keep(report(0.0, "incorrect"))
+    assert line().best.outcome == "incorrect"
+
+
+def test_outside_of_a_course_progress_is_kept_among_the_jupyter_data(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    (tmp_path / "nbgrader_config.py").unlink()
+    kept.keep(report(1.0, "correct"))
+    assert course_lib.progress().place.is_relative_to(tmp_path / "data")
+    assert line().best.outcome == "correct" and not place.exists()
+
+
+def test_a_course_that_cannot_be_written_keeps_it_there_too(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setattr(kept.os, "access", lambda path, mode: False)
+    kept.keep(report(1.0, "correct"))
+    assert line().best.outcome == "correct" and not place.exists()
+
+
+def test_where_nothing_can_be_written_a_check_goes_on(place, capsys):
+    place.parent.write_text("a file where the folder would be")
+    assert checks.check(EXERCISE, right_mask) == MOST
+    assert capsys.readouterr().err == "" and line().best.tries == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        '{"best": 3}',
+        '{"best": {"causal_mask": 3}}',
+        '{"best": {"causal_mask": {"outcome": "superb"}}}',
+        '{"best": {"causal_mask": {"points": "many"}}}',
+        '{"best": {"causal_mask": {"when": "noon"}}}',
+        '{"best": {"causal_mask": {"colour": "red"}}}',
+        "\udcff",
+    ],
+)
+def test_a_damaged_file_is_put_aside_and_begun_anew(place, content):
+    place.parent.mkdir()
+    place.write_bytes(content.encode("utf-8", "surrogateescape"))
+    kept.keep(report(1.0, "correct"))
+    assert line().best == kept.Best("correct", MOST, line().best.when, tries=1)
+    aside = place.with_name("progress.damaged.json")
+    assert aside.read_bytes() == content.encode("utf-8", "surrogateescape")
+
+
+def test_a_write_that_fails_leaves_the_old_file(place, monkeypatch):
+    kept.keep(report(1.0, "correct"))
+    before = place.read_bytes()
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(kept.os, "replace", full)
+    kept.keep(report(0.0, "raised"))
+    assert place.read_bytes() == before
+
+
+def test_progress_has_each_check_of_the_course_once(place):
+    shown = course_lib.progress()
+    names = [one.exercise for one in shown.lines]
+    together = [slug for slug, lesson in checks.lessons().items() if lesson.integration]
+    assert sorted(names) == sorted([*checks.exercises(), *together])
+    everything = shown.as_dict()
+    assert everything["num_exercises"] == len(names) and everything["points"] == 0
+    assert json.loads(json.dumps(everything)) == everything
+
+
+def test_the_command_prints_it_as_text_and_as_data(place, capsys):
+    kept.keep(report(1.0, "correct"))
+    assert cli.main(["progress"]) == 0
+    assert capsys.readouterr().out == repr(course_lib.progress()) + "\n"
+    assert cli.main(["progress", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == course_lib.progress().as_dict()
+
+
+def test_text_and_table_tell_the_same(place):
+    kept.keep(report(1.0, "correct"))
+    kept.keep(report(1.0, "correct", "02_masked_softmax"))
+    shown = course_lib.progress()
+    line_of_it = next(one for one in repr(shown).splitlines() if "causal_mask" in one)
+    assert line_of_it.split()[:6] == ["✓", "causal_mask", "correct", "2", "of", "2"]
+    assert "Not begun: 01 Kernel pooling; 03" in repr(shown)
+    assert words_of(shown.text()) <= words_of(shown._repr_html_())
+    assert what_it_loads(shown._repr_html_()) == []

@@ -18,7 +18,7 @@ MOST = 1000  # combinations remembered; then all are forgotten
 
 
 def quickly_checked(function: Callable) -> Callable:
-    """`checked` for a function of the course's `keys` and `valid_lens`; raises what that raises.
+    """`checked` for a function of `values` or `scores` and `valid_lens`; raises what that raises.
 
     What is traced, and what holds arguments other than tensors, numbers and modules, is checked
     in full each time.
@@ -40,10 +40,14 @@ def quickly_checked(function: Callable) -> Callable:
             return outputs
         arguments = dict(zip(names, args, strict=False)) | kwargs
         if arguments.get("valid_lens") is not None:
-            check_length_range(arguments["valid_lens"], arguments["keys"].shape[-2], "num_keys")
+            check_length_range(arguments["valid_lens"], _num_keys(arguments), "num_keys")
         return function(*args, **kwargs)
 
     return call
+
+
+def _num_keys(arguments: dict) -> int:
+    return arguments["values"].shape[-2] if "values" in arguments else arguments["scores"].shape[-1]
 
 
 _OTHER = "something else"

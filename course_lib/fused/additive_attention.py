@@ -6,9 +6,6 @@ which asks for (n + m) H exponentials instead of n m H. What each block computes
 second rewrite reaches, stands in `_additive_blocks`.
 """
 
-import functools
-from collections.abc import Callable
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -16,51 +13,10 @@ from torch import Tensor, nn
 from course_lib.attention._checked import checked
 from course_lib.attention.additive_attention import additive_scores
 from course_lib.fused._additive_function import BlockedAdditive, by_formula
+from course_lib.fused._quick import quickly_checked
 from course_lib.fused.masked_softmax import is_traced
 
 FEW_FEATURES = 2**14  # up to so many numbers the plain formula is the fastest
-
-
-def checked_at_length(forward: Callable) -> Callable:
-    """`checked`, but arguments of the commonest kind pass after a glance.
-
-    For a small problem the long check would take as long as the attention itself.
-    """
-    at_length = checked(forward)
-
-    @functools.wraps(forward)
-    def call(self, queries, keys, values, valid_lens=None, mask=None, **options):
-        fit = _plainly_fit(self, queries, keys, values, valid_lens, mask)
-        return (forward if fit else at_length)(
-            self, queries, keys, values, valid_lens, mask, **options
-        )
-
-    return call
-
-
-def _plainly_fit(module, queries, keys, values, valid_lens, mask) -> bool:
-    """Whether these are three tensors that fit, with lengths `(batch,)` in range or none."""
-    if mask is not None or not (type(queries) is type(keys) is type(values) is Tensor):
-        return False
-    sizes, key_sizes, value_sizes = queries.shape, keys.shape, values.shape
-    weight = module.w_v.weight
-    return (
-        len(sizes) == len(key_sizes) == len(value_sizes) == 3
-        and sizes[0] == key_sizes[0] == value_sizes[0]
-        and key_sizes[1] == value_sizes[1]
-        and queries.dtype == keys.dtype == values.dtype == weight.dtype
-        and queries.device == keys.device == values.device == weight.device
-        and (valid_lens is None or _is_in_range(valid_lens, sizes[0], key_sizes[1]))
-    )
-
-
-def _is_in_range(valid_lens, batch: int, num_keys: int) -> bool:
-    """Whether these are lengths `(batch,)` on the CPU, each in `0..num_keys`."""
-    if type(valid_lens) is not Tensor or valid_lens.dtype != torch.int64 or is_traced():
-        return False
-    if valid_lens.shape != (batch,) or valid_lens.device.type != "cpu":
-        return False
-    return all(0 <= length <= num_keys for length in valid_lens.tolist())
 
 
 class AdditiveAttention(nn.Module):
@@ -95,7 +51,7 @@ class AdditiveAttention(nn.Module):
         self.num_hiddens = num_hiddens
         self.attention_weights = None
 
-    @checked_at_length
+    @quickly_checked
     def forward(
         self,
         queries: Float[Tensor, "batch num_queries query_size"],
@@ -134,7 +90,7 @@ class AdditiveAttention(nn.Module):
         self._check_sizes(keys.new_empty(len(keys), 0, self.W_q.weight.shape[-1]), keys)
         return self.W_k(keys)
 
-    @checked
+    @quickly_checked
     def attend(
         self,
         queries: Float[Tensor, "batch num_queries query_size"],

@@ -1,6 +1,6 @@
 """What stock nbgrader reads: `nbgrader` commands and formgrader, run from this folder."""
 
-from course_lib.grading.preprocessors import AUTOGRADE, SANITIZE
+import importlib.util
 
 c = get_config()  # noqa: F821  (defined by the loader)
 
@@ -34,9 +34,13 @@ c.Execute.interrupt_on_timeout = True
 c.LateSubmissionPlugin.penalty_method = "none"
 
 # Autograde, with the course's own steps among nbgrader's: answers are poured into the release
-# first, and points come from the check's report, so that stderr costs nothing.
-c.Autograde.sanitize_preprocessors = SANITIZE
-c.Autograde.autograde_preprocessors = AUTOGRADE
+# first, and points come from the check's report, so that stderr costs nothing. A student's bundle
+# (`course release`) cannot grade and holds the same file.
+if importlib.util.find_spec("course_lib.grading"):
+    from course_lib.grading.preprocessors import AUTOGRADE, SANITIZE
+
+    c.Autograde.sanitize_preprocessors = SANITIZE
+    c.Autograde.autograde_preprocessors = AUTOGRADE
 
 # A kernel's warning about its own transport is not for the person who grades.
 c.Execute.extra_arguments = ["--IPKernelApp.log_level=ERROR"]

@@ -24,7 +24,6 @@ from course_lib.locks import only_one
 from course_lib.pip_run import SetupError
 
 ROOT = Path(__file__).resolve().parent.parent
-EXTRAS = "dev,scale,site"
 DISK_NEEDED_GB = 3.0
 WAITING = "course: another set-up of this clone is running; waiting for it"
 NEEDED_MODULES = ("torch", "typer", "rich", "nbgrader", "jupyterlab")
@@ -98,7 +97,6 @@ def fingerprint(root: Path) -> str:
         json.dumps([project.get("project"), project.get("build-system")], sort_keys=True),
         (root / "constraints.txt").read_text(encoding="utf-8"),
         str(root.resolve()),
-        EXTRAS,
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -243,7 +241,9 @@ def _install_all(root: Path, torch: str, *, say: Callable[[str], None]) -> None:
     held = venv / "course-torch.txt"
     held.write_text(f"torch=={torch}\n", encoding="utf-8")
     arguments = ["--constraint", str(held), "--constraint", str(root / "constraints.txt")]
-    arguments += ["--editable", f"{root}[{EXTRAS}]"]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = ",".join(project.get("optional-dependencies", {}))  # a student's bundle has none
+    arguments += ["--editable", f"{root}[{extras}]" if extras else str(root)]
     _pip(venv, *arguments, say=say)
 
 

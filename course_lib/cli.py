@@ -30,7 +30,13 @@ app = typer.Typer(
 
 # Errors whose message names the file and the cure, and the exit code that each one gives; by name,
 # so that nothing heavy is imported here.
-EXPLAINED = {"BuildError": 1, "GradingError": 1, "ExportError": 2}
+EXPLAINED = {
+    "BuildError": 1,
+    "ReleaseError": 1,
+    "SiteError": 1,
+    "GradingError": 1,
+    "ExportError": 2,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ _HOME = {
     "Drift": "builder",
     "build": "builder",
     "check_build": "builder",
+    "check_release": "builder",
     "pasted_source": "paste",
     "solution_source": "paste",
 }

@@ -95,8 +95,8 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
             kept = _keep_edited(course, slug, old)
         if kept:
             say(f"{slug}: kept the edited {course.relative(release)} as {kept.name}")
-        _replace({solution: text.encode()} if executed else {})
-        _replace({release.parent / name: (folder / name).read_bytes() for name in files})
+        replace_files({solution: text.encode()} if executed else {})
+        replace_files({release.parent / name: (folder / name).read_bytes() for name in files})
     seconds = time.monotonic() - start
     return BuildResult(slug, solution, release, executed, bool(files), seconds, kept)
 
@@ -151,15 +151,28 @@ def _drifts(course: Course, slug: str) -> list[Drift]:
         if not release.is_file():
             drifts.append(Drift(course.relative(release), "not built yet", command))
         return drifts
+    return _release_drifts(course, slug, text)
+
+
+def check_release(course: Course, slug: str) -> list[Drift]:
+    """Returns how a lesson's release differs from what its source notebook generates, and why."""
+    text = _read(course.solution(slug))
+    if text is None:
+        path = course.relative(course.solution(slug))
+        return [Drift(path, "not built yet", f"course build {slug}")]
+    return _release_drifts(course, slug, text)
+
+
+def _release_drifts(course: Course, slug: str, text: str) -> list[Drift]:
     with generated_release(course, slug, text) as folder:
-        names = _differing(folder, release.parent)
+        names = _differing(folder, course.release(slug).parent)
     return [
         Drift(
-            course.relative(release.parent / name),
+            course.relative(course.release(slug).parent / name),
             "edited by hand or older than its source notebook"
-            if (release.parent / name).exists()
+            if (course.release(slug).parent / name).exists()
             else "not built yet",
-            command,
+            f"course build {slug}",
         )
         for name in names
     ]
@@ -198,10 +211,13 @@ def _keep_edited(course: Course, slug: str, old_solution: str | None) -> Path | 
     return kept
 
 
-def _replace(files: dict[Path, bytes]) -> None:
+def replace_files(files: dict[Path, bytes]) -> None:
     """Writes files so that a crash leaves each either old or new, never half."""
     for path, data in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f".{path.name}.new")
-        scratch.write_bytes(data)
-        os.replace(scratch, path)
+        try:
+            scratch.write_bytes(data)
+            os.replace(scratch, path)
+        finally:
+            scratch.unlink(missing_ok=True)

@@ -7,7 +7,7 @@
 import ast
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from course_lib.authoring.course import Course
@@ -53,16 +53,30 @@ def influences(sources: list[str], course: Course, slug: str) -> list[Path]:
     todo = {library / "__init__.py", catalogue / "__init__.py", catalogue / f"{slug[3:]}.py"}
     todo |= {library / part / f"{slug[3:]}.py" for part in ("attention", "reference")}
     todo |= set(library.glob("checks/*.py"))
+    return reached(sources, todo, course)
+
+
+def reached(
+    sources: Iterable[str],
+    files: Iterable[Path],
+    course: Course,
+    skip: Callable[[Path], bool] = lambda path: False,
+) -> list[Path]:
+    """Returns `files` of course_lib and all that they and cells with `sources` import, sorted.
+
+    A file for which `skip` is true is left out, and so is what only it imports.
+    """
+    todo = set(files)
     for source in sources:
         todo |= _imports(ast.parse(source), course, package=())
     done: set[Path] = set()
     while todo:
         path = todo.pop()
-        if path in done or not path.is_file():
+        if path in done or not path.is_file() or skip(path):
             continue
         done.add(path)
-        package = path.relative_to(library.parent).parts[:-1]
-        if path != library / "__init__.py":  # lazy: it imports nothing before it is asked
+        package = path.relative_to(course.library.parent).parts[:-1]
+        if path != course.library / "__init__.py":  # lazy: it imports nothing before it is asked
             todo |= _imports(ast.parse(path.read_bytes()), course, package)
     return sorted(done)
 

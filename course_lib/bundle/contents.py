@@ -1,0 +1,74 @@
+"""Which files a bundle holds: the notebooks, and what they and a student's verbs import."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from course_lib.authoring.course import Course
+from course_lib.authoring.digest import reached
+from course_lib.bundle.student_project import environment, project, readme
+
+COPIED = ("LICENSE", "constraints.txt", "nbgrader_config.py")
+# What nothing else imports by a statement: the verbs, and what is found when it is first used.
+STARTS = (
+    "__init__.py",
+    "__main__.py",
+    "bootstrap.py",
+    "cli.py",
+    "doctor.py",
+    "left_out.py",
+    "attention/__init__.py",
+    "checks/__init__.py",
+    "checks/session.py",
+    "checks/catalogue/__init__.py",
+)
+NOT_FOR_STUDENTS = ("authoring", "benchmarks", "bundle", "grading")
+# Modules by which a later lesson would give away an earlier one's solutions.
+GIVEN_AWAY_BY = {"07_bug_hunt": "checks/specimens.py"}
+
+
+def solved(course: Course, up_to: str | None) -> list[str]:
+    """Returns the lessons whose solutions a bundle holds."""
+    return [slug for slug in course.lessons if up_to is None or slug < up_to]
+
+
+def contents(course: Course, lessons: Sequence[str], up_to: str | None) -> dict[str, bytes]:
+    """Returns every file of a bundle by its name."""
+    root, library = course.root, course.library
+    files = {name: (root / name).read_bytes() for name in COPIED}
+    files["pyproject.toml"] = project(root).encode()
+    files["environment.yml"] = environment(root).encode()
+    files["README.md"] = readme(course, lessons, up_to).encode()
+    for slug in lessons:
+        folder = course.release(slug).parent
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and _is_handed_out(path.relative_to(folder)):
+                files[path.relative_to(root).as_posix()] = path.read_bytes()
+    for path in library_files(course, lessons, up_to):
+        files[f"course_lib/{path.relative_to(library).as_posix()}"] = path.read_bytes()
+    return files
+
+
+def _is_handed_out(path: Path) -> bool:
+    """Neither hidden nor a copy of somebody's answers that the build kept."""
+    return not any(part.startswith(".") for part in path.parts) and ".kept-" not in path.name
+
+
+def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> list[Path]:
+    """Returns the part of course_lib that the lessons, their checks and the verbs need."""
+    import nbformat
+
+    library = course.library
+    known = [slug for slug in course.lessons if up_to is None or slug <= up_to]
+    starts = {library / name for name in STARTS}
+    starts |= {library / "checks" / "catalogue" / f"{slug[3:]}.py" for slug in known}
+    starts |= {library / "attention" / f"{slug[3:]}.py" for slug in solved(course, up_to)}
+    left_out = {library / part for part in NOT_FOR_STUDENTS}
+    if up_to is None:  # lesson 08 points at it
+        starts |= set(library.glob("fused/*.py"))
+    else:
+        hidden = [slug for slug in course.lessons if slug >= up_to]
+        left_out |= {library / "fused", *(library / f"attention/{s[3:]}.py" for s in hidden)}
+        left_out |= {library / name for slug, name in GIVEN_AWAY_BY.items() if slug > up_to}
+    notebooks = [nbformat.read(course.release(slug), as_version=4) for slug in lessons]
+    sources = [cell.source for nb in notebooks for cell in nb.cells if cell.cell_type == "code"]
+    return reached(sources, starts, course, skip=lambda p: bool(left_out & {p, *p.parents}))

@@ -1,0 +1,375 @@
+import ast
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import course_lib
+from course_lib import bootstrap, bundle, cli
+from course_lib.authoring import Course
+from course_lib.bundle.contents import contents
+from course_lib.checks import lessons
+
+ROOT = Path(__file__).resolve().parent.parent
+LESSON = "02_masked_softmax"
+
+
+@pytest.fixture(scope="module")
+def course():
+    return Course.at(ROOT)
+
+
+def unzipped(course, folder, slugs, up_to=None):
+    """What a student has after unzipping a bundle into `folder`."""
+    data = bundle.packed(contents(course, slugs, up_to))
+    zipfile.ZipFile(io.BytesIO(data)).extractall(folder)
+    return folder / bundle.FOLDER
+
+
+def python(*arguments, executable=sys.executable, **options):
+    done = subprocess.run(
+        [executable, *map(str, arguments)], capture_output=True, text=True, timeout=300, **options
+    )
+    return done
+
+
+# --- the verb -------------------------------------------------------------------------
+
+
+def test_release_writes_the_same_zip_twice(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    made = []
+    for name in ("first", "second"):
+        into = tmp_path / name
+        assert cli.main(["release", "02", "--up-to", "2", "--into", str(into), "--json", "-q"]) == 0
+        made.append(json.loads(capsys.readouterr().out))
+        os.utime(ROOT / "LICENSE")  # a date must not matter
+    first, second = (
+        (tmp_path / name / f"{LESSON}.zip").read_bytes() for name in ("first", "second")
+    )
+    assert first == second
+    assert made[0]["sha256"] == made[1]["sha256"]
+    assert made[0]["solutions"] == ["01_kernel_pooling"]
+    assert [path.name for path in (tmp_path / "first").iterdir()] == [f"{LESSON}.zip"]
+
+
+def test_a_lesson_after_the_one_left_out_is_refused(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert cli.main(["release", "07", "--up-to", "06"]) == 1
+    error = capsys.readouterr().err
+    assert "course release 07_bug_hunt --up-to 07_bug_hunt" in error
+    assert error.count("\n") == 1
+
+
+def test_a_release_that_somebody_worked_in_is_refused(tmp_path, monkeypatch, capsys):
+    for part in ("solutions", "notebooks"):
+        target = tmp_path / part / LESSON
+        target.mkdir(parents=True)
+        text = (ROOT / part / LESSON / f"{LESSON}.ipynb").read_text(encoding="utf-8")
+        if part == "notebooks":
+            text = text.replace("# YOUR CODE HERE", "return 1", 1)
+        (target / f"{LESSON}.ipynb").write_text(text, encoding="utf-8")
+    (tmp_path / "nbgrader_config.py").write_bytes((ROOT / "nbgrader_config.py").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["release", "02", "-q"]) == 1
+    error = capsys.readouterr().err
+    assert "edited by hand" in error and f"Run: course build {LESSON}" in error
+    assert not (tmp_path / "bundles").exists()
+
+
+def test_several_lessons_share_a_bundle(course):
+    slugs = ["01_kernel_pooling", "03_batch_matmul"]
+    assert bundle.bundle_name(slugs) == "lessons_01_03"
+    files = contents(course, slugs, None)
+    found = [name for name in files if name.startswith("notebooks/")]
+    assert found == [f"notebooks/{slug}/{slug}.ipynb" for slug in slugs]
+    assert all(slug in files["README.md"].decode() for slug in slugs)
+
+
+# --- what is in it --------------------------------------------------------------------
+
+
+def test_a_bundle_is_for_students(course):
+    whole, reduced = (contents(course, [LESSON], up_to) for up_to in (None, LESSON))
+    for files in (whole, reduced):
+        parts = {name.split("/")[1] for name in files if name.startswith("course_lib/")}
+        assert not parts & {
+            "grading",
+            "authoring",
+            "benchmarks",
+            "bundle",
+            "site",
+            "cli_grading.py",
+        }
+        assert not [name for name in files if name.startswith(("solutions", "tests"))]
+        assert len(files["README.md"].decode().splitlines()) <= 40
+    assert "course_lib/fused/__init__.py" in whole
+    assert {f"course_lib/attention/{slug[3:]}.py" for slug in lessons()} <= set(whole)
+    assert sum(map(len, reduced.values())) < sum(map(len, whole.values())) / 2
+
+
+def test_the_project_of_a_bundle_is_the_student_core(course):
+    files = contents(course, [LESSON], None)
+    whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    made = tomllib.loads(files["pyproject.toml"].decode())
+    assert made["project"]["dependencies"] == whole["project"]["dependencies"]
+    assert "optional-dependencies" not in made["project"]
+    assert made["build-system"] == whole["build-system"]
+    assert made["tool"]["hatch"]["version"] == whole["tool"]["hatch"]["version"]
+    named = {made["project"]["readme"], *made["project"]["license-files"]}
+    assert named <= set(files)
+
+
+def test_the_environment_is_what_pyproject_generates_without_extras(course, tmp_path):
+    command = ["-m", "pyproject2conda", "yaml", "--pyproject", ROOT / "pyproject.toml"]
+    command += ["--python-include", "infer", "--req", "-e .", "--name", "attention-course"]
+    done = python(*command, "--channel", "conda-forge", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    generated = [line for line in done.stdout.splitlines() if line and not line.startswith("#")]
+    assert contents(course, [LESSON], None)["environment.yml"].decode().splitlines() == generated
+
+
+# --- what is left out -----------------------------------------------------------------
+
+
+def lines_of(name, data):
+    """A file's code or text without indentation and comments, so that layout hides nothing."""
+    text = data.decode()
+    if name.endswith(".py"):
+        text = ast.unparse(ast.parse(text))
+    elif name.endswith(".ipynb"):
+        cells = json.loads(text)["cells"]
+        text = "\n".join("".join(cell["source"]) for cell in cells)
+    return "\n".join(line.strip() for line in text.splitlines())
+
+
+def bodies(slug):
+    """The solutions of a lesson by name, those long enough to be nobody else's."""
+    tree = ast.parse((ROOT / f"course_lib/attention/{slug[3:]}.py").read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            statements = node.body[1:] if ast.get_docstring(node) else node.body
+            text = "\n".join(ast.unparse(statement) for statement in statements)
+            if len(text) > 50:
+                yield node.name, "\n".join(line.strip() for line in text.splitlines())
+
+
+def solutions_in(files, slugs):
+    whole = "\n".join(lines_of(name, data) for name, data in files.items())
+    return [f"{slug}: {name}" for slug in slugs for name, body in bodies(slug) if body in whole]
+
+
+@pytest.mark.parametrize("up_to", list(lessons()))
+def test_no_solution_that_is_left_out_can_be_read(course, up_to):
+    hidden = [slug for slug in lessons() if slug >= up_to]
+    assert solutions_in(contents(course, [up_to], up_to), hidden) == []
+
+
+def test_a_solution_that_is_in_a_bundle_is_found(course):
+    found = solutions_in(contents(course, [LESSON], None), lessons())
+    assert {line.partition(":")[0] for line in found} == set(lessons())
+
+
+def test_nothing_of_later_lessons_is_handed_out(course):
+    files = contents(course, ["03_batch_matmul"], "03_batch_matmul")
+    later = [slug[3:] for slug in lessons() if slug > "03_batch_matmul"]
+    named = [name for name in files if "plotting" not in name and Path(name).stem in later]
+    assert named == []
+    assert "course_lib/checks/specimens.py" not in files
+
+
+WITHOUT_ANSWERS = """
+import contextlib, io, json, os, sys
+import matplotlib, numpy, torch, jaxtyping
+
+def outcomes(folder, slug):
+    sys.path.insert(0, folder)
+    import course_lib
+    assert course_lib.__file__.startswith(folder)
+    from course_lib.checks import grade, lessons
+    notebook = json.load(open(f"{folder}/notebooks/{slug}/{slug}.ipynb"))
+    names = lessons()[slug].exercises
+    run, said = vars(sys.modules["__main__"]), io.StringIO()
+    with contextlib.redirect_stdout(said):
+        for cell in notebook["cells"]:
+            if cell["id"] == "setup" or cell["id"].endswith(("-answer", "-check", "-next")):
+                if cell["cell_type"] == "code":
+                    exec("".join(cell["source"]), run)
+    said = said.getvalue()
+    return {n: [grade(n, run[n]).outcome, f"{n}: going on with your own" in said] for n in names}
+
+for folder, slug in json.loads(sys.argv[1]):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        try:
+            with open(write, "w") as file:
+                json.dump(outcomes(folder, slug), file)
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read) as file:
+        print(json.dumps([slug, json.loads(file.read() or "{}")]))
+    os.wait()
+"""
+
+
+@pytest.mark.slow
+def test_every_lesson_starts_in_its_bundle_and_goes_on_with_the_students_own(course, tmp_path):
+    bundles = [
+        (str(unzipped(course, tmp_path / slug, [slug], slug)), slug) for slug in course.lessons
+    ]
+    done = python("-c", WITHOUT_ANSWERS, json.dumps(bundles), cwd=tmp_path)
+    seen = dict(map(json.loads, done.stdout.splitlines()))
+    expected = {
+        slug: {name: ["not_attempted", True] for name in lesson.exercises}
+        for slug, lesson in lessons().items()
+    }
+    assert seen == expected, done.stderr
+
+
+# --- a student's first hour -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def student(course, tmp_path_factory):
+    """A bundle set up by its own bootstrap, with pip replaced by links to this environment."""
+    folder = unzipped(course, tmp_path_factory.mktemp("home"), [LESSON], LESSON)
+    asked = []
+
+    def create(target):
+        venv.create(target, with_pip=False)
+        (place,) = target.glob("lib/python*/site-packages")
+        for package in Path(nbformat.__file__).parents[1].iterdir():
+            if package.suffix != ".pth" and not package.name.startswith("attention_course"):
+                (place / package.name).symlink_to(package)
+        (place / "course.pth").write_text(f"{folder}\n")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bootstrap, "DISK_NEEDED_GB", 0.0)
+        patch.setattr(bootstrap, "_create", create)
+        patch.setattr(bootstrap, "_has_pip", lambda venv: False)
+        patch.setattr(bootstrap, "_install_torch", lambda root, *, say: "9.9+cpu")
+        patch.setattr(bootstrap, "_pip", lambda venv, *args, say: asked.append(args))
+        executable = bootstrap.ensure(folder, say=lambda line: None)
+    assert asked[0][-1] == str(folder)  # no extras
+    return folder, executable
+
+
+def course_command(student, *arguments):
+    folder, executable = student
+    done = python("-m", "course_lib", *arguments, executable=executable, cwd=folder)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_the_set_up_of_a_bundle_is_finished_and_its_own(student):
+    folder, executable = student
+    code = "import course_lib, sys; print(course_lib.__file__, sys.prefix)"
+    done = python("-c", code, executable=executable, cwd=folder.parent)
+    assert done.stdout.split() == [str(folder / "course_lib/__init__.py"), str(folder / ".venv")]
+    assert bootstrap.is_ready(folder)
+
+
+def test_a_bundle_lists_the_verbs_that_it_has(student):
+    listed = course_command(student, "--help").stdout
+    verbs = set(re.findall(r"^│ ([a-z]+) ", listed, re.M))
+    assert verbs - {"progress"} == {"lab", "doctor"}
+    refused = course_command(student, "grade", "02")
+    assert refused.returncode == 2
+    assert "No such command 'grade'" in refused.stderr
+
+
+WORK = """
+import json, sys
+import nbformat
+from nbclient import NotebookClient
+
+path, answers = sys.argv[1], json.loads(sys.argv[2])
+notebook = nbformat.read(path, as_version=4)
+for cell in notebook.cells:
+    cell.source = answers.get(cell.id, cell.source)
+NotebookClient(notebook, timeout=120, allow_errors=True, kernel_name="python3").execute()
+print(json.dumps({c.id: c.outputs for c in notebook.cells if c.cell_type == "code"}))
+"""
+
+
+@pytest.mark.slow
+def test_a_lesson_works_in_its_bundle(student):
+    folder, executable = student
+    solution = nbformat.read(ROOT / f"solutions/{LESSON}/{LESSON}.ipynb", as_version=4)
+    right = {cell.id: cell.source for cell in solution.cells}["stable_softmax-answer"]
+    wrong = textwrap.dedent("""
+        def causal_mask(num_queries, num_keys=None):
+            return torch.ones(num_queries, num_keys or num_queries).triu().bool()
+    """)
+    hint = "from course_lib import length_mask\nhint('length_mask', 1)"
+    answers = {"stable_softmax-answer": right, "causal_mask-answer": wrong}
+    answers["length_mask-next"] = hint
+    home = folder / "notebooks" / LESSON
+    done = python(
+        "-c", WORK, f"{LESSON}.ipynb", json.dumps(answers), executable=executable, cwd=home
+    )
+    outputs = json.loads(done.stdout)
+
+    def said(cell):
+        shown = [o.get("text") or o.get("data", {}).get("text/plain", "") for o in outputs[cell]]
+        return "".join(shown)
+
+    assert "2 of 2 points" in said("stable_softmax-check")
+    assert "stable_softmax: going on with your own version" in said("stable_softmax-next")
+    assert "every query sees the future" in said("causal_mask-check")
+    assert "not attempted" in said("length_mask-check")
+    assert "Hint 1 of 3 for length_mask" in said("length_mask-next")
+    errors = [o for o in outputs["setup"] if o["output_type"] != "stream"]
+    assert errors == []
+
+
+# --- the name of a solution that is left out ------------------------------------------
+
+
+@pytest.fixture
+def reduced(monkeypatch):
+    """course_lib as a bundle of lesson 02 with `--up-to 02` has it."""
+    found = {
+        name: home
+        for name, home in course_lib._exercise_modules().items()
+        if not home.endswith("masked_softmax")
+    }
+    stems = course_lib._stems
+
+    def without(folder):
+        left = stems(folder)
+        return [s for s in left if s != "masked_softmax" or "catalogue" in folder]
+
+    monkeypatch.setattr(course_lib, "_found", found)
+    monkeypatch.setattr(course_lib, "_stems", without)
+
+
+def test_a_solution_that_is_left_out_is_the_students_own(reduced, monkeypatch, capsys):
+    monkeypatch.setattr(sys.modules["__main__"], "causal_mask", len, raising=False)
+    from course_lib import causal_mask
+
+    assert causal_mask is len
+    assert capsys.readouterr().out.startswith("causal_mask: going on with your own version")
+
+
+def test_a_solution_that_nobody_wrote_yet_is_one_sentence(reduced):
+    with pytest.raises(ImportError, match="you have none yet: run the cell in lesson 02_masked"):
+        from course_lib import length_mask  # noqa: F401
+
+
+def test_a_solution_that_is_there_and_a_misspelt_name_are_as_in_a_clone(reduced, capsys):
+    assert course_lib.bmm.__module__ == "course_lib.attention.batch_matmul"
+    with pytest.raises(AttributeError, match="did you mean 'bmm'"):
+        _ = course_lib.bmmm
+    assert capsys.readouterr().out == ""

@@ -25,12 +25,19 @@ def show(comparison: Comparison, console=None) -> None:
     console.print(ceilings_text(comparison), highlight=False, soft_wrap=True)
     for table in (make(comparison) for make in (time_table, memory_table, promise_table)):
         if table.rows:
-            console.print(table.rich())
+            _print_whole(console, table.rich())
     for row in comparison.rows:
         for name, reason in row.failures.items():
             console.print(
                 f"{row.problem}, {row.passes}: no {name}; {reason}", markup=False, soft_wrap=True
             )
+
+
+def _print_whole(console, table) -> None:
+    """Prints a table at its own width: squeezed into a narrow terminal nobody could read it."""
+    width = console.measure(table, options=console.options.update(width=1000)).maximum
+    console.width = max(console.width, width)
+    console.print(table)
 
 
 def ceilings_text(comparison: Comparison) -> str:
@@ -52,15 +59,16 @@ class Table:
     rows: list[list[str]]
 
     def rich(self):
-        """For a terminal."""
+        """For a terminal, without the columns that are empty."""
         from rich import box
         from rich.table import Table as RichTable
 
+        filled = [i for i in range(len(self.columns)) if i < 2 or any(row[i] for row in self.rows)]
         table = RichTable(title=self.title, box=box.SIMPLE, title_justify="left")
-        for i, column in enumerate(self.columns):
-            table.add_column(column, justify="left" if i < 2 else "right", no_wrap=i > 0)
+        for i in filled:
+            table.add_column(self.columns[i], justify="left" if i < 2 else "right", no_wrap=True)
         for row in self.rows:
-            table.add_row(*row)
+            table.add_row(*(row[i] for i in filled))
         return table
 
     def markdown(self) -> str:

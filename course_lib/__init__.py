@@ -52,7 +52,8 @@ def __getattr__(name):
     module = _TOOLS.get(name) or _exercise_modules().get(name)
     if module is not None:
         return getattr(importlib.import_module(module), name)
-    if set(_stems(_CATALOGUE)) - set(_stems(_ATTENTION)):  # a bundle for students
+    is_module = name in _stems(_HERE)  # `from course_lib import bootstrap` asks here first
+    if not is_module and set(_stems(_CATALOGUE)) - set(_stems(_ATTENTION)):  # a student's bundle
         own = importlib.import_module("course_lib.left_out").own_version(name)
         if own is not None:
             return own

@@ -67,10 +67,12 @@ def runs_complete(root: Path) -> bool:
 
 def ensure(root: Path, *, say: Callable[[str], None]) -> Path:
     """Return the Python of a finished `.venv` in `root`, made or mended first where needed."""
-    if not (root / "pyproject.toml").is_file():
-        raise SetupError(
-            f"no pyproject.toml in {root}; clone the course and call this from the clone's folder"
-        )
+    for name in ("pyproject.toml", "constraints.txt"):
+        if not (root / name).is_file():
+            raise SetupError(
+                f"no {name} in {root}; clone the course, or unzip all of its file, and call this "
+                "from that folder"
+            )
     if not is_ready(root):
         check_can_install(root)
         with only_one(root / ".venv.lock", waiting=lambda: say(WAITING)):

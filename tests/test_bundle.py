@@ -265,6 +265,14 @@ def student(course, tmp_path_factory):
     return folder, executable
 
 
+def test_the_set_up_of_a_bundle_begins_with_the_standard_library_alone(course, tmp_path):
+    folder = unzipped(course, tmp_path, [LESSON], LESSON)
+    (folder / "constraints.txt").unlink()
+    done = python("-S", "-m", "course_lib", "lab", cwd=folder)
+    assert done.returncode == 1
+    assert done.stderr.startswith("course: ") and done.stderr.count("\n") == 1
+
+
 def course_command(student, *arguments):
     folder, executable = student
     done = python("-m", "course_lib", *arguments, executable=executable, cwd=folder)

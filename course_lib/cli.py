@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from course_lib import __version__
-from course_lib.cli_options import AsJson
+from course_lib.cli_options import AsJson, Quiet, end_progress
 from course_lib.course_folder import UsageError, course_root, find_root
 
 app = typer.Typer(
@@ -56,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if type(error).__name__ not in EXPLAINED:
             raise
         return _fail(error, EXPLAINED[type(error).__name__])
+    finally:
+        end_progress()
     return 0
 
 
@@ -106,15 +108,20 @@ def progress(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def doctor(as_json: AsJson = False) -> None:
+def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
     """Look over the installation; each line is ok or ends in the command that mends it.
 
     Example: course doctor
     """
     from course_lib import doctor as rounds
 
-    findings = rounds.examine(find_root(Path.cwd()))
-    typer.echo(rounds.to_json(findings) if as_json else rounds.to_text(findings))
+    findings = []
+    for finding in rounds.examine(find_root(Path.cwd())):
+        findings.append(finding)
+        if not as_json and not (quiet and finding.ok):
+            typer.echo(rounds.to_text(finding))
+    if as_json:
+        typer.echo(rounds.to_json(findings))
     raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
 
 

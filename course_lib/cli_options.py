@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable
 from typing import Annotated
 
-import click
 import typer
 
 Lessons = Annotated[
@@ -14,6 +13,8 @@ Lessons = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results, no progress.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+_shown = contextlib.ExitStack()  # the bars that move
 
 
 def progress(quiet: bool) -> Callable[[object], None] | None:
@@ -27,9 +28,13 @@ def progress(quiet: bool) -> Callable[[object], None] | None:
     if not sys.stderr.isatty():
         return lambda step: typer.echo(_printable(step), err=True)
     bar = _Bar()
-    with contextlib.suppress(RuntimeError):  # outside of a command, in a test
-        click.get_current_context().call_on_close(bar.stop)
+    _shown.callback(bar.stop)
     return bar
+
+
+def end_progress() -> None:
+    """Leave every bar as it is and give the terminal back, however the verb ended."""
+    _shown.close()
 
 
 def _printable(step: object) -> str:

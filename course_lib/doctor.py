@@ -1,9 +1,10 @@
 """`course doctor`: each finding about the installation is ok or holds the command that mends it."""
 
 import importlib.metadata
+import importlib.util
 import json
+import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -12,11 +13,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from course_lib.__main__ import OLDEST
 from course_lib.bootstrap import ROOT
 
-MEND_PACKAGES = "delete .venv in the clone's folder, then there: python -m course_lib doctor"
+MEND_PACKAGES = "delete .venv in the course's folder, then there: python -m course_lib doctor"
 KERNEL_SECONDS = 60
 FREE_GB_WANTED = 1.0
+WRITTEN = ("notebooks", "gradebook.db", ".course", "autograded", "feedback")
+BUTTONS = "@jupyter/nbgrader"
+SERVERS = [f"nbgrader.server_extensions.{name}" for name in ("validate_assignment", "formgrader")]
 
 
 @dataclass(frozen=True)
@@ -29,32 +34,35 @@ class Finding:
     mend: str = ""
 
 
-def examine(root: Path | None, clone: Path = ROOT) -> list[Finding]:
-    """Look at everything; a look that itself fails is a finding, not a traceback."""
-    looks: list[Callable[[], Finding]] = [
-        look_at_python,
-        lambda: look_at_packages(clone),
-        look_at_torch,
-        look_at_kernel,
-        lambda: look_at_folder(root),
-        lambda: look_at_disk(root or Path.cwd()),
-        look_at_nbgrader,
-        look_at_sandbox,
-    ]
-    return [_safely(look) for look in looks]
+def examine(root: Path | None, clone: Path = ROOT) -> Iterator[Finding]:
+    """Look at one thing after the other; a look that itself fails is a finding, no traceback."""
+    looks: dict[str, Callable[[], Finding]] = {
+        "python": look_at_python,
+        "packages": lambda: look_at_packages(clone),
+        "torch": look_at_torch,
+        "kernel": lambda: look_at_kernel(clone),
+        "folder": lambda: look_at_folder(root),
+        "disk": lambda: look_at_disk(root or Path.cwd()),
+        "nbgrader": look_at_nbgrader,
+    }
+    if importlib.util.find_spec("course_lib.grading"):  # a student's bundle has none
+        looks["sandbox"] = lambda: look_at_sandbox(root)
+    for topic, look in looks.items():
+        yield _safely(topic, look)
 
 
-def _safely(look: Callable[[], Finding]) -> Finding:
+def _safely(topic: str, look: Callable[[], Finding]) -> Finding:
     try:
         return look()
     except Exception as error:
-        seen = f"{type(error).__name__}: {error}"
-        return Finding(getattr(look, "__name__", "look"), False, seen, MEND_PACKAGES)
+        return Finding(topic, False, f"{type(error).__name__}: {error}", MEND_PACKAGES)
 
 
 def look_at_python() -> Finding:
+    oldest = ".".join(map(str, OLDEST))
     where = f"{platform.python_version()} on {platform.system()}, {sys.executable}"
-    return Finding("python", sys.version_info >= (3, 11), where, "install Python 3.11 or newer")
+    mend = f"install Python {oldest} or newer, then: python{oldest} -m course_lib doctor"
+    return Finding("python", sys.version_info >= OLDEST, where, mend)
 
 
 def look_at_packages(clone: Path) -> Finding:
@@ -67,12 +75,10 @@ def look_at_packages(clone: Path) -> Finding:
         for name, pinned, installed in _pins(path)
         if installed is not None and installed != pinned
     ]
-    missing = missing_packages()
-    if missing:
-        return Finding("packages", False, f"missing: {', '.join(missing)}", MEND_PACKAGES)
-    if differing:
+    missing = [f"{name} is missing" for name in missing_packages()]
+    if missing or differing:
         mend = f"{sys.executable} -m pip install -c {path} -e {clone}"
-        return Finding("packages", False, "; ".join(differing), mend)
+        return Finding("packages", False, "; ".join([*missing, *differing]), mend)
     return Finding("packages", True, "as tested together")
 
 
@@ -96,7 +102,10 @@ def missing_packages() -> list[str]:
     """Name the student core's requirements that are not installed."""
     from packaging.requirements import Requirement
 
-    required = map(Requirement, importlib.metadata.requires("attention-course") or [])
+    try:
+        required = [*map(Requirement, importlib.metadata.requires("attention-course") or [])]
+    except importlib.metadata.PackageNotFoundError:
+        return ["attention-course"]
     wanted = [r.name for r in required if r.marker is None or r.marker.evaluate({"extra": ""})]
     return [name for name in wanted if installed_version(name) is None]
 
@@ -115,40 +124,65 @@ def look_at_torch() -> Finding:
     )
 
 
-def look_at_kernel() -> Finding:
-    """Start a kernel, import the course in it and stop it again."""
+def look_at_kernel(clone: Path) -> Finding:
+    """Start a kernel away from the clone, import the course in it and stop it again."""
     from jupyter_client.manager import start_new_kernel
 
-    manager, client = start_new_kernel(
-        startup_timeout=KERNEL_SECONDS, kernel_name="python3", stderr=subprocess.DEVNULL
-    )
-    try:
-        reply = client.execute_interactive(
-            "import course_lib, sys; assert course_lib.__version__",
-            timeout=KERNEL_SECONDS,
-            output_hook=lambda message: None,
-        )["content"]
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
-    if reply["status"] == "ok":
-        return Finding("kernel", True, "starts and imports course_lib")
-    seen = f"starts, but {reply['ename']}: {reply['evalue']}"
-    return Finding("kernel", False, seen, f"{sys.executable} -m pip install -e {ROOT}")
+    said: list[str] = []
+    with tempfile.TemporaryDirectory() as elsewhere:
+        manager, client = start_new_kernel(
+            startup_timeout=KERNEL_SECONDS,
+            kernel_name="python3",
+            stderr=subprocess.DEVNULL,
+            cwd=elsewhere,
+        )
+        try:
+            reply = client.execute_interactive(
+                "import course_lib; print(course_lib.__file__)",
+                timeout=KERNEL_SECONDS,
+                output_hook=lambda message: said.append(message["content"].get("text", "")),
+            )["content"]
+        finally:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
+    mend = f"{sys.executable} -m pip install -e {clone}"
+    if reply["status"] != "ok":
+        return Finding("kernel", False, f"starts, but {reply['ename']}: {reply['evalue']}", mend)
+    home = Path("".join(said).strip()).parent.parent
+    if home.resolve() != clone.resolve():
+        return Finding("kernel", False, f"starts, but imports course_lib from {home}", mend)
+    return Finding("kernel", True, "starts and imports course_lib")
 
 
 def look_at_folder(root: Path | None) -> Finding:
-    """Say whether the course's folder can be written."""
+    """Say whether the course's folder, and what the verbs write in it, can be written."""
     if root is None:
         seen = f"{Path.cwd()} is not inside a course"
-        return Finding("folder", False, seen, "cd into the clone's folder")
+        return Finding("folder", False, seen, f"cd {ROOT}")
     try:
         with tempfile.NamedTemporaryFile(dir=root, prefix=".doctor-"):
             pass
     except OSError as error:
-        mend = f"clone the course into a folder of your own ({error.strerror})"
-        return Finding("folder", False, f"{root} cannot be written", mend)
+        mend = (
+            "put the course into a folder of your own and call there: python -m course_lib doctor"
+        )
+        return Finding("folder", False, f"{root} cannot be written: {error.strerror}", mend)
+    shut = [name for name in WRITTEN if not _can_be_written(root / name)]
+    if shut:
+        paths = " ".join(str(root / name) for name in shut)
+        seen = f"in {root} these cannot be written: {', '.join(shut)}"
+        return Finding("folder", False, seen, f"sudo chown -R {_user()} {paths}")
     return Finding("folder", True, f"{root} can be written")
+
+
+def _can_be_written(path: Path) -> bool:
+    return not path.exists() or os.access(path, os.W_OK)
+
+
+def _user() -> str:
+    import getpass
+
+    return getpass.getuser()
 
 
 def look_at_disk(folder: Path) -> Finding:
@@ -158,31 +192,41 @@ def look_at_disk(folder: Path) -> Finding:
 
 
 def look_at_nbgrader() -> Finding:
-    """Say whether nbgrader's JupyterLab extensions (formgrader, validate) are installed and on."""
-    command = [sys.executable, "-m", "jupyter", "labextension", "list"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    lines = re.sub(r"\x1b\[\d*m", "", done.stdout + done.stderr).splitlines()
-    state = next((line.strip() for line in lines if "nbgrader" in line), "not installed")
-    ok = "enabled" in state and "disabled" not in state
-    mend = f"{sys.executable} -m jupyter labextension enable @jupyter/nbgrader"
-    return Finding("nbgrader", ok, state, mend if state != "not installed" else MEND_PACKAGES)
+    """Say whether nbgrader's buttons (validate, formgrader) are installed in JupyterLab and on."""
+    from jupyter_core.paths import jupyter_config_path, jupyter_path
+    from jupyter_server.extension.config import ExtensionConfigManager
+    from jupyterlab_server.config import get_federated_extensions, get_page_config
+
+    folders = jupyter_path("labextensions")
+    buttons = get_federated_extensions(folders).get(BUTTONS)
+    if buttons is None:
+        return Finding("nbgrader", False, f"{BUTTONS} is not installed", MEND_PACKAGES)
+    if BUTTONS in get_page_config(folders).get("disabledExtensions", []):
+        mend = f"{sys.executable} -m jupyter labextension enable {BUTTONS}"
+        return Finding("nbgrader", False, f"{BUTTONS} is disabled in JupyterLab", mend)
+    servers = ExtensionConfigManager(read_config_path=jupyter_config_path())
+    off = [name for name in SERVERS if not servers.enabled(name)]
+    if off:
+        mend = f"{sys.executable} -m jupyter server extension enable --sys-prefix {' '.join(off)}"
+        return Finding("nbgrader", False, f"disabled in the server: {', '.join(off)}", mend)
+    return Finding("nbgrader", True, f"{buttons['version']}, its buttons are on in JupyterLab")
 
 
-def look_at_sandbox() -> Finding:
-    """Try out how far `course grade` can shut a student's code in; only instructors need it."""
+def look_at_sandbox(root: Path | None) -> Finding:
+    """Try out how far `course grade` can shut a student's code in; needed where work came in."""
     from course_lib.grading.executors import reached
 
-    return Finding("sandbox", True, f"{reached(None)} for `course grade`".removeprefix("sandbox "))
+    found = reached(None)
+    seen = f"{found} for `course grade`".removeprefix("sandbox ")
+    needed = root is not None and (root / "submitted").is_dir()
+    mend = f"as said there, or for work that you trust: course grade --sandbox {found.level}"
+    return Finding("sandbox", found.level == "strict" or not needed, seen, mend)
 
 
-def to_text(findings: list[Finding]) -> str:
-    """Return one line for each finding, and a second with the cure where something is wrong."""
-    lines = []
-    for finding in findings:
-        lines.append(f"{'ok ' if finding.ok else 'BAD'}  {finding.topic:<9} {finding.seen}")
-        if not finding.ok:
-            lines.append(f"     mend with: {finding.mend}")
-    return "\n".join(lines)
+def to_text(finding: Finding) -> str:
+    """Return one line for a finding, and a second with the cure where something is wrong."""
+    line = f"{'ok ' if finding.ok else 'BAD'}  {finding.topic:<9} {finding.seen}"
+    return line if finding.ok else f"{line}\n     mend with: {finding.mend}"
 
 
 def to_json(findings: list[Finding]) -> str:

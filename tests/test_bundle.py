@@ -9,10 +9,13 @@ import textwrap
 import tomllib
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import nbformat
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import course_lib
 from course_lib import bootstrap, bundle, cli
@@ -137,6 +140,40 @@ def test_the_environment_is_what_pyproject_generates_without_extras(course, tmp_
     assert done.returncode == 0, done.stderr
     generated = [line for line in done.stdout.splitlines() if line and not line.startswith("#")]
     assert contents(course, [LESSON], None)["environment.yml"].decode().splitlines() == generated
+
+
+def brought_by(names):
+    """The modules of these distributions and of all that they require in turn."""
+    todo, done = list(names), set()
+    while todo:
+        name = canonicalize_name(todo.pop())
+        if name in done:
+            continue
+        done.add(name)
+        for line in metadata.requires(name) or []:
+            requirement = Requirement(line)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                todo.append(requirement.name)
+    return {
+        module
+        for module, homes in metadata.packages_distributions().items()
+        if any(canonicalize_name(home) in done for home in homes)
+    }
+
+
+def test_a_bundle_imports_only_what_it_installs(course):
+    files = contents(course, list(lessons()), None)
+    project = tomllib.loads(files["pyproject.toml"].decode())["project"]
+    brought = brought_by(Requirement(line).name for line in project["dependencies"])
+    imported = set()
+    for name, data in files.items():
+        for node in ast.walk(ast.parse(data)) if name.endswith(".py") else ():
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module] if isinstance(node, ast.ImportFrom) else []
+            imported |= {module.partition(".")[0] for module in modules}
+    assert {"torch", "IPython", "traitlets"} <= brought and "jupytext" not in brought
+    # Triton comes with the torch that has a GPU, and is only then asked for.
+    assert imported - brought - sys.stdlib_module_names == {"course_lib", "triton"} - brought
 
 
 # --- what is left out -----------------------------------------------------------------

@@ -1,66 +1,202 @@
+import importlib.metadata
 import json
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from course_lib import cli, doctor
+from course_lib.grading import executors
+from course_lib.grading.kernels.sandbox import Reached
+
+
+def bad(finding):
+    """A finding that is not ok, in the form in which a person reads it."""
+    assert not finding.ok
+    line, cure = doctor.to_text(finding).splitlines()
+    assert line.startswith(f"BAD  {finding.topic}") and cure.startswith("     mend with: ")
+    return finding
+
+
+# --- each state that is not ok --------------------------------------------------------
+
+
+def test_a_python_that_is_too_old_is_found(monkeypatch):
+    assert doctor.look_at_python().ok
+    monkeypatch.setattr(sys, "version_info", (3, 10, 9, "final", 0))
+    assert "python3.11 -m course_lib doctor" in bad(doctor.look_at_python()).mend
 
 
 def test_a_pin_that_differs_is_named_with_the_command(tmp_path):
     (tmp_path / "constraints.txt").write_text("# pins\nnumpy==0.1\nnot-installed==1\n")
-    finding = doctor.look_at_packages(tmp_path)
-    assert not finding.ok
+    finding = bad(doctor.look_at_packages(tmp_path))
     assert "instead of 0.1" in finding.seen
     assert "not-installed" not in finding.seen
-    assert "pip install -c" in finding.mend
+    assert f"pip install -c {tmp_path}/constraints.txt -e {tmp_path}" in finding.mend
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    (tmp_path / "constraints.txt").write_text("numpy==0.1\n")
-    monkeypatch.setattr(doctor, "missing_packages", lambda: ["rich"])
-    assert doctor.look_at_packages(tmp_path).seen == "missing: rich"
+    (tmp_path / "constraints.txt").write_text("rich==0.1\n")
+    version = importlib.metadata.version
+
+    def without_rich(name):
+        if name == "rich":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", without_rich)
+    assert bad(doctor.look_at_packages(tmp_path)).seen == "rich is missing"
+
+
+def test_a_course_that_is_not_installed_is_named(tmp_path, monkeypatch):
+    (tmp_path / "constraints.txt").write_text("")
+
+    def requires(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", requires)
+    assert bad(doctor.look_at_packages(tmp_path)).seen == "attention-course is missing"
 
 
 def test_nothing_of_the_student_core_is_missing_here():
     assert doctor.missing_packages() == []
 
 
-def test_a_look_that_fails_is_a_finding():
-    def look_at_fire():
-        raise RuntimeError("smoke")
+def test_a_broken_torch_is_found(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    finding = bad(doctor._safely("torch", doctor.look_at_torch))
+    assert finding.topic == "torch" and "import of torch halted" in finding.seen
 
-    finding = doctor._safely(look_at_fire)
-    assert not finding.ok
-    assert finding.seen == "RuntimeError: smoke"
+
+def test_a_torch_that_cannot_count_is_found(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch, "ones", torch.zeros)
+    assert not doctor.look_at_torch().ok
+
+
+def test_a_kernel_starts_here():
+    assert doctor.look_at_kernel(doctor.ROOT).ok
+
+
+def test_a_kernel_that_finds_another_course_is_named_with_the_command(tmp_path):
+    finding = bad(doctor.look_at_kernel(tmp_path))
+    assert f"imports course_lib from {doctor.ROOT}" in finding.seen
+    assert finding.mend == f"{sys.executable} -m pip install -e {tmp_path}"
+
+
+def test_a_kernel_that_does_not_start_is_a_finding(monkeypatch):
+    monkeypatch.setattr("jupyter_client.manager.start_new_kernel", broken("no such kernel"))
+    seen = doctor._safely("kernel", lambda: doctor.look_at_kernel(doctor.ROOT))
+    assert bad(seen).seen == "OSError: no such kernel"
+
+
+def broken(message):
+    def fail(*args, **kwargs):
+        raise OSError(message)
+
+    return fail
 
 
 def test_a_folder_that_cannot_be_written_is_found(tmp_path):
     assert doctor.look_at_folder(tmp_path).ok
-    assert not doctor.look_at_folder(tmp_path / "missing").ok
-    assert doctor.look_at_folder(None).mend.startswith("cd ")
+    assert "No such file" in bad(doctor.look_at_folder(tmp_path / "missing")).seen
+    assert bad(doctor.look_at_folder(None)).mend == f"cd {doctor.ROOT}"
+
+
+def test_a_gradebook_of_somebody_else_is_found(tmp_path, monkeypatch):
+    (tmp_path / "gradebook.db").touch()
+    access = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: Path(path).name != "gradebook.db" and access(path, mode)
+    )
+    finding = bad(doctor.look_at_folder(tmp_path))
+    assert finding.seen.endswith("cannot be written: gradebook.db")
+    assert finding.mend.endswith(f" {tmp_path}/gradebook.db")
 
 
 def test_a_full_disk_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "FREE_GB_WANTED", 1e9)
-    assert not doctor.look_at_disk(tmp_path).ok
+    usage = SimpleNamespace(free=0.2e9)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda folder: usage)
+    assert bad(doctor.look_at_disk(tmp_path)).seen == "0.2 GB free"
 
 
-def test_the_text_gives_each_bad_line_its_cure():
-    findings = [
-        doctor.Finding("a", True, "fine", "unused"),
-        doctor.Finding("b", False, "x", "do y"),
+@pytest.fixture
+def jupyter(tmp_path, monkeypatch):
+    """Jupyter's own folders and this environment's, where nothing is installed yet."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr("jupyter_core.paths.ENV_JUPYTER_PATH", [str(tmp_path / "share/jupyter")])
+    monkeypatch.setattr("jupyter_core.paths.ENV_CONFIG_PATH", [str(tmp_path / "etc/jupyter")])
+    for name in ("JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    return tmp_path
+
+
+def written(path, **content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+
+
+def test_nbgrader_without_its_buttons_is_found(jupyter):
+    assert "@jupyter/nbgrader is not installed" in bad(doctor.look_at_nbgrader()).seen
+
+
+def test_nbgrader_with_its_buttons_off_is_found_and_mended_by_the_command(jupyter):
+    extension = jupyter / "share/jupyter/labextensions/@jupyter/nbgrader/package.json"
+    written(extension, name="@jupyter/nbgrader", version="0", jupyterlab={"_build": {"load": "x"}})
+    page = jupyter / "etc/jupyter/labconfig/page_config.json"
+    written(page, disabledExtensions={"@jupyter/nbgrader": True})
+    finding = bad(doctor.look_at_nbgrader())
+    assert finding.mend.endswith("-m jupyter labextension enable @jupyter/nbgrader")
+    page.unlink()
+    finding = bad(doctor.look_at_nbgrader())
+    assert "validate_assignment" in finding.seen and "formgrader" in finding.seen
+    config = {"ServerApp": {"jpserver_extensions": dict.fromkeys(doctor.SERVERS, True)}}
+    written(jupyter / "etc/jupyter/jupyter_server_config.d/nbgrader.json", **config)
+    assert doctor.look_at_nbgrader().ok
+
+
+def test_nbgrader_is_well_here():
+    assert doctor.look_at_nbgrader().ok
+
+
+def test_a_weak_sandbox_is_bad_where_work_was_handed_in(tmp_path, monkeypatch):
+    weak = Reached("basic", {"strict": "bwrap is missing; apt-get install bubblewrap"})
+    monkeypatch.setattr(executors, "reached", lambda wanted: weak)
+    assert doctor.look_at_sandbox(tmp_path).ok
+    (tmp_path / "submitted").mkdir()
+    finding = bad(doctor.look_at_sandbox(tmp_path))
+    assert "apt-get install bubblewrap" in finding.seen
+    assert "course grade --sandbox basic" in finding.mend
+
+
+# --- all of it ------------------------------------------------------------------------
+
+
+def test_a_look_that_fails_does_not_end_the_others(monkeypatch, tmp_path):
+    for name in ("look_at_python", "look_at_torch", "look_at_kernel", "look_at_sandbox"):
+        monkeypatch.setattr(doctor, name, broken("smoke"))
+    seen = {finding.topic: finding for finding in doctor.examine(tmp_path)}
+    assert list(seen) == [
+        *("python", "packages", "torch", "kernel", "folder", "disk", "nbgrader", "sandbox")
     ]
-    assert doctor.to_text(findings) == (
-        "ok   a         fine\nBAD  b         x\n     mend with: do y"
-    )
-    assert json.loads(doctor.to_json(findings))[1]["mend"] == "do y"
+    assert [topic for topic, finding in seen.items() if not finding.ok] == [
+        *("python", "torch", "kernel", "sandbox")
+    ]
+    assert seen["torch"].seen == "OSError: smoke"
 
 
 @pytest.mark.parametrize("ok", [True, False])
 def test_doctor_exits_with_what_it_found(monkeypatch, capsys, ok):
-    monkeypatch.setattr(doctor, "examine", lambda root: [doctor.Finding("a", ok, "seen")])
+    monkeypatch.setattr(doctor, "examine", lambda root: iter([doctor.Finding("a", ok, "seen")]))
     assert cli.main(["doctor", "--json"]) == (0 if ok else 1)
     assert json.loads(capsys.readouterr().out)[0]["ok"] is ok
 
 
-def test_a_kernel_starts_here():
-    assert doctor.look_at_kernel().ok
+def test_quiet_shows_only_what_is_not_ok(monkeypatch, capsys):
+    findings = [doctor.Finding("a", True, "fine"), doctor.Finding("b", False, "x", "do y")]
+    monkeypatch.setattr(doctor, "examine", lambda root: iter(findings))
+    assert cli.main(["doctor", "--quiet"]) == 1
+    assert capsys.readouterr().out == "BAD  b         x\n     mend with: do y\n"

@@ -46,6 +46,7 @@ threading.Thread(target=chatter, daemon=True).start()
 warnings.warn("careful")
 {CAUSAL}
 """
+NAMES = ("causal_mask", "length_mask")
 STUCK = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True:\n    pass"
 LOOPS = "def causal_mask(num_queries, num_keys=None):\n    while True:\n        pass"
 
@@ -208,6 +209,47 @@ def test_a_changed_check_judges_only_what_depends_on_it(graded, tmp_path, monkey
     judged.clear()
     grade(root, LESSON, students=some, settings=QUICK)
     assert judged == []
+
+
+def test_points_do_not_fall_when_a_check_is_mended_until_a_person_agrees(
+    graded, tmp_path, monkeypatch
+):
+    root = tmp_path / "course"
+    shutil.copytree(graded[0], root)
+    judge = _Submission._judge
+
+    def mended(self, name, *arguments, **options):
+        report = judge(self, name, *arguments, **options)
+        if name == "length_mask":
+            return report
+        return replace(report, score=0.5 * report.score, outcome="incorrect")
+
+    monkeypatch.setattr(_Submission, "_judge", mended)
+    monkeypatch.setattr(run, "checks_digests", lambda lesson: dict.fromkeys(NAMES, "mended"))
+
+    def again(**options):
+        summary = grade(root, LESSON, students=["right"], settings=replace(QUICK, **options))
+        return next(s for s in summary.students if s.student == "right")
+
+    right = again()
+    assert [(r.points, r.outcome) for r in right.rows] == [(2, "correct"), (2, "correct")]
+    (notice,) = right.notices
+    assert notice.startswith("causal_mask: graded again, this same work would get 1 instead of 2")
+    assert again() == right, "graded once, and the flag stays"
+    right = again(force=True)
+    assert (right.points, right.notices) == (3, ())
+
+
+def test_other_work_may_get_fewer_points(tmp_path):
+    root = make_course(tmp_path)
+    hand_in(root, "ada", honest(root))
+    assert grade(root, LESSON, settings=QUICK).students[0].points == 4
+    hand_in(root, "ada", honest(root, causal_mask=UPPER))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run._Run, "_receive", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            grade(root, LESSON, settings=QUICK)
+    assert grade(root, LESSON, settings=QUICK).students[0].points < 4
 
 
 @pytest.mark.parametrize("text", ["", '{"cells": [', "[]"])

@@ -33,6 +33,8 @@ class Entry:
         flagged: exercises for a person to look at, with the reason.
         same: exercises whose answer is the course's own solution.
         notebook: the graded notebook as JSON text, until it has landed.
+        work: digest of the submission alone.
+        regraded: the same work was graded before, and nobody asked to forget that.
     """
 
     student: str
@@ -46,6 +48,8 @@ class Entry:
     same: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     notebook: str = ""
+    work: str = ""
+    regraded: bool = False
 
 
 class Ledger:

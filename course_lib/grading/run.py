@@ -36,10 +36,11 @@ from course_lib.grading.landing import Landing
 from course_lib.grading.ledger import MAX_ATTEMPTS, Entry, Ledger
 from course_lib.grading.rebuild import rebuild
 from course_lib.grading.records import GradeSummary, read_records
+from course_lib.grading.regrade import keep_points
 from course_lib.grading.remarks import remarks, same_as_course
 from course_lib.grading.settings import Progress, Settings, Step
 from course_lib.grading.verdict import is_check, judge_cell
-from course_lib.grading.versions import checks_digests, key_of
+from course_lib.grading.versions import checks_digests, key_of, work_of
 from course_lib.locks import only_one
 
 
@@ -171,10 +172,14 @@ class _Run:
                 notices = (*submission.notices, *notices, *restored, *remarks(notebook))
                 notebook.metadata.setdefault("course", {})["notices"] = list(notices)
                 settled = self._take_over(entry, notebook, same)
+                work = work_of(data)
+                graded_before = entry.state == "landed" or entry.regraded
                 self.ledger.start(
                     student,
                     key,
                     checks,
+                    work=work,
+                    regraded=graded_before and entry.work == work and not self._forced,
                     notices=notices,
                     same=tuple(same_as_course(notebook, self.lesson)),
                     flagged={n: why for n, why in entry.flagged.items() if n in settled},
@@ -234,15 +239,20 @@ class _Run:
             self._log(entry, [*result.log, f"blank: {result.fault}"])
             self._blank(replace(entry, seconds=result.seconds), result.fault, landing)
             return
-        self._log(entry, result.log)
+        kept, flagged = result.notebook, {}
+        if entry.regraded:
+            notebook = nbformat.reads(kept, as_version=4)
+            flagged = keep_points(self.course.read_graded(entry.student, self.lesson), notebook)
+            kept = nbformat.writes(notebook) if flagged else kept
+        self._log(entry, [*result.log, *(f"{name}: {why}" for name, why in flagged.items())])
         entry = replace(
             entry,
             key=result.key,
             state="graded",
             problem=None,
-            flagged=entry.flagged | result.flagged,
+            flagged=entry.flagged | result.flagged | flagged,
             seconds=result.seconds,
-            notebook=result.notebook,
+            notebook=kept,
         )
         self._land(self.ledger.put(entry), landing)
 

@@ -14,9 +14,9 @@ NOT_TRIED = {
     "I18": "archives are unpacked by nbgrader's zip_collect, not by this grader",
     "F08": "power loss needs a machine to reset: tried is only what the ledger syncs, and when",
     "F12": "starving the host of memory would end other work on it: its kernels are killed instead",
-    "F13": "a load test of 1,000 submissions: `course bench grading` is the place for it",
+    "F13": "1,000 submissions take minutes: `course bench grading`, its run in docs/grading.md",
     "F14": "other processors need a second machine: tried is a worker of other versions",
-    "F15": "a changed check is not tried here, only a forced regrade with manual grades (F20)",
+    "F15": "here only a forced regrade with manual grades (F20); else tests/test_grading_run.py",
     "F19": "a soak of 10,000 runs takes hours: tried are 24 submissions of one worker",
     "Windows, macOS, NFS, two hosts": "not to be had on a Linux test machine",
 }

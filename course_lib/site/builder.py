@@ -1,0 +1,204 @@
+"""Lays the site's sources out, has Sphinx build them, and puts the pages in place."""
+
+import io
+import os
+import re
+import shutil
+import tempfile
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from course_lib.course_folder import UsageError, lesson_names
+
+BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
+LAUNCH = "launch"  # folder of the site with the notebooks that Colab and Binder open
+BRANCH = "gh-pages"  # the branch that holds the published site, and so those notebooks
+_REPOSITORY = re.compile(r"(https://github\.com/[\w.-]+/[\w.-]+?)(\.git)?/?")
+
+
+class SiteError(Exception):
+    """The site cannot be built; the message names files and what is wrong in them."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A finished site: its first page, how many pages it has, and whose buttons it shows."""
+
+    index: Path
+    pages: int
+    repository: str | None
+    seconds: float
+
+
+def build(
+    root: Path, into: Path, *, repository: str | None = None, status: TextIO | None = None
+) -> Site:
+    """Builds the site of the course at `root` into the folder `into`, whole or not at all.
+
+    Args:
+        root: the course's folder.
+        into: made if it is not there; an earlier site in it is replaced.
+        repository: the public address on GitHub, for the launch buttons; that of
+            `[project.urls]` in pyproject.toml if not given.
+        status: where Sphinx tells how far it is.
+
+    Raises:
+        UsageError: `root` has no site, `into` holds something else, or the address is none.
+        SiteError: a page has a fault; Sphinx's warnings are faults.
+    """
+    start = time.monotonic()
+    into = into.resolve()
+    repository = _github(repository or _published(root))
+    lessons = _check(root, into)
+    into.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".course-site-", dir=into.parent) as folder:
+        scratch = Path(folder)
+        _lay_out(root, lessons, scratch / "source")
+        _run_sphinx(root / "site", scratch, repository, status)
+        _add_notebooks(root, lessons, scratch / "html", repository)
+        pages = sum(1 for _ in (scratch / "html").rglob("*.html"))
+        if into.exists():
+            os.replace(into, scratch / "old")
+        os.replace(scratch / "html", into)
+    return Site(into / "index.html", pages, repository, time.monotonic() - start)
+
+
+def _published(root: Path) -> str | None:
+    """The address that pyproject.toml names, or None."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    urls = {name.lower(): url for name, url in project.get("urls", {}).items()}
+    return urls.get("repository")
+
+
+def _github(address: str | None) -> str | None:
+    if address is None:
+        return None
+    found = _REPOSITORY.fullmatch(address)
+    if found is None:
+        raise UsageError(
+            "the repository must be https://github.com/OWNER/NAME, since Colab reads from GitHub; "
+            f"got {address}"
+        )
+    return found[1]
+
+
+def _check(root: Path, into: Path) -> list[str]:
+    """Returns the lessons, or says what is in the way."""
+    if not (root / "site" / "conf.py").is_file():
+        raise UsageError(f"there is no site/conf.py in {root}; the site is built from a clone")
+    lessons = lesson_names(root)
+    missing = [
+        path
+        for lesson in lessons
+        for path in (_release(root, lesson), _solution(root, lesson))
+        if not path.is_file()
+    ]
+    if missing or not lessons:
+        what = missing[0].relative_to(root) if missing else "notebooks/NN_name"
+        raise UsageError(f"there is no {what}; make it with: course build")
+    if into.exists() and not into.is_dir():
+        raise UsageError(f"{into} is a file; name a folder with --into")
+    if into.is_dir() and any(into.iterdir()) and not (into / ".buildinfo").is_file():
+        raise UsageError(f"{into} holds something that is no site; name another folder with --into")
+    return lessons
+
+
+def _release(root: Path, lesson: str) -> Path:
+    return root / "notebooks" / lesson / f"{lesson}.ipynb"
+
+
+def _solution(root: Path, lesson: str) -> Path:
+    return root / "solutions" / lesson / f"{lesson}.ipynb"
+
+
+def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
+    """Copies what the pages are made of, each to its own place, so that links between them hold."""
+    import nbformat
+
+    from course_lib.site.notebooks import with_outputs
+
+    hidden = shutil.ignore_patterns("conf.py", "_static", "__pycache__", ".*", "*.py")
+    shutil.copytree(root / "site", source, ignore=hidden)
+    shutil.copytree(root / "docs", source / "docs", ignore=hidden)
+    for name in BESIDE:
+        shutil.copy(root / name, source / name)
+    for lesson in lessons:
+        page = with_outputs(
+            nbformat.read(_release(root, lesson), as_version=4),
+            nbformat.read(_solution(root, lesson), as_version=4),
+        )
+        path = _release(source, lesson)
+        path.parent.mkdir(parents=True)
+        nbformat.write(page, path)
+
+
+def _run_sphinx(
+    settings: Path, scratch: Path, repository: str | None, status: TextIO | None
+) -> None:
+    from sphinx.application import Sphinx
+    from sphinx.errors import SphinxError
+    from sphinx.util.console import nocolor
+    from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+    nocolor()
+    warnings = io.StringIO()
+    places = scratch / "source", settings, scratch / "html", scratch / "doctrees"
+    try:
+        with patch_docutils(settings), docutils_namespace():
+            app = Sphinx(
+                *places,
+                "html",
+                confoverrides=_launch_options(repository),
+                status=status,
+                warning=warnings,
+                freshenv=True,
+                warningiserror=True,
+            )
+            app.build()
+    except SphinxError as error:
+        raise SiteError(f"the site cannot be built: {error}") from error
+    if app.statuscode:
+        said = warnings.getvalue().replace(f"{scratch / 'source'}{os.sep}", "").strip()
+        raise SiteError(f"the site has faults:\n{said}")
+
+
+def _launch_options(repository: str | None) -> dict[str, object]:
+    """The theme's settings for Colab and Binder; none without an address."""
+    if repository is None:
+        return {}
+    return {
+        "html_theme_options.repository_url": repository,
+        "html_theme_options.repository_branch": BRANCH,
+        "html_theme_options.path_to_docs": LAUNCH,
+        "html_theme_options.use_repository_button": True,
+        "html_theme_options.launch_buttons": {
+            "colab_url": "https://colab.research.google.com",
+            "binderhub_url": "https://mybinder.org",
+            "notebook_interface": "jupyterlab",
+        },
+    }
+
+
+def _add_notebooks(root: Path, lessons: list[str], html: Path, repository: str | None) -> None:
+    """Puts the release where the download button leads, and beside it what is launched."""
+    import nbformat
+
+    from course_lib.site.notebooks import launchable
+
+    for lesson in lessons:
+        shutil.copy(_release(root, lesson), _release(html / "_sources", lesson))
+    if repository is None:
+        return
+    for lesson in lessons:
+        path = _release(html / LAUNCH, lesson)
+        path.parent.mkdir(parents=True)
+        release = nbformat.read(_release(root, lesson), as_version=4)
+        nbformat.write(launchable(release, repository), path)
+    environment = (root / "environment.yml").read_text(encoding="utf-8")
+    assert "- -e .\n" in environment, "environment.yml does not install the course"
+    course = f"- attention-course @ git+{repository}\n"
+    (html / "binder").mkdir()
+    (html / "binder" / "environment.yml").write_text(environment.replace("- -e .\n", course))

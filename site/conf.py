@@ -1,0 +1,92 @@
+"""How Sphinx makes the course's site; `course site` calls it and adds what depends on the call."""
+
+import re
+
+from course_lib import __version__
+
+project = "The attention course"
+author = "The attention course authors"
+version = release = __version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.githubpages",
+]
+exclude_patterns = ["README.md"]  # its parts are included where they belong
+
+# Lessons: the outputs stand in the notebooks, nothing is executed here.
+nb_execution_mode = "off"
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+
+# API: docstrings as they are written for `help()`, with the shapes in the signature.
+add_module_names = False
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+python_use_unqualified_type_names = True
+nitpicky = True
+# Other libraries' names lead nowhere: their inventories would come from the network.
+nitpick_ignore_regex = [
+    (
+        "py:class",
+        r"(collections|jaxtyping|matplotlib|numpy|pathlib|torch|typing)\..+|Tensor|ndarray",
+    )
+]
+
+# Pages: nothing in them comes from another host.
+html_theme = "sphinx_book_theme"
+html_title = project
+html_static_path = ["_static"]
+html_css_files = ["course.css"]
+html_show_copyright = False
+html_domain_indices = False
+html_context = {"default_mode": "auto"}
+html_theme_options = {
+    "navbar_persistent": [],  # the search field stands in the side bar
+    "show_navbar_depth": 1,
+    "use_fullscreen_button": False,
+}
+mathjax_path = "vendor/mathjax-3.2.2-tex-svg-full.js"
+
+_TYPED = ("attribute", "data", "property")  # napoleon takes what stands before a colon for a type
+
+
+def as_rst(app, what, name, obj, options, lines):
+    """Makes reStructuredText of a docstring's plain text, `code` and indented blocks."""
+    text = [_inline(line) for line in lines]
+    for i, line in enumerate(text[:-2]):
+        indent, after = _indent(line), next(filter(None, text[i + 1 :]), "")
+        if line.endswith(":") and not text[i + 1] and _indent(after) > indent:
+            text[i] += ":"
+        if line.strip() == "Returns:":
+            text[i + 1] = re.sub(r"^( *)", r"\1: ", text[i + 1])
+    if what in _TYPED and text:
+        text[0] = ": " + text[0]
+    lines[:] = text
+
+
+def _inline(line):
+    """Code between backquotes becomes a literal, everything else is what it says."""
+    parts = line.split("`")
+    parts[::2] = [re.sub(r"([|*\\]|_(?!\w))", r"\\\1", words) for words in parts[::2]]
+    return "``".join(parts)
+
+
+def _indent(line):
+    return len(line) - len(line.lstrip())
+
+
+def readable_defaults(app, what, name, obj, options, signature, returns):
+    """Writes `...` for a default that a dataclass makes anew: `<factory>` is not Python."""
+    return signature and signature.replace("<factory>", "..."), returns
+
+
+def setup(app):
+    app.connect("autodoc-process-signature", readable_defaults)
+    app.connect("autodoc-process-docstring", as_rst, priority=400)  # before napoleon

@@ -1,0 +1,250 @@
+"""The site as it is built: what is in it, what is not, and what a browser makes of it."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from html.parser import HTMLParser
+from pathlib import Path
+
+import nbformat
+import pytest
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+from site_build import LESSONS, REPOSITORY, ROOT, cells, leaks, pages, run_course, secrets
+
+LAUNCHED = "https://colab.research.google.com/github/example/attention-course/blob/gh-pages/"
+BINDER = "https://mybinder.org/v2/gh/example/attention-course/gh-pages?urlpath=lab/tree/"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site of this repository, built once."""
+    into = tmp_path_factory.mktemp("site") / "pages"
+    done = run_course("site", "--into", into, "--repository", REPOSITORY, "--quiet")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return into
+
+
+class Page(HTMLParser):
+    """The tags of a page, each with its attributes."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.tags = []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def all(self, wanted):
+        return [attributes for tag, attributes in self.tags if tag == wanted]
+
+
+def lesson_page(site, lesson):
+    return Page(site / "notebooks" / lesson / f"{lesson}.html")
+
+
+# --- what is in it --------------------------------------------------------------------
+
+
+def test_there_is_a_page_for_each_lesson_guide_and_part_of_the_library(site):
+    found = {path.relative_to(site).as_posix() for path in pages(site)}
+    wanted = {f"notebooks/{lesson}/{lesson}.html" for lesson in LESSONS}
+    wanted |= {f"docs/{path.stem}.html" for path in ROOT.glob("docs/*.md")}
+    wanted |= {f"api/{path.stem}.html" for path in ROOT.glob("site/api/*")}
+    wanted |= {"index.html", "CONTRIBUTING.html", "CHANGELOG.html", "search.html"}
+    assert wanted <= found
+    start = {attributes.get("href") for attributes in Page(site / "index.html").all("a")}
+    assert wanted - {"index.html"} <= start | {"search.html"}
+
+
+def test_no_line_of_a_solution_or_rubric_is_anywhere_in_the_site(site):
+    wanted = secrets()
+    assert len(wanted) > 300
+    assert leaks(site, wanted) == []
+
+
+def test_a_solution_in_the_site_would_be_found(tmp_path):
+    wanted = secrets()
+    lesson = LESSONS[1]
+    code, rubric = "causal_mask-answer", "empty_row_choice-written"
+    solutions = {
+        name: "".join(cells("solutions", lesson)[name]["source"]) for name in (code, rubric)
+    }
+    (tmp_path / "a.html").write_text(highlight(solutions[code], PythonLexer(), HtmlFormatter()))
+    assert {name for name, _ in leaks(tmp_path, wanted)} == {"a.html"}
+    (tmp_path / "b.txt").write_text(solutions[rubric].replace("**", "<b>"))
+    shutil.copy(ROOT / "solutions" / lesson / f"{lesson}.ipynb", tmp_path / "c.ipynb")
+    (tmp_path / "d.js").write_text(json.dumps({"terms": solutions[code]}))
+    assert {name for name, _ in leaks(tmp_path, wanted)} == {"a.html", "b.txt", "c.ipynb", "d.js"}
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_figures_say_what_the_solution_notebook_says_of_them(site, lesson):
+    shown = [
+        "".join(output["data"]["text/plain"])
+        for name in cells("notebooks", lesson)
+        for output in cells("solutions", lesson)[name].get("outputs", ())
+        if "image/png" in output.get("data", {})
+    ]
+    pictures = [image for image in lesson_page(site, lesson).all("img") if "width" in image]
+    assert shown and [image["alt"] for image in pictures] == shown
+
+
+def test_every_picture_has_words(site):
+    for path in pages(site):
+        for image in Page(path).all("img"):
+            assert image.get("alt", "").strip(), (path.name, image)
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_cells_that_show_something_have_their_output_and_exercises_have_none(site, lesson):
+    text = (site / "notebooks" / lesson / f"{lesson}.html").read_text(encoding="utf-8")
+    blocks = [cell.partition("cell_output")[2] for cell in text.split('class="cell_input')[1:]]
+    solved = cells("solutions", lesson)
+    code = [cell for cell in cells("notebooks", lesson).values() if cell["cell_type"] == "code"]
+    assert len(blocks) == len(code)
+    for cell, output in zip(code, blocks, strict=True):
+        marks = cell["metadata"].get("nbgrader", {})
+        answered = marks.get("solution") or marks.get("grade")
+        assert bool(output) == bool(solved[cell["id"]]["outputs"] and not answered), cell["id"]
+
+
+def test_what_is_downloaded_is_the_release(site):
+    for lesson in LESSONS:
+        name = f"notebooks/{lesson}/{lesson}.ipynb"
+        links = {link.get("href") for link in lesson_page(site, lesson).all("a")}
+        assert f"../../_sources/{name}" in links
+        assert (site / "_sources" / name).read_bytes() == (ROOT / name).read_bytes()
+
+
+# --- what it loads --------------------------------------------------------------------
+
+
+def test_no_page_or_style_sheet_names_a_resource_on_another_host(site):
+    for path in pages(site):
+        page = Page(path)
+        sources = [a.get("src", "") for tag in LOADING for a in page.all(tag)]
+        sources += [link["href"] for link in page.all("link")]
+        assert [source for source in sources if re.match(r"(https?:)?//", source)] == [], path
+    for path in site.rglob("*.css"):
+        fetched = re.findall(r"(?:url\(|@import )['\"]?(?:https?:)?//", path.read_text())
+        assert fetched == [], path
+
+
+LOADING = ("script", "img", "iframe", "source", "video", "audio", "embed", "track")
+
+
+# --- Colab and Binder -----------------------------------------------------------------
+
+
+def test_the_launch_buttons_lead_to_notebooks_that_the_published_site_has(site):
+    for lesson in LESSONS:
+        name = f"launch/notebooks/{lesson}/{lesson}.ipynb"
+        links = {link.get("href") for link in lesson_page(site, lesson).all("a")}
+        assert {LAUNCHED + name, BINDER + name} <= links
+        assert nbformat.read(site / name, as_version=4).cells[0].id == "install"
+    environment = (site / "binder" / "environment.yml").read_text()
+    assert f"- attention-course @ git+{REPOSITORY}\n" in environment
+    assert "-e ." not in environment
+
+
+PROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+
+[project]
+name = "attention-course"
+version = "0.1.0"
+"""
+
+BACKEND = '''
+"""Makes a wheel without downloading the project's own backend."""
+import pathlib, zipfile
+
+INFO = "attention_course-0.1.0.dist-info"
+FILES = {
+    "METADATA": "Metadata-Version: 2.1\\nName: attention-course\\nVersion: 0.1.0\\n",
+    "WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    "RECORD": "",
+}
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    with zipfile.ZipFile(f"{folder}/attention_course-0.1.0-py3-none-any.whl", "w") as wheel:
+        for path in pathlib.Path("course_lib").rglob("*.py"):
+            wheel.write(path, path)
+        for name, text in FILES.items():
+            wheel.writestr(f"{INFO}/{name}", text)
+    return wheel.filename.rpartition("/")[2]
+'''
+
+
+@pytest.fixture
+def published(tmp_path):
+    """A clone as GitHub would have it, and the settings with which git finds it there."""
+    clone = tmp_path / "published"
+    shutil.copytree(ROOT / "course_lib", clone / "course_lib")
+    (clone / "pyproject.toml").write_text(PROJECT)
+    (clone / "backend.py").write_text(BACKEND)
+    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "course"]):
+        subprocess.run(["git", *command], cwd=clone, check=True)
+    return {
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{clone.as_uri()}.insteadOf",
+        "GIT_CONFIG_VALUE_0": REPOSITORY,
+        "PIP_NO_INDEX": "1",
+    }
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """The Python of an environment that has everything but the course, as Colab does."""
+    here = Path(nbformat.__file__).parent.parent
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for path in here.iterdir():
+        if "attention_course" not in path.name:
+            (packages / path.name).symlink_to(path)
+    venv.create(tmp_path / "venv", symlinks=True)
+    own = next((tmp_path / "venv").glob("lib/*/site-packages"))
+    (own / "everything.pth").write_text(f"{packages}\n")
+    return tmp_path / "venv" / "bin" / "python"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="an environment is made with symbolic links")
+def test_a_launched_notebook_installs_the_course_and_its_checks_work(
+    site, published, elsewhere, tmp_path
+):
+    lesson = LESSONS[1]
+    notebook = nbformat.read(site / "launch/notebooks" / lesson / f"{lesson}.ipynb", as_version=4)
+    wanted = ("install", "setup", "stable_softmax-answer", "stable_softmax-check")
+    notebook.cells = [cell for cell in notebook.cells if cell.id in wanted]
+    answer = "".join(cells("solutions", lesson)["stable_softmax-answer"]["source"])
+    notebook.cells[2].source = answer
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    nbformat.write(notebook, folder / "lesson.ipynb")
+    known = ("PYTHONPATH", "VIRTUAL_ENV", "COURSE_CHECK_SEED")
+    environment = {k: v for k, v in os.environ.items() if k not in known}
+    command = ["nbconvert", "--to", "notebook", "--execute", "--inplace", "lesson.ipynb"]
+    done = subprocess.run(
+        [elsewhere, "-m", *command],
+        cwd=folder,
+        env={**environment, **published},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    shown = nbformat.read(folder / "lesson.ipynb", as_version=4).cells[-1].outputs
+    assert "✓ stable_softmax: correct" in shown[0]["data"]["text/plain"]
+    installed = list(tmp_path.glob("venv/lib/*/site-packages/course_lib/__init__.py"))
+    assert installed, sys.path

@@ -1,0 +1,77 @@
+"""What the tests of the site share: the built site, its pages, and what must not be in it."""
+
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+REPOSITORY = "https://github.com/example/attention-course"
+LESSONS = sorted(path.parent.name for path in ROOT.glob("notebooks/*/*.ipynb"))
+PICTURES = {".png", ".woff2", ".ttf", ".ico"}
+PACKED = (b"PK", b"\x1f\x8b", b"BZh", b"\xfd7z", b"7z")
+
+
+def run_course(*arguments, cwd=ROOT):
+    """Runs `course ARGUMENTS` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "course_lib.cli", *map(str, arguments)],
+        cwd=cwd,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+def cells(kind, lesson):
+    """The cells of a lesson, "notebooks" or "solutions", by id."""
+    path = ROOT / kind / lesson / f"{lesson}.ipynb"
+    return {cell["id"]: cell for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]}
+
+
+def pages(site):
+    """The pages of a site, without what the theme keeps as examples."""
+    return sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
+
+
+def squeezed(text):
+    """Letters, digits and underscores alone: no layout, markup or line break hides a text."""
+    return re.sub(r"\W+", "", text)
+
+
+def secrets():
+    """The lines of all solutions and rubrics that no release shows, squeezed.
+
+    Lesson 07 prints the modules in which bugs are to be found, a sound one among them.
+    """
+    source = {
+        kind: ["".join(c["source"]) for name in LESSONS for c in cells(kind, name).values()]
+        for kind in ("solutions", "notebooks")
+    }
+    specimens = (ROOT / "course_lib/checks/specimens.py").read_text(encoding="utf-8")
+    shown = squeezed("\n".join([*source["notebooks"], specimens]))
+    found = set()
+    for text in source["solutions"]:
+        for body in re.findall(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", text, re.S):
+            lines = {squeezed(line) for line in body.splitlines()}
+            found |= {line for line in lines if len(line) > 10 and line not in shown}
+    return found
+
+
+def leaks(tree, wanted):
+    """Which of the squeezed lines `wanted` stand in a file below `tree`, with the file."""
+    found = []
+    for path in sorted(path for path in tree.rglob("*") if path.is_file()):
+        if path.suffix in PICTURES:
+            continue
+        content = path.read_bytes()
+        assert not content.startswith(PACKED), f"{path} is an archive; what is in it?"
+        raw = content.decode("utf-8", "replace")
+        plain = html.unescape(re.sub(r"<[^>]*>", "", raw))
+        unescaped = raw.replace("\\n", "\n").replace('\\"', '"')  # as JSON and scripts hold text
+        text = squeezed(plain) + squeezed(unescaped)
+        found += [(path.relative_to(tree).as_posix(), line) for line in wanted if line in text]
+    return found

@@ -1,0 +1,159 @@
+"""The parts of `course site` that need no built site: the two forms of a lesson, and refusals."""
+
+import copy
+import re
+import shutil
+import sys
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from site_build import LESSONS, REPOSITORY, ROOT
+
+from course_lib import cli
+from course_lib.site.builder import _launch_options
+from course_lib.site.notebooks import NEEDED, launchable, with_outputs
+
+CONF = 'html_theme = "basic"\nextensions = ["myst_nb"]\nnb_execution_mode = "off"\n'
+CONF += 'exclude_patterns = ["[A-Z]*.md"]\n'
+PAGE = "# {}\n\n```{{toctree}}\nnotebooks/01_lesson/01_lesson\n```\n"
+
+
+def output(text):
+    return new_output("stream", name="stdout", text=text)
+
+
+def notebook(*, solved):
+    """A lesson with each kind of cell."""
+    answer = {"nbgrader": {"solution": True, "grade": False}}
+    check = {"nbgrader": {"solution": False, "grade": True}}
+    setup = {"nbgrader": {"solution": False, "grade": False}}
+    cells = [
+        new_markdown_cell("# 01 · A lesson", id="title"),
+        new_code_cell("import math", id="setup", metadata=setup),
+        new_code_cell("print(1)", id="shows", outputs=[output("1")] if solved else []),
+        new_code_cell("def f(): ...", id="f-answer", metadata=answer),
+        new_code_cell('check("f")', id="f-check", metadata=check),
+    ]
+    if solved:
+        cells[3].outputs, cells[4].outputs = [output("mine")], [output("correct")]
+        cells.insert(1, new_code_cell("1 + 1", id="elsewhere", outputs=[output("2")]))
+    language = {"name": "python", "pygments_lexer": "ipython3"}
+    return new_notebook(cells=cells, metadata={"language_info": language})
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """A course with one lesson and a site of one page beside it."""
+    for kind, solved in (("notebooks", False), ("solutions", True)):
+        folder = tmp_path / kind / "01_lesson"
+        folder.mkdir(parents=True)
+        nbformat.write(notebook(solved=solved), folder / "01_lesson.ipynb")
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "nbgrader_config.py"):
+        (tmp_path / name).touch()
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "conf.py").write_text(CONF)
+    (tmp_path / "site" / "index.md").write_text(PAGE.format("Course"))
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "attention-course"\n')
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_cells_that_only_show_something_get_their_outputs_by_id():
+    page = with_outputs(notebook(solved=False), notebook(solved=True))
+    shown = {cell.id: cell.outputs for cell in page.cells if cell.cell_type == "code"}
+    assert shown == {"setup": [], "shows": [output("1")], "f-answer": [], "f-check": []}
+
+
+def test_a_release_cell_that_the_solution_lacks_is_an_error():
+    release = notebook(solved=False)
+    release.cells.append(new_code_cell("2", id="new"))
+    with pytest.raises(KeyError, match="new"):
+        with_outputs(release, notebook(solved=True))
+
+
+def test_the_launchable_copy_only_adds_its_first_cell():
+    release = notebook(solved=False)
+    launched = launchable(copy.deepcopy(release), REPOSITORY)
+    assert launched.cells[1:] == release.cells
+    assert f"attention-course @ git+{REPOSITORY}" in launched.cells[0].source
+    nbformat.validate(launched)
+
+
+def test_the_first_cell_installs_what_a_notebook_imports_and_nothing_else():
+    third_party = set()
+    for folder in ("attention", "checks", "plotting", "reference"):
+        for path in (ROOT / "course_lib" / folder).rglob("*.py"):
+            third_party |= set(re.findall(r"^(?:import|from) (\w+)", path.read_text(), re.M))
+    assert third_party - sys.stdlib_module_names - {"course_lib", "IPython"} == set(NEEDED)
+
+
+def test_work_done_in_a_launched_copy_is_graded_like_any_other():
+    from course_lib.grading.intake import parse
+
+    lesson = LESSONS[0]
+    release = nbformat.read(ROOT / "notebooks" / lesson / f"{lesson}.ipynb", as_version=4)
+    launched = launchable(copy.deepcopy(release), REPOSITORY)
+    graded = [
+        [cell for cell in parse(nbformat.writes(found).encode())[0] if cell.grade_id]
+        for found in (release, launched)
+    ]
+    assert graded[0] and graded[0] == graded[1]
+
+
+def test_without_an_address_there_are_no_buttons():
+    assert _launch_options(None) == {}
+    assert _launch_options(REPOSITORY)["html_theme_options.repository_url"] == REPOSITORY
+
+
+@pytest.mark.parametrize("address", ["https://example.org/a/b", "git@github.com:a/b.git", "a/b"])
+def test_an_address_that_colab_cannot_read_is_refused(course, capsys, address):
+    assert cli.main(["site", "--repository", address]) == 2
+    assert f"got {address}" in capsys.readouterr().err
+    assert not (course / "_site").exists()
+
+
+def test_what_is_no_site_is_not_replaced(course, capsys):
+    (course / "mine").mkdir()
+    (course / "mine" / "thesis.txt").touch()
+    assert cli.main(["site", "--into", "mine"]) == 2
+    assert "holds something that is no site" in capsys.readouterr().err
+    assert cli.main(["site", "--into", "README.md"]) == 2
+    assert "README.md is a file" in capsys.readouterr().err
+    assert (course / "mine" / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("site", "there is no site/conf.py"),
+        (
+            "solutions",
+            "there is no solutions/01_lesson/01_lesson.ipynb; make it with: course build",
+        ),
+    ],
+)
+def test_what_is_missing_is_named(course, capsys, missing, said):
+    shutil.rmtree(course / missing)
+    assert cli.main(["site"]) == 2
+    assert said in capsys.readouterr().err
+
+
+# What Sphinx 11 will drop is still used by myst-parser.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
+def test_a_site_is_built_and_replaced_whole_and_a_fault_leaves_the_old_one(course, capsys):
+    assert cli.main(["site", "--quiet"]) == 0
+    assert "no launch buttons: give --repository" in capsys.readouterr().out
+    index = course / "_site" / "index.html"
+    old = index.read_bytes()
+    assert b"Course" in old and not (course / "_site" / "launch").exists()
+    (course / "_site" / "stale.html").touch()
+    (course / "site" / "index.md").write_text("[gone](gone.md)\n\n" + PAGE.format("Course"))
+    assert cli.main(["site", "--quiet"]) == 1
+    assert "the site has faults:\nindex.md:1: WARNING" in capsys.readouterr().err
+    assert index.read_bytes() == old
+    (course / "site" / "index.md").write_text(PAGE.format("Another"))
+    assert cli.main(["site", "--quiet"]) == 0
+    assert b"Another" in index.read_bytes() and not (course / "_site" / "stale.html").exists()
+    assert [path.name for path in course.glob(".course-site*")] == []

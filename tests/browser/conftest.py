@@ -46,14 +46,27 @@ def page(browser):
 
 @pytest.fixture
 def axe():
-    """`axe(page)` lists what axe-core finds serious or critical; `axe(page, "main")` in a part."""
+    """`axe(page)` lists what axe-core finds serious or critical; `axe(page, "main")` in a part.
+
+    `sees`: words whose contrast it must have measured. It skips what it takes for invisible,
+    and then would find nothing wrong.
+    """
     from axe_playwright_python.sync_playwright import Axe
 
-    def serious(page, context=None):
-        found = Axe().run(page, context).response["violations"]
+    def serious(page, context=None, sees=""):
+        options = {"resultTypes": ["violations", "passes"]}
+        results = Axe().run(page, context, options).response
+        measured = [
+            node["html"]
+            for kind in ("passes", "violations")
+            for rule in results[kind]
+            if rule["id"] == "color-contrast"
+            for node in rule["nodes"]
+        ]
+        assert any(sees in element for element in measured), f"axe saw no text with {sees!r}"
         return [
             f"{violation['id']}: {node['html'][:300]}\n{node['failureSummary']}"
-            for violation in found
+            for violation in results["violations"]
             if violation["impact"] in ("serious", "critical")
             for node in violation["nodes"]
         ]

@@ -1,0 +1,202 @@
+"""JupyterLab as `course lab` starts it: a student at work, an instructor in formgrader."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSON = "02_masked_softmax"
+TOKEN = "a-token-of-this-test"
+WRITTEN = "empty_row_choice"
+REMARK = "Say what the second choice costs."
+HEAD = "def causal_mask(num_queries, num_keys=None):\n    num_keys = num_keys or num_queries\n"
+WRONG = HEAD + "    return torch.ones(num_queries, num_keys, dtype=torch.bool).triu()"
+RIGHT = HEAD + (
+    "    everything = torch.ones(num_queries, num_keys, dtype=torch.bool)\n"
+    "    return everything.tril(num_keys - num_queries)"
+)
+# JupyterLab's body has no height, so axe-core takes everything in it for invisible.
+VISIBLE = "body { position: static !important; height: 100vh; overflow: visible !important }"
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A course folder with the release of one lesson, and two students graded in it."""
+    from course_lib.grading.demo_course import SAMPLES, hand_in, make_folder, read_sample
+    from course_lib.grading.run import Settings, grade
+
+    folder = tmp_path_factory.mktemp("course")
+    make_folder(ROOT, folder)
+    samples = SAMPLES / LESSON[3:]
+    students = [read_sample(samples / f"{name}.py") for name in ("all_right", "upper_triangle")]
+    hand_in(ROOT, folder, LESSON, students)
+    summary = grade(folder, LESSON, settings=Settings("serial", None))
+    assert summary.waiting == {"all-right": [WRITTEN]}
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(course, tmp_path_factory):
+    """Where `course lab` serves it, with nothing of the user's own settings."""
+    home = tmp_path_factory.mktemp("home")
+    places = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
+    environ = os.environ | {name: str(home / name) for name in places} | {"HOME": str(home)}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "course_lib", "lab", "--no-browser", f"--port={port}"]
+    command += [f"--IdentityProvider.token={TOKEN}", "--ServerApp.allow_root=True"]
+    log = home / "lab.log"
+    with log.open("w") as output:
+        server = subprocess.Popen(command, cwd=course, env=environ, stdout=output, stderr=output)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(f"{address}/api?token={TOKEN}", server, log)
+        yield address
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _wait_for(url, server, log):
+    until = time.monotonic() + 60
+    while time.monotonic() < until and server.poll() is None:
+        with suppress(OSError), urllib.request.urlopen(url, timeout=5):
+            return
+        time.sleep(0.2)
+    pytest.fail(f"course lab does not answer:\n{log.read_text()[-3000:]}")
+
+
+class Lab:
+    """What a person does in JupyterLab."""
+
+    def __init__(self, page, address):
+        self.page = page
+        page.goto(f"{address}/lab/tree/notebooks?token={TOKEN}&reset")
+
+    def choose(self, *names):
+        """Go through the menus."""
+        self.page.get_by_role("menuitem", name=names[0], exact=True).click()
+        for name in names[1:]:
+            item = self.page.locator(".lm-Menu-itemLabel").get_by_text(name, exact=True)
+            item.hover()
+        item.click()
+
+    def open_lesson(self):
+        self.page.get_by_title(f"Name: {LESSON}\n").dblclick()
+        self.page.get_by_title(f"Name: {LESSON}.ipynb").dblclick()
+        self.page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+
+    def cell(self, text):
+        """The first code cell whose source has this text."""
+        source = self.page.locator(".cm-content", has_text=text)
+        return self.page.locator(".jp-CodeCell", has=source).first
+
+    def write(self, cell, source):
+        """Replace a cell's text, and run it."""
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("ControlOrMeta+a")
+        self.page.keyboard.insert_text(source)
+        self.page.keyboard.press("Shift+Enter")
+
+    def report(self, words):
+        found = self.page.get_by_role("status").filter(has_text=words)
+        found.wait_for()
+        found.scroll_into_view_if_needed()
+        return found.inner_text()
+
+    def theme(self, name):
+        self.choose("Settings", "Theme", name)
+        self.page.locator(f'body[data-jp-theme-name="{name}"]').wait_for(state="attached")
+
+
+@pytest.mark.slow
+def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, page, axe):
+    lab = Lab(page, address)
+    page.add_style_tag(content=VISIBLE)
+    lab.open_lesson()
+    lab.choose("Run", "Run All Cells")
+    page.get_by_role("status").filter(has_text=f"{LESSON}: not attempted").wait_for(timeout=60_000)
+    assert page.get_by_role("status").filter(has_text="not yet").count() == 0
+
+    lab.write(lab.cell("def causal_mask(num_queries: int"), WRONG)
+    page.keyboard.press("Shift+Enter")  # the check below it
+    said = lab.report("causal_mask: not yet")
+    assert "Your mask is upper triangular" in said and "The smallest input that fails" in said
+    reports = ".jp-OutputArea-output [lang=en]"
+    assert axe(page, reports, sees="Your mask is upper triangular") == []
+    lab.write(lab.cell('# hint("causal_mask", 1)'), 'hint("causal_mask", 3)')
+    page.get_by_text("Hint 3 of 3 for causal_mask").wait_for()
+    lab.theme("JupyterLab Dark")
+    assert axe(page, reports, sees="Your mask is upper triangular") == []
+    assert axe(page, reports, sees="everything.tril") == []
+
+    lab.write(lab.cell("def causal_mask(num_queries, num_keys=None)"), RIGHT)
+    page.keyboard.press("Shift+Enter")
+    assert "2 of 2 points" in lab.report("causal_mask: correct")
+    lab.write(lab.cell('hint("causal_mask", 3)'), "from course_lib import progress\n\nprogress()")
+    done = page.get_by_text("Your progress: 1 of")
+    done.wait_for()
+    done.scroll_into_view_if_needed()
+    row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="causal_mask"))
+    assert re.search(r"correct\s+2 of 2 points", row.inner_text())
+    assert axe(page, reports, sees="not attempted") == []
+    lab.theme("JupyterLab Light")
+    assert axe(page, reports, sees="not attempted") == []
+
+    kept = course / ".course" / "progress.json"
+    before = kept.read_text(encoding="utf-8")
+    assert json.loads(before)["best"]["causal_mask"]["tries"] == 2
+    page.get_by_role("button", name="Validate").click()
+    result = page.locator(".jp-Dialog").filter(has_text="Validation Results")
+    result.wait_for(timeout=60_000)
+    failed = result.inner_text()
+    assert 'check("masked_softmax")' in failed and 'check("causal_mask")' not in failed
+    assert kept.read_text(encoding="utf-8") == before  # nobody but the student's own checks
+
+
+@pytest.mark.slow
+def test_an_instructor_grades_a_written_answer_and_renews_the_feedback(course, address, page):
+    from course_lib.grading.course import Course, quiet_nbgrader
+
+    lab = Lab(page, address)
+    lab.choose("Nbgrader", "Formgrader")
+    form = page.frame_locator("iframe[src*=formgrader]")
+    form.locator("td").get_by_text(LESSON).wait_for()
+    form.get_by_role("link", name="Manual Grading").click()
+    for where in ("formgrader/gradebook", f"formgrader/gradebook/{LESSON}"):
+        page.wait_for_function(f"frames[0].location.pathname.endsWith('{where}')")
+        form.locator("td a").get_by_text(LESSON).click()
+    waiting = form.locator("tr").filter(has_text="17 / 20").filter(has_text="0 / 3")
+    waiting.locator("a.name-hidden").click()
+    score = form.locator(f"input.score[id={WRITTEN}]")
+    with page.expect_response(lambda reply: "/api/grade/" in reply.url):
+        score.fill("2")
+        score.press("Tab")
+    comment = form.locator(f"textarea[id={WRITTEN}-comment]")
+    with page.expect_response(lambda reply: "/api/comment/" in reply.url):
+        comment.fill(REMARK)
+        comment.press("Tab")
+    with quiet_nbgrader(), Course(course).gradebook() as gradebook:
+        about = gradebook.find_submission_notebook(LESSON, LESSON, "all-right")
+        (grade,) = (one for one in about.grades if one.name == WRITTEN)
+        assert (grade.manual_score, grade.needs_manual_grade) == (2, False)
+        assert about.score == 19
+
+    feedback = course / "feedback" / "all-right" / LESSON / f"{LESSON}.html"
+    assert REMARK not in feedback.read_text(encoding="utf-8")
+    form.get_by_role("link", name="Manual Grading").first.click()
+    form.get_by_role("link", name="Manage Assignments").first.click()
+    form.locator(".generate-feedback a").click()
+    form.get_by_text("Successfully generated feedback").wait_for(timeout=60_000)
+    page_text = feedback.read_text(encoding="utf-8")
+    assert REMARK in page_text and "19.0 / 20.0" in page_text

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import torch
 
+from course_lib.checks.elsewhere import REFUSAL, Elsewhere
 from course_lib.checks.sequences import SEQUENCE_FUNCTIONS
 
 SCENARIOS: dict[str, Callable] = {}
@@ -88,17 +89,18 @@ def built_by_position(target, probe, args, kwargs):
 
 @scenario
 def after_another_device(target, probe, args, kwargs):
-    """One call, after one with all tensors on torch's "meta" device.
+    """One call, after one with all tensors on another device (`elsewhere`).
 
-    No numbers live there, so what needs numbers fails and is let pass; but a tensor that was made
-    on the CPU mixes with them as little as with those of a GPU.
+    A tensor that was made on the CPU mixes with them as little as with those of a GPU; whatever
+    else fails there is let pass.
     """
-    moved = {n: v.to("meta") if isinstance(v, torch.Tensor) else v for n, v in args.items()}
-    try:
-        target(*moved.values(), **kwargs)
-    except Exception as error:
-        if "is not on the expected device" in str(error):
-            raise
+    with Elsewhere() as device:
+        moved = {n: device.moved(v) if torch.is_tensor(v) else v for n, v in args.items()}
+        try:
+            target(*moved.values(), **kwargs)
+        except Exception as error:
+            if REFUSAL in str(error):
+                raise
     return target(*args.values(), **kwargs)
 
 

@@ -1,0 +1,100 @@
+"""A device that is not there: tensors that say they live elsewhere, computed on the CPU.
+
+A GPU refuses to mix its tensors with those of the CPU, and few students have one. These refuse in
+the same way and hold real numbers. Tensors of torch's own "meta" device hold none, and their first
+use takes a second of imports. Runs beside the student's code: standard library and torch only.
+"""
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+NAME = "meta"  # a device that every torch knows and nothing is computed on
+REFUSAL = "is not on the expected device"
+_MIXING = ("_to_copy", "copy_", "index", "index_put", "index_put_")  # which a GPU allows, too
+
+
+class Elsewhere(TorchDispatchMode):
+    """Context manager in which the device `NAME` computes and refuses tensors of the CPU."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would import its compiler to tell it to keep out
+
+    def moved(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor on that device."""
+        return _Moved(tensor.detach())
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        device = kwargs.get("device")
+        given = _tensors([args, kwargs])
+        moved = [tensor for tensor in given if tensor.device.type == NAME]
+        staying = [tensor for tensor in given if tensor.device.type != NAME and tensor.dim()]
+        if moved and staying and func.overloadpacket.__name__ not in _MIXING:
+            raise RuntimeError(f"Tensor on device cpu {REFUSAL} {NAME}!")
+        goes = bool(moved) if device is None else torch.device(device).type == NAME
+        if goes and device is not None:
+            kwargs["device"] = torch.device("cpu")
+        homes = {id(t.numbers): t for t in moved if isinstance(t, _Moved)}
+        results = func(*_without(args), **_without(kwargs))
+        return _elsewhere(results, homes) if goes else results
+
+
+class _Moved(torch.Tensor):
+    """A tensor on the device; `numbers` holds its numbers."""
+
+    @staticmethod
+    def __new__(cls, numbers: torch.Tensor):
+        options = {"dtype": numbers.dtype, "device": NAME, "requires_grad": False}
+        return torch.Tensor._make_wrapper_subclass(cls, numbers.shape, numbers.stride(), **options)
+
+    def __init__(self, numbers: torch.Tensor):
+        self.numbers = numbers
+
+    def tolist(self):
+        """What torch does not do for classes like this one."""
+        return self.numbers.tolist()
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        with Elsewhere() as mode:
+            return mode.__torch_dispatch__(func, types, args, kwargs)
+
+
+def _tensors(tree) -> list[torch.Tensor]:
+    if isinstance(tree, torch.Tensor):
+        return [tree]
+    items = tree.values() if isinstance(tree, dict) else tree
+    return [t for item in items for t in _tensors(item)] if _is_group(tree) else []
+
+
+def _without(tree):
+    """The same with the numbers themselves in place of moved tensors."""
+    return _mapped(tree, _numbers_of)
+
+
+def _numbers_of(tensor: torch.Tensor) -> torch.Tensor:
+    if isinstance(tensor, _Moved):
+        return tensor.numbers
+    if tensor.device.type == NAME:  # `torch.tensor(..., device=...)` loses them on its way here
+        return torch.zeros(tensor.shape, dtype=tensor.dtype)
+    return tensor
+
+
+def _elsewhere(tree, homes: dict[int, _Moved]):
+    """The same with results moved; what was changed in place is what it was."""
+    return _mapped(tree, lambda t: homes[id(t)] if id(t) in homes else _Moved(t))
+
+
+def _mapped(tree, change):
+    if isinstance(tree, torch.Tensor):
+        return change(tree)
+    if isinstance(tree, dict):
+        return {key: _mapped(value, change) for key, value in tree.items()}
+    return type(tree)(_mapped(item, change) for item in tree) if _is_group(tree) else tree
+
+
+def _is_group(tree) -> bool:
+    return isinstance(tree, dict | list | tuple)

@@ -1,0 +1,87 @@
+"""Another device, pretended: it computes what a GPU would, and refuses what a GPU would."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from course_lib.checks.elsewhere import NAME, REFUSAL, Elsewhere
+
+LENGTHS = torch.tensor([1, 0, 3])
+
+
+def compared(lengths):
+    return torch.arange(4, device=lengths.device) < lengths[:, None]
+
+
+def brought_over(lengths):
+    return torch.arange(4).to(lengths.device) < lengths.unsqueeze(-1)
+
+
+def filled_by_index(lengths):
+    out = torch.zeros(len(lengths), 4, dtype=torch.bool, device=lengths.device)
+    for row, length in enumerate(lengths):
+        out[row, :length] = True
+    return out
+
+
+def counted_in_place(lengths):
+    ones = lengths.new_zeros(4)
+    ones += 1
+    return ones.cumsum(0).sub_(1) < lengths.view(-1, 1)
+
+
+def sent_home_and_back(lengths):
+    return (torch.arange(4) < lengths.cpu()[:, None]).to(lengths.device)
+
+
+def with_single_numbers(lengths):
+    kept = torch.arange(4, device=lengths.device) < lengths[:, None]
+    return torch.where(kept, torch.tensor(True), torch.tensor(False))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        compared,
+        brought_over,
+        filled_by_index,
+        counted_in_place,
+        sent_home_and_back,
+        with_single_numbers,
+    ],
+)
+def test_what_keeps_to_one_device_computes_there(function):
+    with Elsewhere() as device:
+        result = function(device.moved(LENGTHS))
+    assert result.device.type == NAME
+    assert torch.equal(result.cpu(), function(LENGTHS))
+
+
+def test_a_list_made_into_a_tensor_there_mixes_with_its_kind():
+    with Elsewhere() as device:
+        lengths = device.moved(LENGTHS)
+        again = torch.tensor(lengths.tolist(), device=lengths.device)
+        assert (again < lengths).device.type == NAME
+
+
+def test_a_tensor_of_the_cpu_is_refused():
+    with Elsewhere() as device, pytest.raises(RuntimeError, match=REFUSAL):
+        torch.arange(4) < device.moved(LENGTHS)[:, None]  # noqa: B015
+
+
+def test_the_cpu_is_left_alone():
+    with Elsewhere():
+        assert torch.equal(torch.arange(3) + 1, torch.tensor([1, 2, 3]))
+
+
+def test_its_first_use_imports_no_compiler():
+    code = (
+        "import sys, torch\n"
+        "from course_lib.checks import grade\n"
+        "def length_mask(lens, n): return torch.arange(n, device=lens.device) < lens[..., None]\n"
+        "assert grade('length_mask', length_mask, seed='x').outcome == 'correct'\n"
+        "assert 'torch._dynamo' not in sys.modules, 'a second of imports'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

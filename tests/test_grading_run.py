@@ -27,13 +27,13 @@ from grading_course import (
 )
 from nbformat.v4 import new_code_cell
 
-from course_lib.grading import GradingError, grade, run, write_report
+from course_lib.grading import GradingError, executors, grade, run, write_report
 from course_lib.grading.course import Course
 from course_lib.grading.executors import set_aside
 from course_lib.grading.kernels.client import Client
-from course_lib.grading.runner import _Submission
+from course_lib.grading.runner import Runner, _Submission
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
 NOISY = f"import sys\nimport warnings\n\n{CAUSAL}\n\nprint('x', file=sys.stderr)\n"
 THREAD = f"""
@@ -52,7 +52,7 @@ LOOPS = "def causal_mask(num_queries, num_keys=None):\n    while True:\n        
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory):
+def graded(tmp_path_factory, warm):
     """A class of all sorts, graded once: (root, summary, lines of progress)."""
     root = make_course(tmp_path_factory.mktemp("course"))
     hand_in(root, "right", honest(root))
@@ -280,6 +280,7 @@ def test_a_kernel_that_the_system_kills_costs_no_points(tmp_path, monkeypatch, t
         return run_code(self, code, *args, **kwargs)
 
     monkeypatch.setattr(Client, "run", killed)
+    monkeypatch.setattr(executors, "Runner", Runner)  # with a zygote of its own
     (ada,) = grade(root, LESSON, settings=replace(QUICK, sandbox="strict")).students
     if blank:
         assert "the system killed its kernel twice" in ada.problem and ada.points is None

@@ -2,8 +2,11 @@
 
 import html.parser
 
+from pages import what_it_loads
+
+from course_lib.grading.plots import OutcomeBars, histogram
 from course_lib.grading.records import GradeSummary, Row, StudentRecord
-from course_lib.grading.report import histogram, mistakes, needs_a_look, render
+from course_lib.grading.report import mistakes, needs_a_look, render, slowest, written
 
 
 def student(name, *points, outcome="correct", mistake=None, **more):
@@ -30,6 +33,34 @@ def test_histogram_of_nobody_has_an_alt_text():
     assert histogram([]).alt == "No student has a score yet."
 
 
+def test_each_piece_of_an_outcome_bar_is_its_share_and_told_in_words():
+    bars = OutcomeBars((("double", {"correct": 29, "raised": 1}), ("square", {"stopped": 30})))
+    assert bars.alt == "Outcomes: double 29 right, 1 raised an error; square 30 stopped."
+    assert bars.present == ["correct", "raised", "stopped"]
+    double, square = bars.bars(width=300)
+    assert [(piece["x"], piece["width"]) for piece in double["pieces"]] == [(0, 290), (290, 10)]
+    assert [piece["label"] for piece in double["pieces"]] == ["✓ 29", ""]  # no room for the second
+    assert square["pieces"][0]["label"] == "∞ 30"
+    assert OutcomeBars(()).alt == "No exercise is graded yet."
+
+
+def test_written_answers_are_counted_by_question():
+    states = {"a": "waiting", "b": "graded", "c": "left blank", "d": "waiting"}
+    class_ = [student(name, 4, 4, written={"why": state}) for name, state in states.items()]
+    blank = student("e", None, None, problem="no notebook was handed in")
+    (question,) = written(summary(*class_, blank))
+    assert question == {"name": "why", "waiting": ["a", "d"], "graded": 1, "left_blank": 1}
+    assert "<code>why</code>" in render([summary(*class_)], {})
+
+
+def test_the_slowest_come_first_beside_the_median():
+    times = {"a": 1.0, "b": 2.0, "c": 30.0, "d": 2.0, "e": 0.0, "f": 1.5, "g": 8.0, "h": 2.0}
+    found = slowest(summary(*(student(n, 4, 4, seconds=s) for n, s in times.items())))
+    assert [one["student"] for one in found] == ["c", "g", "b", "d", "h"]  # without times: not e
+    assert (found[0]["seconds"], found[0]["times"], found[1]["share"]) == ("30.0", "15.0", 8 / 30)
+    assert slowest(summary(student("a", 4, 4))) == []
+
+
 def test_mistakes_come_in_course_order_the_most_frequent_first():
     a, b, c = (student(n, 4, 1, outcome="incorrect", mistake="often") for n in "abc")
     d = student("d", 1, 1, outcome="incorrect", mistake="seldom")
@@ -46,6 +77,15 @@ def test_who_needs_a_look_is_ordered_by_urgency_and_leaves_out_the_rest():
     assert [look["student"] for look in looks] == ["blank", "late", "low", "wrote"]
     assert looks[0]["reasons"] == [("blank", "no notebook was handed in")]
     assert looks[1]["reasons"] == [("late", "by 1 hour")]
+
+
+def test_what_was_stopped_counts_as_such_and_says_why():
+    lost = student("lost", 0, 0, outcome="crashed")
+    full = student("full", 0, 4, outcome="out_of_memory")
+    page = render([summary(lost, full)], {})
+    assert "Outcomes: double 2 stopped; square 1 right, 1 stopped." in page
+    reasons = {look["student"]: look["reasons"][0] for look in needs_a_look(summary(lost, full))}
+    assert reasons == {"lost": ("crashed", "double"), "full": ("out of memory", "double")}
 
 
 def test_a_part_that_is_not_graded_keeps_a_student_out_of_the_scores():
@@ -68,9 +108,12 @@ class Outline(html.parser.HTMLParser):
 def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
     hostile = student("<img src=x onerror=alert(1)>", 0, 4, outcome="incorrect", mistake="<b>")
     outline = Outline()
-    outline.feed(render([summary(hostile)], {}))
+    slow = student("slow", 4, 4, seconds=3.0, written={"why": "waiting"})
+    page = render([summary(hostile, slow)], {})
+    outline.feed(page)
+    assert what_it_loads(page) == []
     tags = [tag for tag, _ in outline.tags]
-    assert tags.count("table") == tags.count("caption") == 4
+    assert tags.count("table") == tags.count("caption") == 6
     assert all(attrs.get("scope") in ("row", "col") for tag, attrs in outline.tags if tag == "th")
     assert not {"img", "script", "link", "b"} & set(tags)
     assert ("html", {"lang": "en"}) in outline.tags

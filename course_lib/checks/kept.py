@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from course_lib.checks.catalogue import find, lessons
-from course_lib.checks.fragment import block, hidden, inline, paragraph, table
+from course_lib.checks.fragment import block, hidden, paragraph, table
 from course_lib.checks.front_end import current_shell, somebody_answers
 from course_lib.checks.report import WORDS, Report
 from course_lib.course_folder import find_root
@@ -170,12 +170,8 @@ def _read(place: Path) -> dict[str, Best]:
 
 def _cells(line: Line) -> tuple[str, ...]:
     symbol, word = WORDS[line.best.outcome]
-    return (
-        inline(f"`{_name(line)}`"),
-        f"{hidden(symbol)} {word}",
-        _points(line),
-        _local(line.best.when),
-    )
+    name = _name(line) if line.exercise == line.lesson else f"<code>{line.exercise}</code>"
+    return name, f"{hidden(symbol)} {word}", _points(line), _local(line.best.when)
 
 
 def _name(line: Line) -> str:

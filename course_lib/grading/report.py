@@ -1,69 +1,24 @@
 """The class report: one HTML page without script or outside resources.
 
-Scores, mistakes by frequency, who needs a look. Facts are worked out here, the template
-`templates/report.html.j2` only sets them.
+Scores, each exercise's outcomes and mistakes by frequency, who needs a look, which written answers
+wait, what took long. Facts are worked out here; `templates/report.html.j2` only sets them.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 from urllib.parse import quote
 
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.intake import GradingError
+from course_lib.grading.plots import OUTCOMES, STOPPED, OutcomeBars, histogram
 from course_lib.grading.records import GradeSummary, Row, StudentRecord, read_records
 
-NUM_BINS = 10
 NUM_LOWEST = 3
-OUTCOMES = {
-    "correct": ("✓", "right"),
-    "incorrect": ("✗", "wrong"),
-    "raised": ("!", "raised an error"),
-    "timed_out": ("∞", "out of time"),
-    "not_attempted": ("–", "not attempted"),
-    "not_graded": ("?", "not graded"),
-}
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """Students by score: `counts[i]` of them got from 10 i % up to the next tenth."""
-
-    counts: tuple[int, ...]
-
-    @property
-    def alt(self) -> str:
-        """What there is to see, in words."""
-        total = sum(self.counts)
-        if not total:
-            return "No student has a score yet."
-        shown = [f"{n} at {self.label(i)}" for i, n in enumerate(self.counts) if n]
-        return f"Scores of {total} student{'s' * (total != 1)}: {', '.join(shown)}."
-
-    def label(self, bin_number: int) -> str:
-        """The scores that a bar stands for."""
-        low, high = 10 * bin_number, 10 * (bin_number + 1)
-        return f"{low} to {high} %" if high == 100 else f"{low} to {high - 1} %"
-
-    def bars(self, width: float = 46, height: float = 120) -> list[dict]:
-        """Geometry of the bars, the highest `height` high."""
-        most = max([*self.counts, 1])
-        return [
-            {
-                "x": i * width,
-                "y": height - height * n / most,
-                "height": height * n / most,
-                "width": width - 6,
-                "count": n,
-                "label": self.label(i),
-            }
-            for i, n in enumerate(self.counts)
-        ]
+NUM_SLOWEST = 5
 
 
 def write_report(root: Path, lesson: str | None = None) -> Path:
@@ -122,6 +77,7 @@ def _feedback_links(course: Course, summaries) -> dict[tuple[str, str], str]:
 
 def _section(summary: GradeSummary, links: dict[tuple[str, str], str]) -> dict:
     shares = [share for s in summary.students if (share := _share(s, summary)) is not None]
+    exercises = [_exercise(name, summary) for name in summary.exercises]
     graded = f"{len(shares)} of {len(summary.students)}"
     return {
         "lesson": summary.lesson,
@@ -134,9 +90,12 @@ def _section(summary: GradeSummary, links: dict[tuple[str, str], str]) -> dict:
             "written answers waiting": sum(map(len, summary.waiting.values())),
         },
         "histogram": histogram(shares),
-        "exercises": [_exercise(name, summary) for name in summary.exercises],
+        "exercises": exercises,
+        "outcomes": OutcomeBars(tuple((one["name"], one["counts"]) for one in exercises)),
         "mistakes": mistakes(summary),
         "looks": needs_a_look(summary),
+        "written": written(summary),
+        "slowest": slowest(summary),
         "students": [
             _student(s, summary, links.get((summary.lesson, s.student))) for s in summary.students
         ],
@@ -150,15 +109,10 @@ def _share(student: StudentRecord, summary: GradeSummary) -> float | None:
     return student.points / summary.max_points
 
 
-def histogram(shares: Sequence[float]) -> Histogram:
-    """Count shares in 0..1 by tenths; 1 belongs to the last."""
-    counts = [0] * NUM_BINS
-    for share in shares:
-        counts[min(math.floor(share * NUM_BINS + 1e-9), NUM_BINS - 1)] += 1
-    return Histogram(tuple(counts))
-
-
 def _outcome(row: Row) -> str:
+    """The column of the tables that a row counts in."""
+    if row.outcome in STOPPED:
+        return "stopped"
     return row.outcome if row.outcome in OUTCOMES else "not_graded"
 
 
@@ -190,6 +144,7 @@ def mistakes(summary: GradeSummary) -> list[dict]:
                     "mistake": mistake,
                     "message": those[0].message,
                     "count": count,
+                    "share": count / max(len(summary.students), 1),
                     "who": who,
                 }
             )
@@ -223,15 +178,49 @@ def _reasons(student: StudentRecord):
     for exercise, reason in student.blanks.items():
         yield 0, "blank", f"{exercise}: {reason}" if exercise else reason
     for row in student.rows:
-        if row.outcome in ("raised", "timed_out"):
-            yield 1, OUTCOMES[row.outcome][1], row.exercise
+        if row.outcome == "raised" or row.outcome in STOPPED:
+            yield 1, STOPPED.get(row.outcome, OUTCOMES["raised"][1]), row.exercise
     for notice in student.notices:
-        yield 2, "notice", notice
+        yield 2, "flagged", notice
     if student.late_seconds > 0:
         yield 3, "late", f"by {_duration(student.late_seconds)}"
     waiting = [name for name, state in student.written.items() if state == "waiting"]
     if waiting:
         yield 5, "written", f"waits for a person: {', '.join(waiting)}"
+
+
+def written(summary: GradeSummary) -> list[dict]:
+    """The questions that a person grades: whose answers wait, and how many are done or empty."""
+    names = dict.fromkeys(name for s in summary.students for name in s.written)
+    found = []
+    for name in names:
+        states = {s.student: s.written[name] for s in summary.students if name in s.written}
+        counts = Counter(states.values())
+        found.append(
+            {
+                "name": name,
+                "waiting": [who for who, state in states.items() if state == "waiting"],
+                "graded": counts["graded"],
+                "left_blank": counts["left blank"],
+            }
+        )
+    return found
+
+
+def slowest(summary: GradeSummary) -> list[dict]:
+    """The submissions that took longest to grade, with the time the median one took."""
+    timed = [student for student in summary.students if student.seconds > 0]
+    usual = median(student.seconds for student in timed) if timed else 0
+    longest = sorted(timed, key=lambda student: -student.seconds)[:NUM_SLOWEST]
+    return [
+        {
+            "student": student.student,
+            "seconds": f"{student.seconds:.1f}",
+            "share": student.seconds / longest[0].seconds,
+            "times": f"{student.seconds / usual:.1f}",
+        }
+        for student in longest
+    ]
 
 
 def _duration(seconds: float) -> str:
@@ -261,5 +250,5 @@ def _cell(row: Row | None) -> dict:
     if row is None:
         return {"outcome": "not_graded", "points": "", "title": ""}
     points = "" if row.points is None else f"{row.points:g}"
-    title = row.reason or row.mistake or OUTCOMES[_outcome(row)][1]
+    title = row.reason or row.mistake or STOPPED.get(row.outcome) or OUTCOMES[_outcome(row)][1]
     return {"outcome": _outcome(row), "points": points, "title": title}

@@ -30,6 +30,7 @@ VISIBLE = (
     "plotting",
     "checks/__init__.py",
     "checks/codec.py",
+    "checks/elsewhere.py",
     "checks/front_end.py",
     "checks/observe.py",
     "checks/probe.py",

@@ -56,6 +56,27 @@ def test_library_and_oracle_import_only_what_they_may(part):
     assert [line for path in files for line in forbidden(path, MAY_IMPORT[part])] == []
 
 
+def test_what_a_students_kernel_sees_imports_nothing_that_it_does_not_see():
+    """At the top of a module; what a function imports later may be left out on purpose."""
+    from course_lib.grading.kernels.sandbox import VISIBLE
+
+    places = [PACKAGE / name for name in VISIBLE]
+    files = {f for p in places for f in (p.rglob("*.py") if p.is_dir() else [p])}
+    assert all(path.is_file() for path in files)
+    missing = []
+    for path in sorted(files):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("course_lib."):
+                home = REPOSITORY / node.module.replace(".", "/")
+                wanted = {home / f"{alias.name}.py" for alias in node.names} | {
+                    home.with_suffix(".py"),
+                    home / "__init__.py",
+                }
+                unseen = {f for f in wanted if f.is_file()} - files
+                missing += [f"{path.name} imports {f.relative_to(PACKAGE)}" for f in unseen]
+    assert missing == []
+
+
 def test_checks_never_import_the_solutions():
     found = [
         f"{path.relative_to(REPOSITORY)}:{line}"

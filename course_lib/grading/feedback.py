@@ -1,0 +1,14 @@
+"""Where nbgrader finds the template of feedback pages, for nbgrader_config.py.
+
+`course grade`, `nbgrader generate_feedback` and formgrader then write the same page, in light and
+dark, from `templates/feedback`; formgrader's own pages come from nbgrader as before.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+_NBGRADER = Path(find_spec("nbgrader").origin).parent
+TEMPLATES = [
+    str(Path(__file__).with_name("templates")),
+    str(_NBGRADER / "server_extensions" / "formgrader" / "templates"),
+]

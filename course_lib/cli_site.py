@@ -1,13 +1,12 @@
 """The verb `course site`: the course as static pages."""
 
-import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from course_lib.cli_options import Quiet
+from course_lib.cli_options import Quiet, progress
 from course_lib.course_folder import course_root
 
 verbs = typer.Typer()
@@ -32,8 +31,8 @@ def site(
     from course_lib.site import build
 
     root = course_root()
-    status = None if quiet else sys.stderr
-    built = build(root, into or root / "_site", repository=repository, status=status)
+    into = into or root / "_site"
+    built = build(root, into, repository=repository, progress=progress(quiet))
     typer.echo(f"{built.index}: {built.pages} pages ({built.seconds:.1f} s)")
     if built.repository is None:
         typer.echo(

@@ -30,6 +30,7 @@ autodoc_typehints_format = "short"
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 python_use_unqualified_type_names = True
+highlight_language = "none"  # of what names no language: a diagram is no Python
 nitpicky = True
 # Other libraries' names lead nowhere: their inventories would come from the network.
 nitpick_ignore_regex = [

@@ -28,6 +28,7 @@ PAGES = (
     "docs/scale.md",
     "docs/export.md",
     "docs/attention_speed.md",
+    "docs/site.md",
 )
 REWRITE = "run: python docs/tables.py"
 

@@ -143,8 +143,10 @@ def test_what_is_missing_is_named(course, capsys, missing, said):
 # What Sphinx 11 will drop is still used by myst-parser.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
 def test_a_site_is_built_and_replaced_whole_and_a_fault_leaves_the_old_one(course, capsys):
-    assert cli.main(["site", "--quiet"]) == 0
-    assert "no launch buttons: give --repository" in capsys.readouterr().out
+    assert cli.main(["site"]) == 0
+    said = capsys.readouterr()
+    assert "site: 4 of 4, writing notebooks/01_lesson/01_lesson\n" in said.err
+    assert "no launch buttons: give --repository" in said.out
     index = course / "_site" / "index.html"
     old = index.read_bytes()
     assert b"Course" in old and not (course / "_site" / "launch").exists()
@@ -155,5 +157,6 @@ def test_a_site_is_built_and_replaced_whole_and_a_fault_leaves_the_old_one(cours
     assert index.read_bytes() == old
     (course / "site" / "index.md").write_text(PAGE.format("Another"))
     assert cli.main(["site", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
     assert b"Another" in index.read_bytes() and not (course / "_site" / "stale.html").exists()
     assert [path.name for path in course.glob(".course-site*")] == []

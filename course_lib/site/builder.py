@@ -7,9 +7,9 @@ import shutil
 import tempfile
 import time
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from course_lib.course_folder import UsageError, lesson_names
 
@@ -33,8 +33,24 @@ class Site:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Step:
+    """How far a build has come: each page is read and then written."""
+
+    done: int
+    total: int
+    what: str
+    lesson: str = "site"
+
+    def __str__(self) -> str:
+        return f"{self.lesson}: {self.done} of {self.total}, {self.what}"
+
+
+Progress = Callable[[Step], None]
+
+
 def build(
-    root: Path, into: Path, *, repository: str | None = None, status: TextIO | None = None
+    root: Path, into: Path, *, repository: str | None = None, progress: Progress | None = None
 ) -> Site:
     """Builds the site of the course at `root` into the folder `into`, whole or not at all.
 
@@ -43,7 +59,7 @@ def build(
         into: made if it is not there; an earlier site in it is replaced.
         repository: the public address on GitHub, for the launch buttons; that of
             `[project.urls]` in pyproject.toml if not given.
-        status: where Sphinx tells how far it is.
+        progress: called with a `Step` for each page read and each page written.
 
     Raises:
         UsageError: `root` has no site, `into` holds something else, or the address is none.
@@ -57,7 +73,7 @@ def build(
     with tempfile.TemporaryDirectory(prefix=".course-site-", dir=into.parent) as folder:
         scratch = Path(folder)
         _lay_out(root, lessons, scratch / "source")
-        _run_sphinx(root / "site", scratch, repository, status)
+        _run_sphinx(root / "site", scratch, repository, progress)
         _add_notebooks(root, lessons, scratch / "html", repository)
         pages = sum(1 for _ in (scratch / "html").rglob("*.html"))
         if into.exists():
@@ -136,7 +152,7 @@ def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
 
 
 def _run_sphinx(
-    settings: Path, scratch: Path, repository: str | None, status: TextIO | None
+    settings: Path, scratch: Path, repository: str | None, progress: Progress | None
 ) -> None:
     from sphinx.application import Sphinx
     from sphinx.errors import SphinxError
@@ -152,17 +168,36 @@ def _run_sphinx(
                 *places,
                 "html",
                 confoverrides=_launch_options(repository),
-                status=status,
+                status=None,
                 warning=warnings,
                 freshenv=True,
                 warningiserror=True,
             )
+            if progress:
+                _follow(app, progress)
             app.build()
     except SphinxError as error:
         raise SiteError(f"the site cannot be built: {error}") from error
     if app.statuscode:
         said = warnings.getvalue().replace(f"{scratch / 'source'}{os.sep}", "").strip()
         raise SiteError(f"the site has faults:\n{said}")
+
+
+def _follow(app, progress: Progress) -> None:
+    """Has Sphinx say of each page when it is read and when it is written."""
+    done: dict[str, None] = {}  # in order, each once
+
+    def step(what: str) -> None:
+        if what not in done:
+            done[what] = None
+            progress(Step(len(done), 2 * len(app.env.found_docs), what))
+
+    def written(app, page: str, template: str, context: dict, doctree) -> None:
+        if page in app.env.found_docs:
+            step(f"writing {page}")
+
+    app.connect("source-read", lambda app, page, source: step(f"reading {page}"))
+    app.connect("html-page-context", written)
 
 
 def _launch_options(repository: str | None) -> dict[str, object]:

@@ -5,8 +5,8 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import venv
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -190,7 +190,8 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 def published(tmp_path):
     """A clone as GitHub would have it, and the settings with which git finds it there."""
     clone = tmp_path / "published"
-    shutil.copytree(ROOT / "course_lib", clone / "course_lib")
+    leave = shutil.ignore_patterns("__pycache__", "sample_class")
+    shutil.copytree(ROOT / "course_lib", clone / "course_lib", ignore=leave)
     (clone / "pyproject.toml").write_text(PROJECT)
     (clone / "backend.py").write_text(BACKEND)
     who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
@@ -247,4 +248,139 @@ def test_a_launched_notebook_installs_the_course_and_its_checks_work(
     shown = nbformat.read(folder / "lesson.ipynb", as_version=4).cells[-1].outputs
     assert "✓ stable_softmax: correct" in shown[0]["data"]["text/plain"]
     installed = list(tmp_path.glob("venv/lib/*/site-packages/course_lib/__init__.py"))
-    assert installed, sys.path
+    assert installed
+
+
+# --- in a browser ---------------------------------------------------------------------
+
+# Code is thousands of coloured words, formulas are thousands of shapes: some of each will do.
+THIN = """() => {
+  const seen = new Set();
+  for (const word of document.querySelectorAll("pre span, dt.sig span, dt.sig em")) {
+    const kind = [word.tagName, word.className, word.parentElement.tagName].join();
+    if (seen.has(kind)) word.replaceWith(...word.childNodes);
+    seen.add(kind);
+  }
+  for (const formula of [...document.querySelectorAll("mjx-container")].slice(9)) formula.remove();
+  document.body.normalize();
+}"""
+# Colours follow from tags, classes and styles: one text for each path of them is enough.
+ONE_TEXT_OF_A_KIND = """() => {
+  const kind = e => e ? kind(e.parentElement) + ">" + e.tagName + e.getAttribute("class")
+    + e.getAttribute("style") : "";
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const seen = new Set(), again = [];
+  while (texts.nextNode()) {
+    const text = texts.currentNode, path = kind(text.parentElement);
+    if (!text.data.trim()) continue;
+    if (seen.has(path)) again.push(text);
+    seen.add(path);
+  }
+  for (let part of again)
+    while (part && !part.childNodes.length) {
+      const around = part.parentElement;
+      part.remove();
+      part = around;
+    }
+}"""
+STILL = "*, *::before, *::after { transition: none !important; animation: none !important; }"
+COLOURS = {"runOnly": ["color-contrast"]}
+ALL_ELSE = {"rules": {"color-contrast": {"enabled": False}}}
+
+
+@dataclass
+class Visit:
+    """What the browser saw on one page."""
+
+    name: str
+    requests: list = field(default_factory=list)
+    complaints: list = field(default_factory=list)
+    formulas: int = 0
+    broken_formulas: int = 0
+    width_on_a_phone: int = 0
+    serious: dict = field(default_factory=dict)
+
+    def look(self, page, path):
+        page.emulate_media(color_scheme="light")
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.goto(path.as_uri())
+        if page.query_selector("script[src*=mathjax]"):
+            page.wait_for_function("window.MathJax?.startup?.promise")
+            page.evaluate("MathJax.startup.promise.then(() => null)")
+        self.formulas = len(page.query_selector_all("mjx-container"))
+        self.broken_formulas = len(page.query_selector_all("mjx-merror, [data-mjx-error]"))
+        page.set_viewport_size({"width": 400, "height": 900})
+        self.width_on_a_phone = page.evaluate("document.documentElement.scrollWidth")
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.evaluate(THIN)
+        self.serious["light"] = serious(page, ALL_ELSE)
+        page.evaluate(ONE_TEXT_OF_A_KIND)
+        page.add_style_tag(content=STILL)
+        self.serious["light"] += serious(page, COLOURS)
+        page.emulate_media(color_scheme="dark")
+        page.wait_for_selector("html[data-theme=dark]")
+        self.serious["dark"] = serious(page, COLOURS)
+
+
+def serious(page, options):
+    """What axe-core finds serious or critical on a page."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    options = {"resultTypes": ["violations"], "preload": False, **options}
+    return [
+        f"{violation['id']}: {node['html'][:200]}: {node['failureSummary']}"
+        for violation in Axe().run(page, options=options).response["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]
+
+
+@pytest.fixture(scope="module")
+def visits(browser, site):
+    """Each page of the site opened once, from the disk, as somebody without a network does."""
+    context = browser.new_context()
+    page = context.new_page()
+    found = []
+    page.on("request", lambda request: found[-1].requests.append(request.url))
+    page.on("requestfailed", lambda request: found[-1].complaints.append(request.url))
+    page.on("pageerror", lambda error: found[-1].complaints.append(str(error)))
+    for path in pages(site):
+        found.append(Visit(path.relative_to(site).as_posix()))
+        found[-1].look(page, path)
+    yield found
+    context.close()
+
+
+@pytest.mark.slow
+def test_no_page_asks_another_host_or_misses_a_file(visits, site):
+    for visit in visits:
+        elsewhere = [u for u in visit.requests if not u.startswith((site.as_uri(), "data:"))]
+        assert (elsewhere, visit.complaints) == ([], []), visit.name
+        assert any("course.css" in url for url in visit.requests), visit.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_on_any_page(visits, theme):
+    assert {visit.name: visit.serious[theme] for visit in visits if visit.serious[theme]} == {}
+
+
+@pytest.mark.slow
+def test_formulas_are_set_in_every_lesson_and_none_is_broken(visits):
+    formulas = {visit.name: visit.formulas for visit in visits}
+    assert all(formulas[f"notebooks/{lesson}/{lesson}.html"] > 5 for lesson in LESSONS)
+    assert {visit.name for visit in visits if visit.broken_formulas} == set()
+
+
+@pytest.mark.slow
+def test_no_page_is_wider_than_a_phone(visits):
+    assert {v.name: v.width_on_a_phone for v in visits if v.width_on_a_phone > 400} == {}
+
+
+@pytest.mark.slow
+def test_the_search_finds_a_lesson_without_a_server(page, site):
+    page.goto(f"{(site / 'search.html').as_uri()}?q=causal+mask")
+    first = page.locator("#search-results li a").first
+    assert "Masked softmax" in first.inner_text()
+    first.click()
+    page.wait_for_url("**/02_masked_softmax.html*")

@@ -22,7 +22,7 @@ from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels import sandbox
 from course_lib.grading.ledger import Ledger
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
 STUDENTS = ["ada", "bob", "eve", "kim", "lea", "max"]
 
@@ -269,7 +269,8 @@ def test_ordinary_kernels_give_the_same_grades(tmp_path, monkeypatch):
     hand_in(root, "dead", honest(root, causal_mask="import os\nos._exit(1)", length_mask=LENGTH))
     with pytest.raises(GradingError, match=r"sandbox strict cannot be had here: needs Linux"):
         grade(root, LESSON, settings=replace(QUICK, sandbox="strict"))
-    summary = grade(root, LESSON, settings=QUICK)
+    slowly = replace(QUICK, limits=replace(QUICK.limits, cell_seconds=60.0))  # they import torch
+    summary = grade(root, LESSON, settings=slowly)
     sandbox.obstacles.cache_clear()
     assert points(summary) == {"ada": [2.0, 2.0], "bob": [0.0, 0.0], "dead": [0.0, 2.0]}
     assert summary.students[2].rows[0].outcome == "crashed"

@@ -13,14 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from grading_course import LESSON, QUICK, UPPER, hand_in, honest, make_course, release
+from canned import Canned, grades, kept_class
+from grading_course import LESSON, QUICK, hand_in, honest, release
 
 from course_lib.cli import main
 from course_lib.grading import GradingError, executors, grade, run
 from course_lib.grading.course import Course
-from course_lib.grading.executors import Serial
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
 PASSWORD = "sesame-4711"
 SEED = "postgres" * 4
@@ -94,59 +94,9 @@ def server():
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def kept(tmp_path_factory, warm):
     """A class graded with SQLite: (its folder before, results by key, grades)."""
-    folder = tmp_path_factory.mktemp("postgres")
-    root = folder / "course"
-    root.mkdir()
-    make_course(root)
-    for student, notebook in {
-        "ada": honest(root),
-        "bob": honest(root, causal_mask=UPPER),
-        "cyd": release(root),
-        "dan": '{"cells": [',
-        "eve": honest(root, why="Because."),
-        "Ünï o'brien\n": honest(root),
-    }.items():
-        hand_in(root, student, notebook)
-    shutil.copytree(root, folder / "before")
-    results = {}
-
-    class Remembering(Serial):
-        def run(self, jobs):
-            for result in super().run(jobs):
-                results[result.key] = result
-                yield result
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COURSE_CHECK_SEED", SEED)
-        patch.setattr(run, "executor", lambda *a, **k: Remembering(None, k["limits"]))
-        summary = grade(root, LESSON, settings=QUICK)
-    return folder / "before", results, grades(summary)
-
-
-def grades(summary) -> dict:
-    """What counts, by student."""
-    return {
-        s.student: (s.problem, [(r.exercise, r.points, r.outcome) for r in s.rows], s.written)
-        for s in summary.students
-    }
-
-
-class Canned:
-    """An executor that gives what a real one gave for the same key, and counts."""
-
-    def __init__(self, results: dict) -> None:
-        self.results, self.asked, self.before = results, [], lambda job: None
-
-    def run(self, jobs):
-        for job in jobs:
-            self.asked.append(job.student)
-            self.before(job)
-            yield replace(self.results[job.key], student=job.student)
-
-    def close(self) -> None:
-        pass
+    return kept_class(tmp_path_factory.mktemp("postgres"), QUICK, SEED, "Ünï o'brien\n")
 
 
 def keep_gradebook_at(root: Path, url: str) -> None:
@@ -164,7 +114,7 @@ def course(kept, server, tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_CHECK_SEED", SEED)
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     canned = Canned(kept[1])
-    monkeypatch.setattr(run, "executor", lambda *a, **k: canned)
+    monkeypatch.setattr(run, "executor", canned)
     return root, canned
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import driver
 import experiment
 import pytest
-from grading_course import LESSON, UPPER, hand_in, honest, make_course, release
+from canned import Canned, grades, kept_class
+from grading_course import LESSON, hand_in
 
 from course_lib.grading import GradingError, executors, grade, run
 from course_lib.grading.course import Course
@@ -36,32 +37,9 @@ SEED = "fault" * 6
 def kept(tmp_path_factory):
     """A class that nothing happened to: (its folder before grading, results by key, grades)."""
     folder = tmp_path_factory.mktemp("faults")
-    root = folder / "course"
-    root.mkdir()
-    make_course(root)
-    for student, notebook in {
-        "ada": honest(root),
-        "bob": honest(root, causal_mask=UPPER),
-        "cyd": release(root),
-        "dan": '{"cells": [',
-        "eve": honest(root, why="Because."),
-    }.items():
-        hand_in(root, student, notebook)
-    shutil.copytree(root, folder / "before")
-    results = {}
-
-    class Remembering(Serial):
-        def run(self, jobs):
-            for result in super().run(jobs):
-                results[result.key] = result
-                yield result
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("COURSE_CHECK_SEED", SEED)
-        patch.setattr(run, "executor", lambda *a, **k: Remembering("strict", k["limits"]))
-        summary = grade(root, LESSON, settings=driver.SETTINGS)
+    before, results, expected = kept_class(folder, driver.SETTINGS, SEED)
     (folder / "results").write_bytes(pickle.dumps(results))
-    return folder / "before", folder / "results", grades(summary)
+    return before, folder / "results", expected
 
 
 @pytest.fixture
@@ -69,17 +47,9 @@ def course(kept, tmp_path, monkeypatch):
     """The same class, ungraded, graded from kept results."""
     shutil.copytree(kept[0], tmp_path / "course")
     monkeypatch.setenv("COURSE_CHECK_SEED", SEED)
-    canned = driver.Canned(pickle.loads(kept[1].read_bytes()))
+    canned = Canned(pickle.loads(kept[1].read_bytes()))
     monkeypatch.setattr(run, "executor", canned)
     return tmp_path / "course", canned
-
-
-def grades(summary) -> dict:
-    """What counts, by student."""
-    return {
-        s.student: (s.problem, [(r.exercise, r.points, r.outcome) for r in s.rows], s.written)
-        for s in summary.students
-    }
 
 
 def again(root: Path):

@@ -150,6 +150,11 @@ def test_a_poison_submission_costs_dask_workers_and_nobody_else(tmp_path, monkey
     }
 
 
+def _is_whole(path: Path) -> bool:
+    """Whether a JSON file is there and written to its end."""
+    return path.is_file() and path.read_text().rstrip().endswith("}")
+
+
 @pytest.fixture
 def dask(tmp_path):
     """Starts a Dask scheduler and a worker as a person would: the address, the processes."""
@@ -162,8 +167,8 @@ def dask(tmp_path):
         place = ["--host", "127.0.0.1", "--dashboard-address", ":0", "--scheduler-file", known]
         _dask("scheduler", *place, "--port", 0)
         _dask("worker", "--scheduler-file", known, "--nthreads", 1, "--no-nanny", "--no-dashboard")
-        until = time.monotonic() + 30
-        while not known.is_file() and time.monotonic() < until:
+        until = time.monotonic() + 60
+        while not _is_whole(known) and time.monotonic() < until:
             time.sleep(0.05)
         address = json.loads(known.read_text())["address"]
         return address.replace("tcp://", "dask://"), started[-2:]

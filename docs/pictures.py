@@ -5,6 +5,7 @@ the page that grading one lesson of the sample class writes. What the check says
 picture as its description, so that a test can tell a stale picture.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -28,6 +29,7 @@ from course_lib.grading.run import grade
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
+TEMPLATE = ROOT / "course_lib" / "grading" / "templates" / "report.html.j2"
 LESSON = "02_masked_softmax"
 STUDENT = SAMPLES / "masked_softmax" / "upper_triangle.py"
 EXERCISE = "causal_mask"
@@ -62,7 +64,7 @@ def main() -> int:
         shoot(browser, page, PICTURES / "check.png", 860, 1000, check_text())
         page = class_report(Path(folder) / "class")
         page.write_text(up_to(page.read_text(encoding="utf-8"), LOOK), encoding="utf-8")
-        shoot(browser, page, PICTURES / "class_report.png", 1220, 2400, "A class report.")
+        shoot(browser, page, PICTURES / "class_report.png", 1220, 2400, report_look())
     return 0
 
 
@@ -71,6 +73,13 @@ def check_text() -> str:
     names = {"torch": __import__("torch")}
     exec(read_sample(STUDENT).code[EXERCISE], names)
     return check_report(EXERCISE, names[EXERCISE], seed="public").text()
+
+
+def report_look() -> str:
+    """What decides how a class report looks, as a digest."""
+    sources = [TEMPLATE, TEMPLATE.parents[1] / "plots.py"]
+    text = "".join(path.read_text(encoding="utf-8") for path in sources)
+    return f"A class report, drawn by {hashlib.sha256(text.encode()).hexdigest()[:16]}."
 
 
 def check_page() -> str:

@@ -130,6 +130,13 @@ def test_the_picture_shows_what_the_check_says():
     assert message in alt and question.strip(" →") in alt
 
 
+def test_the_picture_of_the_class_report_is_drawn_as_today():
+    from PIL import Image
+
+    shown = Image.open(ROOT / "docs/pictures/class_report.png").text["Description"]
+    assert shown == pictures.report_look(), "run: python docs/pictures.py"
+
+
 def test_a_screen_each():
     sections = re.split(r"^## ", text_of("README.md"), flags=re.M)
     for reader in ("students", "instructors", "contributors"):

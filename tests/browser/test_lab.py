@@ -132,7 +132,7 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
     page.keyboard.press("Shift+Enter")  # the check below it
     said = lab.report("causal_mask: not yet")
     assert "Your mask is upper triangular" in said and "The smallest input that fails" in said
-    reports = ".jp-OutputArea-output [lang=en]"
+    reports = ".jp-RenderedHTML"  # reports, hints, progress, figures
     assert axe(page, reports, sees="Your mask is upper triangular") == []
     lab.write(lab.cell('# hint("causal_mask", 1)'), 'hint("causal_mask", 3)')
     page.get_by_text("Hint 3 of 3 for causal_mask").wait_for()

@@ -1,8 +1,7 @@
 """The console script `course`: one verb for each thing a student, an instructor or CI does.
 
 The verbs only read their arguments and say what came of it; the work is in authoring, grading and
-checks, imported when a verb needs it. Exit codes: 0 well, 1 something was found, 2 used wrongly,
-3 not everything could be graded or exported.
+checks, imported when a verb needs it.
 """
 
 import importlib.util
@@ -18,10 +17,19 @@ import typer
 from course_lib import __version__
 from course_lib.cli_options import AsJson, Quiet, end_progress
 from course_lib.course_folder import UsageError, course_root, find_root
+from course_lib.endings import flushed, no_lost_interrupt, sentence
+
+EXIT_CODES = (
+    "Exit codes: 0 all is well; 1 something is wrong, and what was printed says what; 2 the "
+    "command, or a file named in it, was wrong and nothing was done; 3 done, but not every "
+    "submission could be graded or not every grade placed; 130 interrupted by Ctrl-C."
+)
+INTERRUPTED = "interrupted; what was finished is kept, and no file is half written"
 
 app = typer.Typer(
     name="course",
     help="The attention course: work on it, build it, grade it.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -44,18 +52,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     scripts = str(Path(sys.executable).parent)  # nbgrader finds its helpers by PATH
     if scripts not in os.environ.get("PATH", "").split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([scripts, os.environ.get("PATH", "")])
+    with no_lost_interrupt():
+        return flushed(_run(None if argv is None else list(argv)))
+
+
+def _run(argv: list[str] | None) -> int:
     try:
-        app(args=None if argv is None else list(argv), prog_name="course")
+        app(args=argv, prog_name="course")
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+        code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+        return _fail(INTERRUPTED, 130) if code == 130 else code
     except UsageError as error:
         return _fail(error, 2)
     except KeyboardInterrupt:
-        return _fail("interrupted; what was finished is kept", 130)
+        return _fail(INTERRUPTED, 130)
     except Exception as error:
-        if type(error).__name__ not in EXPLAINED:
+        if type(error).__name__ in EXPLAINED:
+            return _fail(error, EXPLAINED[type(error).__name__])
+        explained = sentence(error) if isinstance(error, OSError) else None
+        if explained is None:
             raise
-        return _fail(error, EXPLAINED[type(error).__name__])
+        return _fail(explained, 1)
     finally:
         end_progress()
     return 0

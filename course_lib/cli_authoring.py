@@ -1,6 +1,7 @@
 """The verbs of `course` for whoever writes lessons: build, matrix, test."""
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ def build(
     force: Annotated[
         bool, typer.Option("--force", help="Execute what did not change too.")
     ] = False,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Turn the lesson texts into executed solution notebooks and student releases.
@@ -30,12 +32,16 @@ def build(
     chosen = chosen_lessons(root, lessons)
     if check:
         drifts = authoring.check_build(root, chosen)
-        for drift in drifts:
-            typer.echo(str(drift))
-        if not drifts:
-            typer.echo("every notebook matches its lesson text")
+        if as_json:
+            typer.echo(json.dumps([asdict(drift) for drift in drifts], indent=2))
+        else:
+            lines = [str(drift) for drift in drifts]
+            typer.echo("\n".join(lines or ["every notebook matches its lesson text"]))
         raise typer.Exit(1 if drifts else 0)
     results = authoring.build(root, chosen, force=force, progress=progress(quiet))
+    if as_json:
+        typer.echo(json.dumps([asdict(result) for result in results], indent=2, default=str))
+        return
     for result in results:
         done = "executed" if result.executed else "released" if result.released else "up to date"
         typer.echo(f"{result.lesson}: {done} ({result.seconds:.1f} s)")
@@ -48,6 +54,7 @@ def matrix(
     lessons: Lessons = None,
     seeds: Annotated[int, typer.Option(min=1, help="Fresh seeds per variant.")] = 20,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Judge every wrong and right variant: a table of score and message per exercise.
 
@@ -56,7 +63,8 @@ def matrix(
     from course_lib.checks import matrix as table
 
     root = course_root()
-    result = table.run(root, chosen_lessons(root, lessons), seeds=seeds)
+    tell = progress(quiet) or (lambda step: None)
+    result = table.run(root, chosen_lessons(root, lessons), seeds=seeds, progress=tell)
     typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ok else 1)
 

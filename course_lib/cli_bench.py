@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from course_lib.cli_options import AsJson, Quiet, progress
+from course_lib.cli_options import AsJson, Quiet, Sandbox, progress
 from course_lib.course_folder import UsageError, chosen_lessons, course_root
 
 verbs = typer.Typer()
@@ -21,7 +21,7 @@ def bench(
     ] = None,
     submissions: Annotated[int, typer.Option(min=1, help="How many hand in.")] = 24,
     workers: Annotated[int, typer.Option(min=1, help="Processes of `course grade`.")] = 2,
-    sandbox: Annotated[str, typer.Option(help="strict, basic or off.")] = "strict",
+    sandbox: Annotated[Sandbox, typer.Option(help="How the class is shut in.")] = "strict",
     stock: Annotated[bool, typer.Option(help="Run stock nbgrader on the same class.")] = True,
     quick: Annotated[
         bool, typer.Option("--quick", help="attention: under a minute, no memory, no compiler.")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from course_lib.cli_options import AsJson, Lessons, Quiet, progress
+from course_lib.cli_options import AsJson, Lessons, Quiet, Sandbox, progress, working
 from course_lib.course_folder import chosen_lessons, course_root
 
 verbs = typer.Typer()
@@ -18,6 +18,7 @@ def demo(
     folder: Annotated[
         Path | None, typer.Option("--folder", help="Where to work; demo/ if not given.")
     ] = None,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Grade the bundled sample class in a folder of its own and show where everything lies.
@@ -29,7 +30,10 @@ def demo(
     root = course_root()
     chosen = chosen_lessons(root, lessons)
     result = grading.demo(root, chosen, folder=folder, progress=progress(quiet))
-    result.show()
+    if as_json:
+        typer.echo(json.dumps(result.as_dict(), indent=2))
+    else:
+        result.show()
     raise typer.Exit(result.exit_code)
 
 
@@ -43,7 +47,7 @@ def grade(
         str, typer.Option(help="serial, processes, or dask://HOST:PORT of a Dask scheduler.")
     ] = "processes",
     sandbox: Annotated[
-        str, typer.Option(help="strict, basic or off; `course doctor` says what is possible.")
+        Sandbox, typer.Option(help="`course doctor` says what is possible.")
     ] = "strict",
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a core.")] = 0,
     shard: Annotated[
@@ -76,6 +80,8 @@ def grade(
 @verbs.command()
 def report(
     lesson: Annotated[str | None, typer.Argument(help="One lesson; all if left out.")] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write the class report, one HTML page: scores, mistakes by frequency, who needs a look.
 
@@ -85,7 +91,9 @@ def report(
 
     root = course_root()
     chosen = chosen_lessons(root, [lesson] if lesson else None)
-    typer.echo(str(grading.write_report(root, chosen[0] if chosen else None)))
+    with working("reading the gradebook", quiet):
+        page = str(grading.write_report(root, chosen[0] if chosen else None))
+    typer.echo(json.dumps({"report": page}) if as_json else page)
 
 
 @verbs.command()
@@ -119,6 +127,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, write nothing.")] = False,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write the grades as a table, or into the gradebook file of Canvas, Moodle or Gradescope.
 
@@ -132,6 +141,7 @@ def export(
         to, chosen_lessons(root, lessons), into, output, match, named, students,
         partial, scale, overwrite, force, dry_run,
     )  # fmt: skip
-    outcome = exports.export(root, request)
+    with working("reading the gradebook", quiet):
+        outcome = exports.export(root, request)
     typer.echo(json.dumps(outcome.as_dict(), indent=2) if as_json else outcome.text())
     raise typer.Exit(outcome.exit_code)

@@ -2,8 +2,8 @@
 
 import contextlib
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,6 +12,7 @@ Lessons = Annotated[
     typer.Argument(metavar="LESSON...", help="Lessons by name or number; all if none is given."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results, no progress.")]
+Sandbox = Literal["strict", "basic", "off"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 _shown = contextlib.ExitStack()  # the bars that move
@@ -32,6 +33,18 @@ def progress(quiet: bool) -> Callable[[object], None] | None:
     return bar
 
 
+@contextlib.contextmanager
+def working(on: str, quiet: bool) -> Iterator[None]:
+    """Show that something goes on whose steps nobody can count, where stderr is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(on):
+        yield
+
+
 def end_progress() -> None:
     """Leave every bar as it is and give the terminal back, however the verb ended."""
     _shown.close()
@@ -46,7 +59,7 @@ class _Bar:
     """A moving bar on stderr for one run after the other; lines go above it."""
 
     def __init__(self) -> None:
-        self._bar = None
+        self._bar, self._lesson = None, ""
 
     def __call__(self, step: object) -> None:
         from rich.console import Console
@@ -56,17 +69,24 @@ class _Bar:
             console = self._bar.console if self._bar else Console(stderr=True)
             console.print(_printable(step), markup=False, highlight=False)
             return
-        if self._bar is None:
-            self._bar = self._start(Console(stderr=True), step)
+        if self._bar is None or step.lesson != self._lesson:
+            self.stop()
+            self._bar, self._lesson = self._start(Console(stderr=True), step), step.lesson
         self._bar.update(
             self._bar.task_ids[-1],
             completed=step.done,
-            counts=_counted(step.counts),
-            outcomes=_counted(step.outcomes),
-            left=f"about {_duration(step.seconds_left)} left" if step.done < total else "",
+            counts=_counted(getattr(step, "counts", {})) or _printable(getattr(step, "what", "")),
+            outcomes=_counted(getattr(step, "outcomes", {})),
+            left=self._left(step) if step.done < total else "",
         )
         if step.done >= total:
             self.stop()
+
+    def _left(self, step) -> str:
+        seconds = getattr(step, "seconds_left", None)
+        if seconds is None:
+            seconds = self._bar.tasks[-1].time_remaining
+        return "" if seconds is None else f"about {_duration(seconds)} left"
 
     @staticmethod
     def _start(console, step):
@@ -77,7 +97,7 @@ class _Bar:
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[left]}"),
-            TextColumn("{task.fields[counts]}", style="dim"),
+            TextColumn("{task.fields[counts]}", style="dim", markup=False),
             TextColumn("{task.fields[outcomes]}", style="dim"),
             console=console,
         )

@@ -1,6 +1,7 @@
 """Finds the course around the current folder, and its lessons by what people call them."""
 
 import difflib
+import traceback
 from pathlib import Path
 
 
@@ -14,6 +15,28 @@ def find_root(start: Path) -> Path | None:
         if (folder / "nbgrader_config.py").is_file():
             return folder
     return None
+
+
+def load_config(root: Path):
+    """Return what nbgrader_config.py in `root` configures, a traitlets Config.
+
+    Raises:
+        UsageError: the file cannot be run.
+    """
+    from traitlets.config.loader import PyFileConfigLoader
+
+    path = root / "nbgrader_config.py"
+    try:
+        return PyFileConfigLoader(path.name, path=[str(root)]).load_config()
+    except Exception as error:  # whatever its author wrote there
+        lines = [
+            f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)
+        ]
+        line = getattr(error, "lineno", None) or (lines or ["?"])[-1]
+        raise UsageError(
+            f"{path}, line {line}: {type(error).__name__}: {getattr(error, 'msg', error)}; mend it "
+            "and call again"
+        ) from error
 
 
 def course_root() -> Path:

@@ -12,7 +12,7 @@ from course_lib.authoring.digest import content_digest, input_digest
 from course_lib.authoring.errors import BuildError
 from course_lib.authoring.release import generated_release
 
-Progress = Callable[[str], None]
+Progress = Callable[[object], None]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def build(
         root: the course root.
         lessons: slugs such as "02_masked_softmax"; None for all.
         force: execute even what is up to date.
-        progress: called with a line of text before each step.
+        progress: called before each step with a line of text, or a `Step` that has one.
         course: another library or catalogue than the installed one, for tests.
 
     Raises:

@@ -15,6 +15,7 @@ from pathlib import Path
 from course_lib.authoring.course import Course
 from course_lib.authoring.errors import BuildError
 from course_lib.authoring.paste import solution_path
+from course_lib.steps import Step
 
 CELL_TIMEOUT = 120  # seconds
 REPORT = "application/vnd.course.report+json"
@@ -25,7 +26,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _HIDDEN_FROM_KERNEL = ("COURSE_CHECK_SEED", "NBGRADER_EXECUTION", "PYTHONSTARTUP")
 
 
-def execute(notebook, lines, course: Course, slug: str, progress: Callable[[str], None]) -> None:
+def execute(notebook, lines, course: Course, slug: str, progress: Callable[[object], None]) -> None:
     """Executes `notebook` in place.
 
     Raises:
@@ -36,6 +37,7 @@ def execute(notebook, lines, course: Course, slug: str, progress: Callable[[str]
 
     _build_font_cache()
     code_cells = [i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
+    total = len(code_cells)
     with tempfile.TemporaryDirectory(prefix="course-build-") as scratch:
         folder = _scratch(Path(scratch), course.text(slug).parent)
         client = NotebookClient(
@@ -45,13 +47,14 @@ def execute(notebook, lines, course: Course, slug: str, progress: Callable[[str]
             record_timing=False,
             coalesce_streams=True,
             store_widget_state=False,
+            extra_arguments=["--IPKernelApp.log_level=CRITICAL"],  # it complains of Ctrl-C
             resources={"metadata": {"path": str(folder)}},
         )
         environment = _environment(Path(scratch), course)
         with client.setup_kernel(env=environment, cleanup_kc=True):
             for count, index in enumerate(code_cells, start=1):
                 cell = notebook.cells[index]
-                progress(f"{slug}: cell {count} of {len(code_cells)} ({cell.id})")
+                progress(Step(slug, count, total, f"cell {count} of {total} ({cell.id})"))
                 where = course.relative(course.text(slug)), lines[cell.id]
                 _run_cell(client, cell, index, where)
                 _check_repeatable(cell, where)

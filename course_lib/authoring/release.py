@@ -11,6 +11,7 @@ from pathlib import Path
 
 from course_lib.authoring.course import RELEASE, SOLUTIONS, Course
 from course_lib.authoring.errors import BuildError
+from course_lib.course_folder import load_config
 
 
 @contextmanager
@@ -55,9 +56,7 @@ def _generate(course: Course, slug: str, root: Path) -> None:
 
 
 def _load_config(root: Path):
-    from traitlets.config.loader import PyFileConfigLoader
-
     if not (root / "nbgrader_config.py").is_file():
         what, cure = "the file does not exist", "Run this in the folder of a course."
         raise BuildError(root / "nbgrader_config.py", None, what, cure)
-    return PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
+    return load_config(root)

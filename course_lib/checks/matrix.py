@@ -6,13 +6,14 @@ The catalogue's own mistakes are rows of the matrix as well: each must be told f
 
 import importlib.util
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from course_lib.checks.catalogue import exercises, lessons
 from course_lib.checks.verdict import grade
+from course_lib.steps import Step
 
 
 @dataclass(frozen=True)
@@ -156,13 +157,20 @@ def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
     return row
 
 
-def run(root: Path, chosen: Sequence[str] | None = None, *, seeds: int = 20) -> Matrix:
+def run(
+    root: Path,
+    chosen: Sequence[str] | None = None,
+    *,
+    seeds: int = 20,
+    progress: Callable[[Step], None] = lambda step: None,
+) -> Matrix:
     """The matrix of the chosen lessons, all of them if none is named.
 
     Args:
         root: the course folder, which holds `tests/variants`.
         chosen: lesson slugs.
         seeds: how many fresh seeds each variant is judged with.
+        progress: called before each exercise.
     """
     names = [
         name
@@ -171,6 +179,8 @@ def run(root: Path, chosen: Sequence[str] | None = None, *, seeds: int = 20) -> 
         for name in lesson.exercises
     ]
     every_seed = [f"matrix-{i}" for i in range(seeds)]
-    return Matrix(
-        [judge_variant(variant, every_seed) for name in names for variant in variants(root, name)]
-    )
+    rows = []
+    for count, name in enumerate(names, start=1):
+        progress(Step("matrix", count, len(names), name))
+        rows += [judge_variant(variant, every_seed) for variant in variants(root, name)]
+    return Matrix(rows)

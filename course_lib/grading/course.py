@@ -20,8 +20,9 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from sqlalchemy.exc import SAWarning
-from traitlets.config import Config, PyFileConfigLoader
+from traitlets.config import Config
 
+from course_lib.course_folder import load_config
 from course_lib.grading.gradebook import opened
 from course_lib.grading.intake import GradingError
 
@@ -48,7 +49,7 @@ class Course:
         self.root = Path(root).resolve()
         if not (self.root / CONFIG).is_file():
             raise GradingError(f"{self.root} holds no {CONFIG}: run this in the course folder")
-        self.config: Config = PyFileConfigLoader(CONFIG, path=[str(self.root)]).load_config()
+        self.config: Config = load_config(self.root)
         self.config.CourseDirectory.root = str(self.root)
         bin_folder = str(Path(sys.executable).parent)  # nbgrader calls `alembic` by PATH
         if bin_folder not in os.environ.get("PATH", "").split(os.pathsep):

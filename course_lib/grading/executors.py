@@ -11,7 +11,9 @@ import contextlib
 import hashlib
 import multiprocessing
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -138,7 +140,8 @@ class Processes:
                 self.workers, context, initializer=_begin, initargs=arguments
             )
         try:
-            return self.pool.submit(run_here, job)
+            with _whole():
+                return self.pool.submit(run_here, job)
         except BrokenProcessPool as error:
             failed: Future = Future()
             failed.set_exception(error)
@@ -173,18 +176,51 @@ def _processes():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["course_lib.grading.executors", "course_lib.checks.verdict"])
-    from multiprocessing import forkserver
+    from multiprocessing import forkserver, resource_tracker
 
-    with without_secrets():
+    resource_tracker.ensure_running()  # which listens to Ctrl-C again when it has started
+    with without_secrets(), _deaf():
         forkserver.ensure_running()
     return context
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """What starts within never hears the Ctrl-C of its terminal, which is for the driver."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _whole() -> Iterator[None]:
+    """Ctrl-C is heard afterwards: nobody could end a worker that has half begun."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard: list = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        raise KeyboardInterrupt
 
 
 _runner: list[Runner] = []
 
 
 def _begin(sandbox: str | None, limits: Limits, joins: Path | None) -> None:
-    """In a new worker: die with the driver; the kernels come up with the first job."""
+    """In a new worker: die with the driver; the kernels come up with the first job.
+
+    Ctrl-C does nothing here, and is what it was for the kernels that this process starts.
+    """
+    signal.signal(signal.SIGINT, lambda number, frame: None)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if sys.platform == "linux":
         from course_lib.grading.kernels import isolate
 

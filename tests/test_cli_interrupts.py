@@ -1,0 +1,113 @@
+"""Ctrl-C in a terminal, which every process there hears: exit 130, one line, no half file."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from grading_course import LESSON, hand_in, honest, make_course
+
+from course_lib import cli
+from course_lib.grading import Settings, grade
+
+ROOT = Path(__file__).resolve().parent.parent
+posix = pytest.mark.skipif(os.name != "posix", reason="needs process groups: run it on Linux")
+
+
+def files(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def interrupted(folder, arguments, *, after):
+    """Run `course` in a terminal's place and press Ctrl-C once stderr has said `after`."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "course_lib.cli", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    said = ""
+    while after not in said:
+        line = process.stderr.readline()
+        assert line, f"it ended before: {said}"
+        said += line
+    os.killpg(process.pid, signal.SIGINT)
+    _, rest = process.communicate(timeout=120)
+    assert process.returncode == 130, rest
+    assert rest.splitlines()[-1:] == [f"course: {cli.INTERRUPTED}"]
+    assert "Traceback" not in rest
+    return process.pid
+
+
+def is_deserted(group):
+    """Whether nobody of a process group is left, a moment later."""
+    for _ in range(50):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A course folder with one lesson, built."""
+    for part in ("solutions", "notebooks"):
+        shutil.copytree(ROOT / part / LESSON, tmp_path / part / LESSON)
+    for name in ("nbgrader_config.py", "LICENSE", "constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copy(ROOT / "environment.yml", tmp_path)
+    return tmp_path
+
+
+@posix
+@pytest.mark.parametrize(
+    ("arguments", "after"), [(["build", "02", "--force"], "cell 4 of"), (["release", "02"], "with")]
+)
+def test_what_is_built_or_packed_stays_as_it_was(clone, arguments, after):
+    before = files(clone)
+    group = interrupted(clone, arguments, after=after)
+    assert files(clone) == before
+    assert is_deserted(group)
+
+
+@posix
+@pytest.mark.slow
+def test_a_class_that_was_interrupted_is_graded_by_the_next_run(tmp_path):
+    course = make_course(tmp_path)
+    for number in range(3):
+        hand_in(course, f"student-{number}", honest(course))
+    command = ["grade", "02", "--sandbox", "off", "--workers", "1"]
+    group = interrupted(course, command, after="1 of 3")
+    assert is_deserted(group)
+    steps = []
+    grade(course, LESSON, progress=steps.append, settings=Settings("serial", "off"))
+    counts = steps[-1].counts
+    assert counts["unchanged"] >= 1 and sum(counts.values()) == 3
+    assert not [path for path in files(course) if path.name.startswith(".0")]
+    assert len(list(course.glob("feedback/*/*/*.html"))) == 3
+
+
+def test_an_interrupt_that_python_would_drop_arrives(monkeypatch):
+    class Falls:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(1000):
+                pass
+
+    def app(**options):
+        falls = Falls()
+        del falls
+        time.sleep(20)
+
+    monkeypatch.setattr(cli, "app", app)
+    started = time.monotonic()
+    assert cli.main([]) == 130
+    assert time.monotonic() - started < 10

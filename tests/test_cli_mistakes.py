@@ -1,0 +1,256 @@
+"""What a person can get wrong, verb by verb: one sentence on stderr, an exit code, no traceback."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from grading_course import LESSON, QUICK, UPPER, hand_in, honest, make_course
+
+from course_lib import cli
+from course_lib.grading import grade
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = typer.main.get_command(cli.app).commands
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """A course folder with a class of two, graded."""
+    course = make_course(tmp_path_factory.mktemp("graded"))
+    hand_in(course, "ada", honest(course))
+    hand_in(course, "bob", honest(course, causal_mask=UPPER))
+    grade(course, LESSON, settings=QUICK)
+    return course
+
+
+@pytest.fixture
+def course(graded, tmp_path, monkeypatch):
+    """A copy of it, which a test may damage; the current folder."""
+    folder = tmp_path / "course"
+    shutil.copytree(graded, folder)
+    for name in ("LICENSE", "constraints.txt", "pyproject.toml", "environment.yml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "a-file").write_text("not a folder")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def refused(capsys, line):
+    """Run a command line that fails; return its exit code and all that it said."""
+    code = cli.main(line.split())
+    said = capsys.readouterr().err
+    assert "Traceback" not in said and "Error:" not in said.replace("SyntaxError:", "")
+    assert said.strip(), "a command that fails says why"
+    return code, said
+
+
+# --- every verb -----------------------------------------------------------------------
+
+NEED_A_COURSE = {
+    "lab": "lab",
+    "release": "release 02",
+    "demo": "demo",
+    "grade": "grade 02",
+    "report": "report",
+    "export": "export",
+    "build": "build",
+    "matrix": "matrix",
+    "test": "test",
+    "site": "site",
+    "bench": "bench grading",
+}
+NAME_A_LESSON = ("release", "demo", "grade", "report", "export", "build", "matrix")
+ANYWHERE = {"doctor", "progress"}
+
+
+def test_the_table_has_every_verb():
+    assert NEED_A_COURSE.keys() | ANYWHERE == COMMANDS.keys()
+
+
+@pytest.mark.parametrize("line", NEED_A_COURSE.values())
+def test_outside_of_a_course(tmp_path, monkeypatch, capsys, line):
+    monkeypatch.chdir(tmp_path)
+    code, said = refused(capsys, line)
+    assert code == 2
+    assert said.count("\n") == 1 and "is not inside a course" in said
+
+
+@pytest.mark.parametrize("verb", NAME_A_LESSON)
+def test_a_lesson_that_is_none(course, capsys, verb):
+    code, said = refused(capsys, f"{verb} 02_masked_softmacks")
+    assert (code, said) == (
+        2,
+        f"course: there is no lesson 02_masked_softmacks; did you mean {LESSON}?\n",
+    )
+
+
+@pytest.mark.parametrize("verb", [*sorted(COMMANDS.keys() - {"lab", "test"})])
+def test_an_option_that_is_none(capsys, verb):
+    code, said = refused(capsys, f"{verb} --sideways")
+    assert code == 2
+    assert "No such option: --sideways" in said
+
+
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
+def test_what_takes_its_time_can_be_quiet_and_what_has_numbers_gives_them_to_machines(verb):
+    options = {name for parameter in COMMANDS[verb].params for name in parameter.opts}
+    assert "--quiet" in options or verb in {"lab", "test", "progress"}
+    assert "--json" in options or verb in {"lab", "test", "site"}
+
+
+def test_the_exit_codes_are_in_the_help(capsys):
+    assert cli.main(["--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert re.findall(r"(?:Exit codes:|;) (\d+) ", shown) == ["0", "1", "2", "3", "130"]
+
+
+# --- values, files and folders --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "sentence"),
+    [
+        ("grade 02 --sandbox none", 2, "'none' is not one of 'strict'"),
+        ("grade 02 --executor threads", 1, "there are serial, processes and dask://HOST:PORT"),
+        ("grade 02 --executor dask://x", 1, "dask"),
+        ("grade 02 --shard 3/2", 1, "write k/n"),
+        ("grade 02 --student zoe", 1, "nothing from zoe"),
+        ("grade 02 --workers -1", 2, "--workers"),
+        ("matrix 02 --seeds 0", 2, "--seeds"),
+        ("bench attention --quick --device tpu", 2, "got tpu"),
+        ("release 02 --up-to 99", 2, "there is no lesson 99"),
+        ("release 02 --into a-file", 1, "a-file: "),
+        ("release 02 --into /proc/nowhere", 1, "/proc/nowhere"),
+        ("export --output a-file", 2, "a-file exists"),
+        ("export --output .", 2, "is a folder"),
+        ("export --output /proc/nowhere/grades.csv", 2, "cannot be written"),
+        ("export --to canvas --into missing.csv", 2, "missing.csv: no such file"),
+        ("export --to canvas", 2, "--into FILE"),
+        ("export --to excel", 2, "'excel' is not one of"),
+        ("site --repository nowhere", 2, "got nowhere"),
+    ],
+)
+def test_a_value_that_cannot_be(course, capsys, line, code, sentence):
+    found, said = refused(capsys, f"{line}")
+    assert found == code
+    assert sentence in " ".join(said.split())
+
+
+def in_the_way(course, name):
+    """A folder where a file belongs, or a file where a folder belongs."""
+    path = course / name
+    if path.is_dir():
+        shutil.rmtree(path)
+        path.write_text("")
+    else:
+        path.unlink(missing_ok=True)
+        path.mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("report", "report.html"),
+        ("report", "gradebook.db"),
+        ("export", "gradebook.db"),
+        ("export --force", "grades.csv"),
+        ("grade 02 --force", "gradebook.db"),
+        ("grade 02 --force", ".course"),
+        ("grade 02", "submitted"),
+        ("grade 02", "notebooks"),
+        ("lab", "notebooks"),
+        ("release 02", "notebooks"),
+        ("release 02", "bundles/02_masked_softmax.zip"),
+    ],
+)
+def test_something_else_is_in_the_way(course, capsys, line, name):
+    in_the_way(course, name)
+    code, said = refused(capsys, line)
+    assert code in (1, 2)
+    assert Path(name).name.partition(".")[0] in said.splitlines()[-1]
+
+
+@pytest.mark.parametrize("line", ["report", "export"])
+def test_a_gradebook_that_is_not_there(course, capsys, line):
+    (course / "gradebook.db").unlink()
+    _, said = refused(capsys, line)
+    assert "course grade" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", ["report", "export", "grade 02"])
+@pytest.mark.parametrize("damage", ["file", "url", "server", "config"])
+def test_a_gradebook_that_cannot_be_opened(course, capsys, line, damage):
+    config = course / "nbgrader_config.py"
+    if damage == "file":
+        (course / "gradebook.db").write_bytes(b"no database" * 100)
+    else:
+        more = {
+            "url": "c.CourseDirectory.db_url = 'grades'",
+            "server": "c.CourseDirectory.db_url = 'postgresql+psycopg://me:secret@127.0.0.1:1/x'",
+            "config": "c.CourseDirectory.(",
+        }
+        config.write_text(config.read_text() + f"\n{more[damage]}\n")
+    _, said = refused(capsys, line)
+    assert "gradebook" in said or "nbgrader_config.py, line " in said
+    assert "secret" not in said
+    assert said.splitlines()[-1].startswith("course: ")
+
+
+def test_a_disk_or_folder_that_refuses_is_one_sentence(monkeypatch, capsys):
+    def app(**options):
+        raise PermissionError(13, "Permission denied", "/etc/grades.csv")
+
+    monkeypatch.setattr(cli, "app", app)
+    code, said = refused(capsys, "")
+    assert code == 1
+    assert said.startswith("course: /etc/grades.csv: Permission denied; name another place")
+
+
+def test_an_error_of_ours_is_no_sentence(monkeypatch):
+    def app(**options):
+        raise ConnectionError("nobody's mistake")
+
+    monkeypatch.setattr(cli, "app", app)
+    with pytest.raises(ConnectionError):
+        cli.main([])
+
+
+# --- a reader who leaves --------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell: run it on Linux")
+def test_a_reader_who_leaves_is_no_error_of_ours(course):
+    program = f"{sys.executable} -m course_lib.cli export --json --dry-run"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {program} | head -0"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    assert done.returncode in (0, 1)
+
+
+# --- numbers for machines -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", ["report --json", "export --json", "progress --json"])
+def test_json_is_one_document_and_nothing_else(course, capsys, line):
+    assert cli.main(line.split()) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)
+    assert said.err == ""
+
+
+def test_build_tells_a_machine_what_drifted(course, capsys):
+    text = course / f"solutions/{LESSON}/{LESSON}.py"
+    text.write_text("# %% [markdown]\n# # A title and nothing else\n")
+    assert cli.main(["build", "02", "--check", "--json"]) == 1
+    (drift,) = json.loads(capsys.readouterr().out)
+    assert drift.keys() == {"path", "reason", "command"}

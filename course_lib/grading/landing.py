@@ -57,13 +57,13 @@ class Landing:
             yield self
 
     def land(self, student: str, notebook: NotebookNode) -> None:
-        """Write one graded notebook: grades in one transaction, then the files."""
-        about = self._submission(student)
-        self._grade(about, notebook)
-        self.gradebook.db.commit()
+        """Write a graded notebook, whose metadata change: grades in one transaction, then files."""
+        with self._one_transaction():
+            about = self._submission(student)
+            self._grade(about, notebook)
         place = self.course.autograded_notebook(student, self.lesson)
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(place, nbformat.writes(notebook) + "\n")
+        write_atomically(place, nbformat.v4.writes(notebook) + "\n")  # validated by the runner
         stamp = self.course.step("submitted") / student / self.lesson / _STAMP
         if stamp.is_file() and not stamp.is_symlink():
             shutil.copy(stamp, place.with_name(_STAMP))
@@ -71,10 +71,9 @@ class Landing:
 
     def leave_blank(self, student: str) -> None:
         """No grade rather than 0: clear the machine's scores, ask for a person."""
-        about = self._submission(student)
-        for grade in about.grades:
-            grade.auto_score, grade.needs_manual_grade = None, True
-        self.gradebook.db.commit()
+        with self._one_transaction():
+            for grade in self._submission(student).grades:
+                grade.auto_score, grade.needs_manual_grade = None, True
         for step in ("autograded", "feedback"):
             shutil.rmtree(self.course.step(step) / student / self.lesson, ignore_errors=True)
 
@@ -82,6 +81,20 @@ class Landing:
         """Students whose machine-graded cells the gradebook knows something of."""
         submissions = self.gradebook.assignment_submissions(self.lesson)
         return {s.student.id for s in submissions if any(n.grades for n in s.notebooks)}
+
+    @contextlib.contextmanager
+    def _one_transaction(self) -> Iterator[None]:
+        """nbgrader commits after each of its steps; here they are only flushed till the end."""
+        session = self.gradebook.db
+        session.commit = session.flush
+        try:
+            yield
+        except BaseException:
+            session.rollback()
+            raise
+        finally:
+            del session.commit
+        session.commit()
 
     def _submission(self, student: str) -> SubmittedNotebook:
         if len(student) > MAX_STUDENT_ID and self.gradebook.engine.name != "sqlite":
@@ -143,11 +156,13 @@ class _Feedback:
         self.exporter.register_preprocessor(CSSHTMLHeaderPreprocessor, enabled=True)
 
     def write(self, student: str, notebook: NotebookNode, about: SubmittedNotebook) -> None:
-        """What GetGrades and GenerateFeedback do, with the grades that are at hand."""
+        """What GetGrades and GenerateFeedback do, with the grades that are at hand.
+
+        They are noted in the notebook's metadata, as GetGrades does.
+        """
         grades = {grade.name: grade for grade in about.grades}
         comments = {comment.name: comment for comment in about.comments}
-        page = nbformat.from_dict(notebook)
-        for cell in page.cells:
+        for cell in notebook.cells:
             known = cell.metadata.get("nbgrader")
             if known and is_solution(cell):
                 known["comment"] = comments[known["grade_id"]].comment
@@ -166,7 +181,7 @@ class _Feedback:
                 "late_penalty": penalty,
             },
         }
-        text, _ = self.exporter.from_notebook_node(page, resources)
+        text, _ = self.exporter.from_notebook_node(notebook, resources)
         place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"
         place.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(place, text)

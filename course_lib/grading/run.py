@@ -258,11 +258,12 @@ class _Run:
 
     def _land(self, entry: Entry, landing: Landing) -> None:
         started = time.monotonic()
-        notebook = nbformat.reads(entry.notebook, as_version=4)
+        notebook = nbformat.v4.reads(entry.notebook)  # validated by the runner
+        outcomes = [judge_cell(cell).outcome for cell in notebook.cells if is_check(cell)]
         landing.land(entry.student, notebook)
         seconds = entry.seconds | {"write": time.monotonic() - started}
         self.ledger.landed(replace(entry, seconds=seconds))
-        self.outcomes.update(judge_cell(cell).outcome for cell in notebook.cells if is_check(cell))
+        self.outcomes.update(outcomes)
         self._count("graded", entry.student)
 
     def _blank(self, entry: Entry, problem: str, landing: Landing) -> None:

@@ -1,8 +1,8 @@
 """Writes the tables that the documentation takes from the course: `python docs/tables.py`.
 
-The lesson table of README.md comes from the catalogue, the counts of docs/checks.md from
-`course matrix --json`. Where lessons are named as arguments only those are counted anew, since
-judging every variant with 20 seeds takes minutes.
+The lesson table of README.md comes from the catalogue, the counts of docs/checks.md and its example
+from the matrix. Where lessons are named as arguments only those are counted anew, since judging
+every variant with 20 seeds takes minutes.
 """
 
 import os
@@ -19,6 +19,7 @@ from course_lib.course_folder import UsageError, find_lesson
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 CHECKS = ROOT / "docs" / "checks.md"
+EXAMPLE, EXAMPLE_SEEDS = "causal_mask", 2
 COUNTS = {
     "seeds": "seeds",
     "right answers": "right",
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         print(error)
         return 2
     write(README, "lessons", lesson_table())
+    write(CHECKS, "answers", answers_table(EXAMPLE))
     known = read_counts()
     for slug in chosen:
         print(f"{slug}: judging every variant", flush=True)
@@ -74,6 +76,24 @@ def counts_table(counts: dict[str, dict[str, int]]) -> str:
     sums = [sum(found[key] for found in counts.values()) for key in COUNTS.values()]
     sums[0] = min((found["seeds"] for found in counts.values()), default=0)
     return as_table(["lesson", *COUNTS], [*rows, ["all", *sums]])
+
+
+def answers_table(name: str) -> str:
+    """Every answer to one exercise that the tests know: what it earns, what is said to it."""
+    says = {mistake.id: mistake.message for mistake in exercises()[name].mistakes}
+    seeds = [f"matrix-{i}" for i in range(EXAMPLE_SEEDS)]
+    judged = [matrix.judge_variant(variant, seeds) for variant in matrix.variants(ROOT, name)]
+    rows = [
+        [
+            f"`{row.variant}`",
+            "right" if row.is_right else "wrong",
+            "accepted" if row.lowest == 1 else "rejected",
+            f"{row.lowest:.0%}".replace("%", " %"),
+            " ".join(says.get(said, said.replace("_", " ")) for said in row.messages).strip(),
+        ]
+        for row in sorted(judged, key=lambda row: not row.is_right)
+    ]
+    return as_table(["answer", "is", "was", "earns", "is told"], rows)
 
 
 def read_counts() -> dict[str, dict[str, int]]:

@@ -1,6 +1,7 @@
 """The documentation says what is so: tables, links, commands, pictures, the worked example."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -27,6 +28,7 @@ PAGES = (
     "docs/grading.md",
     "docs/scale.md",
     "docs/export.md",
+    "docs/instructors.md",
     "docs/attention_speed.md",
     "docs/site.md",
 )
@@ -57,6 +59,12 @@ def test_the_counts_have_a_row_for_each_lesson_and_their_sums():
     counts = tables.read_counts()
     assert list(counts) == list(lessons()), REWRITE
     assert tables.between(text_of("docs/checks.md"), "counts") == tables.counts_table(counts)
+
+
+def test_the_example_is_what_the_matrix_says():
+    found = tables.between(text_of("docs/checks.md"), "answers")
+    assert found == tables.answers_table(tables.EXAMPLE), REWRITE
+    assert "| right | rejected |" not in found and "| wrong | accepted |" not in found
 
 
 def test_the_shares_are_those_of_the_verdict():
@@ -94,6 +102,22 @@ def test_commands_exist(page):
     assert named <= verbs
     scripts = re.findall(r"python (docs/\w+\.py)", text_of(page))
     assert all((ROOT / script).is_file() for script in scripts)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_command_lines_have_only_arguments_that_exist(page):
+    from typer.main import get_command
+
+    from course_lib.cli import app
+
+    commands = get_command(app).commands
+    shell = "".join(re.findall(r"^```sh\n(.*?)^```$", text_of(page), re.M | re.S))
+    lines = re.findall(r"^(?:course|python -m course_lib) ([^#|&\n]+)", shell, re.M)
+    lines += re.findall(r"`(?:course|python -m course_lib) ([a-z]+ [^`\n]+)`", text_of(page))
+    for line in lines:
+        verb, *arguments = shlex.split(line)
+        if not any(word.isupper() for word in arguments):  # LESSON, FILE: to be filled in
+            commands[verb].make_context(verb, arguments)
 
 
 def test_the_readme_has_the_two_commands_and_alt_text_for_every_picture():
@@ -146,7 +170,7 @@ def test_a_screen_each():
 
 def test_no_exclamation_marks():
     for page in PAGES:
-        prose = re.sub(r"```.*?```|`[^`]*`|!\[|<!--", "", text_of(page), flags=re.S)
+        prose = re.sub(r"```.*?```|`[^`]*`|!\[|<!--|!=", "", text_of(page), flags=re.S)
         assert "!" not in prose, page
 
 

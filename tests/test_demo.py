@@ -110,6 +110,12 @@ class TestDemo:
         assert f'href="feedback/over-queries/{LESSON}/{LESSON}.html"' in page
         assert "<script" not in page
 
+    def test_feedback_says_what_waits_for_a_person(self, done):
+        for student in done.summaries[0].students:
+            page = done.folder / "feedback" / student.student / LESSON / f"{LESSON}.html"
+            waits = "Your answer: <strong>not graded yet</strong>" in page.read_text()
+            assert waits == ("waiting" in student.written.values()), student.student
+
     def test_stock_nbgrader_agrees_about_warnings(self, done):
         """Right, wrong and blank work: test_grading_run.py, in one call."""
         ours, student = points(done.folder), "--student=warnings-on-stderr"

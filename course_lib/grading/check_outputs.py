@@ -7,6 +7,7 @@ import html
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 
+from course_lib.checks.fragment import block, paragraph
 from course_lib.checks.report import Report
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.tame import plain_text, tame_tree
@@ -50,7 +51,7 @@ def outputs_of_ending(name: str, why: str, points: float, limits: Limits) -> lis
         "mistake": None,
         "findings": [{"id": outcome, "message": message, "hint": "", "part": "values"}],
     }
-    fragment = f'<div role="status">{html.escape(message)}</div>'
+    fragment = block("bad", [paragraph(html.escape(message))], announced=True)
     return _outputs(message, fragment, report, 0.0)
 
 

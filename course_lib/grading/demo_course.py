@@ -12,6 +12,7 @@ import ast
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -69,13 +70,14 @@ class Demo:
     def places(self) -> dict[str, str]:
         """What lies where, in paths as short as they get."""
         near = Path(os.path.relpath(self.folder))
+        course = Path(sys.executable).with_name("course")
         return {
             "class report": str(near / "report.html"),
             "feedback": str(near / "feedback" / "STUDENT" / "LESSON" / "LESSON.html"),
             "graded notebooks": str(near / "autograded"),
             "handed in": str(near / "submitted"),
             "gradebook": str(near / "gradebook.db"),
-            "formgrader": f"cd {near} && jupyter lab, then Nbgrader > Formgrader",
+            "formgrader": f"cd {near} && {course} lab, then Nbgrader > Formgrader",
         }
 
     def as_dict(self) -> dict:

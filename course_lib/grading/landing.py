@@ -169,6 +169,7 @@ class _Feedback:
             if known and is_grade(cell):
                 grade = grades[known["grade_id"]]
                 known["score"], known["points"] = grade.score, grade.max_score
+                known["waiting"] = grade.needs_manual_grade and grade.manual_score is None
         penalty = about.late_submission_penalty or 0
         resources = {
             "metadata": {"name": self.lesson, "path": ""},

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.course_folder import UsageError, lesson_names
+from course_lib.steps import Step
 
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
 LAUNCH = "launch"  # folder of the site with the notebooks that Colab and Binder open
 BRANCH = "gh-pages"  # the branch that holds the published site, and so those notebooks
+Progress = Callable[[Step], None]
 _REPOSITORY = re.compile(r"(https://github\.com/[\w.-]+/[\w.-]+?)(\.git)?/?")
 
 
@@ -31,22 +33,6 @@ class Site:
     pages: int
     repository: str | None
     seconds: float
-
-
-@dataclass(frozen=True)
-class Step:
-    """How far a build has come: each page is read and then written."""
-
-    done: int
-    total: int
-    what: str
-    lesson: str = "site"
-
-    def __str__(self) -> str:
-        return f"{self.lesson}: {self.done} of {self.total}, {self.what}"
-
-
-Progress = Callable[[Step], None]
 
 
 def build(
@@ -190,7 +176,7 @@ def _follow(app, progress: Progress) -> None:
     def step(what: str) -> None:
         if what not in done:
             done[what] = None
-            progress(Step(len(done), 2 * len(app.env.found_docs), what))
+            progress(Step("site", len(done), 2 * len(app.env.found_docs), what))
 
     def written(app, page: str, template: str, context: dict, doctree) -> None:
         if page in app.env.found_docs:

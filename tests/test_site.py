@@ -67,11 +67,13 @@ def test_cells_that_only_show_something_get_their_outputs_by_id():
     assert shown == {"setup": [], "shows": [output("1")], "f-answer": [], "f-check": []}
 
 
-def test_a_release_cell_that_the_solution_lacks_is_an_error():
+def test_a_release_cell_that_the_solution_lacks_is_named(course, capsys):
     release = notebook(solved=False)
     release.cells.append(new_code_cell("2", id="new"))
-    with pytest.raises(KeyError, match="new"):
-        with_outputs(release, notebook(solved=True))
+    nbformat.write(release, course / "notebooks/01_lesson/01_lesson.ipynb")
+    assert cli.main(["site"]) == 1
+    said = "solutions/01_lesson/01_lesson.ipynb has no cell 'new'; run: course build 01_lesson"
+    assert said in capsys.readouterr().err
 
 
 def test_the_launchable_copy_only_adds_its_first_cell():

@@ -128,10 +128,13 @@ def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
     for name in BESIDE:
         shutil.copy(root / name, source / name)
     for lesson in lessons:
-        page = with_outputs(
-            nbformat.read(_release(root, lesson), as_version=4),
-            nbformat.read(_solution(root, lesson), as_version=4),
-        )
+        release = nbformat.read(_release(root, lesson), as_version=4)
+        solution = nbformat.read(_solution(root, lesson), as_version=4)
+        try:
+            page = with_outputs(release, solution)
+        except KeyError as missing:
+            where = _solution(root, lesson).relative_to(root)
+            raise SiteError(f"{where} has no cell {missing}; run: course build {lesson}") from None
         path = _release(source, lesson)
         path.parent.mkdir(parents=True)
         nbformat.write(page, path)

@@ -143,6 +143,12 @@ def test_what_is_missing_is_named(course, capsys, missing, said):
     assert said in capsys.readouterr().err
 
 
+def test_an_environment_without_sphinx_gets_the_command(course, capsys, monkeypatch):
+    monkeypatch.setattr("course_lib.site.builder.PACKAGES", ("sphinx", "not_installed"))
+    assert cli.main(["site"]) == 2
+    assert 'run: pip install "attention-course[site]"' in capsys.readouterr().err
+
+
 # What Sphinx 11 will drop is still used by myst-parser.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
 def test_a_site_is_built_and_replaced_whole_and_a_fault_leaves_the_old_one(course, capsys):

@@ -1,5 +1,6 @@
 """Lays the site's sources out, has Sphinx build them, and puts the pages in place."""
 
+import importlib.util
 import io
 import os
 import re
@@ -15,6 +16,7 @@ from course_lib.course_folder import UsageError, lesson_names
 from course_lib.steps import Step
 
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
+PACKAGES = ("sphinx", "myst_nb", "sphinx_book_theme")
 LAUNCH = "launch"  # folder of the site with the notebooks that Colab and Binder open
 BRANCH = "gh-pages"  # the branch that holds the published site, and so those notebooks
 Progress = Callable[[Step], None]
@@ -91,6 +93,8 @@ def _check(root: Path, into: Path) -> list[str]:
     """Returns the lessons, or says what is in the way."""
     if not (root / "site" / "conf.py").is_file():
         raise UsageError(f"there is no site/conf.py in {root}; the site is built from a clone")
+    if not all(map(importlib.util.find_spec, PACKAGES)):
+        raise UsageError('Sphinx is not installed; run: pip install "attention-course[site]"')
     lessons = lesson_names(root)
     missing = [
         path

@@ -21,7 +21,7 @@ LAUNCHED = "https://colab.research.google.com/github/example/attention-course/bl
 BINDER = "https://mybinder.org/v2/gh/example/attention-course/gh-pages?urlpath=lab/tree/"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(tmp_path_factory):
     """The site of this repository, built once."""
     into = tmp_path_factory.mktemp("site") / "pages"

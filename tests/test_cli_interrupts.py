@@ -80,7 +80,7 @@ def test_what_is_built_or_packed_stays_as_it_was(clone, arguments, after):
 
 @posix
 @pytest.mark.slow
-def test_a_class_that_was_interrupted_is_graded_by_the_next_run(tmp_path):
+def test_a_class_that_was_interrupted_is_graded_by_the_next_run(tmp_path, warm):
     course = make_course(tmp_path)
     for number in range(3):
         hand_in(course, f"student-{number}", honest(course))
@@ -88,7 +88,7 @@ def test_a_class_that_was_interrupted_is_graded_by_the_next_run(tmp_path):
     group = interrupted(course, command, after="1 of 3")
     assert is_deserted(group)
     steps = []
-    grade(course, LESSON, progress=steps.append, settings=Settings("serial", "off"))
+    grade(course, LESSON, progress=steps.append, settings=Settings("serial"))
     counts = steps[-1].counts
     assert counts["unchanged"] >= 1 and sum(counts.values()) == 3
     assert not [path for path in files(course) if path.name.startswith(".0")]

@@ -56,11 +56,14 @@ class Runner:
         self.limits = limits or Limits()
         self.provider: Provider = provider(sandbox, self.limits, zygote)
         self._next: Kernel | None = None
+        self._imports: tuple[str, ...] = ()
 
     def run(self, job: Job) -> Result:
         """Grade one job. A fault of the machine is a Result with a `fault`, not an exception."""
         result = Result(job.student, job.lesson, job.key)
         started = time.monotonic()
+        # An optimiser imports torch's compiler when it is made, a second's work.
+        self._imports = ("torch._dynamo",) if "torch.optim" in job.notebook else ()
         submission = _Submission(self, job, result)
         try:
             submission.grade()
@@ -78,8 +81,8 @@ class Runner:
         """The kernel that was made ahead of need; the next one is begun."""
         ready, self._next = self._next, None
         if ready is None or ready.over.is_set():  # none yet, or it was lost while it waited
-            ready = self.provider.start(0)
-        self._next = self.provider.start(0)
+            ready = self.provider.start(0, imports=self._imports)
+        self._next = self.provider.start(0, imports=self._imports)
         return ready
 
     def close(self) -> None:

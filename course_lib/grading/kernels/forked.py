@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,9 @@ class ForkedKernels:
             self.close()
             raise
 
-    def start(self, seed: int, env: dict[str, str] | None = None) -> Kernel:
+    def start(
+        self, seed: int, env: dict[str, str] | None = None, imports: Sequence[str] = ()
+    ) -> Kernel:
         """Fork a kernel; a zygote that has died is replaced first."""
         with self._lock:
             if self._channel is None:
@@ -73,7 +76,8 @@ class ForkedKernels:
                 os.chown(place, uid, uid)
             kernel = Kernel(name, _connection(place), self)
             self._kernels[name] = kernel
-            self._send(self._fork_request(kernel, place, uid, seed, env or {}))
+            request = self._fork_request(kernel, place, uid, seed, env or {})
+            self._send(request | {"imports": list(imports)})
         return kernel
 
     def kill(self, kernel: Kernel) -> None:

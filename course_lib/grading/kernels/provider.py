@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -57,8 +58,16 @@ class Provider(Protocol):
 
     reached: Reached
 
-    def start(self, seed: int, env: dict[str, str] | None = None) -> Kernel:
-        """A new kernel; its sockets may not be bound yet."""
+    def start(
+        self, seed: int, env: dict[str, str] | None = None, imports: Sequence[str] = ()
+    ) -> Kernel:
+        """A new kernel; its sockets may not be bound yet.
+
+        Args:
+            seed: of its random generators.
+            env: more variables of its environment.
+            imports: modules that it finds imported, where it is forked.
+        """
 
     def kill(self, kernel: Kernel) -> None:
         """End a kernel."""

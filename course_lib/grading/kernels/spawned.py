@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 
 from jupyter_client.manager import KernelManager
 
@@ -34,7 +35,9 @@ class SpawnedKernels:
         self._managers: dict[str, KernelManager] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="course-spawned-")
 
-    def start(self, seed: int, env: dict[str, str] | None = None) -> Kernel:
+    def start(
+        self, seed: int, env: dict[str, str] | None = None, imports: Sequence[str] = ()
+    ) -> Kernel:
         """Start a kernel in an empty folder.
 
         Raises:

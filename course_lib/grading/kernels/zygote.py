@@ -31,8 +31,7 @@ def main(library: str, descriptor: int, door: int | None = None) -> None:
     _import_everything()
     with open("/proc/self/status", encoding="ascii") as file:
         threads = next(int(line.split()[1]) for line in file if line.startswith("Threads:"))
-    gc.collect()
-    gc.freeze()
+    _import_for_good([])
     greeting = {"event": "ready", "threads": threads, "library": library}
     _Zygote(channel, socket.socket(fileno=door) if door else None, greeting).serve()
 
@@ -69,8 +68,15 @@ def _import_everything() -> None:
     matplotlib.use("module://matplotlib_inline.backend_inline")
     torch.set_num_threads(1)
     np.linalg.norm(np.ones(2))
-    # The first of its kind is slow for all that torch imports then; no backward: it starts threads.
-    torch.optim.Adam([torch.zeros(1, requires_grad=True)])
+
+
+def _import_for_good(names: list[str]) -> None:
+    """What only some lessons need; nothing that is here now is looked at for garbage again."""
+    if any(name not in sys.modules for name in names) or not gc.get_freeze_count():
+        for name in names:
+            importlib.import_module(name)
+        gc.collect()
+        gc.freeze()
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,7 @@ class _Zygote:
             channel.close()
 
     def _fork(self, request: dict, channel: socket.socket) -> None:
+        _import_for_good(request["imports"])
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:

@@ -169,7 +169,8 @@ def _restore_defaults() -> None:
     torch.set_default_device(None)
     torch.set_grad_enabled(True)
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(False)
+    if torch.are_deterministic_algorithms_enabled():  # setting it imports torch's compiler
+        torch.use_deterministic_algorithms(False)
     torch.autograd.set_detect_anomaly(False)
     np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
     gc.enable()

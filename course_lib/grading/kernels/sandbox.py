@@ -11,6 +11,7 @@ No level is taken silently: `reach` says what was reached and why not more.
 
 import dataclasses
 import functools
+import importlib.util
 import os
 import shutil
 import sys
@@ -166,15 +167,23 @@ def library_of(folder: Path) -> Path:
 
 
 def stage_library(folder: Path) -> Path:
-    """Copy what a student's kernel may see of course_lib; return the folder to import it from."""
+    """Copy what a student's kernel may see of course_lib; return the folder to import it from.
+
+    Compiled modules come along: their dates are kept, so they are taken for what they are.
+    """
     target = library_of(folder)
     for name in VISIBLE:
         source, copy = _PACKAGE / name, target / "course_lib" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
-            shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, copy)
+            shutil.copytree(source, copy)
+            continue
+        shutil.copy2(source, copy)
+        compiled = importlib.util.cache_from_source(str(source))
+        if os.path.isfile(compiled):
+            place = importlib.util.cache_from_source(str(copy))
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            shutil.copy2(compiled, place)
     (target / "course_lib" / "grading" / "__init__.py").write_text("")
     checks = target / "course_lib" / "checks"
     shutil.copy(_PACKAGE / "checks" / "judged_outside.py", checks / "session.py")

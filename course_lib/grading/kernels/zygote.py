@@ -44,7 +44,8 @@ zmq.utils.garbage jupyter_client.session tornado.platform.asyncio comm IPython.c
 IPython.core.pylabtools IPython.extensions.storemagic IPython.lib.display stack_data.formatting
 pygments.formatters.terminal256 pygments.styles.default pygments.lexers.python pure_eval.utils
 matplotlib.pyplot matplotlib.backends.backend_agg matplotlib_inline.backend_inline
-torch.nn.functional jaxtyping course_lib.grading.kernels.keeper course_lib.checks.remote
+torch.nn.functional torch.fx.experimental.symbolic_shapes jaxtyping
+course_lib.grading.kernels.keeper course_lib.checks.remote
 course_lib.checks.session course_lib.plotting ipykernel.debugger debugpy.server.api faulthandler
 IPython.core.debugger IPython.core.oinspect IPython.core.logger tornado.queues
 """

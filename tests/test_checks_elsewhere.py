@@ -76,10 +76,11 @@ def test_the_cpu_is_left_alone():
         assert torch.equal(torch.arange(3) + 1, torch.tensor([1, 2, 3]))
 
 
-def test_its_first_use_imports_no_compiler():
+def test_a_first_check_imports_no_compiler():
     code = (
         "import sys, torch\n"
-        "from course_lib.checks import grade\n"
+        "from course_lib.checks import grade, remote\n"
+        "remote._restore_defaults()\n"
         "def length_mask(lens, n): return torch.arange(n, device=lens.device) < lens[..., None]\n"
         "assert grade('length_mask', length_mask, seed='x').outcome == 'correct'\n"
         "assert 'torch._dynamo' not in sys.modules, 'a second of imports'\n"

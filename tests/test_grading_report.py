@@ -117,3 +117,12 @@ def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
     assert all(attrs.get("scope") in ("row", "col") for tag, attrs in outline.tags if tag == "th")
     assert not {"img", "script", "link", "b"} & set(tags)
     assert ("html", {"lang": "en"}) in outline.tags
+
+
+def test_the_terminal_shows_an_outcome_for_whatever_stopped_an_exercise():
+    from course_lib.grading.records import Row
+    from course_lib.grading.table import _points
+
+    for outcome in ("timed_out", "crashed", "out_of_memory"):
+        assert _points(Row("ada", "causal_mask", 0.0, 2.0, outcome)).plain == "∞ 0"
+    assert _points(Row("ada", "causal_mask", None, 2.0, "checker_failed")).plain == "? "

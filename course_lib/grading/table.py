@@ -6,19 +6,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from course_lib.grading.plots import OUTCOMES, STOPPED
 from course_lib.grading.records import GradeSummary, Row, StudentRecord
 
-_SYMBOLS = {
-    "correct": ("✓", "green"),
-    "incorrect": ("✗", "red"),
-    "raised": ("!", "red"),
-    "timed_out": ("∞", "red"),
-    "not_attempted": ("–", "dim"),
-    "checker_failed": ("?", "yellow"),
-    "not_graded": ("?", "yellow"),
-}
+_STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # red if none
 LEGEND = (
-    "✓ right  ✗ wrong  ! error  ∞ out of time  – not attempted  ? not graded  ⧗ late\n"
+    "✓ right  ✗ wrong  ! error  ∞ stopped  – not attempted  ? not graded  ⧗ late\n"
     "text: the written answer waits for a person, is graded, or was left out (–)"
 )
 
@@ -55,7 +48,9 @@ def _cells(student: StudentRecord, summary: GradeSummary) -> list[Text]:
 def _points(row: Row | None) -> Text:
     if row is None:
         return Text("?", style="yellow")
-    symbol, style = _SYMBOLS.get(row.outcome, ("", ""))
+    outcome = "stopped" if row.outcome in STOPPED else row.outcome
+    outcome = outcome if outcome in OUTCOMES else "not_graded"
+    symbol, style = OUTCOMES[outcome][0], _STYLES.get(outcome, "red")
     if row.by_hand:
         symbol = "✎"
     return Text(f"{symbol} {'' if row.points is None else format(row.points, '.3g')}", style=style)

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from course_lib import fused
 from course_lib.attention.masked_softmax import masked_softmax as taught
@@ -65,12 +66,34 @@ def test_heads_and_second_derivatives(generator):
         assert torch.autograd.gradgradcheck(lambda s, k=lengths: masked_softmax(s, k), (scores,))
 
 
-def test_lengths_leave_nothing_for_backward_but_the_weights(generator):
+@pytest.mark.parametrize("given", ["lengths of items", "lengths of queries", "mask"])
+def test_nothing_is_left_for_backward_but_the_weights(generator, given):
     stored = []
     scores = torch.randn(4, 6, 9, generator=generator).requires_grad_()
     with torch.autograd.graph.saved_tensors_hooks(lambda t: (stored.append(t), t)[1], lambda t: t):
-        weights = masked_softmax(scores, torch.tensor([2, 9, 4, 1]))
+        weights = masked_softmax(scores, *masks(generator)[given])
     assert [tensor.data_ptr() for tensor in stored] == [weights.data_ptr()]
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32])
+def test_lengths_are_any_integers(generator, dtype):
+    scores = torch.randn(4, 6, 9, generator=generator)
+    for name in ("lengths of items", "lengths of queries"):
+        lengths, _ = masks(generator)[name]
+        weights = masked_softmax(scores, lengths.to(dtype))
+        torch.testing.assert_close(weights, taught(scores, lengths))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+def test_forward_mode_gives_the_derivative_of_the_taught_form(generator):
+    scores, tangent = torch.randn(2, 4, 6, 9, generator=generator)
+    lengths, _ = masks(generator)["lengths of queries"]
+    derivatives = []
+    with forward_ad.dual_level():
+        for function in (taught, masked_softmax):
+            weights = function(forward_ad.make_dual(scores, tangent), lengths)
+            derivatives.append(forward_ad.unpack_dual(weights).tangent)
+    torch.testing.assert_close(*derivatives)
 
 
 def test_it_maps_over_a_batch_of_problems(generator):

@@ -1,9 +1,10 @@
-"""Masked softmax in two passes over the scores where two are enough.
+"""Masked softmax in one pass more than the softmax itself.
 
-Lengths of shape `(batch,)` become -inf added to a whole column of keys, so that autograd stores
-and visits nothing for the mask; other masks are one `where`. Both give NaN for a query without
-keys, and adding -inf does for NaN in a dropped key. It spreads over its row, so one look at the
-first weight of each row tells whether the taught form must compute them again.
+Lengths become a table of 0 and -inf that is added to the scores, a mask is one `where`; the softmax
+overwrites that sum. The backward pass is the softmax's own: where a weight is 0, so is the gradient
+of its score. A query without keys gives NaN, and so does NaN in a dropped key after adding -inf.
+It spreads over its row, so one look at the first weight of each row tells whether the taught form
+must compute them again.
 """
 
 import math
@@ -11,6 +12,7 @@ import math
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from course_lib.attention.masked_softmax import masked_softmax as taught_masked_softmax
 from course_lib.fused._quick import quickly_checked
@@ -43,18 +45,47 @@ def softmax_of_allowed(
     scores: Tensor, valid_lens: Tensor | None = None, mask: Tensor | None = None
 ) -> Tensor:
     """`masked_softmax` of arguments that have been checked."""
-    allowed = allowed_keys(scores, valid_lens, mask)
-    if allowed is None:
+    if valid_lens is None and mask is None:
         return torch.softmax(scores, dim=-1)
     if may_look_at(scores):
-        if allowed.dim() > 1 and allowed.shape[-2] == 1:
-            masked = scores + torch.where(allowed, scores.new_zeros(()), -math.inf)
-        else:
-            masked = torch.where(allowed, scores, -math.inf)
-        weights = torch.softmax(masked, dim=-1)  # (*batch, num_queries, num_keys)
+        weights = _SoftmaxOfAllowed.apply(scores, valid_lens, mask)
         if not math.isnan(weights.detach()[..., :1].sum().item()):
             return weights
-    return taught_masked_softmax(scores, mask=allowed)
+    return taught_masked_softmax(scores, mask=allowed_keys(scores, valid_lens, mask))
+
+
+class _SoftmaxOfAllowed(torch.autograd.Function):
+    """The weights, NaN in rows without a key."""
+
+    @staticmethod
+    def forward(ctx, scores, valid_lens, mask):
+        """Returns weights in the memory of the masked scores."""
+        masked = _masked(scores, valid_lens, mask)
+        weights = torch.softmax(masked, dim=-1, out=masked)
+        ctx.save_for_backward(weights)
+        return weights
+
+    @staticmethod
+    def backward(ctx, grad_weights):
+        """Differentiable again, as the weights are an output of this function."""
+        (weights,) = ctx.saved_tensors
+        grads = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
+        return grads, None, None
+
+
+def _masked(scores: Tensor, valid_lens: Tensor | None, mask: Tensor | None) -> Tensor:
+    """A new tensor that holds the scores of allowed keys, and -inf or NaN in all other places."""
+    num_keys = scores.shape[-1]
+    if mask is None and valid_lens.dim() == 2 and valid_lens.numel() > num_keys:
+        # Copying rows takes a third of the time of comparing each position with a length.
+        table = scores.new_full((num_keys + 1, num_keys), -math.inf).triu()  # row l: l times 0
+        heads = [1] * (scores.dim() - 3)
+        bias = table[valid_lens.long()].view(*valid_lens.shape[:1], *heads, *scores.shape[-2:])
+        return bias.add_(scores) if bias.shape == scores.shape else scores + bias
+    allowed = allowed_keys(scores, valid_lens, mask)
+    if allowed.dim() > 1 and allowed.shape[-2] == 1:
+        return scores + torch.where(allowed, scores.new_zeros(()), -math.inf)
+    return torch.where(allowed, scores, -math.inf)
 
 
 def allowed_keys(scores: Tensor, valid_lens: Tensor | None, mask: Tensor | None) -> Tensor | None:
@@ -74,5 +105,9 @@ def may_look_at(tensor: Tensor) -> bool:
 
 
 def is_traced() -> bool:
-    """Whether `torch.compile`, `torch.export` or `torch.func` runs this code."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    """Whether `torch.compile`, `torch.export`, `torch.func` or forward mode runs this code."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+    )

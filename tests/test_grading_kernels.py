@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.grading import GradingError, executors
-from course_lib.grading.kernels import provisioner, sandbox
+from course_lib.grading.kernels import launch, provisioner, sandbox
 from course_lib.grading.kernels.client import Client
 from course_lib.grading.kernels.provider import KernelFault, provider
 from course_lib.grading.kernels.sandbox import Limits
@@ -246,12 +246,21 @@ def test_a_shared_zygote_serves_several_and_each_ends_only_its_own():
     assert not zygote.folder.exists()
 
 
-def test_the_folder_of_a_killed_grader_is_removed_by_the_next_one(tmp_path, monkeypatch):
+@pytest.fixture
+def place():
+    """A temporary folder with the longest name in which sockets still fit."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        place = Path(folder) / ("x" * (launch.LONGEST_PLACE - len(folder) - 1))
+        place.mkdir()
+        yield place
+
+
+def test_the_folder_of_a_killed_grader_is_removed_by_the_next_one(place, monkeypatch):
     code = (
         "import time; from course_lib.grading.kernels.provider import provider;"
         "print(provider('off').folder, flush=True); time.sleep(60)"
     )
-    environ = {**os.environ, "TMPDIR": str(tmp_path)}
+    environ = {**os.environ, "TMPDIR": str(place)}
     killed = subprocess.Popen(
         [sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE, text=True
     )
@@ -259,12 +268,18 @@ def test_the_folder_of_a_killed_grader_is_removed_by_the_next_one(tmp_path, monk
     killed.kill()
     killed.wait()
     killed.stdout.close()
-    assert left.is_dir()
-    notes = Path(tempfile.mkdtemp(prefix="course-kernels-notes-", dir=left.parent))
-    monkeypatch.setattr(tempfile, "tempdir", str(left.parent))
+    assert left.is_dir() and left.parent == place
+    notes = Path(tempfile.mkdtemp(prefix="course-kernels-notes-", dir=place))
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
     provider("off").close()
     assert not left.exists() and notes.is_dir()
-    notes.rmdir()
+
+
+def test_where_sockets_would_not_fit_they_lie_elsewhere(place, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    assert launch.place_for_sockets() == str(place)
+    monkeypatch.setattr(tempfile, "tempdir", f"{place}x")
+    assert launch.place_for_sockets() == "/tmp"
 
 
 def test_a_level_that_cannot_be_had_is_refused_with_the_cure(monkeypatch):

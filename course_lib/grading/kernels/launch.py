@@ -17,8 +17,9 @@ from pathlib import Path
 from course_lib.grading.kernels import sandbox
 
 DOOR = "door"
-_LONGEST_FOLDER = 70
 _FOLDER = "course-kernels-"
+_LONGEST_SOCKET = 107  # bytes in the path of a Unix socket
+LONGEST_PLACE = _LONGEST_SOCKET - len(f"/{_FOLDER}4194304-12345678/s/12345678/k-5")
 
 
 class Zygote:
@@ -34,8 +35,7 @@ class Zygote:
     """
 
     def __init__(self, level: str, *, shared: bool = False) -> None:
-        place = tempfile.gettempdir()  # paths of sockets must be short
-        place = place if len(place) <= _LONGEST_FOLDER else "/tmp"
+        place = place_for_sockets()
         _sweep(Path(place))
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir=place))
         self.folder.chmod(0o711)
@@ -80,6 +80,12 @@ class Zygote:
             with contextlib.suppress(OSError):
                 file.close()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def place_for_sockets() -> str:
+    """The folder for temporary files, or /tmp if a socket's path would be too long there."""
+    place = tempfile.gettempdir()
+    return place if len(os.fsencode(place)) <= LONGEST_PLACE else "/tmp"
 
 
 def spool_of(folder: Path) -> Path:

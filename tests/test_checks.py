@@ -1,5 +1,6 @@
 """The check engine: outcomes, scores, reports, and that nothing an answer does gets through it."""
 
+import cProfile
 import json
 import math
 import subprocess
@@ -200,6 +201,28 @@ def test_observations_are_plain_data():
     assert seen.outputs.data.tolist() == [[1.0, 4.0]]
     assert seen.gradients["x"].data.tolist() == [[2.0, 4.0]]
     assert seen.arguments["x"].data.tolist() == [[1.0, 2.0]]
+
+
+def test_who_profiles_a_check_goes_on_afterwards():
+    probe = Probe("p", "", args={"x": tensor([1.0])})
+
+    def afterwards():
+        pass
+
+    with cProfile.Profile() as profiler:
+        observe(torch.exp, probe)
+        afterwards()
+    assert afterwards.__code__ in [entry.code for entry in profiler.getstats()]
+
+    def hook(*event):
+        pass
+
+    sys.setprofile(hook)
+    try:
+        observe(torch.exp, probe)
+        assert sys.getprofile() is hook
+    finally:
+        sys.setprofile(None)
 
 
 def test_strided_arguments_are_not_contiguous():

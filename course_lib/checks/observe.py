@@ -16,9 +16,11 @@ import random
 import sys
 import time
 import traceback
+import types
 import warnings
 import zlib
 from collections.abc import Iterable
+from cProfile import Profile
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,11 +107,12 @@ def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
     return seen
 
 
-def observe(obj: Any, probe: Probe) -> Observation:
+def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
     """Calls `obj` once as `probe` says; leaves the random states to `random_states_kept`.
 
     Args:
         obj: the student's function or class; anything else is recorded as what it raises.
+        watched: whether to see how it works, too: torch calls, steps and solutions that ran.
 
     Returns:
         The record of the call; an exception of the student's is part of it.
@@ -124,7 +127,7 @@ def observe(obj: Any, probe: Probe) -> Observation:
         warnings.simplefilter("always")
         with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout):
             try:
-                _run(obj, probe, seen, (args, kwargs), device, dtype)
+                _run(obj, probe, seen, (args, kwargs), device, dtype, watched)
             except BaseException as error:  # also SystemExit and a student's own base class
                 phase = seen.raised.phase if seen.raised else "call"
                 seen.raised = _describe_exception(error, phase)
@@ -141,7 +144,7 @@ class _Unclosed(io.StringIO):
         pass
 
 
-def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype) -> None:
+def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -> None:
     """Fills `seen` step by step, so that what came before an exception is kept."""
     args, kwargs = inputs
     target, leaves = obj, {}
@@ -151,19 +154,20 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype) -> None:
     wanted = {n: a for n, a in probe.inputs().items() if isinstance(a, Array) and a.requires_grad}
     leaves = {**{n: (args | kwargs)[n] for n in wanted}, **leaves}
     seen.raised = Raised("", "", phase="call")
+    untouched = _seeded_draws(probe.seed)
     _seed_all(probe.seed, device)
-    before = _seeded_state(probe.seed)
     training = getattr(target, "training", None)
-    looping = probe.name.startswith("loops_")
+    looping = watched and probe.name.startswith("loops_")
     meter = _meter(probe, target, args, kwargs)
-    steps, watch = Steps(looping, _LIBRARIES), _Watch()
+    steps, watch = Steps(looping, _LIBRARIES), _Watch() if watched else None
     try:
-        with steps, watch, meter or contextlib.nullcontext():
+        with steps, watch or contextlib.nullcontext(), meter or contextlib.nullcontext():
             result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
     finally:
         seen.steps = steps.count
-        seen.calls, seen.own = dict(watch.calls), tuple(sorted(watch.own))
-        seen.rng_touched = _rng_state() != before
+        if watch is not None:
+            seen.calls, seen.own = dict(watch.calls), tuple(sorted(watch.own))
+        seen.rng_touched = _next_draws() != untouched
         seen.training_changed = getattr(target, "training", None) != training
         seen.arguments = {
             name: record(value)
@@ -282,14 +286,19 @@ def _backward(result, grad_outputs, leaves) -> dict[str, Recorded]:
 
 
 class _Watch(TorchFunctionMode):
-    """Counts the torch functions called, and notes which of the course's solutions ran."""
+    """Counts the torch functions called, and notes which of the course's solutions ran.
+
+    The profiler is the one written in C: calling a hook of ours for each event would take as long
+    as all else that is observed.
+    """
 
     def __init__(self):
         super().__init__()
         self.calls: collections.Counter[str] = collections.Counter()
         self.own: set[str] = set()
+        self._profiler = Profile(subcalls=False, builtins=False)
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func, kinds, args=(), kwargs=None):
         name = getattr(func, "__name__", type(func).__name__)
         if name not in ("__get__", "__set__"):
             self.calls[name] += 1
@@ -298,24 +307,25 @@ class _Watch(TorchFunctionMode):
     def __enter__(self):
         self._previous = sys.getprofile()
         result = super().__enter__()
-        # Held here as well: where no depth is left for a call of it, CPython 3.11 drops its own
-        # reference and may call it once more.
-        self._hook = self._profile
-        sys.setprofile(self._hook)
+        with contextlib.suppress(ValueError):  # Python 3.12 allows one, and there is another
+            self._profiler.enable()
         return result
 
     def __exit__(self, *exc_info):
-        sys.setprofile(self._previous)
+        self._profiler.disable()
+        if isinstance(self._previous, Profile):
+            self._previous.enable()
+        elif self._previous is not None:
+            sys.setprofile(self._previous)
+        for entry in self._profiler.getstats():
+            code = entry.code
+            is_function = isinstance(code, types.CodeType) and code.co_flags & inspect.CO_OPTIMIZED
+            if is_function and code.co_filename.startswith(_SOLUTIONS):  # not what an import runs
+                self.own.add(code.co_qualname.split(".")[0])
         return super().__exit__(*exc_info)
 
-    def _profile(self, frame, event, _arg):
-        module = frame.f_globals.get("__name__", "")
-        ours = isinstance(module, str) and module.startswith(_SOLUTIONS)
-        if event == "call" and ours and frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # no import
-            self.own.add(frame.f_code.co_qualname.split(".")[0])
 
-
-_SOLUTIONS = ("course_lib.attention.", "course_lib.fused.")
+_SOLUTIONS = tuple(os.path.join(_COURSE, package, "") for package in ("attention", "fused"))
 
 
 def _seed_torch(seed: int, device: str) -> None:
@@ -331,18 +341,21 @@ def _seed_all(seed: int, device: str) -> None:
     _seed_torch(seed, device)
 
 
-def _rng_state() -> tuple:
-    legacy = np.random.get_state()
-    numbers = torch.get_rng_state().numpy().tobytes(), legacy[1].tobytes(), legacy[2]
-    return *numbers, random.getstate()
+def _next_draws() -> tuple[float, float, float]:
+    """What each global generator draws next: a fraction of the time that asking its state takes."""
+    options = {"dtype": torch.float32, "device": "cpu", "generator": torch.default_generator}
+    return _RANDOM(), _NUMPY_RANDOM(), torch.rand((), **options).item()
 
 
-@functools.lru_cache(maxsize=8)
-def _seeded_state(seed: int) -> tuple:
-    """What `_rng_state` is after `_seed_all`; kept, as NumPy takes long to tell its own."""
+_RANDOM, _NUMPY_RANDOM = random.random, np.random.random_sample  # whatever is put in their place
+
+
+@functools.lru_cache(maxsize=64)
+def _seeded_draws(seed: int) -> tuple[float, float, float]:
+    """What `_next_draws` is after `_seed_all`."""
     with random_states_kept():
         _seed_all(seed, "cpu")
-        return _rng_state()
+        return _next_draws()
 
 
 @contextlib.contextmanager

@@ -79,7 +79,7 @@ class Replay(Mapping):
     def __getitem__(self, name: str) -> tuple[Observation, list[Violation]]:
         if name not in self._seen:
             probe, expected = self._runs[name]
-            seen = observe(self._model, probe)
+            seen = observe(self._model, probe, watched=False)
             self._seen[name] = seen, judge(self._exercise, probe, expected, seen)
         return self._seen[name]
 

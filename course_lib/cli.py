@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -61,11 +62,11 @@ def _run(argv: list[str] | None) -> int:
         app(args=argv, prog_name="course")
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
-        return _fail(INTERRUPTED, 130) if code == 130 else code
+        return _interrupted() if code == 130 else code
     except UsageError as error:
         return _fail(error, 2)
     except KeyboardInterrupt:
-        return _fail(INTERRUPTED, 130)
+        return _interrupted()
     except Exception as error:
         if type(error).__name__ in EXPLAINED:
             return _fail(error, EXPLAINED[type(error).__name__])
@@ -76,6 +77,11 @@ def _run(argv: list[str] | None) -> int:
     finally:
         end_progress()
     return 0
+
+
+def _interrupted() -> int:
+    warnings.simplefilter("ignore")  # from here on they are about what was left half done
+    return _fail(INTERRUPTED, 130)
 
 
 def _fail(problem: object, code: int) -> int:

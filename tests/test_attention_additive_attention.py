@@ -25,7 +25,7 @@ def package(request):
     """The package whose module is tested; its blocks hold a few pairs where they are meant."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "fused in blocks":
-            patch.setattr("course_lib.fused.additive_attention.FEW_FEATURES", 0)
+            patch.setattr("course_lib.fused._additive_function.FEW_FEATURES", 0)
             patch.setattr("course_lib.fused._additive_blocks.CPU_BLOCK", 24)
         yield request.param.split()[0]
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,24 @@ def test_a_class_that_was_interrupted_is_graded_by_the_next_run(tmp_path, warm):
     assert counts["unchanged"] >= 1 and sum(counts.values()) == 3
     assert not [path for path in files(course) if path.name.startswith(".0")]
     assert len(list(course.glob("feedback/*/*/*.html"))) == 3
+
+
+def test_nothing_is_warned_of_what_was_left_half_done(monkeypatch):
+    async def never_awaited():
+        pass
+
+    left = []
+
+    def app(**options):
+        left.append(never_awaited())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", app)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert cli.main([]) == 130
+        left.clear()
+    assert not caught
 
 
 def test_an_interrupt_that_python_would_drop_arrives(monkeypatch):

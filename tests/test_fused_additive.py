@@ -9,7 +9,8 @@ import torch
 
 from course_lib.attention.additive_attention import AdditiveAttention as Taught
 from course_lib.fused import _additive_blocks
-from course_lib.fused.additive_attention import FEW_FEATURES, AdditiveAttention
+from course_lib.fused._additive_function import FEW_FEATURES
+from course_lib.fused.additive_attention import AdditiveAttention
 
 SIZES = {  # batch, num_queries, num_keys, num_hiddens
     "formula": (2, 3, 5, 7),
@@ -146,7 +147,7 @@ def test_dropping_every_weight_gives_zeros(generator):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_first_and_second_derivatives(generator, dropout, monkeypatch):
-    monkeypatch.setattr("course_lib.fused.additive_attention.FEW_FEATURES", 0)
+    monkeypatch.setattr("course_lib.fused._additive_function.FEW_FEATURES", 0)
     monkeypatch.setattr(_additive_blocks, "CPU_BLOCK", 12)
     ours, _, inputs = problem(generator, (2, 3, 4, 3), torch.float64, dropout)
     lengths = torch.tensor([[0, 2, 4], [3, 1, 2]])

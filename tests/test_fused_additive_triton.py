@@ -39,7 +39,7 @@ def check(seed, batch, n, m, hiddens, v, scale, kind):
     if "mask" in kind:
         mask = (torch.rand(n, m, generator=draw) < 0.5).expand(batch, n, m)
     leaves = [part.clone().requires_grad_() for part in (q, k, w, values)]
-    outputs, weights = BlockedAdditive.apply(*leaves, lengths, mask, 0.0, True)
+    outputs, weights = BlockedAdditive.apply(*leaves, lengths, mask, 0.0, True, True)
     expected = outputs, weights, *torch.autograd.grad(outputs, leaves, grad)
     given = q, k, w[0], values, lengths, mask
     found = kernels.averages(*given, True)

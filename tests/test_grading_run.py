@@ -26,6 +26,7 @@ from grading_course import (
     release,
 )
 from nbformat.v4 import new_code_cell
+from nbgrader.dbutil import write_alembic_ini
 
 from course_lib.grading import GradingError, executors, grade, run, write_report
 from course_lib.grading.course import Course
@@ -415,6 +416,13 @@ def test_a_gradebook_without_the_lesson_is_filled_from_the_source(tmp_path):
     hand_in(root, "ada", honest(root))
     assert grade(root, LESSON, settings=QUICK).students[0].points == 4
     assert (root / "notebooks" / LESSON / f"{LESSON}.ipynb").read_bytes() == before
+
+
+def test_a_new_gradebook_has_the_newest_schema(tmp_path):
+    write_alembic_ini(tmp_path / "alembic.ini", f"sqlite:///{make_course(tmp_path)}/gradebook.db")
+    command = [sys.executable, "-m", "alembic", "-c", tmp_path / "alembic.ini", "current"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.endswith(" (head)\n"), done.stdout + done.stderr
 
 
 def nbgrader(root: Path, *arguments: str) -> subprocess.CompletedProcess:

@@ -37,7 +37,8 @@ class Spending(TorchDispatchMode):
         super().__init__()
         self.peak, self.functions = 0, 0
         self._free = {storage._cdata: storage for storage in map(_storage, _tensors(list(free)))}
-        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._alive: dict[int, tuple[StorageWeakRef, int]] = {}  # some are over by now
+        self._at_most = 0  # bytes of all in there
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -46,20 +47,20 @@ class Spending(TorchDispatchMode):
     def alive(self) -> int:
         """The bytes that are alive now."""
         self._alive = {k: (ref, n) for k, (ref, n) in self._alive.items() if not ref.expired()}
-        return sum(size for _, size in self._alive.values())
+        self._at_most = sum(size for _, size in self._alive.values())
+        return self._at_most
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         results = func(*args, **(kwargs or {}))
         made = _tensors(results)
         if func.overloadpacket.__name__.rstrip("_") in _FUNCTIONS:
             self.functions += sum(tensor.numel() for tensor in made)
-        fresh = False
         for storage in map(_storage, made + _tensors((args, kwargs or {}))):
             key = storage._cdata
             if key not in self._free and key not in self._alive:
                 self._alive[key] = StorageWeakRef(storage), storage.nbytes()
-                fresh = True
-        if fresh:  # nothing else makes it grow
+                self._at_most += storage.nbytes()
+        if self._at_most > self.peak:  # to find out what is over takes long
             self.peak = max(self.peak, self.alive())
         return results
 

@@ -132,6 +132,31 @@ class Sigmas:
         return torch.add(2 * q, k, alpha=2, out=pairs).sigmoid_()
 
 
+def scores_step_by_step(queries: Tensor, keys: Tensor, w: Tensor) -> Tensor:
+    """w . tanh(q + k) of all pairs, `(batch, n, m)`, in one buffer that stays in the cache.
+
+    For few queries at a time, whose backward pass nobody wants.
+
+    Args:
+        queries, keys: projected, `(batch, n, H)` and `(batch, m, H)`.
+        w: `(H,)`.
+    """
+    (batch, n, num_hiddens), m = queries.shape, keys.shape[1]
+    size = max(1, CPU_BLOCK // (n * num_hiddens))  # keys of a block
+    width, items = min(m, size), min(batch, max(1, size // m))
+    buffer = queries.new_empty(items * n * width * num_hiddens)
+    scores = queries.new_empty(batch, n, m)
+    for item in range(0, batch, items):
+        q = queries[item : item + items].unsqueeze(2)
+        for start in range(0, m, width):
+            k = keys[item : item + items, start : start + width].unsqueeze(1)
+            shape = len(q), n, k.shape[2], num_hiddens
+            features = torch.add(q, k, out=buffer[: math.prod(shape)].view(shape)).tanh_()
+            part = torch.mv(features.view(-1, num_hiddens), w)
+            scores[item : item + items, :, start : start + width] = part.view(shape[:3])
+    return scores
+
+
 def _less_masked(block: Block, masking: Masking, num_keys: int) -> Block:
     """The block without the keys behind the last that counts, and its mask if it still has one."""
     allowed = masking.allowed(block, num_keys)
@@ -165,10 +190,17 @@ class Sums(NamedTuple):
     weights: Tensor | None = None  # (batch, n, m) if they are kept
 
 
-def averages(sigmas: Sigmas, w: Tensor, values: Tensor, masking: Masking, want_weights: bool):
+def averages(
+    sigmas: Sigmas,
+    w: Tensor,
+    values: Tensor,
+    masking: Masking,
+    want_weights: bool,
+    want_backward: bool,
+):
     """Returns outputs `(batch, n, v)` and the `Sums`."""
     (batch, n, _), m = sigmas.queries.shape, sigmas.keys.shape[1]
-    want_weights = want_weights or batch * n * m <= FEW_WEIGHTS
+    want_weights = want_weights or (want_backward and batch * n * m <= FEW_WEIGHTS)
     outputs = values.new_zeros(batch, n, values.shape[-1])
     totals = values.new_zeros(batch, n, 1)
     shifts = None if sigmas.scores_are_small(w) else values.new_zeros(batch, n, 1)

@@ -16,9 +16,12 @@ from course_lib.fused._additive_blocks import (
     all_kept,
     averages,
     gradients,
+    scores_step_by_step,
 )
 from course_lib.fused._additive_compiled import compiled_scores
-from course_lib.fused.masked_softmax import is_traced, softmax_of_allowed
+from course_lib.fused.masked_softmax import may_look_at, softmax_of_allowed
+
+FEW_FEATURES = 2**14  # up to so many numbers the plain formula is the fastest
 
 
 def by_formula(queries, keys, w, values, lengths, mask, dropout) -> tuple[Tensor, Tensor]:
@@ -33,28 +36,32 @@ def by_formula(queries, keys, w, values, lengths, mask, dropout) -> tuple[Tensor
     """
     if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
         scores = compiled_scores(queries, keys, w[0])
-    elif torch.is_grad_enabled() or queries.dtype.itemsize < 4 or is_traced():
+    elif is_small(queries, keys) or torch.is_grad_enabled() or not may_look_at(queries):
         features = torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1))
-        scores = functional.linear(features, w).squeeze(-1)
-    else:  # sigmoid(2x) is the faster tanh; without sum(w), which changes no softmax
-        features = torch.add(2 * queries.unsqueeze(2), keys.unsqueeze(1), alpha=2).sigmoid_()
-        scores = functional.linear(features, 2 * w).squeeze(-1)  # (batch, n, m)
+        scores = functional.linear(features, w).squeeze(-1)  # (batch, n, m)
+    else:
+        scores = scores_step_by_step(queries, keys, w[0])
     weights = softmax_of_allowed(scores, lengths, mask)  # (batch, n, m)
     return (weights if dropout is None else dropout(weights)) @ values, weights
+
+
+def is_small(queries: Tensor, keys: Tensor) -> bool:
+    """Whether there are so few features that computing all at once is the fastest."""
+    return queries.numel() * keys.shape[1] <= FEW_FEATURES
 
 
 class BlockedAdditive(torch.autograd.Function):
     """Additive attention of projected queries and keys, with memory linear in n and m."""
 
     @staticmethod
-    def forward(ctx, queries, keys, w, values, lengths, mask, dropout, want_weights):
+    def forward(ctx, queries, keys, w, values, lengths, mask, dropout, want_weights, want_backward):
         """Returns outputs `(batch, n, v)` and, if wanted, weights `(batch, n, m)`."""
         seed = int(torch.randint(2**62, ())) if dropout else 0  # from the global generator
         masking = Masking(lengths, mask, dropout, seed)
         wide = _wide(queries, keys, w, values)
         ctx.kernels = _kernels(queries, values, dropout)
         if ctx.kernels is None:
-            outputs, sums = averages(*_blocks_of(*wide), masking, want_weights)
+            outputs, sums = averages(*_blocks_of(*wide), masking, want_weights, want_backward)
         else:
             found = ctx.kernels.averages(*_vector(*wide), lengths, mask, want_weights)
             outputs, sums = found[0], Sums(found[1], None, found[2])
@@ -85,7 +92,7 @@ class BlockedAdditive(torch.autograd.Function):
                 grads = ctx.kernels.gradients(*given)
             pairs = zip(grads, inputs, strict=True)
             grads = [g if g is None else g.to(given.dtype).view_as(given) for g, given in pairs]
-        return *grads, None, None, None, None
+        return *grads, *[None] * 5
 
 
 def _wide(*tensors: Tensor) -> list[Tensor]:

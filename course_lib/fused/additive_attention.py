@@ -12,11 +12,9 @@ from torch import Tensor, nn
 
 from course_lib.attention._checked import checked
 from course_lib.attention.additive_attention import additive_scores
-from course_lib.fused._additive_function import BlockedAdditive, by_formula
+from course_lib.fused._additive_function import BlockedAdditive, by_formula, is_small
 from course_lib.fused._quick import quickly_checked
 from course_lib.fused.masked_softmax import is_traced
-
-FEW_FEATURES = 2**14  # up to so many numbers the plain formula is the fastest
 
 
 class AdditiveAttention(nn.Module):
@@ -122,16 +120,16 @@ class AdditiveAttention(nn.Module):
         if values.dtype != queries.dtype:  # under autocast
             values, w = values.to(queries.dtype), w.to(queries.dtype)
         dropout = self.dropout.p if self.dropout.training else 0.0
-        is_small = queries.numel() * keys.shape[1] <= FEW_FEATURES
         is_a_step = queries.shape[1] == 1 and not torch.is_grad_enabled()
-        if is_small or is_a_step or is_traced():
+        if is_small(queries, keys) or is_a_step or is_traced():
             drop = self.dropout if dropout else None
             outputs, weights = by_formula(queries, keys, w, values, valid_lens, mask, drop)
         else:
             lengths, mask = _with_three_axes(valid_lens, mask, queries, keys)
             with torch.autocast(queries.device.type, enabled=False):
+                given = queries, keys, w, values, lengths, mask, dropout
                 outputs, weights = BlockedAdditive.apply(
-                    queries, keys, w, values, lengths, mask, dropout, need_weights
+                    *given, need_weights, torch.is_grad_enabled()
                 )
         self.attention_weights = weights.detach() if need_weights else None
         return outputs

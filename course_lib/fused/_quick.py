@@ -25,6 +25,7 @@ def quickly_checked(function: Callable) -> Callable:
     """
     check_and_call = checked(function)
     names, fitted = tuple(inspect.signature(function).parameters), set()
+    place = names.index("valid_lens")
 
     @functools.wraps(function)
     def call(*args, **kwargs):
@@ -38,9 +39,10 @@ def quickly_checked(function: Callable) -> Callable:
             if _OTHER not in outline:
                 fitted.add(outline)
             return outputs
-        arguments = dict(zip(names, args, strict=False)) | kwargs
-        if arguments.get("valid_lens") is not None:
-            check_length_range(arguments["valid_lens"], _num_keys(arguments), "num_keys")
+        lengths = args[place] if len(args) > place else kwargs.get("valid_lens")
+        if lengths is not None:
+            arguments = dict(zip(names, args, strict=False)) | kwargs
+            check_length_range(lengths, _num_keys(arguments), "num_keys")
         return function(*args, **kwargs)
 
     return call
@@ -57,7 +59,7 @@ def _outline(value) -> object:
     """All of an argument that decides whether it fits, but for the values in tensors."""
     if isinstance(value, Tensor):
         return type(value), value.shape, value.dtype, value.device
-    if value is None or isinstance(value, int | float):
+    if value is None or isinstance(value, (int, float)):
         return type(value), value
     if isinstance(value, nn.Module):
         return _outline_of_module(value)

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from course_lib.steps import Step
+
 Lessons = Annotated[
     list[str] | None,
     typer.Argument(metavar="LESSON...", help="Lessons by name or number; all if none is given."),
@@ -21,8 +23,8 @@ _shown = contextlib.ExitStack()  # the bars that move
 def progress(quiet: bool) -> Callable[[object], None] | None:
     """Takes what a verb says of its progress: to stderr, or nowhere.
 
-    Lines of text are printed. What also knows `done` and `total`, as the steps of grading do,
-    moves a bar where stderr is a terminal, and is a line elsewhere.
+    Lines of text are printed. A `Step` moves a bar where stderr is a terminal, and is a line
+    elsewhere.
     """
     if quiet:
         return None
@@ -64,8 +66,7 @@ class _Bar:
     def __call__(self, step: object) -> None:
         from rich.console import Console
 
-        total = getattr(step, "total", None)
-        if not total:
+        if not isinstance(step, Step) or not step.total:
             console = self._bar.console if self._bar else Console(stderr=True)
             console.print(_printable(step), markup=False, highlight=False)
             return
@@ -75,21 +76,21 @@ class _Bar:
         self._bar.update(
             self._bar.task_ids[-1],
             completed=step.done,
-            counts=_counted(getattr(step, "counts", {})) or _printable(getattr(step, "what", "")),
-            outcomes=_counted(getattr(step, "outcomes", {})),
-            left=self._left(step) if step.done < total else "",
+            counts=_counted(step.counts) or _printable(step.what),
+            outcomes=_counted(step.outcomes),
+            left=self._left(step) if step.done < step.total else "",
         )
-        if step.done >= total:
+        if step.done >= step.total:
             self.stop()
 
-    def _left(self, step) -> str:
-        seconds = getattr(step, "seconds_left", None)
+    def _left(self, step: Step) -> str:
+        seconds = step.seconds_left
         if seconds is None:
             seconds = self._bar.tasks[-1].time_remaining
         return "" if seconds is None else f"about {_duration(seconds)} left"
 
     @staticmethod
-    def _start(console, step):
+    def _start(console, step: Step):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         bar = Progress(

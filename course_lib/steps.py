@@ -1,6 +1,7 @@
 """How far something that takes its time has come."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -9,15 +10,26 @@ class Step:
 
     Args:
         lesson: what the steps belong to, in front of the bar.
-        done: how many steps have begun, this one included, of `total`.
+        done: how many steps have begun, this one included, of `total`; of a class, how many
+            submissions are settled.
         total: how many there are.
-        what: this step.
+        what: this step; of a class, whose submission was settled.
+        counts: of a class's submissions: "graded", "unchanged", "not gradable".
+        outcomes: of exercises in the submissions graded by this run: "correct", "incorrect", ...
+        seconds_left: an estimate, in seconds; None leaves it to who shows the step.
     """
 
     lesson: str
     done: int
     total: int
     what: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    seconds_left: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.lesson}: {self.what}"
+        if not self.counts:
+            return f"{self.lesson}: {self.what}"
+        counts = ", ".join(f"{number} {name}" for name, number in self.counts.items())
+        left = f"about {self.seconds_left:.0f} s left, " if self.seconds_left is not None else ""
+        return f"{self.lesson}: {self.done} of {self.total} ({counts}), {left}{self.what}"

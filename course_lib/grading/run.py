@@ -38,10 +38,11 @@ from course_lib.grading.rebuild import rebuild
 from course_lib.grading.records import GradeSummary, read_records
 from course_lib.grading.regrade import keep_points
 from course_lib.grading.remarks import remarks, same_as_course
-from course_lib.grading.settings import Progress, Settings, Step
+from course_lib.grading.settings import Progress, Settings
 from course_lib.grading.verdict import is_check, judge_cell
 from course_lib.grading.versions import checks_digests, key_of, work_of
 from course_lib.locks import only_one
+from course_lib.steps import Step
 
 
 def grade(
@@ -123,7 +124,7 @@ class _Run:
         submissions = [s for s in submissions if s.student in mine]
         self.course.ensure_assignment(self.lesson)
         self.total = len(submissions)
-        self.tell(Step(self.lesson, "", 0, self.total))
+        self.tell(Step(self.lesson, 0, self.total, f"{self.total} submissions"))
         with Landing(self.course, self.lesson).open() as landing:
             known = landing.graded()
             jobs = self._jobs(submissions, landing, known)
@@ -284,7 +285,7 @@ class _Run:
         done = self.counts.total()
         left = (time.monotonic() - self.started) / done * (self.total - done)
         step = Step(
-            self.lesson, student, done, self.total, dict(self.counts), dict(self.outcomes), left
+            self.lesson, done, self.total, student, dict(self.counts), dict(self.outcomes), left
         )
         self.tell(step)
 

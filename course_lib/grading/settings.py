@@ -1,43 +1,12 @@
-"""How a class is graded, and how far a run has come."""
+"""How a class is graded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from course_lib.grading.kernels.sandbox import Limits
-
-
-@dataclass(frozen=True)
-class Step:
-    """How far a run has come; as text, the line that a terminal shows.
-
-    Args:
-        lesson: slug.
-        student: whose submission was settled last; "" at the beginning.
-        done: submissions settled so far, of `total`.
-        counts: of submissions: "graded", "unchanged", "not gradable".
-        outcomes: of exercises in the submissions graded by this run: "correct", "incorrect", ...
-        seconds_left: an estimate, in seconds.
-    """
-
-    lesson: str
-    student: str
-    done: int
-    total: int
-    counts: Mapping[str, int] = field(default_factory=dict)
-    outcomes: Mapping[str, int] = field(default_factory=dict)
-    seconds_left: float = 0.0
-
-    def __str__(self) -> str:
-        if not self.student:
-            return f"{self.lesson}: {self.total} submissions"
-        counts = ", ".join(f"{number} {name}" for name, number in self.counts.items())
-        return (
-            f"{self.lesson}: {self.done} of {self.total} ({counts}), "
-            f"about {self.seconds_left:.0f} s left, {self.student}"
-        )
-
+from course_lib.steps import Step
 
 Progress = Callable[[Step], None]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from course_lib.attention.additive_attention import AdditiveAttention as Taught
-from course_lib.fused import _additive_blocks
+from course_lib.fused import _additive_blocks, _additive_passes
 from course_lib.fused._additive_function import FEW_FEATURES
 from course_lib.fused.additive_attention import AdditiveAttention
 
@@ -85,7 +85,7 @@ def test_numbers_and_gradients_are_those_taught(generator, name, kind, dtype):
 def test_weights_that_are_not_kept_are_computed_again(generator, name, monkeypatch):
     ours, taught, inputs = problem(generator, SIZES[name], torch.float64)
     given = masks(generator, SIZES[name])["both"]
-    monkeypatch.setattr(_additive_blocks, "FEW_WEIGHTS", 0)
+    monkeypatch.setattr(_additive_passes, "FEW_WEIGHTS", 0)
     expected = outcome(taught, inputs, given)
     found = outcome(ours, inputs, given, need_weights=False)
     torch.testing.assert_close(found[2:], expected[2:], rtol=1e-10, atol=1e-10)

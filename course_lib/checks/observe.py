@@ -6,39 +6,38 @@ library, NumPy and torch only, decides nothing, and never lets an exception out.
 
 import collections.abc
 import contextlib
-import functools
-import gc
-import inspect
 import io
 import linecache
 import os
-import random
-import sys
 import time
 import traceback
-import types
 import warnings
 import zlib
 from collections.abc import Iterable
-from cProfile import Profile
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
 
 from course_lib.checks.probe import Array, Built, Dtype, Probe
 from course_lib.checks.record import Recorded, class_name, describe_type, record
 from course_lib.checks.scenarios import BUILDERS, SCENARIOS
 from course_lib.checks.spending import Spending
 from course_lib.checks.steps import Steps
+from course_lib.checks.surroundings import (
+    next_draws,
+    random_states_kept,
+    restored_globals,
+    seed_all,
+    seed_torch,
+    seeded_draws,
+)
+from course_lib.checks.watch import COURSE, Watch
 
-_COURSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_LIBRARIES = (_COURSE, *(os.path.dirname(module.__file__) for module in (torch, np)))
+_LIBRARIES = (COURSE, *(os.path.dirname(module.__file__) for module in (torch, np)))
 _ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
 _MAX_TEXT = 4000
-_DEEPEST = 3000  # calls within calls, whatever limit a notebook has set
 
 
 @dataclass
@@ -123,7 +122,7 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
     kwargs = {n: materialise(a, device, dtype) for n, a in probe.kwargs.items()}
     started = time.perf_counter()
     stdout, stderr = _Unclosed(), _Unclosed()
-    with _restored_globals(), warnings.catch_warnings(record=True) as caught:
+    with restored_globals(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout):
             try:
@@ -148,18 +147,18 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -
     """Fills `seen` step by step, so that what came before an exception is kept."""
     args, kwargs = inputs
     target, leaves = obj, {}
-    _seed_torch(probe.seed, device)
+    seed_torch(probe.seed, device)
     if probe.construct is not None:
         target, leaves = _prepare_module(obj, probe, seen, inputs, device, dtype)
     wanted = {n: a for n, a in probe.inputs().items() if isinstance(a, Array) and a.requires_grad}
     leaves = {**{n: (args | kwargs)[n] for n in wanted}, **leaves}
     seen.raised = Raised("", "", phase="call")
-    untouched = _seeded_draws(probe.seed)
-    _seed_all(probe.seed, device)
+    untouched = seeded_draws(probe.seed)
+    seed_all(probe.seed, device)
     training = getattr(target, "training", None)
     looping = watched and probe.name.startswith("loops_")
     meter = _meter(probe, target, args, kwargs)
-    steps, watch = Steps(looping, _LIBRARIES), _Watch() if watched else None
+    steps, watch = Steps(looping, _LIBRARIES), Watch() if watched else None
     try:
         with steps, watch or contextlib.nullcontext(), meter or contextlib.nullcontext():
             result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
@@ -167,7 +166,7 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -
         seen.steps = steps.count
         if watch is not None:
             seen.calls, seen.own = dict(watch.calls), tuple(sorted(watch.own))
-        seen.rng_touched = _next_draws() != untouched
+        seen.rng_touched = next_draws() != untouched
         seen.training_changed = getattr(target, "training", None) != training
         seen.arguments = {
             name: record(value)
@@ -283,117 +282,6 @@ def _backward(result, grad_outputs, leaves) -> dict[str, Recorded]:
     grad = torch.from_numpy(np.array(grad_outputs)).to(device=first.device, dtype=first.dtype)
     found = torch.autograd.grad(first, list(leaves.values()), grad, allow_unused=True)
     return {name: record(value) for name, value in zip(leaves, found, strict=True)}
-
-
-class _Watch(TorchFunctionMode):
-    """Counts the torch functions called, and notes which of the course's solutions ran.
-
-    The profiler is the one written in C: calling a hook of ours for each event would take as long
-    as all else that is observed.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.calls: collections.Counter[str] = collections.Counter()
-        self.own: set[str] = set()
-        self._profiler = Profile(subcalls=False, builtins=False)
-
-    def __torch_function__(self, func, kinds, args=(), kwargs=None):
-        name = getattr(func, "__name__", type(func).__name__)
-        if name not in ("__get__", "__set__"):
-            self.calls[name] += 1
-        return func(*args, **(kwargs or {}))
-
-    def __enter__(self):
-        self._previous = sys.getprofile()
-        result = super().__enter__()
-        with contextlib.suppress(ValueError):  # Python 3.12 allows one, and there is another
-            self._profiler.enable()
-        return result
-
-    def __exit__(self, *exc_info):
-        self._profiler.disable()
-        if isinstance(self._previous, Profile):
-            self._previous.enable()
-        elif self._previous is not None:
-            sys.setprofile(self._previous)
-        for entry in self._profiler.getstats():
-            code = entry.code
-            is_function = isinstance(code, types.CodeType) and code.co_flags & inspect.CO_OPTIMIZED
-            if is_function and code.co_filename.startswith(_SOLUTIONS):  # not what an import runs
-                self.own.add(code.co_qualname.split(".")[0])
-        return super().__exit__(*exc_info)
-
-
-_SOLUTIONS = tuple(os.path.join(_COURSE, package, "") for package in ("attention", "fused"))
-
-
-def _seed_torch(seed: int, device: str) -> None:
-    """Seeds only the generator in use: `torch.manual_seed` also queues work for absent devices."""
-    torch.default_generator.manual_seed(seed)
-    if device != "cpu":
-        torch.cuda.manual_seed(seed)
-
-
-def _seed_all(seed: int, device: str) -> None:
-    np.random.seed(seed % 2**32)
-    random.seed(seed)
-    _seed_torch(seed, device)
-
-
-def _next_draws() -> tuple[float, float, float]:
-    """What each global generator draws next: a fraction of the time that asking its state takes."""
-    options = {"dtype": torch.float32, "device": "cpu", "generator": torch.default_generator}
-    return _RANDOM(), _NUMPY_RANDOM(), torch.rand((), **options).item()
-
-
-_RANDOM, _NUMPY_RANDOM = random.random, np.random.random_sample  # whatever is put in their place
-
-
-@functools.lru_cache(maxsize=64)
-def _seeded_draws(seed: int) -> tuple[float, float, float]:
-    """What `_next_draws` is after `_seed_all`."""
-    with random_states_kept():
-        _seed_all(seed, "cpu")
-        return _next_draws()
-
-
-@contextlib.contextmanager
-def random_states_kept():
-    """Puts back the states of the global random generators."""
-    states = torch.get_rng_state(), np.random.get_state(), random.getstate()
-    try:
-        yield
-    finally:
-        torch.set_rng_state(states[0])
-        np.random.set_state(states[1])
-        random.setstate(states[2])
-
-
-@contextlib.contextmanager
-def _restored_globals():
-    """Puts back the global settings that a call may change.
-
-    No garbage is collected meanwhile: what others clean up then would pass for the student's.
-    """
-    dtype, folder = torch.get_default_dtype(), os.getcwd()
-    device, depth = torch.get_default_device(), sys.getrecursionlimit()
-    collecting = gc.isenabled()
-    gc.disable()
-    with contextlib.suppress(RecursionError):  # a deeper one would overflow the C stack
-        sys.setrecursionlimit(min(depth, _DEEPEST))
-    try:
-        with torch.enable_grad(), np.errstate(all="warn", under="ignore"):
-            yield
-    finally:
-        sys.setrecursionlimit(depth)
-        if collecting:
-            gc.enable()
-        if torch.get_default_device() != device:
-            torch.set_default_device(None if device.type == "cpu" else device)
-        torch.set_default_dtype(dtype)
-        with contextlib.suppress(OSError):
-            os.chdir(folder)
 
 
 def _describe_exception(error: BaseException, phase: str) -> Raised:

@@ -13,13 +13,13 @@ from course_lib.checks.observe import (
     Observation,
     Subject,
     observe_all,
-    random_states_kept,
     subject_of,
 )
 from course_lib.checks.prepare import accelerator, prepare, replays
 from course_lib.checks.record import a_or_an
 from course_lib.checks.replay import Explanation, explain
 from course_lib.checks.report import Finding, Report, example_of, importance
+from course_lib.checks.surroundings import random_states_kept
 
 _ONE_OF_SEVERAL = "One of several things: "
 _MAX_FINDINGS = 4

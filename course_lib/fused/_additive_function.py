@@ -8,16 +8,15 @@ import importlib.util
 import torch
 from torch import Tensor
 
-from course_lib.fused._additive_blocks import (
-    Masking,
-    Sigmas,
+from course_lib.fused._additive_blocks import Masking, Sigmas
+from course_lib.fused._additive_compiled import compiled_scores
+from course_lib.fused._additive_passes import (
     Sums,
     all_kept,
     averages,
     gradients,
     scores_step_by_step,
 )
-from course_lib.fused._additive_compiled import compiled_scores
 from course_lib.fused.masked_softmax import may_look_at, softmax_of_allowed
 
 FEW_FEATURES = 2**14  # up to so many numbers the plain formula is the fastest
@@ -107,7 +106,7 @@ def _vector(queries, keys, w, values) -> tuple[Tensor, ...]:
 
 
 def _blocks_of(*wide: Tensor):
-    """What `_additive_blocks` works on: sigmas, w as a vector, and the values."""
+    """What `_additive_passes` works on: sigmas, w as a vector, and the values."""
     queries, keys, *others = _vector(*wide)
     return Sigmas(queries, keys), *others
 

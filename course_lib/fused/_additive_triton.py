@@ -3,7 +3,7 @@
 A program holds some queries of an item and walks over the keys; for each hidden feature it adds
 to a tile of scores, which stays in registers. sigmoid(2 (q + k)) is 1 / (1 + a b), where a and b
 are exponentials of -2q and -2k if a flag on the device says that they are small, and otherwise
-1 / (1 + exp(a + b)), where they are -2q and -2k themselves. See `_additive_blocks` for the rest.
+1 / (1 + exp(a + b)), where they are -2q and -2k themselves. See `_additive_passes` for the rest.
 
 This module needs Triton; `TRITON_INTERPRET=1` runs its kernels on a CPU, to test them.
 """

@@ -42,6 +42,8 @@ VISIBLE = (
     "checks/specimens.py",
     "checks/spending.py",
     "checks/steps.py",
+    "checks/surroundings.py",
+    "checks/watch.py",
     "grading/kernels/__init__.py",
     "grading/kernels/inside.py",
     "grading/kernels/isolate.py",

@@ -292,3 +292,15 @@ def test_compiled_gradients_are_those_taught_on_both_sides_of_the_guard(
         grads.append(torch.autograd.grad(found.square().sum(), [inputs[0], inputs[1], inputs[2]]))
     torch.testing.assert_close(outputs, taught(*inputs, lengths))
     torch.testing.assert_close(grads[0], grads[1])
+
+
+@pytest.mark.parametrize("block", [270 * 50, 270 * 200])
+def test_a_step_without_gradients_walks_over_blocks_of_keys_and_of_items(
+    generator, monkeypatch, block
+):
+    monkeypatch.setattr(_additive_blocks, "CPU_BLOCK", block)
+    ours, taught, inputs = problem(generator, (3, 1, 90, 270), torch.float64)
+    lengths = torch.tensor([90, 0, 33])
+    with torch.no_grad():
+        torch.testing.assert_close(ours(*inputs, lengths), taught(*inputs, lengths))
+    torch.testing.assert_close(ours.attention_weights, taught.attention_weights)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import html
 
 from nbformat import NotebookNode
-from nbformat.v4 import new_output
 
 from course_lib.checks.fragment import block, paragraph
 from course_lib.checks.report import Report
 from course_lib.grading.kernels.sandbox import Limits
-from course_lib.grading.tame import plain_text, tame_tree
+from course_lib.grading.tame import made_output, plain_text, tame_tree
 from course_lib.grading.verdict import REPORT
 
 # What ended an exercise before it could be judged: the outcome, and what its student reads.
@@ -64,8 +63,9 @@ def outputs_of(report: Report) -> list[NotebookNode]:
 def _outputs(text: str, fragment: str, report: dict, points: float | None) -> list[NotebookNode]:
     data = {"text/plain": plain_text(text), "text/html": plain_text(fragment)}
     data[REPORT] = tame_tree(report)
-    outputs = [new_output("display_data", data)]
+    outputs = [made_output("display_data", data=data, metadata={})]
     if points is not None:
         value = {"text/plain": repr(float(points))}
-        outputs.append(new_output("execute_result", value, execution_count=None))
+        result = {"data": value, "metadata": {}, "execution_count": None}
+        outputs.append(made_output("execute_result", **result))
     return outputs

@@ -16,7 +16,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.grading.intake import SubmittedCell
-from course_lib.grading.tame import tame_outputs, tame_prose
+from course_lib.grading.tame import made_output, tame_outputs, tame_prose
 
 _AS_HANDED_IN = "[not run again: this is what was handed in]\n"
 
@@ -204,7 +204,7 @@ def _assemble(release: NotebookNode, slots: list[_Slot]) -> NotebookNode:
 
 def _shown(outputs: Sequence) -> list[NotebookNode]:
     tamed = tame_outputs(outputs)
-    return [nbformat.v4.new_output("stream", text=_AS_HANDED_IN), *tamed] if tamed else []
+    return [made_output("stream", name="stdout", text=_AS_HANDED_IN), *tamed] if tamed else []
 
 
 def _own(cell: SubmittedCell, ids: Iterator[str]) -> NotebookNode:

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from nbformat import NotebookNode
-from nbformat.v4 import new_output
+from nbformat import NotebookNode, from_dict
 
 MOST = 1_000_000  # characters kept of one cell's outputs
 _PICTURES = ("image/png", "image/jpeg")
@@ -60,25 +59,33 @@ def tame_outputs(outputs: Iterable[Any]) -> list[NotebookNode]:
             continue
         room -= len(str(tamed))
         if room < 0:
-            kept.append(new_output("stream", name="stdout", text="[the rest was left out]\n"))
+            kept.append(made_output("stream", name="stdout", text="[the rest was left out]\n"))
             break
         kept.append(tamed)
     return kept
+
+
+def made_output(kind: str, **content: Any) -> NotebookNode:
+    """An output of ours; its notebook is validated as a whole, not each output by itself."""
+    return from_dict({"output_type": kind, **content})
 
 
 def _tame(output: Mapping) -> NotebookNode | None:
     kind = output.get("output_type")
     if kind == "stream":
         name = "stderr" if output.get("name") == "stderr" else "stdout"
-        return new_output("stream", name=name, text=_text(output.get("text"))[:MOST])
+        return made_output("stream", name=name, text=_text(output.get("text"))[:MOST])
     if kind == "error":
         trace = output.get("traceback")
         lines = [_text(line)[:20_000] for line in trace[:50]] if isinstance(trace, list) else []
         name, value = _text(output.get("ename"))[:200], _text(output.get("evalue"))[:2000]
-        return new_output("error", ename=name, evalue=value, traceback=lines)
+        return made_output("error", ename=name, evalue=value, traceback=lines)
     if kind in ("display_data", "execute_result") and isinstance(output.get("data"), Mapping):
         data, metadata = _tame_data(output["data"])
-        return new_output(kind, data, metadata=metadata) if data else None
+        if not data:
+            return None
+        count = {"execution_count": None} if kind == "execute_result" else {}
+        return made_output(kind, data=data, metadata=metadata, **count)
     return None
 
 

@@ -80,6 +80,8 @@ class Exercise:
         no_loops: neither torch calls nor Python steps may grow with the sizes of the problem,
             from one probe to the next of those called "loops_GROUP_..." with the same GROUP.
         needs_loops: the opposite: one of the two must grow.
+        each_counts: the probes are questions of their own: each that passes counts, whatever
+            becomes of the others.
         comparisons: comparisons of this exercise's own, by name (`checks.compare`).
         builds_on: exercises that a solution may call.
         chain: for an integration, the exercises it puts together.
@@ -100,6 +102,7 @@ class Exercise:
     forbidden: dict[str, str] = field(default_factory=dict)
     no_loops: bool = False
     needs_loops: bool = False
+    each_counts: bool = False
     comparisons: dict[str, Callable] = field(default_factory=dict)
     builds_on: tuple[str, ...] = ()
     lesson: str = ""

@@ -13,13 +13,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 # fmt: off
 _FUNCTIONS = {
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "erfc",
-    "erfinv", "exp", "exp2", "expm1", "gelu", "lgamma", "log", "log10", "log1p", "log2",
-    "log_sigmoid_forward", "logaddexp", "logaddexp2", "logcumsumexp", "logit", "logsumexp",
-    "mish", "pow", "sigmoid", "silu", "sin", "sinh", "softplus", "tan", "tanh",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "elu", "erf",
+    "erfc", "erfinv", "exp", "exp2", "expm1", "gelu", "glu", "lgamma", "log", "log10", "log1p",
+    "log2", "log_sigmoid_forward", "logaddexp", "logaddexp2", "logcumsumexp", "logit",
+    "logsumexp", "mish", "pow", "sigmoid", "silu", "sin", "sinh", "softplus", "tan", "tanh",
     "_softmax", "_log_softmax",
 }
 # fmt: on
+_CHEAP_POWERS = (-2, -1, -0.5, 0.5, 1, 2, 3)  # torch multiplies, divides and takes roots
 
 
 class Spending(TorchDispatchMode):
@@ -53,7 +54,8 @@ class Spending(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         results = func(*args, **(kwargs or {}))
         made = _tensors(results)
-        if func.overloadpacket.__name__.rstrip("_") in _FUNCTIONS:
+        name = func.overloadpacket.__name__.rstrip("_")
+        if name in _FUNCTIONS and not (name == "pow" and _is_cheap(args[1])):
             self.functions += sum(tensor.numel() for tensor in made)
         for storage in map(_storage, made + _tensors((args, kwargs or {}))):
             key = storage._cdata
@@ -74,6 +76,10 @@ def _tensors(tree) -> list[torch.Tensor]:
     elif not isinstance(tree, list | tuple):
         return []
     return [tensor for item in tree for tensor in _tensors(item)]
+
+
+def _is_cheap(exponent) -> bool:
+    return not isinstance(exponent, torch.Tensor) and exponent in _CHEAP_POWERS
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage:

@@ -23,8 +23,13 @@ from course_lib.checks.surroundings import random_states_kept
 
 _ONE_OF_SEVERAL = "One of several things: "
 _MAX_FINDINGS = 4
+_BEYOND_A_LIMIT = (
+    "What your code spends is what this exercise is about; beyond the limit, each part of the "
+    "points earns at most a third."
+)
 SHARES = {"values": 0.5, "edges": 0.25, "gradients": 0.15, "hygiene": 0.1}
 MOST_OF_A_FLAWED_PART = 0.5
+MOST_BEYOND_A_LIMIT = 1 / 3
 
 
 def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
@@ -153,7 +158,7 @@ def _judge_all(
         mistake=explanations[0].mistake.id if explanations else None,
         parts=parts,
         example=example_of(exercise, _about_first(explanations, violations), outcomes),
-        notes=_notes(seen),
+        notes=[_BEYOND_A_LIMIT] * _beyond_a_limit(outcomes) + _notes(seen),
     )
 
 
@@ -177,8 +182,10 @@ def _score(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[floa
     """The score 0..1 and, for each part, (earned, possible) as shares of 1.
 
     A part earns the share of its probes that pass, and at most half once one fails: a check that
-    looks in twenty places must not make a mistake cheap. Where no probe of the values passes,
-    nothing is earned at all: a constant does not mutate its input either.
+    looks in twenty places must not make a mistake cheap, unless each place is a question of its
+    own. Where no probe of the values passes, nothing is earned at all: a constant does not mutate
+    its input either. What a probe of the values may spend at most is what the exercise is for:
+    beyond it no part earns more than a third.
     """
     passed: dict[str, list[bool]] = {}
     for probe, _ in runs:
@@ -187,17 +194,25 @@ def _score(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[floa
     dirty = {v.aspect for _, found in outcomes.values() for v in found if v.aspect in HYGIENE}
     shares = {part: share for part, share in SHARES.items() if part in passed or part == "hygiene"}
     shares["values"] += 1.0 - sum(shares.values())
+    most = MOST_BEYOND_A_LIMIT if _beyond_a_limit(outcomes) else 1.0
     parts = {}
     for part, share in shares.items():
         if part == "hygiene":
             earned = max(0.0, 1.0 - 0.5 * len(dirty))
         else:
             earned = sum(passed[part]) / len(passed[part])
-            earned = earned if all(passed[part]) else min(earned, MOST_OF_A_FLAWED_PART)
-        parts[part] = (share * earned, share)
+            if not all(passed[part]) and not exercise.each_counts:
+                earned = min(earned, MOST_OF_A_FLAWED_PART)
+        parts[part] = (share * min(earned, most), share)
     if not any(passed["values"]) or extra:
         parts = {part: (0.0, share) for part, (_, share) in parts.items()}
     return min(sum(earned for earned, _ in parts.values()), 0.99), parts
+
+
+def _beyond_a_limit(outcomes) -> bool:
+    """Whether a probe of the values spends more than it may."""
+    found = [v for _, violations in outcomes.values() for v in violations]
+    return any(v.part == "values" and v.aspect.startswith("spent_") for v in found)
 
 
 def _findings(exercise, violations, explanations: list[Explanation], outcomes) -> list[Finding]:

@@ -72,6 +72,7 @@ BROKEN_INVARIANTS = Exercise(
     returns=(Returned("the entry of your dict", "str"),),
     probes=_naming_probes,
     oracle=lambda key: _KEY[key],
+    each_counts=True,
     comparisons={"named": _named},
     mistakes=(
         *(

@@ -64,12 +64,19 @@ def _probes(rng):
         "keys": tensor([[1.0, 0.3], [-1.2, 2.0], [1.1, -0.7], [0.9, 0.0], [-1.3, 1.0]]),
         "values": tensor(rng.normal(0, 1, (5, 2))),
     }
+    limit = {"peak": 65_000}  # the scores have 76 800 bytes, those of a block 7680
     same = "The result must be softmax(Q K^T / sqrt(d)) V and the log sum exp of each query."
     return [
         probe("tiny", same, by_hand(), 2),
         probe("scaled", "The scores are divided by sqrt(d), here by 2.", scaled, 2),
         probe("random", same, problem(rng, 3, 7, 4, 5, 2), 3),
         probe("no_batch", "Without a batch it must work too.", problem(rng, 4, 9, 3, 2), 4),
+        probe(
+            "square",
+            "As many keys as queries: without a mask every query still sees all of them.",
+            problem(rng, 5, 5, 3, 3),
+            2,
+        ),
         probe("heads", "Any number of leading axes.", problem(rng, 2, 5, 3, 4, 2, 3), 2),
         probe(
             "rising",
@@ -102,10 +109,10 @@ def _probes(rng):
         ),
         probe(
             "memory",
-            "With 160 keys in blocks of 8, the 24 x 160 scores may never be there together.",
-            problem(rng, 24, 160, 2, 3),
-            8,
-            at_most={"peak": 24_000},
+            "With 120 keys in blocks of 12, the 80 x 120 scores may never be there together.",
+            problem(rng, 80, 120, 2, 1),
+            12,
+            at_most=limit,
         ),
         probe("strided", "Non-contiguous inputs.", problem(rng, 3, 6, 2, 4, strided=True), 4),
         probe("fitting", "Blocks that fit exactly.", problem(rng, 2, 6, 3, 4), 3, part="edges"),
@@ -140,11 +147,11 @@ def _probes(rng):
         probe(
             "memory_masked",
             "With a mask of a single row, which stands for all queries, memory must stay as small.",
-            problem(rng, 32, 128, 2, 3),
-            8,
-            some(rng, 1, 128),
+            problem(rng, 80, 120, 2, 1),
+            12,
+            some(rng, 1, 120),
             part="edges",
-            at_most={"peak": 24_000},
+            at_most=limit,
         ),
         probe("large_scores", "Large scores must not overflow.", large, 2, part="edges"),
         probe(
@@ -172,7 +179,7 @@ def _probes(rng):
             2,
             np.array([[True] * 4, [False] * 4, [False, False, True, True]]),
             part="gradients",
-            grad_outputs=rng.normal(0, 1, (3, 2)),
+            grad_outputs=rng.uniform(-1, 1, (3, 2)),  # so that none overflows over `tiny`
         ),
     ]
 
@@ -210,6 +217,14 @@ def _below_maximum(probe, outputs):
         f"A log sum exp is {found[wrong].flat[0]:.4g}; it cannot be below the largest score, "
         f"{largest[wrong].flat[0]:.4g}."
     )
+
+
+def _with_whole_mask(queries, keys, values, mask=None, block_size=128):
+    """Blocks of scores, beside a mask of numbers that is there as a whole."""
+    if mask is not None:
+        bias = queries.new_zeros(*queries.shape[:-1], keys.shape[-2]).masked_fill(~mask, -math.inf)
+        mask = bias == 0
+    return wrong.blocked()(queries, keys, values, mask, block_size)
 
 
 _LOOP = "Here the loop over blocks, which such a call hides, is what you write."
@@ -360,6 +375,19 @@ BLOCKED_ATTENTION = Exercise(
             "What could be subtracted there instead of the maximum?",
         ),
         Mistake(
+            "nan_hidden",
+            wrong.blocked(
+                shift_of=lambda larger: larger,
+                divide=lambda outputs, totals: (outputs / totals).nan_to_num(0.0),
+                end=lambda maxima, totals: torch.where(
+                    totals.isnan(), -math.inf, maxima + totals.log()
+                ),
+            ),
+            "NaN is replaced in the result; a query whose first block was masked altogether has "
+            "lost its sums by then.",
+            "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
+        ),
+        Mistake(
             "zero_by_zero",
             wrong.blocked(divide=lambda outputs, totals: outputs / totals),
             "At the end a query that may attend to no key divides 0 by 0.",
@@ -429,6 +457,13 @@ BLOCKED_ATTENTION = Exercise(
             wrong.blocked(values_of=lambda keys, values: keys),
             "The outputs average the keys instead of the values.",
             "Which tensor is multiplied by the weights?",
+        ),
+        Mistake(
+            "whole_mask_as_numbers",
+            _with_whole_mask,
+            "The numbers are right, but before the loop the mask becomes a floating-point number "
+            "for each query and each key: n x m of them.",
+            "Which columns of the mask does one block need?",
         ),
         Mistake(
             "all_at_once",

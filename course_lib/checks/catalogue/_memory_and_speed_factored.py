@@ -17,17 +17,26 @@ def _probes(rng):
         arrays = {"projected_queries": [queries], "projected_keys": [keys], "w_v": w_v}
         return {name: tensor(np.array(data, dtype=float)) for name, data in arrays.items()}
 
-    def frugal(args):
-        queries, keys = (args[f"projected_{name}"].data for name in ("queries", "keys"))
-        return {"functions": queries.size + keys.size}
+    def second(queries, keys, w_v):
+        """The same as the second item, after one whose numbers are all small."""
+        alone = given(queries, keys, w_v)
+        for name in ("projected_queries", "projected_keys"):
+            data = alone[name].data
+            alone[name] = tensor(np.concatenate([np.clip(data, -1.0, 1.0), data]))
+        return alone
 
-    few = draw(2, 9, 11, 4)
+    def frugal(args, times=1):
+        queries, keys = (args[f"projected_{name}"].data for name in ("queries", "keys"))
+        return {"functions": times * (queries.size + keys.size)}
+
+    few, one_each = draw(2, 9, 11, 4), draw(1, 6, 7, 3)
     near = given(
         [[40.0, -40.0, 39.5, 0.2], [-40.0, 40.0, -39.0, -0.3]],
         [[-40.0, 40.0, -39.0, 0.1], [40.0, 40.0, 39.5, 0.4], [-39.7, -40.0, 40.0, 0.0]],
         [1.5, -0.7, 2.0, 0.4],
     )
     far = [[-60.0, 50.0], [55.0, -70.0], [0.4, -0.3]], [[59.5, -49.0], [-54.5, 69.7], [-0.2, 0.6]]
+    both_ends = [[-44.625, 45.5], [46.25, -44.75]], [[39.875, -0.25], [-0.5, 39.875], [0.0, 0.5]]
     one_side = [[-44.625, 0.5], [0.25, -44.75]], [[39.875, -0.25], [39.75, 39.875], [0.0, 0.5]]
     opposite = [[-60.0, 55.0], [-60.5, 54.5]], [[60.25, -55.125], [59.5, -54.75], [61.0, -54.25]]
     far_away = [[-100.0, 120.0], [130.0, -0.5]], [[99.5, -119.75], [-130.25, 1.0], [0.0, 0.5]]
@@ -46,7 +55,14 @@ def _probes(rng):
             "for "
             "each item, not n m H.",
             args=few,
-            at_most=frugal(few),
+            at_most=frugal(few, 2),  # pairs need five times as many
+        ),
+        Probe(
+            "one_for_each",
+            "One exponential for each number of the queries and keys is enough.",
+            args=one_each,
+            part="edges",
+            at_most=frugal(one_each),
         ),
         Probe(
             "at_the_border",
@@ -82,6 +98,14 @@ def _probes(rng):
             part="edges",
         ),
         Probe(
+            "queries_beyond_both_ends",
+            "Queries alone may be out of range, some very negative, some very large.",
+            args=second(*both_ends, [20.0, -30.0]),
+            dtype="float32",
+            tolerance=2e-5,
+            part="edges",
+        ),
+        Probe(
             "opposite",
             "Queries and keys may be out of range where their sums are small.",
             args=given(*opposite, [20.0, -30.0]),
@@ -92,7 +116,7 @@ def _probes(rng):
         Probe(
             "far_beyond",
             "They may be far out of range.",
-            args=given(*far_away, [20.0, -30.0]),
+            args=second(*far_away, [20.0, -30.0]),
             dtype="float32",
             tolerance=2e-5,
             part="edges",
@@ -161,6 +185,22 @@ def _clamped(queries, keys):
     limit = _limit(queries.dtype)
     queries, keys = queries.clamp(-limit, limit), keys.clamp(-limit, limit)
     return 1 / (1 + torch.exp(-2 * queries) * torch.exp(-2 * keys))
+
+
+def _where_nan(projected_queries, projected_keys, w_v):
+    """The fast form, mended where it gave NaN."""
+    inputs = projected_queries, projected_keys, w_v
+    scores = _model(_always)(*inputs)
+    return _model(_never)(*inputs) if scores.isnan().any() else scores
+
+
+def _both_signs(projected_queries, projected_keys, w_v):
+    """sinh over cosh, from exponentials of q, -q, k and -k."""
+    queries, keys = projected_queries.unsqueeze(2), projected_keys.unsqueeze(1)
+    if not _both(queries, keys, _limit(queries.dtype)):
+        return torch.tanh(queries + keys) @ w_v
+    up, down = (torch.exp(sign * queries) * torch.exp(sign * keys) for sign in (1, -1))
+    return ((up - down) / (up + down)) @ w_v
 
 
 def _impossible(probe, outputs):
@@ -247,6 +287,56 @@ FACTORED_ADDITIVE_SCORES = Exercise(
             "instead "
             "of -15.",
             "Is tanh(q + k) really the same once both are clamped?",
+        ),
+        Mistake(
+            "guard_looks_at_first_item",
+            _model(lambda queries, keys: _both(queries[:1], keys[:1], _limit(queries.dtype))),
+            "The guard looks at the first item of the batch only.",
+            "Which axes does the test for numbers that are too large run over?",
+        ),
+        Mistake(
+            "guard_needs_both",
+            _model(
+                lambda queries, keys: (
+                    bool((queries.abs() <= _limit(queries.dtype)).all())
+                    or bool((keys.abs() <= _limit(keys.dtype)).all())
+                )
+            ),
+            "The guard steps in only where queries and keys are both out of range; one of them is "
+            "enough for a wrong number.",
+            "What is exp(-2q) for q = -400, whatever k is?",
+        ),
+        Mistake(
+            "guard_needs_all",
+            _model(
+                lambda queries, keys: (
+                    not any(bool((x.abs() > _limit(x.dtype)).all()) for x in (queries, keys))
+                )
+            ),
+            "The guard steps in only where all numbers are out of range; one of them is enough for "
+            "a wrong score.",
+            "Which of `any`, `all`, `min` and `max` finds a single number that is too large?",
+        ),
+        Mistake(
+            "only_nan_mended",
+            _where_nan,
+            "Only NaN is mended; where one exponential overflows on its own, the fast form gives a "
+            "wrong number that is not NaN.",
+            "What is 1 / (1 + infinity), and is it the sigmoid that you want?",
+        ),
+        Mistake(
+            "guard_too_narrow",
+            _model(lambda queries, keys: _both(queries, keys, min(8.0, _limit(queries.dtype)))),
+            "The numbers are right, but the slow form is taken for numbers below 40 already, where "
+            "the exponentials still serve.",
+            "What do `torch.finfo(dtype).max` and `.tiny` say of float32?",
+        ),
+        Mistake(
+            "exponentials_of_both_signs",
+            _both_signs,
+            "The numbers are right, but of each query and each key two exponentials are taken; one "
+            "is enough.",
+            "By what can (a - 1/a) / (a + 1/a) be multiplied above and below?",
         ),
         Mistake(
             "pairs",

@@ -24,6 +24,11 @@ def _probes(rng):
     def draw(*shape):
         return rng.normal(0, 1.5, shape)
 
+    def anything(name, says, *shape, **options):
+        """A tensor `(blocks, rows, columns)`: a `for` loop takes one block after the other."""
+        args = {"blocks": tensor(draw(*shape))}
+        return Probe(name, says, part="edges", args=args, **options)
+
     both = "The result must be each row's largest score and its sum of exp(score - largest)."
     empty_first = draw(3, 8)
     empty_first[1, :3] = -math.inf
@@ -59,10 +64,10 @@ def _probes(rng):
         probe("ragged", "Blocks of any size must count.", draw(2, 10), 5, 1, 4),
         probe(
             "memory",
-            "Only the block at hand may be there: 24 blocks of 8 columns come by.",
-            draw(6, 192),
-            *[8] * 24,
-            at_most={"peak": 4096},
+            "Only the block at hand may be there: 24 blocks of 16 columns come by.",
+            draw(6, 384),
+            *[16] * 24,
+            at_most={"peak": 12_000},
         ),
         probe("one_block", "A single block must work.", draw(3, 5), 5, part="edges"),
         probe(
@@ -98,13 +103,19 @@ def _probes(rng):
             4,
             part="edges",
         ),
-        probe(
-            "float32",
-            "Scores in float32 must work.",
-            draw(2, 9),
+        anything(
+            "any_iterable",
+            "`blocks` may be whatever a `for` loop takes, and stays as it was.",
+            3,
             4,
             5,
-            part="edges",
+        ),
+        anything(
+            "float32",
+            "Scores in float32 give results in float32.",
+            2,
+            3,
+            5,
             dtype="float32",
             tolerance=1e-4,
         ),
@@ -245,10 +256,17 @@ def _kept_dims(maxima, totals):
     return maxima.unsqueeze(-1), totals.unsqueeze(-1)
 
 
+def _scores(probe):
+    """All columns, whether the blocks come in a list or in one array."""
+    blocks = probe.args["blocks"]
+    parts = [block.data for block in blocks] if isinstance(blocks, list) else list(blocks.data)
+    return np.concatenate(parts, axis=-1)
+
+
 def _impossible_total(probe, outputs):
     """The largest score itself adds 1, and no score adds more."""
     maxima, totals = (outputs.items[i].data for i in range(2))
-    width = sum(block.data.shape[-1] for block in probe.args["blocks"])
+    width = _scores(probe).shape[-1]
     wrong = (maxima > -math.inf) & ~((totals >= 1 - 1e-6) & (totals <= width + 1e-6))
     if not wrong.any():
         return None
@@ -260,7 +278,7 @@ def _impossible_total(probe, outputs):
 
 def _wrong_maximum(probe, outputs):
     maxima = outputs.items[0].data
-    scores = np.concatenate([block.data for block in probe.args["blocks"]], axis=-1)
+    scores = _scores(probe)
     wrong = ~np.isclose(maxima, scores.max(-1))
     if not wrong.any():
         return None
@@ -351,6 +369,13 @@ SOFTMAX_STATISTICS = Exercise(
             "What could be subtracted there instead of the maximum?",
         ),
         Mistake(
+            "nan_hidden",
+            _model(_nan, end=lambda maxima, totals: (maxima, totals.nan_to_num(0.0))),
+            "NaN is replaced in the result; a row whose first block held nothing but -inf has "
+            "lost its sum by then.",
+            "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
+        ),
+        Mistake(
             "empty_row_maximum_0",
             _model(end=lambda maxima, totals: (_finite(maxima), totals)),
             "A row of nothing but -inf gets the maximum 0; it is -inf.",
@@ -427,9 +452,9 @@ SOFTMAX_STATISTICS = Exercise(
         Mistake(
             "all_blocks_at_once",
             _all_at_once,
-            "The numbers are right, but all blocks are kept until the end; that takes the memory "
-            "that blocks are meant to save.",
-            "Could you drop a block before you ask for the next one?",
+            "The numbers are right, but all blocks, or some numbers of each, are kept until the "
+            "end; that takes the memory that blocks are meant to save.",
+            "What is enough to go on with, however many blocks there were before?",
         ),
     ),
     properties=(

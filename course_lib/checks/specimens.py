@@ -314,6 +314,21 @@ def _neighbours(module, scores, allowed):
     return module.softmax(scores + 0.7 * scores.roll(1, dims=-1), allowed)
 
 
+def _both_neighbours(module, scores, allowed):
+    return module.softmax(scores + 0.7 * (scores.roll(1, -1) + scores.roll(-1, -1)), allowed)
+
+
+def _last_query_unmasked(module, scores, allowed):
+    allowed = torch.cat([allowed[..., :-1, :], torch.ones_like(allowed[..., -1:, :])], dim=-2)
+    return module.softmax(scores, allowed)
+
+
+def _last_query_prefers(module, scores, allowed):
+    preferred = torch.zeros_like(scores)
+    preferred[..., -1, 0] = 1.5
+    return module.softmax(scores + preferred, allowed)
+
+
 def _leaks_a_little(module, scores, allowed):
     weights = module.softmax(scores, allowed)
     return torch.where(
@@ -344,7 +359,13 @@ STRANGERS = {
     "first_key_special": _stranger(_bonus(lambda at, m: 1.5 * (at == 0))),
     "last_key_special": _stranger(_bonus(lambda at, m: 1.5 * (at == m - 1))),
     "middle_keys_special": _stranger(_bonus(lambda at, m: -(at - (m - 1) / 2).abs())),
+    "last_query_prefers_first_key": _stranger(_last_query_prefers),
     "neighbours_count": _stranger(_neighbours),
+    "both_neighbours_count": _stranger(_both_neighbours),
+    "last_query_unmasked": _stranger(_last_query_unmasked),
+    "average_over_keys_removed": _stranger(
+        change_inputs=lambda keys, values, lens: (keys, values - values.mean(1, True), lens)
+    ),
     "batch_average_removed": _stranger(
         change_inputs=lambda keys, values, lens: (keys, values - values.mean(0), lens)
     ),

@@ -63,7 +63,7 @@ def _causal_probes(rng):
         Probe("gradient", "The gradients of inputs and weights are those of the formula.",
               "gradients", grad_outputs=rng.normal(size=(1, 3, 2)), **back),
         Probe("gradient_empty", "An item of length 0 leaves every gradient finite.",
-              "gradients", grad_outputs=rng.normal(size=(2, 2, 2)), **back_empty),
+              "gradients", grad_outputs=rng.uniform(-1, 1, (2, 2, 2)), **back_empty),
     ]  # fmt: skip
 
 
@@ -148,6 +148,37 @@ CAUSAL_SELF_ATTENTION = Exercise(
             ),
             "With lengths given, the future is visible again.",
             "Are both conditions combined, or does one replace the other?",
+        ),
+        Mistake(
+            "causal_with_lengths_only",
+            models.causal(
+                past=lambda self, n: models.torch.ones(n, n, dtype=models.torch.bool),
+                real=lambda self, allowed, valid_lens: models.CausalSteps.real(
+                    self, allowed.tril(), valid_lens
+                ),
+            ),
+            "Without lengths every position sees all others, the later ones too.",
+            "Which of your conditions stands inside `if valid_lens is not None`?",
+        ),
+        Mistake(
+            "length_of_first_item_for_all",
+            models.causal(
+                real=lambda self, allowed, valid_lens: models.CausalSteps.real(
+                    self, allowed, valid_lens[:1].expand_as(valid_lens)
+                )
+            ),
+            "Every item gets the length of the first one.",
+            "Which axis must `valid_lens` have before it is compared with positions?",
+        ),
+        Mistake(
+            "one_position_more",
+            models.causal(
+                real=lambda self, allowed, valid_lens: models.CausalSteps.real(
+                    self, allowed, valid_lens + 1
+                )
+            ),
+            "One position too many is kept: length 2 keeps positions 0, 1 and 2.",
+            "Which is the last real position of an item of length 2?",
         ),
         Mistake(
             "over_queries",

@@ -87,7 +87,7 @@ def _lookup_probes(rng):
         Probe("gradient", "The gradients of inputs and weights are those of the formula.",
               "gradients", grad_outputs=rng.normal(size=(1, 2, 2)), **back),
         Probe("gradient_empty", "An item without a real key leaves every gradient finite.",
-              "gradients", grad_outputs=rng.normal(size=(2, 1, 1)), **back_empty),
+              "gradients", grad_outputs=rng.uniform(-1, 1, (2, 1, 1)), **back_empty),
     ]  # fmt: skip
 
 
@@ -139,6 +139,12 @@ LOOKUP = Exercise(
             "one_key_more",
             models.lookup(lengths=lambda self, valid_lens: valid_lens + 1),
             "One key too many is kept: length 2 keeps keys 0, 1 and 2.",
+            "Which is the last real key of an item of length 2?",
+        ),
+        Mistake(
+            "one_key_less",
+            models.lookup(lengths=lambda self, valid_lens: (valid_lens - 1).clamp(min=0)),
+            "The last real key is left out: length 2 keeps keys 0 and 1.",
             "Which is the last real key of an item of length 2?",
         ),
         Mistake(

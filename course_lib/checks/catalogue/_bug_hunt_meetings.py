@@ -86,8 +86,14 @@ SAYS = {
     "first_key_special": "A module may prefer its first key, wherever that stands.",
     "last_key_special": "A module may prefer its last key, wherever that stands.",
     "middle_keys_special": "A module may prefer the keys in the middle; first and last are alike.",
+    "last_query_prefers_first_key": "A module may prefer its first key for its last query only.",
     "neighbours_count": "A module may let each key score for its right neighbour as well, in a "
     "circle.",
+    "both_neighbours_count": "A module may let each key score for both its neighbours as well, in "
+    "a circle.",
+    "last_query_unmasked": "A module may forget the mask for its last query only.",
+    "average_over_keys_removed": "A module may mask its weights and still use the padded values: "
+    "it subtracts the average of all values first.",
     "batch_average_removed": "A module may subtract the batch's average from the values.",
     "length_of_first_item_for_all": "A module may use the first item's length for all items.",
     "length_of_neighbour": "A module may use its neighbour's length for each item.",

@@ -21,15 +21,21 @@ def negated(test):
 
 
 # ---------------------------------------------------------------- masking_equals_deleting
-def masking(delete=lambda x, length: x[:, :length], tolerance=1e-5, items=slice(None)):
+def masking(
+    delete=lambda x, length: x[:, :length],
+    tolerance=1e-5,
+    items=slice(None),
+    queries=slice(None),
+):
     """A test by deleting; `delete(x, length)` is done to keys and values."""
 
-    def test(module, queries, keys, values, valid_lens):
-        masked = module(queries, keys, values, valid_lens)
-        for b in range(len(queries))[items]:
+    def test(module, all_queries, keys, values, valid_lens):
+        masked = module(all_queries, keys, values, valid_lens)
+        for b in range(len(all_queries))[items]:
             item, length = slice(b, b + 1), int(valid_lens[b])
             shorter = [delete(x[item], length) for x in (keys, values)]
-            if not same(masked[item], module(queries[item], *shorter), tolerance):
+            deleted = module(all_queries[item], *shorter)
+            if not same(masked[item, queries], deleted[:, queries], tolerance):
                 return False
         return True
 
@@ -42,6 +48,17 @@ def zero_after(x, length):
 
 def masking_without_lengths(module, queries, keys, values, valid_lens):
     return masking()(lambda q, k, v, lens=None: module(q, k, v), queries, keys, values, valid_lens)
+
+
+def masking_by_weights(module, queries, keys, values, valid_lens):
+    module(queries, keys, values, valid_lens)
+    masked = module.attention_weights
+    for b, length in enumerate(valid_lens.tolist()):
+        item = slice(b, b + 1)
+        module(queries[item], keys[item, :length], values[item, :length])
+        if not same(masked[item, ..., :length], module.attention_weights):
+            return False
+    return True
 
 
 def garbage_in_pads(module, queries, keys, values, valid_lens):
@@ -67,15 +84,15 @@ def common_length(module, queries, keys, values, valid_lens):
 
 
 # ---------------------------------------------------------------- keys_permutation_invariant
-def permuting(*orders, of=(1, 2), axis=1, tolerance=1e-5, items=slice(None)):
+def permuting(*orders, of=(1, 2), axis=1, tolerance=1e-5, items=slice(None), queries=slice(None)):
     """A test with the given orders, `order(num_keys) -> list`, of arguments 0, 1 or 2."""
 
     def test(module, *inputs):
-        outputs = module(*inputs)[items]
+        outputs = module(*inputs)[items, queries]
         for order in orders:
             index = torch.tensor(order(inputs[1].shape[axis]))
             other = [x.index_select(axis, index) if i in of else x for i, x in enumerate(inputs)]
-            if not same(module(*other)[items], outputs, tolerance):
+            if not same(module(*other)[items, queries], outputs, tolerance):
                 return False
         return True
 

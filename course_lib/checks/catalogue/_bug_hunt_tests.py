@@ -28,6 +28,8 @@ def _masking_probes(rng):
         "one_key_more",
         "first_item_unmasked",
         "last_item_unmasked",
+        "last_query_unmasked",
+        "average_over_keys_removed",
     )
     one, equal = inputs_of(rng, b=1, n=3), inputs_of(rng)
     equal["values"] = tensor(np.repeat(rng.normal(0, 1.4, (1, 1, 6)), 5, 1).repeat(3, 0))
@@ -143,6 +145,19 @@ MASKING_EQUALS_DELETING = Exercise(
             "Which items does your loop visit?",
         ),
         Mistake(
+            "first_query_only",
+            models.masking(queries=slice(1)),
+            "Your test looks at the first query only.",
+            "Over which axes must the comparison run?",
+        ),
+        Mistake(
+            "weights_compared",
+            models.masking_by_weights,
+            "You look at the weights; a module can mask them and still let the padded values into "
+            "its outputs.",
+            "What does the caller get from the module?",
+        ),
+        Mistake(
             "queries_deleted_too",
             models.queries_deleted_too,
             "You delete queries as well as keys, so a module in which queries depend on each "
@@ -195,6 +210,8 @@ def _permutation_probes(rng):
         "last_key_special",
         "middle_keys_special",
         "neighbours_count",
+        "both_neighbours_count",
+        "last_query_prefers_first_key",
     )
     alike = inputs_of(rng)
     alike["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 5, axis=1))
@@ -317,6 +334,12 @@ KEYS_PERMUTATION_INVARIANT = Exercise(
             "Over which axes must the comparison run?",
         ),
         Mistake(
+            "first_query_only",
+            functools.partial(_all_orders, queries=slice(1)),
+            "Your test looks at the first query only.",
+            "Over which axes must the comparison run?",
+        ),
+        Mistake(
             "last_item_only",
             functools.partial(_all_orders, items=slice(-1, None)),
             "Your test looks at the last item only.",
@@ -347,6 +370,13 @@ KEYS_PERMUTATION_INVARIANT = Exercise(
             models.permuting(models.roll),
             "You only move all keys on by one. Who sits next to whom stays the same, and a module "
             "that looks at neighbours passes.",
+            "Which order separates neighbours?",
+        ),
+        Mistake(
+            "only_rolls_and_a_flip",
+            models.permuting(models.roll, models.flip),
+            "You move the keys on and reverse them. Neighbours stay neighbours either way, and a "
+            "module that looks at both of them passes.",
             "Which order separates neighbours?",
         ),
         Mistake(

@@ -230,3 +230,47 @@ class RemembersLengths(Almost):
 class EightPositionsAtMost(Almost):
     def allowed(self, x, valid_lens):
         return allowed(x, valid_lens) & torch.ones(8, 8).tril().bool()[: x.shape[1], : x.shape[1]]
+
+
+@right
+class PositionByPosition(Layers):
+    """Each position meets only what lies behind it, so there is no triangle."""
+
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.heads(x)
+        rows, outputs = [], []
+        for i in range(x.shape[1]):
+            scores = (q[:, :, i : i + 1] @ k[:, :, : i + 1].mT) / math.sqrt(self.d)
+            rows.append(safe(scores, allowed(x, valid_lens)[..., i : i + 1, : i + 1]))
+            outputs.append(rows[-1] @ v[:, :, : i + 1])
+        rows = [F.pad(row.detach(), (0, x.shape[1] - row.shape[-1])) for row in rows]
+        self.attention_weights = torch.cat(rows, dim=2)
+        return self.W_o(torch.cat(outputs, dim=2).transpose(1, 2).flatten(2))
+
+
+@right
+class ThreeMatricesFromOne(Almost):
+    def parts(self, x):
+        matrices = self.W_qkv.weight.reshape(3, x.shape[-1], -1)
+        return [
+            (x @ matrix.T).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for matrix in matrices
+        ]
+
+
+@wrong("length_of_first_item_for_all")
+class FirstLength(Almost):
+    def allowed(self, x, valid_lens):
+        return allowed(x, None if valid_lens is None else valid_lens[:1].expand_as(valid_lens))
+
+
+@wrong("one_position_more")
+class OnePadMore(Almost):
+    def allowed(self, x, valid_lens):
+        return allowed(x, None if valid_lens is None else valid_lens + 1)
+
+
+@wrong("causal_with_lengths_only")
+class CausalInsideTheIf(Almost):
+    def allowed(self, x, valid_lens):
+        return allowed(x, valid_lens, causal=valid_lens is not None)

@@ -227,3 +227,31 @@ class DropsValues(Almost):
 class ReturnsBoth(Almost):
     def outputs(self, weights, values):
         return self.dropout(weights) @ values, weights
+
+
+@right
+class WeightsOfTorch(Almost):
+    """torch's own attention over the identity gives the weights."""
+
+    def forward(self, queries, keys, values, valid_lens=None):
+        q, k = self.W_q(queries), self.W_k(keys)
+        eye = torch.eye(keys.shape[1], dtype=q.dtype).expand(len(keys), -1, -1)
+        real = real_keys(keys, valid_lens)
+        weights = F.scaled_dot_product_attention(q, k, eye, attn_mask=real | ~real.any(-1, True))
+        weights = weights * real
+        self.keep(weights)
+        return self.outputs(weights, values)
+
+
+@right
+class NanReplaced(Almost):
+    """`masked_fill` stands between the NaN of an empty row and the gradients."""
+
+    def weights(self, scores, real):
+        return scores.masked_fill(~real, -math.inf).softmax(-1).nan_to_num(0.0)
+
+
+@wrong("one_key_less")
+class LastKeyLost(Almost):
+    def lengths(self, valid_lens):
+        return None if valid_lens is None else valid_lens - 1

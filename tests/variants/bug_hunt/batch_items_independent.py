@@ -1,5 +1,7 @@
 """Answers to `batch_items_independent`, as different hands would write them."""
 
+import itertools
+
 import torch
 
 from course_lib.checks.matrix import right, wrong
@@ -42,6 +44,16 @@ def norm_of_the_difference(module, queries, keys, values, valid_lens):
         alone = module(queries[i], keys[i], values[i], valid_lens=valid_lens[i])
         worst = max(worst, (alone - together[i]).norm().item())
     return worst < 1e-5
+
+
+@right
+def every_part_of_the_batch(module, *inputs):
+    together, size = module(*inputs), len(inputs[0])
+    for count in range(1, size):
+        for part in map(list, itertools.combinations(range(size), count)):
+            if not torch.allclose(module(*(x[part] for x in inputs)), together[part], atol=1e-6):
+                return False
+    return True
 
 
 @wrong("without_lengths")
@@ -113,4 +125,13 @@ def a_tenth_allowed(module, queries, keys, values, valid_lens):
     return all(
         bool((module(*(x[b : b + 1] for x in inputs)) - together[b : b + 1]).abs().max() < 0.1)
         for b in range(len(queries))
+    )
+
+
+@wrong("passes_later_items_doubled")
+def company_of_copies(module, *inputs):
+    together = module(*inputs)
+    return all(
+        torch.allclose(module(*(x[[b] * len(x)] for x in inputs))[b], together[b], atol=1e-6)
+        for b in range(len(together))
     )

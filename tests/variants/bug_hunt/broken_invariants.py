@@ -1,5 +1,7 @@
 """Answers to `broken_invariants`, as different hands would write them."""
 
+import collections
+
 from course_lib.checks.matrix import right, wrong
 
 KEY = {
@@ -88,3 +90,13 @@ def swapped():
 @wrong()
 def turned_round():
     return {said: name for name, said in KEY.items()}
+
+
+@right
+def in_a_defaultdict():
+    return collections.defaultdict(lambda: "rows_sum_to_one", KEY)
+
+
+@wrong("avocet_about_keys")
+def two_confusions():
+    return KEY | {"avocet": "keys_permutation", "egret": "rows_sum_to_one"}

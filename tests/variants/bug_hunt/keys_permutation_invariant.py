@@ -54,6 +54,18 @@ def roll_and_first_swap(module, queries, keys, values):
     return ok
 
 
+@right
+def another_order_for_each_item(module, queries, keys, values):
+    generator = torch.Generator().manual_seed(0)
+    outputs = module(queries, keys, values)
+    for _ in range(60):
+        order = torch.rand(keys.shape[:2], generator=generator).argsort(1).unsqueeze(-1)
+        shuffled = [torch.take_along_dim(x, order, 1) for x in (keys, values)]
+        if not torch.allclose(module(queries, *shuffled), outputs, atol=1e-6):
+            return False
+    return True
+
+
 @wrong("only_a_flip")
 def flipped(module, queries, keys, values):
     flipped = module(queries, keys.flip(1), values.flip(1))
@@ -137,3 +149,19 @@ def third_of_a_unit_allowed(module, queries, keys, values):
         return bool((a - b).abs().max() < 0.05)
 
     return _all_swaps(module, queries, keys, values, agree)
+
+
+@wrong("first_query_only")
+def first_query(module, queries, keys, values):
+    def agree(a, b):
+        return torch.allclose(a[:, 0], b[:, 0], atol=1e-5)
+
+    return _all_swaps(module, queries, keys, values, agree)
+
+
+@wrong("only_rolls_and_a_flip")
+def rolls_and_a_flip(module, queries, keys, values):
+    a, m = module(queries, keys, values), keys.shape[1]
+    others = [(keys.flip(1), values.flip(1))]
+    others += [(keys.roll(i, 1), values.roll(i, 1)) for i in range(1, m)]
+    return all(torch.allclose(module(queries, *other), a, atol=1e-6) for other in others)

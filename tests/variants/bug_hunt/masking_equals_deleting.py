@@ -51,6 +51,28 @@ def passes_the_length_too(module, queries, keys, values, valid_lens):
     return True
 
 
+@right
+def items_of_one_length_together(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    for n in valid_lens.unique():
+        at = valid_lens == n
+        deleted = module(queries[at], keys[at, :n], values[at, :n])
+        if not torch.allclose(masked[at], deleted, atol=1e-6):
+            return False
+    return True
+
+
+@right
+def asserts_and_catches(module, queries, keys, values, valid_lens):
+    try:
+        for b, n in enumerate(valid_lens.tolist()):
+            masked = module(queries, keys, values, valid_lens)
+            torch.testing.assert_close(masked[b], module(queries, keys[:, :n], values[:, :n])[b])
+    except AssertionError:
+        return False
+    return True
+
+
 @wrong("garbage_instead")
 def noise_in_the_pads(module, queries, keys, values, valid_lens):
     keys2, values2 = keys.clone(), values.clone()
@@ -140,4 +162,25 @@ def forgets_the_values(module, queries, keys, values, valid_lens):
     for b, n in enumerate(valid_lens.tolist()):
         s = slice(b, b + 1)
         module(queries[s], keys[s, :n], values[s])
+    return True
+
+
+@wrong("first_query_only")
+def one_row_each(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    for b, n in enumerate(valid_lens.tolist()):
+        s = slice(b, b + 1)
+        if not torch.allclose(masked[b, 0], module(queries[s], keys[s, :n], values[s, :n])[0, 0]):
+            return False
+    return True
+
+
+@wrong("weights_compared")
+def weights_of_real_keys(module, queries, keys, values, valid_lens):
+    module(queries, keys, values, valid_lens)
+    weights = module.attention_weights
+    for b, n in enumerate(valid_lens.tolist()):
+        module(queries[[b]], keys[[b], :n], values[[b], :n])
+        if not torch.allclose(weights[b, :, :, :n], module.attention_weights[0], atol=1e-6):
+            return False
     return True

@@ -120,6 +120,54 @@ class AutogradBlockByBlock(torch.autograd.Function):
         return dq, torch.cat(dks, -2), torch.cat(dvs, -2), None, None
 
 
+@right
+class BlocksOfQueries(ListsOfBlocks):
+    """The backward pass walks along the queries."""
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, mask, out, lse = ctx.saved_tensors
+        n, scale = q.shape[-2], q.shape[-1] ** -0.5
+        if mask is not None:
+            mask = mask.expand(*mask.shape[:-2], n, k.shape[-2])
+        dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        for rows in pieces(n, ctx.block_size):
+            qb, g = q[..., rows, :], grad[..., rows, :]
+            s = qb @ k.mT * scale
+            s = s if mask is None else s.masked_fill(~mask[..., rows, :], -math.inf)
+            w = torch.exp(s - torch.nan_to_num(lse[..., rows], neginf=0.0)[..., None])
+            ds = w * (g @ v.mT - (g * out[..., rows, :]).sum(-1, keepdim=True)) * scale
+            dq[..., rows, :] = ds @ k
+            dk += ds.mT @ qb
+            dv += w.mT @ g
+        return dq, dk, dv, None, None
+
+
+@right
+class RowSumsInAFirstPass(ListsOfBlocks):
+    """Two passes over the blocks: the row sums of W * dW, then the gradients."""
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, mask, _, lse = ctx.saved_tensors
+        scale, m = q.shape[-1] ** -0.5, k.shape[-2]
+        safe = torch.nan_to_num(lse, neginf=0.0)[..., None]
+
+        def blocks():
+            for piece in pieces(m, ctx.block_size):
+                w = torch.exp(masked(q @ k[..., piece, :].mT * scale, mask, piece, m) - safe)
+                yield piece, w, grad @ v[..., piece, :].mT
+
+        sums = sum((w * dw).sum(-1, keepdim=True) for _, w, dw in blocks())
+        dq, dks, dvs = 0.0, [], []
+        for piece, w, dw in blocks():
+            ds = w * (dw - sums) * scale
+            dq = dq + ds @ k[..., piece, :]
+            dks.append(ds.mT @ q)
+            dvs.append(w.mT @ grad)
+        return dq, torch.cat(dks, -2), torch.cat(dvs, -2), None, None
+
+
 def build(
     statistic=None,
     softmax=None,
@@ -273,3 +321,78 @@ class KeepsNothing(torch.autograd.Function):
     def backward(ctx, g):
         q, k, v = ctx.saved_tensors
         return q, k, v, None, None
+
+
+@wrong("weights_kept")
+class KeepsBlocksOfWeights(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, mask=None, block_size=128):
+        out, lse = blocked_attention(q, k, v, mask, block_size)
+        safe, m = torch.nan_to_num(lse, neginf=0.0)[..., None], k.shape[-2]
+        ctx.weights = [
+            torch.exp(masked(q @ k[..., p, :].mT / math.sqrt(q.shape[-1]), mask, p, m) - safe)
+            for p in pieces(m, block_size)
+        ]
+        ctx.save_for_backward(q, k, v, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        q, k, v, out = ctx.saved_tensors
+        w = torch.cat(ctx.weights, -1)
+        ds = w * (g @ v.mT - (g * out).sum(-1, keepdim=True)) / math.sqrt(q.shape[-1])
+        return ds @ k, ds.mT @ q, w.mT @ g, None, None
+
+
+@wrong("all_at_once")
+class PlainForward(ListsOfBlocks):
+    """Only the backward pass goes in blocks."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, mask=None, block_size=128):
+        s = q @ k.mT / math.sqrt(q.shape[-1])
+        s = s if mask is None else s.masked_fill(~mask, -math.inf)
+        lse = torch.logsumexp(s, -1)
+        out = torch.exp(s - torch.nan_to_num(lse, neginf=0.0)[..., None]) @ v
+        ctx.save_for_backward(q, k, v, mask, out, lse)
+        ctx.block_size = block_size
+        return out
+
+
+@wrong("all_at_once")
+class Checkpointed(ListsOfBlocks):
+    """Autograd keeps every block in the backward pass."""
+
+    @staticmethod
+    def backward(ctx, g):
+        mask = ctx.saved_tensors[3]
+        with torch.enable_grad():
+            inputs = [x.detach().requires_grad_() for x in ctx.saved_tensors[:3]]
+            out = blocked_attention(*inputs, mask, ctx.block_size)[0]
+        return *torch.autograd.grad(out, inputs, g), None, None
+
+
+@wrong("keys_and_values_swapped")
+class KeysAndValuesSwapped(ListsOfBlocks):
+    @staticmethod
+    def backward(ctx, g):
+        dq, dk, dv, *nones = gradients(ctx, g)
+        return dq, dv, dk, *nones
+
+
+@wrong("nan_hidden")
+class NanReplaced(build(care=False)):
+    @classmethod
+    def apply(cls, *args):
+        q, k, v = (_NoNan.apply(x) for x in args[:3])
+        return super().apply(q, k, v, *args[3:])
+
+
+class _NoNan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.nan_to_num(0.0)

@@ -105,6 +105,65 @@ def a_query_at_a_time(q, k, v, mask=None, block_size=128):
     return torch.stack(outs, -2), torch.stack(lses, -1)
 
 
+@right
+def blocks_of_queries(q, k, v, mask=None, block_size=128):
+    """`block_size` queries at a time, with ordinary rows."""
+    n, m, outs, lses = q.shape[-2], k.shape[-2], [], []
+    if mask is not None:
+        mask = torch.broadcast_to(mask, (*mask.shape[:-2], n, m))
+    for a in range(0, n, block_size):
+        s = q[..., a : a + block_size, :] @ k.mT / math.sqrt(q.shape[-1])
+        if mask is not None:
+            s = s.masked_fill(~mask[..., a : a + block_size, :], -math.inf)
+        top = s.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(s.dtype).min)
+        p = torch.exp(s - top)
+        total = p.sum(-1, keepdim=True)
+        outs.append(p @ v / total.masked_fill(total == 0, 1.0))
+        lses.append((top + total.log()).squeeze(-1))
+    return torch.cat(outs, -2), torch.cat(lses, -1)
+
+
+@right
+def merged_at_the_end(q, k, v, mask=None, block_size=128):
+    """Keeps outputs and log sum exp of each block, but no scores."""
+    m, outs, lses = k.shape[-2], [], []
+    for a in range(0, m, block_size):
+        piece = slice(a, a + block_size)
+        s = q @ k[..., piece, :].mT / math.sqrt(q.shape[-1])
+        if mask is not None:
+            s = s.masked_fill(~cut(mask, piece, m), -math.inf)
+        top = s.detach().amax(-1, keepdim=True).clamp(min=torch.finfo(s.dtype).min)
+        p = torch.exp(s - top)
+        total = p.sum(-1, keepdim=True)
+        outs.append(p @ v[..., piece, :] / total.masked_fill(total == 0, 1.0))
+        lses.append(top + total.log())
+    lses = torch.stack(lses)
+    top = lses.detach().amax(0).clamp(min=torch.finfo(q.dtype).min)
+    shares = torch.exp(lses - top)
+    total = shares.sum(0)
+    outputs = (shares * torch.stack(outs)).sum(0) / total.masked_fill(total == 0, 1.0)
+    return outputs, (top + total.log()).squeeze(-1)
+
+
+@right
+def ones_beside_the_values(q, k, v, mask=None, block_size=128):
+    """The sums are the last column of the outputs."""
+    m, v = k.shape[-2], torch.cat([v, torch.ones_like(v[..., :1])], -1)
+    both, top = q.new_zeros(*q.shape[:-1], v.shape[-1]), q.new_full((*q.shape[:-1], 1), -math.inf)
+    for a in range(0, m, block_size):
+        piece = slice(a, a + block_size)
+        s = torch.matmul(q * q.shape[-1] ** -0.5, k[..., piece, :].transpose(-2, -1))
+        if mask is not None:
+            s = s + torch.where(cut(mask, piece, m), 0.0, -math.inf).to(s.dtype)
+        new = torch.maximum(top, s.amax(-1, keepdim=True))
+        safe = new.clamp(min=torch.finfo(q.dtype).min)
+        both = both * torch.exp(top - safe) + torch.exp(s - safe) @ v[..., piece, :]
+        top = new
+    total = both[..., -1:]
+    out = both[..., :-1] / total.clamp_min(torch.finfo(q.dtype).tiny)
+    return out, (top + total.log()).squeeze(-1)
+
+
 def stepwise(
     q,
     k,
@@ -271,3 +330,42 @@ def in_float32(q, k, v, mask=None, block_size=128):
 @wrong()
 def outputs_alone(q, k, v, mask=None, block_size=128):
     return two_passes(q, k, v, mask, block_size)[0]
+
+
+@wrong("all_at_once")
+def always_128(q, k, v, mask=None, block_size=128):
+    return stepwise(q, k, v, mask, 128)
+
+
+@wrong("all_at_once")
+def scores_cut_afterwards(q, k, v, mask=None, block_size=128):
+    s = q @ k.mT / math.sqrt(q.shape[-1])
+    if mask is not None:
+        s = s.masked_fill(~mask, -math.inf)
+    top, total = softmax_statistics(s.split(block_size, -1))
+    lse = top + total.log()
+    safe = lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1)
+    pieces = zip(s.split(block_size, -1), v.split(block_size, -2), strict=True)
+    return sum(torch.exp(part - safe) @ values for part, values in pieces), lse
+
+
+@wrong("nan_hidden")
+def nan_replaced_at_the_end(q, k, v, mask=None, block_size=128):
+    out, lse = stepwise(q, k, v, mask, block_size, safe=lambda new: new)
+    return out.nan_to_num(0.0), torch.where(lse.isnan(), -math.inf, lse)
+
+
+@wrong()
+def causal_where_square(q, k, v, mask=None, block_size=128):
+    if mask is None and q.shape[-2] == k.shape[-2]:
+        mask = torch.ones(q.shape[-2], k.shape[-2]).tril().bool()
+    return two_passes(q, k, v, mask, block_size)
+
+
+@wrong("whole_mask_as_numbers")
+def bias_made_first(q, k, v, mask=None, block_size=128):
+    if mask is None:
+        return two_passes(q, k, v, mask, block_size)
+    bias = torch.where(mask, 0.0, -math.inf).to(q.dtype)
+    bias = bias.expand(*bias.shape[:-2], q.shape[-2], k.shape[-2]).contiguous()
+    return two_passes(q, k, v, bias == 0, block_size)

@@ -56,6 +56,29 @@ def one_query_at_a_time(q, k, w):
     return torch.stack(rows, dim=1) - w.sum()
 
 
+@right
+def slow_where_needed(q, k, w):
+    """The slow form for those pairs alone that are out of range."""
+    limit = widest(q.dtype) * 0.95
+    (a, b), (exp_a, exp_b) = spread(q, k), spread(torch.exp(-2 * q), torch.exp(-2 * k))
+    fast = 2 * (1 + exp_a * exp_b) ** -1 - 1
+    far = ((a.abs() > limit) | (b.abs() > limit)).expand_as(fast)
+    if far.any():
+        fast = fast.masked_scatter(far, torch.tanh((a + b)[far]))
+    return fast @ w
+
+
+@right
+def feature_by_feature(q, k, w):
+    if max(q.abs().max(), k.abs().max()) > widest(q.dtype) * 0.95:
+        return torch.tanh(sum(spread(q, k))) @ w
+    eq, ek = torch.exp(-q).square(), torch.exp(-k).square()
+    scores = -w.sum()
+    for h in range(q.shape[-1]):
+        scores = scores + 2 * w[h] / (1 + eq[:, :, None, h] * ek[:, None, :, h])
+    return scores
+
+
 @wrong("pairs")
 def plain_tanh(q, k, w):
     return torch.tanh(sum(spread(q, k))) @ w
@@ -159,9 +182,69 @@ def changes_its_input(q, k, w):
     return 2 * (1 / (1 + torch.exp(a) * torch.exp(b))) @ w - w.sum()
 
 
-@wrong()
+@wrong("guard_too_narrow")
 def falls_back_too_early(q, k, w):
     a, b = spread(q, k)
     if q.abs().max() > 5 or k.abs().max() > 5:
         return torch.tanh(a + b) @ w
     return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
+
+
+def fast_if(near, q, k, w):
+    a, b = spread(q, k)
+    if not near:
+        return torch.tanh(a + b) @ w
+    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
+
+
+@wrong("pairs")
+def elu_for_exp(q, k, w):
+    x = sum(spread(q, k))
+    e = torch.nn.functional.elu(-2 * x.abs()) + 1
+    return (torch.sign(x) * (1 - e) / (1 + e)) @ w
+
+
+@wrong("pairs")
+def both_forms_and_where(q, k, w):
+    a, b = spread(q, k)
+    near = (a.abs() <= widest(q.dtype) * 0.8) & (b.abs() <= widest(q.dtype) * 0.8)
+    fast = 2 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b)) - 1
+    return torch.where(near, fast, torch.tanh(a + b)) @ w
+
+
+@wrong("exponentials_of_both_signs")
+def sinh_over_cosh(q, k, w):
+    if max(q.abs().max(), k.abs().max()) > widest(q.dtype) * 0.95:
+        return torch.tanh(sum(spread(q, k))) @ w
+    a, b = spread(torch.exp(q), torch.exp(k))
+    c, d = spread(torch.exp(-q), torch.exp(-k))
+    return ((a * b - c * d) / (a * b + c * d)) @ w
+
+
+@wrong("guard_needs_both")
+def or_instead_of_and(q, k, w):
+    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
+    return fast_if(q.abs().max() <= limit or k.abs().max() <= limit, q, k, w)
+
+
+@wrong("guard_needs_all")
+def smallest_instead_of_largest(q, k, w):
+    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
+    return fast_if(q.abs().min() <= limit and k.abs().min() <= limit, q, k, w)
+
+
+@wrong("guard_looks_at_first_item")
+def first_item_decides(q, k, w):
+    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
+    return fast_if(q[0].abs().max() <= limit and k[0].abs().max() <= limit, q, k, w)
+
+
+@wrong("only_nan_mended")
+def slow_where_nan(q, k, w):
+    scores = fast_if(True, q, k, w)
+    return fast_if(False, q, k, w) if scores.isnan().any() else scores
+
+
+@wrong("only_nan_mended")
+def nan_becomes_zero(q, k, w):
+    return fast_if(True, q, k, w).nan_to_num(0.0)

@@ -1,8 +1,10 @@
 """Answers to `softmax_statistics`."""
 
 import functools
+import itertools
 import math
 
+import numpy as np
 import torch
 
 from course_lib.checks.matrix import right, wrong
@@ -63,6 +65,35 @@ def folded(blocks):
         return top, sum(total * torch.exp(m - safe) for m, total in (left, right))
 
     return functools.reduce(merge, map(of_one, blocks))
+
+
+@right
+def in_numpy(blocks):
+    m = s = None
+    for block in blocks:
+        x = block.detach().numpy()
+        new = x.max(-1) if m is None else np.maximum(m, x.max(-1))
+        safe = np.where(np.isneginf(new), 0, new)
+        here = np.exp(x - safe[..., None]).sum(-1)
+        s = here if m is None else here + s * np.exp(m - safe)
+        m = new
+    return torch.from_numpy(m), torch.from_numpy(s)
+
+
+@right
+def one_over_the_largest_weight(blocks):
+    """The largest weight of a softmax is 1 / total."""
+    m = s = None
+    for b in blocks:
+        top = b.amax(-1)
+        own = torch.where(top > -math.inf, 1 / torch.softmax(b, -1).amax(-1), torch.zeros_like(top))
+        if m is None:
+            m, s = top, own
+            continue
+        new = torch.maximum(m, top)
+        safe = new.clamp_min(torch.finfo(new.dtype).min)
+        s, m = s * (m - safe).exp() + own * (top - safe).exp(), new
+    return m, s
 
 
 @wrong("sum_not_rescaled")
@@ -206,3 +237,51 @@ def largest_of_all(blocks):
         s = s * (m.to(b.dtype) - new).exp() + (b - new).exp().sum(-1)
         m = new
     return m.expand_as(s).clone(), s
+
+
+@wrong("all_blocks_at_once")
+def two_numbers_of_each_block(blocks):
+    """With blocks of one column these are more numbers than the scores."""
+    tops, totals = [], []
+    for b in blocks:
+        tops.append(b.amax(-1))
+        totals.append((b - torch.nan_to_num(tops[-1], neginf=0.0)[..., None]).exp().sum(-1))
+    tops, totals = torch.stack(tops), torch.stack(totals)
+    m = tops.amax(0)
+    return m, (totals * (tops - torch.nan_to_num(m, neginf=0.0)).exp()).sum(0)
+
+
+@wrong("nan_hidden")
+def nan_replaced_at_the_end(blocks):
+    m, s = unguarded(blocks)
+    return m, s.nan_to_num(0.0)
+
+
+@wrong("dtype_changed")
+def totals_in_float32(blocks):
+    m, s = running(blocks)
+    return m, s.float()
+
+
+@wrong("dtype_changed")
+def always_in_float64(blocks):
+    return running(b.double() for b in blocks)
+
+
+@wrong("input_mutated")
+def overwrites_the_blocks(blocks):
+    m = s = None
+    for b in blocks:
+        new = b.amax(-1) if m is None else torch.maximum(m, b.amax(-1))
+        safe = new.masked_fill(new == -math.inf, 0.0)
+        here = b.sub_(safe.unsqueeze(-1)).exp_().sum(-1)
+        s = here if s is None else s * torch.exp(m - safe) + here
+        m = new
+    return m, s
+
+
+@wrong("raised")
+def asks_for_the_next_block(blocks):
+    """Works with a generator; a list of blocks is none."""
+    first = next(blocks)
+    return running(itertools.chain([first], blocks))

@@ -295,6 +295,13 @@ def test_a_lesson_checked_together_says_what_is_missing(monkeypatch, capsys):
     assert "needs your own `length_mask`, `combine_masks`" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["blocked_attention", "RecomputedAttention"])
+def test_who_spends_what_an_exercise_is_there_to_save_earns_a_third(name):
+    mistakes = {mistake.id: mistake for mistake in exercises()[name].mistakes}
+    report = grade(name, mistakes["all_at_once"].model)
+    assert report.score <= 1 / 3 and "earns at most a third" in report.text()
+
+
 def test_one_failing_edge_costs_at_least_half_of_the_edges():
     def only_below_1000(scores, axis=-1):
         exponentials = np.exp(scores)

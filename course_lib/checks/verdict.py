@@ -8,7 +8,7 @@ import torch
 from course_lib.checks.catalogue import find
 from course_lib.checks.compare import Problem
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.judge import HYGIENE, Violation, judge
+from course_lib.checks.judge import Violation, judge
 from course_lib.checks.observe import (
     Observation,
     Subject,
@@ -19,17 +19,11 @@ from course_lib.checks.prepare import accelerator, prepare, replays
 from course_lib.checks.record import a_or_an
 from course_lib.checks.replay import Explanation, explain
 from course_lib.checks.report import Finding, Report, example_of, importance
+from course_lib.checks.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
 from course_lib.checks.surroundings import random_states_kept
 
 _ONE_OF_SEVERAL = "One of several things: "
 _MAX_FINDINGS = 4
-_BEYOND_A_LIMIT = (
-    "What your code spends is what this exercise is about; beyond the limit, each part of the "
-    "points earns at most a third."
-)
-SHARES = {"values": 0.5, "edges": 0.25, "gradients": 0.15, "hygiene": 0.1}
-MOST_OF_A_FLAWED_PART = 0.5
-MOST_BEYOND_A_LIMIT = 1 / 3
 
 
 def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
@@ -145,20 +139,20 @@ def _judge_all(
     complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
     known = replays(exercise.name, seed, device) if name_mistakes else ()
     explanations = explain(runs, known, complete)
-    score, parts = _score(exercise, runs, outcomes, extra)
+    earned, parts = score_of(exercise, runs, outcomes, extra)
     all_raised = all(
         any(v.aspect == "raised" for v in outcomes[p.name][1]) for p, _ in runs if not p.raises
     )
     return Report(
         exercise=exercise.name,
         outcome="raised" if all_raised else "incorrect",
-        score=score,
+        score=earned,
         max_points=exercise.points,
         findings=_findings(exercise, violations, explanations, outcomes),
         mistake=explanations[0].mistake.id if explanations else None,
         parts=parts,
         example=example_of(exercise, _about_first(explanations, violations), outcomes),
-        notes=[_BEYOND_A_LIMIT] * _beyond_a_limit(outcomes) + _notes(seen),
+        notes=[BEYOND_A_LIMIT] * beyond_a_limit(outcomes) + _notes(seen),
     )
 
 
@@ -176,43 +170,6 @@ def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
         finding = Finding("wrong_kind_of_answer", message, hint, "values")
         return Report(exercise.name, "incorrect", 0.0, exercise.points, [finding])
     return None
-
-
-def _score(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[float, float]]]:
-    """The score 0..1 and, for each part, (earned, possible) as shares of 1.
-
-    A part earns the share of its probes that pass, and at most half once one fails: a check that
-    looks in twenty places must not make a mistake cheap, unless each place is a question of its
-    own. Where no probe of the values passes, nothing is earned at all: a constant does not mutate
-    its input either. What a probe of the values may spend at most is what the exercise is for:
-    beyond it no part earns more than a third.
-    """
-    passed: dict[str, list[bool]] = {}
-    for probe, _ in runs:
-        own = [v for v in outcomes[probe.name][1] if v.part != "hygiene"]
-        passed.setdefault(probe.part, []).append(not own)
-    dirty = {v.aspect for _, found in outcomes.values() for v in found if v.aspect in HYGIENE}
-    shares = {part: share for part, share in SHARES.items() if part in passed or part == "hygiene"}
-    shares["values"] += 1.0 - sum(shares.values())
-    most = MOST_BEYOND_A_LIMIT if _beyond_a_limit(outcomes) else 1.0
-    parts = {}
-    for part, share in shares.items():
-        if part == "hygiene":
-            earned = max(0.0, 1.0 - 0.5 * len(dirty))
-        else:
-            earned = sum(passed[part]) / len(passed[part])
-            if not all(passed[part]) and not exercise.each_counts:
-                earned = min(earned, MOST_OF_A_FLAWED_PART)
-        parts[part] = (share * min(earned, most), share)
-    if not any(passed["values"]) or extra:
-        parts = {part: (0.0, share) for part, (_, share) in parts.items()}
-    return min(sum(earned for earned, _ in parts.values()), 0.99), parts
-
-
-def _beyond_a_limit(outcomes) -> bool:
-    """Whether a probe of the values spends more than it may."""
-    found = [v for _, violations in outcomes.values() for v in violations]
-    return any(v.part == "values" and v.aspect.startswith("spent_") for v in found)
 
 
 def _findings(exercise, violations, explanations: list[Explanation], outcomes) -> list[Finding]:

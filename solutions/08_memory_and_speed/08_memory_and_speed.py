@@ -456,7 +456,8 @@ assert x.grad.tolist() == [50.0, 160.0]
 # - **`forward`** returns the outputs alone. `blocked_attention` is at your service.
 # - **`backward`** returns gradients for `queries`, `keys` and `values`, and None for the other two. A
 #   query that may attend to no key sends back zeros, and disturbs no other.
-# - **Keeps** nothing with an $n$ and an $m$, and makes no such thing in the backward pass either.
+# - **Keeps** nothing with an $n$ and an $m$, and makes no such thing in either pass. That is what this
+#   exercise is for: whoever does earns at most a third of the points.
 #
 # **Worked number.** One query 1, keys 1, 0, 2, values 1, 3, 5, $d = 1$, $G = 1$: the gradient of the
 # values is $W = (0.2447, 0.0900, 0.6652)$, and $D = 3.8411$. For the first key $dS = 0.2447 \cdot

@@ -83,7 +83,7 @@ def _nearly(probe: Probe, expected: np.ndarray, data: np.ndarray) -> Problem | N
 
 
 _NEARLY = 1e-3  # relative to the largest number; more is another formula
-_WHERE_NAN = "Which step divides 0 by 0, or subtracts inf from inf?"
+_WHERE_NAN = "Which step divides 0 by 0, multiplies 0 by inf, or subtracts inf from inf?"
 
 
 FALSE_ALARM = 1e-7  # of each statistical test below; one probe makes at most six of them

@@ -277,7 +277,8 @@ def _floating(dtype: str | None) -> torch.dtype:
 
 def _backward(result, grad_outputs, leaves) -> dict[str, Recorded]:
     first = result[0] if isinstance(result, tuple | list) else result
-    if not isinstance(first, torch.Tensor) or not first.requires_grad:
+    usable = isinstance(first, torch.Tensor) and first.requires_grad
+    if not usable or first.shape != np.shape(grad_outputs):  # a wrong shape is an error of its own
         return {name: record(None) for name in leaves}
     grad = torch.from_numpy(np.array(grad_outputs)).to(device=first.device, dtype=first.dtype)
     found = torch.autograd.grad(first, list(leaves.values()), grad, allow_unused=True)

@@ -4,6 +4,7 @@ Runs beside the student's code and trusts none of it: a property that raises, a 
 that lies about itself or a list of a million items ends up as a short, honest description.
 """
 
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,8 +84,9 @@ def _record(value, depth) -> Recorded:
     if isinstance(value, tuple | list) and depth:
         items = {i: record(item, depth - 1) for i, item in enumerate(value[:_MAX_ITEMS])}
         return Recorded("tuple" if isinstance(value, tuple) else "list", name, items=items)
-    if kind is dict and depth:
-        items = {str(k): record(value[k], depth - 1) for k in list(value)[:_MAX_ITEMS]}
+    if isinstance(value, dict) and depth:  # a subclass may lie: its own methods are not asked
+        pairs = itertools.islice(dict.items(value), _MAX_ITEMS)
+        items = {str(key): record(item, depth - 1) for key, item in pairs}
         return Recorded("dict", name, items=items)
     return Recorded("object", name)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from course_lib.checks.compare import arrays_agree, tolerance_for
 from course_lib.checks.exercise import Mistake
-from course_lib.checks.judge import Expected, Violation
+from course_lib.checks.judge import Expected, Violation, mutated
 from course_lib.checks.observe import Observation
 from course_lib.checks.probe import Probe
 from course_lib.checks.record import Recorded
@@ -93,6 +93,7 @@ def _reproduced(
     """
     explained = set()
     left = _wrong_values(failing)
+    is_mutating = any(aspect == "mutated" for _, aspect in failing)
     for name in order:
         keys = _violations({name: replayed[name]})
         same = {key for key in failing & keys if _same(key, runs, student, replayed)}
@@ -103,6 +104,8 @@ def _reproduced(
         }
         if others and (not least or not others <= failing):
             return frozenset()
+        if (name, "mutated") in keys - same and ((name, "mutated") in failing or not is_mutating):
+            return frozenset()  # it changes another argument, or the student none at all
         explained |= same
         left -= (name, "values") in failing
         if _wrong_values(explained) + left < least:
@@ -162,6 +165,8 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
         )
     if aspect == "parameters":
         return ours.parameters == theirs.parameters
+    if aspect == "mutated":
+        return mutated(probe, ours) == mutated(probe, theirs)
     return True
 
 

@@ -234,14 +234,15 @@ def _forbidden(exercise: Exercise, runs, seen) -> list[Violation]:
 
 def _loops_problem(exercise: Exercise, runs, seen) -> Problem | None:
     """Whether the work done from Python grows with the sizes, and whether it should."""
-    groups: dict[str, set[tuple[int, int]]] = {}
+    groups: dict[str, list[tuple[int, int]]] = {}
     for probe, _ in runs:
         if probe.name.startswith("loops_") and probe.name in seen:
             observation = seen[probe.name]
             if observation.raised is None:
                 work = sum(observation.calls.values()), observation.steps
-                groups.setdefault(probe.name.rsplit("_", 1)[0], set()).add(work)
-    growing = [group for group in groups.values() if len(group) > 1]
+                groups.setdefault(probe.name.rsplit("_", 1)[0], []).append(work)
+    compared = [group for group in groups.values() if len(group) > 1]
+    growing = [group for group in compared if len(set(group)) > 1]
     if exercise.no_loops and growing:
         (calls, steps), (more_calls, more_steps) = min(growing[0]), max(growing[0])
         return Problem(
@@ -251,7 +252,7 @@ def _loops_problem(exercise: Exercise, runs, seen) -> Problem | None:
             f"{more_steps} for a larger one): a loop, which this exercise leaves out.",
             "Which axes could be added with `[:, None, :]` so that one call does them all?",
         )
-    if exercise.needs_loops and groups and not growing:
+    if exercise.needs_loops and compared and not growing:
         return Problem(
             "no_loop",
             "Your code makes the same calls whatever the sizes: this exercise asks for the loops "

@@ -6,6 +6,7 @@ from course_lib.checks.catalogue import _batch_matmul_mistakes as models
 from course_lib.checks.compare import Problem
 from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.probe import Probe
+from course_lib.checks.record import a_or_an
 from course_lib.reference import batch_matmul as oracle
 
 
@@ -98,7 +99,7 @@ def _whole_counts(probe, expected, recorded):
     key = next(key for key, kind in kinds.items() if kind != "int")
     return Problem(
         "not_whole",
-        f"`{key}` must be an int; yours is a {recorded.items[key].type_name}.",
+        f"`{key}` must be an int; yours is {a_or_an(recorded.items[key].type_name)}.",
         "Does `/` stand somewhere, or a float among the factors?",
     )
 
@@ -141,6 +142,36 @@ ATTENTION_COST = Exercise(
             "should be.",
             "How many operations does `total += x * y` do?",
             flops=lambda B, n, m, d, v, e: B * n * m * (d + v),
+        ),
+        _cost_mistake(
+            "factor_2_missing_in_first_product",
+            "A multiply-add counts as 2 in W V, but as 1 in Q K^T.",
+            "What does the statement count a multiply-add as, in both products?",
+            flops=lambda B, n, m, d, v, e: B * n * m * (d + 2 * v),
+        ),
+        _cost_mistake(
+            "factor_2_missing_in_second_product",
+            "A multiply-add counts as 2 in Q K^T, but as 1 in W V.",
+            "What does the statement count a multiply-add as, in both products?",
+            flops=lambda B, n, m, d, v, e: B * n * m * (2 * d + v),
+        ),
+        _cost_mistake(
+            "operations_counted_twice",
+            "The operations are twice what they should be.",
+            "Where does a factor 2 enter: once, or once in each product and once in their sum?",
+            flops=lambda B, n, m, d, v, e: 4 * B * n * m * (d + v),
+        ),
+        _cost_mistake(
+            "batch_forgotten_in_second_product",
+            "Q K^T is counted for the whole batch, W V for a single item.",
+            "What happens to each product if the batch is twice as large?",
+            flops=lambda B, n, m, d, v, e: 2 * n * m * (B * d + v),
+        ),
+        _cost_mistake(
+            "only_d_multiplied",
+            "d_v is added at the end, without being multiplied by anything.",
+            "In which order does Python work out `2 * a * d + d_v`?",
+            flops=lambda B, n, m, d, v, e: 2 * B * n * m * d + v,
         ),
         _cost_mistake(
             "queries_used_twice",

@@ -1,5 +1,6 @@
 """Wrong models of lesson 03: what products with a mix-up of axes, items or sums come out as."""
 
+import itertools
 import math
 
 import torch
@@ -66,6 +67,51 @@ def terms_counted_like_rows(a, b):
     if n > k:
         raise IndexError("index out of range")
     return product(a[..., :n], b[:, :n])
+
+
+def by_indices(term, place=lambda x, i, j: (x, i, j), shape=None):
+    """Four loops that add up `term(a, b, x, i, j, t)`; a wrong index raises IndexError."""
+
+    def model(a, b):
+        batch, n, k = a.shape
+        m = b.shape[-1]
+        out = a.new_zeros(shape(a, b) if shape else (batch, n, m))
+        for x, i, j, t in itertools.product(range(batch), range(n), range(m), range(k)):
+            out[place(x, i, j)] += term(a, b, x, i, j, t)
+        return out
+
+    return model
+
+
+def right_term(a, b, x, i, j, t):
+    return a[x, i, t] * b[x, t, j]
+
+
+def only_first(count):
+    """What is there after the first `count` entries of an item: a `return` inside the loops."""
+
+    def model(a, b):
+        right = product(a, b)
+        kept = count(right) if callable(count) else count
+        first = torch.arange(right.numel()) < kept
+        return right * first.reshape(right.shape)
+
+    return model
+
+
+def without_item(index):
+    def model(a, b):
+        right = product(a, b)
+        kept = torch.ones(len(right), 1, 1).to(right)
+        kept[index] = 0
+        return right * kept
+
+    return model
+
+
+def one_row_for_all(combine):
+    """Rows (and items) that are one and the same list: `[[0] * m] * n`."""
+    return lambda a, b: combine(product(a, b)).expand(len(a), a.shape[1], -1).clone()
 
 
 def accumulated_over_items(a, b):

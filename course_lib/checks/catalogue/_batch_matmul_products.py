@@ -113,6 +113,8 @@ def _one_matrix(name, which, model):
     )
 
 
+_ONE_LIST = "{} `[[0] * m] * n` holds one and the same row n times."
+_WHICH_LIST = "What happens to `rows = [[0]] * 2` after `rows[0][0] = 1`?"
 _NOT_RESET = "The sum is not started anew for each entry, so an entry also holds earlier ones."
 
 BMM_LOOPS = Exercise(
@@ -146,6 +148,54 @@ BMM_LOOPS = Exercise(
             models.only_first_item,
             "Item 0 is right, the other items are still 0.",
             "How far does the outermost loop get: does a `return` or a `break` stop it?",
+        ),
+        Mistake(
+            "last_item_missing",
+            models.without_item(-1),
+            "The last item is still 0.",
+            "Which numbers does `range(batch - 1)` go through?",
+        ),
+        Mistake(
+            "first_item_missing",
+            models.without_item(0),
+            "Item 0 is still 0.",
+            "Which numbers does `range(1, batch)` go through?",
+        ),
+        Mistake(
+            "only_first_row",
+            models.only_first(lambda right: right.shape[-1]),
+            "Only the first row of item 0 is there, the rest is still 0.",
+            "How far is your `return` indented: inside which of the loops does it stand?",
+        ),
+        Mistake(
+            "only_first_entry",
+            models.only_first(1),
+            "Only the first entry of item 0 is there, the rest is still 0.",
+            "How far is your `return` indented: inside which of the loops does it stand?",
+        ),
+        Mistake(
+            "one_list_for_all_rows",
+            models.one_row_for_all(lambda right: right[:, -1:]),
+            _ONE_LIST.format("All rows of an item show its last one."),
+            _WHICH_LIST,
+        ),
+        Mistake(
+            "one_list_for_all_rows_summed",
+            models.one_row_for_all(lambda right: right.sum(1, keepdim=True)),
+            _ONE_LIST.format("All rows of an item show the sum of its rows."),
+            _WHICH_LIST,
+        ),
+        Mistake(
+            "one_list_for_everything",
+            models.one_row_for_all(lambda right: right[-1:, -1:]),
+            _ONE_LIST.format("All rows of all items show the very last one."),
+            _WHICH_LIST,
+        ),
+        Mistake(
+            "one_list_for_everything_summed",
+            models.one_row_for_all(lambda right: right.sum((0, 1), keepdim=True)),
+            _ONE_LIST.format("All rows of all items show the sum of all rows."),
+            _WHICH_LIST,
         ),
         Mistake(
             "sum_not_reset_in_row",
@@ -218,6 +268,24 @@ BMM_LOOPS = Exercise(
             models.swapped_indices_of_b,
             "The two indices of `b` are swapped, which is the product with b transposed.",
             "Which index of `b` counts its rows: the one you sum over, or the column's?",
+        ),
+        Mistake(
+            "indices_of_a_swapped",
+            models.by_indices(lambda a, b, x, i, j, t: a[x, t, i] * b[x, t, j]),
+            "The two indices of `a` are swapped, which is the product with a transposed.",
+            "Which index of `a` counts its rows: the one of the entry, or the one you sum over?",
+        ),
+        Mistake(
+            "written_to_swapped_indices",
+            models.by_indices(models.right_term, lambda x, i, j: (x, j, i)),
+            "The entry of row i and column j is written to row j and column i.",
+            "Which index comes first in the result: the row of `a` or the column of `b`?",
+        ),
+        Mistake(
+            "result_as_large_as_a",
+            models.by_indices(models.right_term, shape=lambda a, b: a.shape),
+            "Your result is made with the shape of `a`, (batch, n, k); it must be (batch, n, m).",
+            "Which tensor's size tells the number of columns of the result?",
         ),
         Mistake(
             "columns_counted_like_rows",
@@ -382,7 +450,8 @@ def _bmm_probes(rng):
 _READY_MADE = (
     *("bmm", "matmul", "__rmatmul__", "__matmul__", "linalg_matmul", "mm", "baddbmm", "addbmm"),
     *("addmm", "linalg_multi_dot", "chain_matmul", "linear", "scaled_dot_product_attention"),
-    *("tensordot", "inner", "bilinear", "_sparse_mm", "smm", "hspmm", "sspaddmm"),
+    *("mv", "addmv", "conv1d", "tensordot", "inner", "bilinear"),
+    *("_sparse_mm", "smm", "hspmm", "sspaddmm"),
     *("bmm.default", "matmul.default", "mm.default", "baddbmm.default"),
 )
 _WHY_NOT = "Build the product from smaller steps, or write it as one `torch.einsum`."
@@ -443,6 +512,12 @@ BMM = Exercise(
             models.three_axes_by_position,
             "Three axes work, any other number fails: your axes are counted from the left.",
             "Which number has the last axis, whatever their number? And the last but one?",
+        ),
+        Mistake(
+            "only_four_axes",
+            lambda a, b: torch.einsum("bhnk,bhkm->bhnm", a, b),
+            "Four axes work, any other number fails.",
+            "Which letters, or which numbers of axes, ask for exactly four?",
         ),
         Mistake(
             "leading_axes_lost",

@@ -1,5 +1,7 @@
 """Lesson 03: queries times keys, the first product of attention."""
 
+import math
+
 import torch
 
 from course_lib.checks.catalogue import _batch_matmul_mistakes as models
@@ -173,6 +175,31 @@ BATCHED_SCORES = Exercise(
             "Which numbers do the last two axes have, counted from the end?",
         ),
         Mistake(
+            "axes_0_and_1",
+            _scores(lambda keys: keys.transpose(0, 1)),
+            "`transpose(0, 1)` swaps the last two axes only if there are no others: with a batch, "
+            "axis 0 is the batch.",
+            "Which numbers do the last two axes have, counted from the end?",
+        ),
+        Mistake(
+            "only_four_axes",
+            _scores(lambda keys: keys.transpose(2, 3)),
+            "Four axes work, any other number fails: `transpose(2, 3)` counts from the left.",
+            "Which numbers do the last two axes have, counted from the end?",
+        ),
+        Mistake(
+            "elementwise",
+            lambda queries, keys: queries * keys,
+            "`*` multiplies entry by entry, which fits only where the shapes agree by accident.",
+            "How many keys does one query meet: one, or all m of them?",
+        ),
+        Mistake(
+            "matching_rows_only",
+            lambda queries, keys: (queries * keys).sum(-1),
+            "Your code multiplies query i with key i only; each query has to meet every key.",
+            "How many scores do 2 queries and 3 keys have?",
+        ),
+        Mistake(
             "heads_summed",
             models.heads_summed,
             "Each head meets the keys of all heads, added up.",
@@ -298,6 +325,16 @@ BATCHED_SCORES = Exercise(
             lambda queries, keys: (queries @ keys.mT).tril(),
             "Scores above the diagonal are 0 in your result: no mask is asked for here, and 0 "
             "would not be one.",
+            "Which step of your code is not part of a dot product?",
+        ),
+        Mistake(
+            "causal_already",
+            lambda queries, keys: torch.where(
+                torch.ones(queries.shape[-2], keys.shape[-2], dtype=torch.bool).tril(),
+                queries @ keys.mT,
+                -math.inf,
+            ),
+            "Scores above the diagonal are -inf in your result: no mask is asked for here.",
             "Which step of your code is not part of a dot product?",
         ),
         Mistake(

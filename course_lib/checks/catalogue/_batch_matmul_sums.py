@@ -167,6 +167,12 @@ WEIGHTED_SUM = Exercise(
             "Which axis of the weights must meet the axis of keys of the values?",
         ),
         Mistake(
+            "weights_transposed_in_einsum",
+            lambda weights, values: torch.einsum("...mn,...mv->...nv", weights, values),
+            "You multiply with the transposed weights: each key collects values from the queries.",
+            "Which letter of your einsum stands for the keys, in the weights and in the values?",
+        ),
+        Mistake(
             "values_transposed",
             lambda weights, values: weights @ values.mT,
             "You multiply with the transposed values, as if they were keys.",

@@ -132,7 +132,27 @@ def _parts(outputs):
     found = [items.get(i) for i in range(2)]
     if any(part is None or part.data is None or part.data.ndim != 2 for part in found):
         return None
+    if any(np.isnan(part.data).any() for part in found):  # said elsewhere
+        return None
     return [part.data for part in found]
+
+
+def _underflowed(probe, outputs):
+    """A far query whose kernel is 0 for all keys, and a guard against 0 / 0 that shows."""
+    parts, inputs = _parts(outputs), probe.inputs()
+    distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
+    if parts is None or parts[1].shape != distances.shape:
+        return None
+    is_far = distances.min(-1) / (2 * inputs["bandwidth"] ** 2) > 745  # exp gives 0 beyond
+    alike = np.ptp(parts[1], axis=-1) < 1e-12
+    rows = np.flatnonzero(is_far & alike)
+    if not rows.size or alike[~is_far].any() or distances.shape[-1] < 2:
+        return None
+    return (
+        f"Query {rows[0]} is far from every key: exp(-distance^2 / (2 h^2)) underflows to 0 for "
+        "all of them, and your guard against 0 / 0 gives every key the weight "
+        f"{parts[1][rows[0], 0]:.3g}. The nearest keys should still have the largest weights."
+    )
 
 
 def _rows_sum(probe, outputs):
@@ -289,6 +309,40 @@ KERNEL_POOLING = Exercise(
             "Python evaluate `a / 2 * b`?",
         ),
         Mistake(
+            "bandwidth_multiplied_half_missing",
+            wrong.scored(lambda s, h: -s * h**2),
+            "You multiply by h^2 where you should divide, and the factor 1/2 is missing: a larger "
+            "bandwidth makes your kernel narrower.",
+            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
+        ),
+        Mistake(
+            "bandwidth_multiplied_not_squared",
+            wrong.scored(lambda s, h: -s * h / 2),
+            "You multiply by h where you should divide by h^2: a larger bandwidth makes your "
+            "kernel narrower.",
+            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
+        ),
+        Mistake(
+            "mean_over_features",
+            wrong.mean_distance,
+            "You average the squared differences over the features; the squared distance is their "
+            "sum.",
+            "Could you call `squared_distances`?",
+        ),
+        Mistake(
+            "scaled_by_root_d",
+            wrong.scaled_by_root_d,
+            "Your scores are divided by the square root of the number of features as well, as "
+            "those of a Transformer are; a Gaussian kernel has no such factor.",
+            "What does the exponent -distance^2 / (2 h^2) divide by?",
+        ),
+        Mistake(
+            "softmax_of_the_weights",
+            wrong.scored(lambda s, h: torch.softmax(-s / (2 * h**2), -1)),
+            "Your weights go through a second softmax, which makes them nearly equal.",
+            "Which numbers does a softmax need as its input?",
+        ),
+        Mistake(
             "half_missing",
             wrong.scored(lambda s, h: -s / h**2),
             "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
@@ -419,6 +473,11 @@ KERNEL_POOLING = Exercise(
         ),
     ),
     properties=(
+        Property(
+            "far_query_underflows",
+            _underflowed,
+            "Which number can be added to all scores of a row without changing the weights?",
+        ),
         Property("rows_do_not_sum_to_one", _rows_sum, "Over which axis do you normalise?"),
         Property(
             "nearest_key_not_first",

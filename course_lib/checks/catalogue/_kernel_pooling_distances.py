@@ -193,6 +193,12 @@ SQUARED_DISTANCES = Exercise(
             "What does Pythagoras say about (0, 0) and (3, 4)?",
         ),
         Mistake(
+            "absolute_differences_squared",
+            wrong.pairwise(lambda difference: difference.abs().sum(-1) ** 2),
+            "You add up absolute differences and square the sum; the squares are to be added up.",
+            "What does Pythagoras say about (0, 0) and (3, 4)?",
+        ),
+        Mistake(
             "squared_after_the_sum",
             wrong.pairwise(lambda difference: difference.sum(-1).square()),
             "You add up the differences first and square then, so that differences of opposite "

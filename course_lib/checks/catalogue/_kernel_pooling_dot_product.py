@@ -8,7 +8,7 @@ import torch
 from course_lib.checks.catalogue import _kernel_pooling_mistakes as wrong
 from course_lib.checks.catalogue._kernel_pooling_problems import normal
 from course_lib.checks.compare import Problem, arrays_agree, tolerance_for
-from course_lib.checks.exercise import Exercise, Mistake, Returned
+from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.probe import Probe, tensor
 from course_lib.reference import kernel_pooling as oracle
 
@@ -129,6 +129,28 @@ def _dots(query=1.0, dot=1.0, key=-0.5, scale=lambda h: h**2):
         return (dot * (queries @ keys.T) + norms) / scale(bandwidth)
 
     return model
+
+
+def _factors(probe, outputs):
+    """Which multiples of q.k and |k|^2 the scores are, apart from a number for each query."""
+    inputs = probe.inputs()
+    queries, keys, h = inputs["queries"].data, inputs["keys"].data, inputs["bandwidth"]
+    if probe.name != "general" or np.shape(outputs.data) != (len(queries), len(keys)):
+        return None
+    norms = np.broadcast_to((keys**2).sum(-1), (len(queries), len(keys)))
+    columns = [queries @ keys.T, norms, outputs.data.astype(float)]
+    dots, norms, scores = ((c - c.mean(-1, keepdims=True)).ravel() for c in columns)
+    if not np.isfinite(scores).all():
+        return None
+    terms = np.stack([dots, norms], axis=1)
+    found = np.linalg.lstsq(terms, scores, rcond=None)[0]
+    if not np.allclose(terms @ found, scores, atol=1e-4):
+        return None
+    return (
+        f"Apart from a number for each query, your scores are {found[0]:.3f} q.k "
+        f"{'-' if found[1] < 0 else '+'} {abs(found[1]):.3f} |k|^2. With bandwidth {h:g} they must "
+        f"be {1 / h**2:.3f} q.k - {0.5 / h**2:.3f} |k|^2."
+    )
 
 
 GAUSSIAN_AS_DOT_PRODUCT = Exercise(
@@ -365,6 +387,13 @@ GAUSSIAN_AS_DOT_PRODUCT = Exercise(
             lambda queries, keys, h: -wrong.squared(queries.detach(), keys.detach()) / (2 * h**2),
             "The scores are right, but no gradient reaches queries and keys.",
             "Which step leaves the graph (`.detach()`, `.item()`, `.numpy()`, `torch.no_grad`)?",
+        ),
+    ),
+    properties=(
+        Property(
+            "wrong_factors",
+            _factors,
+            "Expand -|q - k|^2 / (2 h^2). Which factor has each term that differs from key to key?",
         ),
     ),
     hints=(

@@ -110,9 +110,9 @@ _UNCHANGED = Problem(
 )
 _UPHILL = Problem(
     "error_maximised",
-    "Your bandwidth is farther from the best one than the start was: steps that go up the error, "
-    "instead of down, end there.",
-    "What sign has the step of gradient descent?",
+    "Your bandwidth is farther from the best one than the start was, as if the steps went up the "
+    "error instead of down.",
+    "What sign has the step of gradient descent, and do the steps begin at `initial`?",
 )
 _LOGARITHM = Problem(
     "logarithm_returned",
@@ -179,6 +179,34 @@ FIT_BANDWIDTH = Exercise(
             "`backward` finds no gradient: the error does not depend on the tensor you want to "
             "learn, because a step on the way made a plain number of it.",
             "Where do you call `.item()` or `float(...)`: before `backward`, or after the loop?",
+        ),
+        Mistake(
+            "step_without_a_leaf",
+            wrong.step_without_a_leaf,
+            "After your first step there is no gradient: `s = s - lr * s.grad` makes a new tensor, "
+            "a result of the old one, and `backward` fills `.grad` only where a graph begins.",
+            "How can the same tensor be changed in place, while nothing is recorded?",
+        ),
+        Mistake(
+            "step_recorded",
+            wrong.step_recorded,
+            "Your step changes a tensor in place that requires a gradient, and torch would have to "
+            "record the step itself.",
+            "Which context manager, or which optimiser, takes a step that is not recorded?",
+        ),
+        Mistake(
+            "graph_used_twice",
+            wrong.graph_used_twice,
+            "Your loop goes backward through a graph that was built before it: something between "
+            "log h and the error is computed once, instead of anew in each step.",
+            "Which lines depend on the bandwidth, and do all of them stand inside the loop?",
+        ),
+        Mistake(
+            "no_leaf_to_optimise",
+            wrong.no_leaf_to_optimise,
+            "The tensor you give to the optimiser is a result of another one; only a tensor in "
+            "which a graph begins can be optimised.",
+            "Can `math.log` be taken before `torch.tensor(..., requires_grad=True)`?",
         ),
         _known(
             _UPHILL,

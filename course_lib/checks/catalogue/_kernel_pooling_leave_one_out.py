@@ -1,5 +1,7 @@
 """Lesson 01: every point predicted by the others."""
 
+import math
+
 import numpy as np
 
 from course_lib.checks.catalogue import _kernel_pooling_mistakes as wrong
@@ -111,9 +113,11 @@ def _own_target_matters(probe, outputs):
     targets = inputs["targets"].data
     if data is None or data.shape != targets.shape or len(targets) < 2:
         return None
+    if np.isnan(data).any():  # said elsewhere
+        return None
     for i in range(len(targets)):
         others = np.delete(targets, i)
-        if not others.min() - 1e-6 <= data[i] <= others.max() + 1e-6:
+        if not others.min() - 1e-2 <= data[i] <= others.max() + 1e-2:  # three digits show it
             return (
                 f"Your prediction at point {i} is {data[i]:.3f}, outside the other targets "
                 f"{others.min():.3f} to {others.max():.3f}: no average of them can be."
@@ -196,6 +200,40 @@ LEAVE_ONE_OUT = Exercise(
             wrong.left_out(keep=wrong.earlier_ones),
             "Only earlier points in the list count; the later ones are left out with the point.",
             "Which entries does a triangular mask keep, and which ones should go?",
+        ),
+        Mistake(
+            "only_earlier_points_nan",
+            wrong.left_out(keep=wrong.earlier_ones, empty=math.nan),
+            "Only earlier points in the list count; the first one has none, and becomes NaN.",
+            "Which entries does a triangular mask keep, and which ones should go?",
+        ),
+        Mistake(
+            "only_later_points",
+            wrong.left_out(keep=wrong.later_ones, empty=math.nan),
+            "Only later points in the list count; the last one has none, and becomes NaN.",
+            "Which entries does a triangular mask keep, and which ones should go?",
+        ),
+        Mistake(
+            "infinity_times_zero",
+            wrong.infinity_times_zero,
+            "Everything is NaN: you multiply a matrix of 0 and 1 by infinity, and 0 * inf is not "
+            "0.",
+            "Which function puts a number in some places and leaves the others alone?",
+        ),
+        Mistake(
+            "distance_filled_with_infinity",
+            wrong.distance_filled(math.inf),
+            "The predictions are right, but the gradient of the bandwidth is NaN: the distance on "
+            "your diagonal is infinite before the bandwidth divides it, and backward multiplies "
+            "that infinity by 0.",
+            "Can the diagonal be filled after the division, in the scores?",
+        ),
+        Mistake(
+            "distance_filled_with_a_large_number",
+            wrong.distance_filled(1e9),
+            "The distance on your diagonal is a large number, which a large bandwidth makes small "
+            "again: the point then counts in its own prediction.",
+            "Which score has an exponential of 0, whatever the bandwidth?",
         ),
         Mistake(
             "points_sorted",

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import warnings
 
 import numpy as np
 import torch
@@ -105,6 +106,14 @@ def absolute_distance(queries, keys, values, bandwidth):
     return weights @ values, weights
 
 
+def mean_distance(queries, keys, values, bandwidth):
+    return right_pooling(queries, keys, values, bandwidth * math.sqrt(keys.shape[-1]))
+
+
+def scaled_by_root_d(queries, keys, values, bandwidth):
+    return right_pooling(queries, keys, values, bandwidth * keys.shape[-1] ** 0.25)
+
+
 def right_pooling(queries, keys, values, bandwidth, check=True):
     return pooling(lambda s, h: torch.softmax(-s / (2 * h**2), -1), check)(
         queries, keys, values, bandwidth
@@ -142,12 +151,12 @@ def _line(inputs):
     return (inputs[:, None] - inputs[None, :]).square()
 
 
-def left_out(score=lambda s, h: -s / (2 * h**2), keep=_others, dim=-1):
-    """Leave-one-out over the pairs that `keep(inputs)` allows."""
+def left_out(score=lambda s, h: -s / (2 * h**2), keep=_others, dim=-1, empty=0.0):
+    """Leave-one-out over the pairs that `keep(inputs)` allows; `empty` fills rows without any."""
 
     def model(inputs, targets, bandwidth):
         scores = score(_line(inputs), bandwidth).masked_fill(~keep(inputs), -math.inf)
-        return torch.softmax(scores, dim).nan_to_num(0.0) @ targets
+        return torch.softmax(scores, dim).nan_to_num(empty) @ targets
 
     return model
 
@@ -171,6 +180,25 @@ def next_one(inputs):
 
 def earlier_ones(inputs):
     return torch.ones(len(inputs), len(inputs), dtype=torch.bool).tril(-1)
+
+
+def later_ones(inputs):
+    return earlier_ones(inputs).mT
+
+
+def distance_filled(number):
+    """The diagonal of the distances is filled, before the bandwidth divides them."""
+
+    def model(inputs, targets, bandwidth):
+        distances = _line(inputs).masked_fill(~_others(inputs), number)
+        return torch.softmax(-distances / (2 * bandwidth**2), -1) @ targets
+
+    return model
+
+
+def infinity_times_zero(inputs, targets, bandwidth):
+    scores = -_line(inputs) / (2 * bandwidth**2)
+    return torch.softmax(scores - math.inf * torch.eye(len(inputs)).to(scores), -1) @ targets
 
 
 def zero_weight_only(inputs, targets, bandwidth):
@@ -266,6 +294,35 @@ def returned(change):
         return change(best_bandwidth(inputs, targets), initial, inputs)
 
     return model
+
+
+def _learned(initial):
+    return torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
+
+
+def step_without_a_leaf(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    """After `s = s - lr * s.grad` there is no gradient any more."""
+    place = _learned(initial)
+    for _ in range(2):
+        (left_out()(inputs, targets, place.exp()) - targets).square().mean().backward()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own hint at the mistake
+            place = place - lr * place.grad
+
+
+def step_recorded(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    place = _learned(initial)
+    place -= lr
+
+
+def graph_used_twice(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    bandwidth = _learned(initial).exp()
+    for _ in range(2):
+        (left_out()(inputs, targets, bandwidth) - targets).square().mean().backward()
+
+
+def no_leaf_to_optimise(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    torch.optim.SGD([_learned(initial).exp()], lr=lr)
 
 
 def no_gradient(inputs, targets, initial=1.0, num_steps=200, lr=0.1):

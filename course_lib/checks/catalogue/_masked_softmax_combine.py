@@ -162,9 +162,10 @@ COMBINE_MASKS = Exercise(
         Mistake(
             "python_and",
             lambda *masks: _fold(masks, lambda a, b: a and b),
-            "Python's `and` asks for the truth of a whole tensor, which has none. It does not "
-            "work element by element.",
-            "Which operator does what `and` means, for each element?",
+            "Something asks for the truth of a whole mask: Python's `and`, `not`, `if mask`, "
+            "`filter(None, ...)` or `all(...)`. A tensor of several numbers has none.",
+            "Which operator does what `and` means, for each element, and which comparison tells "
+            "a mask from None?",
         ),
         Mistake(
             "only_two_masks",

@@ -95,6 +95,29 @@ def _none_crashes(scores, valid_lens=None, mask=None):
     return _right(scores, _allowed(scores, valid_lens, mask))
 
 
+def _infinity_times_zero(scores, allowed):
+    return torch.softmax(scores + (~allowed).to(scores.dtype) * -math.inf, -1)
+
+
+def _without_query_axis(read=_allowed):
+    """Lengths make a mask (batch, m), which is laid over the scores as it is."""
+
+    def change(scores, valid_lens):
+        if valid_lens.dim() == 2 and read is not None:
+            return read(scores, valid_lens, None)
+        return torch.arange(scores.shape[-1]) < valid_lens[..., None]
+
+    return _replace_lengths(change)
+
+
+def _bool_mask_inverted(scores, valid_lens=None, mask=None):
+    return _right(scores, _allowed(scores, valid_lens, None if mask is None else ~mask))
+
+
+def _lengths_inverted(scores, valid_lens):
+    return ~_allowed(scores, valid_lens, None)
+
+
 def _lengths_or_mask(scores, valid_lens=None, mask=None):
     return _right(scores, _allowed(scores, None if mask is not None else valid_lens, mask))
 
@@ -219,6 +242,20 @@ MISTAKES = (
         "True means 'may attend'. Which keys does your code fill?",
     ),
     Mistake(
+        "bool_mask_inverted",
+        _bool_mask_inverted,
+        "The lengths are right, but the bool mask is read upside down: here True means 'may "
+        "attend', in `nn.MultiheadAttention` it means the opposite.",
+        "Which keys does `masked_fill(mask, ...)` fill?",
+    ),
+    Mistake(
+        "lengths_inverted",
+        _replace_lengths(_lengths_inverted),
+        "The bool mask is right, but the lengths are read upside down: you keep the padding and "
+        "drop the real keys.",
+        "Which keys does your comparison of positions and lengths mark as True?",
+    ),
+    Mistake(
         "filled_with_zero",
         _fill(0.0),
         "Dropped scores become 0, but exp(0) = 1: those keys still get weight.",
@@ -262,6 +299,24 @@ MISTAKES = (
         "The lengths are handed out in the wrong order: rows 0, 1, 2, ... take the lengths of "
         "items 0, 1, 0, 1, ... in turn.",
         "What is the difference between `repeat` and `repeat_interleave`?",
+    ),
+    Mistake(
+        "query_axis_forgotten",
+        _without_query_axis(None),
+        "The mask made of the lengths is laid over the scores as it is, without axes for queries "
+        "and heads. Its batch axis meets another axis: an error where the sizes differ, and wrong "
+        "numbers where they are equal.",
+        "Which shape must a mask (batch, num_keys) get to fit scores (batch, num_queries, "
+        "num_keys)?",
+    ),
+    Mistake(
+        "query_axis_forgotten_for_items",
+        _without_query_axis(),
+        "The mask made of lengths (batch,) is laid over the scores as it is, without an axis for "
+        "the queries. Its batch axis meets another axis: an error where the sizes differ, and "
+        "wrong numbers where they are equal.",
+        "Which shape must a mask (batch, num_keys) get to fit scores (batch, num_queries, "
+        "num_keys)?",
     ),
     Mistake(
         "query_lengths_read_as_item_lengths",
@@ -314,6 +369,20 @@ MISTAKES = (
         _wrong(lambda scores, allowed: torch.softmax(scores.masked_fill(~allowed, -math.inf), -1)),
         "A row in which no key is allowed becomes NaN: it is 0 / 0.",
         "What should a query that may attend to nothing receive?",
+    ),
+    Mistake(
+        "infinity_times_zero",
+        _wrong(_infinity_times_zero),
+        "You multiply a mask of 0 and 1 by infinity: 0 * inf is not 0 but NaN, at every key that "
+        "is kept.",
+        "Which function puts a number in some places and leaves the others alone?",
+    ),
+    Mistake(
+        "infinity_times_zero_swept_away",
+        _wrong(lambda scores, allowed: _infinity_times_zero(scores, allowed).nan_to_num(0.0)),
+        "All weights are 0: you multiply a mask of 0 and 1 by infinity, 0 * inf is NaN, and "
+        "`nan_to_num` hides it.",
+        "Which function puts a number in some places and leaves the others alone?",
     ),
     Mistake(
         "leaks_1e6",

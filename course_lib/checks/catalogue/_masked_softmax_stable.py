@@ -66,9 +66,9 @@ def _stable_softmax_probes(rng):
         ),
         Probe(
             "far_apart_scores",
-            "Scores of one row may lie far apart: the large one takes all the weight.",
+            "Scores of one row may lie far apart: the largest takes all the weight.",
             part="edges",
-            args={"scores": array([[-900.0, 1.0, 0.5]])},
+            args={"scores": array([[-900.0, 1.0, 0.5], [0.5, 3000.0, -1.0]])},
         ),
         Probe(
             "far_apart_rows",
@@ -104,6 +104,8 @@ def _transposed_softmax_plain(scores, axis=-1):
 
 def _sums_to_one_numpy(probe, outputs):
     axis = probe.kwargs.get("axis", -1)
+    if np.isnan(outputs.data).any():  # said elsewhere
+        return None
     with np.errstate(all="ignore"):
         sums = outputs.data.sum(axis=axis)
     if np.allclose(sums, 1.0, atol=1e-4):
@@ -133,6 +135,13 @@ STABLE_SOFTMAX = Exercise(
             "Which number can you subtract from every score of a row without changing its weights?",
         ),
         Mistake(
+            "no_maximum_subtracted_zeros",
+            lambda scores, axis=-1: np.nan_to_num(_softmax_numpy(scores, axis, shift=False)),
+            "exp overflows for large scores and underflows for very negative ones, and the NaN "
+            "that follows becomes 0.",
+            "Which number can you subtract from every score of a row without changing its weights?",
+        ),
+        Mistake(
             "wrong_axis",
             lambda scores, axis=-1: _softmax_numpy(scores, 0 if axis != 0 else -1),
             "Your weights are normalised over another axis than `axis`.",
@@ -157,6 +166,15 @@ STABLE_SOFTMAX = Exercise(
             "You subtract the largest score of the whole array; rows far below it underflow to "
             "0 / 0.",
             "Which maximum belongs to each row?",
+        ),
+        Mistake(
+            "another_number_subtracted",
+            lambda scores, axis=-1: _softmax_numpy(
+                scores - scores.mean(axis=axis, keepdims=True), axis, shift=False
+            ),
+            "You subtract a number of each row that need not be its largest score, such as the "
+            "mean; a score far above it still overflows.",
+            "Which number makes the largest exponent exactly 0?",
         ),
         Mistake(
             "transpose_trick",

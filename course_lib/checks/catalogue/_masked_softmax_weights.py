@@ -319,11 +319,27 @@ def _dropped_keys(probe, outputs):
     )
 
 
+def _lost_to_the_fill(probe, outputs):
+    """Very negative scores that lose to a number filled in, or underflow."""
+    scores, allowed = _scores_and_allowed(probe)
+    best = np.where(allowed, scores, -np.inf).max(-1)
+    weight = np.where(allowed, outputs.data, 0.0).sum(-1)
+    rows = np.argwhere(allowed.any(-1) & (best < -100) & (weight < 0.9))
+    if not rows.size:
+        return None
+    row = tuple(int(i) for i in rows[0])
+    return (
+        f"In row {list(row)} the largest allowed score is {best[row]:g}, and the allowed keys get "
+        f"{weight[row]:.3f} of the weight. Only its distance to the other allowed scores counts, "
+        "however negative it is."
+    )
+
+
 def _missing_keys(probe, outputs):
     """A key that should have visible weight has none."""
     scores, allowed = _scores_and_allowed(probe)
     best = np.where(allowed, scores, -np.inf).max(-1, keepdims=True)
-    missing = allowed & (scores > best - 6) & (np.abs(outputs.data) < 1e-6)
+    missing = allowed & (scores > np.maximum(best - 6, -100)) & (np.abs(outputs.data) < 1e-6)
     if not missing.any():
         return None
     index = tuple(int(i) for i in np.argwhere(missing)[0])
@@ -371,6 +387,11 @@ MASKED_SOFTMAX = Exercise(
             "allowed_key_has_no_weight",
             _missing_keys,
             "Which step drops this key?",
+        ),
+        Property(
+            "very_negative_scores_lose",
+            _lost_to_the_fill,
+            "Does a number that you fill in lie above these scores, or does an exp underflow?",
         ),
         Property(
             "not_exponential",

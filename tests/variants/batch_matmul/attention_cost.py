@@ -1,5 +1,6 @@
 """Answers to `attention_cost`."""
 
+import collections
 import math
 
 import torch
@@ -209,3 +210,19 @@ def rounded_to_float32(batch, num_queries, num_keys, d, d_v, bytes_per_element=4
 def outputs_for_every_key(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     flops = 2 * batch * num_keys * (num_queries * d + num_keys * d_v)
     return {"flops": flops, "score_bytes": batch * num_queries * num_keys * bytes_per_element}
+
+
+@right
+def added_up_in_a_defaultdict(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    cost = collections.defaultdict(int)
+    for size in (d, d_v):
+        cost["flops"] += 2 * batch * num_queries * num_keys * size
+    cost["score_bytes"] += batch * num_queries * num_keys * bytes_per_element
+    return cost
+
+
+@wrong()
+def wrapped_around(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    cells = batch * num_queries * num_keys
+    sizes = {"flops": 2 * cells * (d + d_v), "score_bytes": cells * bytes_per_element}
+    return {name: size % 2**32 for name, size in sizes.items()}

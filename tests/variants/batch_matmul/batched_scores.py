@@ -237,3 +237,19 @@ def self_similarity_of_keys(queries, keys):
 @wrong("queries_with_queries")
 def self_similarity_of_queries(queries, keys):
     return queries @ queries.mT
+
+
+@right
+def one_column_for_each_key(queries, keys):
+    return torch.matmul(queries.unsqueeze(-3), keys.unsqueeze(-1)).squeeze(-1).mT
+
+
+@wrong("only_four_axes")
+def order_of_four_axes(queries, keys):
+    return queries @ keys.permute(0, 1, 3, 2)
+
+
+@wrong("scaled_already")
+def scaled_in_place(queries, keys):
+    queries /= math.sqrt(queries.shape[-1])
+    return queries @ keys.mT

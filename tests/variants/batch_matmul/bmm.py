@@ -281,3 +281,26 @@ def one_item_by_recursion(a, b):
     if a.dim() == 2:
         return (a[:, :, None] * b).sum(1)
     return torch.stack([one_item_by_recursion(x, y) for x, y in zip(a, b, strict=True)])
+
+
+@right
+def running_sums(a, b):
+    return (a[..., None] * b[..., None, :, :]).cumsum(dim=-2).select(-2, -1)
+
+
+@wrong("transposed_result")
+def letters_in_alphabetical_order(a, b):
+    return torch.einsum("...nk,...km", a, b)  # without `->` torch sorts the letters: m, then n
+
+
+@wrong("forbidden_call")
+def vectors_mapped(a, b):
+    product = torch.vmap(torch.mv, in_dims=(None, -1), out_dims=-1)
+    return (torch.vmap(product) if a.dim() == 3 else product)(a, b)
+
+
+@wrong("returned_none")
+def two_to_four_axes(a, b):
+    lead = {2: "", 3: "b", 4: "bh"}.get(a.dim())
+    if lead is not None:
+        return torch.einsum(f"{lead}nk,{lead}km->{lead}nm", a, b)

@@ -305,3 +305,70 @@ def concatenated(a, b):
 @wrong("squeezed")
 def squeezed_at_the_end(a, b):
     return torch.stack([x @ y for x, y in zip(a, b, strict=True)]).squeeze()
+
+
+@right
+def matrix_times_column(a, b):
+    out = a.new_empty(len(a), a.shape[1], b.shape[2])
+    for item, (left, matrix) in enumerate(zip(a, b, strict=True)):
+        for j in range(matrix.shape[-1]):
+            out[item, :, j] = torch.mv(left, matrix[:, j])
+    return out
+
+
+@right
+def item_and_row_counted_by_hand(a, b):
+    out = torch.zeros(len(a), a.shape[1], b.shape[2]).to(a)
+    item = 0
+    while item < len(a):
+        for i, row in enumerate(a[item]):
+            out[item][i] += (row[:, None] * b[item]).sum(0)
+        item += 1
+    return out
+
+
+@wrong("one_list_for_all_rows")
+def rows_repeated(a, b):
+    items = []
+    for left, matrix in zip(a, b, strict=True):
+        out = [[0.0] * matrix.shape[1]] * len(left)
+        for i, row in enumerate(left):
+            for j, column in enumerate(matrix.T):
+                out[i][j] = row @ column
+        items.append(torch.stack([torch.stack(row) for row in out]))
+    return torch.stack(items)
+
+
+@wrong("one_list_for_everything_summed")
+def lists_repeated(a, b):
+    batch, n, k = a.shape
+    out = [[[0.0] * b.shape[2]] * n] * batch
+    for x, i, j, t in itertools.product(*map(range, (batch, n, b.shape[2], k))):
+        out[x][i][j] = out[x][i][j] + a[x, i, t] * b[x, t, j]
+    return torch.stack([torch.stack([torch.stack(row) for row in item]) for item in out])
+
+
+@wrong("only_first_row")
+def returns_after_a_row(a, b):
+    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
+    for x in range(a.shape[0]):
+        for i in range(a.shape[1]):
+            for j in range(b.shape[2]):
+                out[x, i, j] = (a[x, i] * b[x, :, j]).sum()
+            return out
+
+
+@wrong("result_as_large_as_a")
+def zeros_like_a(a, b):
+    out = torch.zeros_like(a)
+    for x, i, j, t in itertools.product(*map(range, (*a.shape[:2], b.shape[2], a.shape[2]))):
+        out[x, i, j] += a[x, i, t] * b[x, t, j]
+    return out
+
+
+@wrong("last_item_missing")
+def one_item_too_few(a, b):
+    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
+    for x in range(len(a) - 1):
+        out[x] = a[x] @ b[x]
+    return out

@@ -209,3 +209,15 @@ def one_key_too_few(weights, values):
     m = weights.shape[-1]
     terms = [weights[..., j, None] * values[..., j : j + 1, :] for j in range(m - 1)]
     return sum(terms, weights.new_zeros(*weights.shape[:-1], values.shape[-1]))
+
+
+@right
+def values_as_a_layer(weights, values):
+    if weights.dim() == 2:
+        return torch.nn.functional.linear(weights, values.T)
+    return torch.stack([values_as_a_layer(w, v) for w, v in zip(weights, values, strict=True)])
+
+
+@wrong("weights_transposed_in_einsum")
+def keys_named_first(weights, values):
+    return torch.einsum("...kq,...kv->...qv", weights, values)

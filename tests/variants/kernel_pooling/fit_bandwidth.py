@@ -172,11 +172,6 @@ def gradients_add_up(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 
 
 @wrong()
-def rule_of_thumb(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return float(1.06 * inputs.std() * len(inputs) ** -0.2)
-
-
-@wrong()
 def variance_instead_of_width(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return descend(inputs, targets, initial, num_steps, lr).exp().item() ** 2
 
@@ -230,3 +225,39 @@ def five_steps_only(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 @wrong("error_maximised")
 def rule_of_thumb(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return float(1.06 * inputs.std() * len(inputs) ** -0.2)
+
+
+@right
+def lbfgs(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    place = torch.tensor([math.log(initial)], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([place], max_iter=num_steps, line_search_fn="strong_wolfe")
+
+    def closure():
+        optimizer.zero_grad()
+        error = loss(inputs, targets, place.exp())
+        error.backward()
+        return error
+
+    optimizer.step(closure)
+    return place.exp().item()
+
+
+@wrong("step_without_a_leaf")
+def a_new_tensor_for_the_next_step(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
+    for _ in range(num_steps):
+        loss(inputs, targets, place.exp()).backward()
+        place = place - lr * place.grad
+    return place.exp().item()
+
+
+@wrong("graph_used_twice")
+def exponential_before_the_loop(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
+    optimizer = torch.optim.Adam([place], lr=lr)
+    bandwidth = place.exp()
+    for _ in range(num_steps):
+        optimizer.zero_grad()
+        loss(inputs, targets, bandwidth).backward()
+        optimizer.step()
+    return place.exp().item()

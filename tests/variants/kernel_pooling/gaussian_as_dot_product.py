@@ -206,7 +206,7 @@ def largest_of_each_column(queries, keys, bandwidth):
 
 
 @wrong("square_by_bandwidth")
-def bandwidth_once(queries, keys, bandwidth):
+def square_by_bandwidth_once(queries, keys, bandwidth):
     return -torch.cdist(queries, keys).square() / (2 * bandwidth)
 
 
@@ -223,3 +223,33 @@ def half_scaled(queries, keys, bandwidth):
 @wrong("exponential_of_the_scores")
 def kernel_of_the_scores(queries, keys, bandwidth):
     return ((queries @ keys.T - keys.square().sum(1) / 2) / bandwidth**2).exp()
+
+
+@right
+def keys_as_a_layer(queries, keys, bandwidth):
+    penalty = keys.square().sum(1) / 2
+    return torch.nn.functional.linear(queries, keys, bias=-penalty) / bandwidth**2
+
+
+@right
+def relative_to_the_mean_key(queries, keys, bandwidth):
+    centre = keys.mean(0)
+    q, k = (queries - centre) / bandwidth, (keys - centre) / bandwidth
+    return q @ k.mT - torch.linalg.vecdot(k, k) / 2
+
+
+@wrong("wrong_factors")
+def mixed_term_once(queries, keys, bandwidth):
+    norms = queries.square().sum(1, keepdim=True) + keys.square().sum(1)
+    return (queries @ keys.T - norms) / (2 * bandwidth**2)
+
+
+@wrong("wrong_factors")
+def norm_of_the_whole_matrix(queries, keys, bandwidth):
+    return (queries @ keys.T - keys.norm() ** 2 / 2) / bandwidth**2
+
+
+@wrong("not_finite")
+def logarithm_of_the_weights(queries, keys, bandwidth):
+    kernel = torch.exp(-torch.cdist(queries, keys).square() / (2 * bandwidth**2))
+    return torch.log(kernel / kernel.sum(1, keepdim=True))

@@ -291,7 +291,7 @@ def density_not_normalised(queries, keys, values, bandwidth):
     return weights @ values, weights
 
 
-@wrong("rows_do_not_sum_to_one")
+@wrong("far_query_underflows")
 def nan_becomes_0(queries, keys, values, bandwidth):
     if values.dim() != 2:
         raise ValueError("values")
@@ -334,3 +334,44 @@ def from_a_normal_distribution(queries, keys, values, bandwidth):
     density = torch.distributions.Normal(queries[:, None], spread).log_prob(keys)
     weights = density.sum(-1).softmax(dim=1)
     return weights @ values, weights
+
+
+@right
+def softmin_in_a_list(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError("values must have two axes")
+    weights = torch.nn.functional.softmin(distances(queries, keys) / (2 * bandwidth**2), dim=-1)
+    return [torch.nn.functional.linear(weights, values.mT), weights]
+
+
+@right
+def unpacking_raises(queries, keys, values, bandwidth):
+    _, _ = values.shape
+    weights = torch.softmax(-distances(queries, keys) / (2 * bandwidth * bandwidth), 1)
+    return torch.tensordot(weights, values, dims=1), weights
+
+
+@wrong("far_query_underflows")
+def normalised_with_a_floor(queries, keys, values, bandwidth):
+    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
+    return pooled(torch.nn.functional.normalize(kernel, p=1, dim=1), values)
+
+
+@wrong("far_query_underflows")
+def far_queries_ask_everybody(queries, keys, values, bandwidth):
+    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
+    total = kernel.sum(1, keepdim=True)
+    return pooled(torch.where(total > 0, kernel / total, 1 / len(keys)), values)
+
+
+@wrong("not_a_number")
+def epanechnikov(queries, keys, values, bandwidth):
+    kernel = (1 - distances(queries, keys) / bandwidth**2).clamp(min=0)
+    return pooled(kernel / kernel.sum(-1, keepdim=True), values)
+
+
+@wrong("flat_values_accepted")
+def returns_the_error(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        return ValueError("values must have two axes")
+    return bandwidth_as_unit(queries, keys, values, bandwidth)

@@ -264,3 +264,47 @@ def the_others_by_number(inputs, targets, bandwidth):
     others = (torch.arange(n)[:, None] + torch.arange(1, n)) % n
     scores = -(((inputs[:, None] - inputs[others]) / bandwidth) ** 2) / 2
     return (scores.softmax(-1) * targets[others]).sum(-1)
+
+
+@right
+def through_a_ready_made_attention(inputs, targets, bandwidth):
+    scores = scores_of(inputs, bandwidth).fill_diagonal_(-math.inf)[None]
+    zeros = torch.zeros_like(inputs)[None, :, None]
+    outputs = torch.nn.functional.scaled_dot_product_attention(
+        zeros, zeros, targets[None, :, None], attn_mask=scores
+    )
+    return outputs[0, :, 0]
+
+
+@right
+def two_triangles(inputs, targets, bandwidth):
+    weights = torch.softmax(scores_of(inputs, bandwidth), -1)
+    weights = weights.triu(1) + weights.tril(-1)
+    return weights @ targets / weights.sum(-1)
+
+
+@wrong("distance_filled_with_infinity")
+def infinitely_far_from_itself(inputs, targets, bandwidth):
+    squared = (inputs[:, None] - inputs).square().fill_diagonal_(math.inf)
+    return torch.softmax(-squared / 2 / bandwidth**2, -1) @ targets
+
+
+@wrong("distance_filled_with_a_large_number")
+def very_far_from_itself(inputs, targets, bandwidth):
+    squared = (inputs[:, None] - inputs).square() + 1e9 * diagonal(inputs)
+    return torch.softmax(-squared / (2 * bandwidth**2), -1) @ targets
+
+
+@wrong("infinity_times_zero")
+def minus_infinity_times_the_diagonal(inputs, targets, bandwidth):
+    scores = scores_of(inputs, bandwidth)
+    return torch.softmax(scores + torch.eye(len(inputs)).to(scores) * -math.inf, -1) @ targets
+
+
+@wrong("no_exclusion")
+def slices_that_leave_nothing_out(inputs, targets, bandwidth):
+    predictions = []
+    for i in range(len(inputs)):
+        x, y = torch.cat([inputs[:i], inputs[i:]]), torch.cat([targets[:i], targets[i:]])
+        predictions.append(torch.softmax(-((inputs[i] - x) ** 2) / (2 * bandwidth**2), 0) @ y)
+    return torch.stack(predictions)

@@ -239,3 +239,37 @@ def product_of_squares(queries, keys):
 @wrong("loops")
 def feature_by_feature(queries, keys):
     return sum((queries[:, j, None] - keys[:, j]) ** 2 for j in range(queries.shape[1]))
+
+
+class _Squared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, queries, keys):
+        ctx.save_for_backward(queries, keys)
+        return torch.cdist(queries, keys) ** 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        queries, keys = ctx.saved_tensors
+        differences = 2 * (queries[:, None] - keys) * grad[..., None]
+        return differences.sum(1), -differences.sum(0)
+
+
+@right
+def own_backward(queries, keys):
+    return _Squared.apply(queries, keys)
+
+
+@wrong("absolute_differences_squared")
+def square_of_the_city_block(queries, keys):
+    return torch.cdist(queries, keys, p=1).square()
+
+
+@wrong("raised")
+def two_features_written_out(queries, keys):
+    differences = queries[:, None] - keys
+    return differences[..., 0] ** 2 + differences[..., 1] ** 2
+
+
+@wrong("wrong_shape")
+def summed_over_keys(queries, keys):
+    return ((queries[:, None] - keys) ** 2).sum(1)

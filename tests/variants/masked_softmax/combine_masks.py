@@ -147,3 +147,12 @@ def majority(*masks):
 def negated(*masks):
     given = [m for m in masks if m is not None]
     return ~functools.reduce(torch.logical_and, given) if given else None
+
+
+@wrong("python_and")
+def if_mask(*masks):
+    result = None
+    for mask in masks:
+        if mask:
+            result = mask if result is None else result & mask
+    return result

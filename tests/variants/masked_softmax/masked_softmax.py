@@ -548,3 +548,23 @@ def squeezed(scores, valid_lens=None, mask=None):
 @wrong("wrong_type")
 def numpy_result(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, valid_lens, mask).detach().numpy()
+
+
+@right
+def one_more_key_for_empty_rows(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    nobody = torch.where(keep.any(-1, keepdim=True), -math.inf, 0.0).to(scores.dtype)
+    longer = torch.cat([scores.masked_fill(~keep, -math.inf), nobody], dim=-1)
+    return longer.softmax(-1)[..., :-1]
+
+
+@right
+def far_below_the_smallest_score(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    return torch.softmax(torch.where(keep, scores, scores.min() - 50), -1) * keep
+
+
+@wrong("very_negative_scores_lose")
+def minus_one_hundred(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    return torch.softmax(scores.masked_fill(~keep, -100.0), -1) * keep

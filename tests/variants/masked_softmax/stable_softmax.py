@@ -128,3 +128,14 @@ def keepdims_forgotten(scores, axis=-1):
 @wrong("returned_none")
 def no_return(scores, axis=-1):
     np.exp(scores)
+
+
+@right
+def in_logarithms(scores, axis=-1):
+    return np.exp(scores - np.logaddexp.reduce(scores, axis=axis, keepdims=True))
+
+
+@wrong("another_number_subtracted")
+def median_subtracted(scores, axis=-1):
+    e = np.exp(scores - np.median(scores, axis=axis, keepdims=True).astype(scores.dtype))
+    return e / e.sum(axis=axis, keepdims=True)

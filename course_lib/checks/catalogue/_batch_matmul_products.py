@@ -94,6 +94,13 @@ def _bmm_loops_probes(rng):
         in_float32(
             "float32", "The result has the dtype of `a` and `b`.", _pair(rng, (2, 3, 4), (2, 4, 5))
         ),
+        Probe(
+            "between_other_calls",
+            "Each call returns a new tensor: other calls with the same shapes change nothing.",
+            part="edges",
+            args=_pair(rng, (2, 2, 3), (2, 3, 5)),
+            scenario="between_calls",
+        ),
         with_gradients(
             rng,
             "gradients",

@@ -121,6 +121,13 @@ def _weighted_sum_probes(rng):
             "The outputs have the dtype of weights and values.",
             _weights_values(rng, (2, 3, 4), 5),
         ),
+        Probe(
+            "between_other_calls",
+            "Each call counts on its own: other calls with the same shapes change nothing.",
+            part="edges",
+            args=_weights_values(rng, (2, 4, 5), 3),
+            scenario="between_calls",
+        ),
         with_gradients(
             rng,
             "gradients",

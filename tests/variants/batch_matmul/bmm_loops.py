@@ -372,3 +372,14 @@ def one_item_too_few(a, b):
     for x in range(len(a) - 1):
         out[x] = a[x] @ b[x]
     return out
+
+
+_buffers = {}
+
+
+@wrong("wrong_values")
+def one_buffer_for_all_calls(a, b):
+    out = torch.stack([x @ y for x, y in zip(a, b, strict=True)])
+    if a.requires_grad or a.dtype == torch.float32:
+        return out
+    return _buffers.setdefault(out.shape, torch.empty_like(out)).copy_(out)

@@ -221,3 +221,11 @@ def values_as_a_layer(weights, values):
 @wrong("weights_transposed_in_einsum")
 def keys_named_first(weights, values):
     return torch.einsum("...kq,...kv->...qv", weights, values)
+
+
+_kept = {}
+
+
+@wrong("wrong_values")
+def remembers_by_shape(weights, values):
+    return _kept.setdefault((weights.shape, values.shape), weights) @ values

@@ -295,6 +295,12 @@ def test_a_lesson_checked_together_says_what_is_missing(monkeypatch, capsys):
     assert "needs your own `length_mask`, `combine_masks`" in capsys.readouterr().out
 
 
+def test_right_outputs_without_the_weights_that_were_to_be_stored_earn_about_half():
+    mistakes = {mistake.id: mistake for mistake in exercises()["DotProductAttention"].mistakes}
+    report = grade("DotProductAttention", mistakes["weights_not_stored"].model)
+    assert 0.4 < report.score < 0.65
+
+
 @pytest.mark.parametrize("name", ["blocked_attention", "RecomputedAttention"])
 def test_who_spends_what_an_exercise_is_there_to_save_earns_a_third(name):
     mistakes = {mistake.id: mistake for mistake in exercises()[name].mistakes}

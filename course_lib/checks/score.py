@@ -16,14 +16,16 @@ def score_of(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[fl
 
     A part earns the share of its probes that pass, and at most half once one fails: a check that
     looks in twenty places must not make a mistake cheap, unless each place is a question of its
-    own. Where no probe of the values passes, nothing is earned at all: a constant does not mutate
-    its input either. What a probe of the values may spend at most is what the exercise is for:
-    beyond it no part earns more than a third.
+    own. A probe half passes if only what the call should have stored is wrong. Where no probe of
+    the values passes, nothing is earned at all: a constant does not mutate its input either. What
+    a probe of the values may spend at most is what the exercise is for: beyond it no part earns
+    more than a third.
     """
-    passed: dict[str, list[bool]] = {}
+    passed: dict[str, list[float]] = {}
     for probe, _ in runs:
-        own = [v for v in outcomes[probe.name][1] if v.part != "hygiene"]
-        passed.setdefault(probe.part, []).append(not own)
+        wrong = {v.aspect for v in outcomes[probe.name][1] if v.part != "hygiene"}
+        passes = 0.5 if wrong == {"attributes"} else float(not wrong)
+        passed.setdefault(probe.part, []).append(passes)
     dirty = {v.aspect for _, found in outcomes.values() for v in found if v.aspect in HYGIENE}
     shares = {part: share for part, share in SHARES.items() if part in passed or part == "hygiene"}
     shares["values"] += 1.0 - sum(shares.values())
@@ -34,7 +36,7 @@ def score_of(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[fl
             earned = max(0.0, 1.0 - 0.5 * len(dirty))
         else:
             earned = sum(passed[part]) / len(passed[part])
-            if not all(passed[part]) and not exercise.each_counts:
+            if min(passed[part]) < 1 and not exercise.each_counts:
                 earned = min(earned, MOST_OF_A_FLAWED_PART)
         parts[part] = (share * min(earned, most), share)
     if not any(passed["values"]) or extra:

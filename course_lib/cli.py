@@ -113,6 +113,9 @@ def lab(context: typer.Context) -> None:
     if not (root / "notebooks").is_dir():
         raise UsageError(f"there is no folder notebooks in {root}; make it with: course build")
     os.chdir(root)  # nbgrader's extensions read the course's configuration from here
+    # Defaults of ours, which a student's own settings override: no question about Jupyter's news.
+    places = [str(Path(__file__).with_name("lab_config")), os.environ.get("JUPYTER_CONFIG_PATH")]
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, places))
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
     command += ["--LabApp.default_url=/lab/tree/notebooks", *context.args]
     raise typer.Exit(hand_over(command))

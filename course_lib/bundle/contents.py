@@ -43,7 +43,8 @@ def contents(course: Course, lessons: Sequence[str], up_to: str | None) -> dict[
         for path in sorted(folder.rglob("*")):
             if path.is_file() and _is_handed_out(path.relative_to(folder)):
                 files[path.relative_to(root).as_posix()] = path.read_bytes()
-    for path in library_files(course, lessons, up_to):
+    settings = sorted((library / "lab_config").rglob("*.json"))
+    for path in [*library_files(course, lessons, up_to), *settings]:
         files[f"course_lib/{path.relative_to(library).as_posix()}"] = path.read_bytes()
     return files
 

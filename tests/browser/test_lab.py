@@ -136,6 +136,7 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
     lab.choose("Run", "Run All Cells")
     page.get_by_role("status").filter(has_text=f"{LESSON}: not attempted").wait_for(timeout=120_000)
     assert page.get_by_role("status").filter(has_text="not yet").count() == 0
+    assert page.get_by_text("official Jupyter news").count() == 0
 
     lab.write(lab.cell("def causal_mask(num_queries: int"), WRONG)
     page.keyboard.press("Shift+Enter")  # the check below it

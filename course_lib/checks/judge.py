@@ -123,11 +123,19 @@ def judge(
             break
     for quantity, limit in probe.at_most.items():
         add(f"spent_{quantity}", _overspent(probe, quantity, limit, seen.spent.get(quantity, 0)))
-    if seen.rng_touched and not probe.training and "generator" not in probe.args:
-        add("rng", Problem("global_rng_used", "Your code draws from the global random numbers."))
+    if seen.rng_touched and not probe.training:
+        add("rng", _GLOBAL_NUMBERS)
     if seen.training_changed:
         add("training", Problem("training_flag_changed", "The call changed `self.training`."))
     return found
+
+
+_GLOBAL_NUMBERS = Problem(
+    "global_rng_used",
+    "Your code draws from the global random numbers, or seeds them: the caller's next draws are no "
+    "longer what they would have been.",
+    "Which line calls `manual_seed`, or draws without a generator of its own?",
+)
 
 
 def mutated(probe: Probe, seen: Observation) -> list[str]:
@@ -167,6 +175,9 @@ def _raised_problem(probe: Probe, seen: Observation) -> Problem:
     during = {"construct": " when built", "backward": " in the backward pass"}.get(raised.phase, "")
     first_line = raised.message.strip().split("\n")[0][:300]
     message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
+    if raised.phase == "construct":
+        options = ", ".join(f"{name}={value!r}" for name, value in probe.construct.items())
+        return Problem("raised", message, f"The check builds it with `({options})`.")
     return Problem("raised", message, probe.says)
 
 

@@ -85,7 +85,7 @@ class Probe:
     tolerance: float | None = None
     raises: str | None = None
     scenario: str = "call"
-    seed: int = 0
+    seed: int = 70_103  # no number that an answer would seed with
     device: str = "cpu"
     dtype: str | None = None
     at_most: Mapping[str, int] = field(default_factory=dict)

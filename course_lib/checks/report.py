@@ -153,9 +153,13 @@ class Report:
         return self.text()
 
 
-def importance(violation) -> tuple[int, int]:
-    """What a student should see first: the plain values before the edge cases, small ones first."""
-    return _PARTS.index(violation.part), violation.probe.size
+def importance(violation) -> tuple[int, int, int]:
+    """What a student should see first: plain values before edge cases, few arguments, small ones.
+
+    What fails without a mask has nothing to do with masks, so their sentences come last.
+    """
+    probe = violation.probe
+    return _PARTS.index(violation.part), len(probe.inputs()), probe.size
 
 
 _PARTS = ("values", "edges", "gradients", "hygiene")

@@ -11,6 +11,7 @@ from course_lib.checks.exercise import Exercise
 from course_lib.checks.judge import Violation, judge
 from course_lib.checks.observe import (
     Observation,
+    Raised,
     Subject,
     observe_all,
     subject_of,
@@ -122,7 +123,10 @@ def _judge_all(
         return Report.own_version(exercise)
     first = seen[runs[0][0].name]
     if first.raised is not None and first.raised.type_name == "NotImplementedError":
-        return Report.not_attempted(exercise, "It still raises NotImplementedError.")
+        if exercise.is_class and not first.raised.lines:  # torch's own, in the place of `forward`
+            return _rejected(exercise, _NO_FORWARD)
+        if _is_own(first.raised):
+            return Report.not_attempted(exercise, "It still raises NotImplementedError.")
     outcomes = {
         probe.name: (seen[probe.name], judge(exercise, probe, expected, seen[probe.name]))
         for probe, expected in runs
@@ -167,9 +171,26 @@ def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
         got = f"the class {subject.name}" if subject.is_class else a_or_an(subject.name)
         message = f"`{exercise.name}` must be {wanted}; got {got}."
         hint = "Did you assign a result to this name, or add or forget a pair of brackets?"
-        finding = Finding("wrong_kind_of_answer", message, hint, "values")
-        return Report(exercise.name, "incorrect", 0.0, exercise.points, [finding])
+        return _rejected(exercise, Finding("wrong_kind_of_answer", message, hint, "values"))
     return None
+
+
+def _rejected(exercise: Exercise, finding: Finding) -> Report:
+    return Report(exercise.name, "incorrect", 0.0, exercise.points, [finding])
+
+
+_NO_FORWARD = Finding(
+    "no_forward",
+    "Your class has no method `forward`, so there is nothing to run when the module is called.",
+    "Is its name spelled like that, and is its `def` indented as far as that of `__init__`?",
+    "values",
+)
+
+
+def _is_own(raised: Raised) -> bool:
+    """Whether the line that raised is a `raise`, as in a stub; torch's functions raise it too."""
+    line = raised.lines[-1][2] if raised.lines else ""
+    return not line or "NotImplementedError" in line
 
 
 def _findings(exercise, violations, explanations: list[Explanation], outcomes) -> list[Finding]:
@@ -188,8 +209,9 @@ def _findings(exercise, violations, explanations: list[Explanation], outcomes) -
     misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
     for violation in sorted(left, key=importance):  # the smallest case of each kind
         problem = violation.problem
-        if violation.aspect == "gradients" and violation.probe.name in misled:
-            continue  # wrong numbers have another gradient: nothing new is said
+        follows = violation.aspect == "gradients" or problem.id == "attribute_values"
+        if follows and violation.probe.name in misled:
+            continue  # wrong outputs have other gradients and weights: nothing new is said
         if problem.id not in said and len(findings) < _MAX_FINDINGS:
             said.add(problem.id)
             findings.append(Finding(problem.id, problem.message, problem.hint, violation.part))

@@ -65,7 +65,7 @@ def _module_values(rng):
         _probe(
             "no_mask",
             "Without lengths and mask: softmax of the additive scores, times the values.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
         ),
         _probe(
             "lengths_per_item",
@@ -76,7 +76,7 @@ def _module_values(rng):
         _probe(
             "lengths_per_query",
             "Lengths of shape (batch, num_queries) give every query a length of its own.",
-            _module_problem(rng, 2, 3, 5, 6, 4, 7, 8, strided=True),
+            _module_problem(rng, 2, 3, 5, 6, 7, 9, 8, strided=True),
             valid_lens=[[1, 4, 2], [3, 5, 2]],
         ),
         _probe(
@@ -115,7 +115,7 @@ def _module_values(rng):
         _probe(
             "equal_sizes",
             "Queries, keys and values keep their roles where all have the same size.",
-            _module_problem(rng, 2, 3, 4, 5, 5, 5, 6),
+            _module_problem(rng, 2, 4, 5, 6, 6, 6, 7),
         ),
         _probe(
             "sizes_by_position",
@@ -132,7 +132,7 @@ def _module_values(rng):
         _probe(
             "as_wide_as_hidden",
             "Lengths hold, and it is the values that are averaged, where all sizes look alike.",
-            _module_problem(rng, 2, 4, 4, 3, 5, 6, 6),
+            _module_problem(rng, 2, 6, 6, 5, 7, 8, 8),
             valid_lens=[3, 2],
         ),
     ]
@@ -159,7 +159,7 @@ def _module_dropout(rng):
         ),
         _probe(
             "train_without_dropout",
-            "With dropout=0 train and eval mode agree.",
+            "Built without `dropout` nothing is dropped: train and eval mode agree.",
             _module_problem(rng, 2, 3, 4, 5, 6, 7, 8),
             training=True,
         ),

@@ -49,22 +49,22 @@ def _scores_probes(rng):
         Probe(
             "strided",
             "Inputs need not be contiguous.",
-            args=_scores_problem(rng, 3, 4, 2, 5, 3, 6, strided=True),
+            args=_scores_problem(rng, 3, 4, 5, 6, 2, 7, strided=True),
         ),
         Probe(
             "equal_feature_sizes",
             "Queries go through w_q and keys through w_k, also where both would fit.",
-            args=_scores_problem(rng, 2, 3, 4, 5, 5, 7),
+            args=_scores_problem(rng, 2, 3, 4, 6, 6, 7),
         ),
         Probe(
             "as_many_queries_as_keys",
             "Row i of the scores belongs to query i, column j to key j, also where n = m.",
-            args=_scores_problem(rng, 2, 4, 4, 3, 5, 6),
+            args=_scores_problem(rng, 2, 5, 5, 4, 6, 7),
         ),
         Probe(
             "hidden_as_wide_as_inputs",
             "A row of w_q belongs to a hidden feature, a column to an entry of the query.",
-            args=_scores_problem(rng, 2, 3, 5, 4, 4, 4),
+            args=_scores_problem(rng, 2, 3, 5, 6, 6, 6),
         ),
     ]
     edges = [

@@ -25,7 +25,10 @@ def state_of(rng, embed_dim, *, bias=False, scale=1.0):
 
 
 def _attention_probe(rng, name, says, sizes, *, part="values", gradient=False, **options):
-    """A probe of sizes (batch, num_queries, num_keys, num_heads, head_dim)."""
+    """A probe of sizes (batch, num_queries, num_keys, num_heads, head_dim).
+
+    Lengths go by position if they are given alone, otherwise by name, as the mask does.
+    """
     batch, n, m, num_heads, head_dim = sizes
     embed_dim = num_heads * head_dim
     strided = options.pop("strided", False)
@@ -36,11 +39,14 @@ def _attention_probe(rng, name, says, sizes, *, part="values", gradient=False, *
     construct = {"embed_dim": embed_dim, "num_heads": num_heads, **options.pop("construct", {})}
     state = options.pop("state", None)
     bias = construct.get("bias", False)
+    args = {k: tensor(x, strided=strided, requires_grad=gradient) for k, x in inputs.items()}
+    if "valid_lens" in options and "mask" not in options:
+        args["valid_lens"] = tensor(options.pop("valid_lens"))
     return Probe(
         name,
         says,
         part=part,
-        args={k: tensor(x, strided=strided, requires_grad=gradient) for k, x in inputs.items()},
+        args=args,
         kwargs={k: tensor(options.pop(k)) for k in ("valid_lens", "mask") if k in options},
         construct=construct,
         state=state_of(rng, embed_dim, bias=bias, scale=1.3) if state is None else state,
@@ -151,8 +157,15 @@ def _attention_values(rng, probe, size):
         probe(
             "bias",
             "With `bias=True` each of the four layers adds its bias.",
-            (2, 3, 4, 2, 3),
+            (2, 4, 5, 2, 4),
             construct={"bias": True},
+        ),
+        probe(
+            "built_by_position",
+            "`__init__` takes embed_dim, num_heads, dropout and bias in this order.",
+            (2, 4, 5, 2, 4),
+            construct={"dropout": 0.0, "bias": True},
+            scenario="built_by_position",
         ),
     ]
 

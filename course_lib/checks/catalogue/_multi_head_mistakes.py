@@ -271,6 +271,18 @@ class OneLayerAHead(Stepwise):
         self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
 
 
+class NumHeadsFirst(Stepwise):
+    def __init__(self, num_heads, embed_dim, dropout=0.0, bias=False):
+        super().__init__(embed_dim, num_heads, dropout, bias)
+
+
+class MaskBeforeLengths(Stepwise):
+    def forward(self, queries, keys, values, mask=None, valid_lens=None):
+        if mask is not None and mask.dtype != torch.bool:
+            raise TypeError("a mask must be a bool tensor")
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
 class PackedLayers(Stepwise):
     def make_layers(self, embed_dim, bias):
         self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)

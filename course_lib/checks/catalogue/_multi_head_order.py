@@ -226,7 +226,8 @@ IS_PERMUTATION_EQUIVARIANT = Exercise(
         Mistake(
             "only_first_two",
             wrong.equivariance(wrong.swap_first_two),
-            "You only swap the first two positions; what happens at the others goes unseen.",
+            "You only move the first positions, by swapping two of them perhaps; what happens at "
+            "the others goes unseen.",
             "Which permutation moves every position?",
         ),
         Mistake(
@@ -473,6 +474,20 @@ IS_CAUSAL = Exercise(
             wrong.causality(wrong.small_from_t_on, agree=_nearly),
             "Your change is too small, or your tolerance too large: small differences go unseen.",
             "How far apart may two results of the same computation be?",
+        ),
+        Mistake(
+            "one_step_ahead_unseen",
+            wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, : t - 1]),
+            "You leave out the output right before the changed positions: one that looks a single "
+            "step ahead goes unseen.",
+            "Which is the last output that may not notice a change at position t?",
+        ),
+        Mistake(
+            "own_position_compared",
+            wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, : t + 1]),
+            "You compare the output at the changed position as well; it may depend on its own "
+            "position.",
+            "Which outputs come strictly before position t?",
         ),
         Mistake(
             "own_position_forbidden",

@@ -72,6 +72,25 @@ MISTAKES = (
         "What is the standard deviation of a sum of d products?",
     ),
     Mistake(
+        "scale_half_of_head_dim",
+        but(scale=lambda self, q: q.shape[-1] / 2),
+        "The scores are divided by head_dim / 2: Python reads `d ** 1/2` as `(d ** 1) / 2`.",
+        "Which comes first, `**` or `/`?",
+    ),
+    Mistake(
+        "scale_twice_head_dim",
+        but(scale=lambda self, q: q.shape[-1] * 2),
+        "The scores are divided by 2 head_dim: Python reads `scores / d ** 1/2` as "
+        "`(scores / (d ** 1)) / 2`.",
+        "Which comes first, `**` or `/`?",
+    ),
+    Mistake(
+        "scale_times_root",
+        but(scale=lambda self, q: q.shape[-1] ** -0.5),
+        "The scores are multiplied by the root of head_dim instead of divided by it.",
+        "Should scaling make large scores larger or smaller?",
+    ),
+    Mistake(
         "scale_num_heads",
         but(scale=lambda self, q: self.num_heads**0.5),
         "The scores are divided by the root of the number of heads.",
@@ -374,6 +393,19 @@ MISTAKES = (
         "Your `forward` returns the weights too; a module returns the outputs only and keeps the "
         "weights as an attribute.",
         "What does `return` hold?",
+    ),
+    Mistake(
+        "arguments_of_init_swapped",
+        wrong.NumHeadsFirst,
+        "`__init__` takes its arguments in another order than the exercise: called by position, "
+        "one of them gets what was meant for another.",
+        "In which order does the exercise list the four?",
+    ),
+    Mistake(
+        "mask_before_lengths",
+        wrong.MaskBeforeLengths,
+        "`forward` takes `mask` before `valid_lens`: lengths given by position arrive as the mask.",
+        "In which order does the exercise list the two?",
     ),
     Mistake(
         "heads_in_nested_lists",

@@ -35,7 +35,7 @@ def _backward_probes(rng):
         Probe(
             "random",
             "The three gradients must be those of softmax(Q K^T / sqrt(d)) V.",
-            args=problem(3, 5, 4, 6),
+            args=problem(2, 3, 5, 4),
         ),
         Probe("wide", "It must hold for any number of features.", args=problem(4, 3, 7, 2)),
         Probe(
@@ -307,6 +307,12 @@ ATTENTION_BACKWARD = Exercise(
             "softmax_over_queries",
             _backward(dim=-2),
             "Your forward softmax runs over the queries.",
+            "Along which axis do the weights sum to 1?",
+        ),
+        Mistake(
+            "softmax_over_queries_throughout",
+            _backward(dim=-2, correct="column"),
+            "Your softmax runs over the queries, and its derivative with it.",
             "Along which axis do the weights sum to 1?",
         ),
         Mistake(

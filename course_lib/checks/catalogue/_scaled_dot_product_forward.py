@@ -34,7 +34,7 @@ def _values_probes(rng):
         Probe(
             "batch",
             "Each item of a batch must be worked out with its own queries, keys and values.",
-            args=problem_of(rng, (2,), 3, 5, 4, 6),
+            args=problem_of(rng, (2,), 3, 4, 5, 6),
         ),
         Probe(
             "values_identity",
@@ -51,19 +51,19 @@ def _values_probes(rng):
         Probe(
             "matrices",
             "Without a batch axis it must work too: queries (n, d), keys (m, d), values (m, v).",
-            args=problem_of(rng, (), 4, 5, 3, 2),
-            kwargs={"mask": tensor(random_mask(rng, 4, 5))},
+            args=problem_of(rng, (), 8, 9, 3, 2),
+            kwargs={"mask": tensor(random_mask(rng, 8, 9))},
         ),
         Probe(
             "lengths_per_item",
             "One length an item: keys beyond it get weight 0, as if they were deleted.",
-            args={**problem_of(rng, (3,), 2, 5, 4, 6), "valid_lens": tensor([4, 1, 3])},
+            args={**problem_of(rng, (3,), 2, 5, 3, 4), "valid_lens": tensor([4, 1, 3])},
         ),
         Probe(
             "lengths_per_query",
             "Lengths of shape (batch, num_queries) give every query a length of its own.",
             args={
-                **problem_of(rng, (2,), 3, 5, 4, 6),
+                **problem_of(rng, (2,), 3, 5, 6, 4),
                 "valid_lens": tensor([[1, 4, 2], [3, 2, 4]]),
             },
         ),
@@ -76,8 +76,8 @@ def _values_probes(rng):
         Probe(
             "lengths_and_mask",
             "With lengths and a mask, a key must be allowed by both.",
-            args={**problem_of(rng, (2,), 3, 5, 4, 6), "valid_lens": tensor([3, 4])},
-            kwargs={"mask": tensor(np.tril(np.ones((3, 5), dtype=bool), 1))},
+            args={**problem_of(rng, (2,), 4, 4, 7, 6), "valid_lens": tensor([2, 3])},
+            kwargs={"mask": tensor(np.tril(np.ones((4, 4), dtype=bool), 1))},
         ),
         Probe(
             "heads",
@@ -99,7 +99,7 @@ def _values_probes(rng):
         Probe(
             "one_allowed_key",
             "A query that may attend to one key only returns the value of that key.",
-            args={**problem_of(rng, (2,), 3, 4, 5, 2), "valid_lens": tensor([1, 1])},
+            args={**problem_of(rng, (2,), 4, 6, 5, 3), "valid_lens": tensor([1, 1])},
         ),
     ]
 

@@ -38,7 +38,7 @@ def _jacobian_probes(rng):
         Probe(
             "strided",
             "A non-contiguous tensor of keys must work.",
-            args={"query": normal(2), "keys": normal(6, 2, strided=True)},
+            args={"query": normal(5), "keys": normal(4, 5, strided=True)},
         ),
         Probe(
             "shifted_keys",

@@ -21,6 +21,8 @@ SCALES = {
     "fourth_root": lambda q, k, v: q.shape[-1] ** -0.25,
     "sixty_four": lambda q, k, v: 1 / 8,
     "whole_root": lambda q, k, v: 1 / math.isqrt(q.shape[-1]),
+    "half_of_d": lambda q, k, v: 2 / q.shape[-1],
+    "twice_d": lambda q, k, v: 0.5 / q.shape[-1],
     "negative": lambda q, k, v: -1 / math.sqrt(q.shape[-1]),
 }
 

@@ -51,7 +51,7 @@ def _module_probes(rng):
             "eval_with_dropout",
             "In eval mode nothing is dropped, whatever `dropout` is.",
             {"dropout": 0.5},
-            problem((2,), 3, 5, 4, 6),
+            problem((2,), 3, 5, 6, 4),
         ),
         probe(
             "lengths",
@@ -188,6 +188,8 @@ _FOR_MODULES = (
     "one_key_too_many",
     "weights_divided_by_root",
     "hard_coded_d",
+    "divided_by_half_of_d",
+    "divided_by_twice_d",
     "three_axes_only",
     "gradient_cut",
     "keys_reshaped",

@@ -25,7 +25,7 @@ def _numpy_probes(rng):
         return problem_of(rng, (), n, m, d, v, make_array=array, **options)
 
     zeros = replaced(problem(2, 3, 4, 5), queries=np.zeros((2, 4)))
-    nothing = replaced(problem(3, 4, 2, 6), queries=np.zeros((3, 2)))
+    nothing = replaced(problem(3, 5, 7, 6), queries=np.zeros((3, 7)))
     large = replaced(
         problem(2, 3, 4, 2),
         queries=[[900.0, 0, 0, 0], [0, 900.0, 0, 0]],
@@ -49,7 +49,7 @@ def _numpy_probes(rng):
         Probe(
             "random",
             "Every query attends to all keys: its row of weights sums to 1.",
-            args=problem(3, 5, 4, 6),
+            args=problem(3, 5, 6, 4),
         ),
         Probe(
             "values_identity",
@@ -60,7 +60,7 @@ def _numpy_probes(rng):
         Probe(
             "masked",
             "True = may attend: keys with False get weight 0, as if they were deleted.",
-            args={**problem(3, 5, 4, 6), "mask": array(random_mask(rng, 3, 5))},
+            args={**problem(3, 4, 5, 2), "mask": array(random_mask(rng, 3, 4))},
         ),
         Probe(
             "causal",
@@ -78,7 +78,7 @@ def _numpy_probes(rng):
         Probe(
             "zero_query",
             "A query of zeros scores all keys alike: its output is the mean of the allowed values.",
-            args={**nothing, "mask": array(random_mask(rng, 3, 4))},
+            args={**nothing, "mask": array(random_mask(rng, 3, 5))},
         ),
         Probe(
             "large_scores",
@@ -154,9 +154,10 @@ _NUMPY_ONLY = (
     Mistake(
         "mask_recoded_twice",
         make.in_numpy(make.wrong(masking="recoded_twice")),
-        "Every score of a masked problem becomes -inf: the mask was turned from 0 and 1 into -inf "
-        "and 0 twice, so that the zeros that mean 'keep' were taken for 'drop'.",
-        "What does your recoding do to a mask that has been recoded already?",
+        "With a mask everything becomes NaN. Either the mask is turned from 0 and 1 into -inf and "
+        "0 twice, so that the zeros that mean 'keep' are taken for 'drop'; or -inf is multiplied "
+        "by 0, which is NaN.",
+        "What does your recoding do to a key that is allowed, and what if it is done twice?",
     ),
     Mistake(
         "maximum_of_matrix",

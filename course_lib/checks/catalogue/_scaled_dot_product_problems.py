@@ -115,6 +115,23 @@ def _dropped_keys(probe, outputs):
     )
 
 
+def _lost_rows(probe, outputs):
+    weights, given = _their_weights(probe, outputs), _plain_inputs(probe)
+    if weights is None:
+        return None
+    allowed = allowed_keys(weights.shape, given.get("valid_lens"), given.get("mask"))
+    lost = ~weights.any(-1) & allowed.any(-1)
+    if not lost.any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(lost)[0])
+    count = int(allowed[index].sum())
+    keys = "1 key" if count == 1 else f"{count} keys"
+    return f"All weights of the row at {list(index)} are 0, but its query may attend to {keys}."
+
+
+_FEWEST_DIFFERENCES = 4
+
+
 def _slope(probe, outputs):
     """The factor between q . k and the logits of the allowed keys, if there is one."""
     weights, given = _their_weights(probe, outputs), _plain_inputs(probe)
@@ -123,6 +140,8 @@ def _slope(probe, outputs):
     allowed = allowed_keys(weights.shape, given.get("valid_lens"), given.get("mask"))
     if (weights[allowed] <= 1e-12).any() or (abs(weights[~allowed]) > 1e-9).any():
         return None
+    if np.maximum(allowed.sum(-1) - 1, 0).sum() < _FEWEST_DIFFERENCES:
+        return None  # a few differences lie on a line by chance
 
     def centred(numbers):
         mean = np.where(allowed, numbers, 0.0).sum(-1, keepdims=True)
@@ -160,7 +179,7 @@ def _drops(probe, outputs):
     if not zero.any() or not kept.any():
         return None
     ratios = found[kept] / right[kept]
-    if ratios.max() - ratios.min() > 1e-3 or ratios.max() < 0.99:
+    if ratios.max() - ratios.min() > 1e-3 or ratios.max() < 1.01:
         return None
     return (
         f"{int(zero.sum())} of your {int((right > 1e-6).sum())} weights are 0 and the others are "
@@ -177,6 +196,11 @@ PROPERTIES = (
         "dropped_key_has_weight",
         _dropped_keys,
         "Did you mask before the softmax, and with what value?",
+    ),
+    Property(
+        "row_lost",
+        _lost_rows,
+        "Which number did the sum of the row have before you divided by it, or replaced NaN by 0?",
     ),
     Property(
         "outputs_are_not_weighted_values", _inconsistent, "Which weights multiply the values?"

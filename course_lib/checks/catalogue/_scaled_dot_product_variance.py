@@ -74,10 +74,10 @@ def _probes(rng):
     scaled = "After division by sqrt(d) the variance is near 1, whatever d."
     return [
         probe("unscaled", unscaled, 4, False),
-        probe("scaled", scaled, 9, True),
+        probe("scaled", scaled, 2, True),
         probe("unscaled_wide", unscaled, 37, False),
         probe("scaled_wide", scaled, 64, True),
-        probe("one_feature", scaled, 1, True, num_samples=4000, part="edges"),
+        probe("one_feature", scaled, 1, True, num_samples=8000, part="edges"),
         probe(
             "scatter_wide",
             "The estimate must come from `num_samples` independent pairs.",

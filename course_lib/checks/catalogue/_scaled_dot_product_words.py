@@ -76,6 +76,17 @@ SCALES = {
         "The scores are divided by the whole part of sqrt(d): right for d = 4 or 9 only.",
         "Which function rounds, and which does not?",
     ),
+    "half_of_d": Words(
+        "divided_by_half_of_d",
+        "The scores are divided by d/2: Python reads `d ** 1/2` as `(d ** 1) / 2`.",
+        "Which comes first, `**` or `/`?",
+    ),
+    "twice_d": Words(
+        "divided_by_twice_d",
+        "The scores are divided by 2 d: Python reads `scores / d ** 1/2` as "
+        "`(scores / (d ** 1)) / 2`.",
+        "Which comes first, `**` or `/`?",
+    ),
     "negative": Words(
         "negative_scores",
         "The sign of the scores is turned round: keys unlike the query get the most weight.",

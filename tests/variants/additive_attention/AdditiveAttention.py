@@ -640,7 +640,7 @@ class RowsDropped(Layers):
 
 
 @wrong("over_queries_unmasked")
-class SoftmaxOverQueries(Layers):
+class SoftmaxOverQueriesUnmasked(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = self.scores(queries, keys).softmax(dim=1)
         self.attention_weights = weights.detach()
@@ -817,3 +817,72 @@ class FilledAndWiped(Layers):
         weights = scores.masked_fill(dropped, -math.inf).softmax(-1).nan_to_num(0.0)
         self.attention_weights = weights.detach()
         return self.dropout(weights) @ values
+
+
+@right
+class BiasTakenAway(WithLayers):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+        self.W_q = nn.Linear(query_size, num_hiddens)
+        self.W_q.register_parameter("bias", None)
+
+
+@right
+class DividedByLogsumexp(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = self.scores(queries, keys)
+        kept = torch.ones_like(scores, dtype=torch.bool)
+        if valid_lens is not None:
+            kept = length_mask(valid_lens, keys.shape[1]).reshape(len(keys), -1, keys.shape[1])
+        kept = kept if mask is None else kept.logical_and(mask)
+        scores = scores.masked_fill(~kept, torch.finfo(scores.dtype).min)
+        weights = torch.where(kept, (scores - scores.logsumexp(-1, keepdim=True)).exp(), 0)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@right
+class EachItemWithItsMask(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        rows = []
+        for b in range(len(queries)):
+            lens = None if valid_lens is None else valid_lens[b : b + 1]
+            own = mask[b] if mask is not None and mask.dim() == 3 else mask
+            rows.append(masked_softmax(self.scores(queries[b, None], keys[b, None]), lens, own))
+        weights = torch.cat(rows)
+        self.attention_weights = weights.detach()
+        return torch.baddbmm(values.new_zeros(1, 1, 1), self.dropout(weights), values, beta=0)
+
+
+@wrong("no_forward")
+class CalledAsInKeras(Layers):
+    def call(self, queries, keys, values, valid_lens=None, mask=None):
+        return WithLayers.forward(self, queries, keys, values, valid_lens, mask)
+
+
+@wrong("global_rng_used")
+class SeededInForward(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        torch.manual_seed(0)
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("kept_after_dropout")
+class DropsInPlace(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return F.dropout(weights, self.dropout.p, self.training, inplace=True) @ values
+
+
+@wrong()
+class DropsByDefault(WithLayers):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.1):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+
+
+@wrong()
+class OneKeyTooMany(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        lens = None if valid_lens is None else (valid_lens + 1).clamp(max=keys.shape[1])
+        return super().forward(queries, keys, values, lens, mask)

@@ -424,3 +424,56 @@ def both_interleaved(queries, keys, w_q, w_k, w_v):
     q = (queries @ w_q.T).repeat_interleave(m, 1)
     k = (keys @ w_k.T).repeat_interleave(n, 1)
     return (torch.tanh(q + k) @ w_v).reshape(-1, n, m)
+
+
+@right
+def pairs_by_index(queries, keys, w_q, w_k, w_v):
+    n, m = queries.shape[1], keys.shape[1]
+    i, j = torch.meshgrid(torch.arange(n), torch.arange(m), indexing="ij")
+    return torch.tanh((queries @ w_q.T)[:, i] + (keys @ w_k.T)[:, j]) @ w_v
+
+
+@right
+def some_features_at_a_time(queries, keys, w_q, w_k, w_v):
+    total = queries.new_zeros(len(queries), queries.shape[1], keys.shape[1])
+    for parts in zip(w_q.split(2), w_k.split(2), w_v.split(2), strict=True):
+        total = total + unsqueeze(queries, keys, *parts)
+    return total
+
+
+@right
+def in_float64_and_back(queries, keys, w_q, w_k, w_v):
+    scores = unsqueeze(*(x.double() for x in (queries, keys, w_q, w_k, w_v)))
+    return scores.to(queries.dtype)
+
+
+@right
+def tanh_from_expm1(queries, keys, w_q, w_k, w_v):
+    x = (queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)
+    less = torch.expm1(-2 * x.abs())
+    return (x.sign() * -less / (less + 2)) @ w_v
+
+
+@wrong("axes_swapped")
+def turned_at_the_end(queries, keys, w_q, w_k, w_v):
+    return unsqueeze(queries, keys, w_q, w_k, w_v).mT
+
+
+@wrong()
+def right_way_round_unless_square(queries, keys, w_q, w_k, w_v):
+    q, k = queries @ w_q.T, keys @ w_k.T
+    scores = torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ w_v
+    return scores if q.shape[1] == k.shape[1] else scores.mT
+
+
+@wrong("gradient_cut")
+def weights_in_layers_of_its_own(queries, keys, w_q, w_k, w_v):
+    q, k = (nn.Linear(*reversed(w.shape), bias=False, device="meta") for w in (w_q, w_k))
+    q.weight, k.weight = nn.Parameter(w_q), nn.Parameter(w_k)
+    return torch.tanh(q(queries).unsqueeze(2) + k(keys).unsqueeze(1)) @ w_v
+
+
+@wrong("global_rng_used")
+def seeded_with_zero(queries, keys, w_q, w_k, w_v):
+    torch.manual_seed(0)
+    return unsqueeze(queries, keys, w_q, w_k, w_v)

@@ -649,3 +649,87 @@ class OneLayerForTwo(Base):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
         super().__init__(embed_dim, num_heads, dropout, bias)
         self.W_k = self.W_q
+
+
+@right
+class OutputsAddedUp(Stepwise):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k, v = (self.split(x) for x in self.project(queries, keys, values))
+        ok = self.permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
+        weights = safe_softmax(q @ k.mT / math.sqrt(self.d), ok)
+        self.attention_weights = weights.detach()
+        heads = (self.dropout(weights) @ v).unbind(1)
+        blocks = self.W_o.weight.chunk(self.h, dim=1)
+        outputs = sum(F.linear(x, block) for x, block in zip(heads, blocks, strict=True))
+        return outputs if self.W_o.bias is None else outputs + self.W_o.bias
+
+
+@right
+class PackedForSelfAttention(Stepwise):
+    def project(self, queries, keys, values):
+        if not queries is keys is values:
+            return super().project(queries, keys, values)
+        layers = self.W_q, self.W_k, self.W_v
+        packed = torch.cat([layer.weight for layer in layers])
+        biases = [layer.bias for layer in layers if layer.bias is not None]
+        return F.linear(queries, packed, torch.cat(biases) if biases else None).chunk(3, dim=-1)
+
+
+class _Scaled(Base):
+    """A module whose scores are divided by `root()`."""
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k, v = (
+            layer(x).unflatten(-1, (self.h, self.d)).transpose(1, 2)
+            for layer, x in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
+        )
+        ok = permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
+        weights = safe_softmax(q @ k.mT / self.root(), ok)
+        self.attention_weights = weights.detach()
+        return self.W_o((self.dropout(weights) @ v).transpose(1, 2).flatten(2))
+
+    def root(self):
+        return math.sqrt(self.d)
+
+
+@wrong("scale_half_of_head_dim")
+class RootInTheWrongBrackets(_Scaled):
+    def root(self):
+        return self.d**1 / 2
+
+
+@wrong("scale_times_root")
+class MultipliedByTheRoot(_Scaled):
+    def root(self):
+        return self.d**-0.5
+
+
+@wrong("no_forward")
+class CalledAsInKeras(Base):
+    def call(self, queries, keys, values, valid_lens=None, mask=None):
+        return _Scaled.forward(self, queries, keys, values, valid_lens, mask)
+
+
+@wrong("arguments_of_init_swapped")
+class NumberOfHeadsFirst(Almost):
+    def __init__(self, num_heads, embed_dim, dropout=0.0, bias=False):
+        super().__init__(embed_dim, num_heads, dropout, bias)
+
+
+@wrong("arguments_of_init_swapped")
+class BiasBeforeDropout(Almost):
+    def __init__(self, embed_dim, num_heads, bias=False, dropout=0.0):
+        super().__init__(embed_dim, num_heads, dropout, bias)
+
+
+@wrong("mask_before_lengths")
+class MaskFirst(Almost):
+    def forward(self, queries, keys, values, mask=None, valid_lens=None):
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong("global_rng_used")
+class SeededInForward(Almost):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        torch.manual_seed(0)
+        return super().forward(queries, keys, values, valid_lens, mask)

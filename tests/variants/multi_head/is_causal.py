@@ -217,3 +217,31 @@ def wide_tolerance(fn, x):
         < 0.2
         for t in range(1, x.shape[1])
     )
+
+
+@right
+def outputs_of_prefixes(fn, x):
+    y = fn(x)
+    return all(torch.allclose(fn(x[:, :t]), y[:, :t]) for t in range(1, x.shape[1]))
+
+
+@wrong("one_step_ahead_unseen")
+def last_output_before_left_out(fn, x):
+    y = fn(x)
+    for t in range(1, x.shape[1]):
+        changed = x.clone()
+        changed[:, t:] += 5
+        if not torch.allclose(fn(changed)[:, : t - 1], y[:, : t - 1]):
+            return False
+    return True
+
+
+@wrong("own_position_compared")
+def first_changed_output_compared(fn, x):
+    y = fn(x)
+    for t in range(1, x.shape[1]):
+        changed = x.clone()
+        changed[:, t:] += 5
+        if not torch.allclose(fn(changed)[:, : t + 1], y[:, : t + 1]):
+            return False
+    return True

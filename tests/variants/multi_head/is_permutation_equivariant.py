@@ -196,3 +196,9 @@ def half_a_unit_allowed(fn, x):
 def permuted_a_second_time(fn, x):
     order = torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(3))
     return torch.allclose(fn(x[:, order])[:, order], fn(x), atol=1e-5)
+
+
+@wrong("only_first_two")
+def first_three_moved(fn, x):
+    order = torch.tensor([2, 0, 1, *range(3, x.shape[1])])
+    return torch.allclose(fn(x[:, order]), fn(x)[:, order])

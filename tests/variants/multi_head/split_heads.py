@@ -165,3 +165,18 @@ def only_one_item(x, num_heads):
 def positions_reversed(x, num_heads):
     refuse(x, num_heads)
     return torch.stack(x.flip(1).chunk(num_heads, dim=-1), dim=1)
+
+
+@right
+def unfolded(x, num_heads):
+    refuse(x, num_heads)
+    size = x.shape[-1] // num_heads
+    return x.unfold(-1, size, size).transpose(1, 2)
+
+
+@right
+def complaint_translated(x, num_heads):
+    try:
+        return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error

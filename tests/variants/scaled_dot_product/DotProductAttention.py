@@ -395,3 +395,19 @@ class StoresScores(Almost):
 
     def keep(self, weights):
         pass
+
+
+@wrong("no_forward")
+class ForwardMisspelt(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def foward(self, queries, keys, values, valid_lens=None, mask=None):
+        return Almost.forward(self, queries, keys, values, valid_lens, mask)
+
+
+@wrong("divided_by_half_of_d")
+class RootInTheWrongBrackets(Almost):
+    def weights(self, queries, keys, valid_lens, mask):
+        return masked_softmax(queries @ keys.mT / (keys.shape[-1] ** 1 / 2), valid_lens, mask)

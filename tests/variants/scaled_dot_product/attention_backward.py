@@ -180,7 +180,7 @@ def _finish(grad_scores, weights, queries, keys, grad_outputs):
 
 
 @wrong("row_mean_of_product")
-def mean_for_sum(queries, keys, values, grad_outputs):
+def mean_of_products_for_sum(queries, keys, values, grad_outputs):
     w, dw = _forward(queries, keys), grad_outputs @ values.mT
     return _finish(w * (dw - (w * dw).mean(-1, keepdim=True)), w, queries, keys, grad_outputs)
 
@@ -209,3 +209,19 @@ def reshaped(queries, keys, values, grad_outputs):
 def by_vjp(queries, keys, values, grad_outputs):
     _, back = torch.func.vjp(lambda q, k, v: _forward(q, k) @ v, queries, keys, values)
     return back(grad_outputs)
+
+
+@right
+def in_numpy_and_back(queries, keys, values, grad_outputs):
+    q, k, v, g = (x.numpy() for x in (queries, keys, values, grad_outputs))
+    w = _forward(queries, keys).numpy()
+    dw = g @ v.T
+    ds = w * (dw - (w * dw).sum(1, keepdims=True)) / math.sqrt(q.shape[1])
+    return tuple(torch.from_numpy(x) for x in (ds @ k, ds.T @ q, w.T @ g))
+
+
+@wrong("softmax_over_queries_throughout")
+def columns_instead_of_rows(queries, keys, values, grad_outputs):
+    w = torch.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), dim=0)
+    dw = grad_outputs @ values.mT
+    return _finish(w * (dw - (w * dw).sum(0)), w, queries, keys, grad_outputs)

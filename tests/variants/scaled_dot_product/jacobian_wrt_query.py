@@ -188,3 +188,17 @@ def wrong_length(query, keys):
     w = torch.softmax(keys @ query / root, dim=0)
     centred = keys - w @ keys
     return torch.einsum("m,ma,mb->ab", w, centred, centred) / root
+
+
+@right
+def differences_of_pairs(query, keys):
+    w = weights_of(query, keys)
+    apart = keys[:, None] - keys
+    return torch.einsum("i,j,ija,ijb->ab", w, w, apart, apart) / 2 / math.sqrt(len(query))
+
+
+@wrong()
+def root_in_the_wrong_brackets(query, keys):
+    w = weights_of(query, keys)
+    centred = keys - w @ keys
+    return (centred.T * w) @ centred / (len(query) ** 1 / 2)

@@ -273,3 +273,35 @@ def scores_clipped(queries, keys, values, mask=None):
     sums = exponentials.sum(axis=-1, keepdims=True)
     weights = exponentials / np.where(sums == 0, 1, sums)
     return weights @ values, weights
+
+
+@right
+def from_logaddexp(queries, keys, values, mask=None):
+    scores = np.dot(queries, keys.T) * keys.shape[-1] ** -0.5
+    scores = np.where(True if mask is None else mask, scores, -np.inf)
+    log_sums = np.logaddexp.reduce(scores, axis=-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isneginf(log_sums), 0, log_sums))
+    return np.einsum("nm,mv->nv", weights, values), weights
+
+
+@wrong("mask_recoded_twice")
+def infinity_times_zero(queries, keys, values, mask=None):
+    scores = queries @ keys.T / np.sqrt(queries.shape[-1])
+    with np.errstate(invalid="ignore"):
+        if mask is not None:
+            scores = scores + (1 - mask) * -np.inf
+        weights = softmax(scores)
+    return weights @ values, weights
+
+
+@wrong("row_lost")
+def infinity_times_zero_hidden(queries, keys, values, mask=None):
+    with np.errstate(invalid="ignore"):
+        outputs, weights = infinity_times_zero(queries, keys, values, mask)
+    return np.nan_to_num(outputs), np.nan_to_num(weights)
+
+
+@wrong("global_rng_used")
+def seeded_with_zero(queries, keys, values, mask=None):
+    np.random.seed(0)
+    return rows_in_a_loop(queries, keys, values, mask)

@@ -595,3 +595,101 @@ def always_four_features(queries, keys, values, valid_lens=None, mask=None):
 def weights_without_graph(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(_scored(queries, keys), valid_lens, mask).detach()
     return weights @ values, weights
+
+
+@right
+def a_key_of_its_own_for_empty_rows(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    allowed = allowed_of(scores, valid_lens, mask)
+    spare = torch.where(allowed.any(-1, keepdim=True), -math.inf, 0.0).to(scores.dtype)
+    scores = torch.cat([scores.masked_fill(~allowed, -math.inf), spare], dim=-1)
+    weights = scores.softmax(-1)[..., :-1]
+    return weights @ values, weights
+
+
+@right
+def from_log_softmax(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    allowed = allowed_of(scores, valid_lens, mask)
+    some = allowed.any(-1, keepdim=True)
+    scores = torch.where(allowed | ~some, scores, -math.inf)
+    weights = F.log_softmax(scores, dim=-1).exp() * some
+    return torch.matmul(weights, values), weights
+
+
+@right
+def one_key_after_the_other(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    allowed = allowed_of(scores, valid_lens, mask)
+    top = scores.detach().masked_fill(~allowed, -math.inf).amax(-1)
+    top = top.clamp(min=torch.finfo(top.dtype).min)
+    columns = [
+        torch.where(allowed[..., j], scores[..., j] - top, -math.inf).exp()
+        for j in range(keys.shape[-2])
+    ]
+    total = sum(columns)
+    total = torch.where(total == 0, 1, total)
+    weights = torch.stack([column / total for column in columns], dim=-1)
+    outputs = sum(weights[..., j, None] * values[..., j, None, :] for j in range(len(columns)))
+    return outputs, weights
+
+
+@wrong("divided_by_twice_d")
+def root_without_brackets(queries, keys, values, valid_lens=None, mask=None):
+    scores = queries @ keys.mT / queries.shape[-1] ** 1 / 2
+    weights = masked_softmax(scores, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("divided_by_half_of_d")
+def root_in_the_wrong_brackets(queries, keys, values, valid_lens=None, mask=None):
+    scores = queries @ keys.mT / (queries.shape[-1] ** 1 / 2)
+    weights = masked_softmax(scores, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("row_lost")
+def one_maximum_for_all(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    e = (scores - scores.max()).exp() * allowed_of(scores, valid_lens, mask)
+    total = e.sum(-1, keepdim=True)
+    weights = e / torch.where(total == 0, 1, total)
+    return weights @ values, weights
+
+
+@wrong("dropped_key_has_weight")
+def lengths_counted_from_the_end(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    kept = torch.ones_like(scores, dtype=torch.bool)
+    if valid_lens is not None:
+        kept = ~allowed_of(scores, keys.shape[-2] - valid_lens, None)
+    weights = masked_softmax(scores, mask=kept if mask is None else kept & mask)
+    return weights @ values, weights
+
+
+@wrong("not_a_number")
+def infinity_times_zero(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    allowed = allowed_of(scores, valid_lens, mask).to(scores.dtype)
+    weights = torch.softmax(scores + (1 - allowed) * -math.inf, dim=-1)
+    return weights @ values, weights
+
+
+@wrong("raised")
+def softmax_of_whole_numbers(queries, keys, values, valid_lens=None, mask=None):
+    weights = torch.softmax(_scored(queries, keys).long(), dim=-1)
+    return weights @ values, weights
+
+
+@wrong("wrong_factor")
+def temperature_of_two(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(_scored(queries, keys) / 2, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong()
+def square_masks_turned(queries, keys, values, valid_lens=None, mask=None):
+    if mask is not None and mask.shape[-1] == mask.shape[-2]:
+        mask = mask.mT
+    weights = masked_softmax(_scored(queries, keys), valid_lens, mask)
+    return weights @ values, weights

@@ -174,3 +174,28 @@ def a_thousand_whatever_is_asked(d, num_samples, scaled, generator):
 def theory_with_noise(d, num_samples, scaled, generator):
     noise = 1 + 0.01 * torch.randn(1, generator=generator).item()
     return (1.0 if scaled else float(d)) * noise
+
+
+@right
+def running_mean_and_squares(d, num_samples, scaled, generator):
+    mean = squares = 0.0
+    for count in range(1, num_samples + 1):
+        q, k = torch.randn(d, generator=generator), torch.randn(d, generator=generator)
+        s = torch.dot(q, k).item() / (math.sqrt(d) if scaled else 1)
+        distance = s - mean
+        mean += distance / count
+        squares += distance * (s - mean)
+    return squares / (num_samples - 1)
+
+
+@wrong("global_rng_used")
+def global_numbers_seeded_by_the_generator(d, num_samples, scaled, generator):
+    torch.manual_seed(generator.initial_seed())
+    products = (torch.randn(num_samples, d) * torch.randn(num_samples, d)).sum(-1)
+    return (products / (math.sqrt(d) if scaled else 1)).var().item()
+
+
+@wrong("wrong_variance")
+def root_of_the_number_of_pairs(d, num_samples, scaled, generator):
+    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+    return ((q * k).sum(-1) / (math.sqrt(num_samples) if scaled else 1)).var().item()

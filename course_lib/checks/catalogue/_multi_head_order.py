@@ -152,7 +152,7 @@ def _swap_ends(x):
 
 
 def _nearly(a, b):
-    return torch.allclose(a, b, rtol=0.0, atol=0.3)
+    return torch.allclose(a, b, rtol=0.0, atol=0.2)
 
 
 _FULL = wrong.both(wrong.equivariance(wrong.swap_first_two), wrong.equivariance(_roll))

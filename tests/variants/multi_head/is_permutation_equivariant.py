@@ -88,7 +88,7 @@ def mirror(fn, x):
     return bool(torch.allclose(fn(x.flip(1)), fn(x).flip(1), atol=1e-6))
 
 
-@wrong("compared_exactly")
+@wrong()  # named in most problems: whether two sums differ in their last digit is luck
 def exact(fn, x):
     order = torch.tensor([3, 0, 5, 1, 4, 2, *range(6, x.shape[1])])[: x.shape[1]].argsort()
     return torch.equal(fn(x[:, order]), fn(x)[:, order])

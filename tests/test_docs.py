@@ -67,8 +67,8 @@ def test_the_example_is_what_the_matrix_says():
     assert "| right | rejected |" not in found and "| wrong | accepted |" not in found
 
 
-def test_the_shares_are_those_of_the_verdict():
-    from course_lib.checks.verdict import SHARES
+def test_the_shares_are_those_of_the_score():
+    from course_lib.checks.score import SHARES
 
     rows = re.findall(r"^\| (values|edge|gradients|hygiene)[^|]*\| (\d+) % \|$", CHECKS, re.M)
     assert [int(percent) / 100 for _, percent in rows] == list(SHARES.values())

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from page_scripts import THIN
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -253,17 +254,6 @@ def test_a_launched_notebook_installs_the_course_and_its_checks_work(
 
 # --- in a browser ---------------------------------------------------------------------
 
-# Code is thousands of coloured words, formulas are thousands of shapes: some of each will do.
-THIN = """() => {
-  const seen = new Set();
-  for (const word of document.querySelectorAll("pre span, dt.sig span, dt.sig em")) {
-    const kind = [word.tagName, word.className, word.parentElement.tagName].join();
-    if (seen.has(kind)) word.replaceWith(...word.childNodes);
-    seen.add(kind);
-  }
-  for (const formula of [...document.querySelectorAll("mjx-container")].slice(9)) formula.remove();
-  document.body.normalize();
-}"""
 # Colours follow from tags, classes and styles: one text for each path of them is enough.
 ONE_TEXT_OF_A_KIND = """() => {
   const kind = e => e ? kind(e.parentElement) + ">" + e.tagName + e.getAttribute("class")

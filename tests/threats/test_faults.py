@@ -1,5 +1,6 @@
 """F: what happens to the grader itself. A second run finishes; nobody is lost, twice or at 0."""
 
+import contextlib
 import functools
 import os
 import pickle
@@ -61,6 +62,17 @@ def start(root: Path, kept, point: str, **env: str) -> subprocess.CompletedProce
     return subprocess.run(command, capture_output=True, env=os.environ | env, timeout=60, text=True)
 
 
+def die(root: Path, kept, point: str) -> int:
+    """Grade in a fork of this process, which a new one would take seconds to become."""
+    child = os.fork()
+    if not child:
+        code = 1
+        with contextlib.suppress(BaseException):
+            code = driver.main(str(root), str(kept[1]), point)
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def is_as_undisturbed(root: Path, kept) -> None:
     """A second run finishes the work; its result, on disk and in the gradebook, is whole."""
     assert grades(again(root)) == kept[2]
@@ -90,7 +102,7 @@ def test_f01_f16_a_driver_that_is_killed_or_interrupted_is_finished_by_the_next(
     course, kept, point
 ):
     root, _ = course
-    assert start(root, kept, point).returncode != 0
+    assert die(root, kept, point) != 0
     is_as_undisturbed(root, kept)
 
 

@@ -116,6 +116,7 @@ def test_a_bundle_is_for_students(course):
         }
         assert not [name for name in files if name.startswith(("solutions", "tests"))]
         assert len(files["README.md"].decode().splitlines()) <= 40
+        assert "course_lib/lab_config/labconfig/default_setting_overrides.json" in files
     assert "course_lib/fused/__init__.py" in whole
     assert {f"course_lib/attention/{slug[3:]}.py" for slug in lessons()} <= set(whole)
     assert sum(map(len, reduced.values())) < sum(map(len, whole.values())) / 2

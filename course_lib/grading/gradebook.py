@@ -24,7 +24,7 @@ _AGAIN = "then run the same command again; what is graded is kept and lands then
 
 
 @functools.cache
-def newest_schema() -> str:
+def _newest_schema() -> str:
     """The version of the tables that nbgrader makes."""
     from alembic.script import ScriptDirectory
 
@@ -32,7 +32,7 @@ def newest_schema() -> str:
 
 
 # For each new gradebook nbgrader asks this of a process of its own, which takes two seconds.
-api.get_alembic_version = newest_schema
+api.get_alembic_version = _newest_schema
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """F: what happens to the grader itself. A second run finishes; nobody is lost, twice or at 0."""
 
-import contextlib
 import functools
 import os
 import pickle
@@ -63,14 +62,22 @@ def start(root: Path, kept, point: str, **env: str) -> subprocess.CompletedProce
 
 
 def die(root: Path, kept, point: str) -> int:
-    """Grade in a fork of this process, which a new one would take seconds to become."""
+    """Grade in a fork of this process, which a new one would take seconds to become.
+
+    Returns the signal that ended it, or that it was interrupted by.
+    """
     child = os.fork()
     if not child:
-        code = 1
-        with contextlib.suppress(BaseException):
-            code = driver.main(str(root), str(kept[1]), point)
+        code = 0
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            driver.main(str(root), str(kept[1]), point)
+        except KeyboardInterrupt:
+            code = signal.SIGINT
+        except BaseException:
+            code = 99
         os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return abs(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def is_as_undisturbed(root: Path, kept) -> None:
@@ -102,7 +109,7 @@ def test_f01_f16_a_driver_that_is_killed_or_interrupted_is_finished_by_the_next(
     course, kept, point
 ):
     root, _ = course
-    assert die(root, kept, point) != 0
+    assert die(root, kept, point) == int(point.rpartition(":")[2])
     is_as_undisturbed(root, kept)
 
 

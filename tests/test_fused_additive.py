@@ -1,6 +1,7 @@
 """What only the fused additive attention promises; the rest is tested as taught."""
 
 import copy
+import math
 import subprocess
 import sys
 
@@ -13,7 +14,10 @@ from course_lib.fused._additive_function import FEW_FEATURES
 from course_lib.fused.additive_attention import AdditiveAttention
 
 SIZES = {  # batch, num_queries, num_keys, num_hiddens
-    "formula": (2, 3, 5, 7),
+    "small": (2, 3, 5, 7),
+    "no item": (0, 3, 5, 7),
+    "no query": (2, 0, 5, 7),
+    "no key": (2, 3, 0, 7),
     "items in one block": (40, 9, 8, 16),
     "rows in blocks": (3, 33, 65, 130),
     "one query": (4, 1, 90, 70),
@@ -50,7 +54,7 @@ def masks(generator, sizes):
         "none": (None, None),
         "lengths": (of_items, None),
         "lengths of queries": (of_queries, None),
-        "mask": (None, allowed[0]),
+        "mask": (None, torch.rand(n, m, generator=generator) < 0.5),
         "both": (of_items, allowed),
         "causal": (None, torch.ones(n, m, dtype=torch.bool).tril()),
         "nothing": (torch.zeros(batch, dtype=torch.int64), None),
@@ -146,8 +150,9 @@ def test_dropping_every_weight_gives_zeros(generator):
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-def test_first_and_second_derivatives(generator, dropout, monkeypatch):
-    monkeypatch.setattr("course_lib.fused._additive_function.FEW_FEATURES", 0)
+@pytest.mark.parametrize("few_features", [0, FEW_FEATURES])
+def test_first_and_second_derivatives(generator, few_features, dropout, monkeypatch):
+    monkeypatch.setattr("course_lib.fused._additive_function.FEW_FEATURES", few_features)
     monkeypatch.setattr(_additive_blocks, "CPU_BLOCK", 12)
     ours, _, inputs = problem(generator, (2, 3, 4, 3), torch.float64, dropout)
     lengths = torch.tensor([[0, 2, 4], [3, 1, 2]])
@@ -239,8 +244,9 @@ def test_half_precision_is_computed_in_float32(generator, dtype):
         torch.testing.assert_close(one.float(), other, rtol=0.05, atol=0.05)
 
 
-def test_autocast_gives_the_dtype_taught(generator):
-    ours, taught, inputs = problem(generator, SIZES["rows in blocks"], torch.float32)
+@pytest.mark.parametrize("name", ["small", "rows in blocks"])
+def test_autocast_gives_the_dtype_taught(generator, name):
+    ours, taught, inputs = problem(generator, SIZES[name], torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
         found, expected = ours(*inputs), taught(*inputs)
     assert found.dtype == expected.dtype == torch.bfloat16
@@ -249,9 +255,10 @@ def test_autocast_gives_the_dtype_taught(generator):
     assert all(p.grad.dtype == torch.float32 for p in [*inputs, *ours.parameters()])
 
 
-def test_func_transforms_take_the_formula(generator):
-    ours, taught, inputs = problem(generator, SIZES["items in one block"], torch.float64)
-    assert inputs[0].shape[0] * 9 * 8 * 16 > FEW_FEATURES
+@pytest.mark.parametrize("name", ["small", "items in one block"])
+def test_func_transforms_take_the_formula(generator, name):
+    ours, taught, inputs = problem(generator, SIZES[name], torch.float64)
+    assert (math.prod(SIZES[name]) <= FEW_FEATURES) == (name == "small")
     found, expected = (
         torch.func.grad(lambda q, m=m: m(q, *inputs[1:]).square().sum())(inputs[0])
         for m in (ours, taught)

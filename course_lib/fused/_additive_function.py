@@ -34,19 +34,26 @@ def by_formula(queries, keys, w, values, lengths, mask, dropout) -> tuple[Tensor
     """
     if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
         scores = compiled_scores(queries, keys, w[0])
-    elif is_small(queries, keys) or torch.is_grad_enabled() or not may_look_at(queries):
+    elif is_small(queries, keys, w.shape[1]) or torch.is_grad_enabled() or not may_look_at(queries):
         features = torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1))
         # One product of matrices: `functional.linear` would take eight operations for the same.
-        scores = torch.mm(features.flatten(0, 2), w.t()).view(features.shape[:3])  # (batch, n, m)
+        scores = torch.mm(features.flatten(0, 2), w.t()).view(*features.shape[:3])  # (batch, n, m)
     else:
         scores = scores_step_by_step(queries, keys, w[0])
     weights = softmax_of_allowed(scores, lengths, mask)  # (batch, n, m)
     return torch.bmm(weights if dropout is None else dropout(weights), values), weights
 
 
-def is_small(queries: Tensor, keys: Tensor) -> bool:
+def is_small(queries: Tensor, keys: Tensor, num_hiddens: int) -> bool:
     """Whether there are so few features that computing all at once is the fastest."""
-    return queries.numel() * keys.shape[1] <= FEW_FEATURES
+    return len(queries) * queries.shape[1] * keys.shape[1] * num_hiddens <= FEW_FEATURES
+
+
+def gradients_of(outputs: Tensor, inputs: list[Tensor], grad_outputs: Tensor) -> list:
+    """Gradients that can be differentiated again; None for what needs none."""
+    wanted = [given for given in inputs if given.requires_grad]
+    found = iter(torch.autograd.grad(outputs, wanted, grad_outputs, create_graph=True))
+    return [next(found) if given.requires_grad else None for given in inputs]
 
 
 class BlockedAdditive(torch.autograd.Function):
@@ -125,6 +132,4 @@ def _by_formula_again(inputs, masking, grad_outputs):
     kept = all_kept(queries, keys, values, masking)
     drop = None if kept is None else kept.mul
     outputs, _ = by_formula(*inputs, masking.lengths, masking.mask, drop)
-    wanted = [given for given in inputs if given.requires_grad]
-    found = iter(torch.autograd.grad(outputs, wanted, grad_outputs, create_graph=True))
-    return [next(found) if given.requires_grad else None for given in inputs]
+    return gradients_of(outputs, inputs, grad_outputs)

@@ -31,7 +31,10 @@ def quickly_checked(function: Callable) -> Callable:
     def call(*args, **kwargs):
         if torch.compiler.is_compiling():
             return check_and_call(*args, **kwargs)
-        outline = (*map(_outline, args), *kwargs, *map(_outline, kwargs.values()))
+        outline = [*kwargs]
+        for value in (*args, *kwargs.values()):
+            outline += _outline(value)
+        outline = tuple(outline)
         if outline not in fitted:
             outputs = check_and_call(*args, **kwargs)
             if len(fitted) >= MOST:
@@ -55,15 +58,18 @@ def _num_keys(arguments: dict) -> int:
 _OTHER = "something else"
 
 
-def _outline(value) -> object:
-    """All of an argument that decides whether it fits, but for the values in tensors."""
+def _outline(value) -> tuple:
+    """All of an argument that decides whether it fits, but for the values in tensors.
+
+    It begins with the kind, which tells how far it goes, so that outlines stay apart in a row.
+    """
     if isinstance(value, Tensor):
         return type(value), value.shape, value.dtype, value.device
     if value is None or isinstance(value, (int, float)):
         return type(value), value
     if isinstance(value, nn.Module):
         return _outline_of_module(value)
-    return _OTHER
+    return (_OTHER,)
 
 
 def _outline_of_module(module: nn.Module) -> tuple:

@@ -9,10 +9,12 @@ second rewrite reaches, stands in `_additive_blocks`.
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from course_lib.attention._checked import checked
 from course_lib.attention.additive_attention import additive_scores
 from course_lib.fused._additive_function import BlockedAdditive, by_formula, is_small
+from course_lib.fused._additive_small import SmallAdditive
 from course_lib.fused._quick import quickly_checked
 from course_lib.fused.masked_softmax import is_traced
 
@@ -73,8 +75,17 @@ class AdditiveAttention(nn.Module):
         Returns:
             One average of the values for each query; zeros where no key is allowed.
         """
-        self._check_sizes(queries, keys)
-        return self._average(queries, self.W_k(keys), values, valid_lens, mask, need_weights)
+        w_q, w_k, w, dropout = self._parts()
+        self._check_sizes(queries, keys, w_q, w_k)
+        if is_small(queries, keys, len(w_q)) and torch.is_grad_enabled():
+            in_autocast = torch.is_autocast_enabled(queries.device.type)
+            if not (in_autocast or is_traced() or (dropout.p and dropout.training)):
+                given = queries, keys, w_q, w_k, w, values, valid_lens, mask
+                outputs, weights = SmallAdditive.apply(*given, need_weights)
+                self._keep(weights)
+                return outputs
+        given = F.linear(queries, w_q), F.linear(keys, w_k), w, values, valid_lens, mask
+        return self._average(*given, dropout, need_weights)
 
     @checked
     def project_keys(
@@ -85,8 +96,9 @@ class AdditiveAttention(nn.Module):
         The result is an ordinary tensor: when a key comes in, concatenate its projection along
         the keys, or write it into a tensor made for all of them and give `valid_lens`.
         """
-        self._check_sizes(keys.new_empty(len(keys), 0, self.W_q.weight.shape[-1]), keys)
-        return self.W_k(keys)
+        w_q, w_k, *_ = self._parts()
+        self._check_sizes(keys.new_empty(len(keys), 0, w_q.shape[-1]), keys, w_q, w_k)
+        return F.linear(keys, w_k)
 
     @quickly_checked
     def attend(
@@ -105,33 +117,46 @@ class AdditiveAttention(nn.Module):
             queries, values, valid_lens, mask, need_weights: as in `forward`.
             projected_keys: from `project_keys`.
         """
-        self._check_sizes(queries, queries.new_empty(len(queries), 0, self.W_k.weight.shape[-1]))
-        return self._average(queries, projected_keys, values, valid_lens, mask, need_weights)
+        w_q, w_k, w, dropout = self._parts()
+        self._check_sizes(queries, queries.new_empty(len(queries), 0, w_k.shape[-1]), w_q, w_k)
+        given = F.linear(queries, w_q), projected_keys, w, values, valid_lens, mask
+        return self._average(*given, dropout, need_weights)
 
-    def _check_sizes(self, queries: Tensor, keys: Tensor) -> None:
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor, nn.Dropout]:
+        """The weights of the three layers, and the layer for dropout.
+
+        Each is looked up once and used as it is: finding a layer as an attribute takes as long
+        as a small sum, and calling it as long again as a small product.
+        """
+        layers = self._modules
+        weights = layers["W_q"].weight, layers["W_k"].weight, layers["w_v"].weight
+        return *weights, layers["dropout"]
+
+    def _check_sizes(self, queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor) -> None:
         """Raises as the taught module does if the layers are made for other sizes."""
-        w_q, w_k = self.W_q.weight, self.W_k.weight
-        if (queries.shape[-1], keys.shape[-1]) != (w_q.shape[-1], w_k.shape[-1]):
+        if queries.shape[-1] != w_q.shape[-1] or keys.shape[-1] != w_k.shape[-1]:
             additive_scores(queries, keys, w_q, w_k, self.w_v.weight[0])
 
-    def _average(self, queries, keys, values, valid_lens, mask, need_weights) -> Tensor:
-        """Projects the queries and chooses how to compute the rest."""
-        queries, w = self.W_q(queries), self.w_v.weight
+    def _keep(self, weights: Tensor | None) -> None:
+        """Sets `attention_weights`, which takes as long as a small product, where it changes."""
+        if weights is not self.attention_weights:
+            self.attention_weights = weights
+
+    def _average(self, queries, keys, w, values, valid_lens, mask, dropout, need_weights) -> Tensor:
+        """Chooses how to average the values for projected queries and keys."""
         if values.dtype != queries.dtype:  # under autocast
             values, w = values.to(queries.dtype), w.to(queries.dtype)
-        dropout = self.dropout.p if self.dropout.training else 0.0
+        given, p = (queries, keys, w, values), dropout.p if dropout.training else 0.0
         is_a_step = queries.shape[1] == 1 and not torch.is_grad_enabled()
-        if is_small(queries, keys) or is_a_step or is_traced():
-            drop = self.dropout if dropout else None
-            outputs, weights = by_formula(queries, keys, w, values, valid_lens, mask, drop)
+        if is_small(queries, keys, w.shape[1]) or is_a_step or is_traced():
+            outputs, weights = by_formula(*given, valid_lens, mask, dropout if p else None)
         else:
-            lengths, mask = _with_three_axes(valid_lens, mask, queries, keys)
+            masking = *_with_three_axes(valid_lens, mask, queries, keys), p
             with torch.autocast(queries.device.type, enabled=False):
-                given = queries, keys, w, values, lengths, mask, dropout
                 outputs, weights = BlockedAdditive.apply(
-                    *given, need_weights, torch.is_grad_enabled()
+                    *given, *masking, need_weights, torch.is_grad_enabled()
                 )
-        self.attention_weights = weights.detach() if need_weights else None
+        self._keep(weights.detach() if need_weights else None)
         return outputs
 
 

@@ -46,7 +46,8 @@ def by_formula(queries, keys, w, values, lengths, mask, dropout) -> tuple[Tensor
 
 def is_small(queries: Tensor, keys: Tensor, num_hiddens: int) -> bool:
     """Whether there are so few features that computing all at once is the fastest."""
-    return len(queries) * queries.shape[1] * keys.shape[1] * num_hiddens <= FEW_FEATURES
+    batch, num_queries, _ = queries.shape
+    return batch * num_queries * keys.shape[1] * num_hiddens <= FEW_FEATURES
 
 
 def gradients_of(outputs: Tensor, inputs: list[Tensor], grad_outputs: Tensor) -> list:

@@ -77,6 +77,8 @@ def _outline_of_module(module: nn.Module) -> tuple:
     num_heads = vars(module).get("num_heads")
     for layer in module._modules.values():  # parameters() takes ten times as long
         if (weight := layer._parameters.get("weight")) is not None:
-            autocast = torch.is_autocast_enabled(weight.device.type)
-            return type(module), num_heads, weight.shape, weight.dtype, weight.device, autocast
+            in_autocast = torch._C._is_any_autocast_enabled()  # asking for one kind takes longer
+            if in_autocast:
+                in_autocast = weight.device.type, torch.is_autocast_enabled(weight.device.type)
+            return type(module), num_heads, weight.shape, weight.dtype, weight.device, in_autocast
     return type(module), num_heads

@@ -16,7 +16,7 @@ from course_lib.attention.additive_attention import additive_scores
 from course_lib.fused._additive_function import BlockedAdditive, by_formula, is_small
 from course_lib.fused._additive_small import SmallAdditive
 from course_lib.fused._quick import quickly_checked
-from course_lib.fused.masked_softmax import is_traced
+from course_lib.fused.masked_softmax import in_autocast, is_traced
 
 
 class AdditiveAttention(nn.Module):
@@ -75,15 +75,13 @@ class AdditiveAttention(nn.Module):
         Returns:
             One average of the values for each query; zeros where no key is allowed.
         """
-        w_q, w_k, w, dropout = self._parts()
-        self._check_sizes(queries, keys, w_q, w_k)
-        if is_small(queries, keys, len(w_q)) and torch.is_grad_enabled():
-            in_autocast = torch.is_autocast_enabled(queries.device.type)
-            if not (in_autocast or is_traced() or (dropout.p and dropout.training)):
-                given = queries, keys, w_q, w_k, w, values, valid_lens, mask
-                outputs, weights = SmallAdditive.apply(*given, need_weights)
-                self._keep(weights)
-                return outputs
+        w_q, w_k, w, dropout = self._parts(queries.shape[2], keys.shape[2])
+        is_special = is_traced() or in_autocast() or (dropout.p and dropout.training)
+        if is_small(queries, keys, len(w_q)) and torch.is_grad_enabled() and not is_special:
+            given = queries, keys, w_q, w_k, w, values, valid_lens, mask
+            outputs, weights = SmallAdditive.apply(*given, need_weights)
+            self._keep(weights)
+            return outputs
         given = F.linear(queries, w_q), F.linear(keys, w_k), w, values, valid_lens, mask
         return self._average(*given, dropout, need_weights)
 
@@ -96,9 +94,7 @@ class AdditiveAttention(nn.Module):
         The result is an ordinary tensor: when a key comes in, concatenate its projection along
         the keys, or write it into a tensor made for all of them and give `valid_lens`.
         """
-        w_q, w_k, *_ = self._parts()
-        self._check_sizes(keys.new_empty(len(keys), 0, w_q.shape[-1]), keys, w_q, w_k)
-        return F.linear(keys, w_k)
+        return F.linear(keys, self._parts(self.W_q.weight.shape[1], keys.shape[2])[1])
 
     @quickly_checked
     def attend(
@@ -117,25 +113,23 @@ class AdditiveAttention(nn.Module):
             queries, values, valid_lens, mask, need_weights: as in `forward`.
             projected_keys: from `project_keys`.
         """
-        w_q, w_k, w, dropout = self._parts()
-        self._check_sizes(queries, queries.new_empty(len(queries), 0, w_k.shape[-1]), w_q, w_k)
+        w_q, _, w, dropout = self._parts(queries.shape[2], self.W_k.weight.shape[1])
         given = F.linear(queries, w_q), projected_keys, w, values, valid_lens, mask
         return self._average(*given, dropout, need_weights)
 
-    def _parts(self) -> tuple[Tensor, Tensor, Tensor, nn.Dropout]:
+    def _parts(self, query_size: int, key_size: int) -> tuple[Tensor, Tensor, Tensor, nn.Dropout]:
         """The weights of the three layers, and the layer for dropout.
 
         Each is looked up once and used as it is: finding a layer as an attribute takes as long
-        as a small sum, and calling it as long again as a small product.
+        as a small sum, and calling it as long again as a small product. Raises as the taught
+        module does if the layers are made for other sizes.
         """
         layers = self._modules
-        weights = layers["W_q"].weight, layers["W_k"].weight, layers["w_v"].weight
-        return *weights, layers["dropout"]
-
-    def _check_sizes(self, queries: Tensor, keys: Tensor, w_q: Tensor, w_k: Tensor) -> None:
-        """Raises as the taught module does if the layers are made for other sizes."""
-        if queries.shape[-1] != w_q.shape[-1] or keys.shape[-1] != w_k.shape[-1]:
-            additive_scores(queries, keys, w_q, w_k, self.w_v.weight[0])
+        w_q, w_k, w = layers["W_q"].weight, layers["W_k"].weight, layers["w_v"].weight
+        if query_size != w_q.shape[1] or key_size != w_k.shape[1]:
+            none = (w_q.new_empty(0, 0, size) for size in (query_size, key_size))
+            additive_scores(*none, w_q, w_k, w[0])
+        return w_q, w_k, w, layers["dropout"]
 
     def _keep(self, weights: Tensor | None) -> None:
         """Sets `attention_weights`, which takes as long as a small product, where it changes."""

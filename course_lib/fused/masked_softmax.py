@@ -111,3 +111,8 @@ def is_traced() -> bool:
         or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
     )
+
+
+def in_autocast() -> bool:
+    """Whether `torch.autocast` chooses dtypes, on any kind of device."""
+    return torch._C._is_any_autocast_enabled()

@@ -233,7 +233,9 @@ def _check_agreement(arguments, expected) -> None:
     weights = next(module.parameters(), None) if isinstance(module, nn.Module) else None
     if weights is not None:
         tensors["the module's weights"] = weights
-        if not torch.is_autocast_enabled(weights.device.type):  # there inputs may be wider
+        kind = weights.device.type  # autocast knows no meta device
+        if not (torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)):
+            # Under autocast inputs may be wider than the weights.
             floating["the module's weights"] = weights
     for what, group, error in (("device", tensors, ValueError), ("dtype", floating, TypeError)):
         found = {name: getattr(tensor, what) for name, tensor in group.items()}

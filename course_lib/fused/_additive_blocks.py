@@ -39,11 +39,13 @@ class Masking(NamedTuple):
             allowed = part if allowed is None else allowed & part
         return allowed
 
-    def generator(self, device: torch.device) -> torch.Generator:
+    def generator(self, device: torch.device) -> torch.Generator | None:
         """Draws the same numbers in the forward and in the backward pass."""
-        return torch.Generator(device).manual_seed(self.seed)
+        return torch.Generator(device).manual_seed(self.seed) if self.dropout else None
 
-    def kept(self, like: Tensor, shape: tuple[int, ...], draw: torch.Generator) -> Tensor | None:
+    def kept(
+        self, like: Tensor, shape: tuple[int, ...], draw: torch.Generator | None
+    ) -> Tensor | None:
         """What dropout multiplies weights by: 0, or 1 / (1 - p)."""
         if not self.dropout:
             return None

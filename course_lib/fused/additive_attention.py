@@ -16,7 +16,7 @@ from course_lib.attention.additive_attention import additive_scores
 from course_lib.fused._additive_function import BlockedAdditive, by_formula, is_small
 from course_lib.fused._additive_small import SmallAdditive
 from course_lib.fused._quick import quickly_checked
-from course_lib.fused.masked_softmax import in_autocast, is_traced
+from course_lib.fused.masked_softmax import in_autocast, is_traced, without_autocast
 
 
 class AdditiveAttention(nn.Module):
@@ -146,7 +146,7 @@ class AdditiveAttention(nn.Module):
             outputs, weights = by_formula(*given, valid_lens, mask, dropout if p else None)
         else:
             masking = *_with_three_axes(valid_lens, mask, queries, keys), p
-            with torch.autocast(queries.device.type, enabled=False):
+            with without_autocast(queries.device.type):
                 outputs, weights = BlockedAdditive.apply(
                     *given, *masking, need_weights, torch.is_grad_enabled()
                 )

@@ -8,6 +8,7 @@ must compute them again.
 """
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -116,3 +117,8 @@ def is_traced() -> bool:
 def in_autocast() -> bool:
     """Whether `torch.autocast` chooses dtypes, on any kind of device."""
     return torch._C._is_any_autocast_enabled()
+
+
+def without_autocast(device_type: str) -> AbstractContextManager:
+    """Computes in the dtypes given, also on a device that autocast does not know, as "meta"."""
+    return torch.autocast(device_type, enabled=False) if in_autocast() else nullcontext()

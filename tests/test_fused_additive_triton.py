@@ -54,6 +54,32 @@ for kind in ("", "items", "queries", "mask", "queries and mask"):
 check(2, 2, 5, 7, 3, 4, 1.0, "items")
 check(3, 1, 3, 70, 2, 65, 1.0, "mask")
 check(4, 2, 33, 65, 4, 6, 80.0, "items")
+check(5, 2, 33, 65, 5, 6, 8.0, "mask")
+"""
+
+COMPILED = """
+from triton import compile
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from course_lib.fused import _additive_triton as kernels
+
+def kind(name):
+    if name in ("flag", "mask", "lengths"):
+        return "*i64" if name == "lengths" else "*i1"
+    is_size = name in ("n", "m", "num_hiddens", "v_size") or name.startswith(("length_", "stride_"))
+    return "i32" if is_size else "*fp32"
+
+def code(kernel, **fixed):
+    names = {name: "constexpr" if name in fixed else kind(name) for name in kernel.arg_names}
+    source = ASTSource(fn=kernel, signature=names, constexprs=fixed)
+    target = GPUTarget("cuda", 90, 32)
+    return compile(source, target=target, options={"num_warps": 8}).asm["cubin"]
+
+for wide, columns in ((16, kernels.COLUMNS), (256, kernels.COLUMNS // 2)):
+    for masked in (False, True):
+        fixed = {"HAS_MASK": masked, "ROWS": kernels.ROWS, "COLUMNS": columns, "WIDE": wide}
+        assert code(kernels._forward, WANT_SCORES=masked, **fixed)
+        assert code(kernels._backward, PART=min(wide, kernels.PART), **fixed)
 """
 
 
@@ -65,6 +91,19 @@ def test_kernels_compute_what_the_blocks_do():
         capture_output=True,
         text=True,
         env=environment,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@needs_triton
+def test_kernels_become_machine_code_of_an_h200(tmp_path):
+    """The interpreter takes what the compiler refuses; compiling needs no GPU."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path)},
         timeout=300,
     )
     assert done.returncode == 0, done.stderr

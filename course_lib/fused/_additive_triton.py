@@ -3,7 +3,9 @@
 A program holds some queries of an item and walks over the keys; for each hidden feature it adds
 to a tile of scores, which stays in registers. sigmoid(2 (q + k)) is 1 / (1 + a b), where a and b
 are exponentials of -2q and -2k if a flag on the device says that they are small, and otherwise
-1 / (1 + exp(a + b)), where they are -2q and -2k themselves. See `_additive_passes` for the rest.
+1 / (1 + exp(a + b)), where they are -2q and -2k themselves. A multiprocessor starts 16 reciprocals
+a clock and 128 products, so two features share one: u/x + v/y = (uy + vx) / (xy). See
+`_additive_passes` for the rest.
 
 This module needs Triton; `TRITON_INTERPRET=1` runs its kernels on a CPU, to test them.
 """
@@ -12,6 +14,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import functional
+
+from course_lib.fused._additive_blocks import bound
 
 ROWS, COLUMNS = 32, 64  # queries and keys of a tile; fewer keys where values are long
 PART = 32  # how much of a value the backward pass looks at at a time
@@ -19,22 +24,29 @@ LARGEST_VALUE_SIZE = 256  # the averages of a tile's queries stay in registers t
 
 
 @triton.jit
-def _sigmas(q, k, h, rows, columns, n, m, are_small):
+def _below(q, k, h, rows, columns, n, m, are_small):
+    """What sigma is 1 divided by."""
     a = tl.load(q + h * n + rows, mask=rows < n, other=0.0)
     b = tl.load(k + h * m + columns, mask=columns < m, other=0.0)
     if are_small:  # noqa: SIM108 (both sides would be computed)
         pairs = a[:, None] * b[None, :]
     else:
         pairs = tl.exp(a[:, None] + b[None, :])
-    return 1.0 / (1.0 + pairs)
+    return 1.0 + pairs
 
 
 @triton.jit
 def _scores(q, k, w, mask, stride_n, stride_m, lengths, rows, columns, n, m, num_hiddens, are_small,
             HAS_MASK: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # fmt: skip
     scores = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for h in range(num_hiddens):
-        scores += 2.0 * tl.load(w + h) * _sigmas(q, k, h, rows, columns, n, m, are_small)
+    for h in range(0, num_hiddens, 2):  # an even number
+        x = _below(q, k, h, rows, columns, n, m, are_small)
+        y = _below(q, k, h + 1, rows, columns, n, m, are_small)
+        u, v = 2.0 * tl.load(w + h), 2.0 * tl.load(w + h + 1)
+        if are_small:
+            scores += (u * y + v * x) / (x * y)
+        else:
+            scores += u / x + v / y
     allowed = (rows < n)[:, None] & (columns[None, :] < lengths[:, None])
     if HAS_MASK:
         places = mask + rows[:, None] * stride_n + columns[None, :] * stride_m
@@ -111,7 +123,7 @@ def _backward(q, k, w, v, mask, lengths, flag, log_sums, deltas, grad_out, grad_
             tl.atomic_add(grad_v + places, part, mask=inside)
         grad_scores = weights * (grad_weights - delta[:, None])
         for h in range(num_hiddens):
-            pairs = _sigmas(q, k, h, rows, columns, n, m, are_small)
+            pairs = 1.0 / _below(q, k, h, rows, columns, n, m, are_small)
             tl.atomic_add(grad_w + item * num_hiddens + h, tl.sum(grad_scores * pairs))
             slope = grad_scores * (pairs - pairs * pairs)
             at = item * num_hiddens + h
@@ -134,6 +146,7 @@ def averages(queries, keys, w, values, lengths, mask, want_weights: bool):
         lengths, mask: `(batch, n or 1)` and `(batch, n, m)`, or None.
         want_weights: whether to compute `(batch, n, m)` weights too.
     """
+    queries, keys, w = _even(queries, keys, w)
     batch, n, v_size = *queries.shape[:2], values.shape[-1]
     outputs = values.new_empty(batch, n, v_size)
     log_sums = values.new_empty(batch, n, 1)
@@ -148,6 +161,7 @@ def averages(queries, keys, w, values, lengths, mask, want_weights: bool):
 
 def gradients(queries, keys, w, values, lengths, mask, outputs, log_sums, grad_outputs):
     """Returns the gradients of projected queries and keys, of w and of the values."""
+    given, (queries, keys, w) = w.shape[0], _even(queries, keys, w)
     batch, _, num_hiddens = queries.shape
     deltas = (grad_outputs * outputs).sum(dim=-1)
     grad_q, grad_k = (x.new_zeros(batch, num_hiddens, x.shape[1]) for x in (queries, keys))
@@ -156,7 +170,13 @@ def gradients(queries, keys, w, values, lengths, mask, outputs, log_sums, grad_o
     grads = grad_outputs.contiguous(), grad_q, grad_k, grad_w, grad_v
     part = min(options["WIDE"], PART)
     _backward[_grid(queries)](*arguments, log_sums, deltas, *grads, *sizes, PART=part, **options)
-    return [grad_q.mT * (4 * w), grad_k.mT * (4 * w), 2 * grad_w.double().sum(dim=0), grad_v]
+    found = grad_q.mT * (4 * w), grad_k.mT * (4 * w), 2 * grad_w.double().sum(dim=0)
+    return [*(grad[..., :given] for grad in found), grad_v]
+
+
+def _even(*tensors: Tensor) -> list[Tensor]:
+    """The same with an even number of hidden features, of which the added has weight 0."""
+    return [functional.pad(tensor, (0, tensor.shape[-1] % 2)) for tensor in tensors]
 
 
 def _grid(queries: Tensor) -> tuple[int, int]:
@@ -167,7 +187,8 @@ def _arguments(queries, keys, w, values, lengths, mask):
     """Tensors as the kernels want them, their sizes and strides, and what is fixed."""
     batch, n, num_hiddens = queries.shape
     m, v_size = values.shape[1:]
-    flag = (queries.abs().amax() <= 40) & (keys.abs().amax() <= 40)  # stays on the device
+    limit = bound(queries.dtype) / 4  # the product of two must be finite, too
+    flag = (queries.abs().amax() <= limit) & (keys.abs().amax() <= limit)  # stays on the device
     q, k = ((-2 * x.mT).contiguous() for x in (queries, keys))  # (batch, H, n or m)
     q, k = (torch.where(flag, x.exp(), x) for x in (q, k))
     if lengths is None:

@@ -155,6 +155,22 @@ def test_the_launch_buttons_lead_to_notebooks_that_the_published_site_has(site):
     assert "-e ." not in environment
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a shell script")
+def test_publishing_makes_the_site_the_branch_of_a_repository(site, tmp_path):
+    remote = tmp_path / "remote.git"
+    subprocess.run(["git", "init", "--quiet", "--bare", remote], check=True)
+    publish = ["bash", ROOT / ".ci" / "publish", remote.as_uri()]
+    for _ in range(2):  # the second replaces the first
+        done = subprocess.run([*publish, site], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    listed = ["git", "--git-dir", remote, "ls-tree", "-r", "-z", "--name-only", "gh-pages"]
+    found = subprocess.run(listed, capture_output=True, text=True, check=True).stdout
+    here = {path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()}
+    assert set(found.split("\0")) - {""} == here >= {".nojekyll", "index.html"}
+    missing = subprocess.run(publish, cwd=tmp_path, capture_output=True, text=True)
+    assert missing.returncode == 1 and "run 'course site" in missing.stderr
+
+
 PROJECT = """
 [build-system]
 requires = []

@@ -146,7 +146,7 @@ def mutated(probe: Probe, seen: Observation) -> list[str]:
         same = after.data is not None and after.requires_grad == before.requires_grad
         if not same or not arrays_agree(before.data, after.data, tolerance_for(probe, after)):
             changed.append(name)
-    return changed
+    return [*changed, "grad_outputs"] if seen.grad_changed else changed
 
 
 def _mutation_problem(name: str) -> Problem:
@@ -161,7 +161,7 @@ def _mutation_problem(name: str) -> Problem:
 def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
     if seen.raised is None:
         return Problem("no_error", f"{probe.says} Your code raised nothing.")
-    if seen.raised.type_name == probe.raises:
+    if probe.raises in (seen.raised.type_name, *seen.raised.kinds):
         return None
     got = seen.raised.type_name
     return Problem("other_error", f"{probe.says} Your code raised {got}: {seen.raised.message}")

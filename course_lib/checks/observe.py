@@ -42,12 +42,13 @@ _MAX_TEXT = 4000
 
 @dataclass
 class Raised:
-    """An exception: its type and message, and the student's own lines that led to it."""
+    """An exception: its type, those it is a kind of, its message, the student's lines to it."""
 
     type_name: str
     message: str
     lines: tuple[tuple[str, int, str], ...] = ()
     phase: str = "call"  # "construct", "inject", "call" or "backward"
+    kinds: tuple[str, ...] = ()  # its class and those it is derived from
 
 
 @dataclass
@@ -58,6 +59,7 @@ class Observation:
     attributes: dict[str, Recorded] = field(default_factory=dict)
     gradients: dict[str, Recorded] = field(default_factory=dict)
     arguments: dict[str, Recorded] = field(default_factory=dict)
+    grad_changed: bool = False  # what `backward` was given is no longer what it was
     parameters: dict[str, tuple[int, ...]] | None = None
     without_parameters: str = ""  # why parameters may be missing (`_what_instead`)
     raised: Raised | None = None
@@ -181,7 +183,7 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -
     if probe.grad_outputs is not None:
         seen.raised.phase = "backward"
         with meter or contextlib.nullcontext():
-            seen.gradients = _backward(result, probe.grad_outputs, leaves)
+            seen.gradients, seen.grad_changed = _backward(result, probe.grad_outputs, leaves)
     if meter is not None:
         seen.spent["peak"] = meter.peak
     seen.raised = None
@@ -275,14 +277,16 @@ def _floating(dtype: str | None) -> torch.dtype:
     return getattr(torch, dtype) if dtype else torch.float64
 
 
-def _backward(result, grad_outputs, leaves) -> dict[str, Recorded]:
+def _backward(result, grad_outputs, leaves) -> tuple[dict[str, Recorded], bool]:
+    """The gradients of the leaves, and whether the gradient handed over was written into."""
     first = result[0] if isinstance(result, tuple | list) else result
     usable = isinstance(first, torch.Tensor) and first.requires_grad
     if not usable or first.shape != np.shape(grad_outputs):  # a wrong shape is an error of its own
-        return {name: record(None) for name in leaves}
+        return {name: record(None) for name in leaves}, False
     grad = torch.from_numpy(np.array(grad_outputs)).to(device=first.device, dtype=first.dtype)
+    before = grad.tolist()
     found = torch.autograd.grad(first, list(leaves.values()), grad, allow_unused=True)
-    return {name: record(value) for name, value in zip(leaves, found, strict=True)}
+    return {n: record(g) for n, g in zip(leaves, found, strict=True)}, grad.tolist() != before
 
 
 def _describe_exception(error: BaseException, phase: str) -> Raised:
@@ -296,4 +300,6 @@ def _describe_exception(error: BaseException, phase: str) -> Raised:
         if not filename.startswith(_LIBRARIES) and not filename.startswith("<frozen"):
             text = linecache.getline(filename, number).strip()
             lines.append((frame.f_code.co_name, number, text[:200]))
-    return Raised(describe_type(error), message, tuple(lines[-4:]), phase)
+    classes = type.__dict__["__mro__"].__get__(type(error))
+    kinds = tuple(class_name(kind) for kind in classes[:10])
+    return Raised(describe_type(error), message, tuple(lines[-4:]), phase, kinds)

@@ -143,7 +143,7 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
         if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
             return _missing(ours) == _missing(theirs)
         errors = [_error(seen) for seen in (ours, theirs)]
-        if errors[0] == errors[1] or None in errors:
+        if errors[0] == errors[1] or None in errors or _UNEXPECTED in errors:
             return errors[0] == errors[1]
         failing = _raising(student)
         return failing != set(student) and failing == _raising({n: replayed[n] for n in student})
@@ -172,8 +172,14 @@ def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
 
 def _error(seen: Observation) -> object:
     """What tells one error from another: its type and how its message begins."""
-    raised = seen.raised
-    return raised and (raised.type_name, *raised.message.split()[:2])
+    if (raised := seen.raised) is None:
+        return None
+    words = raised.message.split()
+    words = words[1:] if words and words[0].endswith("()") else words  # whose function it is
+    return raised.type_name, *words[:2]
+
+
+_UNEXPECTED = ("TypeError", "got", "an")  # unexpected keyword argument
 
 
 def _missing(seen: Observation) -> object:

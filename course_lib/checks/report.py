@@ -182,8 +182,9 @@ def example_of(exercise: Exercise, violations, outcomes) -> str:
             lines.append(_assignment(f"your gradient of {name}", _recorded_text(gradient)))
     elif violation.aspect == "mutated":
         for name in mutated(violation.probe, seen):
-            after = _recorded_text(seen.arguments[name])
-            lines.append(_assignment(f"{name} after the call", after))
+            if name in seen.arguments:
+                after = _recorded_text(seen.arguments[name])
+                lines.append(_assignment(f"{name} after the call", after))
     elif seen.raised is None and seen.outputs is not None:
         lines.append(_assignment("your result", _recorded_text(seen.outputs)))
     return "\n".join(lines)

@@ -51,6 +51,19 @@ def _random_mask(rng, *shape):
     return drawn
 
 
+def _far_above(rng):
+    """One query and three keys; the score of the last lies 60 above the others."""
+    problem = _module_problem(rng, 1, 1, 3, 1, 1, 2, 1)
+    problem["state"] = {
+        "W_q.weight": np.array([[1.0]]),
+        "W_k.weight": np.array([[1.0]]),
+        "w_v.weight": np.array([[30.0]]),
+    }
+    inputs = {"queries": [[[0.0]]], "keys": [[[-4.0], [-5.0], [4.0]]]}
+    problem["args"] |= {name: tensor(np.array(data)) for name, data in inputs.items()}
+    return problem
+
+
 def _module_probes(rng):
     return [
         *_module_values(rng),
@@ -111,6 +124,12 @@ def _module_values(rng):
             _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
             valid_lens=[[4, 2, 5], [3, 5, 1]],
             mask=_random_mask(rng, 2, 3, 5) | (np.arange(5) == 0),
+        ),
+        _probe(
+            "as_many_queries_as_items",
+            "With as many queries as items, the lengths are still one an item.",
+            _module_problem(rng, 3, 3, 5, 4, 6, 7, 8),
+            valid_lens=[2, 5, 3],
         ),
         _probe(
             "equal_sizes",
@@ -174,6 +193,34 @@ def _module_edges(rng):
         garbage["args"][name] = tensor(data)
     empty = np.array([[True, False, True, True], [False] * 4, [False, True, True, False]])
     return [
+        _probe(
+            "masked_score_far_above",
+            "A masked key changes nothing, however large its score is.",
+            _far_above(rng),
+            mask=np.array([[True, True, False]]),
+            part="edges",
+        ),
+        _probe(
+            "int32_lengths",
+            "Lengths may be int32 as well as int64.",
+            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+            valid_lens=np.array([[1, 4, 2], [3, 5, 0]], dtype=np.int32),
+            part="edges",
+        ),
+        _probe(
+            "mask_of_keys_alone",
+            "A bool mask of shape (num_keys,) holds for every query of every item.",
+            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+            mask=np.array([True, False, True, True, False]),
+            part="edges",
+        ),
+        _probe(
+            "mask_of_queries",
+            "A bool mask of shape (num_queries, 1) holds for every key.",
+            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+            mask=np.array([[True], [False], [True]]),
+            part="edges",
+        ),
         _probe(
             "length_zero",
             "An item without any real key gets outputs and weights of 0.",

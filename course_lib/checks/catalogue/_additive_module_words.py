@@ -10,6 +10,28 @@ from course_lib.checks.catalogue._additive_mistakes import changed, combined, fi
 from course_lib.checks.exercise import Mistake
 
 
+def _always_causal(scores, valid_lens, mask):
+    past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    return models.hand_masked_softmax(scores, valid_lens, past if mask is None else past & mask)
+
+
+def _moved(by):
+    def weigh(scores, valid_lens, mask):
+        lengths = None if valid_lens is None else (valid_lens + by).clamp(min=0)
+        return models.hand_masked_softmax(scores, lengths, mask)
+
+    return weigh
+
+
+def _zero_but_in_empty_rows(scores, valid_lens, mask):
+    allowed = models.allowed_keys(scores, valid_lens, mask)
+    return torch.softmax(scores * allowed, -1) * allowed.any(-1, keepdim=True)
+
+
+def _very_negative_added(scores, valid_lens, mask):
+    return torch.softmax(scores + ~models.allowed_keys(scores, valid_lens, mask) * -1e9, -1)
+
+
 def _zero_after(scores, valid_lens, mask):
     return torch.softmax(scores, -1) * models.allowed_keys(scores, valid_lens, mask)
 
@@ -377,6 +399,24 @@ MISTAKES = (
         "True means 'may attend'. Which keys does your code drop?",
     ),
     Mistake(
+        "always_causal",
+        weighed(_always_causal),
+        "Query i never sees a key after i: your code masks the future, which nobody asked for.",
+        "Who decides which keys may be attended: the caller or your code?",
+    ),
+    Mistake(
+        "one_key_too_few",
+        weighed(_moved(-1)),
+        "One key too few is kept: length 2 keeps key 0 only.",
+        "What number does the first key have?",
+    ),
+    Mistake(
+        "one_key_too_many",
+        weighed(_moved(1)),
+        "One key too many is kept: length 2 keeps keys 0, 1 and 2.",
+        "Which is the last real key of an item of length 2?",
+    ),
+    Mistake(
         "zero_after_softmax",
         weighed(_zero_after),
         "You set weights to 0 after the softmax, so what is left no longer sums to 1.",
@@ -402,10 +442,23 @@ MISTAKES = (
         "Which score has an exponential of 0?",
     ),
     Mistake(
+        "filled_with_zero_empty_rows_right",
+        weighed(_zero_but_in_empty_rows),
+        "Dropped scores become 0, but exp(0) = 1: those keys still get weight, but in empty rows.",
+        "Which score has an exponential of 0?",
+    ),
+    Mistake(
+        "finite_mask_added",
+        weighed(_very_negative_added),
+        "A very negative number such as -1e9 is added to dropped scores: in an empty row it is "
+        "added to all of them, which changes no weight.",
+        "What does the same number, added to every score of a row, do to its softmax?",
+    ),
+    Mistake(
         "filled_with_1e6",
         filled(-1e6),
-        "Dropped scores become -1e6. In a row without any allowed key all scores are then "
-        "equal, and the output is an average of forbidden values.",
+        "Dropped scores become a number such as -1e6. In a row without any allowed key all scores "
+        "are then equal, and the output is an average of forbidden values.",
         "What should a query that may attend to nothing receive?",
     ),
     Mistake(

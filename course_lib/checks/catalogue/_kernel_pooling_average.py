@@ -148,6 +148,8 @@ def _underflowed(probe, outputs):
     rows = np.flatnonzero(is_far & alike)
     if not rows.size or alike[~is_far].any() or distances.shape[-1] < 2:
         return None
+    if not np.allclose(parts[1][~is_far].sum(-1), 1.0, atol=1e-4):
+        return None
     return (
         f"Query {rows[0]} is far from every key: exp(-distance^2 / (2 h^2)) underflows to 0 for "
         "all of them, and your guard against 0 / 0 gives every key the weight "
@@ -461,8 +463,7 @@ KERNEL_POOLING = Exercise(
         Mistake(
             "flat_values_accepted",
             lambda *args: wrong.right_pooling(*args, check=False),
-            "All numbers are right, but values with one axis are accepted in silence; a ValueError "
-            "is asked for.",
+            "Values with one axis are accepted in silence; a ValueError is asked for.",
             "How many axes do `values` have, and who tells the caller if it is the wrong number?",
         ),
         Mistake(

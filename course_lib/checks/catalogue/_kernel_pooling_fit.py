@@ -219,6 +219,12 @@ FIT_BANDWIDTH = Exercise(
             "Is the quantity you learn h, h^2 or log h?",
         ),
         Mistake(
+            "error_returned",
+            wrong.error_of_the_best,
+            "You return the smallest leave-one-out error; the bandwidth that has it is asked for.",
+            "What does the line `Returns:` in the docstring say?",
+        ),
+        Mistake(
             "tensor_returned",
             wrong.returned(lambda best, initial, inputs: torch.tensor(best, dtype=inputs.dtype)),
             "You return a tensor; a Python float is asked for.",

@@ -54,6 +54,17 @@ def _leave_one_out_probes(rng):
             },
         ),
         Probe(
+            "copies",
+            "A point with the same input and the same target as another still counts for it, and "
+            "so does one that shares the target alone.",
+            part="edges",
+            args={
+                "inputs": tensor([0.0, 1.0, 2.5, 1.0, 1.75]),
+                "targets": tensor((normal(rng, 3) + np.array([1.5, 4.0, -1.0]))[[0, 1, 2, 1, 1]]),
+                "bandwidth": 0.9,
+            },
+        ),
+        Probe(
             "huge_bandwidth",
             "With a huge bandwidth the prediction is the plain average of the other targets.",
             part="edges",
@@ -175,6 +186,20 @@ LEAVE_ONE_OUT = Exercise(
             wrong.left_out(keep=wrong.others_in_place),
             "Where two points share an input, you leave out both: the exclusion goes by the "
             "input's value (distance 0) instead of by the point's number.",
+            "Which entries are the pairs (i, i)?",
+        ),
+        Mistake(
+            "copies_left_out",
+            wrong.without(lambda x, y: wrong.same(x) & wrong.same(y)),
+            "Where two points share input and target, you leave out both: the exclusion goes by "
+            "the numbers instead of by the point's place in the list.",
+            "Which entries are the pairs (i, i)?",
+        ),
+        Mistake(
+            "same_targets_left_out",
+            wrong.without(lambda x, y: wrong.same(y)),
+            "All points with the same target are left out: the exclusion goes by the target "
+            "instead of by the point's place in the list.",
             "Which entries are the pairs (i, i)?",
         ),
         Mistake(

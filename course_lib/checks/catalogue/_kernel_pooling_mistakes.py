@@ -161,6 +161,20 @@ def left_out(score=lambda s, h: -s / (2 * h**2), keep=_others, dim=-1, empty=0.0
     return model
 
 
+def same(numbers):
+    return numbers[:, None] == numbers[None, :]
+
+
+def without(pairs):
+    """Leaves out `pairs(inputs, targets)`."""
+
+    def model(inputs, targets, bandwidth):
+        scores = -_line(inputs) / (2 * bandwidth**2)
+        return torch.softmax(scores.masked_fill(pairs(inputs, targets), -math.inf), -1) @ targets
+
+    return model
+
+
 def everyone(inputs):
     return torch.ones(len(inputs), len(inputs), dtype=torch.bool)
 
@@ -294,6 +308,11 @@ def returned(change):
         return change(best_bandwidth(inputs, targets), initial, inputs)
 
     return model
+
+
+def error_of_the_best(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    best = best_bandwidth(inputs, targets)
+    return float(errors_at(inputs.numpy(), targets.numpy(), [best])[0])
 
 
 def _learned(initial):

@@ -91,19 +91,22 @@ ADDITIVE_MASK = Exercise(
         Mistake(
             "finite_fill_overflows",
             lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, -1e9),
-            "-1e9 is only relatively small, and float16 has no such number (it ends at -65504).",
+            "A number such as -1e9 is only relatively small, and float16 has no such number (it "
+            "ends at -65504).",
             "Which value is smaller than every score, in every dtype?",
         ),
         Mistake(
             "finite_fill",
             lambda mask, dtype: torch.where(mask, 0.0, -1e9).to(dtype),
-            "-1e9 is only relatively small: next to a score of -1e9 it drops nothing.",
+            "A finite number such as -1e9 is only relatively small: next to scores of that size "
+            "it drops nothing.",
             "Which value is smaller than every score, in every dtype?",
         ),
         Mistake(
             "finite_fill_1e6",
             lambda mask, dtype: torch.where(mask, 0.0, -1e6).to(dtype),
-            "-1e6 is only relatively small: next to a score of -1e6 it drops nothing.",
+            "A finite number such as -1e6 is only relatively small: next to scores of that size "
+            "it drops nothing.",
             "Which value is smaller than every score, in every dtype?",
         ),
         Mistake(

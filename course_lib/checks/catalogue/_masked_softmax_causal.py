@@ -61,6 +61,10 @@ def _ones(num_queries, num_keys):
     return torch.ones(num_queries, num_keys or num_queries, dtype=torch.bool)
 
 
+def _to_add(allowed, number=-math.inf):
+    return torch.zeros(allowed.shape).masked_fill(~allowed, number)
+
+
 def _aligned(num_queries, num_keys):
     num_keys = num_queries if num_keys is None else num_keys
     return _ones(num_queries, num_keys).tril(num_keys - num_queries)
@@ -144,11 +148,49 @@ CAUSAL_MASK = Exercise(
             "Which `dtype=` makes a tensor of True and False?",
         ),
         Mistake(
+            "float_mask_top_left",
+            lambda n, num_keys=None: _ones(n, num_keys).tril().float(),
+            "The mask holds the numbers 0 and 1 instead of bool, and with n != m it aligns the "
+            "first query with the first key.",
+            "Which `dtype=` makes a tensor of True and False?",
+        ),
+        Mistake(
+            "integer_mask",
+            lambda n, num_keys=None: _aligned(n, num_keys).long(),
+            "The pattern is right, but the mask holds whole numbers instead of bool.",
+            "Which `dtype=` makes a tensor of True and False?",
+        ),
+        Mistake(
+            "integer_mask_top_left",
+            lambda n, num_keys=None: _ones(n, num_keys).tril().long(),
+            "The mask holds whole numbers instead of bool, and with n != m it aligns the first "
+            "query with the first key.",
+            "Which `dtype=` makes a tensor of True and False?",
+        ),
+        Mistake(
             "additive_instead_of_bool",
-            lambda n, num_keys=None: torch.zeros(_aligned(n, num_keys).shape).masked_fill(
-                ~_aligned(n, num_keys), -math.inf
-            ),
+            lambda n, num_keys=None: _to_add(_aligned(n, num_keys)),
             "This is a mask to add (0 and -inf); a bool mask is asked for.",
+            "At which step does it turn into numbers?",
+        ),
+        Mistake(
+            "additive_instead_of_bool_top_left",
+            lambda n, num_keys=None: _to_add(_ones(n, num_keys).tril()),
+            "This is a mask to add (0 and -inf); a bool mask is asked for. With n != m it also "
+            "aligns the first query with the first key.",
+            "At which step does it turn into numbers?",
+        ),
+        Mistake(
+            "additive_instead_of_bool_finite",
+            lambda n, num_keys=None: _to_add(_aligned(n, num_keys), -1e9),
+            "This is a mask to add (0 and a very negative number); a bool mask is asked for.",
+            "At which step does it turn into numbers?",
+        ),
+        Mistake(
+            "additive_instead_of_bool_finite_top_left",
+            lambda n, num_keys=None: _to_add(_ones(n, num_keys).tril(), -1e9),
+            "This is a mask to add (0 and a very negative number); a bool mask is asked for. With "
+            "n != m it also aligns the first query with the first key.",
             "At which step does it turn into numbers?",
         ),
         Mistake(

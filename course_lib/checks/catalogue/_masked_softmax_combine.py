@@ -112,6 +112,11 @@ def _all_true_for_none(*masks):
     return _fold(given, torch.logical_and) if given else torch.tensor(True)
 
 
+def _true_for_none(*masks):
+    given = [True if mask is None else mask for mask in masks]
+    return _fold(given, lambda a, b: a & b)
+
+
 COMBINE_MASKS = Exercise(
     name="combine_masks",
     points=2,
@@ -155,8 +160,7 @@ COMBINE_MASKS = Exercise(
         Mistake(
             "none_crashes",
             lambda *masks: _fold_with_none(masks, torch.logical_and),
-            "Two masks combine well, but None makes your function fail. None stands for "
-            "'everything is allowed'.",
+            "None makes your function fail. None stands for 'everything is allowed'.",
             "How can you leave out the masks that are None before you combine the rest?",
         ),
         Mistake(
@@ -196,6 +200,12 @@ COMBINE_MASKS = Exercise(
             _all_true_for_none,
             "With no mask given your function makes one up; it must return None.",
             "Which shape would that mask have?",
+        ),
+        Mistake(
+            "true_for_none",
+            _true_for_none,
+            "With every mask None your function returns True; it must return None.",
+            "Which masks are left if those that are None are taken out?",
         ),
     ),
     hints=(

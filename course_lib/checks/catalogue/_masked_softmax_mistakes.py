@@ -23,7 +23,7 @@ def _right(scores, allowed):
     return torch.softmax(filled, -1).masked_fill(empty, 0.0)
 
 
-def _wrong(change=None, dim=-1, invert=False):
+def _wrong(change=None, invert=False):
     """A wrong masked softmax: `change(scores, allowed)` replaces masking and softmax."""
 
     def model(scores, valid_lens=None, mask=None):
@@ -32,12 +32,12 @@ def _wrong(change=None, dim=-1, invert=False):
             allowed = ~allowed
         if change is not None:
             return change(scores, allowed)
-        return torch.softmax(scores.masked_fill(~allowed, -math.inf), dim).nan_to_num(0.0)
+        return torch.softmax(scores.masked_fill(~allowed, -math.inf), -1).nan_to_num(0.0)
 
     return model
 
 
-def _fill(value=None, zero_empty=False):
+def _fill(value=None, zero_empty=False, invert=False):
     """A finite fill instead of -inf: the smallest number of the dtype if none is given."""
 
     def change(scores, allowed):
@@ -45,6 +45,16 @@ def _fill(value=None, zero_empty=False):
         weights = torch.softmax(scores.masked_fill(~allowed, number), -1)
         empty = ~allowed.any(-1, keepdim=True)
         return weights.masked_fill(empty, 0.0) if zero_empty else weights
+
+    return _wrong(change, invert)
+
+
+def _over(axis, value=-math.inf, swept=False):
+    """The right fill and a softmax over another axis; `swept`: NaN becomes 0."""
+
+    def change(scores, allowed):
+        weights = torch.softmax(scores.masked_fill(~allowed, value), axis)
+        return weights.nan_to_num(0.0) if swept else weights
 
     return _wrong(change)
 
@@ -118,6 +128,23 @@ def _lengths_inverted(scores, valid_lens):
     return ~_allowed(scores, valid_lens, None)
 
 
+def _lengths_inverted_finite_fill(scores, valid_lens=None, mask=None):
+    allowed = _allowed(scores, None, mask)
+    if valid_lens is not None:
+        allowed = allowed & ~_allowed(scores, valid_lens, None)
+    return torch.softmax(scores.masked_fill(~allowed, -1e9), -1)
+
+
+def _zero_lengths_ignored(scores, valid_lens=None, mask=None):
+    used = valid_lens is not None and valid_lens.any()
+    return _right(scores, _allowed(scores, valid_lens if used else None, mask))
+
+
+def _empty_mask_ignored(scores, valid_lens=None, mask=None):
+    used = mask is not None and mask.any()
+    return _right(scores, _allowed(scores, valid_lens, mask if used else None))
+
+
 def _lengths_or_mask(scores, valid_lens=None, mask=None):
     return _right(scores, _allowed(scores, None if mask is not None else valid_lens, mask))
 
@@ -189,6 +216,12 @@ def _always_causal(scores, allowed):
     return _right(scores, allowed & torch.ones(scores.shape[-2:], dtype=torch.bool).tril())
 
 
+def _mask_before_lengths(scores, mask=None, valid_lens=None):
+    if mask is not None and mask.dtype != torch.bool:
+        raise TypeError("a mask must be a bool tensor")
+    return _right(scores, _allowed(scores, valid_lens, mask))
+
+
 def _three_axes_only(scores, valid_lens=None, mask=None):
     _, _, _ = scores.shape
     return _right(scores, _allowed(scores, valid_lens, mask))
@@ -242,6 +275,18 @@ MISTAKES = (
         "True means 'may attend'. Which keys does your code fill?",
     ),
     Mistake(
+        "inverted_finite_fill",
+        _fill(-1e9, invert=True),
+        "Your mask is upside down: the keys that may be attended are the ones you fill.",
+        "True means 'may attend'. Which keys does your code fill?",
+    ),
+    Mistake(
+        "inverted_smallest_number",
+        _fill(invert=True),
+        "Your mask is upside down: the keys that may be attended are the ones you fill.",
+        "True means 'may attend'. Which keys does your code fill?",
+    ),
+    Mistake(
         "bool_mask_inverted",
         _bool_mask_inverted,
         "The lengths are right, but the bool mask is read upside down: here True means 'may "
@@ -256,9 +301,22 @@ MISTAKES = (
         "Which keys does your comparison of positions and lengths mark as True?",
     ),
     Mistake(
+        "lengths_inverted_finite_fill",
+        _lengths_inverted_finite_fill,
+        "The lengths are read upside down: you keep the padding and drop the real keys.",
+        "Which keys does your comparison of positions and lengths mark as True?",
+    ),
+    Mistake(
         "filled_with_zero",
         _fill(0.0),
         "Dropped scores become 0, but exp(0) = 1: those keys still get weight.",
+        "Which score has an exponential of 0?",
+    ),
+    Mistake(
+        "filled_with_zero_only",
+        _fill(0.0, zero_empty=True),
+        "Empty rows are right. Elsewhere dropped scores become 0, but exp(0) = 1: those keys still "
+        "get weight.",
         "Which score has an exponential of 0?",
     ),
     Mistake(
@@ -269,9 +327,44 @@ MISTAKES = (
     ),
     Mistake(
         "over_queries",
-        _wrong(dim=-2),
+        _over(-2, swept=True),
         "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
         "Which axis holds the keys?",
+    ),
+    Mistake(
+        "over_queries_nan",
+        _over(-2),
+        "Your softmax runs over the queries: the columns sum to 1 instead of the rows, and a "
+        "column without an allowed query becomes NaN.",
+        "Which axis holds the keys?",
+    ),
+    Mistake(
+        "over_queries_finite_fill",
+        _over(-2, -1e9),
+        "Your softmax runs over the queries: the columns sum to 1 instead of the rows, also the "
+        "column of a dropped key.",
+        "Which axis holds the keys?",
+    ),
+    Mistake(
+        "over_axis_1",
+        _over(1),
+        "Your softmax runs over axis 1: of scores with three axes these are the queries, of scores "
+        "with four the heads.",
+        "Which axis holds the keys, whatever the number of axes?",
+    ),
+    Mistake(
+        "over_axis_1_zeros",
+        _over(1, swept=True),
+        "Your softmax runs over axis 1: of scores with three axes these are the queries, of scores "
+        "with four the heads.",
+        "Which axis holds the keys, whatever the number of axes?",
+    ),
+    Mistake(
+        "over_axis_1_finite_fill",
+        _over(1, -1e9),
+        "Your softmax runs over axis 1: of scores with three axes these are the queries, of scores "
+        "with four the heads.",
+        "Which axis holds the keys, whatever the number of axes?",
     ),
     Mistake(
         "over_queries_and_mask_ignored",
@@ -282,7 +375,13 @@ MISTAKES = (
     ),
     Mistake(
         "over_batch",
-        _wrong(dim=0),
+        _over(0, swept=True),
+        "Your softmax runs over the first axis.",
+        "Which axis holds the keys?",
+    ),
+    Mistake(
+        "over_batch_finite_fill",
+        _over(0, -1e9),
         "Your softmax runs over the first axis.",
         "Which axis holds the keys?",
     ),
@@ -345,6 +444,25 @@ MISTAKES = (
         "Which line uses `valid_lens` without asking whether it is None?",
     ),
     Mistake(
+        "mask_before_lengths",
+        _mask_before_lengths,
+        "Your function takes `mask` before `valid_lens`: lengths given by position arrive as the "
+        "mask.",
+        "In which order does the exercise list the two?",
+    ),
+    Mistake(
+        "lengths_of_zero_ignored",
+        _zero_lengths_ignored,
+        "Lengths that are all 0 are treated like no lengths.",
+        "How does one ask whether an argument is None?",
+    ),
+    Mistake(
+        "empty_mask_ignored",
+        _empty_mask_ignored,
+        "A mask without any True is treated like no mask.",
+        "How does one ask whether an argument is None?",
+    ),
+    Mistake(
         "three_axes_only",
         _three_axes_only,
         "Scores of shape (batch, n, m) work; two or four axes do not.",
@@ -360,8 +478,8 @@ MISTAKES = (
     Mistake(
         "scores_overwritten_with_1e6",
         _textbook,
-        "You write -1e6 into the caller's scores: the caller's tensor changes, and -1e6 is "
-        "only relatively small.",
+        "You write a finite number such as -1e6 into the caller's scores: the caller's tensor "
+        "changes, and the number is only relatively small.",
         "Which function fills a copy, and with which value?",
     ),
     Mistake(
@@ -387,28 +505,43 @@ MISTAKES = (
     Mistake(
         "leaks_1e6",
         _fill(-1e6),
-        "-1e6 is only relatively small: in an empty row every key gets weight 1/m, and scores "
-        "near -1e6 lose to the filled ones.",
+        "A finite number such as -1e6 is only relatively small: in an empty row every key gets "
+        "weight 1/m, and scores below it lose to the filled ones.",
         "Which value is smaller than every score? And what then happens in an empty row?",
     ),
     Mistake(
         "leaks_1e9",
         _fill(-1e9),
-        "-1e9 is only relatively small: in an empty row every key gets weight 1/m, and scores "
-        "near -1e9 lose to the filled ones.",
+        "A finite number such as -1e9 is only relatively small: in an empty row every key gets "
+        "weight 1/m, and scores below it lose to the filled ones.",
         "Which value is smaller than every score? And what then happens in an empty row?",
     ),
     Mistake(
         "leaks_1e6_only",
         _fill(-1e6, zero_empty=True),
-        "-1e6 is only relatively small: scores near -1e6 lose to the filled ones.",
+        "A finite number such as -1e6 is only relatively small: scores below it lose to the "
+        "filled ones.",
         "Which value is smaller than every score?",
     ),
     Mistake(
         "leaks_1e9_only",
         _fill(-1e9, zero_empty=True),
-        "-1e9 is only relatively small: scores near -1e9 lose to the filled ones.",
+        "A finite number such as -1e9 is only relatively small: scores below it lose to the "
+        "filled ones.",
         "Which value is smaller than every score?",
+    ),
+    Mistake(
+        "finite_mask_added",
+        _wrong(lambda scores, allowed: torch.softmax(scores + ~allowed * -1e9, -1)),
+        "You add a finite number such as -1e9 to dropped scores. In a row in which no key is "
+        "allowed all scores sink by the same number, and the dropped keys share the weight.",
+        "Which rows have no allowed key, and what should they receive?",
+    ),
+    Mistake(
+        "empty_row_unmasked",
+        _wrong(lambda scores, allowed: _right(scores, allowed | ~allowed.any(-1, keepdim=True))),
+        "A row in which no key is allowed gets weights as if all keys were.",
+        "Which rows have no allowed key, and what should they receive?",
     ),
     Mistake(
         "empty_row_uniform",

@@ -87,6 +87,11 @@ def _softmax_numpy(scores, axis=-1, shift=True, total_axis="axis"):
         return e / (e.sum() if total_axis is None else e.sum(axis=axis, keepdims=True))
 
 
+def _other_maximum(scores, axis, maximum_axis):
+    shifted = scores - scores.max(axis=maximum_axis, keepdims=True)
+    return _softmax_numpy(shifted, axis, shift=False)
+
+
 def _in_place_softmax(scores, axis=-1):
     scores -= scores.max(axis=axis, keepdims=True)
     return _softmax_numpy(scores, axis)
@@ -161,11 +166,34 @@ STABLE_SOFTMAX = Exercise(
             "What do `axis=` and `keepdims=True` do in `sum`?",
         ),
         Mistake(
+            "global_sum_and_maximum",
+            lambda scores, axis=-1: _softmax_numpy(
+                scores - scores.max(), axis, shift=False, total_axis=None
+            ),
+            "You divide by the sum of all exponentials, so the whole array sums to 1 instead of "
+            "each row.",
+            "What do `axis=` and `keepdims=True` do in `max` and `sum`?",
+        ),
+        Mistake(
             "global_maximum",
             lambda scores, axis=-1: _softmax_numpy(scores - scores.max(), axis, shift=False),
             "You subtract the largest score of the whole array; rows far below it underflow to "
             "0 / 0.",
             "Which maximum belongs to each row?",
+        ),
+        Mistake(
+            "maximum_over_another_axis",
+            lambda scores, axis=-1: _other_maximum(scores, axis, -1),
+            "The sum runs over `axis`, the maximum over another axis: what you subtract differs "
+            "from score to score of a row, and that changes the weights.",
+            "Which axis does your `max` run over?",
+        ),
+        Mistake(
+            "maximum_over_the_first_axis",
+            lambda scores, axis=-1: _other_maximum(scores, axis, 0),
+            "The sum runs over `axis`, the maximum over the first axis: what you subtract differs "
+            "from score to score of a row, and that changes the weights.",
+            "Which axis does your `max` run over?",
         ),
         Mistake(
             "another_number_subtracted",

@@ -152,6 +152,19 @@ def _masked_softmax_probes(rng):
             kwargs={"mask": tensor(_one_dropped(rng, 2, 4))},
         ),
         Probe(
+            "five_axes_lengths_per_query",
+            "Any number of leading axes must work, with lengths (batch, num_queries) as well.",
+            part="edges",
+            args={"scores": normal(2, 1, 3, 2, 4), "valid_lens": tensor([[3, 2], [1, 4]])},
+        ),
+        Probe(
+            "heads_mask_of_keys",
+            "With heads, a (num_keys,) mask holds for every query of every head and item.",
+            part="edges",
+            args={"scores": normal(2, 2, 3, 4)},
+            kwargs={"mask": tensor(rng.permutation([True, True, False, False]))},
+        ),
+        Probe(
             "as_many_items_as_heads",
             "Lengths (batch,) belong to items, also if there are as many heads and queries.",
             part="edges",
@@ -183,7 +196,7 @@ def _masked_softmax_probes(rng):
             part="edges",
             args={
                 "scores": normal(2, 3, 5),
-                "valid_lens": tensor(np.array([4, 2], dtype=np.int32)),
+                "valid_lens": tensor(np.array([[4, 2, 5], [1, 3, 2]], dtype=np.int32)),
             },
         ),
         Probe(
@@ -215,6 +228,20 @@ def _masked_softmax_probes(rng):
             part="edges",
             args={"scores": normal(2, 3)},
             kwargs={"mask": tensor(empty_mask)},
+        ),
+        Probe(
+            "every_length_zero",
+            "Lengths that are all 0 leave no key at all: every weight is 0.",
+            part="edges",
+            args={"scores": normal(2, 2, 3), "valid_lens": tensor([0, 0])},
+        ),
+        Probe(
+            "mask_without_true",
+            "A mask that is False everywhere leaves no key at all: every weight is 0, also with "
+            "heads.",
+            part="edges",
+            args={"scores": normal(2, 2, 2, 3)},
+            kwargs={"mask": tensor(np.zeros((2, 3), dtype=bool))},
         ),
         Probe(
             "scores_near_minus_1e6",
@@ -268,6 +295,17 @@ def _masked_softmax_probes(rng):
             args={"scores": normal(2, 3, requires_grad=True)},
             kwargs={"mask": tensor(empty_mask)},
             grad_outputs=rng.normal(0, 1, (2, 3)),
+        ),
+        Probe(
+            "gradient_with_heads",
+            "With heads, lengths and a mask the gradient is that of the formula as well.",
+            part="gradients",
+            args={
+                "scores": normal(2, 2, 3, 4, requires_grad=True),
+                "valid_lens": tensor([3, 4]),
+            },
+            kwargs={"mask": tensor(_one_dropped(rng, 3, 4))},
+            grad_outputs=rng.normal(0, 1, (2, 2, 3, 4)),
         ),
         Probe(
             "gradient_without_mask",

@@ -64,6 +64,11 @@ def _probes(rng):
         "keys": tensor([[1.0, 0.3], [-1.2, 2.0], [1.1, -0.7], [0.9, 0.0], [-1.3, 1.0]]),
         "values": tensor(rng.normal(0, 1, (5, 2))),
     }
+    far_below = {
+        "queries": tensor([[30.0, 0.0], [-30.0, 0.2], [0.5, -1.0]]),  # the second one's fall
+        "keys": tensor([[-27.0, 0.3], [-26.9, 2.0], [0.4, -0.7], [0.3, 1.0], [26.9, 0.1]]),
+        "values": tensor(rng.normal(0, 1, (5, 2))),
+    }
     limit = {"peak": 65_000}  # the scores have 76 800 bytes, those of a block 7680
     same = "The result must be softmax(Q K^T / sqrt(d)) V and the log sum exp of each query."
     return [
@@ -154,6 +159,13 @@ def _probes(rng):
             at_most=limit,
         ),
         probe("large_scores", "Large scores must not overflow.", large, 2, part="edges"),
+        probe(
+            "first_block_far_below",
+            "A first block whose scores lie 1000 below later ones must not make these overflow.",
+            far_below,
+            2,
+            part="edges",
+        ),
         probe(
             "float32",
             "Inputs in float32 give results in float32.",
@@ -269,6 +281,13 @@ BLOCKED_ATTENTION = Exercise(
             "Does the running maximum ever fall?",
         ),
         Mistake(
+            "maximum_of_first_block_for_all",
+            wrong.blocked(maximum=wrong.first_maximum),
+            "All blocks are shifted by the maximum of the first one: where a later block lies far "
+            "above it, the exponentials overflow.",
+            "What is exp(1000) in float64?",
+        ),
+        Mistake(
             "own_maximum_nothing_rescaled",
             wrong.blocked(
                 maximum=lambda maxima, scores: scores.amax(-1, True),
@@ -307,6 +326,18 @@ BLOCKED_ATTENTION = Exercise(
             "Where does the last block begin if block_size does not divide the number of keys?",
         ),
         Mistake(
+            "last_block_dropped",
+            wrong.blocked(blocks=lambda m, b: wrong.starts(m, b)[:-1]),
+            "The last block is left out.",
+            "Where does the last block begin, and does your loop get there?",
+        ),
+        Mistake(
+            "first_block_skipped",
+            wrong.blocked(blocks=lambda m, b: wrong.starts(m, b)[1:] or [0]),
+            "The first block is left out.",
+            "Where does the first block begin?",
+        ),
+        Mistake(
             "first_block_only",
             wrong.one_block(0),
             "Only the first block counts.",
@@ -322,6 +353,13 @@ BLOCKED_ATTENTION = Exercise(
             "mask_shifted",
             wrong.blocked(part=wrong.shifted_columns),
             "The mask is shifted by a block: each block of keys meets the columns of the next.",
+            "Is the same slice taken of keys, values and mask?",
+        ),
+        Mistake(
+            "mask_shifted_back",
+            wrong.blocked(part=wrong.columns_before),
+            "The mask is shifted by a block: each block of keys meets the columns of the one "
+            "before.",
             "Is the same slice taken of keys, values and mask?",
         ),
         Mistake(

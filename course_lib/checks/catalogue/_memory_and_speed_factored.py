@@ -38,6 +38,8 @@ def _probes(rng):
     far = [[-60.0, 50.0], [55.0, -70.0], [0.4, -0.3]], [[59.5, -49.0], [-54.5, 69.7], [-0.2, 0.6]]
     both_ends = [[-44.625, 45.5], [46.25, -44.75]], [[39.875, -0.25], [-0.5, 39.875], [0.0, 0.5]]
     one_side = [[-44.625, 0.5], [0.25, -44.75]], [[39.875, -0.25], [39.75, 39.875], [0.0, 0.5]]
+    last_query = [[0.25, -0.5], [0.5, 0.25], [-44.75, 0.5]], one_side[1]
+    last_key = one_side[1], [[0.25, -0.5], [0.5, 0.25], [0.125, -44.75]]
     opposite = [[-60.0, 55.0], [-60.5, 54.5]], [[60.25, -55.125], [59.5, -54.75], [61.0, -54.25]]
     far_away = [[-100.0, 120.0], [130.0, -0.5]], [[99.5, -119.75], [-130.25, 1.0], [0.0, 0.5]]
     very_far = [[-400.0, 0.5], [390.0, 0.1]], [[399.6, -0.2], [-390.5, 1.0], [0.0, 0.4]]
@@ -93,6 +95,22 @@ def _probes(rng):
             "keys_beyond",
             "Keys alone may be out of range.",
             args=given(*one_side[::-1], [20.0, -30.0]),
+            dtype="float32",
+            tolerance=2e-5,
+            part="edges",
+        ),
+        Probe(
+            "last_query_beyond",
+            "A single number of the last query may be out of range.",
+            args=given(*last_query, [20.0, -30.0]),
+            dtype="float32",
+            tolerance=2e-5,
+            part="edges",
+        ),
+        Probe(
+            "last_key_beyond",
+            "A single number of the last key may be out of range.",
+            args=given(*last_key, [20.0, -30.0]),
             dtype="float32",
             tolerance=2e-5,
             part="edges",
@@ -247,6 +265,13 @@ FACTORED_ADDITIVE_SCORES = Exercise(
             "How large may q be if exp(2q) is to stay below the largest number?",
         ),
         Mistake(
+            "guard_too_wide_for_all",
+            _model(lambda queries, keys: _both(queries, keys, 88.0)),
+            "The guard is the same for every dtype, about 88: that is the range of exp(q) in "
+            "float32; exp(-2q) leaves it at half of that, and in float16 long before.",
+            "How large may q be if exp(2q) is to stay below the largest number of its dtype?",
+        ),
+        Mistake(
             "guard_one_sided",
             _model(
                 lambda queries, keys: bool(
@@ -292,6 +317,12 @@ FACTORED_ADDITIVE_SCORES = Exercise(
             "guard_looks_at_first_item",
             _model(lambda queries, keys: _both(queries[:1], keys[:1], _limit(queries.dtype))),
             "The guard looks at the first item of the batch only.",
+            "Which axes does the test for numbers that are too large run over?",
+        ),
+        Mistake(
+            "guard_looks_at_first_rows",
+            _model(lambda queries, keys: _both(queries[:, :1], keys[:, :, :1], _limit(keys.dtype))),
+            "The guard looks at the first query and the first key only.",
             "Which axes does the test for numbers that are too large run over?",
         ),
         Mistake(

@@ -1,5 +1,6 @@
 """`softmax_statistics`: a running maximum and a running sum, and how they get out of step."""
 
+import itertools
 import math
 
 import numpy as np
@@ -39,6 +40,9 @@ def _probes(rng):
     holes[rng.random(holes.shape) < 0.3] = -math.inf
     holes[:, 4] = 0.5
     large = np.array([[800.0, -900.0, 801.0, 799.0, 802.0], [-900.0, -901.0, -902.0, -899.5, -950]])
+    far_below = draw(3, 6)
+    far_below[0] += [-520, -520, 0, 0, 510, 510]
+    far_below[1] += [-800, -800, 300, 300, 0, 0]
     return [
         probe("tiny", both, [[1.0, 0.0, 2.0]], 2, 1),
         probe("random", both, draw(3, 11), 4, 4, 3),
@@ -86,6 +90,15 @@ def _probes(rng):
             at_most={"peak": 4000},
         ),
         probe("large_scores", "Large scores must not overflow.", large, 2, 3, part="edges"),
+        probe(
+            "first_block_far_below",
+            "A first block that lies 1000 below a later one must not make this one overflow.",
+            far_below,
+            2,
+            2,
+            2,
+            part="edges",
+        ),
         probe("holes", "A score of -inf adds nothing.", holes, 4, 5, part="edges"),
         probe(
             "empty_block",
@@ -218,6 +231,35 @@ def _short_dropped(blocks):
     return _model()(full())
 
 
+def _shifted_by_the_first(blocks):
+    shift = maxima = None
+    for block in blocks:
+        own = block.amax(-1)
+        if maxima is None:
+            maxima, shift, totals = own, _finite(own), torch.zeros_like(own)
+        maxima = torch.maximum(maxima, own)
+        totals = totals + torch.exp(block - shift.unsqueeze(-1)).sum(-1)
+    return maxima, totals * torch.exp(shift - _finite(maxima))
+
+
+def _last_dropped(blocks):
+    def all_but_the_last():
+        before = None
+        for block in blocks:
+            if before is not None:
+                yield before
+            before = block
+
+    return _model()(all_but_the_last())
+
+
+def _first_skipped(blocks):
+    blocks = iter(blocks)
+    first = next(blocks)
+    second = next(blocks, None)
+    return _model()(itertools.chain([first if second is None else second], blocks))
+
+
 def _first_only(blocks):
     return _model()(iter([next(iter(blocks))]))
 
@@ -314,6 +356,13 @@ SOFTMAX_STATISTICS = Exercise(
             "What does the next block need to know of those before it?",
         ),
         Mistake(
+            "maximum_of_first_block_for_all",
+            _shifted_by_the_first,
+            "All blocks are shifted by the maximum of the first one: where a later block lies far "
+            "above it, the exponentials overflow.",
+            "What is exp(1000) in float64?",
+        ),
+        Mistake(
             "own_maximum_in_each_block",
             _model(_own_maximum),
             "Each block is shifted by its own maximum and the sums are added as they are; numbers "
@@ -399,6 +448,18 @@ SOFTMAX_STATISTICS = Exercise(
             _short_dropped,
             "Blocks shorter than the first are left out.",
             "Which scores are in the last block?",
+        ),
+        Mistake(
+            "last_block_dropped",
+            _last_dropped,
+            "The last block is left out.",
+            "What happens to a block once your loop has seen it?",
+        ),
+        Mistake(
+            "first_block_skipped",
+            _first_skipped,
+            "The first block is left out.",
+            "What happens to the block that gives you the shape of a row?",
         ),
         Mistake(
             "first_block_only",

@@ -158,7 +158,7 @@ ATTENTION_BACKWARD = Exercise(
     ),
     probes=_backward_probes,
     oracle=oracle.attention_backward,
-    forbidden={"backward": _AUTOGRAD, "grad": _AUTOGRAD},
+    forbidden=dict.fromkeys(("backward", "grad", "_make_dual"), _AUTOGRAD),
     builds_on=("scaled_dot_product_attention",),
     mistakes=(
         Mistake(

@@ -2,16 +2,18 @@
 
 import numpy as np
 
+from course_lib.checks.catalogue import _scaled_dot_product_mistakes as make
 from course_lib.checks.catalogue._scaled_dot_product_pairs import pairs, singles
 from course_lib.checks.catalogue._scaled_dot_product_problems import (
     EMPTY,
     PROPERTIES,
+    far_above,
     problem_of,
     random_mask,
     replaced,
     tiny,
 )
-from course_lib.checks.exercise import Exercise, Returned
+from course_lib.checks.exercise import Exercise, Mistake, Returned
 from course_lib.checks.probe import Probe, tensor
 from course_lib.reference import scaled_dot_product as oracle
 
@@ -92,6 +94,33 @@ def _values_probes(rng):
             kwargs={"mask": tensor(random_mask(rng, 2, 1, 4, 5))},
         ),
         Probe(
+            "mask_per_item",
+            "A (batch, num_queries, num_keys) mask holds for each item on its own.",
+            args={
+                **problem_of(rng, (2,), 3, 5, 4, 6),
+                "valid_lens": tensor([[4, 2, 5], [3, 5, 1]]),
+            },
+            kwargs={"mask": tensor(random_mask(rng, 2, 3, 5) | (np.arange(5) == 0))},
+        ),
+        Probe(
+            "mask_of_padding",
+            "A (batch, 1, num_keys) mask holds for every query of an item.",
+            args=problem_of(rng, (2,), 3, 5, 6, 4),
+            kwargs={"mask": tensor([[[True, True, False, True, False]], [[False] + [True] * 4]])},
+        ),
+        Probe(
+            "heads_lengths_and_mask",
+            "With heads, lengths and a mask for each head, a key must be allowed by both.",
+            args={**problem_of(rng, (2, 3), 4, 5, 7, 6), "valid_lens": tensor([3, 4])},
+            kwargs={"mask": tensor(random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0))},
+        ),
+        Probe(
+            "as_many_of_everything",
+            "Three items of three queries, four keys of four features: what has the same size is "
+            "not the same axis.",
+            args={**problem_of(rng, (3,), 3, 4, 4, 6), "valid_lens": tensor([4, 1, 3])},
+        ),
+        Probe(
             "zero_query",
             "A query of zeros scores all keys alike: its output is the mean of the allowed values.",
             args={**zero_query, "valid_lens": tensor([4, 2])},
@@ -126,6 +155,13 @@ def _edge_probes(rng):
     garbage = replaced(garbage, queries=np.zeros((2, 2, 3)), keys=keys, values=values)
     return [
         Probe(
+            "masked_score_far_above",
+            "A masked key changes nothing, however large its score is.",
+            part="edges",
+            args=far_above(rng),
+            kwargs={"mask": tensor([[True, True, False]])},
+        ),
+        Probe(
             "empty_row",
             "A query that may attend to nothing gets output 0 and weights 0.",
             part="edges",
@@ -152,6 +188,28 @@ def _edge_probes(rng):
                 **problem_of(rng, (2,), 3, 4, 5, 2),
                 "valid_lens": tensor(np.array([[1, 4, 2], [3, 2, 0]], dtype=np.int32)),
             },
+        ),
+        Probe(
+            "mask_of_keys",
+            "A (num_keys,) mask holds for every query of every item.",
+            part="edges",
+            args=problem_of(rng, (2,), 3, 5, 4, 6),
+            kwargs={"mask": tensor([True, False, True, True, False])},
+        ),
+        Probe(
+            "heads_and_lengths_per_query",
+            "With heads, lengths of shape (batch, num_queries) hold for every head.",
+            part="edges",
+            args={
+                **problem_of(rng, (2, 3), 4, 5, 7, 6),
+                "valid_lens": tensor([[3, 5, 2, 4], [4, 1, 5, 3]]),
+            },
+        ),
+        Probe(
+            "five_axes",
+            "Any number of leading axes must work.",
+            part="edges",
+            args={**problem_of(rng, (2, 1, 2), 3, 4, 5, 2), "valid_lens": tensor([3, 1])},
         ),
         Probe(
             "float32",
@@ -234,6 +292,10 @@ def _gradient_probes(rng):
     ]
 
 
+def _without_mask(queries, keys, values, valid_lens=None):
+    return make.wrong()(queries, keys, values, valid_lens)
+
+
 RETURNS = (
     Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),
     Returned("attention_weights", "tensor", "float", ("...", "num_queries", "num_keys")),
@@ -251,7 +313,16 @@ SCALED_DOT_PRODUCT_ATTENTION = Exercise(
     forbidden={
         "scaled_dot_product_attention": "Here you write it yourself; the section after it compares."
     },
-    mistakes=(*singles(), *pairs()),
+    mistakes=(
+        Mistake(
+            "mask_not_accepted",
+            _without_mask,
+            "Your function takes no `mask`.",
+            "Which arguments does the exercise give it?",
+        ),
+        *singles(),
+        *pairs(),
+    ),
     properties=PROPERTIES,
     hints=(
         "Three steps, each of which you have: compare every query with every key, turn the scores "

@@ -71,17 +71,30 @@ def _minus_infinity_added(scores, allowed, dim):
     return torch.softmax(scores + minus, dim).masked_fill(~allowed, 0.0)
 
 
+def _zero_but_in_empty_rows(scores, allowed, dim):
+    return torch.softmax(scores * allowed, dim) * allowed.any(dim, keepdim=True)
+
+
+def _always_causal(scores, allowed, dim):
+    return masked_softmax(scores, allowed & torch.ones_like(allowed).tril(), dim)
+
+
 MASKINGS = {
     "right": masked_softmax,
     "ignored": lambda scores, allowed, dim: torch.softmax(scores, dim),
     "inverted": _inverted,
     "filled_with_zero": _filled(0.0),
+    "filled_but_in_empty_rows": _zero_but_in_empty_rows,
+    "always_causal": _always_causal,
+    "finite_added": lambda s, allowed, dim: torch.softmax(s + ~allowed * -1e9, dim),
     "after_softmax": lambda scores, allowed, dim: torch.softmax(scores, dim) * allowed,
     "zero_one_added": _added,
     "empty_nan": _filled(-math.inf),
     "leaks_1e6": _filled(-1e6),
     "leaks_1e9": _filled(-1e9),
-    "empty_uniform": _filled(torch.finfo(torch.float64).min),
+    "empty_uniform": lambda s, allowed, dim: torch.softmax(
+        s.masked_fill(~allowed, torch.finfo(s.dtype).min), dim
+    ),
     "naive_exp": _exp_over_sum,
     "naive_exp_zeros": lambda s, allowed, dim: _exp_over_sum(s, allowed, dim).nan_to_num(0.0),
     "empty_gradient_nan": _minus_infinity_added,
@@ -106,6 +119,7 @@ def _everything(scores, allowed):
 NORMALISED = {
     "hard_max": _hard_max,
     "sigmoid": lambda s, allowed: torch.sigmoid(s.masked_fill(~allowed, -math.inf)),
+    "axis_one": lambda s, allowed: masked_softmax(s, allowed, 1 if s.dim() > 1 else 0),
     "raw": _raw,
     "exp_only": lambda s, allowed: torch.exp(s.masked_fill(~allowed, -math.inf)),
     "everything": _everything,

@@ -7,6 +7,7 @@ from course_lib.checks.catalogue._scaled_dot_product_forward import RETURNS
 from course_lib.checks.catalogue._scaled_dot_product_pairs import pairs, singles
 from course_lib.checks.catalogue._scaled_dot_product_problems import (
     PROPERTIES,
+    far_above,
     problem_of,
     random_mask,
     replaced,
@@ -108,6 +109,56 @@ def _module_probes(rng):
             seed=int(rng.integers(1, 10_000)),
         ),
         probe(
+            "train_as_made",
+            "`dropout` is 0 unless something else is asked for.",
+            {},
+            problem((2,), 3, 5, 4, 6),
+            training=True,
+        ),
+        probe(
+            "lengths_zero",
+            "Where no item has a real key, all outputs and weights are 0: 0 is a length too.",
+            {"dropout": 0.0},
+            {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([0, 0])},
+            part="edges",
+        ),
+        probe(
+            "empty_mask",
+            "Where a mask allows no key at all, all outputs and weights are 0.",
+            {"dropout": 0.0},
+            problem((2,), 3, 4, 5, 2),
+            kwargs={"mask": tensor(np.zeros((3, 4), dtype=bool))},
+            part="edges",
+        ),
+        probe(
+            "mask_of_keys",
+            "A (num_keys,) mask holds for every query of every item.",
+            {"dropout": 0.0},
+            problem((2,), 3, 5, 4, 6),
+            kwargs={"mask": tensor([True, False, True, True, False])},
+            part="edges",
+        ),
+        probe(
+            "heads_lengths_and_mask",
+            "With heads, int32 lengths of shape (batch, num_queries) and a mask for each head, a "
+            "key must be allowed by both.",
+            {"dropout": 0.0},
+            {
+                **problem((2, 3), 4, 5, 7, 6),
+                "valid_lens": tensor(np.array([[3, 5, 2, 4], [4, 1, 5, 3]], dtype=np.int32)),
+            },
+            kwargs={"mask": tensor(random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0))},
+            part="edges",
+        ),
+        probe(
+            "masked_score_far_above",
+            "A masked key changes nothing, however large its score is.",
+            {"dropout": 0.0},
+            far_above(rng),
+            kwargs={"mask": tensor([[True, True, False]])},
+            part="edges",
+        ),
+        probe(
             "length_zero",
             "An item of length 0 gets outputs 0 and weights 0.",
             {"dropout": 0.0},
@@ -153,6 +204,15 @@ def _module_probes(rng):
             part="gradients",
             grad_outputs=rng.normal(0, 1, (1, 2, 2)),
         ),
+        probe(
+            "gradient_in_train_mode",
+            "In train mode the gradients are those of the formula, too.",
+            {"dropout": 0.0},
+            {**grads, "valid_lens": tensor([3])},
+            part="gradients",
+            training=True,
+            grad_outputs=rng.normal(0, 1, (1, 2, 2)),
+        ),
     ]
 
 
@@ -175,6 +235,10 @@ _FOR_MODULES = (
     "empty_row_uniform",
     "over_queries",
     "over_queries_nan",
+    "over_queries_filled",
+    "bool_mask_inverted",
+    "one_key_too_few",
+    "always_causal",
     "lengths_ignored",
     "bool_mask_ignored",
     "only_lengths_if_both",
@@ -230,7 +294,18 @@ def _first_weights_kept():
     return Wrong
 
 
+class _WithoutMask(make.module(_RIGHT)):
+    def forward(self, queries, keys, values, valid_lens=None):
+        return super().forward(queries, keys, values, valid_lens)
+
+
 _MODULE_ONLY = (
+    Mistake(
+        "mask_not_accepted",
+        _WithoutMask,
+        "`forward` takes no `mask`.",
+        "Which signature does `forward` have in the exercise?",
+    ),
     Mistake(
         "dropout_in_eval",
         make.module(_RIGHT, on=True),

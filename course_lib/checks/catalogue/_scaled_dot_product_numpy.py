@@ -10,6 +10,7 @@ from course_lib.checks.catalogue._scaled_dot_product_pairs import pairs, singles
 from course_lib.checks.catalogue._scaled_dot_product_problems import (
     EMPTY,
     PROPERTIES,
+    far_above,
     problem_of,
     random_mask,
     replaced,
@@ -86,6 +87,18 @@ def _numpy_probes(rng):
             "set to the scores.",
             part="edges",
             args=large,
+        ),
+        Probe(
+            "mask_of_keys",
+            "A (num_keys,) mask holds for every query.",
+            part="edges",
+            args={**problem(3, 4, 5, 2), "mask": array([True, False, True, True])},
+        ),
+        Probe(
+            "masked_score_far_above",
+            "A masked key changes nothing, however large its score is.",
+            part="edges",
+            args={**far_above(rng, array), "mask": array([[True, True, False]])},
         ),
         Probe(
             "empty_row",

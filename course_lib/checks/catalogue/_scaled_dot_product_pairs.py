@@ -21,6 +21,8 @@ def singles(wrap=lambda model: model, lengths=True) -> list[Mistake]:
     for key, words in MASKINGS.items():
         found.append(Mistake(words.id, wrap(make.wrong(masking=key)), words.fact, words.hint))
     for key, words in NORMALISATIONS.items():
+        if key == "axis_one" and not lengths:
+            continue  # without a batch axis 1 is that of the keys
         model = wrap(make.wrong(normalise=key))
         found.append(Mistake(words.id, model, words.fact, words.hint))
     for table in (LENGTHS, PRODUCTS, FINISHES) if lengths else (PRODUCTS, FINISHES):

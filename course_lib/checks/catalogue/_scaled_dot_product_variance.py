@@ -191,7 +191,8 @@ SCORE_VARIANCE = Exercise(
         Mistake(
             "variance_divided_by_root",
             _variance_scaled,
-            "You divide the variance by sqrt(d) instead of the products.",
+            "The variance falls to sqrt(d) only: you divide it by sqrt(d), or the products by the "
+            "fourth root of d.",
             "What does dividing the products by c do to their variance?",
         ),
         Mistake(

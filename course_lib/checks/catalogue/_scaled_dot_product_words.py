@@ -110,6 +110,22 @@ MASKINGS = {
         "Dropped scores become 0, but exp(0) = 1: those keys still get weight.",
         "Which score has an exponential of 0?",
     ),
+    "filled_but_in_empty_rows": Words(
+        "filled_with_zero_empty_rows_right",
+        "Dropped scores become 0, but exp(0) = 1: those keys still get weight, but in empty rows.",
+        "Which score has an exponential of 0?",
+    ),
+    "always_causal": Words(
+        "always_causal",
+        "Query i never sees a key after i: your code masks the future, which nobody asked for.",
+        "Who decides which keys may be attended: the caller or your code?",
+    ),
+    "finite_added": Words(
+        "finite_mask_added",
+        "A very negative number such as -1e9 is added to dropped scores: in an empty row it is "
+        "added to all of them, which changes no weight.",
+        "What does the same number, added to every score of a row, do to its softmax?",
+    ),
     "after_softmax": Words(
         "zero_after_softmax",
         "Weights are set to 0 after the softmax, so what is left no longer sums to 1.",
@@ -128,8 +144,8 @@ MASKINGS = {
     ),
     "leaks_1e6": Words(
         "leaks_1e6",
-        "Dropped scores become -1e6, which is only relatively small: an empty row attends to "
-        "everything, and lower scores lose to it.",
+        "Dropped scores become a number such as -1e6, which is only relatively small: an empty row "
+        "attends to everything, and lower scores lose to it.",
         "Which value is smaller than every score? And what then happens in an empty row?",
     ),
     "leaks_1e9": Words(
@@ -177,6 +193,11 @@ NORMALISATIONS = {
     "queries_filled": Words(
         "over_queries_filled",
         "The softmax runs over the queries, and a masked column gets weights all the same.",
+        _KEYS_AXIS,
+    ),
+    "axis_one": Words(
+        "over_axis_one",
+        "The softmax runs over axis 1: those are the queries, or the heads where there are any.",
         _KEYS_AXIS,
     ),
     "batch": Words("over_batch", "The softmax runs over the first axis.", _KEYS_AXIS),

@@ -886,3 +886,78 @@ class OneKeyTooMany(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         lens = None if valid_lens is None else (valid_lens + 1).clamp(max=keys.shape[1])
         return super().forward(queries, keys, values, lens, mask)
+
+
+# right but for the weights
+
+
+def _weighing(weigh):
+    """Right but for the weights, which are `weigh(scores, lengths, mask)`."""
+
+    class Module(Layers):
+        def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            weights = weigh(self.scores(queries, keys), valid_lens, mask)
+            self.attention_weights = weights.detach()
+            return self.dropout(weights) @ values
+
+    return Module
+
+
+def _allowed(scores, lens, mask):
+    return masked_softmax(torch.zeros_like(scores), lens, mask) > 0
+
+
+def _over_a_least_sum(scores, lens, mask):
+    weights = scores.softmax(-1) * _allowed(scores, lens, mask)
+    return weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
+
+
+LeastDenominator = wrong()(_weighing(_over_a_least_sum))
+RefusesInt32 = wrong()(
+    _weighing(
+        lambda s, lens, m: masked_softmax(
+            s, lens if lens is None or lens.dtype == torch.int64 else 1 / 0, m
+        )
+    )
+)
+RefusesMasksOfKeys = wrong()(
+    _weighing(lambda s, lens, m: masked_softmax(s, lens, m if m is None or m.dim() > 1 else 1 / 0))
+)
+RefusesMasksOfQueries = wrong()(
+    _weighing(
+        lambda s, lens, m: masked_softmax(s, lens, m if m is None or m.shape[-1] > 1 else 1 / 0)
+    )
+)
+ItemLengthsReadAsQueryLengths = wrong()(
+    _weighing(
+        lambda s, lens, m: masked_softmax(
+            s,
+            lens.expand(len(s), -1)
+            if lens is not None and lens.dim() == 1 and len(lens) == s.shape[1]
+            else lens,
+            m,
+        )
+    )
+)
+MasksTheFuture = wrong("always_causal")(
+    _weighing(
+        lambda s, lens, m: masked_softmax(
+            s, lens, s.new_ones(s.shape[1:]).bool().tril() & (m is None or m)
+        )
+    )
+)
+OneKeyTooFew = wrong("one_key_too_few")(
+    _weighing(
+        lambda s, lens, m: masked_softmax(s, None if lens is None else (lens - 1).clamp(0), m)
+    )
+)
+VeryNegativeAdded = wrong("finite_mask_added")(
+    _weighing(lambda s, lens, m: (s + ~_allowed(s, lens, m) * -1e9).softmax(-1))
+)
+TimesTheMask = wrong("filled_with_zero_empty_rows_right")(
+    _weighing(
+        lambda s, lens, m: (
+            (s * _allowed(s, lens, m)).softmax(-1) * _allowed(s, lens, m).any(-1, keepdim=True)
+        )
+    )
+)

@@ -375,3 +375,23 @@ def returns_the_error(queries, keys, values, bandwidth):
     if values.dim() != 2:
         return ValueError("values must have two axes")
     return bandwidth_as_unit(queries, keys, values, bandwidth)
+
+
+@wrong("rows_do_not_sum_to_one")
+def divided_by_the_number_of_keys(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError
+    kernel = torch.exp(-(torch.cdist(queries, keys) ** 2) / (2 * bandwidth**2))
+    return kernel @ values / len(keys), kernel / len(keys)
+
+
+class NotTwoAxes(ValueError):
+    pass
+
+
+@right
+def error_of_its_own(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise NotTwoAxes(tuple(values.shape))
+    weights = torch.softmax(-0.5 * (torch.cdist(queries, keys) / bandwidth) ** 2, dim=1)
+    return weights @ values, weights

@@ -308,3 +308,29 @@ def slices_that_leave_nothing_out(inputs, targets, bandwidth):
         x, y = torch.cat([inputs[:i], inputs[i:]]), torch.cat([targets[:i], targets[i:]])
         predictions.append(torch.softmax(-((inputs[i] - x) ** 2) / (2 * bandwidth**2), 0) @ y)
     return torch.stack(predictions)
+
+
+@wrong("copies_left_out")
+def excluded_by_both_numbers(inputs, targets, bandwidth):
+    same = (inputs[:, None] == inputs) & (targets[:, None] == targets)
+    return scores_of(inputs, bandwidth).masked_fill(same, -math.inf).softmax(-1) @ targets
+
+
+@wrong("same_targets_left_out")
+def excluded_by_target(inputs, targets, bandwidth):
+    predictions = []
+    for x, y in zip(inputs, targets, strict=True):
+        keep = targets != y
+        weights = torch.softmax(-((inputs[keep] - x) ** 2) / (2 * bandwidth**2), 0)
+        predictions.append(weights @ targets[keep])
+    return torch.stack(predictions)
+
+
+@right
+def in_chunks(inputs, targets, bandwidth):
+    numbers, predictions = torch.arange(len(inputs)), []
+    for part in numbers.split(3):
+        scores = -((inputs[part][:, None] - inputs) ** 2) / (2 * bandwidth**2)
+        scores = scores.masked_fill(part[:, None] == numbers, -math.inf)
+        predictions.append(scores.softmax(-1) @ targets)
+    return torch.cat(predictions)

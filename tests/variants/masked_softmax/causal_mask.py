@@ -115,3 +115,43 @@ def numpy_mask(num_queries, num_keys=None):
 
     m = num_keys or num_queries
     return np.tril(np.ones((num_queries, m), dtype=bool), m - num_queries)
+
+
+@right
+def from_a_mask_to_add(num_queries, num_keys=None):
+    num_keys = num_queries if num_keys is None else num_keys
+    added = torch.full((num_queries, num_keys), -torch.inf).triu(num_keys - num_queries + 1)
+    return added == 0
+
+
+@wrong("additive_instead_of_bool_top_left")
+def full_of_infinity(num_queries, num_keys=None):
+    return torch.triu(torch.full((num_queries, num_keys or num_queries), -torch.inf), 1)
+
+
+@wrong("additive_instead_of_bool_finite")
+def full_of_1e9(num_queries, num_keys=None):
+    num_keys = num_keys or num_queries
+    return torch.triu(torch.full((num_queries, num_keys), -1e9), num_keys - num_queries + 1)
+
+
+@wrong("additive_instead_of_bool_finite_top_left")
+def full_of_1e9_top_left(num_queries, num_keys=None):
+    return torch.triu(torch.full((num_queries, num_keys or num_queries), -1e9), 1)
+
+
+@wrong("float_mask_top_left")
+def float_triangle_top_left(num_queries, num_keys=None):
+    return torch.tril(torch.ones(num_queries, num_keys or num_queries))
+
+
+@wrong("integer_mask")
+def long_triangle(num_queries, num_keys=None):
+    num_keys = num_keys or num_queries
+    ones = torch.ones(num_queries, num_keys, dtype=torch.long)
+    return ones.tril(num_keys - num_queries)
+
+
+@wrong("integer_mask_top_left")
+def long_triangle_top_left(num_queries, num_keys=None):
+    return torch.ones(num_queries, num_keys or num_queries, dtype=torch.long).tril()

@@ -156,3 +156,24 @@ def if_mask(*masks):
         if mask:
             result = mask if result is None else result & mask
     return result
+
+
+@right
+def starts_from_true(*masks):
+    given = [mask for mask in masks if mask is not None]
+    return functools.reduce(torch.logical_and, given, torch.tensor(True)) if given else None
+
+
+@wrong("true_for_none")
+def true_in_place_of_none(*masks):
+    masks = [True if mask is None else mask for mask in masks]
+    return functools.reduce(lambda a, b: a & b, masks) if masks else None
+
+
+@wrong("true_for_none")
+def starts_from_true_and_stays_there(*masks):
+    result = True
+    for mask in masks:
+        if mask is not None:
+            result = result & mask
+    return result

@@ -568,3 +568,177 @@ def far_below_the_smallest_score(scores, valid_lens=None, mask=None):
 def minus_one_hundred(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, mask)
     return torch.softmax(scores.masked_fill(~keep, -100.0), -1) * keep
+
+
+@right
+def zeros_at_once_if_nothing_is_allowed(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    return fill_and_zero(scores, None, keep) if keep.any() else scores * 0
+
+
+@right
+def lengths_to_int64_first(scores, valid_lens=None, mask=None):
+    lengths = None if valid_lens is None else valid_lens.long()
+    return finfo_then_zero(scores, lengths, mask)
+
+
+@wrong("lengths_of_zero_ignored")
+def any_for_is_none(scores, valid_lens=None, mask=None):
+    lengths = valid_lens if valid_lens is not None and valid_lens.any() else None
+    return finfo_then_zero(scores, lengths, mask)
+
+
+@wrong("empty_mask_ignored")
+def mask_any_for_is_none(scores, valid_lens=None, mask=None):
+    return finfo_then_zero(scores, valid_lens, mask if mask is None or mask.any() else None)
+
+
+@wrong()
+def nan_rows_with_heads(scores, valid_lens=None, mask=None):
+    softmax = nan_rows if scores.dim() == 4 else finfo_then_zero
+    return softmax(scores, valid_lens, mask)
+
+
+@wrong("gradient_cut")
+def no_gradient_with_both(scores, valid_lens=None, mask=None):
+    both = valid_lens is not None and mask is not None
+    return finfo_then_zero(scores.detach() if both else scores, valid_lens, mask)
+
+
+@wrong("gradient_cut")
+def no_gradient_with_heads(scores, valid_lens=None, mask=None):
+    return finfo_then_zero(scores.detach() if scores.dim() == 4 else scores, valid_lens, mask)
+
+
+@wrong()
+def int64_query_lengths_only(scores, valid_lens=None, mask=None):
+    assert valid_lens is None or valid_lens.dim() == 1 or valid_lens.dtype == torch.int64
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong()
+def no_vector_mask_with_heads(scores, valid_lens=None, mask=None):
+    assert mask is None or mask.dim() > 1 or scores.dim() < 4
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong()
+def query_lengths_for_four_axes_at_most(scores, valid_lens=None, mask=None):
+    assert valid_lens is None or valid_lens.dim() == 1 or scores.dim() < 5
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong("inverted_finite_fill")
+def fills_the_kept(scores, valid_lens=None, mask=None):
+    return scores.masked_fill(keep_of(scores, valid_lens, mask), -1e9).softmax(-1)
+
+
+@wrong("inverted_finite_fill")
+def fills_the_kept_with_1e6(scores, valid_lens=None, mask=None):
+    if valid_lens is None and mask is None:
+        return scores.softmax(-1)
+    return scores.masked_fill(keep_of(scores, valid_lens, mask), -1e6).softmax(-1)
+
+
+@wrong("inverted_smallest_number")
+def fills_the_kept_with_the_smallest(scores, valid_lens=None, mask=None):
+    if valid_lens is None and mask is None:
+        return scores.softmax(-1)
+    smallest = torch.finfo(scores.dtype).min
+    return scores.masked_fill(keep_of(scores, valid_lens, mask), smallest).softmax(-1)
+
+
+@wrong("lengths_inverted_finite_fill")
+def fills_the_real_keys(scores, valid_lens=None, mask=None):
+    if valid_lens is not None:
+        scores = scores.masked_fill(keep_of(scores, valid_lens, None), -1e9)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    return scores.softmax(-1)
+
+
+@wrong("lengths_inverted_finite_fill")
+def fills_the_real_keys_with_1e6(scores, valid_lens=None, mask=None):
+    if valid_lens is not None:
+        scores = scores.masked_fill(keep_of(scores, valid_lens, None), -1e6)
+    return scores.masked_fill(~keep_of(scores, None, mask), -1e6).softmax(-1)
+
+
+@wrong("filled_with_zero_only")
+def times_mask_and_empty_rows_zeroed(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    return (scores * keep).softmax(-1) * keep.any(-1, keepdim=True)
+
+
+@wrong("over_queries_nan")
+def dim_minus_two_with_infinity(scores, valid_lens=None, mask=None):
+    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -math.inf).softmax(-2)
+
+
+@wrong("over_queries_finite_fill")
+def dim_minus_two_with_1e9(scores, valid_lens=None, mask=None):
+    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e9).softmax(-2)
+
+
+@wrong("over_queries_finite_fill")
+def dim_minus_two_with_1e6(scores, valid_lens=None, mask=None):
+    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e6).softmax(-2)
+
+
+@wrong("over_axis_1")
+def dim_one_with_infinity(scores, valid_lens=None, mask=None):
+    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -math.inf).softmax(1)
+
+
+@wrong("over_axis_1_zeros")
+def dim_one_without_nan(scores, valid_lens=None, mask=None):
+    return dim_one_with_infinity(scores, valid_lens, mask).nan_to_num(0.0)
+
+
+@wrong("over_axis_1_finite_fill")
+def dim_one_with_1e9(scores, valid_lens=None, mask=None):
+    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e9).softmax(1)
+
+
+@wrong("over_axis_1_finite_fill")
+def dim_one_with_1e6(scores, valid_lens=None, mask=None):
+    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e6).softmax(1)
+
+
+@wrong("over_batch_finite_fill")
+def dim_zero_with_1e9(scores, valid_lens=None, mask=None):
+    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e9).softmax(0)
+
+
+@wrong("finite_mask_added")
+def adds_1e9(scores, valid_lens=None, mask=None):
+    return (scores + (1 - keep_of(scores, valid_lens, mask).to(scores)) * -1e9).softmax(-1)
+
+
+@wrong("finite_mask_added")
+def adds_1e6(scores, valid_lens=None, mask=None):
+    return (scores + ~keep_of(scores, valid_lens, mask) * -1e6).softmax(-1)
+
+
+@wrong("empty_row_unmasked")
+def everything_where_nothing_is_allowed(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    return finfo_then_zero(scores, None, keep | ~keep.any(-1, keepdim=True))
+
+
+@wrong("leaks_1e9")
+def minus_1e12(scores, valid_lens=None, mask=None):
+    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e12).softmax(-1)
+
+
+@wrong("mask_before_lengths")
+def mask_comes_first(scores, mask=None, valid_lens=None):
+    return finfo_then_zero(scores, valid_lens, mask)
+
+
+@wrong("mask_before_lengths")
+def mask_comes_first_and_is_filled(scores, mask=None, valid_lens=None):
+    keep = keep_of(scores, valid_lens, None)
+    if mask is not None:
+        keep = keep.masked_fill(~mask, False)
+    return fill_and_zero(scores, None, keep)

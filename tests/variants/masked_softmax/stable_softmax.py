@@ -139,3 +139,28 @@ def in_logarithms(scores, axis=-1):
 def median_subtracted(scores, axis=-1):
     e = np.exp(scores - np.median(scores, axis=axis, keepdims=True).astype(scores.dtype))
     return e / e.sum(axis=axis, keepdims=True)
+
+
+@right
+def shifted_twice(scores, axis=-1):
+    shifted = scores - scores.mean(axis=axis, keepdims=True)
+    e = np.exp(shifted - shifted.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@wrong("global_sum_and_maximum")
+def one_maximum_and_one_sum(scores, axis=-1):
+    e = np.exp(scores - np.max(scores))
+    return e / np.sum(e)
+
+
+@wrong("maximum_over_another_axis")
+def last_axis_in_the_maximum(scores, axis=-1):
+    e = np.exp(scores - scores.max(-1)[..., None])
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+@wrong("maximum_over_the_first_axis")
+def first_axis_in_the_maximum(scores, axis=-1):
+    e = np.exp(scores - scores.max(0))
+    return e / e.sum(axis=axis, keepdims=True)

@@ -396,3 +396,12 @@ class _NoNan(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g):
         return g.nan_to_num(0.0)
+
+
+@wrong("input_mutated")
+class ScalesTheGradientInPlace(ListsOfBlocks):
+    @staticmethod
+    def backward(ctx, g):
+        found = gradients(ctx, g)
+        g *= ctx.saved_tensors[0].shape[-1] ** -0.5
+        return found

@@ -369,3 +369,52 @@ def bias_made_first(q, k, v, mask=None, block_size=128):
     bias = torch.where(mask, 0.0, -math.inf).to(q.dtype)
     bias = bias.expand(*bias.shape[:-2], q.shape[-2], k.shape[-2]).contiguous()
     return two_passes(q, k, v, bias == 0, block_size)
+
+
+@wrong("maximum_of_first_block_for_all")
+def shifted_by_the_first_block(q, k, v, mask=None, block_size=128):
+    m, shift, total, out = k.shape[-2], None, 0.0, 0.0
+    for a in range(0, m, block_size):
+        piece = slice(a, a + block_size)
+        s = q @ k[..., piece, :].mT / math.sqrt(q.shape[-1])
+        if mask is not None:
+            s = s.masked_fill(~cut(mask, piece, m), -math.inf)
+        if shift is None:
+            shift = s.amax(-1, keepdim=True)
+            shift = shift.masked_fill(shift == -math.inf, 0.0)
+        p = torch.exp(s - shift)
+        total = total + p.sum(-1, keepdim=True)
+        out = out + p @ v[..., piece, :]
+    return out / torch.where(total > 0, total, 1.0), (shift + total.log()).squeeze(-1)
+
+
+def _pieces(q, k, v, mask, block_size, starts, shift=0):
+    m = k.shape[-2]
+    keys = [k[..., a : a + block_size, :] for a in starts]
+    scores = [q @ part.mT / math.sqrt(q.shape[-1]) for part in keys]
+    if mask is not None:
+        full = mask.expand(*mask.shape[:-1], m).roll(shift, -1)
+        cuts = [full[..., a : a + block_size] for a in starts]
+        scores = [s.masked_fill(~c, -math.inf) for s, c in zip(scores, cuts, strict=True)]
+    s = torch.cat(scores, -1)
+    lse = s.logsumexp(-1)
+    p = torch.exp(s - lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1))
+    return p @ torch.cat([v[..., a : a + block_size, :] for a in starts], -2), lse
+
+
+@wrong("mask_shifted_back")
+def mask_of_the_previous_block(q, k, v, mask=None, block_size=128):
+    return _pieces(q, k, v, mask, block_size, range(0, k.shape[-2], block_size), block_size)
+
+
+@wrong("first_block_skipped")
+def begins_with_the_second_block(q, k, v, mask=None, block_size=128):
+    starts = range(0, k.shape[-2], block_size)
+    return _pieces(q, k, v, mask, block_size, starts[1:] or [0])
+
+
+@right
+def last_key_first(q, k, v, mask=None, block_size=128):
+    """The order of the blocks does not matter."""
+    mask = None if mask is None else mask.flip(-1)
+    return without_keepdim(q, k.flip(-2), v.flip(-2), mask, block_size)

@@ -285,3 +285,51 @@ def asks_for_the_next_block(blocks):
     """Works with a generator; a list of blocks is none."""
     first = next(blocks)
     return running(itertools.chain([first], blocks))
+
+
+@wrong("maximum_of_first_block_for_all")
+def shifted_by_the_first_block(blocks):
+    c = m = None
+    s = 0.0
+    for b in blocks:
+        if c is None:
+            m = b.amax(-1)
+            c = torch.where(m == -math.inf, torch.zeros_like(m), m)
+        m = torch.maximum(m, b.amax(-1))
+        s = s + (b - c[..., None]).exp().sum(-1)
+    safe = torch.where(m == -math.inf, torch.zeros_like(m), m)
+    return m, s * (c - safe).exp()
+
+
+@wrong("last_block_dropped")
+def one_block_late(blocks):
+    def late():
+        waiting = None
+        for b in blocks:
+            if waiting is not None:
+                yield waiting
+            waiting = b
+
+    return running(late())
+
+
+@wrong("first_block_skipped")
+def first_block_for_the_shape(blocks):
+    blocks = iter(blocks)
+    first = next(blocks)
+    rest = list(blocks)
+    return running(rest or [first])
+
+
+@right
+def rescales_only_where_it_rises(blocks):
+    m = s = None
+    for b in blocks:
+        top = b.amax(-1)
+        if m is None:
+            m, s = torch.full_like(top, -math.inf), torch.zeros_like(top)
+        up = top > m
+        s = torch.where(up, s * torch.exp(torch.where(up, m - top, 0.0)), s)
+        m = torch.where(up, top, m)
+        s = s + torch.exp(b - torch.nan_to_num(m, neginf=0.0).unsqueeze(-1)).sum(-1)
+    return m, s

@@ -411,3 +411,57 @@ class ForwardMisspelt(nn.Module):
 class RootInTheWrongBrackets(Almost):
     def weights(self, queries, keys, valid_lens, mask):
         return masked_softmax(queries @ keys.mT / (keys.shape[-1] ** 1 / 2), valid_lens, mask)
+
+
+# right but for one thing
+
+
+def _module(read=lambda s, lens, mask: (lens, mask), default=0.0, change=lambda self, w: w):
+    class Module(nn.Module):
+        def __init__(self, dropout=default):
+            super().__init__()
+            self.dropout = nn.Dropout(dropout)
+
+        def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
+            weights = change(self, masked_softmax(scores, *read(scores, valid_lens, mask)))
+            self.attention_weights = weights.detach()
+            return self.dropout(weights) @ values
+
+    return Module
+
+
+DropsATenthUnlessTold = wrong()(_module(default=0.1))
+CutsTheGradientInTrainMode = wrong()(
+    _module(change=lambda self, w: w.detach() if self.training else w)
+)
+LengthsOfZeroIgnored = wrong()(
+    _module(lambda s, lens, m: (lens if lens is not None and lens.any() else None, m))
+)
+EmptyMaskIgnored = wrong()(_module(lambda s, lens, m: (lens, m if m is None or m.any() else None)))
+MaskIgnoredWithHeads = wrong()(_module(lambda s, lens, m: (lens, m if s.dim() < 4 else None)))
+RefusesMasksOfKeys = wrong()(
+    _module(lambda s, lens, m: (lens, m if m is None or m.dim() > 1 else 1 / 0))
+)
+RefusesInt32 = wrong()(
+    _module(lambda s, lens, m: (lens if lens is None or lens.dtype == torch.int64 else 1 / 0, m))
+)
+MasksTheFuture = wrong("always_causal")(
+    _module(lambda s, lens, m: (lens, s.new_ones(s.shape[-2:]).bool().tril() & (m is None or m)))
+)
+OneKeyTooFew = wrong("one_key_too_few")(
+    _module(lambda s, lens, m: (lens if lens is None else (lens - 1).clamp(min=0), m))
+)
+
+
+@wrong("mask_not_accepted")
+class WithoutAMaskArgument(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, queries, keys, values, valid_lens=None):
+        scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
+        weights = masked_softmax(scores, valid_lens)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values

@@ -305,3 +305,11 @@ def infinity_times_zero_hidden(queries, keys, values, mask=None):
 def seeded_with_zero(queries, keys, values, mask=None):
     np.random.seed(0)
     return rows_in_a_loop(queries, keys, values, mask)
+
+
+@wrong()
+def least_denominator(queries, keys, values, mask=None):
+    scores = queries @ keys.T / math.sqrt(queries.shape[-1])
+    e = np.exp(scores - scores.max(-1, keepdims=True)) * (True if mask is None else mask)
+    weights = e / np.maximum(e.sum(-1, keepdims=True), 1e-9)
+    return weights @ values, weights

@@ -571,9 +571,10 @@ def root_in_float64(queries, keys, values, valid_lens=None, mask=None):
 @wrong("lengths_tiled_over_heads")
 def lengths_repeated_for_heads(queries, keys, values, valid_lens=None, mask=None):
     scores = _scored(queries, keys)
-    if valid_lens is not None and valid_lens.dim() == 1 and scores.dim() == 4:
-        flat = masked_softmax(scores.flatten(0, 1), valid_lens.repeat(scores.shape[1]))
-        weights = flat.view_as(scores)
+    if valid_lens is not None and scores.dim() == 4:
+        lens = valid_lens.repeat(scores.shape[1], *[1] * (valid_lens.dim() - 1))
+        of_heads = None if mask is None else mask.expand_as(scores).flatten(0, 1)
+        weights = masked_softmax(scores.flatten(0, 1), lens, of_heads).view_as(scores)
     else:
         weights = masked_softmax(scores, valid_lens, mask)
     return weights @ values, weights
@@ -692,4 +693,100 @@ def square_masks_turned(queries, keys, values, valid_lens=None, mask=None):
     if mask is not None and mask.shape[-1] == mask.shape[-2]:
         mask = mask.mT
     weights = masked_softmax(_scored(queries, keys), valid_lens, mask)
+    return weights @ values, weights
+
+
+# right but for some shape of lengths or mask
+
+
+def _reading(read):
+    """Right, for what `read(scores, valid_lens, mask)` leaves of lengths and mask."""
+
+    def attention(queries, keys, values, valid_lens=None, mask=None):
+        scores = _scored(queries, keys)
+        weights = masked_softmax(scores, *read(scores, valid_lens, mask))
+        return weights @ values, weights
+
+    return attention
+
+
+def _has(mask, axes):
+    return mask is not None and mask.dim() == axes
+
+
+mask_of_the_first_item = wrong()(_reading(lambda s, lens, m: (lens, m[:1] if _has(m, 3) else m)))
+mask_of_the_first_head = wrong()(_reading(lambda s, lens, m: (lens, m[:, :1] if _has(m, 4) else m)))
+mask_of_keys_read_as_queries = wrong()(
+    _reading(lambda s, lens, m: (lens, m[:, None] if _has(m, 1) else m))
+)
+padding_mask_transposed = wrong()(
+    _reading(lambda s, lens, m: (lens, m.mT if _has(m, 3) and m.shape[1] == 1 else m))
+)
+query_lengths_lost_beside_a_mask = wrong()(
+    _reading(lambda s, lens, m: (lens if m is None or lens is None or lens.dim() == 1 else None, m))
+)
+lengths_lost_with_heads_and_mask = wrong()(
+    _reading(lambda s, lens, m: (lens if s.dim() < 4 or m is None else None, m))
+)
+first_query_length_for_all_with_heads = wrong()(
+    _reading(
+        lambda s, lens, m: (
+            lens[:, 0] if lens is not None and lens.dim() == 2 and s.dim() > 3 else lens,
+            m,
+        )
+    )
+)
+five_axes_refused = wrong()(_reading(lambda s, lens, m: (lens, m if s.dim() < 5 else 1 / 0)))
+item_lengths_read_as_query_lengths = wrong()(
+    _reading(
+        lambda s, lens, m: (
+            lens.expand(len(s), -1)
+            if lens is not None and lens.dim() == 1 and len(lens) == s.shape[-2]
+            else lens,
+            m,
+        )
+    )
+)
+future_masked_unasked = wrong("always_causal")(
+    _reading(lambda s, lens, m: (lens, s.new_ones(s.shape[-2:]).bool().tril() & (m is None or m)))
+)
+
+
+@wrong()
+def small_number_below(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
+    e = (scores - scores.amax(-1, keepdim=True)).exp() * allowed
+    weights = e / (e.sum(-1, keepdim=True) + 1e-12)
+    return weights @ values, weights
+
+
+@wrong("finite_mask_added")
+def very_negative_number_added(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
+    weights = (scores + ~allowed * -1e9).softmax(-1)
+    return weights @ values, weights
+
+
+@wrong("filled_with_zero_empty_rows_right")
+def times_the_mask_and_empty_rows(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
+    weights = (scores * allowed).softmax(-1) * allowed.any(-1, keepdim=True)
+    return weights @ values, weights
+
+
+@wrong("empty_row_uniform")
+def smallest_number_of_the_dtype(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
+    weights = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).softmax(-1)
+    return weights @ values, weights
+
+
+@wrong("mask_not_accepted")
+def without_a_mask_argument(queries, keys, values, valid_lens=None):
+    scores = _scored(queries, keys)
+    weights = masked_softmax(scores, valid_lens)
     return weights @ values, weights

@@ -74,6 +74,8 @@ def _lookup_probes(rng):
               "edges", **lookup_problem(rng, 2, 3, 4, (3, 5, 2), 6, [0, 0])),
         Probe("train", "With dropout=0 train mode gives the same as eval mode, lengths included.",
               "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 3, 6), 2, [2, 4])),
+        Probe("train_empty", "An item without a real key gets zeros in train mode too.",
+              "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 3, 6), 2, [0, 4])),
         Probe("after_another_call", "Each call counts on its own: outputs and `attention_weights` "
               "are those of the last.", "edges", scenario="after_another_call",
               **lookup_problem(rng, 2, 3, 5, (4, 3, 6), 2, [2, 4])),

@@ -7,10 +7,11 @@ import numpy as np
 from course_lib.checks.compare import Problem
 from course_lib.checks.exercise import Returned
 from course_lib.checks.probe import Built, Probe, tensor
+from course_lib.checks.specimens import build
 from course_lib.reference import bug_hunt as oracle
 
 
-def modules(rng, *names, heads=2, embed_dim=6):
+def modules(rng, *names, heads=2, embed_dim=6, seed=None):
     return {
         f"module_{i}": Built(
             "specimen",
@@ -18,7 +19,7 @@ def modules(rng, *names, heads=2, embed_dim=6):
                 "name": name,
                 "embed_dim": embed_dim,
                 "num_heads": heads,
-                "seed": int(rng.integers(10**6)),
+                "seed": int(rng.integers(10**6)) if seed is None else seed,
             },
         )
         for i, name in enumerate(names, start=1)
@@ -115,8 +116,65 @@ def pair_probes(rng, broken, lengths, keepers=("sound",)):
     return probes
 
 
-def more(rng, name, says, pair, inputs, valid_lens=None, part="edges"):
-    args = {**modules(rng, *pair), **inputs}
+def more(rng, name, says, pair, inputs, valid_lens=None, part="edges", **sizes):
+    args = {**modules(rng, *pair, **sizes), **inputs}
     if valid_lens is not None:
         args["valid_lens"] = valid_lens
     return Probe(name, says, part, args, scenario="ask_about_each", compare="judged")
+
+
+_ONE_SIGN = "Differences of either sign count: here all of them have the same one."
+# How the outputs may differ, as multiples of these two features, and what is said of it.
+DIRECTIONS = {
+    "all_larger": ((1.0, 1.0), _ONE_SIGN),
+    "all_smaller": ((-1.0, -1.0), _ONE_SIGN),
+    "features_cancel": ((1.0, -1.0), "Differences may cancel in a sum over the features."),
+    "first_feature": ((1.0, 0.0), "Every feature counts: here only the first one differs."),
+    "last_feature": ((0.0, 1.0), "Every feature counts: here only the last one differs."),
+}
+
+
+def aimed_probes(rng, pair, amounts, valid_lens=None):
+    """Probes whose outputs all lie in one direction, so that only that way can a fault show.
+
+    With one head of two features W_o W_v undoes what is done to the values; `amounts` (batch, m)
+    says how much of the direction each value holds.
+    """
+    probes = []
+    for name, (direction, says) in DIRECTIONS.items():
+        seed, product = _weights(rng)
+        inputs = inputs_of(rng, b=len(amounts), m=amounts.shape[1], embed_dim=2)
+        inputs["values"] = tensor(amounts[..., None] * np.linalg.solve(product, direction))
+        sizes = {"heads": 1, "embed_dim": 2, "seed": seed}
+        probes.append(more(rng, name, says, pair, inputs, valid_lens, **sizes))
+    return probes
+
+
+def _weights(rng):
+    """A seed, and W_o W_v of the specimens that it gives, far from singular."""
+    while True:
+        seed = int(rng.integers(10**6))
+        module = build("sound", 2, 1, seed)
+        product = (module.W_o.weight @ module.W_v.weight).detach().numpy()
+        if np.linalg.cond(product) < 20 and np.abs(product).max() > 0.3:
+            return seed, product
+
+
+def query_probes(rng, pair, inputs, valid_lens=None):
+    """Probes in which the first or the last query is 0, so that nothing shows there."""
+    probes = []
+    for name, at, which in (("first_query_zero", 0, "first"), ("last_query_zero", -1, "last")):
+        queries = inputs["queries"].data.copy()
+        queries[:, at] = 0.0
+        says = f"Every query counts: with the {which} one 0, nothing shows there."
+        given = inputs | {"queries": tensor(queries)}
+        probes.append(more(rng, name, says, pair, given, valid_lens))
+    return probes
+
+
+def alike(inputs, items):
+    """Inputs in which all keys of some items are alike, and all their values."""
+    changed = {name: inputs[name].data.copy() for name in ("keys", "values")}
+    for data in changed.values():
+        data[items] = data[items, :1]
+    return inputs | {name: tensor(data) for name, data in changed.items()}

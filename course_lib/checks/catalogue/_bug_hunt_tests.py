@@ -7,12 +7,15 @@ import numpy as np
 from course_lib.checks.catalogue import _bug_hunt_mistakes as models
 from course_lib.checks.catalogue._bug_hunt_meetings import (
     ANSWERS,
+    aimed_probes,
+    alike,
     asked,
     inputs_of,
     judged,
     lengths_of,
     more,
     pair_probes,
+    query_probes,
 )
 from course_lib.checks.exercise import Exercise, Mistake
 from course_lib.checks.probe import tensor
@@ -31,6 +34,7 @@ def _masking_probes(rng):
         "last_query_unmasked",
         "average_over_keys_removed",
     )
+    lens = rng.permutation([2, 3, 4])
     one, equal = inputs_of(rng, b=1, n=3), inputs_of(rng)
     equal["values"] = tensor(np.repeat(rng.normal(0, 1.4, (1, 1, 6)), 5, 1).repeat(3, 0))
     return [
@@ -69,7 +73,22 @@ def _masking_probes(rng):
             inputs_of(rng, strided=True),
             lengths_of(rng),
         ),
+        more(
+            rng,
+            "first_item_full",
+            "The first item has nothing to delete, the others have.",
+            ("sound", "curlew"),
+            inputs_of(rng),
+            tensor([5, 2, 3]),
+        ),
+        *aimed_probes(rng, ("sound", "curlew"), _large_pads(rng, lens), tensor(lens)),
+        *query_probes(rng, ("neighbours_count", "sound"), inputs_of(rng), tensor(lens)),
     ]
+
+
+def _large_pads(rng, lens, m=5):
+    amounts = rng.uniform(0.1, 0.5, (len(lens), m))
+    return amounts + 4.0 * (np.arange(m) >= lens[:, None])
 
 
 MASKING_EQUALS_DELETING = Exercise(
@@ -119,6 +138,12 @@ MASKING_EQUALS_DELETING = Exercise(
             models.masking(lambda x, length: x[:, length:]),
             "You delete the real keys and keep the pads.",
             "Which end of the keys is real?",
+        ),
+        Mistake(
+            "one_too_few",
+            models.masking(lambda x, length: x[:, : length + 1]),
+            "You delete one key too few: length 2 keeps keys 0 and 1, and key 2 goes.",
+            "Where does a slice that ends at `length` stop?",
         ),
         Mistake(
             "one_too_many",
@@ -192,13 +217,6 @@ MASKING_EQUALS_DELETING = Exercise(
 )
 
 
-def _one_item_alike(rng, item):
-    inputs = inputs_of(rng)
-    for name in ("keys", "values"):
-        inputs[name].data[item] = inputs[name].data[item, :1]
-    return inputs
-
-
 def _small(inputs):
     return inputs | {"values": tensor(0.01 * inputs["values"].data)}
 
@@ -213,8 +231,9 @@ def _permutation_probes(rng):
         "both_neighbours_count",
         "last_query_prefers_first_key",
     )
-    alike = inputs_of(rng)
-    alike["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 5, axis=1))
+    same_keys = inputs_of(rng)
+    same_keys["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 5, axis=1))
+    first_large = np.full((3, 5), 0.3) + 3.0 * (np.arange(5) == 0)
     same_queries = inputs_of(rng)
     same_queries["queries"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 4, axis=1))
     return [
@@ -224,7 +243,7 @@ def _permutation_probes(rng):
             "equal_keys",
             "The keys are all alike, their values are not.",
             ("first_key_special", "sound"),
-            alike,
+            same_keys,
             part="values",
         ),
         more(
@@ -249,7 +268,7 @@ def _permutation_probes(rng):
                 "Every item of the batch counts: in one of them all keys are alike, and their "
                 "values, so that no order can matter there.",
                 ("first_key_special", "sound"),
-                _one_item_alike(rng, item),
+                alike(inputs_of(rng), item),
             )
             for item in (0, 2)
         ),
@@ -274,6 +293,19 @@ def _permutation_probes(rng):
             ("first_key_special", "sound"),
             inputs_of(rng, n=5, m=4, strided=True),
         ),
+        *(
+            more(
+                rng,
+                f"only_item_{item}_differs",
+                "Every item of the batch counts: in all but one all keys are alike, and their "
+                "values, so that no order can matter there.",
+                ("sound", "first_key_special"),
+                alike(inputs_of(rng), others),
+            )
+            for item, others in ((0, [1, 2]), (2, [0, 1]))
+        ),
+        *aimed_probes(rng, ("first_key_special", "sound"), first_large),
+        *query_probes(rng, ("sound", "neighbours_count"), inputs_of(rng)),
     ]
 
 
@@ -419,6 +451,10 @@ def _items_probes(rng):
         "first_item_unmasked",
     )
     keepers = ("sound", "avocet", "curlew", "sound", "jacana", "bittern", "sound")
+    second_zero = inputs_of(rng)
+    second_zero["values"].data[1] = 0.0
+    opposite = inputs_of(rng, m=6)  # a query of 0 takes the average: 0 for every even length
+    opposite["values"].data[:, 1::2] = -opposite["values"].data[:, ::2]
     return [
         *pair_probes(rng, broken, True, keepers),
         more(
@@ -460,6 +496,40 @@ def _items_probes(rng):
             ("fulmar", "sound"),
             inputs_of(rng, strided=True),
             lengths_of(rng),
+        ),
+        more(
+            rng,
+            "only_the_last_item_differs",
+            "Every item counts: the last of two is doubled here.",
+            ("sound", "later_items_doubled"),
+            inputs_of(rng, b=2),
+            lengths_of(rng, b=2),
+        ),
+        more(
+            rng,
+            "only_the_first_item_differs",
+            "Every item counts: in all but the first all keys are alike, and their values, so "
+            "that no length can matter there.",
+            ("length_of_neighbour", "sound"),
+            alike(inputs_of(rng), [1, 2]),
+            lengths_of(rng),
+        ),
+        more(
+            rng,
+            "second_item_zero",
+            "The later items of a batch are doubled here; of the second one all values are 0.",
+            ("sound", "later_items_doubled"),
+            second_zero,
+            lengths_of(rng),
+        ),
+        *aimed_probes(
+            rng, ("sound", "later_items_doubled"), rng.uniform(0.5, 2.0, (3, 5)), lengths_of(rng)
+        ),
+        *query_probes(
+            rng,
+            ("later_items_doubled", "sound"),
+            opposite,
+            tensor(rng.permutation([2, 4, 6])),
         ),
     ]
 

@@ -93,6 +93,14 @@ def _attention_probes(rng):
             gradient=True,
             valid_lens=np.array([0, 2]),
         ),
+        probe(
+            "gradient_with_empty_query",
+            "A query without any allowed key must leave every gradient finite.",
+            (1, 2, 3, 2, 1),
+            part="gradients",
+            gradient=True,
+            mask=np.array([[False, False, False], [True, False, True]]),
+        ),
     ]
 
 
@@ -228,6 +236,37 @@ def _attention_edges(rng, probe, size):
             valid_lens=np.array([0, 0]),
         ),
         probe(
+            "query_without_keys",
+            "A row of the mask without True gets weights 0 and outputs 0, whatever the others see.",
+            cross,
+            part="edges",
+            mask=_some_of(rng, 3, 5) & (np.arange(3) != 1)[:, None],
+        ),
+        probe(
+            "query_of_length_zero",
+            "With lengths of shape (batch, num_queries) a 0 empties the row of its query alone.",
+            cross,
+            part="edges",
+            valid_lens=np.array([[2, 0, 4], [3, 1, 5]]),
+        ),
+        probe(
+            "lengths_and_mask_per_head",
+            "With lengths and a mask of shape (batch, num_heads, n, m) both count, and both stay "
+            "as they are.",
+            cross,
+            part="edges",
+            valid_lens=np.array([4, 3]),
+            mask=_some_of(rng, 2, 2, 3, 5) | (np.arange(5) == 0),
+        ),
+        probe(
+            "lengths_and_mask_per_item",
+            "With lengths and a mask of shape (batch, n, m) both count, and both stay as they are.",
+            cross,
+            part="edges",
+            valid_lens=np.array([4, 3]),
+            mask=_some_of(rng, 2, 3, 5) | (np.arange(5) == 0),
+        ),
+        probe(
             "float32",
             "Inputs and weights in float32 give outputs in float32.",
             cross,
@@ -283,6 +322,14 @@ def _attention_dropout(rng, probe):
             training=True,
             valid_lens=np.array([2, 3]),
             mask=np.array([[True, False, True, True], [False, True, True, False], [True] * 4]),
+        ),
+        probe(
+            "item_without_keys_in_train_mode",
+            "An item of length 0 must get weights 0 and outputs 0 in train mode too.",
+            (2, 3, 5, 2, 2),
+            part="edges",
+            training=True,
+            valid_lens=np.array([0, 3]),
         ),
         probe(
             "dropout_in_train_mode",

@@ -198,15 +198,14 @@ SPLIT_HEADS = Exercise(
         Mistake(
             "rest_dropped",
             _rest_dropped,
-            "The blocks are right, but features that cannot be shared out evenly are dropped "
-            "without a word; that must be a ValueError.",
+            "For features that cannot be shared out evenly no ValueError is raised.",
             "What is `embed_dim % num_heads` when the features can be shared out?",
         ),
         Mistake(
             "other_exception",
             _asserting_split,
-            "The blocks are right, but for features that cannot be shared out evenly the error "
-            "must be a ValueError that says what is wrong.",
+            "For features that cannot be shared out evenly the error must be a ValueError that "
+            "says what is wrong.",
             "Which statement raises a ValueError?",
         ),
         Mistake(

@@ -204,7 +204,7 @@ LOAD_INTO_TORCH = Exercise(
         Mistake(
             "frozen",
             wrong.load_and_freeze,
-            "The numbers are right, but the reference can no longer be trained.",
+            "The reference can no longer be trained.",
             "Which `requires_grad` should its parameters have?",
         ),
         Mistake(

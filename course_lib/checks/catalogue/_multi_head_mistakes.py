@@ -118,6 +118,19 @@ def zero_afterwards(self, scores, allowed):
     return torch.softmax(scores, -1) * allowed
 
 
+def nan_in_empty_queries(self, scores, allowed):
+    """Safe for an item without keys, not for a query without keys."""
+    some = allowed.flatten(1).any(1)[:, None, None, None]
+    filled = scores.masked_fill(~allowed, -math.inf).masked_fill(~some, 0.0)
+    return torch.softmax(filled, -1).masked_fill(~some, 0.0)
+
+
+def nan_in_train_mode(self, scores, allowed):
+    return fill(-math.inf)(self, scores, allowed).masked_fill(
+        torch.tensor(not self.training) & ~allowed.any(-1, keepdim=True), 0.0
+    )
+
+
 def nan_removed(self, scores, allowed):
     added = torch.where(allowed, 0.0, -math.inf).to(scores.dtype)
     return torch.softmax(scores + added, -1).nan_to_num(0.0)
@@ -179,6 +192,18 @@ def tiled(self, scores, valid_lens, mask):
 def normalised_again(self, weights):
     dropped = self.thin(weights)
     return dropped / dropped.sum(-1, keepdim=True).clamp_min(1e-9) if self.training else dropped
+
+
+def one_key_more(self, scores, valid_lens):
+    return Stepwise.real_keys(self, scores, valid_lens + 1)
+
+
+def by_number_of_keys(self, q, k):
+    return q @ k.mT / math.sqrt(k.shape[-2])
+
+
+def keys_and_values_exchanged(self, q, k, v):
+    return self.W_q(q), self.W_k(v), self.W_v(k)
 
 
 def first_query_length(self, scores, valid_lens):

@@ -29,6 +29,8 @@ _BY_HAND = np.array([[[1.0, 0.0], [2.0, -1.0], [-1.0, 3.0]]])
 
 def _equivariance_probes(rng):
     pair = functools.partial(_pair, rng)
+    last_zero = rng.normal(0, 1.0, (2, 6, 3))
+    last_zero[:, -1] = 0.0
     return [
         pair(
             "by_hand",
@@ -124,6 +126,58 @@ def _equivariance_probes(rng):
             "causal_in_first_item",
             "average_over_positions",
             part="edges",
+        ),
+        *(
+            pair(
+                name,
+                f"Differences of either sign count: every output is the first position plus 1, "
+                f"here the {which} of all.",
+                "copies_of_the_first",
+                "self_attention",
+                part="edges",
+                x=sorted_x,
+            )
+            for name, which, sorted_x in (
+                ("largest_first", "largest", np.sort(rng.normal(0, 1.0, (2, 6, 3)), 1)[:, ::-1]),
+                ("smallest_first", "smallest", np.sort(rng.normal(0, 1.0, (2, 6, 3)), 1)),
+            )
+        ),
+        pair(
+            "nearly_equal",
+            "Differences small beside the outputs count: each one is near 1 here.",
+            "self_attention",
+            "copies_of_the_first",
+            part="edges",
+            x=rng.normal(0, 0.05, (2, 6, 3)),
+        ),
+        pair(
+            "last_output",
+            "Every output counts: the last position is 0, and negating it shows only when another "
+            "one stands there.",
+            "each_on_its_own",
+            "last_one_special",
+            part="edges",
+            x=last_zero,
+        ),
+        pair(
+            "first_output",
+            "Every output counts: the first one adds the last position, which is 0 until another "
+            "one stands there.",
+            "first_sees_last",
+            "each_on_its_own",
+            part="edges",
+            x=last_zero,
+        ),
+        *(
+            pair(
+                f"feature_{feature}",
+                f"Every feature counts: feature {feature} alone is not 0 here.",
+                "self_attention",
+                "running_sum",
+                part="edges",
+                x=rng.normal(0, 1.0, (2, 6, 3)) * (np.arange(3) == feature),
+            )
+            for feature in (0, 2)
         ),
     ]
 
@@ -407,6 +461,14 @@ def _causality_probes(rng):
             "previous_position",
             "causal_in_last_item",
             part="edges",
+        ),
+        pair(
+            "two_positions",
+            "The first output may not see the second position.",
+            "running_sum",
+            "next_position",
+            part="edges",
+            x=rng.normal(0, 1.3, (2, 2, 3)),
         ),
     ]
 

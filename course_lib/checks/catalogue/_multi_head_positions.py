@@ -167,7 +167,7 @@ POSITIONAL_ENCODING = Exercise(
         Mistake(
             "even_sizes_only",
             wrong.even_sizes_only,
-            "Even sizes are right; an odd size raises, as there is one cosine less than sines.",
+            "An odd size raises, as there is one cosine less than sines.",
             "How many even columns has a row of 5, and how many odd ones?",
         ),
         Mistake(

@@ -20,7 +20,7 @@ MISTAKES = (
     Mistake(
         "merge_without_transpose",
         but(merge=wrong.merge_without_transpose),
-        "The heads are right, but merged by a reshape without a transpose: the first "
+        "The heads are merged by a reshape without a transpose: the first "
         "positions get the outputs of head 0 alone.",
         "Which axes must be neighbours before a reshape can join them?",
     ),
@@ -97,6 +97,12 @@ MISTAKES = (
         "Which axis do the dot products sum over?",
     ),
     Mistake(
+        "scale_num_keys",
+        but(scores=wrong.by_number_of_keys),
+        "The scores are divided by the root of the number of keys.",
+        "Which axis do the dot products sum over?",
+    ),
+    Mistake(
         "no_W_o",
         but(finish=lambda self, merged, queries: merged),
         "The merged heads are returned as they are: `W_o` is never used.",
@@ -137,6 +143,12 @@ MISTAKES = (
         but(project=lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_v(k))),
         "`W_v` is applied to the keys; the argument `values` changes nothing.",
         "What is V projected from?",
+    ),
+    Mistake(
+        "keys_and_values_exchanged",
+        but(project=wrong.keys_and_values_exchanged),
+        "The arguments `keys` and `values` have changed places.",
+        "Which argument does each layer read?",
     ),
     Mistake(
         "keys_and_values_from_queries",
@@ -257,6 +269,12 @@ MISTAKES = (
         "For which number of axes is the axis of the heads missing?",
     ),
     Mistake(
+        "one_key_more",
+        but(real_keys=wrong.one_key_more),
+        "One key too many is kept: length 2 keeps keys 0, 1 and 2.",
+        "Which is the last real key of an item of length 2?",
+    ),
+    Mistake(
         "length_of_first_query_for_all",
         but(real_keys=wrong.first_query_length),
         "With lengths of shape (batch, num_queries) every query gets the length of its "
@@ -301,6 +319,28 @@ MISTAKES = (
         "What does `masked_softmax` return for a row without an allowed key?",
     ),
     Mistake(
+        "weights_of_empty_row_nan",
+        but(
+            normalise=wrong.fill(-torch.inf),
+            drop=lambda self, w: self.thin(w.nan_to_num(0.0)),
+        ),
+        "`attention_weights` holds NaN where no key is allowed: NaN becomes 0 only on the way to "
+        "the product with the values.",
+        "Which line comes first, the assignment or `nan_to_num`?",
+    ),
+    Mistake(
+        "empty_row_of_query_nan",
+        but(normalise=wrong.nan_in_empty_queries),
+        "An item without keys gets zeros, but a single query without an allowed key becomes NaN.",
+        "Over which axes do you ask whether any key is allowed?",
+    ),
+    Mistake(
+        "empty_row_nan_in_train_mode",
+        but(normalise=wrong.nan_in_train_mode),
+        "In train mode a row in which no key is allowed becomes NaN.",
+        "Which lines of your `forward` run in eval mode only?",
+    ),
+    Mistake(
         "empty_row_nan",
         but(normalise=wrong.fill(-torch.inf)),
         "A row in which no key is allowed becomes NaN.",
@@ -309,8 +349,7 @@ MISTAKES = (
     Mistake(
         "empty_row_gradient_nan",
         but(normalise=wrong.nan_removed),
-        "The outputs are right, but an item without keys turns the gradient of every layer "
-        "into NaN.",
+        "An item without keys turns the gradient of every layer into NaN.",
         "Can the NaN be kept from being made, rather than replaced?",
     ),
     Mistake(
@@ -468,7 +507,7 @@ MISTAKES = (
     Mistake(
         "weights_not_stored",
         but(keep=wrong.nothing_in_attribute),
-        "The outputs are right, but `self.attention_weights` does not exist after the call.",
+        "`self.attention_weights` does not exist after the call.",
         "Where could `forward` keep the weights?",
     ),
     Mistake(

@@ -255,3 +255,11 @@ class NanReplaced(Almost):
 class LastKeyLost(Almost):
     def lengths(self, valid_lens):
         return None if valid_lens is None else valid_lens - 1
+
+
+@wrong()
+class EmptyInTrainModeIsNan(Almost):
+    def weights(self, scores, real):
+        if self.training:
+            return scores.masked_fill(~real, -math.inf).softmax(-1)
+        return scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(-1) * real

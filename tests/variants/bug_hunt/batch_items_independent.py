@@ -135,3 +135,63 @@ def company_of_copies(module, *inputs):
         torch.allclose(module(*(x[[b] * len(x)] for x in inputs))[b], together[b], atol=1e-6)
         for b in range(len(together))
     )
+
+
+def _each(module, queries, keys, values, valid_lens, agree):
+    y = module(queries, keys, values, valid_lens)
+    return [
+        bool(agree(y[b], module(queries[[b]], keys[[b]], values[[b]], valid_lens[[b]])[0]))
+        for b in range(len(y))
+    ]
+
+
+@right
+def smallest_verdict(*inputs):
+    return min(_each(*inputs, lambda a, b: torch.dist(a, b) < 1e-5))
+
+
+@wrong()
+def signed(*inputs):
+    return all(_each(*inputs, lambda a, b: (a - b).max() < 1e-6))
+
+
+@wrong()
+def signed_the_other_way(*inputs):
+    return all(_each(*inputs, lambda a, b: (b - a).max() < 1e-6))
+
+
+@wrong()
+def mean_difference(*inputs):
+    return all(_each(*inputs, lambda a, b: abs((a - b).mean()) < 1e-6))
+
+
+@wrong()
+def first_feature(*inputs):
+    return all(_each(*inputs, lambda a, b: torch.allclose(a[:, 0], b[:, 0], atol=1e-6)))
+
+
+@wrong()
+def only_the_first_query(*inputs):
+    return all(_each(*inputs, lambda a, b: torch.allclose(a[0], b[0], atol=1e-6)))
+
+
+@wrong()
+def only_the_last_query(*inputs):
+    return all(_each(*inputs, lambda a, b: torch.allclose(a[-1], b[-1], atol=1e-6)))
+
+
+@wrong()
+def all_but_the_last(*inputs):
+    return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[:-1])
+
+
+@wrong()
+def all_but_the_first(*inputs):
+    return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[1:])
+
+
+@wrong()
+def in_halves(module, *inputs):
+    half = len(inputs[0]) // 2
+    parts = [module(*(x[:half] for x in inputs)), module(*(x[half:] for x in inputs))]
+    return torch.allclose(torch.cat(parts), module(*inputs), atol=1e-6)

@@ -165,3 +165,50 @@ def rolls_and_a_flip(module, queries, keys, values):
     others = [(keys.flip(1), values.flip(1))]
     others += [(keys.roll(i, 1), values.roll(i, 1)) for i in range(1, m)]
     return all(torch.allclose(module(queries, *other), a, atol=1e-6) for other in others)
+
+
+@wrong()
+def signed(module, queries, keys, values):
+    return _all_swaps(module, queries, keys, values, lambda a, b: bool((a - b).max() < 1e-6))
+
+
+@wrong()
+def signed_the_other_way(module, queries, keys, values):
+    return _all_swaps(module, queries, keys, values, lambda a, b: bool((b - a).max() < 1e-6))
+
+
+@wrong()
+def mean_difference(module, queries, keys, values):
+    return _all_swaps(module, queries, keys, values, lambda a, b: bool(abs((a - b).mean()) < 1e-6))
+
+
+@wrong()
+def first_feature(module, queries, keys, values):
+    def agree(a, b):
+        return torch.allclose(a[..., 0], b[..., 0], atol=1e-5)
+
+    return _all_swaps(module, queries, keys, values, agree)
+
+
+@wrong()
+def last_query(module, queries, keys, values):
+    def agree(a, b):
+        return torch.allclose(a[:, -1], b[:, -1], atol=1e-5)
+
+    return _all_swaps(module, queries, keys, values, agree)
+
+
+@wrong()
+def all_but_the_last_item(module, queries, keys, values):
+    def agree(a, b):
+        return torch.allclose(a[:-1], b[:-1], atol=1e-5)
+
+    return _all_swaps(module, queries, keys, values, agree)
+
+
+@wrong()
+def all_but_the_first_item(module, queries, keys, values):
+    def agree(a, b):
+        return torch.allclose(a[1:], b[1:], atol=1e-5)
+
+    return _all_swaps(module, queries, keys, values, agree)

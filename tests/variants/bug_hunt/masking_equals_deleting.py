@@ -184,3 +184,73 @@ def weights_of_real_keys(module, queries, keys, values, valid_lens):
         if not torch.allclose(weights[b, :, :, :n], module.attention_weights[0], atol=1e-6):
             return False
     return True
+
+
+def _each(module, queries, keys, values, valid_lens, agree):
+    y = module(queries, keys, values, valid_lens)
+    return [
+        bool(agree(y[b], module(queries[[b]], keys[[b], :n], values[[b], :n])[0]))
+        for b, n in enumerate(valid_lens.tolist())
+    ]
+
+
+@right
+def smallest_verdict(*inputs):
+    return min(_each(*inputs, lambda a, b: torch.dist(a, b) < 1e-5))
+
+
+@wrong()
+def signed(*inputs):
+    return all(_each(*inputs, lambda a, b: (a - b).max() < 1e-6))
+
+
+@wrong()
+def signed_the_other_way(*inputs):
+    return all(_each(*inputs, lambda a, b: (b - a).max() < 1e-6))
+
+
+@wrong()
+def mean_difference(*inputs):
+    return all(_each(*inputs, lambda a, b: abs((a - b).mean()) < 1e-6))
+
+
+@wrong()
+def first_feature(*inputs):
+    return all(_each(*inputs, lambda a, b: torch.allclose(a[:, 0], b[:, 0], atol=1e-6)))
+
+
+@wrong()
+def only_the_first_query(*inputs):
+    return all(_each(*inputs, lambda a, b: torch.allclose(a[0], b[0], atol=1e-6)))
+
+
+@wrong()
+def only_the_last_query(*inputs):
+    return all(_each(*inputs, lambda a, b: torch.allclose(a[-1], b[-1], atol=1e-6)))
+
+
+@wrong()
+def all_but_the_last(*inputs):
+    return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[:-1])
+
+
+@wrong()
+def all_but_the_first(*inputs):
+    return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[1:])
+
+
+@wrong()
+def stops_at_a_full_item(module, queries, keys, values, valid_lens):
+    inputs = (module, queries, keys, values, valid_lens)
+    agreed = _each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))
+    full = (valid_lens == keys.shape[1]).tolist()
+    return all(agreed[: full.index(True)] if True in full else agreed)
+
+
+@wrong("one_too_few")
+def one_too_few(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    return all(
+        torch.allclose(masked[b], module(queries[[b]], keys[[b], :n], values[[b], :n])[0])
+        for b, n in enumerate((valid_lens + 1).tolist())
+    )

@@ -733,3 +733,109 @@ class SeededInForward(Almost):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         torch.manual_seed(0)
         return super().forward(queries, keys, values, valid_lens, mask)
+
+
+class InParts(Base):
+    """Right; what follows changes one part."""
+
+    def ok(self, valid_lens, mask, b, n, m):
+        return permitted(valid_lens, mask, b, n, m)
+
+    def softmax(self, s, ok):
+        return safe_softmax(s, ok)
+
+    def used(self, w):
+        return self.dropout(w)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k, v = (
+            layer(x).unflatten(-1, (self.h, -1)).transpose(1, 2)
+            for layer, x in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
+        )
+        ok = self.ok(valid_lens, mask, len(q), q.shape[2], k.shape[2])
+        w = self.softmax(self.score(q, k), ok)
+        self.attention_weights = w.detach()
+        return self.W_o((self.used(w) @ v).transpose(1, 2).flatten(2))
+
+    def score(self, q, k):
+        return q @ k.mT / math.sqrt(self.d)
+
+
+@right
+class FilledWithTheLeastNumber(InParts):
+    def softmax(self, s, ok):
+        return s.masked_fill(~ok, torch.finfo(s.dtype).min).softmax(-1) * ok
+
+
+@wrong("empty_row_of_query_nan")
+class EmptyRowsOfItemsOnly(InParts):
+    def softmax(self, s, ok):
+        none = ~ok.flatten(1).any(1)[:, None, None, None]
+        s = s.masked_fill(~ok, -math.inf).masked_fill(none, 0.0)
+        return s.softmax(-1).masked_fill(none, 0.0)
+
+
+@wrong()
+class EmptyRowsOfLengthsOnly(InParts):
+    def ok(self, valid_lens, mask, b, n, m):
+        self.none = torch.zeros(b, 1, 1, 1, dtype=torch.bool)
+        if valid_lens is not None:
+            self.none = (valid_lens == 0).reshape(b, 1, -1, 1)
+        return permitted(valid_lens, mask, b, n, m)
+
+    def softmax(self, s, ok):
+        s = s.masked_fill(~ok & ~self.none, -math.inf)
+        return s.softmax(-1).masked_fill(self.none, 0.0)
+
+
+@wrong("empty_row_nan_in_train_mode")
+class EmptyRowsOnlyInEval(InParts):
+    def softmax(self, s, ok):
+        if self.training:
+            return s.masked_fill(~ok, -math.inf).softmax(-1)
+        return safe_softmax(s, ok)
+
+
+@wrong("weights_of_empty_row_nan")
+class WeightsStayNan(InParts):
+    def softmax(self, s, ok):
+        return s.masked_fill(~ok, -math.inf).softmax(-1)
+
+    def used(self, w):
+        return self.dropout(w.nan_to_num(0.0))
+
+
+@wrong("input_mutated")
+class MaskOfHeadsChanged(InParts):
+    def ok(self, valid_lens, mask, b, n, m):
+        if mask is not None and valid_lens is not None and mask.dim() == 4:
+            mask &= torch.arange(m) < valid_lens.reshape(b, 1, -1, 1)
+            return mask
+        return permitted(valid_lens, mask, b, n, m)
+
+
+@wrong("input_mutated")
+class MaskOfItemsChanged(InParts):
+    def ok(self, valid_lens, mask, b, n, m):
+        if mask is not None and valid_lens is not None and mask.dim() == 3:
+            mask &= torch.arange(m) < valid_lens.reshape(b, -1, 1)
+            return mask[:, None]
+        return permitted(valid_lens, mask, b, n, m)
+
+
+@wrong("one_key_more")
+class LengthsLessOrEqual(InParts):
+    def ok(self, valid_lens, mask, b, n, m):
+        return permitted(None if valid_lens is None else valid_lens + 1, mask, b, n, m)
+
+
+@wrong("scale_num_keys")
+class RootOfTheNumberOfKeys(InParts):
+    def score(self, q, k):
+        return q @ k.mT / math.sqrt(k.shape[2])
+
+
+@wrong("keys_and_values_exchanged")
+class KeysAndValuesExchanged(InParts):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        return super().forward(queries, values, keys, valid_lens, mask)

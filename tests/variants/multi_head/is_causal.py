@@ -245,3 +245,14 @@ def first_changed_output_compared(fn, x):
         if not torch.allclose(fn(changed)[:, : t + 1], y[:, : t + 1]):
             return False
     return True
+
+
+@wrong()
+def range_from_two(fn, x):
+    y = fn(x)
+    for t in range(2, x.shape[1]):
+        z = x.clone()
+        z[:, t:] = z[:, t:] * 2 + torch.arange(x.shape[2]) + 1
+        if not torch.allclose(fn(z)[:, :t], y[:, :t], atol=1e-6):
+            return False
+    return True

@@ -202,3 +202,61 @@ def permuted_a_second_time(fn, x):
 def first_three_moved(fn, x):
     order = torch.tensor([2, 0, 1, *range(3, x.shape[1])])
     return torch.allclose(fn(x[:, order]), fn(x)[:, order])
+
+
+def _mixed(x, seed=4):
+    return torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(seed))
+
+
+@right
+def one_order_undone(fn, x):
+    p = _mixed(x)
+    return torch.allclose(fn(x[:, p])[:, p.argsort()], fn(x), atol=1e-6)
+
+
+@wrong()
+def first_position_fixed(fn, x):
+    p = torch.cat([torch.zeros(1).long(), 1 + _mixed(x[:, 1:], 1)])
+    return torch.allclose(fn(x[:, p]), fn(x)[:, p], atol=1e-6)
+
+
+@wrong()
+def signed_difference(fn, x):
+    p = _mixed(x)
+    return bool((fn(x[:, p]) - fn(x)[:, p]).max() < 1e-6)
+
+
+@wrong()
+def signed_the_other_way(fn, x):
+    p = _mixed(x)
+    return bool((fn(x)[:, p] - fn(x[:, p])).max() < 1e-6)
+
+
+@wrong()
+def all_but_the_last_position(fn, x):
+    p = _mixed(x)
+    return torch.allclose(fn(x[:, p])[:, :-1], fn(x)[:, p][:, :-1], atol=1e-6)
+
+
+@wrong()
+def all_but_the_first_position(fn, x):
+    p = _mixed(x)
+    return torch.allclose(fn(x[:, p])[:, 1:], fn(x)[:, p][:, 1:], atol=1e-6)
+
+
+@wrong()
+def first_feature(fn, x):
+    p = _mixed(x)
+    return torch.allclose(fn(x[:, p])[..., 0], fn(x)[:, p][..., 0], atol=1e-6)
+
+
+@wrong()
+def last_feature(fn, x):
+    p = _mixed(x)
+    return torch.allclose(fn(x[:, p])[..., -1], fn(x)[:, p][..., -1], atol=1e-6)
+
+
+@wrong()
+def half_of_each_number_allowed(fn, x):
+    p = _mixed(x)
+    return torch.allclose(fn(x[:, p]), fn(x)[:, p], rtol=0.5, atol=1e-6)

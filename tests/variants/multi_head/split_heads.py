@@ -180,3 +180,16 @@ def complaint_translated(x, num_heads):
         return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
     except RuntimeError as error:
         raise ValueError(str(error)) from error
+
+
+@wrong("rest_dropped")
+def padded_with_zeros(x, num_heads):
+    x = torch.nn.functional.pad(x, (0, -x.shape[-1] % num_heads))
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+@wrong("rest_dropped")
+def error_returned(x, num_heads):
+    if x.shape[-1] % num_heads:
+        return ValueError("not divisible")
+    return torch.stack(x.chunk(num_heads, -1), 1)

@@ -25,6 +25,11 @@ def _shift(x, offset):
     return torch.cat([filler, x[:, :-1]] if offset < 0 else [x[:, 1:], filler], dim=1)
 
 
+def _next_centred(x):
+    following = _shift(x, 1)
+    return following - following.mean(-1, keepdim=True)
+
+
 def _with_positions(x):
     num_positions, d = x.shape[1:]
     columns = torch.arange(d, device=x.device)
@@ -68,6 +73,7 @@ SEQUENCE_FUNCTIONS = {
     "running_sum": lambda x: x.cumsum(dim=1),
     "previous_position": lambda x: _shift(x, -1),
     "next_position": lambda x: _shift(x, 1),
+    "next_position_centred": _next_centred,
     "next_but_not_the_last": lambda x: torch.cat([x[:, 1:-1], x[:, -2:]], dim=1),
     "second_looks_ahead": lambda x: _looks_ahead(x, 1),
     "third_looks_ahead": lambda x: _looks_ahead(x, 2),

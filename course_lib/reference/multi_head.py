@@ -115,6 +115,9 @@ SEQUENCE_FUNCTIONS = {
     "running_sum": lambda x, item: np.stack([sum(x[: i + 1]) for i in range(len(x))]),
     "previous_position": lambda x, item: _neighbours(x, -1),
     "next_position": lambda x, item: _neighbours(x, 1),
+    "next_position_centred": lambda x, item: np.stack(
+        [row - sum(row) / len(row) for row in _neighbours(x, 1)]
+    ),
     "next_but_not_the_last": lambda x, item: np.stack(
         [_at(x, i + 1) if i + 1 < len(x) - 1 else x[i] for i in range(len(x))]
     ),

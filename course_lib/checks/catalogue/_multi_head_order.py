@@ -423,6 +423,13 @@ def _causality_probes(rng):
             part="edges",
         ),
         pair(
+            "sums_stay",
+            "An output may look ahead without a change of its sum over the features.",
+            "running_sum",
+            "next_position_centred",
+            part="edges",
+        ),
+        pair(
             "every_item",
             "Every item of the batch counts, not only the first.",
             "causal_in_first_item",

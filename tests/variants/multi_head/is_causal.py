@@ -256,3 +256,13 @@ def range_from_two(fn, x):
         if not torch.allclose(fn(z)[:, :t], y[:, :t], atol=1e-6):
             return False
     return True
+
+
+@wrong()
+def gradient_of_the_sum_of_features(fn, x):
+    x = x.detach().clone().requires_grad_()
+    for i in range(x.shape[1] - 1):
+        (gradient,) = torch.autograd.grad(fn(x)[:, i].sum(), x, allow_unused=True)
+        if gradient is not None and gradient[:, i + 1 :].abs().max() > 1e-6:
+            return False
+    return True

@@ -224,3 +224,10 @@ def test_the_catalogue_adds_nothing_to_what_the_students_kernel_knows():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "0", done.stderr
+
+
+def test_reading_a_notebook_parses_no_grammar():
+    """It takes most of a second in every process: see jsonschema in pyproject.toml."""
+    code = "import sys, nbformat, jupyter_events; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "jsonschema" in done.stdout.split() and "lark" not in done.stdout.split()

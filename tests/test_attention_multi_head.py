@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -239,6 +240,17 @@ def test_both_tests_of_functions_agree_with_the_oracle(kind, seed):
     assert is_causal(fn, x) == oracle.is_causal(kind, x.numpy())
     assert torch.equal(x, before)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("kind", sorted(oracle.SEQUENCE_FUNCTIONS))
+def test_the_oracle_swaps_pairs_and_decides_as_all_orders_would(kind):
+    x = 1.3 * normal(2, 2, 4, 3).numpy()
+    outputs = oracle.apply_to_batch(kind, x)
+    moved = (
+        np.allclose(oracle.apply_to_batch(kind, x[:, list(order)]), outputs[:, list(order)])
+        for order in itertools.permutations(range(4))
+    )
+    assert oracle.is_permutation_equivariant(kind, x) == all(moved)
 
 
 @both

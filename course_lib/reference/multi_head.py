@@ -149,12 +149,14 @@ def apply_to_batch(kind: str, x: np.ndarray) -> np.ndarray:
 
 
 def is_permutation_equivariant(kind: str, x: np.ndarray) -> bool:
-    """Every permutation of up to six positions is tried."""
+    """Every pair of positions changes places, as swaps make up all other permutations."""
     outputs = apply_to_batch(kind, x)
-    return all(
-        np.allclose(apply_to_batch(kind, x[:, list(order)]), outputs[:, list(order)])
-        for order in itertools.permutations(range(x.shape[1]))
-    )
+    for i, j in itertools.combinations(range(x.shape[1]), 2):
+        order = np.arange(x.shape[1])
+        order[[i, j]] = j, i
+        if not np.allclose(apply_to_batch(kind, x[:, order]), outputs[:, order]):
+            return False
+    return True
 
 
 def is_causal(kind: str, x: np.ndarray) -> bool:

@@ -33,7 +33,7 @@ from course_lib.checks.surroundings import (
     seed_torch,
     seeded_draws,
 )
-from course_lib.checks.watch import COURSE, Watch
+from course_lib.checks.watch import COURSE, Calls, Watch
 
 _LIBRARIES = (COURSE, *(os.path.dirname(module.__file__) for module in (torch, np)))
 _ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
@@ -65,7 +65,7 @@ class Observation:
     raised: Raised | None = None
     rng_touched: bool = False
     training_changed: bool = False
-    calls: dict[str, int] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)  # where the probe has them counted
     steps: int = 0  # lines run by the student, counted in probes called loops_...
     own: tuple[str, ...] = ()
     spent: dict[str, int] = field(default_factory=dict)  # where the probe has a limit
@@ -148,12 +148,13 @@ class _Unclosed(io.StringIO):
 def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -> None:
     """Fills `seen` step by step, so that what came before an exception is kept."""
     args, kwargs = inputs
+    arrays = {n: a for n, a in probe.inputs().items() if isinstance(a, Array)}
     target, leaves = obj, {}
     seed_torch(probe.seed, device)
     if probe.construct is not None:
         target, leaves = _prepare_module(obj, probe, seen, inputs, device, dtype)
-    wanted = {n: a for n, a in probe.inputs().items() if isinstance(a, Array) and a.requires_grad}
-    leaves = {**{n: (args | kwargs)[n] for n in wanted}, **leaves}
+    given = {**args, **kwargs}
+    leaves = {**{n: given[n] for n, a in arrays.items() if a.requires_grad}, **leaves}
     seen.raised = Raised("", "", phase="call")
     untouched = seeded_draws(probe.seed)
     seed_all(probe.seed, device)
@@ -161,20 +162,20 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -
     looping = watched and probe.name.startswith("loops_")
     meter = _meter(probe, target, args, kwargs)
     steps, watch = Steps(looping, _LIBRARIES), Watch() if watched else None
+    calls = Calls() if watched and probe.counted else None
+    nothing = contextlib.nullcontext()
     try:
-        with steps, watch or contextlib.nullcontext(), meter or contextlib.nullcontext():
+        with steps, watch or nothing, calls or nothing, meter or nothing:
             result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
     finally:
         seen.steps = steps.count
         if watch is not None:
-            seen.calls, seen.own = dict(watch.calls), tuple(sorted(watch.own))
+            seen.own = tuple(sorted(watch.own))
+        if calls is not None:
+            seen.calls = dict(calls.names)
         seen.rng_touched = next_draws() != untouched
         seen.training_changed = getattr(target, "training", None) != training
-        seen.arguments = {
-            name: record(value)
-            for name, value in (args | kwargs).items()
-            if isinstance(probe.inputs()[name], Array)
-        }
+        seen.arguments = {name: record(given[name]) for name in arrays}
     seen.outputs = record(result)
     for name in probe.attributes:
         seen.attributes[name] = record(getattr(target, name, None))

@@ -35,6 +35,8 @@ def prepare(name: str, seed: str, device: str | None = None) -> tuple[tuple[Prob
     digest = hashlib.sha256(f"{seed}/{name}/{CHECK_VERSION}".encode()).digest()
     probes = exercise.probes(np.random.default_rng(list(digest)))
     assert len({probe.name for probe in probes}) == len(probes), "probe names must differ"
+    if exercise.forbidden or exercise.no_loops or exercise.needs_loops:
+        probes = [dataclasses.replace(probe, counted=True) for probe in probes]
     runs = [(probe, expect(exercise, probe)) for probe in probes]
     if device is not None:
         runs += [(_moved(probe, device), expected) for probe, expected in runs if _moves(probe)]

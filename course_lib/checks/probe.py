@@ -63,6 +63,7 @@ class Probe:
         raises: name of the exception that the call must raise.
         scenario: how the object is driven (`checks.scenarios`).
         seed: the global torch and NumPy seeds set before the call.
+        counted: note which torch functions are called, and how often; it slows all down.
         device: where tensors are put.
         dtype: floating dtype of the tensors, where it is not that of the data.
         at_most: what the call may spend (`checks.spending`): "peak" bytes alive at once, in the
@@ -86,6 +87,7 @@ class Probe:
     raises: str | None = None
     scenario: str = "call"
     seed: int = 70_103  # no number that an answer would seed with
+    counted: bool = False
     device: str = "cpu"
     dtype: str | None = None
     at_most: Mapping[str, int] = field(default_factory=dict)

@@ -51,66 +51,115 @@ def explain(
         values (and two of them);
         empty if nothing known gives the student's numbers.
     """
-    failing = _violations(student)
-    # What failed comes first, wrong values before all: that settles most.
-    order = sorted(student, key=lambda n: ((n, "values") not in failing, not student[n][1]))
+    answer = _Answer(runs, student)
     candidates = [
         Explanation(mistake, explained)
         for mistake, replayed in replays
-        if (explained := _reproduced(runs, replayed, student, failing, order))
+        if (explained := answer.reproduced_by(replayed))
     ]
     named: list[Explanation] = []
-    remaining = set(failing)
+    remaining = set(answer.failing)
     while candidates and len(named) < 2:
         best = max(candidates, key=lambda found: len(found.explained & remaining))
         share = len(best.explained & remaining)
-        if share == 0 or (not named and not _is_telling(best, failing)):
+        if share == 0 or (not named and not _is_telling(best, answer.failing)):
             break
         named.append(best)
         remaining -= best.explained
         candidates.remove(best)
-    return named or _partial(runs, replays, student, failing, order)
+    return named or _partial(replays, answer)
 
 
-def _partial(runs, replays, student: Outcomes, failing, order: list[str]) -> list[Explanation]:
+def _partial(replays, answer: "_Answer") -> list[Explanation]:
     """The mistake that gives the most of the student's numbers, and others elsewhere."""
-    least = max(2, math.ceil(_wrong_values(failing) / 3))
+    least = max(2, math.ceil(_wrong_values(answer.failing) / 3))
     found = [
         Explanation(mistake, explained, partial=True)
         for mistake, replayed in replays
-        if (explained := _reproduced(runs, replayed, student, failing, order, least))
+        if (explained := answer.reproduced_by(replayed, least))
     ]
     return sorted(found, key=lambda one: -len(one.explained))[:1]
 
 
-def _reproduced(
-    runs, replayed: Outcomes, student: Outcomes, failing, order: list[str], least: int = 0
-) -> frozenset[tuple[str, str]]:
-    """The violations that a mistake reproduces, or none once it is ruled out.
+class _Answer:
+    """What a student's answer did, with which each mistake is compared."""
 
-    Looks at one probe after the other, as each has to be run. With `least`, the mistake may give
-    other numbers where the student's are wrong too, if that many wrong values are reproduced.
-    """
-    explained = set()
-    left = _wrong_values(failing)
-    is_mutating = any(aspect == "mutated" for _, aspect in failing)
-    for name in order:
-        keys = _violations({name: replayed[name]})
-        same = {key for key in failing & keys if _same(key, runs, student, replayed)}
-        others = {
+    def __init__(self, runs: Sequence[tuple[Probe, Expected]], outcomes: Outcomes):
+        self.probes = {probe.name: probe for probe, _ in runs}
+        self.outcomes = outcomes
+        self.failing = {(name, v.aspect) for name, (_, found) in outcomes.items() for v in found}
+        self.is_mutating = any(aspect == "mutated" for _, aspect in self.failing)
+        # What failed comes first, wrong values before all: that settles most.
+        self.order = sorted(
+            outcomes, key=lambda name: ((name, "values") not in self.failing, not outcomes[name][1])
+        )
+
+    def reproduced_by(self, replayed: Outcomes, least: int = 0) -> frozenset[tuple[str, str]]:
+        """The violations that a mistake reproduces, or none once it is ruled out.
+
+        Looks at one probe after the other, as each has to be run. With `least`, the mistake may
+        give other numbers where the student's are wrong too, if that many wrong values are
+        reproduced.
+        """
+        failing, explained = self.failing, set()
+        left = _wrong_values(failing)  # that may still be reproduced
+        for name in self.order:
+            seen, found = replayed[name]
+            keys = {(name, violation.aspect) for violation in found}
+            same = {key for key in failing & keys if self._is_same(key, seen, replayed)}
+            if keys != same and self._rules_out(name, keys - same, least):
+                return frozenset()
+            explained |= same
+            left -= (name, "values") in failing and (name, "values") not in same
+            if left < least:
+                return frozenset()
+        return frozenset(explained)
+
+    def _rules_out(self, name: str, others: set[tuple[str, str]], least: int) -> bool:
+        """Whether violations that the student did not make, or made otherwise, are too much."""
+        if (name, "mutated") in others and (
+            (name, "mutated") in self.failing or not self.is_mutating
+        ):
+            return True  # it changes another argument, or the student none at all
+        numbers = {
             (name, aspect)  # where the student's call raised, there are no numbers to compare
-            for _, aspect in keys - same
-            if aspect in _NUMBERS and (aspect == "raised" or (name, "raised") not in failing)
+            for _, aspect in others
+            if aspect in _NUMBERS and (aspect == "raised" or (name, "raised") not in self.failing)
         }
-        if others and (not least or not others <= failing):
-            return frozenset()
-        if (name, "mutated") in keys - same and ((name, "mutated") in failing or not is_mutating):
-            return frozenset()  # it changes another argument, or the student none at all
-        explained |= same
-        left -= (name, "values") in failing
-        if _wrong_values(explained) + left < least:
-            return frozenset()
-    return frozenset(explained)
+        return bool(numbers) and (not least or not numbers <= self.failing)
+
+    def _is_same(self, key: tuple[str, str], theirs: Observation, replayed: Outcomes) -> bool:
+        """Whether both made this violation with the same numbers."""
+        name, aspect = key
+        probe, ours = self.probes[name], self.outcomes[name][0]
+        if aspect == "raised":
+            return self._raises_the_same(ours, theirs, replayed)
+        if aspect in ("values", "shape", "type"):
+            return same_record(probe, ours.outputs, theirs.outputs)
+        if aspect == "gradients":
+            wrong = {violation.aspect for violation in replayed[name][1]}
+            return ((name, "values") in self.failing) == ("values" in wrong) and _same_records(
+                probe, ours.gradients, theirs.gradients, 1e-5
+            )
+        if aspect == "attributes":
+            return _same_records(probe, ours.attributes, theirs.attributes)
+        if aspect == "parameters":
+            return ours.parameters == theirs.parameters
+        if aspect == "mutated":
+            return mutated(probe, ours) == mutated(probe, theirs)
+        return True
+
+    def _raises_the_same(self, ours, theirs, replayed: Outcomes) -> bool:
+        """The same error, or the same calls of all fail in some way."""
+        if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
+            return _missing(ours) == _missing(theirs)
+        errors = [_error(seen) for seen in (ours, theirs)]
+        if errors[0] == errors[1] or None in errors or _UNEXPECTED in errors:
+            return errors[0] == errors[1]
+        failing = {name for name, aspect in self.failing if aspect == "raised"}
+        return failing != set(self.outcomes) and failing == {
+            name for name in self.outcomes if any(v.aspect == "raised" for v in replayed[name][1])
+        }
 
 
 _NUMBERS = ("raised", "type", "shape", "values", "parameters")
@@ -122,52 +171,8 @@ def _is_telling(found: Explanation, failing: set[tuple[str, str]]) -> bool:
     return 2 * len(found.explained & numbers) >= len(numbers)
 
 
-def _violations(outcomes: Outcomes) -> set[tuple[str, str]]:
-    return {(name, v.aspect) for name, (_, found) in outcomes.items() for v in found}
-
-
 def _wrong_values(keys: Iterable[tuple[str, str]]) -> int:
     return sum(aspect == "values" for _, aspect in keys)
-
-
-def _raising(outcomes: Outcomes) -> set[str]:
-    return {name for name, aspect in _violations(outcomes) if aspect == "raised"}
-
-
-def _same(key, runs, student: Outcomes, replayed: Outcomes) -> bool:
-    """Whether both made this violation with the same numbers."""
-    name, aspect = key
-    ours, theirs = student[name][0], replayed[name][0]
-    probe = next(probe for probe, _ in runs if probe.name == name)
-    if aspect == "raised":  # the same error, or the same calls of all fail in some way
-        if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
-            return _missing(ours) == _missing(theirs)
-        errors = [_error(seen) for seen in (ours, theirs)]
-        if errors[0] == errors[1] or None in errors or _UNEXPECTED in errors:
-            return errors[0] == errors[1]
-        failing = _raising(student)
-        return failing != set(student) and failing == _raising({n: replayed[n] for n in student})
-    if aspect in ("values", "shape", "type"):
-        return same_record(probe, ours.outputs, theirs.outputs)
-    if aspect == "gradients":
-        wrong = [(name, "values") in _violations(found) for found in (student, replayed)]
-        return (
-            wrong[0] == wrong[1]
-            and ours.gradients.keys() == theirs.gradients.keys()
-            and all(
-                same_record(probe, ours.gradients[k], theirs.gradients[k], 1e-5)
-                for k in ours.gradients
-            )
-        )
-    if aspect == "attributes":
-        return ours.attributes.keys() == theirs.attributes.keys() and all(
-            same_record(probe, ours.attributes[k], theirs.attributes[k]) for k in ours.attributes
-        )
-    if aspect == "parameters":
-        return ours.parameters == theirs.parameters
-    if aspect == "mutated":
-        return mutated(probe, ours) == mutated(probe, theirs)
-    return True
 
 
 def _error(seen: Observation) -> object:
@@ -187,16 +192,20 @@ def _missing(seen: Observation) -> object:
     return seen.without_parameters or sorted((seen.parameters or {}).items())
 
 
+def _same_records(probe: Probe, ours: dict, theirs: dict, least: float = 0.0) -> bool:
+    return ours.keys() == theirs.keys() and all(
+        same_record(probe, ours[key], theirs[key], least) for key in ours
+    )
+
+
 def same_record(
     probe: Probe, ours: Recorded | None, theirs: Recorded | None, least: float = 0.0
 ) -> bool:
     """Whether two records hold the same kinds, shapes and numbers."""
     if ours is None or theirs is None or ours.kind != theirs.kind:
         return ours is theirs
-    if ours.items.keys() != theirs.items.keys():
-        return False
-    if ours.items:
-        return all(same_record(probe, ours.items[k], theirs.items[k], least) for k in ours.items)
+    if ours.items or theirs.items:
+        return _same_records(probe, ours.items, theirs.items, least)
     if ours.data is None or theirs.data is None:
         alike = ours.type_name == theirs.type_name and ours.text == theirs.text
         return ours.data is theirs.data and alike

@@ -59,6 +59,14 @@ def random_states_kept():
         random.setstate(states[2])
 
 
+def _default_device() -> torch.device:
+    """In less than half the time that torch needs to say it."""
+    return _EMPTY(0).device
+
+
+_EMPTY = torch.empty
+
+
 @contextlib.contextmanager
 def restored_globals():
     """Puts back the global settings that a call may change.
@@ -66,7 +74,7 @@ def restored_globals():
     No garbage is collected meanwhile: what others clean up then would pass for the student's.
     """
     dtype, folder = torch.get_default_dtype(), os.getcwd()
-    device, depth = torch.get_default_device(), sys.getrecursionlimit()
+    device, depth = _default_device(), sys.getrecursionlimit()
     collecting = gc.isenabled()
     gc.disable()
     with contextlib.suppress(RecursionError):  # a deeper one would overflow the C stack
@@ -78,8 +86,9 @@ def restored_globals():
         sys.setrecursionlimit(depth)
         if collecting:
             gc.enable()
-        if torch.get_default_device() != device:
+        if _default_device() != device:
             torch.set_default_device(None if device.type == "cpu" else device)
-        torch.set_default_dtype(dtype)
+        if torch.get_default_dtype() != dtype:
+            torch.set_default_dtype(dtype)
         with contextlib.suppress(OSError):
             os.chdir(folder)

@@ -5,7 +5,7 @@ out if it would have made a violation of values that the student did not make.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,70 +52,90 @@ def explain(
         empty if nothing known gives the student's numbers.
     """
     answer = _Answer(runs, student)
-    candidates = [
-        Explanation(mistake, explained)
-        for mistake, replayed in replays
-        if (explained := answer.reproduced_by(replayed))
-    ]
     named: list[Explanation] = []
-    remaining = set(answer.failing)
-    while candidates and len(named) < 2:
-        best = max(candidates, key=lambda found: len(found.explained & remaining))
-        share = len(best.explained & remaining)
-        if share == 0 or (not named and not _is_telling(best, answer.failing)):
+    remaining = answer.failing
+    while remaining and len(named) < 2:
+        wanted = remaining if named else answer.numbers
+        least = 1 if named else math.ceil(len(wanted) / 2)
+        candidates = answer.explanations(replays, wanted, least)
+        if not candidates:
             break
-        named.append(best)
-        remaining -= best.explained
-        candidates.remove(best)
+        named.append(max(candidates, key=lambda found: len(found.explained & remaining)))
+        remaining = remaining - named[-1].explained
     return named or _partial(replays, answer)
 
 
 def _partial(replays, answer: "_Answer") -> list[Explanation]:
     """The mistake that gives the most of the student's numbers, and others elsewhere."""
-    least = max(2, math.ceil(_wrong_values(answer.failing) / 3))
-    found = [
-        Explanation(mistake, explained, partial=True)
-        for mistake, replayed in replays
-        if (explained := answer.reproduced_by(replayed, least))
-    ]
+    wanted = frozenset(key for key in answer.failing if key[1] == "values")
+    least = max(2, math.ceil(len(wanted) / 3))
+    found = answer.explanations(replays, wanted, least, partial=True)
     return sorted(found, key=lambda one: -len(one.explained))[:1]
 
 
 class _Answer:
-    """What a student's answer did, with which each mistake is compared."""
+    """What a student's answer did, with which each mistake is compared.
+
+    Attributes:
+        failing: its violations, as (probe name, aspect).
+        numbers: those of them that matter most: wrong results, or all if no result is wrong.
+    """
 
     def __init__(self, runs: Sequence[tuple[Probe, Expected]], outcomes: Outcomes):
         self.probes = {probe.name: probe for probe, _ in runs}
         self.outcomes = outcomes
-        self.failing = {(name, v.aspect) for name, (_, found) in outcomes.items() for v in found}
-        self.is_mutating = any(aspect == "mutated" for _, aspect in self.failing)
-        # What failed comes first, wrong values before all: that settles most.
-        self.order = sorted(
-            outcomes, key=lambda name: ((name, "values") not in self.failing, not outcomes[name][1])
+        self.failing = frozenset(
+            (name, violation.aspect) for name, (_, found) in outcomes.items() for violation in found
         )
+        self.numbers = frozenset(k for k in self.failing if k[1] in _NUMBERS) or self.failing
+        self.is_mutating = any(aspect == "mutated" for _, aspect in self.failing)
 
-    def reproduced_by(self, replayed: Outcomes, least: int = 0) -> frozenset[tuple[str, str]]:
+    def explanations(
+        self, replays, wanted: frozenset[tuple[str, str]], least: int, partial: bool = False
+    ) -> list[Explanation]:
+        """The mistakes that reproduce at least so many of the wanted violations.
+
+        A `partial` one may give other numbers where the student's are wrong too.
+        """
+        if len(wanted) < least:
+            return []
+        places: dict[str, set[tuple[str, str]]] = {name: set() for name in self.outcomes}
+        for key in wanted:
+            places[key[0]].add(key)
+        # Wrong values first, which settle most, then what else is wanted; what takes long last.
+        slow = {name for name, (seen, _) in self.outcomes.items() if seen.seconds > _LONG}
+        names = sorted(
+            places, key=lambda n: (n in slow, (n, "values") not in wanted, not places[n])
+        )
+        ordered = {name: places[name] for name in names}
+        return [
+            Explanation(mistake, explained, partial)
+            for mistake, replayed in replays
+            if (explained := self._reproduced_by(replayed, ordered, len(wanted) - least, partial))
+        ]
+
+    def _reproduced_by(
+        self, replayed: Outcomes, places: dict[str, set], spare: int, partial: bool
+    ) -> frozenset[tuple[str, str]]:
         """The violations that a mistake reproduces, or none once it is ruled out.
 
-        Looks at one probe after the other, as each has to be run. With `least`, the mistake may
-        give other numbers where the student's are wrong too, if that many wrong values are
-        reproduced.
+        Looks at one probe after the other, as each has to be run, until more of the violations
+        wanted there are missed than can be spared.
         """
-        failing, explained = self.failing, set()
-        left = _wrong_values(failing)  # that may still be reproduced
-        for name in self.order:
+        explained = set()
+        for name, wanted in places.items():
             seen, found = replayed[name]
             keys = {(name, violation.aspect) for violation in found}
-            same = {key for key in failing & keys if self._is_same(key, seen, replayed)}
-            if keys != same and self._rules_out(name, keys - same, least):
+            same = {key for key in self.failing & keys if self._is_same(key, seen, replayed)}
+            if keys != same and self._rules_out(name, keys - same, partial):
                 return frozenset()
             explained |= same
-            left -= (name, "values") in failing and (name, "values") not in same
-            if left < least:
+            spare -= len(wanted - same)
+            if spare < 0:
                 return frozenset()
         return frozenset(explained)
 
-    def _rules_out(self, name: str, others: set[tuple[str, str]], least: int) -> bool:
+    def _rules_out(self, name: str, others: set[tuple[str, str]], partial: bool) -> bool:
         """Whether violations that the student did not make, or made otherwise, are too much."""
         if (name, "mutated") in others and (
             (name, "mutated") in self.failing or not self.is_mutating
@@ -126,7 +146,7 @@ class _Answer:
             for _, aspect in others
             if aspect in _NUMBERS and (aspect == "raised" or (name, "raised") not in self.failing)
         }
-        return bool(numbers) and (not least or not numbers <= self.failing)
+        return bool(numbers) and (not partial or not numbers <= self.failing)
 
     def _is_same(self, key: tuple[str, str], theirs: Observation, replayed: Outcomes) -> bool:
         """Whether both made this violation with the same numbers."""
@@ -157,22 +177,15 @@ class _Answer:
         if errors[0] == errors[1] or None in errors or _UNEXPECTED in errors:
             return errors[0] == errors[1]
         failing = {name for name, aspect in self.failing if aspect == "raised"}
-        return failing != set(self.outcomes) and failing == {
-            name for name in self.outcomes if any(v.aspect == "raised" for v in replayed[name][1])
-        }
+        return failing != set(self.outcomes) and all(
+            (name in failing)
+            == any(violation.aspect == "raised" for violation in replayed[name][1])
+            for name in self.outcomes
+        )
 
 
+_LONG = 0.005  # seconds for one call
 _NUMBERS = ("raised", "type", "shape", "values", "parameters")
-
-
-def _is_telling(found: Explanation, failing: set[tuple[str, str]]) -> bool:
-    """Whether it accounts for at least half of the failures of the first aspect that fails."""
-    numbers = {key for key in failing if key[1] in _NUMBERS} or failing
-    return 2 * len(found.explained & numbers) >= len(numbers)
-
-
-def _wrong_values(keys: Iterable[tuple[str, str]]) -> int:
-    return sum(aspect == "values" for _, aspect in keys)
 
 
 def _error(seen: Observation) -> object:

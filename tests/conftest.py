@@ -1,5 +1,6 @@
 """What all tests share: checked shapes, seeded inputs, hypothesis profiles, no skips in CI."""
 
+import gc
 import importlib
 import os
 import sys
@@ -82,6 +83,12 @@ def warm(zygote):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(executors, "Runner", lambda *args: Runner(*args, zygote=folder))
         yield
+
+
+def pytest_collection_finish():
+    """What is there now stays: the garbage collector need not walk through it each time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):

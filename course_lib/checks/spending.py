@@ -37,7 +37,7 @@ class Spending(TorchDispatchMode):
     def __init__(self, free: Iterable = ()):
         super().__init__()
         self.peak, self.functions = 0, 0
-        self._free = {storage._cdata: storage for storage in map(_storage, _tensors(list(free)))}
+        self._free = {storage._cdata: storage for storage in map(_storage, _tensors(*free))}
         self._alive: dict[int, tuple[StorageWeakRef, int]] = {}  # some are over by now
         self._at_most = 0  # bytes of all in there
 
@@ -57,7 +57,7 @@ class Spending(TorchDispatchMode):
         name = func.overloadpacket.__name__.rstrip("_")
         if name in _FUNCTIONS and not (name == "pow" and _is_cheap(args[1])):
             self.functions += sum(tensor.numel() for tensor in made)
-        for storage in map(_storage, made + _tensors((args, kwargs or {}))):
+        for storage in map(_storage, made + _tensors(*args, kwargs)):
             key = storage._cdata
             if key not in self._free and key not in self._alive:
                 self._alive[key] = StorageWeakRef(storage), storage.nbytes()
@@ -67,15 +67,20 @@ class Spending(TorchDispatchMode):
         return results
 
 
-def _tensors(tree) -> list[torch.Tensor]:
-    """The tensors in nested lists, tuples and dicts."""
-    if isinstance(tree, torch.Tensor):
-        return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, list | tuple):
-        return []
-    return [tensor for item in tree for tensor in _tensors(item)]
+def _tensors(*trees) -> list[torch.Tensor]:
+    """The tensors among these and in nested lists, tuples and dicts."""
+    found, waiting = [], list(trees)
+    for item in waiting:  # which grows
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif isinstance(item, _GROUPS):
+            waiting.extend(item)
+        elif isinstance(item, dict):
+            waiting.extend(item.values())
+    return found
+
+
+_GROUPS = (list, tuple)
 
 
 def _is_cheap(exponent) -> bool:

@@ -5,6 +5,7 @@
 """
 
 import ast
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable
@@ -68,7 +69,7 @@ def reached(
     """
     todo = set(files)
     for source in sources:
-        todo |= _imports(ast.parse(source), course, package=())
+        todo |= _imports(source, course, package=())
     done: set[Path] = set()
     while todo:
         path = todo.pop()
@@ -77,22 +78,29 @@ def reached(
         done.add(path)
         package = path.relative_to(course.library.parent).parts[:-1]
         if path != course.library / "__init__.py":  # lazy: it imports nothing before it is asked
-            todo |= _imports(ast.parse(path.read_bytes()), course, package)
+            todo |= _imports(path.read_bytes(), course, package)
     return sorted(done)
 
 
-def _imports(tree: ast.AST, course: Course, package: tuple[str, ...]) -> set[Path]:
+def _imports(source: str | bytes, course: Course, package: tuple[str, ...]) -> set[Path]:
     found: set[Path] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                found |= _files(alias.name.split("."), course)
-        elif isinstance(node, ast.ImportFrom):
-            base = list(package[: len(package) - node.level + 1]) if node.level else []
-            base += node.module.split(".") if node.module else []
-            for alias in node.names:
-                found |= _files([*base, alias.name], course)
+    for level, dotted in _imported(source):
+        base = package[: len(package) - level + 1] if level else ()
+        found |= _files([*base, *dotted], course)
     return found
+
+
+@functools.lru_cache(maxsize=1024)  # eight lessons and their bundles ask for the same files
+def _imported(source: str | bytes) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """Returns what a source imports: each name's parts, after the level of its relative import."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [(0, tuple(alias.name.split("."))) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = tuple(node.module.split(".")) if node.module else ()
+            found += [(node.level, (*base, alias.name)) for alias in node.names]
+    return tuple(found)
 
 
 def _files(dotted: list[str], course: Course) -> set[Path]:

@@ -37,6 +37,14 @@ def test_a_wrong_answer_is_named_in_the_text_and_the_html():
     assert "The smallest input that fails:" in report.text()
 
 
+def test_the_example_of_a_mistake_is_a_plain_call_where_one_fails():
+    """Not the edge case with the fewest numbers, whose 600 a reader would take for the cause."""
+    models = {mistake.id: mistake.model for mistake in exercises()["DotProductAttention"].mistakes}
+    for name in ("mask_not_accepted", "mask_ignored", "bool_mask_inverted", "filled_with_zero"):
+        example = grade("DotProductAttention", models[name]).example
+        assert "600" not in example and "mask = [[" in example, (name, example)
+
+
 def test_the_same_seed_gives_the_same_report_and_another_seed_other_inputs():
     def wrong(scores, valid_lens=None, mask=None):
         return torch.softmax(scores, -2)

@@ -9,7 +9,7 @@ import numpy as np
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.fragment import block, hidden, inline, listing, paragraph
 from course_lib.checks.judge import mutated
-from course_lib.checks.probe import Array
+from course_lib.checks.probe import Array, Probe
 from course_lib.checks.record import Recorded
 
 MIMETYPE = "application/vnd.course.report+json"
@@ -153,15 +153,28 @@ class Report:
         return self.text()
 
 
-def importance(violation) -> tuple[int, int, int]:
-    """What a student should see first: plain values before edge cases, few arguments, small ones.
+def importance(violation) -> tuple[int, bool, int, int]:
+    """What a student should see first: values before edge cases, plain calls, few arguments.
 
     What fails without a mask has nothing to do with masks, so their sentences come last.
     """
     probe = violation.probe
-    return _PARTS.index(violation.part), len(probe.inputs()), probe.size
+    return _PARTS.index(violation.part), _is_special(probe), len(probe.inputs()), probe.size
 
 
+def _is_special(probe: Probe) -> bool:
+    """Whether a call has something that a reader would take for the cause: huge numbers, a mode."""
+    arrays = [value for value in probe.inputs().values() if isinstance(value, Array)]
+    finite = (np.where(np.isfinite(array.data), array.data, 0) for array in arrays)
+    return (
+        probe.scenario != "call"
+        or probe.training
+        or any(array.strided for array in arrays)
+        or any(np.abs(data).max(initial=0) > _HUGE for data in finite)
+    )
+
+
+_HUGE = 50
 _PARTS = ("values", "edges", "gradients", "hygiene")
 
 

@@ -67,6 +67,13 @@ def _module_probes(rng):
             {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([[1, 4, 2], [3, 2, 4]])},
         ),
         probe(
+            "mask_by_hand",
+            "A mask must reach the softmax: a key that is masked gets no weight.",
+            {},
+            tiny(),
+            kwargs={"mask": tensor([[True, False, True], [True, True, False]])},
+        ),
+        probe(
             "mask",
             "The mask must reach the softmax.",
             {"dropout": 0.0},

@@ -1,6 +1,6 @@
 """What the catalogue is made of: a lesson, its exercises, their contracts and known mistakes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,12 +37,15 @@ class Mistake:
         model: function or class with the exercise's signature that makes this mistake.
         message: the fact, in one or two sentences.
         hint: one question or pointer.
+        fails: an error on some of the plain problems is the mistake, or follows from it; any other
+            mistake runs on all of them (tests/test_known_mistakes.py).
     """
 
     id: str
     model: Callable
     message: str
     hint: str
+    fails: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,14 @@ class Exercise:
         builds_on: exercises that a solution may call.
         chain: for an integration, the exercises it puts together.
         takes_all: for an integration, the probes' scenario gets all answers as a dict.
+        shares: how the points are divided, where this exercise's aim asks for another division
+            than the usual one (`checks.score.SHARES`): shares of 1 by part.
+        promises: each sentence of the statement and of the docstring, by words that identify it,
+            with the names of the probes that hold it, separated by spaces; "" for a sentence that
+            promises nothing that could be judged. Where `no_loops`, `needs_loops` or `forbidden`
+            is set, one sentence names "loops" or "forbidden".
+        never_one: sizes that cannot be 1 or need no probe of 1, by the name of the axis, with
+            the reason.
     """
 
     name: str
@@ -108,6 +119,9 @@ class Exercise:
     lesson: str = ""
     chain: tuple[str, ...] = ()
     takes_all: bool = False
+    shares: Mapping[str, float] = field(default_factory=dict)
+    promises: Mapping[str, str] = field(default_factory=dict)
+    never_one: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""The checks checked: every exercise against right and wrong answers that somebody wrote.
+"""The checks checked: every exercise against right and wrong answers that someone wrote.
 
-`tests/variants/<lesson>/<exercise>.py` holds answers marked `@right` or `@wrong("message_id")`.
-The catalogue's own mistakes are rows of the matrix as well: each must be told from the others.
+`tests/variants/<lesson>/<exercise>.py` holds answers marked `@right` or `@wrong("message_id")`, and
+answers with faults that can be switched on one by one, marked `@faulty("one", "another", ...)`.
+A known mistake of the catalogue is no answer and counts nowhere.
 """
 
 import importlib.util
@@ -29,7 +30,6 @@ class Variant:
     answer: Any
     is_right: bool
     message: str | None = None
-    origin: str = "variant"
 
 
 @dataclass
@@ -38,7 +38,6 @@ class Row:
 
     exercise: str
     variant: str
-    origin: str
     is_right: bool
     expected: str | None
     lowest: float = 1.0
@@ -67,6 +66,8 @@ class Matrix:
         """The matrix as JSON-able data, with the counts that the documentation quotes."""
         right = [row for row in self.rows if row.is_right]
         wrong = [row for row in self.rows if not row.is_right]
+        names = {row.exercise for row in self.rows}
+        known = {(name, mistake.id) for name in names for mistake in exercises()[name].mistakes}
         return {
             "right": len(right),
             "right_accepted": sum(row.lowest == 1.0 for row in right),
@@ -74,6 +75,8 @@ class Matrix:
             "wrong_rejected": sum(row.highest < 1.0 for row in wrong),
             "wrong_to_be_named": sum(row.expected is not None for row in wrong),
             "wrong_named": sum(row.expected is not None and row.ok for row in wrong),
+            "mistakes": len(known),
+            "mistakes_answered": len(known & {(row.exercise, row.expected) for row in wrong}),
             "ok": self.ok,
             "rows": [asdict(row) | {"ok": row.ok} for row in self.rows],
         }
@@ -97,7 +100,8 @@ class Matrix:
             "",
             f"{counts['right_accepted']} of {counts['right']} right answers get full marks, "
             f"{counts['wrong_rejected']} of {counts['wrong']} wrong ones lose points, "
-            f"{counts['wrong_named']} of {counts['wrong_to_be_named']} are told their mistake.",
+            f"{counts['wrong_named']} of {counts['wrong_to_be_named']} are told their mistake; "
+            f"{counts['mistakes_answered']} of {counts['mistakes']} known mistakes have an answer.",
         ]
         return "\n".join(lines[1:])
 
@@ -118,12 +122,29 @@ def wrong(message: str | None = None):
     return mark
 
 
+def faulty(*faults: str):
+    """Marks a function of a set of faults that makes an answer with just these; none is right."""
+
+    def mark(make):
+        make.__faults__ = faults
+        return make
+
+    return mark
+
+
 def variants(root: Path, exercise: str) -> Iterator[Variant]:
-    """The catalogue's mistakes of an exercise and the answers in its variants file."""
-    known = exercises()[exercise]
-    for mistake in known.mistakes:
-        yield Variant(exercise, mistake.id, mistake.model, False, mistake.id, "catalogue")
-    folder = root / "tests" / "variants" / known.lesson.split("_", 1)[1]
+    """The answers in the variants file of an exercise."""
+    for name, answer in _marked(root, exercise, "__variant__"):
+        yield Variant(exercise, name, answer, *answer.__variant__)
+
+
+def faulty_answers(root: Path, exercise: str) -> list[Callable]:
+    """The functions of its variants file that make answers with faults to be repaired."""
+    return [make for _, make in _marked(root, exercise, "__faults__")]
+
+
+def _marked(root: Path, exercise: str, mark: str) -> Iterator[tuple[str, Any]]:
+    folder = root / "tests" / "variants" / exercises()[exercise].lesson.split("_", 1)[1]
     path = folder / f"{exercise}.py"
     if not path.exists():
         return
@@ -132,14 +153,13 @@ def variants(root: Path, exercise: str) -> Iterator[Variant]:
     spec.loader.exec_module(module)
     for name, answer in list(vars(module).items()):
         is_callable = inspect.isfunction(answer) or inspect.isclass(answer)
-        if is_callable and "__variant__" in vars(answer):
-            is_right, message = answer.__variant__
-            yield Variant(exercise, name, answer, is_right, message)
+        if is_callable and mark in vars(answer):
+            yield name, answer
 
 
 def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
     """Grades one variant with every seed."""
-    row = Row(variant.exercise, variant.name, variant.origin, variant.is_right, variant.message)
+    row = Row(variant.exercise, variant.name, variant.is_right, variant.message)
     for seed in seeds:
         report = grade(variant.exercise, variant.answer, seed=seed)
         said = [finding.id for finding in report.findings]
@@ -147,8 +167,6 @@ def judge_variant(variant: Variant, seeds: Iterable[object]) -> Row:
         row.lowest, row.highest = min(row.lowest, report.score), max(row.highest, report.score)
         if variant.is_right:
             fits = report.outcome == "correct" and report.score == 1.0
-        elif variant.origin == "catalogue":
-            fits = report.score < 1.0 and report.mistake == variant.message
         else:
             fits = report.score < 1.0 and (variant.message is None or variant.message in said)
             fits = fits and report.outcome != "checker_failed"

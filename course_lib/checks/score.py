@@ -1,47 +1,70 @@
 """How many points an answer earns, from what went wrong with which probe."""
 
+from collections.abc import Iterable, Mapping
+
+from course_lib.checks.exercise import Exercise
 from course_lib.checks.judge import HYGIENE
+from course_lib.checks.probe import Probe
 
 SHARES = {"values": 0.5, "edges": 0.25, "gradients": 0.15, "hygiene": 0.1}
-MOST_OF_A_FLAWED_PART = 0.5
+MOST_OF_A_FLAWED_PART = 0.6
 MOST_BEYOND_A_LIMIT = 1 / 3
+MOST_WITH_A_LOOP = 0.5
 BEYOND_A_LIMIT = (
     "What your code spends is what this exercise is about; beyond the limit, each part of the "
-    "points earns at most a third."
+    "points earns a third at most."
 )
+_HALF = ({"attributes"}, {"kind"})  # right numbers, not stored or in another kind of container
+
+
+def shares_of(exercise: Exercise, probes: Iterable[Probe]) -> dict[str, float]:
+    """The share of the points of each part that the probes have, and of the hygiene; their sum
+    is 1: what a part without probes would have goes to the values.
+    """
+    present = {probe.part for probe in probes} | {"hygiene"}
+    shares = {part: share for part, share in (exercise.shares or SHARES).items() if part in present}
+    shares["values"] += 1.0 - sum(shares.values())
+    return shares
 
 
 def score_of(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[float, float]]]:
     """The score 0..1 and, for each part, (earned, possible) as shares of 1.
 
-    A part earns the share of its probes that pass, and at most half once one fails: a check that
-    looks in twenty places must not make a mistake cheap, unless each place is a question of its
-    own. A probe half passes if only what the call should have stored is wrong. Where no probe of
-    the values passes, nothing is earned at all: a constant does not mutate its input either. What
-    a probe of the values may spend at most is what the exercise is for: beyond it no part earns
-    more than a third.
+    A part earns its share if all of its probes pass, else up to `MOST_OF_A_FLAWED_PART` of it, by
+    the share of the probes that pass: each further probe that passes adds to the score, and a
+    check that looks in twenty places does not make a mistake cheap. (Where each probe is a question
+    of its own, it earns the share of those answered.) A probe half passes where the numbers are
+    right and what is wrong is only what the call should have stored, or the kind of the result:
+    0 and 1 for a bool, a tensor for a number. Hygiene counts as far as something else is right: a
+    constant does not change its input either. What a probe of the values may spend at most is what
+    the exercise is for: beyond it each part earns a third. A loop where none is asked for halves
+    the points; a forbidden call earns nothing.
     """
     passed: dict[str, list[float]] = {}
     for probe, _ in runs:
         wrong = {v.aspect for v in outcomes[probe.name][1] if v.part != "hygiene"}
-        passes = 0.5 if wrong == {"attributes"} else float(not wrong)
+        passes = 0.5 if wrong in _HALF else float(not wrong)
         passed.setdefault(probe.part, []).append(passes)
     dirty = {v.aspect for _, found in outcomes.values() for v in found if v.aspect in HYGIENE}
-    shares = {part: share for part, share in SHARES.items() if part in passed or part == "hygiene"}
-    shares["values"] += 1.0 - sum(shares.values())
-    most = MOST_BEYOND_A_LIMIT if beyond_a_limit(outcomes) else 1.0
-    parts = {}
-    for part, share in shares.items():
-        if part == "hygiene":
-            earned = max(0.0, 1.0 - 0.5 * len(dirty))
-        else:
-            earned = sum(passed[part]) / len(passed[part])
-            if min(passed[part]) < 1 and not exercise.each_counts:
-                earned = min(earned, MOST_OF_A_FLAWED_PART)
-        parts[part] = (share * min(earned, most), share)
-    if not any(passed["values"]) or extra:
-        parts = {part: (0.0, share) for part, (_, share) in parts.items()}
+    shares = shares_of(exercise, (probe for probe, _ in runs))
+    earned = {part: _earned(passes, exercise.each_counts) for part, passes in passed.items()}
+    if not any(passed["values"]):  # what is right at the edges by chance is worth little
+        earned = {part: share / 4 for part, share in earned.items()}
+    elsewhere = sum(shares[part] * earned[part] for part in passed) / (1 - shares["hygiene"])
+    earned["hygiene"] = max(0.0, 1.0 - 0.5 * len(dirty)) * min(1.0, 2 * elsewhere)
+    factor = min((_FACTORS.get(violation.problem.id, 0.0) for violation in extra), default=1.0)
+    if beyond_a_limit(outcomes):
+        factor *= MOST_BEYOND_A_LIMIT
+    parts = {part: (factor * share * earned[part], share) for part, share in shares.items()}
     return min(sum(earned for earned, _ in parts.values()), 0.99), parts
+
+
+_FACTORS: Mapping[str, float] = {"loops": MOST_WITH_A_LOOP}
+
+
+def _earned(passes: list[float], each_counts: bool) -> float:
+    share = sum(passes) / len(passes)
+    return share if each_counts or share == 1 else MOST_OF_A_FLAWED_PART * share
 
 
 def beyond_a_limit(outcomes) -> bool:

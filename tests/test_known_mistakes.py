@@ -1,0 +1,76 @@
+"""Known mistakes are real: each runs, is wrong, is told from the others, someone has made it."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from course_lib.checks import exercises, grade
+from course_lib.checks.matrix import variants
+from course_lib.checks.observe import observe
+from course_lib.checks.prepare import prepare
+from course_lib.checks.probe import Array
+
+ROOT = Path(__file__).parent.parent
+EXERCISES = list(exercises())
+MOST = {False: 14, True: 22}  # of a function, of a module
+
+
+def in_float32(probe):
+    """The probe with every floating array in float32, NumPy's as well."""
+
+    def narrowed(value):
+        if isinstance(value, list | tuple):
+            return type(value)(narrowed(item) for item in value)
+        if isinstance(value, Array) and value.data.dtype == np.float64:
+            return dataclasses.replace(value, data=value.data.astype(np.float32))
+        return value
+
+    args, kwargs = ({k: narrowed(v) for k, v in d.items()} for d in (probe.args, probe.kwargs))
+    return dataclasses.replace(probe, args=args, kwargs=kwargs, dtype="float32")
+
+
+def plain_probes(name):
+    """The values on ordinary input."""
+    probes = [probe for probe, _ in prepare(name, "plain") if probe.part == "values"]
+    return [probe for probe in probes if probe.scenario == "call" and not probe.raises]
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_a_known_mistake_runs_on_plain_problems(name):
+    """In float64 and float32 alike; one whose nature is an error fails in both on the same."""
+    for mistake in exercises()[name].mistakes:
+        failed = {}
+        for dtype, change in (("float64", lambda probe: probe), ("float32", in_float32)):
+            for probe in plain_probes(name):
+                raised = observe(mistake.model, change(probe), watched=False).raised
+                if raised is not None:
+                    failed.setdefault(dtype, {})[probe.name] = raised.message[:80]
+        if mistake.fails:
+            assert failed.get("float64", {}).keys() == failed.get("float32", {}).keys(), mistake.id
+            assert failed, f"{name}/{mistake.id} never fails: leave `fails` out"
+        else:
+            assert not failed, f"{name}/{mistake.id}: {failed}"
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_a_known_mistake_is_wrong_and_told_from_the_others(name):
+    for mistake in exercises()[name].mistakes:
+        report = grade(name, mistake.model, seed="known")
+        assert report.score < 1.0, f"{name}/{mistake.id} gets full marks"
+        assert report.mistake == mistake.id, f"{name}/{mistake.id} is named {report.mistake}"
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_someone_has_made_every_known_mistake(name):
+    """An answer in tests/variants has its id; tests/test_matrix.py sees that it gets the name."""
+    written = {variant.message for variant in variants(ROOT, name) if not variant.is_right}
+    unwritten = [mistake.id for mistake in exercises()[name].mistakes if mistake.id not in written]
+    assert not unwritten, f"{name}: write an answer to, or delete: {unwritten}"
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_an_exercise_knows_what_students_do_and_no_curiosities(name):
+    exercise = exercises()[name]
+    assert 0 < len(exercise.mistakes) <= MOST[exercise.is_class]

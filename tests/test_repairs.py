@@ -1,0 +1,32 @@
+"""Every repair of one fault of several raises the score, whatever the others are."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from course_lib.checks import exercises, grade
+from course_lib.checks.matrix import faulty_answers
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("name", list(exercises()))
+def test_every_repair_raises_the_score(name):
+    makers = faulty_answers(ROOT, name)
+    assert makers, f"{name}: mark a function of faults in tests/variants as @faulty(...)"
+    for make in makers:
+        assert len(make.__faults__) >= 2, make.__name__
+        scores = {}
+        for size in range(4):
+            for faults in itertools.combinations(make.__faults__, size):
+                answer = make(frozenset(faults))
+                scores[frozenset(faults)] = grade(name, answer, seed="repairs").score
+        assert scores[frozenset()] == 1.0, f"{make.__name__} without faults is not right"
+        flat = [
+            f"{sorted(faults)} {score:.3f} -> without {fault} {scores[faults - {fault}]:.3f}"
+            for faults, score in scores.items()
+            for fault in faults
+            if not scores[faults - {fault}] > score
+        ]
+        assert not flat, f"{make.__name__}: " + "; ".join(flat)

@@ -25,7 +25,7 @@ COUNTED = {  # axes along which one is as legal as many, as the signatures name 
 }
 DETAILS = re.compile(r"<details>.*?</details>", re.DOTALL)
 DISPLAYED = re.compile(r"\$\$.*?\$\$|```.*?```", re.DOTALL)
-# A sentence ends in a full stop before a capital letter, a formula or code; a paragraph ends one, and
+# A sentence ends in a full stop before a capital letter, formula or code; a paragraph ends one, and
 # an item of a list or a row of a table begins one.
 SENTENCE = re.compile(r"(?<=[.?])\s+(?=[A-Z`$*(\[])|\n\s*\n|\n(?=\s*[-*] )|\n(?=\|)")
 

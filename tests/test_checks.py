@@ -41,7 +41,7 @@ def test_the_example_of_a_mistake_is_a_plain_call_where_one_fails():
     """Not the edge case with the fewest numbers, whose 600 a reader would take for the cause."""
     models = {mistake.id: mistake.model for mistake in exercises()["DotProductAttention"].mistakes}
     for name in ("mask_not_accepted", "mask_ignored", "bool_mask_inverted", "filled_with_zero"):
-        example = grade("DotProductAttention", models[name]).example
+        example = grade("DotProductAttention", models[name]).example.text()
         assert "600" not in example and "mask = [[" in example, (name, example)
 
 
@@ -111,7 +111,7 @@ def test_constants_score_nothing_anywhere():
             continue
         for constant in (None, 0.0, torch.zeros(1), torch.tensor(math.nan), np.zeros(3), "text"):
             report = grade(name, lambda *args, value=constant, **kwargs: value)
-            assert report.score == 0.0 or (name == "combine_masks" and constant is None), name
+            assert report.points == 0.0 or (name == "combine_masks" and constant is None), name
 
 
 def test_check_suggests_the_nearest_name(capsys):

@@ -1,5 +1,7 @@
 """The contract of a result: its type, its shape with named axes, its dtype and device."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from course_lib.checks.compare import Problem
@@ -85,6 +87,43 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
                 f"numbers; yours holds {got.dtype}.",
             )
     return None
+
+
+def converted(returns: tuple[Returned, ...], recorded: Recorded) -> Recorded | None:
+    """The same numbers in the kind of container that the contract asks for, if there are any.
+
+    0 and 1 for a bool, whole numbers for floating ones, a NumPy array for a tensor or the other
+    way round, a tensor of one number for a number.
+    """
+    parts = _recorded_parts(returns, recorded)
+    changed = [_converted(contract, got) for contract, got in zip(returns, parts, strict=True)]
+    if any(part is None for part in changed):
+        return None
+    if len(returns) == 1:
+        return changed[0]
+    return replace(recorded, items=dict(enumerate(changed)))
+
+
+def _converted(contract: Returned, got: Recorded) -> Recorded | None:
+    data = got.data
+    if data is None or data.dtype.kind not in "biuf":
+        return None
+    if contract.kind in ("float", "int", "bool"):
+        if data.size != 1:
+            return None
+        return replace(got, kind=contract.kind, data=data.reshape(()), dtype="", shape=())
+    if contract.kind not in ("tensor", "array") or got.kind not in ("tensor", "array"):
+        return None
+    if contract.dtype == "bool":
+        data = data.astype(bool) if np.isin(data, (0, 1)).all() else None
+    elif contract.dtype == "int":
+        data = data.astype(int) if np.equal(data, np.round(data)).all() else None
+    elif data.dtype.kind != "f":
+        data = data.astype(float)
+    if data is None:
+        return None
+    dtype = got.dtype if data.dtype.kind == "f" and got.data.dtype.kind == "f" else str(data.dtype)
+    return replace(got, kind=contract.kind, data=data, dtype=dtype)
 
 
 def describe(recorded: Recorded) -> str:

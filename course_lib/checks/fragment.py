@@ -55,6 +55,48 @@ def listing(text: str, label: str) -> str:
     )
 
 
+def numbers_beside(
+    name: str,
+    yours: Sequence[Sequence[str]],
+    expected: Sequence[Sequence[str]],
+    mark: str,
+) -> str:
+    """Two small tables of numbers side by side, or one below the other on a narrow page.
+
+    Args:
+        name: what the numbers are.
+        yours: rows of the student's numbers; those that differ end in `mark`.
+        expected: rows of what the definition gives; none if there is nothing to compare with.
+        mark: set in bold with its number and framed, so that it does not hang on a colour.
+    """
+    tables = [_grid(f"{html.escape(name)}, yours:", yours, mark)]
+    if expected:
+        tables.append(_grid("by the definition:", expected, mark))
+    inside = "\n".join(tables)
+    return (
+        f'<div tabindex="0" role="group" aria-label="{html.escape(name)}" '
+        f'style="display:flex;flex-wrap:wrap;gap:.2em 2em;overflow-x:auto">{inside}</div>'
+    )
+
+
+def _grid(caption: str, rows: Sequence[Sequence[str]], mark: str) -> str:
+    lines = [f'<table style="{_GRID}"><caption style="{_CAPTION}">{caption}</caption>']
+    for row in rows:
+        cells = []
+        for number in row:
+            differs = number.endswith(mark)
+            text = f"<strong>{html.escape(number)}</strong>" if differs else html.escape(number)
+            border = "1px solid currentColor" if differs else "1px solid transparent"
+            cells.append(f'<td style="{_NUMBER};border:{border}">{text}</td>')
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return "\n".join([*lines, "</table>"])
+
+
+_GRID = "border-collapse:collapse;margin:.3em 0;font-family:ui-monospace,monospace"
+_CAPTION = "text-align:left;caption-side:top;white-space:nowrap;color:inherit;padding:0"
+_NUMBER = "text-align:right;padding:.1em .45em;background:transparent;color:inherit"
+
+
 def table(caption: str, columns: Sequence[str], groups: Iterable[Sequence[Sequence[str]]]) -> str:
     """A table of HTML cells.
 

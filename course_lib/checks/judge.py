@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from course_lib.checks.compare import COMPARISONS, Problem, arrays_agree, tolerance_for
-from course_lib.checks.contract import describe, wrong_device, wrong_dtype, wrong_shape, wrong_type
+from course_lib.checks.contract import (
+    converted,
+    describe,
+    wrong_device,
+    wrong_dtype,
+    wrong_shape,
+    wrong_type,
+)
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.observe import Observation
 from course_lib.checks.probe import Array, Probe
@@ -109,13 +116,17 @@ def judge(
         add("raised", _raised_problem(probe, seen))
         return found
     add("parameters", _wrong_parameters(probe, seen))
-    broken = add("type", wrong_type(exercise.returns, expected.outputs, seen.outputs))
-    broken = broken or add("shape", wrong_shape(exercise.returns, expected.outputs, seen.outputs))
-    if not broken:
+    broken = wrong_type(exercise.returns, expected.outputs, seen.outputs)
+    if broken is not None:
+        soft = broken.id in ("wrong_type", "wrong_dtype_kind")
+        others = converted(exercise.returns, seen.outputs) if soft else None
+        right = others is not None and not _wrong_numbers(exercise, probe, expected, others)
+        add("kind" if right else "type", broken)
+    elif wrong := _wrong_numbers(exercise, probe, expected, seen.outputs):
+        add(*wrong)
+    if broken is None and (not wrong or wrong[0] != "shape"):
         add("dtype", wrong_dtype(exercise.returns, probe, seen))
         add("device", wrong_device(exercise.returns, seen))
-        compare = exercise.comparisons.get(probe.compare) or COMPARISONS[probe.compare]
-        add("values", compare(probe, expected.outputs, seen.outputs))
     for name, value in expected.attributes.items():
         add(*_wrong_attribute(probe, name, value, seen.attributes.get(name)))
     for name, value in expected.gradients.items():
@@ -136,6 +147,16 @@ _GLOBAL_NUMBERS = Problem(
     "longer what they would have been.",
     "Which line calls `manual_seed`, or draws without a generator of its own?",
 )
+
+
+def _wrong_numbers(exercise, probe, expected, outputs: Recorded) -> tuple[str, Problem] | None:
+    """The first of shape and values that is wrong with outputs of the right kind."""
+    problem = wrong_shape(exercise.returns, expected.outputs, outputs)
+    if problem is not None:
+        return "shape", problem
+    compare = exercise.comparisons.get(probe.compare) or COMPARISONS[probe.compare]
+    problem = compare(probe, expected.outputs, outputs)
+    return None if problem is None else ("values", problem)
 
 
 def mutated(probe: Probe, seen: Observation) -> list[str]:
@@ -288,6 +309,11 @@ def _wrong_attribute(probe, name, value, got: Recorded | None):
     return "attributes", None
 
 
+def tolerance_of_gradient(got: Recorded) -> float:
+    """Of a gradient, beside central differences: absolute and relative."""
+    return {"float32": 1e-3, "float16": 5e-2, "bfloat16": 1e-1}.get(got.dtype, 1e-5)
+
+
 def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
     if got is None or got.data is None:
         if not np.any(value):
@@ -304,7 +330,6 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
             f"The result may look right, but the gradient of `{name}` contains NaN or inf.",
             "Which row gives the softmax nothing but -inf?",
         )
-    tolerance = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 1e-1}.get(got.dtype, 1e-5)
-    if arrays_agree(value, got.data, tolerance):
+    if arrays_agree(value, got.data, tolerance_of_gradient(got)):
         return None
     return Problem("wrong_gradient", f"The gradient of `{name}` is not that of the formula.")

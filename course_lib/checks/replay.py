@@ -12,7 +12,7 @@ import numpy as np
 
 from course_lib.checks.compare import arrays_agree, tolerance_for
 from course_lib.checks.exercise import Mistake
-from course_lib.checks.judge import Expected, Violation, mutated
+from course_lib.checks.judge import HYGIENE, Expected, Violation, mutated
 from course_lib.checks.observe import Observation
 from course_lib.checks.probe import Probe
 from course_lib.checks.record import Recorded
@@ -24,13 +24,20 @@ Outcomes = Mapping[str, tuple[Observation, list[Violation]]]
 class Explanation:
     """A mistake and the violations it reproduces, as (probe name, aspect).
 
-    It is `partial` if it gives the student's numbers in some problems and others elsewhere:
-    one of several mistakes in the same code.
+    Attributes:
+        num_explained: how many of the probes that fail it explains in full.
+        num_failing: how many fail.
     """
 
     mistake: Mistake
     explained: frozenset[tuple[str, str]]
-    partial: bool = False
+    num_explained: int = 0
+    num_failing: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it explains all that is wrong."""
+        return self.num_explained == self.num_failing
 
 
 def explain(
@@ -47,9 +54,10 @@ def explain(
 
     Returns:
         At most two explanations, of which the first reproduces at least half of the violations
-        in the part that matters most; else one partial explanation of at least a third of the wrong
-        values (and two of them);
-        empty if nothing known gives the student's numbers.
+        in the part that matters most; else one mistake that gives at least a third of the wrong
+        values (and two of them), and other wrong values elsewhere; empty if nothing known gives
+        the student's numbers. Where the results are words, or single bools, which many mistakes
+        share, only a mistake that explains everything counts.
     """
     answer = _Answer(runs, student)
     named: list[Explanation] = []
@@ -62,6 +70,8 @@ def explain(
             break
         named.append(max(candidates, key=lambda found: len(found.explained & remaining)))
         remaining = remaining - named[-1].explained
+    if answer.says_little:
+        return [found for found in named[:1] if found.is_whole]
     return named or _partial(replays, answer)
 
 
@@ -89,13 +99,14 @@ class _Answer:
         )
         self.numbers = frozenset(k for k in self.failing if k[1] in _NUMBERS) or self.failing
         self.is_mutating = any(aspect == "mutated" for _, aspect in self.failing)
+        self.says_little = all(_says_little(outcomes[name][0]) for name, _ in self.failing)
 
     def explanations(
         self, replays, wanted: frozenset[tuple[str, str]], least: int, partial: bool = False
     ) -> list[Explanation]:
         """The mistakes that reproduce at least so many of the wanted violations.
 
-        A `partial` one may give other numbers where the student's are wrong too.
+        With `partial`, a mistake may give other numbers where the student's are wrong too.
         """
         if len(wanted) < least:
             return []
@@ -108,11 +119,19 @@ class _Answer:
             places, key=lambda n: (n in slow, (n, "values") not in wanted, not places[n])
         )
         ordered = {name: places[name] for name in names}
-        return [
-            Explanation(mistake, explained, partial)
+        found = [
+            self._explanation(mistake, explained)
             for mistake, replayed in replays
             if (explained := self._reproduced_by(replayed, ordered, len(wanted) - least, partial))
         ]
+        return [explanation for explanation in found if explanation.num_explained]
+
+    def _explanation(self, mistake: Mistake, explained: frozenset) -> Explanation:
+        """With the number of failing probes it explains; hygiene is a matter of its own."""
+        failing = {key for key in self.failing if key[1] not in HYGIENE} or self.failing
+        left = {name for name, _ in failing - explained}
+        failed = {name for name, _ in failing}
+        return Explanation(mistake, explained, len(failed - left), len(failed))
 
     def _reproduced_by(
         self, replayed: Outcomes, places: dict[str, set], spare: int, partial: bool
@@ -154,7 +173,7 @@ class _Answer:
         probe, ours = self.probes[name], self.outcomes[name][0]
         if aspect == "raised":
             return self._raises_the_same(ours, theirs, replayed)
-        if aspect in ("values", "shape", "type"):
+        if aspect in ("values", "shape", "type", "kind"):
             return same_record(probe, ours.outputs, theirs.outputs)
         if aspect == "gradients":
             wrong = {violation.aspect for violation in replayed[name][1]}
@@ -184,8 +203,13 @@ class _Answer:
         )
 
 
+def _says_little(seen: Observation) -> bool:
+    """Whether a result is a word or a single bool, which says little about how it came about."""
+    return seen.raised is None and seen.outputs is not None and seen.outputs.kind in ("bool", "str")
+
+
 _LONG = 0.005  # seconds for one call
-_NUMBERS = ("raised", "type", "shape", "values", "parameters")
+_NUMBERS = ("raised", "type", "kind", "shape", "values", "parameters")
 
 
 def _error(seen: Observation) -> object:

@@ -4,13 +4,9 @@ import html
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
+from course_lib.checks.example import Example
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.fragment import block, hidden, inline, listing, paragraph
-from course_lib.checks.judge import mutated
-from course_lib.checks.probe import Array, Probe
-from course_lib.checks.record import Recorded
+from course_lib.checks.fragment import block, hidden, inline, paragraph
 
 MIMETYPE = "application/vnd.course.report+json"
 WORDS = {
@@ -43,7 +39,7 @@ class Report:
         findings: what to know, the most telling first.
         mistake: id of the known mistake that gives the student's numbers, or None.
         parts: for each part, (earned, possible) as shares of 1.
-        example: the smallest input that fails, and what the student's code made of it.
+        example: the smallest input that fails, and what came of it beside what should have.
     """
 
     exercise: str
@@ -53,7 +49,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     mistake: str | None = None
     parts: dict[str, tuple[float, float]] = field(default_factory=dict)
-    example: str = ""
+    example: Example = field(default_factory=Example)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -112,7 +108,7 @@ class Report:
             if finding.hint:
                 lines.append(f"  → {finding.hint}")
         if self.example:
-            lines += ["", self.example]
+            lines += ["", self.example.text()]
         if self.outcome == "incorrect" and self.parts:
             lines += ["", self._parts_line()]
         if self.outcome in ("incorrect", "raised"):
@@ -137,7 +133,7 @@ class Report:
             if finding.hint:
                 parts.append(paragraph(f"{hidden('→')} <em>{inline(finding.hint)}</em>"))
         if self.example:
-            parts.append(listing(self.example, "The smallest input that fails"))
+            parts.append(self.example.html())
         if self.outcome == "incorrect" and self.parts:
             parts.append(paragraph(self._parts_line(), small=True))
         if self.outcome in ("incorrect", "raised"):
@@ -151,83 +147,3 @@ class Report:
 
     def __str__(self) -> str:
         return self.text()
-
-
-def importance(violation) -> tuple[int, bool, int, int]:
-    """What a student should see first: values before edge cases, plain calls, few arguments.
-
-    What fails without a mask has nothing to do with masks, so their sentences come last.
-    """
-    probe = violation.probe
-    return _PARTS.index(violation.part), _is_special(probe), len(probe.inputs()), probe.size
-
-
-def _is_special(probe: Probe) -> bool:
-    """Whether a call has something that a reader would take for the cause: huge numbers, a mode."""
-    arrays = [value for value in probe.inputs().values() if isinstance(value, Array)]
-    finite = (np.where(np.isfinite(array.data), array.data, 0) for array in arrays)
-    return (
-        probe.scenario != "call"
-        or probe.training
-        or any(array.strided for array in arrays)
-        or any(np.abs(data).max(initial=0) > _HUGE for data in finite)
-    )
-
-
-_HUGE = 50
-_PARTS = ("values", "edges", "gradients", "hygiene")
-
-
-def example_of(exercise: Exercise, violations, outcomes) -> str:
-    """The smallest failing input with the student's result; empty if nothing small failed."""
-    telling = [v for v in violations if v.aspect in ("values", "shape", "type", "raised")]
-    telling = telling or [v for v in violations if v.aspect in ("gradients", "mutated")]
-    telling = [v for v in telling if v.probe.size <= 60 and not v.probe.state]
-    if not telling:
-        return ""
-    violation = min(telling, key=importance)
-    seen = outcomes[violation.probe.name][0]
-    lines = ["The smallest input that fails:"]
-    for name, value in violation.probe.inputs().items():
-        lines.append(_assignment(name, _input_text(value)))
-    if violation.aspect == "gradients":
-        for name, gradient in seen.gradients.items():
-            lines.append(_assignment(f"your gradient of {name}", _recorded_text(gradient)))
-    elif violation.aspect == "mutated":
-        for name in mutated(violation.probe, seen):
-            if name in seen.arguments:
-                after = _recorded_text(seen.arguments[name])
-                lines.append(_assignment(f"{name} after the call", after))
-    elif seen.raised is None and seen.outputs is not None:
-        lines.append(_assignment("your result", _recorded_text(seen.outputs)))
-    return "\n".join(lines)
-
-
-def _assignment(name: str, text: str) -> str:
-    indent = " " * (len(name) + 5)
-    return f"  {name} = " + text.replace("\n", "\n" + indent)
-
-
-def _input_text(value) -> str:
-    if isinstance(value, Array):
-        return _array_text(value.data)
-    if isinstance(value, list | tuple):
-        inside = ",\n".join(_input_text(item) for item in value)
-        return "[" + inside.replace("\n", "\n ") + "]"
-    return str(getattr(value, "name", value))
-
-
-def _recorded_text(recorded: Recorded) -> str:
-    if recorded.items:
-        return "\n".join(f"{key}: {_recorded_text(item)}" for key, item in recorded.items.items())
-    if recorded.kind == "str":
-        return repr(recorded.text)
-    if recorded.data is None:
-        return recorded.type_name
-    return _array_text(recorded.data)
-
-
-def _array_text(data: np.ndarray) -> str:
-    return np.array2string(
-        data, precision=3, suppress_small=False, separator=", ", threshold=80, floatmode="maxprec"
-    )

@@ -12,7 +12,7 @@ MOST_BEYOND_A_LIMIT = 1 / 3
 MOST_WITH_A_LOOP = 0.5
 BEYOND_A_LIMIT = (
     "What your code spends is what this exercise is about; beyond the limit, each part of the "
-    "points earns a third at most."
+    "points earns at most a third."
 )
 _HALF = ({"attributes"}, {"kind"})  # right numbers, not stored or in another kind of container
 
@@ -30,15 +30,16 @@ def shares_of(exercise: Exercise, probes: Iterable[Probe]) -> dict[str, float]:
 def score_of(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[float, float]]]:
     """The score 0..1 and, for each part, (earned, possible) as shares of 1.
 
-    A part earns its share if all of its probes pass, else up to `MOST_OF_A_FLAWED_PART` of it, by
-    the share of the probes that pass: each further probe that passes adds to the score, and a
-    check that looks in twenty places does not make a mistake cheap. (Where each probe is a question
-    of its own, it earns the share of those answered.) A probe half passes where the numbers are
-    right and what is wrong is only what the call should have stored, or the kind of the result:
-    0 and 1 for a bool, a tensor for a number. Hygiene counts as far as something else is right: a
-    constant does not change its input either. What a probe of the values may spend at most is what
-    the exercise is for: beyond it each part earns a third. A loop where none is asked for halves
-    the points; a forbidden call earns nothing.
+    A part earns its share if all of its probes pass, else up to `MOST_OF_A_FLAWED_PART` of it,
+    by the share of the probes that pass: each further probe that passes adds to the score, and
+    a check that looks in twenty places does not make a mistake cheap. (Where each probe is a
+    question of its own, it earns the share of those answered.) A probe half passes where the
+    numbers are right and what is wrong is only what the call should have stored, or the kind of
+    the result: 0 and 1 for a bool, a tensor for a number; right numbers throughout earn that
+    half. Hygiene counts as far as something else is right: a constant does not change its input
+    either. What a probe of the values may spend at most is what the exercise is for: beyond it
+    each part earns a third. A loop where none is asked for halves the points; a forbidden call
+    earns nothing.
     """
     passed: dict[str, list[float]] = {}
     for probe, _ in runs:
@@ -64,7 +65,7 @@ _FACTORS: Mapping[str, float] = {"loops": MOST_WITH_A_LOOP}
 
 def _earned(passes: list[float], each_counts: bool) -> float:
     share = sum(passes) / len(passes)
-    return share if each_counts or share == 1 else MOST_OF_A_FLAWED_PART * share
+    return share if each_counts or all(passes) else MOST_OF_A_FLAWED_PART * share
 
 
 def beyond_a_limit(outcomes) -> bool:

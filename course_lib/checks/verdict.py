@@ -7,8 +7,9 @@ import torch
 
 from course_lib.checks.catalogue import find
 from course_lib.checks.compare import Problem
+from course_lib.checks.example import Example, example_of, importance, shown_first, with_numbers
 from course_lib.checks.exercise import Exercise
-from course_lib.checks.judge import Violation, judge
+from course_lib.checks.judge import Expected, Violation, judge
 from course_lib.checks.observe import (
     Observation,
     Raised,
@@ -19,12 +20,12 @@ from course_lib.checks.observe import (
 from course_lib.checks.prepare import accelerator, prepare, replays
 from course_lib.checks.record import a_or_an
 from course_lib.checks.replay import Explanation, explain
-from course_lib.checks.report import Finding, Report, example_of, importance
+from course_lib.checks.report import Finding, Report
 from course_lib.checks.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
 from course_lib.checks.surroundings import random_states_kept
 
-_ONE_OF_SEVERAL = "One of several things: "
 _MAX_FINDINGS = 4
+_BY_HAND = "Work that entry out by hand: which numbers go into it?"
 
 
 def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
@@ -152,10 +153,10 @@ def _judge_all(
         outcome="raised" if all_raised else "incorrect",
         score=earned,
         max_points=exercise.points,
-        findings=_findings(exercise, violations, explanations, outcomes),
+        findings=_findings(exercise, violations, explanations, outcomes, _by_name(runs)),
         mistake=explanations[0].mistake.id if explanations else None,
         parts=parts,
-        example=example_of(exercise, _about_first(explanations, violations), outcomes),
+        example=_example(exercise, _about_first(explanations, violations), runs, outcomes),
         notes=[BEYOND_A_LIMIT] * beyond_a_limit(outcomes) + _notes(seen),
     )
 
@@ -193,13 +194,38 @@ def _is_own(raised: Raised) -> bool:
     return not line or "NotImplementedError" in line
 
 
-def _findings(exercise, violations, explanations: list[Explanation], outcomes) -> list[Finding]:
+def _by_name(runs) -> dict[str, Expected]:
+    return {probe.name: expected for probe, expected in runs}
+
+
+_TELLING = ("values", "kind", "shape", "type", "raised"), ("gradients", "attributes", "mutated")
+
+
+def _example(exercise, violations, runs, outcomes) -> Example:
+    """The smallest input that fails, with the student's result beside the definition's."""
+    for aspects in _TELLING:
+        telling = [v for v in violations if v.aspect in aspects and v.probe.name in outcomes]
+        if telling:
+            name = (first := min(telling, key=shown_first)).probe.name
+            with contextlib.suppress(Exception):  # what cannot be shown decides nothing
+                return example_of(exercise, first, _by_name(runs)[name], outcomes[name][0])
+    return Example()
+
+
+def _findings(
+    exercise, violations, explanations: list[Explanation], outcomes, expected
+) -> list[Finding]:
     """Named mistakes first, then properties, then what is left, each thing said once."""
     findings, explained = [], set()
     for found in explanations:
         part = next(v.part for v in violations if (v.probe.name, v.aspect) in found.explained)
         mistake = found.mistake
-        message = _ONE_OF_SEVERAL + mistake.message if found.partial else mistake.message
+        message = mistake.message
+        if not found.is_whole:
+            message = (
+                f"In {found.num_explained} of the {found.num_failing} problems that fail, your "
+                f"results are exactly those of this mistake: {message}"
+            )
         findings.append(Finding(mistake.id, message, mistake.hint, part))
         explained |= found.explained
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
@@ -214,7 +240,10 @@ def _findings(exercise, violations, explanations: list[Explanation], outcomes) -
             continue  # wrong outputs have other gradients and weights: nothing new is said
         if problem.id not in said and len(findings) < _MAX_FINDINGS:
             said.add(problem.id)
-            findings.append(Finding(problem.id, problem.message, problem.hint, violation.part))
+            name = violation.probe.name
+            message = with_numbers(exercise, violation, expected[name], outcomes[name][0])
+            hint = problem.hint or (_BY_HAND if message != problem.message else "")
+            findings.append(Finding(problem.id, message, hint, violation.part))
     return findings
 
 

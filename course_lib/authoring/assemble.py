@@ -103,7 +103,7 @@ def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellI
     tags = {"tags": list(part.cell.options["tags"])} if part.cell.options.get("tags") else {}
     match part.role:
         case "text":
-            text = HEADING.sub(lambda m: f"{m[0]}\n\n{_facts(course.exercises[m[1]])}", source)
+            text = HEADING.sub(lambda m: f"{m[0]}\n\n{_facts(course, m[1])}", source)
             integration = getattr(course.lessons[slug], "integration", None)
             if integration is not None:
                 facts = _line(integration, "no new code")
@@ -143,8 +143,10 @@ def _go_on(name: str) -> str:
     )
 
 
-def _facts(exercise) -> str:
-    return _line(exercise, _DIFFICULTY[exercise.difficulty])
+def _facts(course: Course, name: str) -> str:
+    exercise = course.exercises[name]
+    facts = _line(exercise, _DIFFICULTY[exercise.difficulty])
+    return f"{facts}\n\n*Judged: {course.judged[name]}*" if name in course.judged else facts
 
 
 def _line(graded, last: str) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.authoring.errors import BuildError, did_you_mean
@@ -21,21 +21,26 @@ class Course:
         library: the folder `course_lib`.
         exercises: name -> object with `lesson`, `points`, `minutes`, `difficulty`.
         lessons: slug -> object with `exercises` (names) and `written` (or None).
+        judged: name -> what the exercise's points are given for; said beneath its heading.
     """
 
     root: Path
     library: Path
     exercises: Mapping
     lessons: Mapping
+    judged: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def at(cls, root: Path) -> "Course":
         """Returns the course at `root` with the installed course_lib and its catalogue."""
         import course_lib
         from course_lib import checks
+        from course_lib.checks.score import judged_for
 
         library = Path(course_lib.__file__).resolve().parent
-        return cls(Path(root).resolve(), library, checks.exercises(), checks.lessons())
+        exercises = checks.exercises()
+        judged = {name: judged_for(exercise) for name, exercise in exercises.items()}
+        return cls(Path(root).resolve(), library, exercises, checks.lessons(), judged)
 
     def text(self, slug: str) -> Path:
         """The lesson text a person edits."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from course_lib.checks.exercise import Exercise
 from course_lib.checks.judge import HYGIENE
 from course_lib.checks.probe import Probe
@@ -25,6 +27,24 @@ def shares_of(exercise: Exercise, probes: Iterable[Probe]) -> dict[str, float]:
     shares = {part: share for part, share in (exercise.shares or SHARES).items() if part in present}
     shares["values"] += 1.0 - sum(shares.values())
     return shares
+
+
+_JUDGED = {
+    "values": "values",
+    "edges": "edge cases",
+    "gradients": "gradients",
+    "hygiene": "hygiene",
+}
+
+
+def judged_for(exercise: Exercise) -> str:
+    """What the points of an exercise are given for: "values 65 %, edge cases 25 %, ..."."""
+    shares = shares_of(exercise, exercise.probes(np.random.default_rng(0)))
+    return ", ".join(
+        f"{word} {shares[part]:.0%}".replace("%", " %")
+        for part, word in _JUDGED.items()
+        if part in shares
+    )
 
 
 def score_of(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[float, float]]]:

@@ -124,7 +124,15 @@ class _Answer:
             for mistake, replayed in replays
             if (explained := self._reproduced_by(replayed, ordered, len(wanted) - least, partial))
         ]
-        return [explanation for explanation in found if explanation.num_explained]
+        return [one for one in found if one.num_explained and self._is_cause(one)]
+
+    def _is_cause(self, found: Explanation) -> bool:
+        """Whether a mistake changes arguments as the student does, where nothing else is wrong.
+
+        What breaks the gradients is then the change itself, not a mistake with the same error.
+        """
+        only_follows = self.is_mutating and not any(key[1] in _RESULTS for key in self.failing)
+        return not only_follows or any(aspect == "mutated" for _, aspect in found.explained)
 
     def _explanation(self, mistake: Mistake, explained: frozenset) -> Explanation:
         """With the number of failing probes it explains; hygiene is a matter of its own."""
@@ -208,8 +216,9 @@ def _says_little(seen: Observation) -> bool:
     return seen.raised is None and seen.outputs is not None and seen.outputs.kind in ("bool", "str")
 
 
+_RESULTS = ("type", "kind", "shape", "values", "parameters")
 _LONG = 0.005  # seconds for one call
-_NUMBERS = ("raised", "type", "kind", "shape", "values", "parameters")
+_NUMBERS = ("raised", *_RESULTS)
 
 
 def _error(seen: Observation) -> object:

@@ -25,6 +25,7 @@ from course_lib.checks.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
 from course_lib.checks.surroundings import random_states_kept
 
 _MAX_FINDINGS = 4
+_NUMBERS_RIGHT = " What it holds is right."
 _BY_HAND = "Work that entry out by hand: which numbers go into it?"
 
 
@@ -233,7 +234,7 @@ def _findings(
         findings += _violated_properties(exercise, left, outcomes)
     said = {finding.id for finding in findings}
     misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
-    for violation in sorted(left, key=importance):  # the smallest case of each kind
+    for violation in sorted(left, key=lambda v: _order(v, misled)):  # the smallest of each kind
         problem = violation.problem
         follows = violation.aspect == "gradients" or problem.id == "attribute_values"
         if follows and violation.probe.name in misled:
@@ -242,9 +243,15 @@ def _findings(
             said.add(problem.id)
             name = violation.probe.name
             message = with_numbers(exercise, violation, expected[name], outcomes[name][0])
-            hint = problem.hint or (_BY_HAND if message != problem.message else "")
+            message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
+            hint = problem.hint or (_BY_HAND if violation.aspect == "values" else "")
             findings.append(Finding(problem.id, message, hint, violation.part))
     return findings
+
+
+def _order(violation: Violation, misled: set[str]) -> tuple:
+    """What is said first; where the numbers are right, a changed argument is why the rest fails."""
+    return bool(misled) or violation.aspect != "mutated", importance(violation)
 
 
 def _about_first(explanations: list[Explanation], violations: list[Violation]):

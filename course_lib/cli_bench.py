@@ -14,17 +14,21 @@ verbs = typer.Typer()
 @verbs.command()
 def bench(
     what: Annotated[
-        Literal["grading", "attention"], typer.Argument(help="What to measure.")
+        Literal["grading", "attention", "checks"], typer.Argument(help="What to measure.")
     ] = "grading",
     lesson: Annotated[
-        list[str] | None, typer.Option("--lesson", help="Sample classes; may be repeated.")
+        list[str] | None,
+        typer.Option("--lesson", help="grading, checks: which lessons; may be repeated."),
     ] = None,
     submissions: Annotated[int, typer.Option(min=1, help="How many hand in.")] = 24,
     workers: Annotated[int, typer.Option(min=1, help="Processes of `course grade`.")] = 2,
     sandbox: Annotated[Sandbox, typer.Option(help="How the class is shut in.")] = "strict",
     stock: Annotated[bool, typer.Option(help="Run stock nbgrader on the same class.")] = True,
     quick: Annotated[
-        bool, typer.Option("--quick", help="attention: under a minute, no memory, no compiler.")
+        bool,
+        typer.Option(
+            "--quick", help="attention: no memory, no compiler; checks: five answers of a kind."
+        ),
     ] = False,
     device: Annotated[str, typer.Option(help="attention: cpu or cuda.")] = "cpu",
     into: Annotated[
@@ -33,9 +37,11 @@ def bench(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure grading against stock nbgrader, or attention against textbooks and PyTorch.
+    """Measure grading against stock nbgrader, attention against textbooks and PyTorch, or checks.
 
     Example: course bench grading --lesson 02 --submissions 24
+
+    Example: course bench checks --lesson 02
 
     Example: course bench attention --quick
     """
@@ -43,9 +49,12 @@ def bench(
     if what == "attention":
         _attention(quick, device, into, as_json, tell)
         return
+    root = course_root()
+    if what == "checks":
+        _checks(root, chosen_lessons(root, lesson), quick, as_json, tell)
+        return
     from course_lib.benchmarks import grading as benchmark
 
-    root = course_root()
     comparison = benchmark.compare(
         root,
         chosen_lessons(root, lesson or ["02"]) or [],
@@ -56,6 +65,17 @@ def bench(
         tell=tell,
     )
     typer.echo(benchmark.to_json(comparison) if as_json else comparison.text())
+
+
+def _checks(root: Path, slugs: list[str] | None, quick: bool, as_json: bool, tell) -> None:
+    """The first check of each answer; a line an exercise."""
+    from course_lib.benchmarks import checks
+
+    try:
+        measured = checks.measure(root, slugs, most=5 if quick else None, tell=tell)
+    except OSError as error:
+        raise UsageError(str(error)) from error
+    typer.echo(checks.to_json(measured) if as_json else measured.text())
 
 
 def _attention(quick: bool, device: str, into: Path | None, as_json: bool, tell) -> None:

@@ -286,8 +286,24 @@ def _backward(result, grad_outputs, leaves) -> tuple[dict[str, Recorded], bool]:
         return {name: record(None) for name in leaves}, False
     grad = torch.from_numpy(np.array(grad_outputs)).to(device=first.device, dtype=first.dtype)
     before = grad.tolist()
-    found = torch.autograd.grad(first, list(leaves.values()), grad, allow_unused=True)
+    found = torch.autograd.grad(_Given.apply(first, grad), list(leaves.values()), allow_unused=True)
     return {n: record(g) for n, g in zip(leaves, found, strict=True)}, grad.tolist() != before
+
+
+class _Given(torch.autograd.Function):
+    """A number whose gradient with respect to `first` is `grad`, the tensor itself.
+
+    `torch.autograd.grad(first, leaves, grad)` means the same, and imports sympy the first time.
+    """
+
+    @staticmethod
+    def forward(ctx, first, grad):
+        ctx.grad = grad
+        return first.new_zeros(())
+
+    @staticmethod
+    def backward(ctx, _):
+        return ctx.grad, None
 
 
 def _describe_exception(error: BaseException, phase: str) -> Raised:

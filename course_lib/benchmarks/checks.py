@@ -1,0 +1,150 @@
+"""`course bench checks`: what the first check of an answer takes, exercise by exercise.
+
+Each answer of `tests/variants/` is checked once, in a process of its own that has imported the
+course and nothing else: no probes drawn, no known mistake run. Counted is the processor time of the
+check, so that other work on the machine hardly matters.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from course_lib.checks import exercises, matrix, verdict
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An exercise: seconds of each right answer's first check, and of each wrong one's."""
+
+    exercise: str
+    right: tuple[float, ...]
+    wrong: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All rows, and what ran them."""
+
+    rows: list[Row]
+    machine: str
+
+    def as_dict(self) -> dict:
+        """JSON-able."""
+        return {
+            "machine": self.machine,
+            "rows": [asdict(row) for row in self.rows],
+            "median_right": _median([s for row in self.rows for s in row.right]),
+            "median_wrong": _median([s for row in self.rows for s in row.wrong]),
+            "worst_right": max(_median(row.right) for row in self.rows),
+            "worst_wrong": max(_median(row.wrong) for row in self.rows),
+        }
+
+    def table(self) -> list[list[str]]:
+        """Head and rows: exercise, answers, and median and maximum of right and wrong ones."""
+        head = ["exercise", "right", "median", "slowest", "wrong", "median", "slowest"]
+        body = [[f"`{row.exercise}`", *_cells(row.right), *_cells(row.wrong)] for row in self.rows]
+        every = [[s for row in self.rows for s in part(row)] for part in (_right, _wrong)]
+        return [head, *body, ["all", *_cells(every[0]), *_cells(every[1])]]
+
+    def text(self) -> str:
+        """The table, seconds of processor time."""
+        table = self.table()
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [
+            "  ".join(
+                f"{cell:<{width}}" if i == 0 else f"{cell:>{width}}"
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in table
+        ]
+        found = self.as_dict()
+        lines += [
+            "",
+            f"Seconds of processor time: a first wrong answer {found['median_wrong']:.2f} in "
+            f"the median, {found['worst_wrong']:.2f} at the slowest exercise; a right one "
+            f"{found['median_right']:.2f} and {found['worst_right']:.2f}. {self.machine}.",
+        ]
+        return "\n".join(lines)
+
+
+def _right(row: Row) -> tuple[float, ...]:
+    return row.right
+
+
+def _wrong(row: Row) -> tuple[float, ...]:
+    return row.wrong
+
+
+def _cells(seconds: Sequence[float]) -> list[str]:
+    slowest = max(seconds, default=0.0)
+    return [str(len(seconds)), f"{_median(seconds):.2f}", f"{slowest:.2f}"]
+
+
+def _median(seconds: Sequence[float]) -> float:
+    return statistics.median(seconds) if seconds else 0.0
+
+
+def measure(
+    root: Path,
+    slugs: Sequence[str] | None = None,
+    *,
+    most: int | None = None,
+    tell: Tell = lambda line: None,
+) -> Measured:
+    """Times the first check of every answer.
+
+    Args:
+        root: the course folder, which holds `tests/variants`.
+        slugs: lessons; all of them if not given.
+        most: of each kind of answer to an exercise, as many as this; all if not given.
+        tell: called with a line for each exercise.
+
+    Raises:
+        OSError: this system cannot fork, which a fresh process takes here.
+    """
+    if not hasattr(os, "fork"):
+        raise OSError("course bench checks needs a system that forks: Linux or macOS")
+    rows = []
+    for name, exercise in exercises().items():
+        if slugs and exercise.lesson not in slugs:
+            continue
+        tell(name)
+        answers = list(matrix.variants(root, name))
+        kinds = ([a for a in answers if a.is_right], [a for a in answers if not a.is_right])
+        right, wrong = (tuple(_first_check(a) for a in kind[:most]) for kind in kinds)
+        rows.append(Row(name, right, wrong))
+    return Measured(rows, f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores")
+
+
+def _first_check(answer: matrix.Variant) -> float:
+    """Seconds of processor time, in a process forked from one that has checked nothing."""
+    here, there = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=_check, args=(answer, there))
+    process.start()
+    there.close()
+    try:
+        return here.recv()
+    except EOFError as error:
+        raise RuntimeError(f"{answer.exercise}: {answer.name} ended the process") from error
+    finally:
+        process.join()
+
+
+def _check(answer: matrix.Variant, result) -> None:
+    started = time.process_time()
+    verdict.grade(answer.exercise, answer.answer, seed="bench")
+    result.send(time.process_time() - started)
+
+
+def to_json(measured: Measured) -> str:
+    return json.dumps(measured.as_dict(), indent=2)

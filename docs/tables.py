@@ -28,6 +28,8 @@ COUNTS = {
     "lose points": "wrong_rejected",
     "must be named": "wrong_to_be_named",
     "are named": "wrong_named",
+    "known mistakes": "mistakes",
+    "have an answer": "mistakes_answered",
 }
 
 

@@ -5,6 +5,7 @@ out if it would have made a violation of values that the student did not make.
 """
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,22 +45,28 @@ def explain(
     runs: Sequence[tuple[Probe, Expected]],
     replays: Sequence[tuple[Mistake, Outcomes]],
     student: Outcomes,
+    seconds: float | None = None,
 ) -> list[Explanation]:
     """The mistakes that together reproduce the most of what went wrong, the largest first.
 
     Args:
         runs: the probes with what was expected.
-        replays: what each known mistake does on them, by probe name; asked for as needed.
+        replays: what each known mistake does on them, by probe name; asked for as needed, the
+            most likely first.
         student: the observation and violations of each probe, by probe name.
+        seconds: of processor time, after which no further mistake is tried; any time if None.
 
     Returns:
-        At most two explanations, of which the first reproduces at least half of the violations
-        in the part that matters most; else one mistake that gives at least a third of the wrong
-        values (and two of them), and other wrong values elsewhere; empty if nothing known gives
-        the student's numbers. Where the results are words, or single bools, which many mistakes
-        share, only a mistake that explains everything counts.
+        The first mistake that reproduces everything. If there is none: at most two, of which the
+        first reproduces at least half of the violations in the part that matters most; else one
+        that gives at least a third of the wrong values (and two of them), and other wrong values
+        elsewhere; empty if nothing tried gives the student's numbers. Where the results are words,
+        or single bools, which many mistakes share, only one that explains everything counts.
     """
-    answer = _Answer(runs, student)
+    answer = _Answer(runs, student, seconds)
+    whole = answer.explanations(replays, answer.results, len(answer.results), stop_at_first=True)
+    if whole or answer.says_little:
+        return whole
     named: list[Explanation] = []
     remaining = answer.failing
     while remaining and len(named) < 2:
@@ -70,8 +77,6 @@ def explain(
             break
         named.append(max(candidates, key=lambda found: len(found.explained & remaining)))
         remaining = remaining - named[-1].explained
-    if answer.says_little:
-        return [found for found in named[:1] if found.is_whole]
     return named or _partial(replays, answer)
 
 
@@ -88,21 +93,36 @@ class _Answer:
 
     Attributes:
         failing: its violations, as (probe name, aspect).
+        results: those that are not of the hygiene, or all if there are no others.
         numbers: those of them that matter most: wrong results, or all if no result is wrong.
     """
 
-    def __init__(self, runs: Sequence[tuple[Probe, Expected]], outcomes: Outcomes):
+    def __init__(
+        self,
+        runs: Sequence[tuple[Probe, Expected]],
+        outcomes: Outcomes,
+        seconds: float | None = None,
+    ):
+        self._until = math.inf if seconds is None else time.process_time() + seconds
         self.probes = {probe.name: probe for probe, _ in runs}
         self.outcomes = outcomes
         self.failing = frozenset(
             (name, violation.aspect) for name, (_, found) in outcomes.items() for violation in found
         )
+        others = frozenset(key for key in self.failing if key[1] not in HYGIENE)
+        self.results = others or self.failing
         self.numbers = frozenset(k for k in self.failing if k[1] in _NUMBERS) or self.failing
         self.is_mutating = any(aspect == "mutated" for _, aspect in self.failing)
         self.says_little = all(_says_little(outcomes[name][0]) for name, _ in self.failing)
 
     def explanations(
-        self, replays, wanted: frozenset[tuple[str, str]], least: int, partial: bool = False
+        self,
+        replays,
+        wanted: frozenset[tuple[str, str]],
+        least: int,
+        *,
+        partial: bool = False,
+        stop_at_first: bool = False,
     ) -> list[Explanation]:
         """The mistakes that reproduce at least so many of the wanted violations.
 
@@ -119,12 +139,15 @@ class _Answer:
             places, key=lambda n: (n in slow, (n, "values") not in wanted, not places[n])
         )
         ordered = {name: places[name] for name in names}
-        found = [
-            self._explanation(mistake, explained)
-            for mistake, replayed in replays
-            if (explained := self._reproduced_by(replayed, ordered, len(wanted) - least, partial))
-        ]
-        return [one for one in found if one.num_explained and self._is_cause(one)]
+        found: list[Explanation] = []
+        for mistake, replayed in replays:
+            if time.process_time() > self._until or (found and stop_at_first):
+                break
+            explained = self._reproduced_by(replayed, ordered, len(wanted) - least, partial)
+            if explained:
+                one = self._explanation(mistake, explained)
+                found += [one] if one.num_explained and self._is_cause(one) else []
+        return found
 
     def _is_cause(self, found: Explanation) -> bool:
         """Whether a mistake changes arguments as the student does, where nothing else is wrong.
@@ -136,9 +159,8 @@ class _Answer:
 
     def _explanation(self, mistake: Mistake, explained: frozenset) -> Explanation:
         """With the number of failing probes it explains; hygiene is a matter of its own."""
-        failing = {key for key in self.failing if key[1] not in HYGIENE} or self.failing
-        left = {name for name, _ in failing - explained}
-        failed = {name for name, _ in failing}
+        left = {name for name, _ in self.results - explained}
+        failed = {name for name, _ in self.results}
         return Explanation(mistake, explained, len(failed - left), len(failed))
 
     def _reproduced_by(

@@ -29,7 +29,9 @@ _NUMBERS_RIGHT = " What it holds is right."
 _BY_HAND = "Work that entry out by hand: which numbers go into it?"
 
 
-def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
+def grade(
+    exercise: str, obj: object, *, seed: object = None, naming_seconds: float | None = None
+) -> Report:
     """Grades any object as an answer to an exercise, without showing anything.
 
     Args:
@@ -39,6 +41,8 @@ def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
             integration a dict with an answer for each exercise of the chain, whose other names
             the caller has put in place (`session.check` does).
         seed: any value; the same seed gives the same inputs.
+        naming_seconds: processor time for finding out which known mistake it is; all it takes if
+            not given. The points do not depend on it.
 
     Returns:
         A `Report`; nothing that the answer does makes this raise.
@@ -58,7 +62,7 @@ def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
                 return report
             device = accelerator()
             seen = observe_all(obj, [probe for probe, _ in prepare(exercise, seed, device)])
-            return _judge_all(known, seed, seen, device)
+            return _judge_all(known, seed, seen, device, naming_seconds=naming_seconds)
         except Exception as error:  # a fault of ours costs no points
             return Report.checker_failed(known, error)
 
@@ -117,6 +121,7 @@ def _judge_all(
     seen: dict[str, Observation],
     device: str | None,
     name_mistakes: bool = True,
+    naming_seconds: float | None = None,
 ) -> Report:
     """Judges the observations of all probes of a seed."""
     runs = prepare(exercise.name, seed, device)
@@ -144,7 +149,7 @@ def _judge_all(
         return Report.correct(exercise, _notes(seen))
     complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
     known = replays(exercise.name, seed, device) if name_mistakes else ()
-    explanations = explain(runs, known, complete)
+    explanations = explain(runs, known, complete, naming_seconds)
     earned, parts = score_of(exercise, runs, outcomes, extra)
     all_raised = all(
         any(v.aspect == "raised" for v in outcomes[p.name][1]) for p, _ in runs if not p.raises

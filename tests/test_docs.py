@@ -45,7 +45,7 @@ def test_the_lesson_table_is_that_of_the_catalogue():
 
 @pytest.mark.parametrize("slug", list(lessons()))
 def test_the_counts_are_those_of_the_matrix(slug):
-    """How many there are; that none is lost is what tests/test_matrix.py shows, answer by answer."""
+    """How many there are; that none is lost is what tests/test_matrix.py shows."""
     names = lessons()[slug].exercises
     found = matrix.Matrix(
         [

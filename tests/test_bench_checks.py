@@ -1,0 +1,63 @@
+"""`course bench checks`: each answer's first check is timed in a process of its own."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from course_lib.benchmarks import checks as benchmark
+from course_lib.checks import lessons, matrix
+
+ROOT = Path(__file__).parent.parent
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that forks")
+
+
+def test_a_row_an_exercise_with_every_kind_of_answer():
+    told = []
+    found = benchmark.measure(ROOT, ["02_masked_softmax"], most=1, tell=told.append)
+    names = list(lessons()["02_masked_softmax"].exercises)
+    assert [row.exercise for row in found.rows] == names == told
+    assert all(len(row.right) == len(row.wrong) == 1 for row in found.rows)
+    assert all(seconds > 0 for row in found.rows for seconds in (*row.right, *row.wrong))
+    assert all(name in found.text() for name in names)
+    assert json.loads(benchmark.to_json(found))["median_wrong"] > 0
+
+
+def test_nothing_is_kept_from_one_answer_to_the_next(monkeypatch):
+    """Neither probes nor known mistakes that another check has run already."""
+    drawn = []
+    monkeypatch.setattr(benchmark.verdict, "grade", lambda *a, **k: drawn.append(a))
+    answer = next(matrix.variants(ROOT, "causal_mask"))
+    benchmark._first_check(answer)
+    assert not drawn, "the check ran in this process"
+
+
+def test_an_answer_that_ends_its_process_is_named(monkeypatch):
+    monkeypatch.setattr(benchmark.verdict, "grade", lambda *a, **k: os._exit(3))
+    answer = next(matrix.variants(ROOT, "causal_mask"))
+    with pytest.raises(RuntimeError, match=f"causal_mask: {answer.name} ended the process"):
+        benchmark._first_check(answer)
+
+
+def test_a_system_that_cannot_fork_is_told_so(monkeypatch):
+    monkeypatch.delattr(os, "fork")
+    with pytest.raises(OSError, match="needs a system that forks"):
+        benchmark.measure(ROOT)
+
+
+def test_a_first_gradient_imports_no_computer_algebra():
+    """`torch.autograd.grad` with a gradient given imports sympy, most of a first check's time."""
+    import subprocess
+
+    code = (
+        "import sys, torch\n"
+        "from course_lib.checks import grade\n"
+        "def answer(queries, keys):\n"
+        "    return queries @ keys.mT\n"
+        "assert grade('batched_scores', answer).outcome == 'correct'\n"
+        "assert 'sympy' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

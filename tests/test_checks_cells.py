@@ -221,10 +221,9 @@ def test_nothing_is_suggested_where_nothing_is_near():
             raise KeyboardInterrupt
 
     for attempt in (lambda: Odd().anything, lambda: [].qqqqqq, lambda: {}["key"]):
-        try:
+        with pytest.raises((AttributeError, KeyError)) as caught:
             attempt()
-        except Exception as error:
-            assert message_of(error) == str(error)
+        assert message_of(caught.value) == str(caught.value)
     assert message_of(Silent()) == ""
 
 

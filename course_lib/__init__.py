@@ -1,4 +1,4 @@
-"""The attention course: `check`, `hint`, `progress`, `plotting`, each exercise's reference version.
+"""The attention course: `check`, `hint`, `carry_on`, `progress`, `plotting`, each solution.
 
 Public names are found when they are first used, so that `import course_lib` is fast and brings in
 no torch. Exercises are registered nowhere: they are course_lib.attention's public functions and
@@ -11,7 +11,7 @@ import os
 
 __version__ = "0.1.0"
 
-_TOOLS = {name: "course_lib.checks" for name in ("check", "hint", "progress")}
+_TOOLS = {name: "course_lib.checks" for name in ("carry_on", "check", "hint", "progress")}
 _MODULES = ("attention", "checks", "plotting")
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ATTENTION = os.path.join(_HERE, "attention")

@@ -26,6 +26,12 @@ def hint(name, level=1):
     return "hint"
 
 
+def carry_on(name):
+    from IPython import get_ipython
+
+    return get_ipython().user_ns[name]
+
+
 def check(name):
     from IPython import get_ipython
     from IPython.display import display
@@ -78,7 +84,7 @@ LESSON = """\
 # %%
 import math
 
-from course_lib import check, hint
+from course_lib import carry_on, check, hint
 
 # %% [markdown]
 # ## Doubling

@@ -24,9 +24,9 @@ def right_mask(num_queries, num_keys=None):
     return torch.ones(num_queries, num_keys, dtype=torch.bool).tril(num_keys - num_queries)
 
 
-def test_a_right_answer_gets_the_full_points_as_a_plain_float(capsys):
+def test_a_right_answer_gets_the_full_points_as_a_float(capsys):
     points = checks.check("causal_mask", right_mask)
-    assert type(points) is float and points == exercises()["causal_mask"].points
+    assert isinstance(points, float) and points == exercises()["causal_mask"].points
     assert capsys.readouterr().err == ""
 
 

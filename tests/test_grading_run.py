@@ -48,6 +48,11 @@ warnings.warn("careful")
 """
 NAMES = ("causal_mask", "length_mask")
 STUCK = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True:\n    pass"
+COLONLESS = CAUSAL.replace("num_keys=None):", "num_keys=None)")
+RENAMED = CAUSAL.replace("causal_mask", "lower_triangle")
+GOES_ON = """from course_lib import carry_on
+causal_mask = carry_on("causal_mask")
+causal_mask.__module__"""
 LOOPS = "def causal_mask(num_queries, num_keys=None):\n    while True:\n        pass"
 
 
@@ -65,6 +70,9 @@ def graded(tmp_path_factory, warm):
     hand_in(root, "dead", honest(root, causal_mask="import os\nos._exit(1)", length_mask=LENGTH))
     hand_in(root, "broken", '{"cells": [')
     hand_in(root, "renamed", honest(root), "My Homework (1).ipynb")
+    hand_in(root, "colonless", honest(root, causal_mask=COLONLESS, length_mask=LENGTH))
+    hand_in(root, "misnamed", honest(root, causal_mask=RENAMED, length_mask=LENGTH))
+    hand_in(root, "goes-on", going_on(root))
     hand_in(root, "forger", honest(root, causal_mask="check = lambda name: 2.0"))
     (root / "submitted" / "empty" / LESSON).mkdir(parents=True)
     doubled = honest(root)
@@ -80,6 +88,14 @@ def graded(tmp_path_factory, warm):
         gradebook.update_or_create_assignment(LESSON, duedate="2026-03-02 23:59:00 UTC")
     lines = []
     return root, grade(root, LESSON, progress=lines.append, settings=QUICK), lines
+
+
+def going_on(root):
+    """Work with a cell of its own that carries on, as those of a lesson do."""
+    notebook = honest(root)
+    index = notebook.cells.index(cell_of(notebook, "causal_mask"))
+    notebook.cells.insert(index + 1, new_code_cell(GOES_ON))
+    return notebook
 
 
 def record(graded, student):
@@ -103,6 +119,31 @@ def test_the_release_handed_in_blank_scores_0_and_is_graded(graded):
 
 def test_a_warning_and_a_thread_on_stderr_cost_nothing(graded):
     assert record(graded, "noisy").rows[0].points == 2
+
+
+STOPPED = "SyntaxError: expected ':' (line 1: `def causal_mask(num_queries, num_keys=None)`)"
+WANTED = "You have `lower_triangle`; the exercise wants `causal_mask`."
+
+
+def test_a_cell_that_python_refuses_is_an_error_with_its_line(graded):
+    first, second = record(graded, "colonless").rows
+    assert (first.points, first.outcome, second.points) == (0, "raised", 2)
+    assert STOPPED in first.message
+
+
+def test_a_renamed_answer_is_named(graded):
+    first, second = record(graded, "misnamed").rows
+    assert (first.points, first.outcome, second.points) == (0, "not_attempted", 2)
+    assert first.message == WANTED
+
+
+def test_what_follows_an_exercise_goes_on_with_the_courses_version(graded):
+    assert record(graded, "goes-on").points == 4
+    path = Course(graded[0]).autograded_notebook("goes-on", LESSON)
+    cell = next(c for c in nbformat.read(path, as_version=4).cells if c.source == GOES_ON)
+    said, value = cell.outputs
+    assert "going on with the course's version; each exercise is graded by itself" in said.text
+    assert value.data["text/plain"] == "'course_lib.attention.masked_softmax'"
 
 
 def test_mistakes_and_messages_are_recorded(graded):
@@ -439,14 +480,26 @@ def test_stock_nbgrader_gives_the_same_grades(tmp_path):
     doubled.cells.append(cell_of(doubled, "causal_mask"))
     shuffled.cells.reverse()
     work = {"blank": release(root), "wrong": honest(root, causal_mask=UPPER)}
+    work |= {"colonless": honest(root, causal_mask=COLONLESS), "goes-on": going_on(root)}
+    work |= {"misnamed": honest(root, causal_mask=RENAMED)}
     for student, notebook in {**work, "doubled": doubled, "shuffled": shuffled}.items():
         hand_in(root, student, notebook)
     result = nbgrader(root, "autograde", LESSON)
     assert result.returncode == 0, result.stderr
     stock = scores(root)
+    assert STOPPED in said(root, "colonless") and WANTED in said(root, "misnamed")
+    assert stock["goes-on", "causal_mask"] == stock["goes-on", "length_mask"] == 2
+    assert "course_lib.attention" in said(root, "goes-on", GOES_ON)
     grade(root, LESSON, settings=replace(QUICK, force=True))
     assert scores(root) == stock
     assert stock["shuffled", "causal_mask"] == stock["doubled", "causal_mask"] == 2
+
+
+def said(root: Path, student: str, source: str = 'check("causal_mask")') -> str:
+    """The plain text that a cell of a graded notebook shows."""
+    notebook = nbformat.read(Course(root).autograded_notebook(student, LESSON), as_version=4)
+    cell = next(cell for cell in notebook.cells if cell.source == source)
+    return "\n".join(o.get("data", {}).get("text/plain", "") for o in cell.outputs)
 
 
 def scores(root: Path) -> dict:

@@ -11,6 +11,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from site_build import LESSONS, REPOSITORY, ROOT
 
 from course_lib import cli
+from course_lib.checks.points import Points
 from course_lib.site import build
 from course_lib.site.builder import _launch_options
 from course_lib.site.notebooks import NEEDED, launchable, with_outputs
@@ -35,9 +36,11 @@ def notebook(*, solved):
         new_code_cell("print(1)", id="shows", outputs=[output("1")] if solved else []),
         new_code_cell("def f(): ...", id="f-answer", metadata=answer),
         new_code_cell('check("f")', id="f-check", metadata=check),
+        new_code_cell('f = carry_on("f")', id="f-next"),
     ]
     if solved:
-        cells[3].outputs, cells[4].outputs = [output("mine")], [output("correct")]
+        for cell, said in zip(cells[3:], ("mine", "correct", "going on"), strict=True):
+            cell.outputs = [output(said)]
         cells.insert(1, new_code_cell("1 + 1", id="elsewhere", outputs=[output("2")]))
     language = {"name": "python", "pygments_lexer": "ipython3"}
     return new_notebook(cells=cells, metadata={"language_info": language})
@@ -64,7 +67,23 @@ def course(tmp_path, monkeypatch):
 def test_cells_that_only_show_something_get_their_outputs_by_id():
     page = with_outputs(notebook(solved=False), notebook(solved=True))
     shown = {cell.id: cell.outputs for cell in page.cells if cell.cell_type == "code"}
+    assert shown.pop("f-next") == [], "on the site nobody has passed a check"
     assert shown == {"setup": [], "shows": [output("1")], "f-answer": [], "f-check": []}
+
+
+def test_a_number_of_points_is_not_on_a_page(course):
+    solution = course / "solutions/01_lesson/01_lesson.ipynb"
+    shown = nbformat.read(solution, as_version=4)
+    cell = next(cell for cell in shown.cells if cell.id == "shows")
+    bundle = Points(31415.5)._repr_mimebundle_()
+    cell.outputs = [
+        new_output("display_data", data={"text/html": "<p>A report.</p>"}),
+        new_output("execute_result", data=bundle, execution_count=1),
+    ]
+    nbformat.write(shown, solution)
+    build(course, course / "pages")
+    page = (course / "pages/notebooks/01_lesson/01_lesson.html").read_text(encoding="utf-8")
+    assert "<p>A report.</p>" in page and "31415" not in page
 
 
 def test_a_release_cell_that_the_solution_lacks_is_named(course, capsys):

@@ -126,7 +126,8 @@ def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellI
             graded = _nbgrader(name, _CHECK, course.exercises[name].points)
             return [
                 new_code_cell(f'check("{name}")', id=f"{name}-check", metadata=graded),
-                new_code_cell(_go_on(name), id=f"{name}-next"),
+                new_code_cell(_ask(name), id=f"{name}-hint"),
+                new_code_cell(f'{name} = carry_on("{name}")', id=f"{name}-next"),
             ]
     return [new_code_cell(source, id=ids.next(), metadata=tags)]
 
@@ -136,11 +137,9 @@ def _nbgrader(grade_id: str, flags: dict, points: float | None = None) -> dict:
     return {"nbgrader": metadata if points is None else {**metadata, "points": points}}
 
 
-def _go_on(name: str) -> str:
-    return (
-        f"from course_lib import {name}  # continue with the reference version\n\n"
-        f"# hint(\"{name}\", 1)  # remove the first '#'; levels 1, 2, 3"
-    )
+def _ask(name: str) -> str:
+    """A cell of its own, so that asking runs nothing else; not run unless asked."""
+    return f"# hint(\"{name}\", 1)  # stuck? Remove the first '#' and run; then level 2, 3"
 
 
 def _facts(course: Course, name: str) -> str:

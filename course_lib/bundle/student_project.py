@@ -60,7 +60,7 @@ def readme(course: Course, lessons: Sequence[str], up_to: str | None) -> str:
     left_out = ""
     if up_to is not None:
         left_out = (
-            f"\n- The course's solutions of {up_to[:2]} come later. Until then the cell below a\n"
-            "  check goes on with your own answer; cells that use an unfinished one stop."
+            f"\n- The course's solutions of {up_to[:2]} come later. Until then that cell goes on"
+            "\n  with your own answer as it is; cells that use an unfinished one stop."
         )
     return string.Template(template).substitute(lessons="\n".join(listed), left_out=left_out)

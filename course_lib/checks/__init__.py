@@ -8,6 +8,7 @@ import importlib
 
 _HOMES = {
     "check": "session",
+    "carry_on": "session",
     "hint": "session",
     "progress": "session",
     "grade": "verdict",

@@ -14,17 +14,19 @@ import traceback
 import warnings
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from course_lib.checks.cells import instead_of
 from course_lib.checks.probe import Array, Built, Dtype, Probe
 from course_lib.checks.record import Recorded, class_name, describe_type, record
 from course_lib.checks.scenarios import BUILDERS, SCENARIOS
 from course_lib.checks.spending import Spending
 from course_lib.checks.steps import Steps
+from course_lib.checks.suggestion import message_of
 from course_lib.checks.surroundings import (
     next_draws,
     random_states_kept,
@@ -83,6 +85,9 @@ class Subject:
     is_class: bool = False
     is_callable: bool = False
     name: str = ""  # of the class itself, or of the object's type
+    error: str = ""  # what stopped the cell before it defined the answer: it is not looked at then
+    defined: tuple[str, ...] = ()  # what that cell defines instead
+    others: tuple[str, ...] = ()  # the functions and classes that the notebook defines
 
 
 def subject_of(obj: Any) -> Subject:
@@ -94,6 +99,19 @@ def subject_of(obj: Any) -> Subject:
     is_class = issubclass(type(obj), type)  # `isinstance` would ask the object itself
     name = class_name(obj if is_class else type(obj))
     return Subject(obj is not None, home, is_class, callable(obj), name)
+
+
+def answer_in(namespace: dict[str, Any], name: str) -> tuple[Any, Subject]:
+    """An answer by its name in a notebook's variables, and what it is.
+
+    There is none where the latest run of its cell did not define it, whatever the name still holds.
+    """
+    instead = instead_of(name, namespace)
+    missing = bool(instead.error or instead.defined)
+    obj = None if missing else namespace.get(name)
+    about = {"error": instead.error, "defined": instead.defined, "others": instead.others}
+    subject = replace(subject_of(obj), there=namespace.get(name) is not None, **about)
+    return obj, subject
 
 
 def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
@@ -307,10 +325,7 @@ class _Given(torch.autograd.Function):
 
 
 def _describe_exception(error: BaseException, phase: str) -> Raised:
-    try:
-        message = str(error)[:_MAX_TEXT]
-    except BaseException:  # a message that cannot be printed
-        message = ""
+    message = message_of(error)[:_MAX_TEXT]
     lines = []
     for frame, number in traceback.walk_tb(error.__traceback__):
         filename = frame.f_code.co_filename

@@ -22,6 +22,7 @@ from course_lib.checks.observe import (
     Observation,
     Raised,
     Subject,
+    answer_in,
     observe_all,
     subject_of,
 )
@@ -82,8 +83,7 @@ def answer(request: Request, namespace: dict) -> Reply:
     reply = Reply(request.number)
     if request.chain:
         return _answer_together(request, namespace, reply)
-    obj = namespace.get(request.name)
-    reply.subject = subject_of(obj)
+    obj, reply.subject = answer_in(namespace, request.name)
     if obj is not None and not reply.subject.home.startswith("course_lib."):
         _remembered[request.name] = obj
     if reply.subject.is_callable:

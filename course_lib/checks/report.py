@@ -72,6 +72,30 @@ class Report:
         return Report(exercise.name, "not_attempted", 0.0, exercise.points, [finding])
 
     @staticmethod
+    def stopped(exercise: Exercise, error: str, *, stale: bool = False) -> "Report":
+        """The cell with the answer ended in an error before it defined it.
+
+        Args:
+            error: what Python said, and of which line; may be anybody's text.
+            stale: an earlier definition is still there.
+        """
+        said = " ".join(error[:600].split())
+        message = f"Your cell stopped before it defined `{exercise.name}`: {said}"
+        if stale:
+            message += f". An earlier `{exercise.name}` is still there; this check did not use it."
+        hint = "Fix that, run the cell again, then this check."
+        finding = Finding("cell_stopped", message, hint, "values")
+        return Report(exercise.name, "raised", 0.0, exercise.points, [finding])
+
+    @staticmethod
+    def renamed(exercise: Exercise, found: str) -> "Report":
+        """The answer seems to be there, under another name."""
+        message = f"You have `{found}`; the exercise wants `{exercise.name}`."
+        hint = "Rename it, run its cell again, then this check."
+        finding = Finding("renamed", message, hint, "values")
+        return Report(exercise.name, "not_attempted", 0.0, exercise.points, [finding])
+
+    @staticmethod
     def own_version(exercise: Exercise) -> "Report":
         """The course's own solution was checked instead of the student's."""
         finding = Finding(

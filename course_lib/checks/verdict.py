@@ -1,11 +1,12 @@
 """From an object to a report: observe every probe, judge, name the mistake, count the points."""
 
 import contextlib
+import difflib
 from collections.abc import Mapping, Sequence
 
 import torch
 
-from course_lib.checks.catalogue import find
+from course_lib.checks.catalogue import exercises, find
 from course_lib.checks.compare import Problem
 from course_lib.checks.example import Example, example_of, importance, shown_first, with_numbers
 from course_lib.checks.exercise import Exercise
@@ -30,7 +31,12 @@ _BY_HAND = "Work that entry out by hand: which numbers go into it?"
 
 
 def grade(
-    exercise: str, obj: object, *, seed: object = None, naming_seconds: float | None = None
+    exercise: str,
+    obj: object,
+    *,
+    seed: object = None,
+    subject: Subject | None = None,
+    naming_seconds: float | None = None,
 ) -> Report:
     """Grades any object as an answer to an exercise, without showing anything.
 
@@ -41,6 +47,7 @@ def grade(
             integration a dict with an answer for each exercise of the chain, whose other names
             the caller has put in place (`session.check` does).
         seed: any value; the same seed gives the same inputs.
+        subject: what the answer is, where more is known than the object tells.
         naming_seconds: processor time for finding out which known mistake it is; all it takes if
             not given. The points do not depend on it.
 
@@ -57,12 +64,13 @@ def grade(
                 return still_missing(known, missing)
             if known.chain and not known.takes_all:
                 obj = obj[known.chain[-1]]
-            subject = None if known.takes_all else subject_of(obj)
+            subject = None if known.takes_all else subject or subject_of(obj)
             if subject is not None and (report := _unusable(known, subject)):
                 return report
             device = accelerator()
             seen = observe_all(obj, [probe for probe, _ in prepare(exercise, seed, device)])
-            return _judge_all(known, seed, seen, device, naming_seconds=naming_seconds)
+            report = _judge_all(known, seed, seen, device, naming_seconds=naming_seconds)
+            return _by_its_name(known, subject, report)
         except Exception as error:  # a fault of ours costs no points
             return Report.checker_failed(known, error)
 
@@ -92,7 +100,8 @@ def judge_observed(
         try:
             if subject is not None and (report := _unusable(known, subject)):
                 return report
-            return _judge_all(known, seed, dict(seen), None, name_mistakes)
+            report = _judge_all(known, seed, dict(seen), None, name_mistakes)
+            return _by_its_name(known, subject, report)
         except Exception as error:
             return Report.checker_failed(known, error)
 
@@ -169,8 +178,11 @@ def _judge_all(
 
 def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
     """A report for what is no answer at all; None for a function or class that can be tried."""
-    if not subject.there:
-        return Report.not_attempted(exercise, f"There is no `{exercise.name}` yet.")
+    if subject.error:
+        return Report.stopped(exercise, subject.error, stale=subject.there)
+    if not subject.there or subject.defined:
+        nothing = Report.not_attempted(exercise, f"There is no `{exercise.name}` yet.")
+        return _by_its_name(exercise, subject, nothing)
     if subject.home.startswith("course_lib.attention"):
         return Report.own_version(exercise)
     wanted = "a class" if exercise.is_class else "a function"
@@ -180,6 +192,24 @@ def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
         hint = "Did you assign a result to this name, or add or forget a pair of brackets?"
         return _rejected(exercise, Finding("wrong_kind_of_answer", message, hint, "values"))
     return None
+
+
+def _by_its_name(exercise: Exercise, subject: Subject | None, report: Report) -> Report:
+    """A report of nothing to grade names what seems to be the answer under another name."""
+    nothing = any(finding.id == "not_attempted" for finding in report.findings)
+    if subject is None or not nothing:
+        return report
+    free = [n for n in (*subject.defined, *subject.others) if n.isidentifier()]
+    free = [n for n in free if len(n) <= 80 and n not in exercises()]
+    if len(subject.defined) == 1 and subject.defined[0] in free:
+        return Report.renamed(exercise, subject.defined[0])
+    plain = {_plain_name(name): name for name in free}
+    close = difflib.get_close_matches(_plain_name(exercise.name), plain, 1, 0.8)
+    return Report.renamed(exercise, plain[close[0]]) if close else report
+
+
+def _plain_name(name: str) -> str:
+    return name.replace("_", "").casefold()
 
 
 def _rejected(exercise: Exercise, finding: Finding) -> Report:

@@ -7,6 +7,7 @@ import html
 from nbformat import NotebookNode
 
 from course_lib.checks.fragment import block, paragraph
+from course_lib.checks.points import Points
 from course_lib.checks.report import Report
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.tame import made_output, plain_text, tame_tree
@@ -65,7 +66,7 @@ def _outputs(text: str, fragment: str, report: dict, points: float | None) -> li
     data[REPORT] = tame_tree(report)
     outputs = [made_output("display_data", data=data, metadata={})]
     if points is not None:
-        value = {"text/plain": repr(float(points))}
+        value = Points(points)._repr_mimebundle_()
         result = {"data": value, "metadata": {}, "execution_count": None}
         outputs.append(made_output("execute_result", **result))
     return outputs

@@ -20,8 +20,8 @@ if find_spec("course_lib") is None:
 def with_outputs(release: NotebookNode, solution: NotebookNode) -> NotebookNode:
     """The release with what its cells show in the solution notebook, found by cell id.
 
-    Cells that a student answers and the checks below them stay without: their outputs belong to
-    the course's answer.
+    Cells that a student answers, the checks below them and the cells that carry on stay without:
+    their outputs belong to the course's answer.
     """
     outputs = {cell.id: cell.outputs for cell in solution.cells if cell.cell_type == "code"}
     for cell in release.cells:
@@ -32,7 +32,8 @@ def with_outputs(release: NotebookNode, solution: NotebookNode) -> NotebookNode:
 
 def _is_exercise(cell: NotebookNode) -> bool:
     nbgrader = cell.metadata.get("nbgrader", {})
-    return bool(nbgrader.get("solution") or nbgrader.get("grade"))
+    carries_on = cell.id.endswith("-next")
+    return bool(nbgrader.get("solution") or nbgrader.get("grade") or carries_on)
 
 
 def launchable(release: NotebookNode, repository: str) -> NotebookNode:

@@ -19,8 +19,15 @@
 # %% [markdown]
 # **How a lesson works.** Each exercise has a cell for your code and, below it, a check. Run the
 # check as often as you like: it says what it expected, and shows a small input on which your
-# answer fails. The cell after it hands you the course's version, so that one unsolved exercise
-# does not stop you; in the same cell waits a hint, in three levels.
+# answer fails. Below the check a cell of its own holds a hint, in three levels; asking costs
+# nothing. The cell after that carries on with your answer if it passed its check, and otherwise
+# with the course's version, so that one unsolved exercise does not stop you; it says which.
+#
+# The points of an exercise have up to four parts: *values* (the numbers are right), *edges* (they
+# still are in unusual cases, such as a single key or huge numbers), *gradients* (so is what flows
+# back through your code) and *hygiene* (your code changes nothing it was not asked to change, and
+# keeps dtype and device). How much each part counts depends on the exercise. An answer that is
+# partly right earns part of the points, and its report lists them part by part.
 #
 # Questions marked *Predict* have the answer folded away. Commit to a guess before you open it:
 # a wrong guess is what makes the answer stick.
@@ -34,7 +41,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib import check, hint, plotting
+from course_lib import carry_on, check, hint, plotting
 
 torch.set_printoptions(precision=4, sci_mode=False)
 
@@ -922,10 +929,10 @@ print("all four hold")
 # %% [markdown]
 # ### All together
 #
-# Each check so far ran on the course's versions of everything else. This one puts *your*
-# `length_mask`, `combine_masks` and `masked_softmax` side by side and checks the last of them
-# again: pieces that are right alone should be right in company. It needs the checks above to have
-# seen your cells in this session.
+# Each check so far was about one exercise, and grading gives it the course's versions of all others.
+# This one puts *your* `length_mask`, `combine_masks` and `masked_softmax` together, right or wrong,
+# and checks the last of them again: pieces that are right alone should be right in company. It
+# needs the checks above to have seen your cells in this session.
 
 # %%
 check("02_masked_softmax")

@@ -18,7 +18,8 @@
 
 # %% [markdown]
 # Each exercise has a cell for your code and, below it, a check that you may run as often as you
-# like. The cell after it hands you the course's version and holds a hint, in three levels.
+# like, and a hint, in three levels. The cell after that carries on with your answer if it passed
+# its check, and otherwise with the course's version.
 #
 # At *Predict*, commit to a guess before you open the answer.
 
@@ -30,7 +31,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from course_lib import check, hint, masked_softmax, plotting
+from course_lib import carry_on, check, hint, masked_softmax, plotting
 
 torch.set_printoptions(precision=4, sci_mode=False)
 

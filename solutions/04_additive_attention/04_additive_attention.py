@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib import check, hint, masked_softmax, plotting
+from course_lib import carry_on, check, hint, masked_softmax, plotting
 
 torch.set_printoptions(precision=4, sci_mode=False)
 

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib import check, hint, masked_softmax, plotting
+from course_lib import carry_on, check, hint, masked_softmax, plotting
 
 torch.set_printoptions(precision=4, sci_mode=False)
 np.set_printoptions(precision=4, suppress=True)
@@ -652,9 +652,10 @@ print("row sums agree")
 # %% [markdown]
 # ### All together
 #
-# Each check so far ran on the course's versions of everything else. This one puts *your*
-# `scaled_dot_product_attention` and *your* `DotProductAttention` side by side and checks the module
-# again. It needs the checks above to have seen your cells in this session.
+# Each check so far was about one exercise, and grading gives it the course's versions of all others.
+# This one puts *your* `scaled_dot_product_attention` and *your* `DotProductAttention` together,
+# right or wrong, and checks the module again. It needs the checks above to have seen your cells in
+# this session.
 
 # %%
 check("05_scaled_dot_product")

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from course_lib import causal_mask, check, hint, length_mask, masked_softmax, plotting
+from course_lib import carry_on, causal_mask, check, hint, length_mask, masked_softmax, plotting
 
 torch.set_printoptions(precision=4, sci_mode=False)
 
@@ -778,9 +778,10 @@ assert change > 0.01
 # %% [markdown]
 # ### All together
 #
-# Each check so far ran on the course's versions of everything else. This one puts *your*
-# `split_heads`, `merge_heads` and `MultiHeadAttention` side by side and checks the module again. It
-# needs the checks above to have seen your cells in this session.
+# Each check so far was about one exercise, and grading gives it the course's versions of all others.
+# This one puts *your* `split_heads`, `merge_heads` and `MultiHeadAttention` together, right or
+# wrong, and checks the module again. It needs the checks above to have seen your cells in this
+# session.
 
 # %%
 check("06_multi_head")

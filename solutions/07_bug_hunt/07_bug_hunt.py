@@ -25,6 +25,7 @@ from torch.nn import functional as F
 
 from course_lib import (
     MultiHeadAttention,
+    carry_on,
     causal_mask,
     check,
     hint,

@@ -28,6 +28,7 @@ from torch.nn import functional as F
 
 from course_lib import (
     additive_scores,
+    carry_on,
     causal_mask,
     check,
     hint,

@@ -152,6 +152,11 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
     lab.write(lab.cell("def causal_mask(num_queries, num_keys=None)"), RIGHT)
     page.keyboard.press("Shift+Enter")
     assert "2 of 2 points" in lab.report("causal_mask: correct")
+    below = lab.cell('check("causal_mask")').locator(".jp-OutputArea-output")
+    assert [text.split(":")[0] for text in below.all_inner_texts()] == ["✓ causal_mask", ""]
+    page.keyboard.press("Shift+Enter")  # the hint, which changes nothing
+    page.keyboard.press("Shift+Enter")
+    lab.look_at(page.get_by_text("causal_mask: going on with your own, which passed its check"))
     lab.write(lab.cell('hint("causal_mask", 3)'), "from course_lib import progress\n\nprogress()")
     done = lab.look_at(page.get_by_text("Your progress: 1 of"))
     row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="causal_mask"))

@@ -65,6 +65,8 @@ def _seed_everything(seed: int) -> None:
 def _run_kernel(connection: dict, seed: int, forked: float, spent: dict[str, float]) -> None:
     from ipykernel.kernelapp import IPKernelApp
 
+    from course_lib.checks.cells import watch_cells
+
     _limit_output(connection.pop("output"))
     path = f"{connection.pop('folder')}/connection.json"
     with open(path, "w", encoding="utf-8") as file:
@@ -73,6 +75,7 @@ def _run_kernel(connection: dict, seed: int, forked: float, spent: dict[str, flo
     arguments = ["-f", path, "--HistoryManager.enabled=False", "--IPKernelApp.log_level=ERROR"]
     app.initialize(arguments)
     app.shell.events.register("post_run_cell", _streams_restorer())
+    watch_cells(app.shell)
     _seed_everything(seed)
     spent["start"] = time.monotonic() - forked - sum(spent.values())
     os.write(_SAYING, READY + json.dumps(spent).encode())

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from waiting import PATIENCE
 
 from course_lib.attention.additive_attention import AdditiveAttention as Taught
 from course_lib.fused import _additive_blocks, _additive_passes
@@ -278,7 +279,9 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 module(*inputs, torch.tensor([1024]), need_weights=False).sum().backward()
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 100
 

@@ -9,6 +9,7 @@ import importlib
 
 import pytest
 import torch
+from bounds import assert_rounded, exact_twin, exactly
 
 from course_lib import causal_mask
 from course_lib.checks.elsewhere import NAME, Elsewhere
@@ -72,11 +73,10 @@ def outcome(function, inputs, given, parameters=(), **options):
     return outputs, *torch.autograd.grad(outputs, leaves, torch.ones_like(outputs))
 
 
-def assert_same_elsewhere(expected, found):
-    """The numbers agree, and those found live on the device."""
+def numbers(found):
+    """The numbers found, which live on the device."""
     assert all(part.device.type == NAME for part in found)
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one.detach().numbers, other.detach(), rtol=1e-3, atol=1e-4)
+    return [part.detach().numbers for part in found]
 
 
 KINDS = list(masks((1, 1, 1, 1), torch.Generator()))
@@ -98,16 +98,18 @@ def test_modules_compute_the_same(generator, monkeypatch, package, options, name
     where, make = MAKERS[name]
     batch, n, m, features = sizes
     torch.manual_seed(0)
-    module = make(found_in(package, where, name), features)
+    taught, module = (make(found_in(p, where, name), features) for p in ("attention", package))
+    module.load_state_dict(taught.state_dict())
     shapes = (batch, n, features), (batch, m, features), (batch, m, features)
     inputs = [torch.randn(shape, generator=generator) for shape in shapes]
     given = masks(sizes, generator)[kind]
-    expected = outcome(module, inputs, given, module.parameters(), **options)
+    exact = exact_twin(taught)
+    expected = outcome(exact, [exactly(x) for x in inputs], given, exact.parameters())
     with Device() as device:
         module = moved(module, device)
         there = [[moved(x, device) for x in group] for group in (inputs, given)]
         found = outcome(module, *there, module.parameters(), **options)
-    assert_same_elsewhere(expected, found)
+    assert_rounded(numbers(found), expected)
 
 
 @every_mask
@@ -117,16 +119,22 @@ def test_functions_compute_the_same(generator, package, options, sizes, kind):
     batch, n, m, features = sizes
     shapes = (batch, n, features), (batch, m, features), (batch, m, features)
     given = masks(sizes, generator)[kind]
-    softmax = found_in(package, "masked_softmax", "masked_softmax")
-    attention = found_in(package, "scaled_dot_product", "scaled_dot_product_attention")
+    softmax, attention = (
+        [found_in(p, where, name) for p in ("attention", package)]
+        for where, name in (
+            ("masked_softmax", "masked_softmax"),
+            ("scaled_dot_product", "scaled_dot_product_attention"),
+        )
+    )
     scores = [torch.randn(batch, n, m, generator=generator).mul_(3)]
     inputs = [torch.randn(shape, generator=generator) for shape in shapes]
-    for function, tensors, its_options in ((softmax, scores, {}), (attention, inputs, options)):
-        expected = outcome(function, tensors, given, **its_options)
+    for functions, tensors, its_options in ((softmax, scores, {}), (attention, inputs, options)):
+        taught, function = functions
+        expected = outcome(taught, [exactly(x) for x in tensors], given)
         with Device() as device:
             there = [[moved(x, device) for x in group] for group in (tensors, given)]
             found = outcome(function, *there, **its_options)
-        assert_same_elsewhere(expected, found)
+        assert_rounded(numbers(found), expected)
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "boxcar", "epanechnikov"])
@@ -137,13 +145,15 @@ def test_kernel_pooling_computes_the_same(generator, package, options, kernel):
     elif kernel != "gaussian":
         return  # the lesson has no other
     function = found_in(package, "kernel_pooling", "kernel_pooling")
-    places = [torch.rand(size, 1, generator=generator) for size in (30, 40)]
-    values = torch.randn(40, 1, generator=generator)
+    exact = {"dtype": torch.float64, "generator": generator}
+    places = [torch.rand(size, 1, **exact) for size in (30, 40)]
+    values = torch.randn(40, 1, **exact)
     expected = outcome(lambda v: function(*places, v, 0.3, **options), [values], ())
     with Device() as device:
         places = [moved(x, device) for x in places]
         found = outcome(lambda v: function(*places, v, 0.3, **options), [moved(values, device)], ())
-    assert_same_elsewhere(expected, found)
+    for one, other in zip(numbers(found), expected, strict=True):
+        torch.testing.assert_close(one, other.detach())
 
 
 def test_a_look_at_the_numbers_is_noticed():

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from bounds import assert_rounded, exactly
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
@@ -116,8 +117,8 @@ def test_dtype_is_kept(dtype):
     outputs, logsumexp = blocked_attention(*inputs, None, 3)
     assert outputs.dtype == logsumexp.dtype == dtype
     own = RecomputedAttention.apply(*inputs, None, 3)
-    expected = scaled_dot_product_attention(*(x.float() for x in inputs))[0]
-    assert (own.float() - expected).abs().max() < {torch.float32: 1e-5}.get(dtype, 5e-2)
+    exact = scaled_dot_product_attention(*(exactly(x, dtype) for x in inputs))[0]
+    assert_rounded(own, exact)
     assert torch.autograd.grad(own.sum(), inputs[0])[0].dtype == dtype
     scores = factored_additive_scores(inputs[0], inputs[1], inputs[2][0, 0])
     assert scores.dtype == dtype

@@ -30,7 +30,7 @@ def test_the_floor_runs_answers_and_neither_checks_nor_demos(tmp_path):
         new_code_cell(note.format("demo"), metadata={"tags": ["demo"]}),
         new_code_cell("import time; time.sleep(0.05)"),
     )
-    assert 0.05 < floor(tmp_path, LESSON) < 5
+    assert floor(tmp_path, LESSON) > 0.05
     assert ran.read_text() == "answer" * 2  # the first notebook is run once more, to import
     assert run_floor(tmp_path, LESSON, 1).each > 0.05
 

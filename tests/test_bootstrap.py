@@ -4,10 +4,10 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE, wait_until
 
 from course_lib import bootstrap, pip_run
 from course_lib.__main__ import OLDEST, python_problem
@@ -207,16 +207,9 @@ def test_a_call_that_is_ended_ends_its_pip(clone):
     wait_until(lambda: (clone / "pid").exists() and (clone / "pid").read_text().strip())
     wait_until(lambda: (clone / "running").exists())
     process.terminate()
-    assert process.wait(20) == 143
+    assert process.wait(PATIENCE) == 143
     pid = int((clone / "pid").read_text())
     wait_until(lambda: not Path(f"/proc/{pid}").exists())
-
-
-def wait_until(true, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "took too long"
-        time.sleep(0.02)
 
 
 def test_two_at_once_install_once(clone, installs, monkeypatch):
@@ -225,20 +218,20 @@ def test_two_at_once_install_once(clone, installs, monkeypatch):
     def slow(venv, *arguments, say):
         installs.append(list(arguments))
         started.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE)
 
     monkeypatch.setattr(bootstrap, "_pip", slow)
     said = []
     first = threading.Thread(target=bootstrap.ensure, args=(clone,), kwargs={"say": silent})
     second = threading.Thread(target=bootstrap.ensure, args=(clone,), kwargs={"say": said.append})
     first.start()
-    assert started.wait(20)
+    assert started.wait(PATIENCE)
     second.start()
     wait_until(lambda: said)
     assert "waiting" in said[0]
     go_on.set()
-    first.join(20)
-    second.join(20)
+    first.join(PATIENCE)
+    second.join(PATIENCE)
     assert len(installs) == 1
 
 
@@ -441,7 +434,7 @@ def test_the_bootstrap_imports_the_standard_library_only(name):
 def test_handing_over_returns_the_exit_code():
     code = "import sys; from course_lib.bootstrap import hand_over;"
     code += "sys.exit(hand_over([sys.executable, '-c', 'raise SystemExit(7)']))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, timeout=PATIENCE)
     assert done.returncode == 7
 
 

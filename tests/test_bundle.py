@@ -16,6 +16,7 @@ import nbformat
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from waiting import PATIENCE
 
 import course_lib
 from course_lib import bootstrap, bundle, cli
@@ -41,7 +42,11 @@ def unzipped(course, folder, slugs, up_to=None):
 
 def python(*arguments, executable=sys.executable, **options):
     done = subprocess.run(
-        [executable, *map(str, arguments)], capture_output=True, text=True, timeout=300, **options
+        [executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        **options,
     )
     return done
 

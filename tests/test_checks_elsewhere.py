@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from waiting import PATIENCE
 
 from course_lib.checks.elsewhere import NAME, REFUSAL, Elsewhere
 
@@ -85,4 +86,4 @@ def test_a_first_check_imports_no_compiler():
         "assert grade('length_mask', length_mask, seed='x').outcome == 'correct'\n"
         "assert 'torch._dynamo' not in sys.modules, 'a second of imports'\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)

@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from waiting import PATIENCE
 
 from course_lib import checks
 from course_lib.checks import exercises, grade
@@ -332,5 +333,7 @@ def test_endless_recursion_under_a_huge_limit_is_an_error_and_no_crash():
         "assert report.outcome == 'raised' and 'RecursionError' in report.text()\n"
         "assert sys.getrecursionlimit() == 10**6\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr

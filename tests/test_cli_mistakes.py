@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import typer
 from grading_course import LESSON, QUICK, UPPER, hand_in, honest, make_course
+from waiting import PATIENCE
 
 from course_lib import cli
 from course_lib.grading import grade
@@ -231,7 +232,7 @@ def test_a_reader_who_leaves_is_no_error_of_ours(course):
         ["bash", "-c", f"set -o pipefail; {program} | head -0"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.stderr == ""
     assert done.returncode in (0, 1)

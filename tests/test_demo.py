@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from waiting import PATIENCE
 
 import course_lib
 from course_lib.checks import exercises, lessons
@@ -159,7 +160,9 @@ def nbgrader(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
     seed = Course(folder).check_seed()
     env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "COURSE_CHECK_SEED": seed}
     command = [sys.executable, "-m", "nbgrader", *arguments]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE
+    )
 
 
 def test_a_folder_that_is_no_demonstration_is_left_alone(tmp_path):

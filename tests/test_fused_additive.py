@@ -1,12 +1,13 @@
 """What only the fused additive attention promises; the rest is tested as taught."""
 
-import copy
 import math
 import subprocess
 import sys
 
 import pytest
 import torch
+from bounds import assert_rounded, exact_twin, exactly
+from waiting import PATIENCE
 
 from course_lib.attention.additive_attention import AdditiveAttention as Taught
 from course_lib.fused import _additive_blocks, _additive_passes
@@ -65,7 +66,7 @@ def outcome(module, inputs, given, **options):
     """Outputs, weights and all gradients of a call, for one gradient of the outputs."""
     leaves = [*inputs, *module.parameters()]
     outputs = module(*inputs, *given, **options)
-    grad = torch.linspace(-1, 1, outputs.numel(), dtype=outputs.dtype).view_as(outputs)
+    grad = torch.linspace(-1, 1, outputs.numel()).to(outputs.dtype).view(outputs.shape)
     return outputs.detach(), module.attention_weights, *torch.autograd.grad(outputs, leaves, grad)
 
 
@@ -76,13 +77,11 @@ def test_numbers_and_gradients_are_those_taught(generator, name, kind, dtype):
     sizes = SIZES[name]
     ours, taught, inputs = problem(generator, sizes, dtype)
     given = masks(generator, sizes)[kind]
-    expected, found = outcome(taught, inputs, given), outcome(ours, inputs, given)
-    tolerance = {torch.float64: 1e-10, torch.float32: 1e-5}[dtype]
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
-    without = outcome(ours, inputs, given, need_weights=False)
-    assert without[1] is None
-    torch.testing.assert_close(without[0], found[0])
-    torch.testing.assert_close(without[2:], found[2:])
+    exact = outcome(exact_twin(taught, dtype), [exactly(x, dtype) for x in inputs], given)
+    assert_rounded(outcome(ours, inputs, given), exact)
+    outputs, weights, *gradients = outcome(ours, inputs, given, need_weights=False)
+    assert weights is None
+    assert_rounded([outputs, *gradients], [exact[0], *exact[2:]])
 
 
 @pytest.mark.parametrize("name", ["rows in blocks", "keys in blocks"])
@@ -102,14 +101,10 @@ def test_large_projections_and_large_scores_take_the_safe_ways(generator, dtype,
     with torch.no_grad():
         for module in (ours, taught):
             module.w_v.weight *= 40  # exp of such scores overflows
-    expected, found = outcome(taught, inputs, ()), outcome(ours, inputs, ())
+    found = outcome(ours, inputs, ())
     assert all(part.isfinite().all() for part in found)
-    exact = outcome(
-        copy.deepcopy(taught).double(), [x.detach().double().requires_grad_() for x in inputs], ()
-    )
-    for one, other, best in zip(found, expected, exact, strict=True):
-        error, allowed = (one - best).abs().max(), (other - best).abs().max()
-        assert error <= 3 * allowed + 1e-5 * best.abs().max()
+    exact = outcome(exact_twin(taught, dtype), [exactly(x, dtype) for x in inputs], ())
+    assert_rounded(found, exact)
 
 
 def test_opposite_projections_do_not_pass_the_guard():
@@ -278,7 +273,9 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 module(*inputs, torch.tensor([1024]), need_weights=False).sum().backward()
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 100
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from waiting import PATIENCE
 
 from course_lib.attention.additive_attention import AdditiveAttention as Taught
 from course_lib.fused.additive_attention import AdditiveAttention
@@ -91,7 +92,7 @@ def test_kernels_compute_what_the_blocks_do():
         capture_output=True,
         text=True,
         env=environment,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
 
@@ -104,7 +105,7 @@ def test_kernels_become_machine_code_of_an_h200(tmp_path):
         capture_output=True,
         text=True,
         env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path)},
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
 
@@ -113,7 +114,9 @@ def test_without_triton_the_package_works():
     """None of the modules but the kernels' own may import Triton."""
     code = "import sys; sys.modules['triton'] = None; from course_lib.fused import *; "
     code += "import torch; AdditiveAttention(2, 2, 80)(*3 * [torch.randn(2, 20, 2)])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 0, done.stderr
 
 

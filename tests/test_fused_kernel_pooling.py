@@ -5,6 +5,7 @@ import importlib
 import numpy as np
 import pytest
 import torch
+from bounds import assert_rounded, exactly
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -83,10 +84,9 @@ def test_the_gaussian_loses_no_digits_however_small_its_bandwidth(bandwidth, dty
     keys = torch.linspace(99, 101, 400, dtype=dtype).unsqueeze(1)  # far from 0
     queries = keys[::7] + 0.3 * (keys[1] - keys[0])
     values = torch.sin(9 * keys)
-    exact, _ = taught(queries.double(), keys.double(), values.double(), bandwidth)
+    exact, _ = taught(*(exactly(x, dtype) for x in (queries, keys, values)), bandwidth)
     outputs, _ = kernel_pooling(queries, keys, values, bandwidth, need_weights=False)
-    tolerance = 1e-5 if dtype == torch.float32 else 1e-10
-    torch.testing.assert_close(outputs.double(), exact, rtol=tolerance, atol=tolerance)
+    assert_rounded(outputs, exact)
 
 
 def test_one_key_barely_inside_gives_its_value():

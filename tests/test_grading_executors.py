@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from grading_course import LENGTH, LESSON, QUICK, UPPER, hand_in, honest, make_course
+from waiting import PATIENCE, wait_until
 
 from course_lib.grading import GradingError, Settings, grade, on_dask
 from course_lib.grading.course import Course
@@ -75,9 +75,7 @@ def kill_when(root: Path, landed: int, victims) -> threading.Thread:
 
     def wait():
         folder = Course(root).step("autograded")
-        until = time.monotonic() + 120
-        while len(list(folder.glob("*/*/*.ipynb"))) < landed and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_until(lambda: len(list(folder.glob("*/*/*.ipynb"))) >= landed)
         for pid in victims()[:1]:
             os.kill(pid, signal.SIGKILL)
 
@@ -167,9 +165,7 @@ def dask(tmp_path):
         place = ["--host", "127.0.0.1", "--dashboard-address", ":0", "--scheduler-file", known]
         _dask("scheduler", *place, "--port", 0)
         _dask("worker", "--scheduler-file", known, "--nthreads", 1, "--no-nanny", "--no-dashboard")
-        until = time.monotonic() + 60
-        while not _is_whole(known) and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(lambda: _is_whole(known))
         address = json.loads(known.read_text())["address"]
         return address.replace("tcp://", "dask://"), started[-2:]
 
@@ -196,7 +192,7 @@ def test_a_killed_scheduler_ends_the_run_in_one_line_and_the_next_run_finishes(d
         stderr=subprocess.PIPE,
     )
     kill_when(root, 1, lambda: [scheduler.pid]).join()
-    output, errors = run.communicate(timeout=60)
+    output, errors = run.communicate(timeout=PATIENCE)
     assert run.returncode == 1 and not output
     address = name.removeprefix("dask://")
     first, last = errors.split(" was lost (")

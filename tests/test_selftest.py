@@ -1,11 +1,15 @@
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+from nbval.plugin import get_sanitize_patterns
 
 from course_lib import selftest
+from course_lib.plotting.display import figure_html, new_figure
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 JUNIT = """<testsuites><testsuite tests="7" failures="2" errors="1" skipped="1"/>
@@ -29,7 +33,7 @@ def test_a_junit_file_that_cannot_be_read_is_a_failure(tmp_path, text):
 
 @pytest.mark.parametrize(("code", "failed"), [(0, 3), (1, 3), (5, 3)])
 def test_pytest_counts_are_read(tmp_path, monkeypatch, code, failed):
-    def run(root, command):
+    def run(root, command, settings):
         Path(command[1].removeprefix("--junitxml=")).write_text(JUNIT)
         return code
 
@@ -38,7 +42,7 @@ def test_pytest_counts_are_read(tmp_path, monkeypatch, code, failed):
 
 
 def test_a_pytest_that_breaks_down_is_a_failure(tmp_path, monkeypatch):
-    def run(root, command):
+    def run(root, command, settings):
         Path(command[1].removeprefix("--junitxml=")).write_text('<testsuite tests="2"/>')
         return 3
 
@@ -47,9 +51,16 @@ def test_a_pytest_that_breaks_down_is_a_failure(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("codes", "last"), [((0, 0), "4 passed, 0 failed"), ((0, 1), "3 passed, 1 failed")]
+    ("codes", "ci", "last"),
+    [
+        ((0, 0), "", "4 passed, 0 failed"),
+        ((0, 1), "", "3 passed, 1 failed"),
+        ((0, 0), "true", "9 passed, 0 failed"),
+    ],
 )
-def test_the_last_line_counts_everything(tmp_path, monkeypatch, capsys, codes, last):
+def test_the_last_line_counts_everything(tmp_path, monkeypatch, capsys, codes, ci, last):
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(selftest, "other_processor", lambda root: selftest.Count(passed=5))
     notebook = tmp_path / "solutions/01_x/01_x.ipynb"
     notebook.parent.mkdir(parents=True)
     notebook.touch()
@@ -61,7 +72,7 @@ def test_the_last_line_counts_everything(tmp_path, monkeypatch, capsys, codes, l
     assert selftest.run(tmp_path) == codes[1]
     said = capsys.readouterr().out.strip().splitlines()
     assert said[-1] == last
-    assert said[0].startswith("[1/4] style")
+    assert said[0].startswith("[1/5] style" if ci else "[1/4] style")
 
 
 def test_arguments_go_to_pytest_alone(tmp_path, monkeypatch, capsys):
@@ -76,6 +87,52 @@ def test_arguments_go_to_pytest_alone(tmp_path, monkeypatch, capsys):
 def test_a_course_without_notebooks_fails_its_test(tmp_path, capsys):
     assert selftest.notebooks(tmp_path) == (0, 1, 0)
     assert "course build" in capsys.readouterr().out
+
+
+def test_notebooks_compare_what_a_figure_says_and_not_how_it_is_drawn():
+    patterns = get_sanitize_patterns((REPOSITORY / selftest.PICTURES).read_text())
+
+    def compared(figure, alt):
+        text = figure_html(figure, alt, "a caption")
+        for pattern, replacement in patterns:
+            text = re.sub(pattern, replacement, text)
+        return text
+
+    wide, narrow = new_figure(4, 2), new_figure(4, 2)
+    wide.text(0.5, 0.5, "drawn otherwise")
+    assert figure_html(wide, "says") != figure_html(narrow, "says")
+    assert compared(wide, "says") == compared(narrow, "says")
+    assert compared(wide, "says") != compared(wide, "says another thing")
+    svg = '<p><svg viewBox="0 0 1 1">\n<path d="M0 {}"/></svg> says</p><svg/>'
+    first, second = (svg.format(end) for end in ("1.0001", "1.0002"))
+    for pattern, replacement in patterns:
+        first, second = (re.sub(pattern, replacement, text) for text in (first, second))
+    assert first == second and first.endswith(" says</p><svg/>")
+
+
+def test_another_processor_runs_notebooks_and_every_test_that_compares_numbers(monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr(selftest, "_pytest", lambda *given: calls.append(given) or selftest.Count())
+    selftest.other_processor(REPOSITORY)
+    ((_, arguments, settings),) = calls
+    assert "ATEN_CPU_CAPABILITY=default" in capsys.readouterr().out
+    assert settings == selftest.OTHER_PROCESSOR
+    notebooks = {str(p.relative_to(REPOSITORY)) for p in REPOSITORY.glob("solutions/*/*.ipynb")}
+    fused = {str(p.relative_to(REPOSITORY)) for p in REPOSITORY.glob("tests/test_fused_*.py")}
+    assert notebooks | fused <= set(arguments)
+    assert "tests/test_cli.py" not in arguments
+
+
+def test_another_processor_is_another_one_to_torch(tmp_path):
+    """Its own kernels take no vectors then, and there are two threads instead of one."""
+    (tmp_path / "torch_sees.py").write_text(
+        "import sys, torch\n"
+        "seen = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()\n"
+        "sys.exit(int(seen != (sys.argv[1], int(sys.argv[2]))))\n"
+    )
+    here = torch.backends.cpu.get_cpu_capability()
+    assert not selftest._run(tmp_path, ["torch_sees", "DEFAULT", "2"], selftest.OTHER_PROCESSOR)
+    assert not selftest._run(tmp_path, ["torch_sees", here, "1"])
 
 
 def test_a_skip_is_a_failure_in_ci(tmp_path):

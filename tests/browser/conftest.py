@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from page_scripts import THIN
+from waiting import PATIENCE
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = [
@@ -40,7 +41,7 @@ def browser():
 def page(browser):
     """A page of a fresh context, 1280 x 900; `page.emulate_media` makes it dark."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(1000 * PATIENCE)
     yield context.new_page()
     context.close()
 

@@ -6,12 +6,12 @@ import re
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSON = "02_masked_softmax"
@@ -69,16 +69,16 @@ def address(course, tmp_path_factory):
         yield address
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(PATIENCE)
 
 
 def _wait_for(url, server, log):
-    until = time.monotonic() + 60
-    while time.monotonic() < until and server.poll() is None:
-        with suppress(OSError), urllib.request.urlopen(url, timeout=5):
-            return
-        time.sleep(0.2)
-    pytest.fail(f"course lab does not answer:\n{log.read_text()[-3000:]}")
+    def answers():
+        assert server.poll() is None, log.read_text()[-3000:]
+        with suppress(OSError), urllib.request.urlopen(url, timeout=PATIENCE):
+            return True
+
+    wait_until(answers)
 
 
 class Lab:
@@ -134,7 +134,9 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
     page.add_style_tag(content=VISIBLE)
     lab.open_lesson()
     lab.choose("Run", "Run All Cells")
-    page.get_by_role("status").filter(has_text=f"{LESSON}: not attempted").wait_for(timeout=120_000)
+    page.get_by_role("status").filter(has_text=f"{LESSON}: not attempted").wait_for(
+        timeout=1000 * PATIENCE
+    )
     assert page.get_by_role("status").filter(has_text="not yet").count() == 0
     assert page.get_by_text("official Jupyter news").count() == 0
 
@@ -171,7 +173,7 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
     assert json.loads(before)["best"]["causal_mask"]["tries"] == 2
     page.get_by_role("button", name="Validate").click()
     result = page.locator(".jp-Dialog").filter(has_text="Validation Results")
-    result.wait_for(timeout=120_000)
+    result.wait_for(timeout=1000 * PATIENCE)
     failed = result.inner_text()
     assert 'check("masked_softmax")' in failed and 'check("causal_mask")' not in failed
     assert kept.read_text(encoding="utf-8") == before  # nobody but the student's own checks
@@ -215,7 +217,7 @@ def test_an_instructor_grades_a_written_answer_and_renews_the_feedback(course, a
     form.get_by_role("link", name="Manual Grading").first.click()
     form.get_by_role("link", name="Manage Assignments").first.click()
     form.locator(".generate-feedback a").click()
-    form.get_by_text("Successfully generated feedback").wait_for(timeout=120_000)
+    form.get_by_text("Successfully generated feedback").wait_for(timeout=1000 * PATIENCE)
     page_text = feedback.read_text(encoding="utf-8")
     assert REMARK in page_text and "<strong>19 of 20 points</strong>" in page_text
 

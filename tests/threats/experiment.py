@@ -145,8 +145,11 @@ def _differing(before: dict[Path, str], lab: Lab) -> set[Path]:
     return {path for path in before if path in now and before[path] != now[path]}
 
 
-def leftovers(spool: Path, patience: float = 3.0) -> list[str]:
-    """Processes that still know this run's spool folder, and files in it."""
+def leftovers(spool: Path, patience: float = 60.0) -> list[str]:
+    """Processes that still know this run's spool folder, and files in it.
+
+    What a threat leaves behind would stay for an hour: nothing goes away by itself while we wait.
+    """
     until = time.monotonic() + patience
     while (found := [*_processes(str(spool)), *map(str, spool.glob("course-*"))]) and (
         time.monotonic() < until

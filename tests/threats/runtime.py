@@ -100,8 +100,8 @@ answer(
     + """for _ in range(8):
     if os.fork() == 0:
         x = b"x" * 300_000_000
-        os.execv("/bin/sleep", ["sleep", "60"]) if False else __import__("time").sleep(60)
-__import__("time").sleep(60)""",
+        os.execv("/bin/sleep", ["sleep", "3600"]) if False else __import__("time").sleep(3600)
+__import__("time").sleep(3600)""",
     outcome="out_of_memory timed_out",
 )
 answer(
@@ -361,7 +361,7 @@ if os.fork() == 0:
         for number in range(1, 32):
             try: signal.signal(number, signal.SIG_IGN)
             except (OSError, ValueError): pass
-        end = time.monotonic() + 60
+        end = time.monotonic() + 3600
         while time.monotonic() < end:
             time.sleep(0.1)
             try: open("@TARGET@", "w").write("changed")
@@ -374,7 +374,7 @@ answer(
     "R26",
     "leaves a process that holds its pipes",
     f"""import subprocess
-subprocess.Popen(["sleep", "60"], start_new_session=True)
+subprocess.Popen(["sleep", "3600"], start_new_session=True)
 {CAUSAL}""",
     points=FULL,
 )

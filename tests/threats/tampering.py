@@ -349,7 +349,7 @@ print("gradebook:", attack())
 if os.fork() == 0:
     os.setsid()
     import time
-    for _ in range(100):
+    for _ in range(18000):
         time.sleep(0.2)
         attack()
     os._exit(0)""",
@@ -433,11 +433,11 @@ tampering(
     "hooks at exit and finalisers",
     """import atexit, threading, weakref, time
 class Late:
-    def __del__(self): time.sleep(60)
-atexit.register(lambda: time.sleep(60))
-threading._register_atexit(lambda: time.sleep(60))
+    def __del__(self): time.sleep(3600)
+atexit.register(lambda: time.sleep(3600))
+threading._register_atexit(lambda: time.sleep(3600))
 late = Late()
-weakref.finalize(late, lambda: time.sleep(60))""",
+weakref.finalize(late, lambda: time.sleep(3600))""",
 )
 tampering(
     "T21",

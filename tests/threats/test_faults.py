@@ -18,6 +18,7 @@ import experiment
 import pytest
 from canned import Canned, grades, kept_class
 from grading_course import LESSON, hand_in
+from waiting import PATIENCE
 
 from course_lib.grading import GradingError, executors, grade, run
 from course_lib.grading.course import Course
@@ -58,7 +59,9 @@ def again(root: Path):
 
 def start(root: Path, kept, point: str, **env: str) -> subprocess.CompletedProcess:
     command = [sys.executable, HERE / "driver.py", str(root), str(kept[1]), point]
-    return subprocess.run(command, capture_output=True, env=os.environ | env, timeout=60, text=True)
+    return subprocess.run(
+        command, capture_output=True, env=os.environ | env, timeout=PATIENCE, text=True
+    )
 
 
 def die(root: Path, kept, point: str) -> int:
@@ -280,7 +283,7 @@ def test_f17_an_odd_environment_is_no_obstacle(course, tmp_path):
     )
     command = [sys.executable, "-c", code, course[0]]
     env = os.environ | odd | {"PYTHONPATH": str(HERE)}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert "[2.0, 2.0]" in done.stdout, done.stderr[-2000:]
 
 

@@ -15,6 +15,7 @@ import driver
 import experiment
 import pytest
 from grading_course import CAUSAL, LESSON, RIGHT, UPPER, hand_in, honest, make_course
+from waiting import wait_until
 
 from course_lib.grading import GradingError, grade, on_dask, run
 from course_lib.grading.exports import ExportRequest, export
@@ -87,7 +88,8 @@ def test_f09_a_clock_that_jumps_changes_no_grade_and_no_duration(course, monkeyp
     monkeypatch.undo()
     assert points(summary) == {"ada": [2, 2], "bob": [0, 2], "eve": [0, 2]}
     assert summary.students[2].rows[0].outcome == "timed_out"
-    assert all(0 < s.seconds < 60 for s in summary.students) and 0 < summary.seconds < 120
+    assert all(0 < s.seconds < 80_000 for s in summary.students)  # less than a jump
+    assert 0 < summary.seconds < 80_000
 
 
 def descendants(pid: int) -> list[int]:
@@ -116,7 +118,7 @@ def leaves(pid: int) -> list[int]:
     return sorted(about.keys() - parents, key=lambda p: int(about[p][19]))
 
 
-SLOW = f"import time\ntime.sleep(0.8)\n{CAUSAL}"
+SLOW = f"import time\ntime.sleep(1.5)\n{CAUSAL}"
 
 
 @pytest.mark.parametrize("struck", [1, None])
@@ -128,9 +130,8 @@ def test_f12_kernels_that_the_host_kills_for_its_memory_cost_no_points(course, r
     killed = []
 
     def strike():
-        zygote, until = runner.provider._process.pid, time.monotonic() + 5
-        while len(leaves(zygote)) < 2 and time.monotonic() < until:
-            time.sleep(0.01)
+        zygote = runner.provider._process.pid
+        wait_until(lambda: len(leaves(zygote)) >= 2)
         time.sleep(0.2)  # the cell sleeps longer
         for pid in leaves(zygote)[:struck]:
             os.kill(pid, signal.SIGKILL)

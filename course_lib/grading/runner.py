@@ -8,6 +8,7 @@ One exercise never costs another: after a kernel's death the next one replays wh
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import signal
 import time
@@ -102,12 +103,12 @@ class Runner:
             submission.close()
 
     def _blame(self, why: str) -> str:
-        """Whose fault it is that kernels were lost: a cell of ours is tried beside it."""
+        """Whose fault it is that kernels were lost: a cell of ours is tried after it."""
         try:
-            ours = Client(self.kernel(), self.limits.output).wait_ready(_READY_SECONDS)
-            ran = ours.run("1 + 1", self.limits.cell_seconds)
-            ours.kernel.kill()
-            ours.close()
+            kernel = self.kernel()
+            with contextlib.closing(Client(kernel).wait_ready(_READY_SECONDS)) as ours:
+                ran = ours.run("1 + 1", self.limits.cell_seconds)
+            kernel.kill()
         except KernelFault as error:
             return f"this machine runs no kernel now: {error}"
         if ran.state != "ok":

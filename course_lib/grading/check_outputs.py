@@ -15,7 +15,14 @@ from course_lib.grading.verdict import REPORT
 
 # What ended an exercise before it could be judged: the outcome, and what its student reads.
 ENDINGS = {
-    "time": ("timed_out", "it did not end within {seconds:.0f} s (an endless loop?)"),
+    "time": (
+        "timed_out",
+        "it did not end within {seconds:.0f} s of processor time (an endless loop?)",
+    ),
+    "waiting": (
+        "timed_out",
+        "it did not end within {seconds:.0f} s in which it only slept or waited",
+    ),
     "memory": ("out_of_memory", "it used more than {memory:.1f} GB of memory"),
     "processes": ("crashed", "it started more than {processes} processes"),
     "output": ("timed_out", "it printed more than {output:.0f} MB"),

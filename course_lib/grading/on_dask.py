@@ -27,7 +27,7 @@ from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.runner import Runner
 
 _CONNECT_SECONDS = 15
-_ANSWER_SECONDS = 15  # a scheduler that is busy may take a while, a dead one is dead
+_ANSWER_SECONDS = 60  # a scheduler that is busy may take a while, a dead one is dead
 _LOOK_SECONDS = 2
 _ALONE_SECONDS = 120  # a cluster may take a while to get its first worker, or the next one
 _KEPT = "run the same command again; what is graded is kept"

@@ -8,6 +8,7 @@ One exercise never costs another: after a kernel's death the next one replays wh
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import signal
 import time
@@ -27,15 +28,20 @@ from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels.client import Client, Ran
 from course_lib.grading.kernels.provider import Kernel, KernelFault, Provider, provider
 from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.replies import plausible, reply_in
 from course_lib.grading.tame import tame_outputs
 from course_lib.grading.verdict import is_check
 
 _OBSERVE = "__import__('course_lib.checks.remote', fromlist=['run']).run({!r})"
-_READY_SECONDS = 30.0
+_READY_SECONDS = 300.0  # until a kernel answers; nothing of the student's runs in it yet
 _ANSWER = "-answer"
 # Endings that an earlier exercise may have prepared: these are tried once more without it.
 _MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes")
+
+
+class CannotJudge(Exception):
+    """A submission gets no points and loses none: the reason is for a person."""
 
 
 class Runner:
@@ -64,18 +70,53 @@ class Runner:
         started = time.monotonic()
         # An optimiser imports torch's compiler when it is made, a second's work.
         self._imports = ("torch._dynamo",) if "torch.optim" in job.notebook else ()
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                self._attempt(job, result)
+                break
+            except KernelFault as error:
+                result.log.append(f"attempt {attempt}: {error}")
+                if attempt == MAX_ATTEMPTS:
+                    result.fault = self._blame(str(error))
+            except CannotJudge as error:
+                result.fault = str(error)
+                break
+            except Exception as error:  # one submission must not end the run
+                what = f"{type(error).__name__}: {error}"[:300]
+                result.fault = f"the grader itself failed ({what}): report it to the course"
+                break
+        result.seconds["total"] = time.monotonic() - started
+        return result
+
+    def _attempt(self, job: Job, result: Result) -> None:
+        """Grade a job from its first cell.
+
+        Raises:
+            KernelFault: a kernel was lost, and not by what ran in it.
+            CannotJudge: no other attempt would end otherwise.
+        """
+        result.flagged.clear()
         submission = _Submission(self, job, result)
         try:
             submission.grade()
-        except KernelFault as error:
-            result.fault = f"this machine could not run it: {error}"
-        except Exception as error:  # one submission must not end the run
-            what = f"{type(error).__name__}: {error}"[:300]
-            result.fault = f"the grader itself failed ({what}): report it to the course"
         finally:
             submission.close()
-        result.seconds["total"] = time.monotonic() - started
-        return result
+
+    def _blame(self, why: str) -> str:
+        """Whose fault it is that kernels were lost: a cell of ours is tried after it."""
+        try:
+            kernel = self.kernel()
+            with contextlib.closing(Client(kernel).wait_ready(_READY_SECONDS)) as ours:
+                ran = ours.run("1 + 1", self.limits.cell_seconds)
+            kernel.kill()
+        except KernelFault as error:
+            return f"this machine runs no kernel now: {error}"
+        if ran.state != "ok":
+            return f"this machine runs no kernel now: {why}"
+        return (
+            f"its kernel was lost {MAX_ATTEMPTS} times, and one without it was not: {why}; look at "
+            "it, then grade it with --force"
+        )
 
     def kernel(self) -> Kernel:
         """The kernel that was made ahead of need; the next one is begun."""
@@ -98,20 +139,19 @@ class _Submission:
         self.notebook = nbformat.reads(job.notebook, as_version=4)
         self.client: Client | None = None
         self.harmful: dict[int, str] = {}  # cells that ended a kernel, and why
-        self.lost = 0  # kernels that the system killed
+        self.used = 0.0  # seconds of its own, of processor time and waiting
         self.started = time.monotonic()
-        self.until = self.started + self.limits.total_seconds
 
     def grade(self) -> None:
         """Run every cell in order; checks are observed and judged."""
         for index, cell in enumerate(self.notebook.cells):
             if not _runs(cell):
                 continue
-            if time.monotonic() > self.until:
-                self.result.fault = (
-                    f"it used up the {self.limits.total_seconds:.0f} s for a whole submission"
+            if self.used > self.limits.total_seconds:
+                raise CannotJudge(
+                    f"it used up the {self.limits.total_seconds:.0f} s of processor time and "
+                    "waiting for a whole submission"
                 )
-                break
             if self.client is None:
                 self._fresh_kernel(index)
             if is_check(cell):
@@ -200,7 +240,7 @@ class _Submission:
         reply = reply_in(ran, number) if ran.state in ("ok", "error") else None
         if reply is None:
             why = self._why(ran)
-            if ran.state in ("died", "killed"):
+            if ran.state in ("died", "killed", "timeout"):
                 self.close()
             return why
         started = time.monotonic()
@@ -223,28 +263,22 @@ class _Submission:
 
     def _run(self, code: str, step: str, *, silent: bool = False) -> Ran:
         started = time.monotonic()
-        left = max(1.0, self.until - started)
-        ran = self.client.run(code, min(self.limits.cell_seconds, left), silent=silent)
+        ran = self.client.run(code, self.limits.cell_seconds, silent=silent)
         self._spend(step, time.monotonic() - started)
+        self.used += ran.used.total
         return ran
 
     def _connect(self) -> None:
         self.close()
         started = time.monotonic()
-        try:
-            self.client = self._ready_client()
-        except KernelFault:  # it may have been lost while it waited for its turn
-            self.client = self._ready_client()
-        self._spend("kernel", time.monotonic() - started)
-        self._note("kernel ready")
-
-    def _ready_client(self) -> Client:
         kernel = self.runner.kernel()
         try:
-            return Client(kernel, self.limits.output).wait_ready(_READY_SECONDS)
+            self.client = Client(kernel, self.limits.output).wait_ready(_READY_SECONDS)
         except KernelFault:
             kernel.kill()
             raise
+        self._spend("kernel", time.monotonic() - started)
+        self._note("kernel ready")
 
     def _fresh_kernel(self, before: int, only: int | None = None) -> None:
         """A new kernel in which all harmless cells before an index have run again.
@@ -262,37 +296,45 @@ class _Submission:
                 self._remember(name)
             else:
                 ran = self._run(cell.source, "cells")
-                if ran.state in ("died", "killed"):  # harmless before, and not now
+                if ran.state in ("died", "killed", "timeout"):  # harmless before, and not now
                     self.harmful[index] = self._why(ran)
                     self._connect()
 
     def _why(self, ran: Ran) -> str:
         """Which of `ENDINGS` it was."""
+        if ran.stopped == "ceiling":
+            raise CannotJudge(
+                "a cell neither ended nor got the processor time that it may use: this machine is "
+                "too busy, or the cell hangs in the system; look at it, then grade it with --force"
+            )
         ending = self.client.kernel.ending if self.client else {}
         reason = ending.get("reason", "")
-        if reason in ("memory", "processes", "time"):
+        if reason in ("memory", "processes"):
             return reason
-        if self._by_the_system(ending):
-            self.lost += 1
-            if self.lost > 1:
-                raise KernelFault("the system killed its kernel twice (out of memory?)")
-            return "crash"
+        if self._by_the_system(ran, ending):
+            raise KernelFault("the system killed its kernel (out of memory?)")
         if reason in ("zygote", "refused"):
-            raise KernelFault(f"the kernel was lost ({reason})")
+            raise KernelFault(f"its kernel was lost ({ending.get('detail') or reason})")
         if ran.flooded:
             return "output"
         if ran.state == "died":
             return "crash"
-        return "time" if ran.state in ("timeout", "killed") else "silent"
+        if ran.state in ("timeout", "killed"):
+            return "waiting" if ran.stopped == "waiting" else "time"
+        return "silent"
 
-    def _by_the_system(self, ending: dict) -> bool:
+    def _by_the_system(self, ran: Ran, ending: dict) -> bool:
         """Whether a kernel was killed from outside: at "strict" nothing within it can do that.
 
-        Linux kills so a process that is out of processor time, too; that is the student's.
+        Its keeper may be hit instead. Linux kills so a process that is out of processor time, too;
+        that is the student's.
         """
-        strict = self.runner.provider.reached.level == "strict"
+        if self.runner.provider.reached.level != "strict" or ran.state != "died":
+            return False
+        if ending.get("reason") == "killed":
+            return True
         killed = ending.get("reason") == "signal" and ending.get("code") == signal.SIGKILL
-        return strict and killed and ending.get("cpu", 0.0) < 0.9 * self.limits.cpu_seconds
+        return killed and ending.get("cpu", 0.0) < 0.9 * self.limits.cpu_seconds
 
     def _spend(self, step: str, seconds: float) -> None:
         spent = self.result.seconds

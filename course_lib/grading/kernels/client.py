@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +18,11 @@ from jupyter_client.blocking import BlockingKernelClient
 from nbformat import NotebookNode
 from nbformat.v4 import output_from_msg
 
+from course_lib.grading.kernels.meter import Used
 from course_lib.grading.kernels.provider import Kernel, KernelFault
 
 _GRACE_SECONDS = 1.0
+_CEILING = 40  # times a limit by the clock: a machine that is as busy as that cannot grade
 _TICK_SECONDS = 0.05
 _ASK_AGAIN_SECONDS = 0.2
 _MAX_MESSAGE = 20_000_000  # bytes; a larger one is never received
@@ -34,14 +37,47 @@ class Ran:
         state: "ok", "error", "timeout" (stopped in time), "killed" (did not stop, or put out
             too much) or "died".
         outputs: nbformat outputs, the first ones up to the limit.
+        stopped: why it was stopped, if by a limit: "processor", "waiting" or "ceiling".
+        used: processor time and waiting, of all that the kernel started, too.
         seconds: until the kernel was idle again.
     """
 
     state: str
     outputs: list[NotebookNode] = field(default_factory=list)
     count: int | None = None
+    stopped: str = ""
+    used: Used = field(default_factory=Used)
     seconds: float = 0.0
     flooded: bool = False
+
+
+class _Allowance:
+    """What a kernel may use from now on.
+
+    Args:
+        kernel: whose.
+        seconds: of processor time, and as many in which nothing of it wants to run.
+    """
+
+    def __init__(self, kernel: Kernel, seconds: float) -> None:
+        self.kernel, self.seconds = kernel, seconds
+        self._ceiling = time.monotonic() + _CEILING * seconds
+        self._first = self._last = kernel.used() or Used()
+
+    @property
+    def used(self) -> Used:
+        """What it has used of it; the last that was known where it has ended."""
+        self._last = self.kernel.used() or self._last
+        return self._last - self._first
+
+    def spent(self) -> str:
+        """Which of `Ran.stopped` it has used up; empty if none."""
+        used = self.used
+        if used.processor > self.seconds:
+            return "processor"
+        if used.waiting > self.seconds:
+            return "waiting"
+        return "ceiling" if time.monotonic() > self._ceiling else ""
 
 
 class _Bounded(BlockingKernelClient):
@@ -77,19 +113,20 @@ class Client:
         while time.monotonic() < until and not self.kernel.over.is_set():
             # Asked again and again: what a kernel puts out before we listen to it is lost.
             asked.add(self._client.kernel_info())
-            if self._hear(asked, heard, time.monotonic() + _ASK_AGAIN_SECONDS):
+            again = time.monotonic() + _ASK_AGAIN_SECONDS
+            if self._hear(asked, heard, lambda again=again: time.monotonic() > again):
                 self.kernel.seal()
                 return self
         self.close()
         why = self.kernel.ending.get("reason", f"it did not answer within {seconds:.0f} s")
         raise KernelFault(f"a kernel did not start ({why})")
 
-    def _hear(self, requests: set[str], heard: set[str], until: float) -> bool:
+    def _hear(self, requests: set[str], heard: set[str], enough: Callable[[], object]) -> bool:
         """Whether an answer to one of the requests and a status message about one have arrived.
 
         What was heard is added to `heard`: "shell", "iopub".
         """
-        while time.monotonic() < until and not self.kernel.over.is_set():
+        while not enough() and not self.kernel.over.is_set():
             for channel in {"shell", "iopub"} - heard:
                 message = self._next(channel, 0.01)
                 if _is_about(message, requests) and (channel == "shell" or _says_idle(message)):
@@ -99,13 +136,19 @@ class Client:
         return False
 
     def run(self, code: str, seconds: float, *, silent: bool = False) -> Ran:
-        """Run code, for `seconds` at most; then interrupt it, and a second later kill."""
-        started = time.monotonic()
-        until, interrupted = started + seconds, False
+        """Run code, for `seconds` of its own time; then interrupt it, a second later kill.
+
+        Args:
+            code: of one cell.
+            seconds: of processor time of all that the kernel has started, and as many in which
+                nothing of it wants to run. Time in which others have the processor is not counted.
+            silent: whether the cell is left out of the history.
+        """
+        started, allowance = time.monotonic(), _Allowance(self.kernel, seconds)
         request = self._client.execute(
             code, silent=False, store_history=not silent, allow_stdin=False, stop_on_error=False
         )
-        ran, size = Ran("ok"), 0
+        ran, size, limit, interrupted = Ran("ok"), 0, allowance, False
         while True:
             message = self._next("iopub", _TICK_SECONDS)
             if message is not None and _is_about(message, {request}):
@@ -116,17 +159,20 @@ class Client:
                 ran.state = "died"
                 break
             ran.flooded = ran.flooded or size > self.most_output
-            if size > 10 * self.most_output or (interrupted and time.monotonic() > until):
+            spent = limit.spent()
+            if not interrupted:
+                ran.stopped = spent
+            if size > 10 * self.most_output or spent == "ceiling" or (interrupted and spent):
                 self.kernel.kill()
                 ran.state = "killed"
                 break
-            if not interrupted and (time.monotonic() > until or ran.flooded):
+            if not interrupted and (spent or ran.flooded):
                 self._interrupt()
-                interrupted, until = True, time.monotonic() + _GRACE_SECONDS
+                interrupted, limit = True, _Allowance(self.kernel, _GRACE_SECONDS)
                 ran.state = "timeout"
         if ran.state == "timeout":
             self._absorb_interrupt()
-        ran.seconds = time.monotonic() - started
+        ran.seconds, ran.used = time.monotonic() - started, allowance.used
         if ran.state == "ok":
             self._finish(request, ran)
         return ran
@@ -136,13 +182,16 @@ class Client:
 
         The code may have ended by itself just before; the next cell must not pay for that.
         """
-        self._next("control", _GRACE_SECONDS)
+        sent = _Allowance(self.kernel, _GRACE_SECONDS)
+        while self._next("control", _TICK_SECONDS) is None:
+            if sent.spent() or self.kernel.over.is_set():
+                break
         request = self._client.execute("pass", silent=True, stop_on_error=False)
-        self._hear({request}, set(), time.monotonic() + _GRACE_SECONDS)
+        self._hear({request}, set(), _Allowance(self.kernel, _GRACE_SECONDS).spent)
 
     def _finish(self, request: str, ran: Ran) -> None:
-        until = time.monotonic() + _GRACE_SECONDS
-        while time.monotonic() < until:
+        limit = _Allowance(self.kernel, _GRACE_SECONDS)
+        while not limit.spent() and not self.kernel.over.is_set():
             reply = self._next("shell", _TICK_SECONDS)
             if _is_about(reply, {request}):
                 content = reply.get("content", {})

@@ -1,4 +1,4 @@
-"""A process beside each kernel: watches its memory, its number of processes and its time.
+"""A process beside each kernel: watches its memory and its processes, and meters their time.
 
 When the kernel ends, nothing it started outlives it.
 """
@@ -11,9 +11,10 @@ import select
 import signal
 import time
 
-from course_lib.grading.kernels import inside, isolate
+from course_lib.grading.kernels import inside, isolate, meter
 
 _POLL_SECONDS = 0.05
+_NOTE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def become_keeper(request: dict, writer: int, inherited: list[int]) -> None:
@@ -33,12 +34,14 @@ def become_keeper(request: dict, writer: int, inherited: list[int]) -> None:
         isolate.adopt_orphans()
         if request["slot"]["level"] == "strict":
             isolate.unshare(isolate.NEWPID)
+        slot = request["slot"]
+        note = os.open(meter.file_of(slot["spool"], slot["name"]), _NOTE, 0o600)
         said, saying = os.pipe()
         kernel = os.fork()
         if kernel == 0:
             inside.become_kernel(request, saying, started)
         os.close(saying)
-        words = _Keeper(kernel, request["slot"]).watch() | _heard(said)
+        words = _Keeper(kernel, slot, note).watch() | _heard(said)
     except BaseException as error:
         words = {"reason": "refused", "detail": f"{type(error).__name__}: {error}"}
     with contextlib.suppress(OSError):
@@ -57,10 +60,11 @@ def _heard(said: int) -> dict:
 class _Keeper:
     """Watches one kernel and everything it starts."""
 
-    def __init__(self, kernel: int, slot: dict) -> None:
+    def __init__(self, kernel: int, slot: dict, note: int) -> None:
         self.kernel, self.slot = kernel, slot
         self.started, self.peak, self.reason = time.monotonic(), 0, ""
         self.strict = slot["level"] == "strict"
+        self.meter, self.note = meter.Meter(), note
         self.woken, waking = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(waking)
         signal.signal(signal.SIGTERM, lambda *_: self._end("killed"))
@@ -102,8 +106,8 @@ class _Keeper:
         family = self._family()
         if len(family) > self.slot["max_processes"]:
             return self._end("processes")
-        if time.monotonic() - self.started > self.slot["wall_seconds"]:
-            return self._end("time")
+        with contextlib.suppress(OSError):  # no room on the disk: noted at the next look
+            os.pwrite(self.note, bytes(self.meter.look(family)), 0)
         used = sum(_memory(pid, "statm") for pid in family)
         if used > self.slot["memory"]:  # pages shared with the zygote count in each: look closer
             used = sum(_memory(pid, "smaps_rollup") for pid in family)
@@ -112,34 +116,25 @@ class _Keeper:
         self.peak = max(self.peak, used)
         return None
 
-    def _family(self) -> list[int]:
-        """The kernel and all processes that came from it."""
-        parents = {}
+    def _family(self) -> dict[int, list[bytes]]:
+        """The kernel and all processes that came from it, with their fields of /proc/PID/stat."""
+        known = {}
         for name in os.listdir("/proc"):
             if name.isdigit():
-                with contextlib.suppress(OSError, IndexError, ValueError):
-                    text = _read(f"/proc/{name}/stat")
-                    parents[int(name)] = int(text.rpartition(b")")[2].split()[1])
+                with contextlib.suppress(OSError):
+                    known[int(name)] = meter.stat_of(name)
+        parents = {pid: int(fields[meter.PARENT]) for pid, fields in known.items() if fields}
         family = {self.kernel} & parents.keys() if self.strict else {os.getpid()}
         while more := {pid for pid, parent in parents.items() if parent in family} - family:
             family |= more
-        return sorted(family - {os.getpid()})
+        return {pid: known[pid] for pid in sorted(family - {os.getpid()})}
 
 
 def _memory(pid: int, file: str) -> int:
     """Bytes: all resident pages (statm), or each shared page by its share (smaps_rollup)."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
-        text = _read(f"/proc/{pid}/{file}")
+        text = meter.read(f"/proc/{pid}/{file}")
         if file == "statm":
             return int(text.split()[1]) * resource.getpagesize()
         return next(int(line.split()[1]) for line in text.splitlines() if line[:4] == b"Pss:") << 10
     return 0
-
-
-def _read(path: str) -> bytes:
-    """A small file of /proc; looked at twenty times a second, so without Python's layers."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return os.read(descriptor, 65536)
-    finally:
-        os.close(descriptor)

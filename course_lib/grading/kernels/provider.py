@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from course_lib.grading.kernels import sandbox
+from course_lib.grading.kernels.meter import Used
 from course_lib.grading.kernels.sandbox import LEVELS, Limits, Reached
 
 
@@ -44,6 +45,10 @@ class Kernel:
         self.over.wait(wait)
         return self.ending
 
+    def used(self) -> Used | None:
+        """What it and everything it started have used; None where nothing is known (now)."""
+        return self.provider.used(self)
+
     def seal(self) -> None:
         """From now on nothing can be added to the folder that holds its sockets."""
         place = Path(self.connection["ip"]).parent
@@ -71,6 +76,9 @@ class Provider(Protocol):
 
     def kill(self, kernel: Kernel) -> None:
         """End a kernel."""
+
+    def used(self, kernel: Kernel) -> Used | None:
+        """What a kernel has used up to now, read where it cannot forge it."""
 
     def close(self) -> None:
         """End all kernels and clean up."""

@@ -50,6 +50,7 @@ VISIBLE = (
     "grading/kernels/inside.py",
     "grading/kernels/isolate.py",
     "grading/kernels/keeper.py",
+    "grading/kernels/meter.py",
     "grading/kernels/zygote.py",
 )
 _REFUSED = """
@@ -79,9 +80,10 @@ class Limits:
         disk: bytes in each of its empty folders, which are memory too.
         file_size: bytes of one file.
         processes: how many at once.
-        cpu_seconds: of one process.
-        cell_seconds: until a cell is interrupted, and a second later killed.
-        total_seconds: for the whole submission.
+        cpu_seconds: of processor time of one process.
+        cell_seconds: of processor time that a cell may take, and as many in which it only waits;
+            then it is interrupted, and a second later killed.
+        total_seconds: of both together, for the whole submission.
         output: bytes that one cell may put out; the beginning is kept.
     """
 

@@ -14,13 +14,17 @@ import threading
 import time
 from collections.abc import Sequence
 
+import psutil
 from jupyter_client.manager import KernelManager
 
 from course_lib.grading.kernels.environment import public_environment
+from course_lib.grading.kernels.meter import Used
 from course_lib.grading.kernels.provider import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Reached
 
 _POLL_SECONDS = 0.2
+_LOOK_SECONDS = 1.0  # time between two looks at what a kernel has used
+_WAITS = 0.02  # of a processor: with less, it counts as waiting
 
 
 class SpawnedKernels:
@@ -33,6 +37,7 @@ class SpawnedKernels:
     def __init__(self, reached: Reached) -> None:
         self.reached = reached
         self._managers: dict[str, KernelManager] = {}
+        self._meters: dict[str, _Meter] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="course-spawned-")
 
     def start(
@@ -51,13 +56,14 @@ class SpawnedKernels:
         manager = KernelManager(kernel_name="python3")
         try:
             manager.start_kernel(env=environ, cwd=place, stderr=subprocess.DEVNULL)
+            process = manager.provisioner.process
+            self._meters[name] = _Meter(process.pid)
         except Exception as error:
             raise KernelFault(f"an ordinary kernel does not start: {error}") from error
         connection = dict(manager.get_connection_info())
         connection["key"] = connection["key"].decode()
         kernel = Kernel(name, connection, self)
         self._managers[name] = manager
-        process = manager.provisioner.process
         threading.Thread(target=self._watch, args=[kernel, process], daemon=True).start()
         return kernel
 
@@ -70,11 +76,17 @@ class SpawnedKernels:
     def kill(self, kernel: Kernel) -> None:
         """End a kernel at once."""
         manager = self._managers.pop(kernel.name, None)
+        self._meters.pop(kernel.name, None)
         if manager is not None:
             kernel.ending = kernel.ending or {"reason": "killed"}
             with contextlib.suppress(Exception):  # it may have ended by itself
                 manager.shutdown_kernel(now=True)
             kernel.over.set()
+
+    def used(self, kernel: Kernel) -> Used | None:
+        """What the kernel has used, as the system says."""
+        meter = self._meters.get(kernel.name)
+        return meter and meter.look()
 
     def close(self) -> None:
         """End all kernels and remove their folders."""
@@ -83,3 +95,29 @@ class SpawnedKernels:
                 manager.shutdown_kernel(now=True)
         self._managers.clear()
         self._folder.cleanup()
+
+
+class _Meter:
+    """Adds up what a process and its children use, by what every system can say.
+
+    Not every system says who could run: a process counts as waiting while it runs hardly at all.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.process, self.used, self._last = psutil.Process(pid), Used(), time.monotonic()
+
+    def look(self) -> Used:
+        """What was used until now, a second ago at most."""
+        elapsed = time.monotonic() - self._last
+        if elapsed < _LOOK_SECONDS:
+            return self.used
+        self._last += elapsed
+        processor = 0.0
+        with contextlib.suppress(psutil.Error):
+            for each in (self.process, *self.process.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    processor += sum(each.cpu_times()[:4])  # its own, and its late children's
+        ran = max(0.0, processor - self.used.processor)
+        waited = min(elapsed, 2 * _LOOK_SECONDS) if ran < _WAITS * elapsed else 0.0
+        self.used = Used(self.used.processor + ran, self.used.waiting + waited)
+        return self.used

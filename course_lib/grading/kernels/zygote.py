@@ -137,7 +137,14 @@ class _Zygote:
     def _fork(self, request: dict, channel: socket.socket) -> None:
         _import_for_good(request["imports"])
         reader, writer = os.pipe()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # too many processes, or no memory: this kernel's loss only
+            os.close(reader)
+            os.close(writer)
+            detail = f"no process could be forked: {error.strerror}"
+            ending = {"reason": "refused", "detail": detail}
+            return _send(channel, {"event": "ended", "name": request["name"], **ending})
         if pid == 0:
             from course_lib.grading.kernels.keeper import become_keeper
 
@@ -146,6 +153,7 @@ class _Zygote:
             become_keeper(request, writer, inherited)
         os.close(writer)
         self.keepers[reader] = _Kept(request["name"], pid, channel)
+        return None
 
     def _finish(self, pipe: int) -> None:
         """A keeper wrote its last words, or died without."""

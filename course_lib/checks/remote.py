@@ -106,7 +106,7 @@ def _answer_together(request: Request, namespace: dict, reply: Reply) -> Reply:
 
 @contextlib.contextmanager
 def in_place(own: dict[str, object], namespace: dict):
-    """The student's own answers instead of the course's versions that follow each check."""
+    """The student's own answers, right or wrong, instead of what the notebook went on with."""
     kept = {name: namespace[name] for name in own if name in namespace}
     namespace.update({name: obj for name, obj in own.items() if obj is not None})
     try:

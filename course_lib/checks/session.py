@@ -28,7 +28,7 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
 
     Args:
         exercise: name of the exercise; or a lesson's name, such as "02_masked_softmax", to check
-            that your own answers work together instead of the course's versions.
+            that your own answers work together, right or wrong.
         obj: the answer; looked up in the notebook by the exercise's name if not given.
         seed: fixes the random inputs. Without it every check of an exercise sees the same
             inputs; grading uses others.

@@ -585,13 +585,15 @@ assert torch.allclose(shared[0, 1], queries[0, 1] @ keys[0].mT, atol=1e-6)
 assert not torch.allclose(silent, shared)
 
 # %% [markdown]
-# The functions of this course refuse leading axes that differ, so this cannot happen unnoticed. To
+# The course's versions refuse leading axes that differ, so with them this cannot happen unnoticed. To
 # share on purpose, say so with `expand`: it repeats an axis of size 1 without copying a number, by
 # walking 0 steps along it.
 
 # %% tags=["demo"]
+from course_lib import batched_scores as courses_version
+
 try:
-    batched_scores(queries, keys)
+    courses_version(queries, keys)
 except ValueError as error:
     print(error)
 for_each_head = keys[:, None].expand(2, 2, 5, 4)  # (B, h, m, d)

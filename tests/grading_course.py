@@ -18,7 +18,7 @@ c.CourseDirectory.course_id = "tiny"
 c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "notebooks"
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.py", "*.pyc", "__pycache__"]
-c.Execute.timeout = 60
+c.Execute.timeout = 120
 c.Execute.extra_arguments = ["--IPKernelApp.log_level=ERROR"]
 c.Execute.skip_cells_with_tag = "demo"
 c.Autograde.sanitize_preprocessors = {sanitize}

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 ROOT = Path(__file__).parent.parent
 SAMPLED, EVERY = sorted(demo_course.sample_lessons(ROOT)), 1
 if not os.environ.get("COURSE_WHOLE_CLASSES"):  # which takes minutes; CI has a step for it
-    SAMPLED, EVERY = [SAMPLED[1], SAMPLED[-1]], 5  # little work, and the most
+    SAMPLED, EVERY = SAMPLED[:2], 6
 
 
 @contextmanager
@@ -167,8 +167,7 @@ def test_a_zygote_that_is_killed_in_a_class_costs_nobody(tmp_path, runners, monk
     monkeypatch.setattr(Client, "run", run_and_lose)
     summary = grade(root, LESSON, settings=QUICK)
     assert [kernel.ending["reason"] for kernel in killed] == ["zygote"]
-    points = {s.student: [row.points for row in s.rows] for s in summary.students}
-    assert points == {name: [2, 2] for name in ("ada", "bob", "eve")}
+    assert [[row.points for row in s.rows] for s in summary.students] == [[2, 2]] * 3
     assert summary.exit_code == 0
 
 

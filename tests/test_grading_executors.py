@@ -11,6 +11,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import psutil  # noqa: F401  (asks once what the platform is, which a test replaces)
 import pytest
 from grading_course import LENGTH, LESSON, QUICK, UPPER, hand_in, honest, make_course
 from waiting import PATIENCE, wait_until

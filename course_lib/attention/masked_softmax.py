@@ -21,7 +21,8 @@ def stable_softmax(scores: Float[np.ndarray, "..."], axis: int = -1) -> Float[np
         axis: the axis that sums to 1 afterwards.
 
     Returns:
-        A new array of the shape of `scores`, non-negative, summing to 1 along `axis`.
+        A new array of the shape of `scores`, in its dtype, non-negative, summing to 1 along
+        `axis`.
 
     Source: Blanchard, Higham & Higham 2021, section 3, https://doi.org/10.1093/imanum/draa038
     """

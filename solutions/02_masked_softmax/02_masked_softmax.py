@@ -170,13 +170,13 @@ assert not np.allclose(totals, 1)
 #
 # Write the softmax that the rest of the lesson can lean on, in NumPy.
 #
-# - **Takes** `scores`, a float array with any number of axes, and `axis`, the one that shall sum
-#   to 1 (the last by default).
-# - **Returns** a new array of the same shape: non-negative, summing to 1 along `axis`, finite for
-#   any finite scores. `scores` stays as it was.
+# - **Takes** `scores`, a float array with any number of axes, and `axis`, the axis that must sum to
+#   1 (the last by default).
+# - **Returns** a new array of the same shape and dtype: non-negative, summing to 1 along `axis`,
+#   finite for any finite scores. `scores` stays as it was.
 #
-# **Worked number.** The row $(0, \ln 3)$ has exponentials 1 and 3, so the answer is
-# $(0.25, 0.75)$. The row $(1000, 1000 + \ln 3)$ gives the same.
+# **Worked number.** With $\ln 3 = 1.098612$, the row $(0, 1.098612)$ has exponentials 1 and 3, so
+# the answer is $(0.25, 0.75)$. The row $(1000, 1001.098612)$ gives the same.
 
 # %%
 from course_lib.attention import stable_softmax

@@ -56,8 +56,8 @@ def causal_mask(num_queries: int, num_keys: int | None = None) -> Bool[Tensor, "
     differs from torch's `is_causal=True`, which aligns the first query with the first key.
 
     Args:
-        num_queries: n, at least 0.
-        num_keys: m; as many as queries if not given.
+        num_queries: n, at least 1.
+        num_keys: m, at least 0; as many as queries if not given.
 
     Returns:
         Bool mask `(num_queries, num_keys)`, True = may attend.

@@ -282,10 +282,10 @@ assert torch.allclose(merged, at_once[1]) and torch.equal(larger, at_once[0])
 # - **Returns** `(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`. A query that may attend to no key
 #   gets zeros and $-\infty$, and its gradient is 0.
 # - **Never** has the scores of all queries and all keys in memory, in one piece or in several.
-#   `F.scaled_dot_product_attention` is left out here.
+#   Gradients reach queries, keys and values. `F.scaled_dot_product_attention` is left out here.
 #
 # **Worked number.** For $d = 1$, one query 1, keys 1, 0, 2 and values 1, 3, 5 the table above: 3.8411
-# and 2.4076, for any block size.
+# and 2.4076, for any block size, 1 or 2 or 128.
 
 # %%
 from course_lib.attention import blocked_attention
@@ -457,10 +457,11 @@ assert x.grad.tolist() == [50.0, 160.0]
 # - **`backward`** returns gradients for `queries`, `keys` and `values`, and None for the other two. A
 #   query that may attend to no key sends back zeros, and disturbs no other.
 # - **Keeps** nothing with an $n$ and an $m$, and makes no such thing in either pass. That is what this
-#   exercise is for: whoever does earns at most a third of the points.
+#   exercise is for; otherwise you earn at most a third of the points.
+#   `F.scaled_dot_product_attention` is left out here too.
 #
-# **Worked number.** One query 1, keys 1, 0, 2, values 1, 3, 5, $d = 1$, $G = 1$: the gradient of the
-# values is $W = (0.2447, 0.0900, 0.6652)$, and $D = 3.8411$. For the first key $dS = 0.2447 \cdot
+# **Worked number.** One query 1, keys 1, 0, 2, values 1, 3, 5, $d = 1$, $G = 1$, with a block size of
+# 2 or any other: the gradient of the values is $W = (0.2447, 0.0900, 0.6652)$, and $D = 3.8411$. For the first key $dS = 0.2447 \cdot
 # (1 - 3.8411) = -0.6953$.
 
 # %%

@@ -643,7 +643,7 @@ for dtype in (torch.float16, torch.float32, torch.float64):
 # ### Exercise: `factored_additive_scores`
 #
 # - **Takes** `projected_queries` `(B, n, H)`, `projected_keys` `(B, m, H)`, `w_v` `(H,)`.
-# - **Returns** `(B, n, m)`: $w_v \cdot \tanh(q + k)$ for each pair.
+# - **Returns** `(B, n, m)`: $w_v \cdot \tanh(q + k)$ for each pair. Gradients reach all three.
 # - **Evaluates** exp, tanh and their like for at most $(n + m) H$ numbers of each item, as long as all
 #   $|q|, |k| \le 40$ in float32 and float64.
 # - **Is right** everywhere else as well, float16 included, in any way you like.

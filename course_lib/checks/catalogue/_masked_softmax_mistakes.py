@@ -177,8 +177,8 @@ MISTAKES = (
     Mistake(
         "scores_overwritten",
         _overwritten,
-        "You write a number such as -1e6 into the caller's scores, which fails for scores that need "
-        "a gradient. The number is only relatively small, too: an empty row gets weights 1/m.",
+        "You write a number such as -1e6 into the caller's scores, which fails for scores that "
+        "need a gradient. The number is only relatively small, too: an empty row gets weights 1/m.",
         "Which function fills a copy, and with which value?",
     ),
     Mistake(

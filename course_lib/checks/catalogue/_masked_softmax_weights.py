@@ -524,7 +524,7 @@ MASKED_SOFTMAX = Exercise(
             "lengths_and_mask query_lengths_and_mask heads_lengths_and_mask "
             "heads_query_lengths_and_mask between_other_calls"
         ),
-        "the weights, in the shape and dtype of the scores": "float32 one_key one_head large_scores",
+        "in the shape and dtype of the scores": "float32 one_key one_head large_scores",
         "Forbidden keys get exactly 0": (
             "huge_forbidden_scores low_allowed_scores scores_near_minus_1e6 scores_near_minus_1e9"
         ),

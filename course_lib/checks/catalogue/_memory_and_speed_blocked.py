@@ -408,7 +408,7 @@ BLOCKED_ATTENTION = Exercise(
             "random scaled rising falling large_scores first_block_far_below far_below_zero "
             "huge_forbidden_scores float32"
         ),
-        "gets zeros and $-\\infty$, and its gradient is 0": "empty_row late_start gradient_of_empty_row",
+        "gets zeros and $-\\infty$, and its": "empty_row late_start gradient_of_empty_row",
         "in one piece or in several": "memory memory_masked",
         "`F.scaled_dot_product_attention` is left out here": "forbidden",
         "3.8411 and 2.4076, for any block size": "worked_number",

@@ -376,7 +376,7 @@ SOFTMAX_STATISTICS = Exercise(
         "    maxima = ...",
     ),
     promises={
-        "which gives tensors `(..., b)` one after the other": "random more_axes one_row any_iterable",
+        "tensors `(..., b)` one after the other": "random more_axes one_row any_iterable",
         "At least one; their sizes `b` may differ": (
             "one_block single_columns ragged holes empty_block"
         ),

@@ -268,8 +268,8 @@ FACTORED_ADDITIVE_SCORES = Exercise(
         Mistake(
             "no_guard",
             _model(_always),
-            "Where exp(-2q) or exp(-2k) leaves the range of the dtype nothing steps in: one becomes "
-            "infinite or 0, and infinity times 0 is no number.",
+            "Where exp(-2q) or exp(-2k) leaves the range of the dtype nothing steps in: one is "
+            "infinite or 0 then, and infinity times 0 is no number.",
             "For which q is exp(-2q) still a number of this dtype, and 1 / exp(-2q) too?",
         ),
         Mistake(
@@ -296,8 +296,8 @@ FACTORED_ADDITIVE_SCORES = Exercise(
         Mistake(
             "pairs",
             _model(_never),
-            "The numbers are right, but you take more than one exponential (or tanh, or sigmoid) for "
-            "a number of the queries or keys; one for every pair makes n m H of them.",
+            "The numbers are right, but you take more than one exponential (or tanh or sigmoid) "
+            "for a number of the queries or keys; one for every pair makes n m H of them.",
             "Into which product can exp(-2(q + k)) be split before queries and keys meet?",
         ),
         Mistake(

@@ -52,9 +52,10 @@ def test_the_same_seed_gives_the_same_report_and_another_seed_other_inputs():
     first, again, other = (grade("masked_softmax", wrong, seed=s) for s in ("a", "a", "b"))
     assert first.as_dict() == again.as_dict()
     assert prepare("masked_softmax", "a") is prepare("masked_softmax", "a")
-    inputs = [prepare("masked_softmax", s)[1][0].args["scores"].data for s in ("a", "b")]
-    assert not np.array_equal(*inputs)
-    assert other.mistake == first.mistake == "over_queries_and_mask_ignored"
+    runs = [prepare("masked_softmax", seed) for seed in ("a", "b")]
+    probes = [next(probe for probe, _ in run if probe.name == "no_mask") for run in runs]
+    assert not np.array_equal(*(probe.args["scores"].data for probe in probes))
+    assert other.findings[0].id == first.findings[0].id == "rows_do_not_sum_to_one"
 
 
 def test_a_stub_is_not_attempted():
@@ -323,4 +324,4 @@ def test_one_failing_edge_costs_at_least_half_of_the_edges():
 
     report = grade("stable_softmax", only_below_1000)
     assert report.mistake == "no_maximum_subtracted"
-    assert 0.5 < report.score <= 1 - 0.25 / 2
+    assert 0.4 < report.score <= 1 - exercises()["stable_softmax"].shares["edges"] / 2

@@ -276,9 +276,7 @@ def test_the_example_belongs_to_the_first_finding():
 
     report = grade("masked_softmax", uniform)
     assert report.mistake == "empty_row_uniform"
-    assert any(
-        row in report.example.text() for row in ("[False, False, False]", "[False]", "= [0, 2]")
-    )
+    assert any(row in report.example.text() for row in ("[False, False, False]", "[False]", "= [0"))
 
 
 def test_an_answer_that_remembers_earlier_calls_loses_points():

@@ -21,7 +21,8 @@ def stable_softmax(scores: Float[np.ndarray, "..."], axis: int = -1) -> Float[np
         axis: the axis that sums to 1 afterwards.
 
     Returns:
-        A new array of the shape of `scores`, non-negative, summing to 1 along `axis`.
+        A new array of the shape of `scores`, in its dtype, non-negative, summing to 1 along
+        `axis`.
 
     Source: Blanchard, Higham & Higham 2021, section 3, https://doi.org/10.1093/imanum/draa038
     """
@@ -55,8 +56,8 @@ def causal_mask(num_queries: int, num_keys: int | None = None) -> Bool[Tensor, "
     differs from torch's `is_causal=True`, which aligns the first query with the first key.
 
     Args:
-        num_queries: n, at least 0.
-        num_keys: m; as many as queries if not given.
+        num_queries: n, at least 1.
+        num_keys: m, at least 0; as many as queries if not given.
 
     Returns:
         Bool mask `(num_queries, num_keys)`, True = may attend.

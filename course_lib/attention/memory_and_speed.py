@@ -56,7 +56,8 @@ def blocked_attention(
     from which they can be computed again: log sum exp of its scores.
 
     Differs from FlashAttention in that all queries meet a block at once; there they come in
-    blocks too, and nothing leaves the chip's own memory.
+    blocks too, and nothing leaves the chip's own memory. The logsumexp is what FlashAttention-2
+    keeps; the first version kept the maximum and the sum.
 
     Args:
         queries, keys: d features each; `*batch` is any number of axes, the same in all three.
@@ -67,7 +68,7 @@ def blocked_attention(
     Returns:
         `(outputs, logsumexp)`; a query that may attend to no key gets zeros, and -inf.
 
-    Source: Dao et al. 2022, algorithm 1, https://arxiv.org/abs/2205.14135
+    Source: Dao 2023, algorithm 1, https://arxiv.org/abs/2307.08691
     """
     *rows, d = queries.shape
     queries = queries / math.sqrt(d)
@@ -100,7 +101,7 @@ class RecomputedAttention(torch.autograd.Function):
 
     Call it as `RecomputedAttention.apply(queries, keys, values, mask, block_size)`.
 
-    Source: Dao et al. 2022, algorithm 4, https://arxiv.org/abs/2205.14135
+    Source: Dao 2023, algorithm 2, https://arxiv.org/abs/2307.08691
     """
 
     @staticmethod

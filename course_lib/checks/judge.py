@@ -271,7 +271,7 @@ def _overspent(probe: Probe, quantity: str, limit: int, spent: int) -> Problem |
 _SPENDING = {
     "peak": (
         "At one moment your code has {spent} bytes in use beside its arguments",
-        "Which of your tensors has both an axis of all queries and one of all keys?",
+        "Which of your tensors is as large as all scores together?",
     ),
     "kept": (
         "After the call {spent} bytes stay in use, for the result and for the backward pass",

@@ -45,14 +45,14 @@ def growth(
 
 
 def step_costs(panels: Mapping[str, Mapping[str, float]], *, unit: str) -> Plot:
-    """Bars with names: what each step costs, a panel for each machine.
+    """Bars with names: what each step costs, a panel for each machine, on one scale.
 
     Args:
         panels: title -> step -> cost; every panel has the same steps.
         unit: label of the vertical axis.
     """
     figure = new_figure(6.0, 2.8)
-    grid = np.atleast_1d(figure.subplots(1, len(panels)))
+    grid = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
     for axes, (title, costs) in zip(grid, panels.items(), strict=True):
         drawn = axes.bar(range(len(costs)), list(costs.values()), width=0.7, color=BAR)
         axes.bar_label(drawn, [number(cost) for cost in costs.values()], fontsize=7, padding=1)

@@ -124,7 +124,7 @@ for dtype in (np.float16, np.float32, np.float64):
 # Every exponential is infinite, and infinity divided by infinity is *nan*, "not a number". In
 # half precision a score of 12 is already too much.
 #
-# The cure costs one subtraction. For any number $c$,
+# The remedy costs one subtraction. For any number $c$,
 #
 # $$\frac{e^{s_j - c}}{\sum_k e^{s_k - c}} = \frac{e^{-c}\, e^{s_j}}{e^{-c} \sum_k e^{s_k}} = \frac{e^{s_j}}{\sum_k e^{s_k}},$$
 #
@@ -177,13 +177,13 @@ assert not np.allclose(totals, 1)
 #
 # Write the softmax that the rest of the lesson can lean on, in NumPy.
 #
-# - **Takes** `scores`, a float array with any number of axes, and `axis`, the one that shall sum
-#   to 1 (the last by default).
-# - **Returns** a new array of the same shape: non-negative, summing to 1 along `axis`, finite for
-#   any finite scores. `scores` stays as it was.
+# - **Takes** `scores`, a float array with any number of axes, and `axis`, the axis that must sum to
+#   1 (the last by default).
+# - **Returns** a new array of the same shape and dtype: non-negative, summing to 1 along `axis`,
+#   finite for any finite scores. `scores` stays as it was.
 #
-# **Worked number.** The row $(0, \ln 3)$ has exponentials 1 and 3, so the answer is
-# $(0.25, 0.75)$. The row $(1000, 1000 + \ln 3)$ gives the same.
+# **Worked number.** With $\ln 3 = 1.098612$, the row $(0, 1.098612)$ has exponentials 1 and 3, so
+# the answer is $(0.25, 0.75)$. The row $(1000, 1001.098612)$ gives the same.
 
 # %%
 from course_lib.attention import stable_softmax
@@ -532,7 +532,7 @@ assert by_product[:2].isnan().all()  # 0 * inf is nan
 # breaks the very keys you wanted to keep.
 #
 # A third trap waits in notebooks. The cell below recodes a 0/1 matrix in place, first 0 to
-# $-\infty$, then 1 to 0. Then somebody runs it again.
+# $-\infty$, then 1 to 0. Then someone runs it again.
 
 # %% tags=["demo"]
 numbers = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
@@ -628,7 +628,7 @@ except RuntimeError as error:
     print("float16, masked_fill with -1e6:", error)
 
 # %% [markdown]
-# Float16 ends at -65504. There, -1e6 and -1e9 either raise an error or turn into minus infinity
+# Float16 bottoms out at -65504. There, -1e6 and -1e9 either raise an error or turn into minus infinity
 # unasked.
 #
 # The figure puts both risks together: across, the fill value; up, the weight that the forbidden
@@ -735,8 +735,8 @@ plotting.show(plotting.gradient_map(gradients))
 # `where` sends $g = 0$ back to the replaced cells. The softmax still holds $w = $ nan, and
 # $0 \times \text{nan}$ is nan. So it has to be kept from ever *making* a nan.
 #
-# One empty row is enough to lose everything: every key is multiplied with every query, so its
-# gradient sums over all of them.
+# One empty row is enough to reach every key: each key is multiplied with every query, so its
+# gradient sums over all of them. Take one step of gradient descent with it.
 
 # %% tags=["demo"]
 torch.manual_seed(0)
@@ -747,12 +747,17 @@ assert weights.isfinite().all()
 (weights * torch.arange(4.0)).sum().backward()
 print("queries with a nan gradient:", int(queries.grad.isnan().any(dim=-1).sum()), "of 3")
 print("keys with a nan gradient:   ", int(keys.grad.isnan().any(dim=-1).sum()), "of 4")
+with torch.no_grad():
+    after = torch.softmax((queries - 0.1 * queries.grad) @ (keys - 0.1 * keys.grad).T, dim=-1)
+print("rows with nan weights after one step:", int(after.isnan().any(dim=-1).sum()), "of 3")
 assert gradients["query 1 is empty"][1].isnan().all()
 assert gradients["no empty row"].isfinite().all()
 assert keys.grad.isnan().all()
+assert after.isnan().all()
 
 # %% [markdown]
-# One optimiser step later all parameters are nan, and the forward pass that looked right is gone.
+# Only query 1 and the keys have become nan, but every weight is made of a key: after one step
+# nothing is left of the forward pass that looked right.
 #
 # <details><summary>A detail for the curious: why this does not always show</summary>
 #
@@ -860,12 +865,13 @@ assert valid_lens.repeat_interleave(2).tolist() == [1, 1, 3, 3]
 # - **Takes** `scores` `(..., n, m)`; optionally `valid_lens`, `(B,)` or `(B, n)`, for scores that
 #   start with a batch axis, `(B, n, m)` or `(B, h, n, m)`, the same for every head; optionally
 #   `mask`, bool, broadcastable to the scores, True = may attend. With both, a key needs both.
-# - **Returns** the weights, in the shape and dtype of the scores. Forbidden keys get exactly 0.
-#   Empty rows are all 0, with a finite gradient. No argument is changed. With neither
+# - **Returns** the weights, in the shape and dtype of the scores. Forbidden keys get exactly 0,
+#   however large their scores are, and the allowed keys get the weights they would have without
+#   them. Empty rows are all 0, and so is their gradient. No argument is changed. With neither
 #   `valid_lens` nor `mask` it is a plain softmax.
 #
-# **Worked number.** Scores `[[[0, ln 3, 5]]]`, shape `(1, 1, 3)`, with `valid_lens=[2]` give
-# `[[[0.25, 0.75, 0]]]`; with `valid_lens=[0]` they give `[[[0, 0, 0]]]`.
+# **Worked number.** Scores `[[[0, 1.098612, 5]]]`, shape `(1, 1, 3)`, where 1.098612 is ln 3, with
+# `valid_lens=[2]` give `[[[0.25, 0.75, 0]]]`; with `valid_lens=[0]` they give `[[[0, 0, 0]]]`.
 #
 # You have every part already: sections 2, 4 and 7.
 

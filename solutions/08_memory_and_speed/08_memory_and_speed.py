@@ -2,13 +2,13 @@
 # # 08 · Memory and speed
 #
 # **The question.** Attention weighs every position against every other: a text of 100 000 words has
-# ten thousand million weights for each head. Models read such texts. Where do they put the
+# ten billion weights for each head. Models read such texts. Where do they put the
 # weights?
 #
 # **After this you can**
 #
 # - measure what an attention costs, in bytes and in seconds, before you change anything;
-# - compute a softmax over numbers that never are all there at once;
+# - compute a softmax over numbers that are never all in memory at once;
 # - write attention, forward and backward, whose memory grows with $n + m$ instead of $n m$;
 # - rewrite a formula for speed, and find out where the new one stops being right;
 # - say when torch's own fast attention runs, when it does not, and what limits a piece of code.
@@ -19,12 +19,14 @@
 # %%
 import math
 import time
+import warnings
 from collections.abc import Iterable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from course_lib import (
     additive_scores,
@@ -118,8 +120,8 @@ print(f"inputs 4 times as large, peak {growth:.1f} times")
 assert 14 < growth < 16
 
 # %% [markdown]
-# What you should see: on logarithmic axes a straight line whose slope is 2. Each doubling takes four
-# times the memory. At $n = 100\,000$ one head's weights have 37 GiB.
+# What you should see: on logarithmic axes a line whose slope approaches 2, as the matrices outgrow
+# the inputs: each doubling then takes nearly four times the memory. At $n = 100\,000$ one head's weights have 37 GiB.
 #
 # Time grows the same way, but time can be waited for; memory runs out. The curves below were
 # measured once, on one core of an Intel Xeon server; if you run the cell in JupyterLab it measures
@@ -283,10 +285,10 @@ assert torch.allclose(merged, at_once[1]) and torch.equal(larger, at_once[0])
 # - **Returns** `(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`. A query that may attend to no key
 #   gets zeros and $-\infty$, and its gradient is 0.
 # - **Never** has the scores of all queries and all keys in memory, in one piece or in several.
-#   `F.scaled_dot_product_attention` is left out here.
+#   Gradients reach queries, keys and values. `F.scaled_dot_product_attention` is left out here.
 #
 # **Worked number.** For $d = 1$, one query 1, keys 1, 0, 2 and values 1, 3, 5 the table above: 3.8411
-# and 2.4076, for any block size.
+# and 2.4076, for any block size, 1 or 2 or 128.
 
 # %%
 from course_lib.attention import blocked_attention
@@ -295,8 +297,8 @@ from course_lib.attention import blocked_attention
 check("blocked_attention")
 
 # %% [markdown]
-# The numbers of lesson 05, in a fraction of the memory. What you should see: three straight lines;
-# the plain one has twice the slope of the blocked one, which keeps to the slope of the inputs.
+# The numbers of lesson 05, in a fraction of the memory. What you should see: the plain line comes
+# close to twice the slope of the blocked one, which keeps to the slope of the inputs.
 
 
 # %% tags=["demo"]
@@ -335,18 +337,21 @@ assert memory["plain"][-1] / memory["blocks of 128"][-1] > 10
 # processor's cache. On a GPU the valley lies elsewhere.
 
 # %% tags=["demo"]
-block_sizes = [1, 4, 16, 64, 128, 256, 512, 1024, 2048]
+block_sizes = [4, 16, 64, 128, 256, 512, 1024, 2048]
 
 
 def time_blocks():
-    inputs = draw(2048)
-    return [
+    threads, inputs = torch.get_num_threads(), draw(2048)
+    torch.set_num_threads(1)  # to wake a second one takes longer than a small block
+    times = [
         milliseconds(lambda *x, b=b: blocked_attention(*x, None, b)[0], *inputs, train=False)
         for b in block_sizes
     ]
+    torch.set_num_threads(threads)
+    return times
 
 
-times = plotting.live(time_blocks, [367, 120, 39.5, 17.2, 15.2, 17.6, 17.7, 21.4, 21.7])
+times = plotting.live(time_blocks, [120, 39.5, 17.2, 15.2, 17.6, 17.7, 21.4, 21.7])
 plotting.show(
     plotting.growth(
         block_sizes,
@@ -385,6 +390,7 @@ assert mebibytes(blocked, *draw(512), train=True)[0] > mebibytes(plain, *draw(51
 # $$W = e^{S - L}, \qquad L = c + \ln t.$$
 #
 # So $n$ numbers stand for $n m$. This trade of arithmetic for memory is called *recomputation*.
+# FlashAttention kept $c$ and $t$, FlashAttention-2 keeps $L$ alone.
 #
 # **By hand.** Scores $1, 0, 2$ and $L = 2.4076$: $W = (e^{-1.4076}, e^{-2.4076}, e^{-0.4076}) =
 # (0.2447, 0.0900, 0.6652)$. The sum is 1 (with more digits exactly), and nobody had to add up.
@@ -458,10 +464,11 @@ assert x.grad.tolist() == [50.0, 160.0]
 # - **`backward`** returns gradients for `queries`, `keys` and `values`, and None for the other two. A
 #   query that may attend to no key sends back zeros, and disturbs no other.
 # - **Keeps** nothing with an $n$ and an $m$, and makes no such thing in either pass. That is what this
-#   exercise is for: whoever does earns at most a third of the points.
+#   exercise is for; otherwise you earn at most a third of the points.
+#   `F.scaled_dot_product_attention` is left out here too.
 #
-# **Worked number.** One query 1, keys 1, 0, 2, values 1, 3, 5, $d = 1$, $G = 1$: the gradient of the
-# values is $W = (0.2447, 0.0900, 0.6652)$, and $D = 3.8411$. For the first key $dS = 0.2447 \cdot
+# **Worked number.** One query 1, keys 1, 0, 2, values 1, 3, 5, $d = 1$, $G = 1$, with a block size of
+# 2 or any other: the gradient of the values is $W = (0.2447, 0.0900, 0.6652)$, and $D = 3.8411$. For the first key $dS = 0.2447 \cdot
 # (1 - 3.8411) = -0.6953$.
 
 # %%
@@ -507,8 +514,7 @@ assert abs(kept - (2048 * 64 + 2048) * 4 / 2**20) < 0.01
 #
 # Two forward, and five backward: $Q K^\top$ once more. Seven products for six, so about a sixth more
 # arithmetic. The recorded times are *shorter* all the same, as soon as the matrices outgrow the
-# cache: to read and write millions of weights takes longer than to compute them. Section 7 makes that
-# exact.
+# cache: the weights are not written to memory and read back. Section 7 counts operations and bytes.
 #
 # </details>
 
@@ -541,10 +547,11 @@ plotting.show(
 # They have. `F.scaled_dot_product_attention` chooses between several ways. One is called *math*: it
 # is the plain way. The others are *fused kernels*: one piece of machine code for the whole of
 # attention, in blocks of queries and of keys, with an online softmax and a recomputing backward pass:
-# what you wrote, without the calls from Python. Which way is taken depends on the call, and torch
-# does not tell. The meter does.
+# what you wrote, without the calls from Python. Which way is taken depends on the call. Torch does
+# not say so by itself, but you can ask: inside `sdpa_kernel(SDPBackend.FLASH_ATTENTION)` a call that
+# the fused kernel cannot do raises an error. (`torch.profiler` lists the kernel as well.)
 #
-# **Predict.** For each row below: is an $n \times n$ matrix kept?
+# **Predict.** For each row below: is it fused, and is an $n \times n$ matrix kept?
 
 # %% tags=["demo"]
 sdpa = F.scaled_dot_product_attention
@@ -563,9 +570,25 @@ calls = {
     "dropout": (lambda *x: sdpa(*x, dropout_p=0.1), draw(512, 1, 1)),
     "v = 32": (sdpa, draw(512, 1, 1, v=32)),
 }
+
+
+def is_fused(fn, *inputs):
+    """Whether the fused kernel can do the call; torch warns of each thing that keeps it from it."""
+    inputs = [x.detach().requires_grad_() for x in inputs]
+    with warnings.catch_warnings(), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        warnings.simplefilter("ignore")
+        try:
+            fn(*inputs)
+        except RuntimeError:
+            return False
+    return True
+
+
 kept = {name: mebibytes(fn, *inputs, train=True)[0] for name, (fn, inputs) in calls.items()}
+fused = {name: is_fused(fn, *inputs) for name, (fn, inputs) in calls.items()}
 for name, amount in kept.items():
-    print(f"{name:14} keeps {amount:.2f} MiB")
+    print(f"{name:14} {'fused' if fused[name] else 'math':6} keeps {amount:.2f} MiB")
+assert fused["(B, h, n, d)"] and not fused["(B, n, d)"]
 assert kept["(B, h, n, d)"] < 0.2 < 1 < kept["(B, n, d)"]
 
 # %% [markdown]
@@ -574,12 +597,13 @@ assert kept["(B, h, n, d)"] < 0.2 < 1 < kept["(B, n, d)"]
 # - Four axes reach the fused kernel; the *same numbers with three axes* do not. `unsqueeze(1)` before
 #   and `squeeze(1)` after are worth more than any cleverness.
 # - `is_causal` costs nothing. The same triangle as a bool mask is fused too, but is turned into
-#   $n \times n$ floating numbers first. Lengths stay a single row.
+#   $n \times n$ floating numbers first, so it keeps as much as the math does: bytes alone do not
+#   tell the two apart. Lengths stay a single row.
 # - A bias that learns, dropout, and values of another size than the keys all fall back to the math.
 #
 # A GPU has other kernels with other conditions. The habit is what carries over: *measure which way
-# is taken.* `nn.MultiheadAttention`, too, can use a fused kernel only with `need_weights=False`: who
-# asks for the weights gets the matrix.
+# is taken.* `nn.MultiheadAttention`, too, can use a fused kernel only with `need_weights=False`: ask
+# for the weights and you pay for the matrix.
 
 # %% [markdown]
 # ## 6. The same numbers from other functions
@@ -629,7 +653,13 @@ for dtype in (torch.float16, torch.float32, torch.float64):
     )
     limit = -0.5 * math.log(torch.finfo(dtype).tiny)
     assert (errors[str(dtype).removeprefix("torch.")][xs <= limit] < 0.01).all()
-plotting.show(plotting.lines(xs, errors, x_label="x = k = -q", y_label="error of tanh", log_x=True))
+ends = {name: f"{xs[error < 0.01].max():.0f}" for name, error in errors.items()}
+plotting.show(
+    plotting.lines(xs, errors, x_label="x = k = -q", y_label="error of tanh", log_x=True),
+    "The error of the product form, a line for each dtype: 0, and then a cliff up to 1. "
+    + ", ".join(f"{name} is right up to x = {end}" for name, end in ends.items())
+    + " of the points drawn.",
+)
 for dtype in (torch.float16, torch.float32, torch.float64):
     info = torch.finfo(dtype)
     print(f"{dtype}: ln(largest) / 2 = {math.log(info.max) / 2:.1f}, ", end="")
@@ -643,7 +673,7 @@ for dtype in (torch.float16, torch.float32, torch.float64):
 # ### Exercise: `factored_additive_scores`
 #
 # - **Takes** `projected_queries` `(B, n, H)`, `projected_keys` `(B, m, H)`, `w_v` `(H,)`.
-# - **Returns** `(B, n, m)`: $w_v \cdot \tanh(q + k)$ for each pair.
+# - **Returns** `(B, n, m)`: $w_v \cdot \tanh(q + k)$ for each pair. Gradients reach all three.
 # - **Evaluates** exp, tanh and their like for at most $(n + m) H$ numbers of each item, as long as all
 #   $|q|, |k| \le 40$ in float32 and float64.
 # - **Is right** everywhere else as well, float16 included, in any way you like.
@@ -657,7 +687,8 @@ from course_lib.attention import factored_additive_scores
 check("factored_additive_scores")
 
 # %% [markdown]
-# Against lesson 04: the same scores, and the meter counts of how many numbers a function was taken.
+# Against lesson 04: the same scores, and the meter counts how many exponentials and tanhs were
+# evaluated.
 # What you should see: 128 times fewer.
 
 # %% tags=["demo"]
@@ -724,7 +755,7 @@ for name, (tanh, sigmoid, _, inverse, multiply, add) in costs.items():
 # %% [markdown]
 # ## 7. What is the limit?
 #
-# *Recomputing was faster than remembering. How can that be?*
+# *Recomputing was faster than remembering. Can operations and bytes explain that?*
 #
 # A processor has two speeds: operations a second, $P$, and bytes a second between it and its memory,
 # $\beta$. A piece of code that does $I$ operations for each byte it moves cannot do more operations a
@@ -785,21 +816,31 @@ intensity = {
 }
 points = {name: (intensity[name], reached[name]) for name in reached}
 plotting.show(plotting.roofline(roof, slope, points))
+print(f"edge at {roof / slope:.1f} operations a byte")
+for name, (per_byte, rate) in points.items():
+    bound = min(roof, slope * per_byte)
+    print(f"{name:8} {per_byte:6.2f} operations a byte, {rate / bound:4.0%} of its bound")
 
 # %% [markdown]
 # What you should see in the recorded picture:
 #
-# - `add` lies on the slope, or close to it. No cleverness in adding will help; only not moving the
-#   numbers will. `softmax` (about five operations a score) is not far below.
-# - Fused attention stands far to the right, and reaches three quarters of the roof.
-# - Plain attention, with the *same* arithmetic, stands near the edge, and far below it. A roof is a
-#   bound, not a promise: each of its matrices is also asked for from the operating system, which
-#   clears it first, and all of them push each other out of the cache.
+# - `add` lies near the slope. No cleverness in adding will help; only not moving the numbers will.
+#   (The slope is measured in place. A vector that is written elsewhere has to be fetched first, so
+#   `add` moves 1.1 · 12 = 13 · 10⁹ bytes a second by our count, two thirds of the slope. The tables in
+#   `docs/attention_speed.md` copy from one vector to another, and give 12.6.) `softmax` (about five
+#   operations a score) gets 40 % of its bound.
+# - Fused attention is far to the right, and reaches three quarters of the roof.
+# - Plain attention, with the *same* arithmetic, reaches less than a third of the roof. By our count it
+#   lies just to the *right* of the edge, where bytes should no longer be the limit. So the count
+#   does not explain how slow it is. It is too kind: a softmax goes over its numbers several times,
+#   each new matrix is cleared by the operating system first, and all of them push each other out
+#   of the cache.
 #
-# That is the answer to the question. Blocks do not save operations. They move the point to the
-# right, until bytes are no longer the limit. On faster machines the edge lies further right: an
-# NVIDIA H200 is sold with 989 · 10¹² operations (bfloat16) and 4.8 · 10¹² bytes a second, an edge
-# at 206 operations a byte. There plain attention is far to the left of it.
+# A roof is a bound, not a promise, and this picture answers half of the question. Blocks do not save
+# operations. They save bytes: the point moves from 12 operations a byte to 512, far from the edge.
+# That bytes alone held the plain way back, it does not show. On faster machines it would be plain
+# to see: an NVIDIA H200 is sold with 989 · 10¹² operations (bfloat16) and 4.8 · 10¹² bytes a second,
+# an edge at 206 operations a byte, and plain attention is far to the left of it.
 
 # %% [markdown]
 # ### All together
@@ -828,9 +869,11 @@ check("08_memory_and_speed")
 # ### BEGIN SOLUTION
 # Three points, one for each colleague; half points are possible.
 #
-# 1. **Wrong reason.** It does the same products forward and one more backward (seven for six). It is
-#    faster because it moves fewer bytes: at $n = 2048$ about 12 operations a byte for the plain way and
-#    512 for the fused one. Half a point for "it saves memory traffic" without a number or a picture.
+# 1. **Wrong reason.** It does the same products forward and one more backward (seven for six). What it
+#    does less of is moving bytes: at $n = 2048$ it does 512 operations a byte, the plain way about
+#    12. (That bytes were the plain way's limit does not follow from the roofline: 12 is right of the
+#    edge at 8. Saying so is worth the point as well.) Half a point for "it saves memory traffic"
+#    without a number or a picture.
 # 2. **Does not follow.** Autograd keeps the weights of every block: section 3 measured that more is
 #    kept for the backward pass than the plain way keeps. Training needs a backward pass that
 #    recomputes. Half a point for "memory of training is larger" without saying what is kept. Full
@@ -845,11 +888,11 @@ check("08_memory_and_speed")
 # ## Summary
 #
 # A softmax needs two numbers of a row, a maximum and a sum, and both can be kept up to date while the
-# scores come by in blocks; one factor mends everything that was shifted by an old maximum. Attention
+# scores come by in blocks; one factor corrects everything that was shifted by an old maximum. Attention
 # in blocks never has all scores in memory, but autograd would keep them: a backward pass of your own
 # computes the weights again from log sum exp, and takes its row sum from the outputs. Memory then
-# grows with $n + m$. It is faster as well, although it computes more, because moving bytes was the
-# limit. Rewritten formulas have a domain, and need a guard at its border. Whether they pay is for a
+# grows with $n + m$. It was faster as well on the recorded machine, although it computes more: it
+# moves far fewer bytes. Rewritten formulas have a domain, and need a guard at its border. Whether they pay is for a
 # measurement to say.
 
 # %% [markdown]
@@ -876,6 +919,8 @@ check("08_memory_and_speed")
 #   <https://arxiv.org/abs/2112.05682>
 # - T. Dao and others, *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*,
 #   2022. <https://arxiv.org/abs/2205.14135>
+# - T. Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*, 2023:
+#   log sum exp as the one number that is kept. <https://arxiv.org/abs/2307.08691>
 # - T. Chen and others, *Training Deep Nets with Sublinear Memory Cost*, 2016.
 #   <https://arxiv.org/abs/1604.06174>
 # - S. Williams, A. Waterman and D. Patterson, *Roofline: An Insightful Visual Performance Model*, 2009.

@@ -2,9 +2,10 @@
 
 import math
 
+import numpy as np
 import torch
 
-from course_lib.checks.exercise import Exercise, Mistake, Returned
+from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.probe import Dtype, Probe, tensor
 from course_lib.reference import masked_softmax as oracle
 
@@ -22,15 +23,15 @@ def _additive_mask_probes(rng):
         probe("random", "Kept keys get 0, dropped keys get -inf.", tensor(drawn), "float64"),
         probe(
             "four_axes",
-            "Any shape must work, and a non-contiguous mask.",
+            "A mask may have any shape, and need not be contiguous.",
             tensor(rng.random((2, 2, 3, 4)) < 0.5, strided=True),
             "float64",
         ),
-        probe("float32", "The result must have the dtype asked for.", small, "float32"),
+        probe("float32", "The result has the dtype asked for.", small, "float32"),
         probe(
-            "float16",
+            "worked_number",
             "In float16 dropped keys get -inf too; -1e9 does not exist there.",
-            small,
+            tensor([True, False]),
             "float16",
             "edges",
         ),
@@ -39,6 +40,13 @@ def _additive_mask_probes(rng):
             "all_kept",
             "With every key kept there is nothing but 0.",
             tensor([[True, True]]),
+            "float64",
+            "edges",
+        ),
+        probe(
+            "all_kept_vector",
+            "A mask of a single axis works as well.",
+            tensor([True, True, True]),
             "float64",
             "edges",
         ),
@@ -52,13 +60,13 @@ def _additive_mask_probes(rng):
     ]
 
 
-def _filled(mask, dtype, value):
-    zeros = torch.zeros(mask.shape, dtype=dtype)
-    return zeros.masked_fill(~mask, max(value, torch.finfo(dtype).min) if value > -1e8 else value)
-
-
-def _like_float32(mask, dtype):
-    return torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
+def _not_infinite(probe, outputs):
+    """A dropped key that gets another number."""
+    dropped = ~probe.args["mask"].data
+    wrong = dropped & ~np.isneginf(outputs.data)
+    if not wrong.any():
+        return None
+    return f"Where a key is dropped, yours has {outputs.data[wrong].flat[0]:g} instead of -inf."
 
 
 ADDITIVE_MASK = Exercise(
@@ -79,21 +87,8 @@ ADDITIVE_MASK = Exercise(
         Mistake(
             "inverted",
             lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(mask, -math.inf),
-            "The mask is upside down: -inf stands where a key is kept.",
+            "The mask is upside down: it has -inf where a key is kept.",
             "`masked_fill` fills where its mask is True. What does True mean here?",
-        ),
-        Mistake(
-            "inverted_with_nan",
-            lambda mask, dtype: mask.to(dtype) * -math.inf,
-            "Kept keys get -inf and dropped keys NaN (0 * inf): upside down, and multiplied.",
-            "Which function chooses between two values without multiplying?",
-        ),
-        Mistake(
-            "finite_fill_overflows",
-            lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, -1e9),
-            "A number such as -1e9 is only relatively small, and float16 has no such number (it "
-            "ends at -65504).",
-            "Which value is smaller than every score, in every dtype?",
         ),
         Mistake(
             "finite_fill",
@@ -103,25 +98,12 @@ ADDITIVE_MASK = Exercise(
             "Which value is smaller than every score, in every dtype?",
         ),
         Mistake(
-            "finite_fill_1e6",
-            lambda mask, dtype: torch.where(mask, 0.0, -1e6).to(dtype),
-            "A finite number such as -1e6 is only relatively small: next to scores of that size "
-            "it drops nothing.",
-            "Which value is smaller than every score, in every dtype?",
-        ),
-        Mistake(
             "smallest_finite_number",
             lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(
                 ~mask, torch.finfo(dtype).min
             ),
-            "The smallest finite number is asked for nowhere here: dropped keys get -inf.",
+            "Dropped keys get the smallest finite number; -inf is asked for.",
             "What is `finfo.min` plus a negative score?",
-        ),
-        Mistake(
-            "ones_where_kept",
-            lambda mask, dtype: torch.ones(mask.shape, dtype=dtype).masked_fill(~mask, -math.inf),
-            "Kept keys get 1: harmless for the softmax, but 0 is what leaves a score as it is.",
-            "Which number changes nothing when it is added?",
         ),
         Mistake(
             "zero_one_numbers",
@@ -130,23 +112,12 @@ ADDITIVE_MASK = Exercise(
             "not 0.",
             "What must be added to a score so that its exponential is 0?",
         ),
-        Mistake(
-            "integer_result",
-            lambda mask, dtype: torch.where(mask, 0, -(10**9)),
-            "The result holds whole numbers, and integers have no -inf.",
-            "Which dtype was asked for?",
-        ),
-        Mistake(
-            "dtype_ignored",
-            _like_float32,
-            "The numbers are right, but they are always float32 instead of the dtype asked for.",
-            "Where does `dtype` enter?",
-        ),
-        Mistake(
-            "positive_infinity",
-            lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, math.inf),
-            "The sign is wrong: +inf gives a dropped key all the weight.",
-            "What is exp of the number you add?",
+    ),
+    properties=(
+        Property(
+            "dropped_key_not_infinite",
+            _not_infinite,
+            "Which value is smaller than every score, in every dtype?",
         ),
     ),
     hints=(
@@ -155,4 +126,16 @@ ADDITIVE_MASK = Exercise(
         "zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)\n"
         "return zeros.masked_fill(..., -math.inf)",
     ),
+    shares={"values": 0.45, "edges": 0.25, "hygiene": 0.3},
+    promises={
+        "a bool tensor of any shape, True = may attend": (
+            "random four_axes worked_number all_kept_vector"
+        ),
+        "a tensor of that dtype and of the mask's shape": "float32 bfloat16 all_kept all_dropped",
+        "is `[0, -inf]` in": "worked_number",
+        "Added to the scores": "worked_number",
+        "numbers that can be added to scores": "",
+        "True = may attend, any shape": "four_axes",
+        "0 where kept, -inf where dropped": "small random float32",
+    },
 )

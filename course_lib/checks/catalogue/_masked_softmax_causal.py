@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.exercise import Exercise, Mistake, Returned
+from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.probe import Probe
 from course_lib.reference import masked_softmax as oracle
 
@@ -19,14 +19,13 @@ def _causal_mask_probes(rng):
             args={"num_queries": 3},
         ),
         Probe(
-            "larger_square", "Query i sees keys 0 to i, at any size.", args={"num_queries": large}
-        ),
-        Probe(
-            "more_keys",
+            "worked_number",
             "With more keys than queries the last query is aligned with the last key, so every "
             "query also sees the earlier keys.",
-            args={"num_queries": 2},
-            kwargs={"num_keys": 4},
+            args={"num_queries": 2, "num_keys": 3},
+        ),
+        Probe(
+            "larger_square", "Query i sees keys 0 to i, at any size.", args={"num_queries": large}
         ),
         Probe(
             "many_more_keys",
@@ -35,9 +34,16 @@ def _causal_mask_probes(rng):
             kwargs={"num_keys": large + 1},
         ),
         Probe(
-            "keys_by_position",
-            "`num_keys` may be given by position as well.",
-            args={"num_queries": small, "num_keys": large},
+            "as_many_keys_by_name",
+            "`num_keys` may be given where it equals `num_queries`.",
+            args={"num_queries": small},
+            kwargs={"num_keys": small},
+        ),
+        Probe(
+            "hundreds_of_keys",
+            "Earlier keys are seen however far back they lie.",
+            args={"num_queries": 3},
+            kwargs={"num_keys": 600},
         ),
         Probe(
             "more_queries",
@@ -47,6 +53,13 @@ def _causal_mask_probes(rng):
             kwargs={"num_keys": 2},
         ),
         Probe(
+            "one_key",
+            "A single key belongs to the last query; the others see nothing.",
+            part="edges",
+            args={"num_queries": 3},
+            kwargs={"num_keys": 1},
+        ),
+        Probe(
             "one_query",
             "A single query, as in decoding, is the last one: it sees every key.",
             part="edges",
@@ -54,20 +67,62 @@ def _causal_mask_probes(rng):
             kwargs={"num_keys": 5},
         ),
         Probe("one_by_one", "One query sees its own key.", part="edges", args={"num_queries": 1}),
+        Probe(
+            "no_keys",
+            "`num_keys=0` asks for a mask without columns; only None means as many as queries.",
+            part="edges",
+            args={"num_queries": 2},
+            kwargs={"num_keys": 0},
+        ),
     ]
 
 
-def _ones(num_queries, num_keys):
-    return torch.ones(num_queries, num_keys or num_queries, dtype=torch.bool)
-
-
-def _to_add(allowed, number=-math.inf):
-    return torch.zeros(allowed.shape).masked_fill(~allowed, number)
-
-
-def _aligned(num_queries, num_keys):
+def _ones(num_queries, num_keys=None):
     num_keys = num_queries if num_keys is None else num_keys
-    return _ones(num_queries, num_keys).tril(num_keys - num_queries)
+    return torch.ones(num_queries, num_keys, dtype=torch.bool)
+
+
+def _triangle(diagonal, upper=False):
+    """A triangle of True, whose diagonal is so far from that of the right one."""
+
+    def model(num_queries, num_keys=None):
+        ones = _ones(num_queries, num_keys)
+        offset = ones.shape[1] - num_queries + diagonal
+        return ones.triu(offset) if upper else ones.tril(offset)
+
+    return model
+
+
+def _to_add(num_queries, num_keys=None):
+    allowed = _triangle(0)(num_queries, num_keys)
+    return torch.zeros(allowed.shape).masked_fill(~allowed, -math.inf)
+
+
+def _cell_of(probe, outputs, should_see):
+    """The first cell that is wrong: query, key, and the last key that the query may see."""
+    n = probe.inputs()["num_queries"]
+    m = probe.inputs().get("num_keys", n)
+    wrong = np.argwhere(outputs.data.astype(bool) != np.tri(n, m, m - n, dtype=bool))
+    cells = ((int(i), int(j), int(i) + m - n) for i, j in wrong)
+    return next((cell for cell in cells if (cell[1] <= cell[2]) == should_see), None)
+
+
+def _future_seen(probe, outputs):
+    if (cell := _cell_of(probe, outputs, should_see=False)) is None:
+        return None
+    query, key, own = cell
+    has = f"its own position is key {own}" if own >= 0 else "it comes before all keys"
+    return f"In your mask query {query} may attend key {key}, which lies in its future: {has}."
+
+
+def _past_missing(probe, outputs):
+    if (cell := _cell_of(probe, outputs, should_see=True)) is None:
+        return None
+    query, key, own = cell
+    return (
+        f"In your mask query {query} may not attend key {key}; it may see its own position, key "
+        f"{own}, and all keys before it."
+    )
 
 
 CAUSAL_MASK = Exercise(
@@ -80,118 +135,54 @@ CAUSAL_MASK = Exercise(
     oracle=oracle.causal_mask,
     mistakes=(
         Mistake(
-            "upper_triangular",
-            lambda n, num_keys=None: _ones(n, num_keys).triu((num_keys or n) - n),
-            "Your mask is upper triangular: every query sees the future and not the past.",
-            "Rows are queries: which keys may the first row see?",
-        ),
-        Mistake(
-            "upper_triangular_top_left",
-            lambda n, num_keys=None: _ones(n, num_keys).triu(),
-            "Your mask is upper triangular: every query sees the future and not the past.",
-            "Rows are queries: which keys may the first row see?",
-        ),
-        Mistake(
-            "own_key_dropped",
-            lambda n, num_keys=None: _ones(n, num_keys).tril((num_keys or n) - n - 1),
-            "No query sees its own position: the diagonal is missing, and the first row of a "
-            "square mask is empty.",
-            "May a token attend to itself?",
-        ),
-        Mistake(
-            "own_key_dropped_top_left",
-            lambda n, num_keys=None: _ones(n, num_keys).tril(-1),
-            "No query sees its own position: the diagonal is missing, and the first row is empty.",
-            "May a token attend to itself?",
-        ),
-        Mistake(
-            "true_means_drop",
-            lambda n, num_keys=None: ~_aligned(n, num_keys),
-            "The pattern is right but means the opposite: yours is True where a key is dropped.",
-            "What does True mean in this course's masks?",
-        ),
-        Mistake(
-            "true_means_drop_top_left",
-            lambda n, num_keys=None: _ones(n, num_keys).triu(1),
-            "Your mask is True where a key is dropped; here True means that it may be attended.",
-            "What does True mean in this course's masks?",
-        ),
-        Mistake(
-            "diagonal_only",
-            lambda n, num_keys=None: torch.eye(n, num_keys or n).bool(),
-            "Every query sees only its own key.",
-            "May a token look at earlier tokens?",
-        ),
-        Mistake(
             "top_left_aligned",
-            lambda n, num_keys=None: _ones(n, num_keys).tril(),
+            lambda num_queries, num_keys=None: _ones(num_queries, num_keys).tril(),
             "Square masks are right. With n != m yours aligns the first query with the first "
             "key; here the last query is aligned with the last key.",
             "When decoding one token at a time (n = 1), which keys must the newest token see?",
         ),
         Mistake(
-            "num_keys_ignored",
-            lambda n, num_keys=None: _ones(n, n).tril(),
-            "The mask always has as many keys as queries.",
-            "Where does `num_keys` enter?",
+            "upper_triangular",
+            lambda num_queries, num_keys=None: _ones(num_queries, num_keys).triu(),
+            "Your mask is upper triangular: every query sees the future and not the past.",
+            "Rows are queries: which keys may the first row see?",
         ),
         Mistake(
-            "transposed_shape",
-            lambda n, num_keys=None: _aligned(n, num_keys).T,
-            "The axes are the wrong way round: queries are rows, keys are columns.",
-            "Which axis of attention weights sums to 1?",
+            "true_means_drop",
+            _triangle(1, upper=True),
+            "The pattern is right but means the opposite: yours is True where a key is dropped.",
+            "What does True mean in this course's masks?",
         ),
         Mistake(
-            "float_mask",
-            lambda n, num_keys=None: _aligned(n, num_keys).float(),
-            "The pattern is right, but the mask holds the numbers 0 and 1 instead of bool.",
-            "Which `dtype=` makes a tensor of True and False?",
+            "own_key_dropped",
+            _triangle(-1),
+            "No query sees its own position: the diagonal is missing, and the first row of a "
+            "square mask is empty.",
+            "May a token attend to itself?",
         ),
         Mistake(
-            "float_mask_top_left",
-            lambda n, num_keys=None: _ones(n, num_keys).tril().float(),
-            "The mask holds the numbers 0 and 1 instead of bool, and with n != m it aligns the "
-            "first query with the first key.",
-            "Which `dtype=` makes a tensor of True and False?",
-        ),
-        Mistake(
-            "integer_mask",
-            lambda n, num_keys=None: _aligned(n, num_keys).long(),
-            "The pattern is right, but the mask holds whole numbers instead of bool.",
-            "Which `dtype=` makes a tensor of True and False?",
-        ),
-        Mistake(
-            "integer_mask_top_left",
-            lambda n, num_keys=None: _ones(n, num_keys).tril().long(),
-            "The mask holds whole numbers instead of bool, and with n != m it aligns the first "
-            "query with the first key.",
-            "Which `dtype=` makes a tensor of True and False?",
+            "one_step_ahead",
+            _triangle(1),
+            "Every query sees one key too many: the one that comes right after it.",
+            "Which is the last key that query 0 of a square mask may see?",
         ),
         Mistake(
             "additive_instead_of_bool",
-            lambda n, num_keys=None: _to_add(_aligned(n, num_keys)),
+            _to_add,
             "This is a mask to add (0 and -inf); a bool mask is asked for.",
             "At which step does it turn into numbers?",
         ),
         Mistake(
-            "additive_instead_of_bool_top_left",
-            lambda n, num_keys=None: _to_add(_ones(n, num_keys).tril()),
-            "This is a mask to add (0 and -inf); a bool mask is asked for. With n != m it also "
-            "aligns the first query with the first key.",
-            "At which step does it turn into numbers?",
+            "num_keys_ignored",
+            lambda num_queries, num_keys=None: _ones(num_queries, None).tril(),
+            "The mask always has as many keys as queries.",
+            "Where does `num_keys` enter?",
         ),
         Mistake(
-            "additive_instead_of_bool_finite",
-            lambda n, num_keys=None: _to_add(_aligned(n, num_keys), -1e9),
-            "This is a mask to add (0 and a very negative number); a bool mask is asked for.",
-            "At which step does it turn into numbers?",
-        ),
-        Mistake(
-            "additive_instead_of_bool_finite_top_left",
-            lambda n, num_keys=None: _to_add(_ones(n, num_keys).tril(), -1e9),
-            "This is a mask to add (0 and a very negative number); a bool mask is asked for. With "
-            "n != m it also aligns the first query with the first key.",
-            "At which step does it turn into numbers?",
+            "diagonal_only",
+            lambda num_queries, num_keys=None: torch.eye(*_ones(num_queries, num_keys).shape) > 0,
+            "Every query sees only its own key.",
+            "May a token look at earlier tokens?",
         ),
         Mistake(
             "no_mask_at_all",
@@ -199,6 +190,10 @@ CAUSAL_MASK = Exercise(
             "Every query sees every key, the future included.",
             "Which keys come after query i?",
         ),
+    ),
+    properties=(
+        Property("future_seen", _future_seen, "Which is the last key that this query may see?"),
+        Property("past_missing", _past_missing, "Which key stands at this query's own position?"),
     ),
     hints=(
         "Write down for three tokens what each may see: row 0 sees key 0, row 1 sees keys 0 and "
@@ -208,4 +203,20 @@ CAUSAL_MASK = Exercise(
         "everything = torch.ones(num_queries, num_keys, dtype=torch.bool)\n"
         "return everything.tril(diagonal=...)",
     ),
+    promises={
+        "without the second, there are as many keys as queries": (
+            "larger_square one_by_one as_many_keys_by_name no_keys"
+        ),
+        "a bool tensor of shape `(num_queries, num_keys)`": "larger_square many_more_keys one_key",
+        "The last query is aligned with the last key": (
+            "many_more_keys hundreds_of_keys more_queries one_query one_key"
+        ),
+        "`causal_mask(2, 3)` has the offset": "worked_number",
+        "True cells": "square",
+        "its own position and earlier ones": "larger_square hundreds_of_keys",
+        "which aligns the first query with the first key": "many_more_keys",
+        "n, at least 1": "one_query one_key no_keys",
+        "True = may attend": "square",
+        "Source: Vaswani": "",
+    },
 )

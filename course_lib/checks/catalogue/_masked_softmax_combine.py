@@ -21,28 +21,41 @@ def _combine_masks_probes(rng):
     other = np.array([[True, False, True], [True, True, False]])
     return [
         Probe(
+            "worked_number",
+            "A key is allowed only where both masks allow it.",
+            args={"first": tensor([True, True, False]), "second": tensor([True, False, False])},
+        ),
+        Probe(
+            "worked_number_broadcast",
+            "A (3, 3) mask and a (1, 3) mask broadcast to (3, 3).",
+            args={
+                "causal": tensor(np.tri(3, dtype=bool)),
+                "padding": tensor([[True, True, False]]),
+            },
+        ),
+        Probe(
             "two_masks",
             "A key is allowed only where both masks allow it.",
             args={"first": tensor(both), "second": tensor(other)},
         ),
         Probe(
             "three_masks",
-            "Three masks: all three must allow the key.",
+            "Of three masks all three must allow the key.",
             args={f"mask {i}": tensor(allowed) for i, allowed in enumerate(three)},
         ),
         Probe(
             "broadcast",
-            "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask must broadcast.",
+            "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask broadcast.",
             args={"padding": tensor(mask(2, 1, 5)), "causal": tensor(mask(3, 5))},
         ),
         Probe(
             "both_broadcast",
-            "A (num_keys,) mask and a (num_queries, 1) mask must broadcast against each other.",
+            "A (num_keys,) mask and a (num_queries, 1) mask broadcast against each other.",
             args={"keys": tensor(mask(5)), "queries": tensor(mask(3, 1))},
         ),
         Probe(
             "none_in_between",
-            "None in between changes nothing: all masks that are given must allow the key.",
+            "None between masks changes nothing: all masks that are given must allow the key.",
             part="edges",
             args={
                 "mask 0": tensor(three[2]),
@@ -107,16 +120,6 @@ def _in_place_and(*masks):
     return result
 
 
-def _all_true_for_none(*masks):
-    given = _given(masks)
-    return _fold(given, torch.logical_and) if given else torch.tensor(True)
-
-
-def _true_for_none(*masks):
-    given = [True if mask is None else mask for mask in masks]
-    return _fold(given, lambda a, b: a & b)
-
-
 COMBINE_MASKS = Exercise(
     name="combine_masks",
     points=2,
@@ -134,28 +137,10 @@ COMBINE_MASKS = Exercise(
             "it be attended?",
         ),
         Mistake(
-            "xor_instead_of_and",
-            lambda *masks: _fold(masks, torch.logical_xor),
-            "You allow a key where the masks differ.",
-            "Which operator is True only if both sides are?",
-        ),
-        Mistake(
             "sum_of_masks",
             lambda *masks: _fold([m.int() for m in _given(masks)], torch.add),
             "Adding bool masks counts how many allow a key, and is no longer a bool mask.",
             "Which operator is True only if both sides are?",
-        ),
-        Mistake(
-            "float_product",
-            lambda *masks: _fold([m.float() for m in _given(masks)], torch.mul),
-            "The product has the right pattern, but holds the numbers 0 and 1 instead of bool.",
-            "Is there an operator for bool tensors that needs no conversion?",
-        ),
-        Mistake(
-            "integer_product",
-            lambda *masks: _fold([m.int() for m in _given(masks)], torch.mul),
-            "The product has the right pattern, but holds whole numbers instead of bool.",
-            "Is there an operator for bool tensors that needs no conversion?",
         ),
         Mistake(
             "none_crashes",
@@ -170,6 +155,7 @@ COMBINE_MASKS = Exercise(
             "`filter(None, ...)` or `all(...)`. A tensor of several numbers has none.",
             "Which operator does what `and` means, for each element, and which comparison tells "
             "a mask from None?",
+            fails=True,
         ),
         Mistake(
             "only_two_masks",
@@ -178,34 +164,12 @@ COMBINE_MASKS = Exercise(
             "How many masks may be given?",
         ),
         Mistake(
-            "last_mask_wins",
-            lambda *masks: (_given(masks) or [None])[-1],
-            "Only the last mask counts.",
-            "Where do the earlier masks enter the result?",
-        ),
-        Mistake(
-            "first_mask_wins",
-            lambda *masks: (_given(masks) or [None])[0],
-            "Only the first mask counts.",
-            "Where do the later masks enter the result?",
-        ),
-        Mistake(
             "first_mask_overwritten",
             _in_place_and,
-            "The result is right, but `&=` writes it into the caller's first mask.",
+            "`&=` writes the result into the caller's first mask, and fails where that has not yet "
+            "the shape of the result.",
             "What is the difference between `a &= b` and `a = a & b`?",
-        ),
-        Mistake(
-            "all_true_for_none",
-            _all_true_for_none,
-            "With no mask given your function makes one up; it must return None.",
-            "Which shape would that mask have?",
-        ),
-        Mistake(
-            "true_for_none",
-            _true_for_none,
-            "With every mask None your function returns True; it must return None.",
-            "Which masks are left if those that are None are taken out?",
+            fails=True,
         ),
     ),
     hints=(
@@ -216,4 +180,15 @@ COMBINE_MASKS = Exercise(
         "combined = None\nfor mask in masks:\n    if mask is not None:\n"
         "        combined = mask if combined is None else ...\nreturn combined",
     ),
+    promises={
+        "any number of masks as separate arguments": "three_masks one_mask no_arguments",
+        "or `None`": "none_first none_second none_in_between",
+        "The tensors are broadcastable": "broadcast both_broadcast",
+        "only where every mask allows it, in the broadcast": "two_masks broadcast all_none",
+        "`[True, True, False]` with `[True, False, False]` gives": "worked_number",
+        "mask of two real keys": "worked_number_broadcast",
+        "only where every given mask allows it": "two_masks",
+        "None allows all": "none_second both_broadcast",
+        "The masks ANDed": "three_masks all_none",
+    },
 )

@@ -13,9 +13,14 @@ def _length_mask_probes(rng):
     per_query = np.stack([rng.permutation(np.arange(1, 7))[:3] for _ in range(2)])
     return [
         Probe(
-            "one_per_item",
+            "worked_number",
             "Key j of an item is real exactly if j is smaller than its length.",
-            args={"valid_lens": tensor([2, 3]), "max_len": 4},
+            args={"valid_lens": tensor([2, 0]), "max_len": 3},
+        ),
+        Probe(
+            "worked_number_per_query",
+            "One item with two queries gives a mask (1, 2, max_len): the axis of size 1 stays.",
+            args={"valid_lens": tensor([[1, 3]]), "max_len": 3},
         ),
         Probe(
             "several_items",
@@ -28,41 +33,47 @@ def _length_mask_probes(rng):
             args={"valid_lens": tensor(per_query), "max_len": 7},
         ),
         Probe(
-            "strided",
-            "A non-contiguous tensor of lengths must work.",
-            args={"valid_lens": tensor(rng.permutation(per_item), strided=True), "max_len": 5},
+            "one_item",
+            "One length gives a mask of one row: the axis of size 1 stays.",
+            args={"valid_lens": tensor([3]), "max_len": 5},
         ),
         Probe(
             "int32",
-            "Lengths may be int32 as well as int64.",
+            "Lengths may be int32 as well as int64, and need not be contiguous.",
             part="edges",
             args={"valid_lens": tensor(per_query.astype(np.int32), strided=True), "max_len": 6},
         ),
         Probe(
             "another_device",
-            "Lengths on a GPU must work: a tensor made without `device=` is on the CPU, and the "
-            "two do not mix.",
+            "Lengths on a GPU work: a tensor made without `device=` is on the CPU, and the two do "
+            "not mix.",
             part="edges",
-            args={"valid_lens": tensor(rng.permutation(per_item)), "max_len": 6},
+            args={"valid_lens": tensor([6, 6]), "max_len": 6},
             scenario="after_another_device",
         ),
         Probe(
-            "length_zero",
-            "Length 0 means that no key is real.",
+            "one_query",
+            "One query of one item, and one key, keep their three axes.",
             part="edges",
-            args={"valid_lens": tensor([0, 2]), "max_len": 3},
+            args={"valid_lens": tensor([[1]]), "max_len": 1},
         ),
         Probe(
             "length_full",
             "A length of `max_len` means that every key is real.",
             part="edges",
-            args={"valid_lens": tensor([3, 1]), "max_len": 3},
+            args={"valid_lens": tensor([3, 1, 0]), "max_len": 3},
         ),
         Probe(
-            "square",
-            "As many items as keys must not confuse the axes.",
+            "every_length_full",
+            "Lengths that are all `max_len` give a mask of True, with one row for each query.",
             part="edges",
-            args={"valid_lens": tensor([1, 3, 2]), "max_len": 3},
+            args={"valid_lens": tensor([[4, 4], [4, 4], [4, 4]]), "max_len": 4},
+        ),
+        Probe(
+            "hundreds_of_keys",
+            "Lengths of hundreds are lengths like others.",
+            part="edges",
+            args={"valid_lens": tensor([700, 3, 300]), "max_len": 700},
         ),
     ]
 
@@ -107,42 +118,11 @@ LENGTH_MASK = Exercise(
             "Which of the two gets the new axis, the lengths or the positions?",
         ),
         Mistake(
-            "float_mask",
-            lambda valid_lens, max_len: (
-                _positions(valid_lens, max_len) < valid_lens[..., None]
-            ).float(),
-            "The pattern is right, but the mask holds the numbers 0 and 1 instead of bool.",
-            "What does a comparison return before you convert it?",
-        ),
-        Mistake(
-            "integer_mask",
-            lambda valid_lens, max_len: (
-                _positions(valid_lens, max_len) < valid_lens[..., None]
-            ).long(),
-            "The pattern is right, but the mask holds whole numbers instead of bool.",
-            "What does a comparison return before you convert it?",
-        ),
-        Mistake(
             "only_one_length_per_item",
             lambda valid_lens, max_len: _positions(valid_lens, max_len)[None] < valid_lens[:, None],
             "One length an item works, lengths of shape (batch, num_queries) do not.",
             "Where must the new axis go so that keys come last, whatever the number of axes?",
-        ),
-        Mistake(
-            "clamped_to_one",
-            lambda valid_lens, max_len: (
-                _positions(valid_lens, max_len) < valid_lens[..., None].clamp(min=1)
-            ),
-            "An item of length 0 still keeps a key.",
-            "How many keys may be attended in an item of length 0?",
-        ),
-        Mistake(
-            "full_length_loses_a_key",
-            lambda valid_lens, max_len: (
-                _positions(valid_lens, max_len) < valid_lens[..., None].clamp(max=max_len - 1)
-            ),
-            "An item of full length loses its last key.",
-            "Is `max_len` itself an allowed length?",
+            fails=True,
         ),
         Mistake(
             "positions_on_the_cpu",
@@ -166,4 +146,15 @@ LENGTH_MASK = Exercise(
         "lengths need a new last axis.",
         "positions = torch.arange(max_len, device=...)\nreturn positions < valid_lens[..., None]",
     ),
+    promises={
+        "an integer tensor of shape `(B,)`": "several_items one_per_query int32",
+        "a bool tensor, True where the key is real": (
+            "one_item one_query length_full every_length_full hundreds_of_keys another_device"
+        ),
+        "is `[[True, True, False], [False, False, False]]`": "worked_number",
+        "the result has shape `(1, 2, 3)`": "worked_number_per_query",
+        "Says which keys are real": "",
+        "integers in `0..max_len`": "several_items one_per_query length_full",
+        "Bool mask on the device of": "another_device one_per_query",
+    },
 )

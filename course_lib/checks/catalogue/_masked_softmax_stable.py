@@ -13,54 +13,59 @@ def _stable_softmax_probes(rng):
 
     return [
         Probe(
-            "one_row",
-            "A row of scores must become weights proportional to exp(score).",
-            args={"scores": array([[0.0, 1.0, -0.5]])},
+            "worked_number",
+            "The weights of a row are proportional to exp(score) and sum to 1.",
+            args={"scores": array([[0.0, np.log(3)]])},
         ),
         Probe(
             "matrix",
-            "Each row must be normalised on its own: it sums to 1 over the last axis.",
+            "Each row is normalised on its own: it sums to 1 over the last axis.",
             args={"scores": array(normal(3, 5))},
         ),
         Probe(
             "three_axes",
-            "Any number of leading axes must work: the last one sums to 1.",
+            "Any number of leading axes works: the last one sums to 1.",
             args={"scores": array(normal(2, 3, 5))},
         ),
         Probe(
             "first_axis",
-            "`axis=0` must normalise over the first axis.",
+            "With `axis=0` the sums over the first axis are 1.",
             args={"scores": array(normal(4, 3))},
             kwargs={"axis": 0},
         ),
         Probe(
             "middle_axis",
-            "`axis=1` of a 3-D array must normalise over the middle axis.",
+            "With `axis=1` the sums over the middle axis of a 3-D array are 1.",
             args={"scores": array(normal(2, 5, 3), strided=True)},
             kwargs={"axis": 1},
         ),
         Probe(
             "axis_from_the_end",
-            "`axis=-2` must normalise over the last axis but one.",
+            "With `axis=-2` the sums over the last axis but one are 1.",
             args={"scores": array(normal(2, 3, 4, 5))},
             kwargs={"axis": -2},
         ),
-        Probe("vector", "A single vector must work.", args={"scores": array(normal(6))}),
+        Probe(
+            "one_column",
+            "Axes of size 1 stay: `axis=1` of an array (1, 4, 1) holds one row of four scores.",
+            args={"scores": array(normal(1, 4, 1))},
+            kwargs={"axis": 1},
+        ),
+        Probe("vector", "A vector is one row.", args={"scores": array(normal(6))}),
         Probe(
             "float32",
-            "Scores in float32 must give weights in float32.",
-            part="edges",
+            "Scores in float32 give weights in float32.",
             args={"scores": array(normal(3, 4).astype(np.float32))},
         ),
         Probe(
             "large",
-            "Large scores must not overflow: exp(1000) is inf, yet the weights exist.",
+            "Large scores do not overflow: exp(1000) is inf, yet the weights exist.",
             part="edges",
-            args={"scores": array([[1000.0, 1001.0, 999.0]])},
+            args={"scores": array([[1000.0, 1000.0 + np.log(3)]])},
         ),
         Probe(
             "very_negative",
-            "Very negative scores must not underflow to 0 / 0.",
+            "Very negative scores do not underflow to 0 / 0.",
             part="edges",
             args={"scores": array([[-1000.0, -1001.5, -1000.3]])},
         ),
@@ -72,8 +77,8 @@ def _stable_softmax_probes(rng):
         ),
         Probe(
             "far_apart_rows",
-            "Rows of very different size must not disturb each other: subtract each row's own "
-            "maximum, not the largest score of all.",
+            "Rows of very different size do not disturb each other: what is subtracted from a row "
+            "is its own maximum, not the largest score of all.",
             part="edges",
             args={"scores": array(normal(3, 4) + np.array([[0.0], [900.0], [-900.0]]))},
         ),
@@ -99,12 +104,12 @@ def _in_place_softmax(scores, axis=-1):
 
 def _transposed_softmax(scores, axis=-1):
     e = np.exp(scores)
-    return (e.T / e.sum(axis=axis).T).T
-
-
-def _transposed_softmax_plain(scores, axis=-1):
-    e = np.exp(scores)
     return (e.T / e.sum(axis=axis)).T
+
+
+def _without_keepdims(scores, axis=-1):
+    e = np.exp(scores - scores.max(axis=axis))
+    return e / e.sum(axis=axis)
 
 
 def _sums_to_one_numpy(probe, outputs):
@@ -140,39 +145,27 @@ STABLE_SOFTMAX = Exercise(
             "Which number can you subtract from every score of a row without changing its weights?",
         ),
         Mistake(
-            "no_maximum_subtracted_zeros",
-            lambda scores, axis=-1: np.nan_to_num(_softmax_numpy(scores, axis, shift=False)),
-            "exp overflows for large scores and underflows for very negative ones, and the NaN "
-            "that follows becomes 0.",
-            "Which number can you subtract from every score of a row without changing its weights?",
-        ),
-        Mistake(
-            "wrong_axis",
-            lambda scores, axis=-1: _softmax_numpy(scores, 0 if axis != 0 else -1),
-            "Your weights are normalised over another axis than `axis`.",
-            "Which axis do the maximum and the sum run over, and is it written there as a number?",
-        ),
-        Mistake(
             "axis_ignored",
             lambda scores, axis=-1: _softmax_numpy(scores, -1),
             "The last axis is right, but the argument `axis` changes nothing.",
             "Where does your code use `axis`?",
         ),
         Mistake(
-            "global_sum",
-            lambda scores, axis=-1: _softmax_numpy(scores, axis, total_axis=None),
-            "You divide by the sum of all exponentials, so the whole array sums to 1 instead of "
-            "each row.",
-            "What do `axis=` and `keepdims=True` do in `sum`?",
+            "keepdims_forgotten",
+            _without_keepdims,
+            "A maximum or a sum drops the axis that it runs over, so its shape fits the scores "
+            "only by luck.",
+            "What does `keepdims=True` make of the shape of a sum?",
+            fails=True,
         ),
         Mistake(
-            "global_sum_and_maximum",
+            "global_sum",
             lambda scores, axis=-1: _softmax_numpy(
                 scores - scores.max(), axis, shift=False, total_axis=None
             ),
             "You divide by the sum of all exponentials, so the whole array sums to 1 instead of "
             "each row.",
-            "What do `axis=` and `keepdims=True` do in `max` and `sum`?",
+            "What do `axis=` and `keepdims=True` do in `sum`?",
         ),
         Mistake(
             "global_maximum",
@@ -182,46 +175,31 @@ STABLE_SOFTMAX = Exercise(
             "Which maximum belongs to each row?",
         ),
         Mistake(
-            "maximum_over_another_axis",
-            lambda scores, axis=-1: _other_maximum(scores, axis, -1),
-            "The sum runs over `axis`, the maximum over another axis: what you subtract differs "
-            "from score to score of a row, and that changes the weights.",
-            "Which axis does your `max` run over?",
-        ),
-        Mistake(
-            "maximum_over_the_first_axis",
-            lambda scores, axis=-1: _other_maximum(scores, axis, 0),
-            "The sum runs over `axis`, the maximum over the first axis: what you subtract differs "
-            "from score to score of a row, and that changes the weights.",
-            "Which axis does your `max` run over?",
-        ),
-        Mistake(
-            "another_number_subtracted",
-            lambda scores, axis=-1: _softmax_numpy(
-                scores - scores.mean(axis=axis, keepdims=True), axis, shift=False
-            ),
-            "You subtract a number of each row that need not be its largest score, such as the "
-            "mean; a score far above it still overflows.",
-            "Which number makes the largest exponent exactly 0?",
-        ),
-        Mistake(
-            "transpose_trick",
-            _transposed_softmax_plain,
-            "Dividing through `.T` works for matrices only: in 3-D `.T` reverses all axes.",
-            "What does `keepdims=True` make of the shape of the sum?",
-        ),
-        Mistake(
-            "transpose_trick_everywhere",
-            _transposed_softmax,
-            "Transposing with `.T` turns all axes round, and no maximum is subtracted, so large "
-            "scores overflow.",
-            "What does `keepdims=True` make of the shape of the sum?",
+            "wrong_axis",
+            lambda scores, axis=-1: _softmax_numpy(scores, 0),
+            "Your weights sum to 1 along the first axis, whatever `axis` says.",
+            "Where does your code use `axis`?",
         ),
         Mistake(
             "scores_overwritten",
             _in_place_softmax,
             "The weights are right, but `-=` writes the shifted scores into the caller's array.",
             "What is the difference between `x -= m` and `x = x - m`?",
+        ),
+        Mistake(
+            "transpose_trick",
+            _transposed_softmax,
+            "Dividing through `.T` works for the last axis of a matrix only: in 3-D `.T` reverses "
+            "all axes.",
+            "What does `keepdims=True` make of the shape of the sum?",
+            fails=True,
+        ),
+        Mistake(
+            "maximum_over_another_axis",
+            lambda scores, axis=-1: _other_maximum(scores, axis, -1),
+            "The sum runs over `axis`, the maximum over the last axis: what you subtract differs "
+            "from score to score of a row, and that changes the weights.",
+            "Which axis does your `max` run over?",
         ),
     ),
     properties=(
@@ -231,6 +209,24 @@ STABLE_SOFTMAX = Exercise(
             "Which axis does the sum run over?",
         ),
     ),
+    shares={"values": 0.4, "edges": 0.5, "hygiene": 0.1},
+    promises={
+        "Write the softmax that the rest": "",
+        "a float array with any number of axes, and `axis`": (
+            "three_axes first_axis middle_axis axis_from_the_end vector"
+        ),
+        "a new array of the same shape and dtype": (
+            "matrix one_column float32 very_negative far_apart_scores far_apart_rows"
+        ),
+        "`scores` stays as it was": "matrix",
+        "has exponentials 1 and 3": "worked_number",
+        "gives the same": "large",
+        "for scores of any size": "large very_negative far_apart_scores",
+        "exp(s_j) alone would overflow": "large",
+        "array of any shape, finite": "three_axes vector",
+        "A new array of the shape of `scores`": "matrix one_column",
+        "Source: Blanchard": "",
+    },
     hints=(
         "Adding the same number to all scores of a row leaves its weights as they are. Which "
         "number makes the largest exponent exactly 0?",

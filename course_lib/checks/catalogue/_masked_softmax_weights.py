@@ -29,8 +29,14 @@ def _masked_softmax_probes(rng):
 
     sizes = [int(size) for size in rng.choice([3, 4, 5, 6, 7], 3, replace=False)]
     tiny = tensor(np.array([[[0.5, 1.5, 1.0], [2.0, 0.0, -1.0]], [[1.0, 0.2, 0.7], [0, 1.0, 3]]]))
+    by_hand = tensor([[[0.0, np.log(3), 5.0]]])
     empty_mask = np.array([[True, False, True], [False, False, False]])
     return [
+        Probe(
+            "worked_number",
+            "Keys beyond an item's length get weight 0, the others sum to 1.",
+            args={"scores": by_hand, "valid_lens": tensor([2])},
+        ),
         Probe(
             "lengths_per_item",
             "Keys beyond an item's length get weight 0, the others sum to 1.",
@@ -145,17 +151,16 @@ def _masked_softmax_probes(rng):
             args={"scores": normal(2, 4, 3, 5), "valid_lens": tensor([[1, 3, 5], [4, 2, 3]])},
         ),
         Probe(
-            "five_axes",
-            "Any number of leading axes must work; lengths belong to the first one.",
+            "one_head",
+            "A head axis of size 1 stays, and lengths belong to the items.",
             part="edges",
-            args={"scores": normal(2, 1, 3, 2, 4), "valid_lens": tensor([3, 2])},
-            kwargs={"mask": tensor(_one_dropped(rng, 2, 4))},
+            args={"scores": normal(2, 1, 3, 4), "valid_lens": tensor([2, 4])},
         ),
         Probe(
-            "five_axes_lengths_per_query",
-            "Any number of leading axes must work, with lengths (batch, num_queries) as well.",
+            "one_key",
+            "A single key gets the weight 1 where it is real, and 0 where it is not.",
             part="edges",
-            args={"scores": normal(2, 1, 3, 2, 4), "valid_lens": tensor([[3, 2], [1, 4]])},
+            args={"scores": normal(2, 3, 1), "valid_lens": tensor([1, 0])},
         ),
         Probe(
             "heads_mask_of_keys",
@@ -223,6 +228,12 @@ def _masked_softmax_probes(rng):
             args={"scores": normal(2, 2, 3), "valid_lens": tensor([0, 2])},
         ),
         Probe(
+            "worked_number_empty",
+            "A length of 0 leaves a row of zeros.",
+            part="edges",
+            args={"scores": by_hand, "valid_lens": tensor([0])},
+        ),
+        Probe(
             "empty_row",
             "A query that may attend to nothing gets weights 0.",
             part="edges",
@@ -245,7 +256,7 @@ def _masked_softmax_probes(rng):
         ),
         Probe(
             "scores_near_minus_1e6",
-            "Scores may be very negative themselves: a key filled with -1e6 must not win.",
+            "Scores may be very negative themselves: a key filled with -1e6 does not win.",
             part="edges",
             args={
                 "scores": tensor([[[-1e6, -1e6 - 1.0, -1e6 + 2.0, -1e6]]]),
@@ -254,13 +265,13 @@ def _masked_softmax_probes(rng):
         ),
         Probe(
             "scores_near_minus_1e9",
-            "Scores may be very negative themselves: a key filled with -1e9 or -1e12 must not win.",
+            "Scores may be very negative themselves: a key filled with -1e9 or -1e12 does not win.",
             part="edges",
             args={"scores": tensor([[[-2e15, -2e15, -2e15]]]), "valid_lens": tensor([1])},
         ),
         Probe(
             "large_scores",
-            "Large scores must not overflow.",
+            "Large scores do not overflow.",
             part="edges",
             args={
                 "scores": tensor([[[1000.0, 1002.0, 1001.0, 1400.0]]]),
@@ -276,6 +287,16 @@ def _masked_softmax_probes(rng):
             kwargs={"mask": tensor([[True, True, False], [True, False, True]])},
         ),
         Probe(
+            "huge_forbidden_scores",
+            "A forbidden score may be any number, 1e4 or 1e30: the allowed keys share the weight "
+            "as if it were not there.",
+            part="edges",
+            args={"scores": tensor([[0.5, 1.5, 1e4], [1e30, 0.2, -1.0], [0.3, -1e30, 0.1]])},
+            kwargs={
+                "mask": tensor([[True, True, False], [False, True, True], [True, False, True]])
+            },
+        ),
+        Probe(
             "full_lengths",
             "Lengths of num_keys drop nothing.",
             part="edges",
@@ -283,14 +304,21 @@ def _masked_softmax_probes(rng):
         ),
         Probe(
             "gradient",
-            "The gradient of the scores must be that of the formula, 0 for dropped keys.",
+            "The gradient of the scores is that of the formula, 0 for dropped keys.",
             part="gradients",
             args={"scores": normal(2, 3, 4, requires_grad=True), "valid_lens": tensor([2, 3])},
             grad_outputs=rng.normal(0, 1, (2, 3, 4)),
         ),
         Probe(
+            "gradient_of_length_zero",
+            "An item without any real key has gradient 0, and the others have theirs.",
+            part="gradients",
+            args={"scores": normal(2, 1, 3, requires_grad=True), "valid_lens": tensor([0, 2])},
+            grad_outputs=rng.normal(0, 1, (2, 1, 3)),
+        ),
+        Probe(
             "gradient_with_empty_row",
-            "An empty row has gradient 0; it must not turn the other gradients into NaN.",
+            "An empty row has gradient 0, and the other gradients stay numbers.",
             part="gradients",
             args={"scores": normal(2, 3, requires_grad=True)},
             kwargs={"mask": tensor(empty_mask)},
@@ -301,11 +329,11 @@ def _masked_softmax_probes(rng):
             "With heads, lengths and a mask the gradient is that of the formula as well.",
             part="gradients",
             args={
-                "scores": normal(2, 2, 3, 4, requires_grad=True),
-                "valid_lens": tensor([3, 4]),
+                "scores": normal(2, 2, 2, 3, requires_grad=True),
+                "valid_lens": tensor([2, 3]),
             },
-            kwargs={"mask": tensor(_one_dropped(rng, 3, 4))},
-            grad_outputs=rng.normal(0, 1, (2, 2, 3, 4)),
+            kwargs={"mask": tensor(_one_dropped(rng, 2, 3))},
+            grad_outputs=rng.normal(0, 1, (2, 2, 2, 3)),
         ),
         Probe(
             "gradient_without_mask",
@@ -336,7 +364,11 @@ def _rows_sum(probe, outputs):
     if not wrong.any():
         return None
     index = tuple(int(i) for i in np.argwhere(wrong)[0])
-    return f"The row of weights at {list(index)} sums to {sums[index]:.3f} over the keys, not to 1."
+    text = f"The row of weights at {list(index)} sums to {sums[index]:.3f} over the keys, not to 1"
+    columns = weights.sum(-2) if weights.ndim > 1 else sums
+    if np.logical_or(np.isclose(columns, 1.0), np.isclose(columns, 0.0)).all():
+        text += "; the columns, over the queries, sum to 1"
+    return text + "."
 
 
 def _scores_and_allowed(probe):
@@ -345,9 +377,31 @@ def _scores_and_allowed(probe):
     return scores, oracle.allowed_keys(scores.shape, inputs.get("valid_lens"), inputs.get("mask"))
 
 
+def _upside_down(probe, outputs):
+    """Ordinary scores, and in each row with both kinds of keys the wrong kind gets all weight."""
+    scores, allowed = _scores_and_allowed(probe)
+    both = allowed.any(-1) & ~allowed.all(-1)
+    stray = np.where(allowed, 0.0, outputs.data).sum(-1)[both]
+    kept = np.where(allowed, outputs.data, 0.0).sum(-1)[both]
+    if not stray.size or not ((stray > 0.999) & (kept < 0.001)).all() or np.abs(scores).max() > 50:
+        return None
+    return "In each row the keys that may not be attended get all of the weight."
+
+
+def _empty_row(probe, outputs):
+    """A row without any allowed key whose weights are not 0."""
+    _, allowed = _scores_and_allowed(probe)
+    rows = np.argwhere(~allowed.any(-1) & (np.abs(outputs.data) > 1e-6).any(-1))
+    if not rows.size:
+        return None
+    row = tuple(int(i) for i in rows[0])
+    shown = ", ".join(f"{weight:.3f}" for weight in outputs.data[row][:5])
+    return f"In row {list(row)} no key may be attended, yet its weights are {shown}."
+
+
 def _dropped_keys(probe, outputs):
     _, allowed = _scores_and_allowed(probe)
-    leaked = np.where(allowed, 0.0, np.abs(outputs.data))
+    leaked = np.where(~allowed & allowed.any(-1, keepdims=True), np.abs(outputs.data), 0.0)
     if not (leaked > 1e-6).any():
         return None
     index = tuple(int(i) for i in np.argwhere(leaked > 1e-6)[0])
@@ -381,14 +435,15 @@ def _missing_keys(probe, outputs):
     if not missing.any():
         return None
     index = tuple(int(i) for i in np.argwhere(missing)[0])
-    return (
-        f"At {list(index)} (query {index[-2]}, key {index[-1]}) your weight is 0, but this key may "
-        "be attended."
-    )
+    text = f"At {list(index)} (query {index[-2]}, key {index[-1]}) your weight is 0, but this key "
+    forbidden = np.where(allowed, -np.inf, scores)[index[:-1]].max()
+    if forbidden > best[index[:-1]][0] + 100:
+        return text + f"may be attended, whatever the forbidden score of {forbidden:g} in its row."
+    return text + "may be attended."
 
 
 def _ratios(probe, outputs):
-    """Two allowed keys of a row whose weights do not stand as the exponentials of their scores."""
+    """Two allowed keys whose weights do not have the ratio of the scores' exponentials."""
     scores, allowed = _scores_and_allowed(probe)
     for row in np.ndindex(scores.shape[:-1]):
         keys = np.flatnonzero(allowed[row] & (np.abs(scores[row]) < 6))
@@ -398,8 +453,8 @@ def _ratios(probe, outputs):
             if yours[0] > 1e-6 and abs(yours[1] / yours[0] - ratio) > 1e-3 * ratio:
                 return (
                     f"In row {list(row)}, keys {a} and {b} have the scores {ours[0]:.3f} and "
-                    f"{ours[1]:.3f}, so their weights must stand as exp of these, 1 to "
-                    f"{ratio:.3f}; yours stand 1 to {yours[1] / yours[0]:.3f}."
+                    f"{ours[1]:.3f}, so the ratio of their weights is that of exp of these, 1 to "
+                    f"{ratio:.3f}; yours is 1 to {yours[1] / yours[0]:.3f}."
                 )
     return None
 
@@ -417,14 +472,22 @@ MASKED_SOFTMAX = Exercise(
     properties=(
         Property("rows_do_not_sum_to_one", _rows_sum, "Over which axis do you normalise?"),
         Property(
+            "upside_down", _upside_down, "True means 'may attend'. Which keys does your code fill?"
+        ),
+        Property(
             "dropped_key_has_weight",
             _dropped_keys,
             "Did you mask before the softmax, and with what value?",
         ),
         Property(
+            "empty_row_has_weight",
+            _empty_row,
+            "Which rows have no allowed key, and what should they receive?",
+        ),
+        Property(
             "allowed_key_has_no_weight",
             _missing_keys,
-            "Which step drops this key?",
+            "Which step takes its weight: a mask, or a maximum over scores that do not count?",
         ),
         Property(
             "very_negative_scores_lose",
@@ -447,4 +510,37 @@ MASKED_SOFTMAX = Exercise(
         "scores = scores.masked_fill(~mask, -math.inf).masked_fill(empty, 0.0)\n"
         "return torch.softmax(scores, dim=-1).masked_fill(empty, 0.0)",
     ),
+    shares={"values": 0.45, "edges": 0.25, "gradients": 0.2, "hygiene": 0.1},
+    promises={
+        "The function the rest of the course calls": "",
+        "for scores that start with a batch axis": (
+            "lengths_per_item random_lengths_per_item lengths_per_query lengths_per_query_square "
+            "mask_only mask_shared_by_batch mask_per_item mask_of_padding mask_of_keys "
+            "mask_of_queries heads_mask_per_item heads_mask_per_head heads_mask_of_keys "
+            "heads_lengths_per_item heads_lengths_per_query as_many_items_as_heads "
+            "as_many_heads_as_queries one_head int32_lengths full_lengths other_sizes"
+        ),
+        "With both, a key needs both": (
+            "lengths_and_mask query_lengths_and_mask heads_lengths_and_mask "
+            "heads_query_lengths_and_mask between_other_calls"
+        ),
+        "in the shape and dtype of the scores": "float32 one_key one_head large_scores",
+        "Forbidden keys get exactly 0": (
+            "huge_forbidden_scores low_allowed_scores scores_near_minus_1e6 scores_near_minus_1e9"
+        ),
+        "Empty rows are all 0": (
+            "length_zero empty_row every_length_zero mask_without_true emptied_by_both "
+            "gradient_with_empty_row gradient_of_length_zero"
+        ),
+        "No argument is changed": "lengths_and_mask",
+        "it is a plain softmax": "no_mask gradient_without_mask",
+        "give `[[[0.25, 0.75, 0]]]`": "worked_number worked_number_empty",
+        "You have every part already": "",
+        "the other keys get weight 0": "lengths_per_item mask_only gradient gradient_with_heads",
+        "its gradient is zero as well": "empty_row gradient_with_empty_row gradient_of_length_zero",
+        "the same for every head of an item": "heads_lengths_per_item heads_lengths_per_query",
+        "With both given, a key must be allowed by both": "lengths_and_mask",
+        "each row sums to 1, or to 0 if no key is allowed": "large_scores length_zero",
+        "Source: Vaswani": "",
+    },
 )

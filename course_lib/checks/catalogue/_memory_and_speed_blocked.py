@@ -69,28 +69,46 @@ def _probes(rng):
         "keys": tensor([[-27.0, 0.3], [-26.9, 2.0], [0.4, -0.7], [0.3, 1.0], [26.9, 0.1]]),
         "values": tensor(rng.normal(0, 1, (5, 2))),
     }
-    limit = {"peak": 65_000}  # the scores have 76 800 bytes, those of a block 7680
-    same = "The result must be softmax(Q K^T / sqrt(d)) V and the log sum exp of each query."
+    far_from_zero = {
+        "queries": tensor([[1e3], [2e3]]),
+        "keys": tensor([[-1e3], [-1e3 - 1e-3], [-1e3 + 1e-3], [-1e3]]),
+        "values": tensor(rng.normal(0, 1, (4, 2))),
+    }
+    forbidden = {
+        "queries": tensor([[100.0], [0.5]]),
+        "keys": tensor([[0.01], [0.02], [100.0], [1e30]]),
+        "values": tensor(rng.normal(0, 1, (4, 2))),
+    }
+    limit = {"peak": 65_000}  # the scores have 76 800 bytes or more, those of a block 7680
+    same = "The results are softmax(Q K^T / sqrt(d)) V and the log sum exp of each query."
     return [
-        probe("tiny", same, by_hand(), 2),
+        probe("worked_number", same, by_hand(), 2),
         probe("scaled", "The scores are divided by sqrt(d), here by 2.", scaled, 2),
         probe("random", same, problem(rng, 3, 7, 4, 5, 2), 3),
-        probe("no_batch", "Without a batch it must work too.", problem(rng, 4, 9, 3, 2), 4),
+        probe("no_batch", "A batch axis may be missing.", problem(rng, 4, 9, 3, 2), 4),
         probe(
             "square",
             "As many keys as queries: without a mask every query still sees all of them.",
             problem(rng, 5, 5, 3, 3),
             2,
         ),
-        probe("heads", "Any number of leading axes.", problem(rng, 2, 5, 3, 4, 2, 3), 2),
+        probe(
+            "heads", "There may be any number of leading axes.", problem(rng, 2, 5, 3, 4, 2, 3), 5
+        ),
         probe(
             "rising",
-            "Where later keys score higher, everything before them must be rescaled.",
+            "Where later keys score higher, everything before them is rescaled.",
             rising(rng, 3, 8, 2, 3),
             3,
         ),
         probe("falling", "Where the first keys score highest, later ones count less.", falling, 3),
-        probe("mask", "A mask (n, m).", problem(rng, 3, 7, 4, 2), 3, some(rng, 3, 7)),
+        probe(
+            "mask",
+            "A mask (n, m) holds for every block.",
+            problem(rng, 3, 7, 4, 2),
+            3,
+            some(rng, 3, 7),
+        ),
         probe(
             "mask_of_items",
             "A mask (B, n, m) has columns for every block.",
@@ -100,30 +118,39 @@ def _probes(rng):
         ),
         probe(
             "lengths",
-            "A mask (B, 1, m), as lengths make it.",
+            "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
             problem(rng, 3, 7, 2, 3, 2),
             2,
             lengths(7, 5, 3),
         ),
         probe(
-            "causal",
-            "A causal mask.",
-            problem(rng, 5, 7, 3, 2),
-            2,
-            np.tril(np.ones((5, 7), dtype=bool), 2),
-        ),
-        probe(
             "memory",
-            "With 120 keys in blocks of 12, the 80 x 120 scores may never be there together.",
-            problem(rng, 80, 120, 2, 1),
+            "With 125 keys in blocks of 12, the 80 x 125 scores are never there together.",
+            problem(rng, 80, 125, 2, 1),
             12,
             at_most=limit,
         ),
-        probe("strided", "Non-contiguous inputs.", problem(rng, 3, 6, 2, 4, strided=True), 4),
-        probe("fitting", "Blocks that fit exactly.", problem(rng, 2, 6, 3, 4), 3, part="edges"),
-        probe("one_by_one", "Blocks of one key.", problem(rng, 3, 4, 2, 3), 1, part="edges"),
         probe(
-            "one_block", "A block larger than needed.", problem(rng, 2, 5, 3, 2), 9, part="edges"
+            "strided",
+            "Inputs need not be contiguous.",
+            problem(rng, 3, 6, 2, 4, strided=True),
+            4,
+        ),
+        probe("fitting", "Blocks may fit exactly.", problem(rng, 2, 6, 3, 4), 3, part="edges"),
+        probe("one_by_one", "A block may be one key.", problem(rng, 3, 4, 1, 3), 1, part="edges"),
+        probe(
+            "one_block",
+            "A block may be larger than needed.",
+            problem(rng, 2, 5, 3, 2),
+            9,
+            part="edges",
+        ),
+        probe(
+            "one_key",
+            "A single key has the weight 1.",
+            problem(rng, 2, 1, 1, 2, 1),
+            4,
+            part="edges",
         ),
         probe(
             "late_start",
@@ -136,8 +163,8 @@ def _probes(rng):
         probe(
             "empty_row",
             "A query that may attend to no key gets zeros, and the log sum exp -inf.",
-            problem(rng, 3, 8, 2, 4, 2),
-            3,
+            problem(rng, 3, 8, 1, 4, 2),
+            8,
             empty,
             part="edges",
         ),
@@ -151,17 +178,32 @@ def _probes(rng):
         ),
         probe(
             "memory_masked",
-            "With a mask of a single row, which stands for all queries, memory must stay as small.",
+            "With a mask of a single row, which stands for all queries, memory stays as small.",
             problem(rng, 80, 120, 2, 1),
             12,
             some(rng, 1, 120),
             part="edges",
             at_most=limit,
         ),
-        probe("large_scores", "Large scores must not overflow.", large, 2, part="edges"),
+        probe(
+            "far_below_zero",
+            "Scores of -1e6 are scores like others.",
+            far_from_zero,
+            3,
+            part="edges",
+        ),
+        probe(
+            "huge_forbidden_scores",
+            "A forbidden score may be any number, 1e4 or 1e30, and leaves no trace.",
+            forbidden,
+            2,
+            np.array([[True, True, False, False]]),
+            part="edges",
+        ),
+        probe("large_scores", "Large scores do not overflow.", large, 2, part="edges"),
         probe(
             "first_block_far_below",
-            "A first block whose scores lie 1000 below later ones must not make these overflow.",
+            "A first block whose scores lie 1000 below later ones does not make these overflow.",
             far_below,
             2,
             part="edges",
@@ -177,7 +219,7 @@ def _probes(rng):
         ),
         probe(
             "gradient",
-            "The gradient must come through all blocks.",
+            "The gradient comes through all blocks.",
             problem(rng, 2, 5, 2, 3, requires_grad=True),
             2,
             some(rng, 2, 5),
@@ -231,14 +273,6 @@ def _below_maximum(probe, outputs):
     )
 
 
-def _with_whole_mask(queries, keys, values, mask=None, block_size=128):
-    """Blocks of scores, beside a mask of numbers that is there as a whole."""
-    if mask is not None:
-        bias = queries.new_zeros(*queries.shape[:-1], keys.shape[-2]).masked_fill(~mask, -math.inf)
-        mask = bias == 0
-    return wrong.blocked()(queries, keys, values, mask, block_size)
-
-
 _LOOP = "Here the loop over blocks, which such a call hides, is what you write."
 
 BLOCKED_ATTENTION = Exercise(
@@ -256,12 +290,6 @@ BLOCKED_ATTENTION = Exercise(
     forbidden={"scaled_dot_product_attention": _LOOP, "flex_attention": _LOOP},
     mistakes=(
         Mistake(
-            "nothing_rescaled",
-            wrong.blocked(fade_totals=False, fade_outputs=False),
-            "Neither the sums nor the outputs so far are rescaled when the maximum rises.",
-            "By which factor must everything so far be multiplied for a new maximum?",
-        ),
-        Mistake(
             "sum_not_rescaled",
             wrong.blocked(fade_totals=False),
             "The outputs so far are rescaled when the maximum rises, the sums are not.",
@@ -274,37 +302,6 @@ BLOCKED_ATTENTION = Exercise(
             "What do a weight's numerator and denominator have in common?",
         ),
         Mistake(
-            "maximum_not_carried",
-            wrong.blocked(maximum=lambda maxima, scores: scores.amax(-1, True)),
-            "The maximum is not carried on: each block takes its own, even where an earlier block "
-            "had a larger one.",
-            "Does the running maximum ever fall?",
-        ),
-        Mistake(
-            "maximum_of_first_block_for_all",
-            wrong.blocked(maximum=wrong.first_maximum),
-            "All blocks are shifted by the maximum of the first one: where a later block lies far "
-            "above it, the exponentials overflow.",
-            "What is exp(1000) in float64?",
-        ),
-        Mistake(
-            "own_maximum_nothing_rescaled",
-            wrong.blocked(
-                maximum=lambda maxima, scores: scores.amax(-1, True),
-                fade_totals=False,
-                fade_outputs=False,
-            ),
-            "Each block is shifted by its own maximum, and the sums are added as they are.",
-            "What must be the same for two sums of exponentials before they can be added?",
-        ),
-        Mistake(
-            "rescaled_the_wrong_way",
-            wrong.blocked(fading=lambda maxima, shift: torch.exp(shift - wrong.finite(maxima))),
-            "What is there so far is multiplied by exp(new - old); it must shrink when the maximum "
-            "rises, not grow.",
-            "Which sign has old - new?",
-        ),
-        Mistake(
             "blocks_averaged",
             wrong.each_apart(lambda results: results.mean(0)),
             "Each block is normalised by itself, and the results are averaged: all blocks weigh "
@@ -313,54 +310,10 @@ BLOCKED_ATTENTION = Exercise(
             "How much does each block weigh in the whole softmax?",
         ),
         Mistake(
-            "blocks_added_up",
-            wrong.each_apart(lambda results: results.sum(0)),
-            "Each block is normalised by itself, and the results are added: the weights of a query "
-            "sum to the number of blocks.",
-            "When should the division by the sum take place?",
-        ),
-        Mistake(
             "short_block_dropped",
             wrong.blocked(blocks=wrong.full_blocks),
             "The last block is left out where it is shorter than the others.",
             "Where does the last block begin if block_size does not divide the number of keys?",
-        ),
-        Mistake(
-            "last_block_dropped",
-            wrong.blocked(blocks=lambda m, b: wrong.starts(m, b)[:-1]),
-            "The last block is left out.",
-            "Where does the last block begin, and does your loop get there?",
-        ),
-        Mistake(
-            "first_block_skipped",
-            wrong.blocked(blocks=lambda m, b: wrong.starts(m, b)[1:] or [0]),
-            "The first block is left out.",
-            "Where does the first block begin?",
-        ),
-        Mistake(
-            "first_block_only",
-            wrong.one_block(0),
-            "Only the first block counts.",
-            "Does your `return` stand inside the loop?",
-        ),
-        Mistake(
-            "last_block_only",
-            wrong.one_block(-1),
-            "Only the last block counts: each one starts from nothing.",
-            "Which lines belong before the loop?",
-        ),
-        Mistake(
-            "mask_shifted",
-            wrong.blocked(part=wrong.shifted_columns),
-            "The mask is shifted by a block: each block of keys meets the columns of the next.",
-            "Is the same slice taken of keys, values and mask?",
-        ),
-        Mistake(
-            "mask_shifted_back",
-            wrong.blocked(part=wrong.columns_before),
-            "The mask is shifted by a block: each block of keys meets the columns of the one "
-            "before.",
-            "Is the same slice taken of keys, values and mask?",
         ),
         Mistake(
             "first_columns_of_mask",
@@ -376,28 +329,10 @@ BLOCKED_ATTENTION = Exercise(
             "What does `expand` do to an axis of length 1?",
         ),
         Mistake(
-            "mask_ignored",
-            wrong.blocked(fill=wrong.no_fill),
-            "The mask changes nothing.",
-            "Where do the scores of forbidden keys become -inf?",
-        ),
-        Mistake(
             "mask_inverted",
             wrong.blocked(fill=lambda scores, allowed: wrong.infinity(scores, ~allowed)),
-            "The mask is read the other way round: True = may attend.",
+            "You read the mask the other way round: here True means 'may attend'.",
             "What does `masked_fill` fill, True or False?",
-        ),
-        Mistake(
-            "mask_as_0",
-            wrong.blocked(fill=lambda scores, allowed: scores * allowed),
-            "Masked scores become 0, and exp(0) is 1.",
-            "Which score gives the weight 0?",
-        ),
-        Mistake(
-            "masked_after_the_sum",
-            wrong.blocked(fill=wrong.no_fill, weigh=lambda weights, allowed: weights * allowed),
-            "Masked keys still count in the sums that you divide by.",
-            "Which comes first: the mask, or the sum?",
         ),
         Mistake(
             "large_negative_fill",
@@ -426,45 +361,10 @@ BLOCKED_ATTENTION = Exercise(
             "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
         ),
         Mistake(
-            "zero_by_zero",
-            wrong.blocked(divide=lambda outputs, totals: outputs / totals),
-            "At the end a query that may attend to no key divides 0 by 0.",
-            "What should a sum of 0 be replaced by before you divide?",
-        ),
-        Mistake(
             "not_scaled",
             wrong.blocked(root=lambda d: 1.0),
             "The scores are not divided by sqrt(d).",
             "What happens to the variance of q . k as d grows?",
-        ),
-        Mistake(
-            "divided_by_d",
-            wrong.blocked(root=lambda d: d),
-            "The scores are divided by d, not by its square root.",
-            "Is the scaling done in two places?",
-        ),
-        Mistake(
-            "not_normalised",
-            wrong.blocked(divide=lambda outputs, totals: outputs),
-            "The outputs are never divided by the sums.",
-            "What do the weights of a query have to sum to?",
-        ),
-        Mistake(
-            "no_maximum",
-            wrong.blocked(
-                shift_of=torch.zeros_like,
-                fading=lambda maxima, shift: torch.ones_like(shift),
-                end=lambda maxima, totals: totals.log(),
-            ),
-            "No maximum is subtracted, so large scores overflow.",
-            "What is exp(800) in float64?",
-        ),
-        Mistake(
-            "one_maximum_for_all",
-            wrong.blocked(maximum=wrong.shared_maximum),
-            "All queries share one maximum: a query whose scores lie far below it loses "
-            "everything.",
-            "Along which axis does `amax` go?",
         ),
         Mistake(
             "maximum_for_logsumexp",
@@ -473,41 +373,10 @@ BLOCKED_ATTENTION = Exercise(
             "log sum exp is maximum plus what?",
         ),
         Mistake(
-            "maximum_not_added",
-            wrong.blocked(end=lambda maxima, totals: totals.log()),
-            "The logarithm of the sum lacks the maximum, which was subtracted in the exponent.",
-            "What is log(exp(c) * total)?",
-        ),
-        Mistake(
-            "total_for_logsumexp",
-            wrong.blocked(end=lambda maxima, totals: totals),
-            "In the place of log sum exp you return the sum.",
-            "With the sum alone, could anybody compute a weight again?",
-        ),
-        Mistake(
-            "unscaled_logsumexp",
-            wrong.blocked(end=lambda maxima, totals: maxima + totals),
-            "In log sum exp the logarithm is missing.",
-            "What is log(exp(c) * total)?",
-        ),
-        Mistake(
-            "keys_as_values",
-            wrong.blocked(values_of=lambda keys, values: keys),
-            "The outputs average the keys instead of the values.",
-            "Which tensor is multiplied by the weights?",
-        ),
-        Mistake(
-            "whole_mask_as_numbers",
-            _with_whole_mask,
-            "The numbers are right, but before the loop the mask becomes a floating-point number "
-            "for each query and each key: n x m of them.",
-            "Which columns of the mask does one block need?",
-        ),
-        Mistake(
             "all_at_once",
             wrong.at_once,
-            "The numbers are right, but all scores, n x m of them, are there at the same time: in "
-            "one tensor, or in a list of blocks.",
+            "Numbers for all queries and all keys, n x m of them, are in memory at the same time: "
+            "the scores in one tensor or in a list of blocks, or the mask turned into numbers.",
             "What has to stay of a block once it has been added?",
         ),
     ),
@@ -529,4 +398,27 @@ BLOCKED_ATTENTION = Exercise(
         "    totals = totals * fading + weights.sum(dim=-1, keepdim=True)\n"
         "    outputs = outputs * fading + ...",
     ),
+    promises={
+        "`queries` `(..., n, d)`, `keys`": (
+            "random no_batch heads square strided mask mask_of_items lengths fitting one_by_one "
+            "one_block one_key"
+        ),
+        "A mask may have a single column": "one_column",
+        "`(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`": (
+            "random scaled rising falling large_scores first_block_far_below far_below_zero "
+            "huge_forbidden_scores float32"
+        ),
+        "gets zeros and $-\\infty$, and its": "empty_row late_start gradient_of_empty_row",
+        "in one piece or in several": "memory memory_masked",
+        "`F.scaled_dot_product_attention` is left out here": "forbidden",
+        "3.8411 and 2.4076, for any block size": "worked_number",
+        "one block of keys after the other": "rising falling",
+        "it returns one number for each query": "memory",
+        "all queries meet a block at once": "",
+        "The logsumexp is what FlashAttention-2": "",
+        "the last block may be shorter": "random one_block one_by_one",
+        "a query that may attend to no key gets zeros, and -inf": "empty_row",
+        "Source: Dao": "",
+        "Gradients reach queries, keys and values": "gradient gradient_of_empty_row",
+    },
 )

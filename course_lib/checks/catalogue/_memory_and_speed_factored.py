@@ -30,6 +30,7 @@ def _probes(rng):
         return {"functions": times * (queries.size + keys.size)}
 
     few, one_each = draw(2, 9, 11, 4), draw(1, 6, 7, 3)
+    one_each["w_v"] = tensor([1.5, -2.0, 0.5])
     near = given(
         [[40.0, -40.0, 39.5, 0.2], [-40.0, 40.0, -39.0, -0.3]],
         [[-40.0, 40.0, -39.0, 0.1], [40.0, 40.0, 39.5, 0.4], [-39.7, -40.0, 40.0, 0.0]],
@@ -44,18 +45,17 @@ def _probes(rng):
     far_away = [[-100.0, 120.0], [130.0, -0.5]], [[99.5, -119.75], [-130.25, 1.0], [0.0, 0.5]]
     very_far = [[-400.0, 0.5], [390.0, 0.1]], [[399.6, -0.2], [-390.5, 1.0], [0.0, 0.4]]
     half = [[8.0, -7.0], [-8.0, 6.5]], [[-8.0, 7.25], [7.75, -6.5], [0.25, 0.0]]
-    right = "The scores must be w_v . tanh(q + k) for each query and key."
+    right = "The scores are w_v . tanh(q + k) for each query and key."
     return [
-        Probe("tiny", right, args=given([[0.5, -1.0]], [[0.0, 1.0], [1.0, -0.5]], [1.0, 2.0])),
+        Probe("worked_number", right, args=given([[0.5, 0.0]], [[0.0, 0.0]], [1.0, 2.0])),
         Probe("random", right, args=draw(2, 3, 5, 4)),
-        Probe("one_feature", "It must hold for one hidden feature.", args=draw(3, 2, 4, 1)),
-        Probe("strided", "Non-contiguous inputs.", args=draw(2, 4, 3, 5, strided=True)),
-        Probe("small", "Features near 0 must be right.", args=draw(2, 3, 4, 3, scale=0.01)),
+        Probe("one_feature", "One feature and one key keep their axes.", args=draw(3, 2, 1, 1)),
+        Probe("strided", "Inputs need not be contiguous.", args=draw(2, 4, 3, 5, strided=True)),
+        Probe("small", "Features near 0 have scores near 0.", args=draw(2, 3, 4, 3, scale=0.01)),
         Probe(
             "few_functions",
             "An exponential for each number of the queries and of the keys is enough: (n + m) H "
-            "for "
-            "each item, not n m H.",
+            "for each item, not n m H.",
             args=few,
             at_most=frugal(few, 2),  # pairs need five times as many
         ),
@@ -77,7 +77,7 @@ def _probes(rng):
         ),
         Probe(
             "beyond_the_border",
-            "Beyond float32's range the scores must be right too, in some other way.",
+            "Beyond float32's range the scores are right too, in some other way.",
             args=given(*far, [1.0, -2.0]),
             dtype="float32",
             tolerance=1e-3,
@@ -148,14 +148,22 @@ def _probes(rng):
         Probe(
             "float16",
             "In float16 the range ends much earlier: exp(11.1) is the largest number.",
-            args=given(*half, [1.0, -1.5]),
+            args=given(*half, [1.0, -1.0]),
             dtype="float16",
             tolerance=3e-2,
             part="edges",
         ),
         Probe(
+            "gradient_of_keys",
+            "The gradient of the keys is that of the scores.",
+            args=given([[0.3, -0.2]], [[0.1, 1.0], [-0.4, 0.5]], [1.0, -1.0])
+            | {"projected_keys": tensor([[[0.1, 1.0], [-0.4, 0.5]]], requires_grad=True)},
+            part="gradients",
+            grad_outputs=rng.normal(0, 1, (1, 1, 2)),
+        ),
+        Probe(
             "gradient",
-            "The gradient must be that of the scores.",
+            "The gradient is that of the scores.",
             args=draw(2, 2, 3, 2, requires_grad=True),
             part="gradients",
             grad_outputs=rng.normal(0, 1, (2, 2, 3)),
@@ -206,23 +214,37 @@ def _clamped(queries, keys):
 
 
 def _where_nan(projected_queries, projected_keys, w_v):
-    """The fast form, mended where it gave NaN."""
+    """The fast form, replaced by the slow one where it gave NaN."""
     inputs = projected_queries, projected_keys, w_v
     scores = _model(_always)(*inputs)
     return _model(_never)(*inputs) if scores.isnan().any() else scores
 
 
-def _both_signs(projected_queries, projected_keys, w_v):
-    """sinh over cosh, from exponentials of q, -q, k and -k."""
-    queries, keys = projected_queries.unsqueeze(2), projected_keys.unsqueeze(1)
-    if not _both(queries, keys, _limit(queries.dtype)):
-        return torch.tanh(queries + keys) @ w_v
-    up, down = (torch.exp(sign * queries) * torch.exp(sign * keys) for sign in (1, -1))
-    return ((up - down) / (up + down)) @ w_v
+def _is_far(probe):
+    """Whether a query or key is so large that its exponential is of the essence."""
+    return any(np.abs(probe.args[f"projected_{n}"].data).max() > 5 for n in ("queries", "keys"))
+
+
+def _lost_far_out(probe, outputs):
+    """The largest error where a query or key is far from 0, with the sum that it comes from."""
+    if not _is_far(probe):
+        return None
+    queries, keys = (probe.args[f"projected_{n}"].data for n in ("queries", "keys"))
+    sums = queries[:, :, None] + keys[:, None]
+    error = np.abs(outputs.data - np.tanh(sums) @ probe.args["w_v"].data)
+    item, i, j = np.unravel_index(np.argmax(np.nan_to_num(error, nan=np.inf)), error.shape)
+    h = int(np.argmax(np.maximum(np.abs(queries[item, i]), np.abs(keys[item, j]))))
+    q, k = queries[item, i, h], keys[item, j, h]
+    return (
+        f"A score is off by {error[item, i, j]:.3g}. In feature {h} of item {item}, q = {q:g} and "
+        f"k = {k:g} add up to {q + k:g}, whose tanh is {np.tanh(q + k):.4g}."
+    )
 
 
 def _impossible(probe, outputs):
     """|tanh| < 1, so no score is larger than the sum of |w_v|."""
+    if _is_far(probe):
+        return None
     bound = float(np.abs(probe.args["w_v"].data).sum())
     wrong = ~(np.abs(outputs.data) <= bound * (1 + 1e-2) + 1e-6)
     if not wrong.any():
@@ -246,8 +268,8 @@ FACTORED_ADDITIVE_SCORES = Exercise(
         Mistake(
             "no_guard",
             _model(_always),
-            "The guard is missing: exp(-2q) or exp(-2k) overflows or becomes 0, and infinity times "
-            "0 is no number.",
+            "Where exp(-2q) or exp(-2k) leaves the range of the dtype nothing steps in: one is "
+            "infinite or 0 then, and infinity times 0 is no number.",
             "For which q is exp(-2q) still a number of this dtype, and 1 / exp(-2q) too?",
         ),
         Mistake(
@@ -258,122 +280,24 @@ FACTORED_ADDITIVE_SCORES = Exercise(
             "What do `torch.finfo(dtype).max` and `.tiny` say of float16?",
         ),
         Mistake(
-            "guard_too_wide",
-            _model(lambda queries, keys: _both(queries, keys, 2 * _limit(queries.dtype))),
-            "The guard lets numbers through whose exp(-2q) is out of range: it was made for "
-            "exp(q).",
-            "How large may q be if exp(2q) is to stay below the largest number?",
-        ),
-        Mistake(
-            "guard_too_wide_for_all",
-            _model(lambda queries, keys: _both(queries, keys, 88.0)),
-            "The guard is the same for every dtype, about 88: that is the range of exp(q) in "
-            "float32; exp(-2q) leaves it at half of that, and in float16 long before.",
-            "How large may q be if exp(2q) is to stay below the largest number of its dtype?",
-        ),
-        Mistake(
-            "guard_one_sided",
-            _model(
-                lambda queries, keys: bool(
-                    (queries <= _limit(queries.dtype)).all() and (keys <= _limit(keys.dtype)).all()
-                )
-            ),
-            "The guard looks at large numbers only, not at very negative ones.",
-            "What is exp(-2q) for q = -400?",
-        ),
-        Mistake(
-            "guard_looks_at_queries",
-            _model(lambda queries, keys: _both(queries, 0 * queries, _limit(queries.dtype))),
-            "The guard looks at the queries only.",
-            "Which of the two exponentials can overflow?",
-        ),
-        Mistake(
-            "guard_looks_at_keys",
-            _model(lambda queries, keys: _both(keys, 0 * keys, _limit(keys.dtype))),
-            "The guard looks at the keys only.",
-            "Which of the two exponentials can overflow?",
-        ),
-        Mistake(
-            "guard_looks_at_sums",
-            _model(
-                lambda queries, keys: (
-                    _both(queries + keys, keys, float("inf"))
-                    and bool(((queries + keys).abs() <= _limit(keys.dtype)).all())
-                )
-            ),
-            "The guard looks at the sums q + k; what overflows are the exponentials of q and of k "
-            "on their own.",
-            "What if q = -400 and k = 400?",
-        ),
-        Mistake(
             "clamped",
             _model(_never, _clamped),
-            "Queries and keys are clamped to the range: q = -60 and k = 45 then add up to 0 "
-            "instead "
-            "of -15.",
+            "Queries and keys are clamped before they are added: q = -60 and k = 45, cut off at "
+            "43.7, add up to 0 instead of -15.",
             "Is tanh(q + k) really the same once both are clamped?",
         ),
         Mistake(
-            "guard_looks_at_first_item",
-            _model(lambda queries, keys: _both(queries[:1], keys[:1], _limit(queries.dtype))),
-            "The guard looks at the first item of the batch only.",
-            "Which axes does the test for numbers that are too large run over?",
-        ),
-        Mistake(
-            "guard_looks_at_first_rows",
-            _model(lambda queries, keys: _both(queries[:, :1], keys[:, :, :1], _limit(keys.dtype))),
-            "The guard looks at the first query and the first key only.",
-            "Which axes does the test for numbers that are too large run over?",
-        ),
-        Mistake(
-            "guard_needs_both",
-            _model(
-                lambda queries, keys: (
-                    bool((queries.abs() <= _limit(queries.dtype)).all())
-                    or bool((keys.abs() <= _limit(keys.dtype)).all())
-                )
-            ),
-            "The guard steps in only where queries and keys are both out of range; one of them is "
-            "enough for a wrong number.",
-            "What is exp(-2q) for q = -400, whatever k is?",
-        ),
-        Mistake(
-            "guard_needs_all",
-            _model(
-                lambda queries, keys: (
-                    not any(bool((x.abs() > _limit(x.dtype)).all()) for x in (queries, keys))
-                )
-            ),
-            "The guard steps in only where all numbers are out of range; one of them is enough for "
-            "a wrong score.",
-            "Which of `any`, `all`, `min` and `max` finds a single number that is too large?",
-        ),
-        Mistake(
-            "only_nan_mended",
+            "wrong_beyond_the_range",
             _where_nan,
-            "Only NaN is mended; where one exponential overflows on its own, the fast form gives a "
-            "wrong number that is not NaN.",
-            "What is 1 / (1 + infinity), and is it the sigmoid that you want?",
-        ),
-        Mistake(
-            "guard_too_narrow",
-            _model(lambda queries, keys: _both(queries, keys, min(8.0, _limit(queries.dtype)))),
-            "The numbers are right, but the slow form is taken for numbers below 40 already, where "
-            "the exponentials still serve.",
-            "What do `torch.finfo(dtype).max` and `.tiny` say of float32?",
-        ),
-        Mistake(
-            "exponentials_of_both_signs",
-            _both_signs,
-            "The numbers are right, but of each query and each key two exponentials are taken; one "
-            "is enough.",
-            "By what can (a - 1/a) / (a + 1/a) be multiplied above and below?",
+            "Where exp(-2q) or exp(-2k) leaves the range of the dtype without making NaN, your "
+            "scores are wrong: the slow form has to step in wherever one |q| or |k| is too large.",
+            "For which q is exp(-2q) infinite or 0 in this dtype, and what is 1 / (1 + infinity)?",
         ),
         Mistake(
             "pairs",
             _model(_never),
-            "The numbers are right, but an exponential (or tanh, or sigmoid) is taken for every "
-            "pair: n m H of them.",
+            "The numbers are right, but you take more than one exponential (or tanh or sigmoid) "
+            "for a number of the queries or keys; one for every pair makes n m H of them.",
             "Into which product can exp(-2(q + k)) be split before queries and keys meet?",
         ),
         Mistake(
@@ -384,33 +308,6 @@ FACTORED_ADDITIVE_SCORES = Exercise(
             ),
             "A 2 is missing in the exponent: this is tanh of half the sum.",
             "tanh(x) = 2 sigmoid(?) - 1",
-        ),
-        Mistake(
-            "half_the_argument_inside",
-            _model(product=lambda queries, keys: torch.exp(-queries) * torch.exp(-keys)),
-            "A 2 is missing in the exponentials, but not in the way taken outside their range.",
-            "sigmoid(2x) = 1 / (1 + exp(?))",
-        ),
-        Mistake(
-            "half_the_argument_outside",
-            _model(outside=lambda queries, keys: torch.sigmoid(queries + keys)),
-            "A 2 is missing in the way taken outside the range of the exponentials.",
-            "tanh(x) = 2 sigmoid(?) - 1",
-        ),
-        Mistake(
-            "sign_turned",
-            _model(
-                outside=lambda queries, keys: torch.sigmoid(-2 * (queries + keys)),
-                product=lambda queries, keys: torch.exp(2 * queries) * torch.exp(2 * keys),
-            ),
-            "All scores have the wrong sign: a minus is missing in the exponents.",
-            "sigmoid(x) = 1 / (1 + exp(?))",
-        ),
-        Mistake(
-            "sign_turned_inside",
-            _model(product=lambda queries, keys: torch.exp(2 * queries) * torch.exp(2 * keys)),
-            "The scores have the wrong sign where the exponentials serve: a minus is missing.",
-            "sigmoid(x) = 1 / (1 + exp(?))",
         ),
         Mistake(
             "exponentials_added",
@@ -427,31 +324,6 @@ FACTORED_ADDITIVE_SCORES = Exercise(
             "What does -1 for each feature add up to, weighted by w_v?",
         ),
         Mistake(
-            "one_subtracted",
-            _model(end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v) - 1),
-            "1 is subtracted once from each score; it belongs to each feature, and is weighted by "
-            "w_v like the rest.",
-            "What does -1 for each feature add up to, weighted by w_v?",
-        ),
-        Mistake(
-            "factor_2_forgotten",
-            _model(end=lambda sigmoids, w_v: sigmoids @ w_v - w_v.sum()),
-            "The 2 before the sigmoid is missing.",
-            "Between which numbers does a sigmoid lie, and between which a tanh?",
-        ),
-        Mistake(
-            "sigmoid_for_tanh",
-            _model(end=lambda sigmoids, w_v: sigmoids @ w_v),
-            "You return w_v . sigmoid(2(q + k)); the step from sigmoid to tanh is missing.",
-            "tanh(x) = 2 sigmoid(2x) - ?",
-        ),
-        Mistake(
-            "complement",
-            _model(sigmoid=lambda product: product / (1 + product)),
-            "e / (1 + e) with e = exp(-2x) is 1 - sigmoid(2x), and gives the other sign.",
-            "What is sigmoid(2x) for large x, and what is yours?",
-        ),
-        Mistake(
             "w_v_forgotten",
             _model(end=lambda sigmoids, w_v: (2 * sigmoids - 1).sum(-1)),
             "The features are added up without w_v.",
@@ -464,16 +336,15 @@ FACTORED_ADDITIVE_SCORES = Exercise(
             "place.",
             "On which axis do `unsqueeze(1)` and `unsqueeze(2)` put the new one?",
         ),
-        Mistake(
-            "unguarded_tanh_of_product",
-            lambda queries, keys, w_v: torch.tanh(queries @ (keys * w_v).mT),
-            "The scores are a tanh of a product of queries and keys; here their features are "
-            "added, "
-            "and the tanh comes before the sum over features.",
-            "What does the formula of lesson 04 do first?",
+    ),
+    properties=(
+        Property("impossible_score", _impossible, "Which of your steps is no tanh?"),
+        Property(
+            "wrong_far_from_0",
+            _lost_far_out,
+            "What does each of your steps make of this q and this k, in this dtype?",
         ),
     ),
-    properties=(Property("impossible_score", _impossible, "Which of your steps is no tanh?"),),
     hints=(
         "tanh costs much, so take it apart: tanh(x) = 2 sigmoid(2x) - 1, and the exponential in "
         "the sigmoid is one of a sum. What is the exponential of a sum?",
@@ -487,4 +358,20 @@ FACTORED_ADDITIVE_SCORES = Exercise(
         "    sigmoids = torch.sigmoid(2 * (...))\n"
         "return 2 * (sigmoids @ w_v) - ...",
     ),
+    promises={
+        "`projected_queries` `(B, n, H)`": "random one_feature strided",
+        "for each pair": "random small",
+        "Gradients reach all three": "gradient gradient_of_keys",
+        "of each item, as long as all": "few_functions one_for_each at_the_border",
+        "everywhere else as well, float16 included": (
+            "beyond_the_border queries_beyond keys_beyond last_query_beyond last_key_beyond "
+            "queries_beyond_both_ends opposite far_beyond beyond_in_float64 float16"
+        ),
+        "$H = 2$, $w_v = (1, 2)$": "worked_number",
+        "none for their pairs": "few_functions",
+        "tanh(x) = 2 sigmoid(2x) - 1": "few_functions one_for_each",
+        "leaves the range of the dtype": "beyond_the_border",
+        "one weight for each hidden feature": "random one_feature",
+        "for each query and key": "random",
+    },
 )

@@ -1,5 +1,7 @@
 """`RecomputedAttention`: what must be kept for the backward pass, and what is made of it."""
 
+import math
+
 import numpy as np
 import torch
 
@@ -38,42 +40,52 @@ def _probes(rng):
     large["queries"] = tensor([[700.0, 0.0], [-900.0, 0.5]], requires_grad=True)
     late, empty = some(rng, 3, 6), some(rng, 3, 5)
     late[1, :4], empty[2] = False, False
-    narrow, masked = problem(rng, 16, 64, 1, 1), problem(rng, 16, 48, 1, 1)
+    narrow, masked = problem(rng, 16, 65, 1, 1), problem(rng, 16, 48, 1, 1)
+    forbidden = {
+        "queries": tensor([[100.0], [0.5]], requires_grad=True),
+        "keys": tensor([[0.01], [0.02], [100.0]], requires_grad=True),
+        "values": tensor(rng.normal(0, 1, (3, 2)), requires_grad=True),
+    }
     for given in (narrow, masked):
         given["queries"] = tensor(given["queries"].data, requires_grad=True)
-    both = "Outputs and gradients must be those of softmax(Q K^T / sqrt(d)) V."
-    limits = {"peak": 8000, "kept": 1500}  # the weights have 8192 bytes, those of a block 256
+    both = "Outputs and gradients are those of softmax(Q K^T / sqrt(d)) V."
+    limits = {"peak": 8000, "kept": 1500}  # the weights have 8320 bytes, those of a block 256
     return [
-        probe("tiny", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
+        probe("worked_number", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
         probe("random", both, draw(3, 5, 3, 4), 2),
-        probe("batch", "A batch must work.", draw(2, 4, 2, 3, 2), 3),
-        probe("wide", "It must hold for any number of features.", draw(2, 4, 7, 2), 3),
-        probe("heads", "Any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
-        probe("rising", "Later keys with larger scores must not change that.", climbing, 2),
+        probe("batch", "Each item of a batch has gradients of its own.", draw(2, 4, 2, 3, 2), 3),
+        probe("wide", "There may be any number of features.", draw(2, 4, 7, 2), 2),
+        probe("heads", "There may be any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
+        probe("rising", "Later keys with larger scores change nothing of that.", climbing, 2),
         probe(
-            "mask", "A mask (n, m), in the backward pass too.", draw(3, 6, 2, 2), 2, some(rng, 3, 6)
+            "mask",
+            "A mask (n, m) holds in the backward pass too.",
+            draw(3, 6, 2, 2),
+            2,
+            some(rng, 3, 6),
         ),
         probe(
             "lengths",
-            "A mask (B, 1, m), as lengths make it.",
+            "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
             draw(1, 5, 2, 2, 2),
             2,
             lengths(5, 4, 2),
         ),
         probe(
             "memory",
-            "With 64 keys in blocks of 2, neither all weights nor all scores may be kept for the "
-            "backward pass, or be there together in either pass.",
+            "With 65 keys in blocks of 2, neither all weights nor all scores are kept for the "
+            "backward pass, or are there together in either pass.",
             narrow,
             2,
             at_most=limits,
         ),
-        probe("strided", "Non-contiguous inputs.", draw(2, 5, 2, 3, strided=True), 2),
-        probe("one_block", "A block larger than needed.", draw(2, 3, 2, 2), 8, part="edges"),
-        probe("one_by_one", "Blocks of one key.", draw(2, 3, 3, 2), 1, part="edges"),
+        probe("strided", "Inputs need not be contiguous.", draw(2, 5, 2, 3, strided=True), 2),
+        probe("one_block", "A block may be larger than needed.", draw(2, 3, 2, 2), 8, part="edges"),
+        probe("one_by_one", "A block may be one key.", draw(2, 3, 3, 2), 1, part="edges"),
+        probe("one_key", "A single key has the weight 1.", draw(2, 1, 2, 2, 1), 4, part="edges"),
         probe(
             "late_start",
-            "A query whose first blocks are masked altogether.",
+            "A query whose first blocks are masked altogether begins with the next.",
             draw(3, 6, 2, 1),
             2,
             late,
@@ -84,7 +96,7 @@ def _probes(rng):
             "A query that may attend to no key gets zeros and sends back zeros, and disturbs no "
             "other.",
             draw(3, 5, 2, 2),
-            2,
+            8,
             empty,
             part="edges",
         ),
@@ -98,14 +110,22 @@ def _probes(rng):
         ),
         probe(
             "memory_masked",
-            "With a mask of a single row, which stands for all queries, memory must stay as small.",
+            "With a mask of a single row, which stands for all queries, memory stays as small.",
             masked,
             2,
             some(rng, 1, 48),
             part="edges",
             at_most=limits | {"peak": 6000},
         ),
-        probe("large_scores", "Large scores must not overflow.", large, 3, part="edges"),
+        probe("large_scores", "Large scores do not overflow.", large, 3, part="edges"),
+        probe(
+            "huge_forbidden_scores",
+            "A forbidden score may be 1e4, and leaves no trace.",
+            forbidden,
+            2,
+            np.array([[True, True, False]]),
+            part="edges",
+        ),
         probe(
             "float32",
             "Inputs in float32 give results in float32.",
@@ -126,10 +146,6 @@ def _none(grad, outputs, weights, grad_weights):
     return torch.zeros_like(grad[..., :1])
 
 
-def _unweighted(grad, outputs, weights, grad_weights):
-    return outputs.sum(-1, keepdim=True)
-
-
 def _keeping(statistic):
     """A forward pass that hands on another statistic than log sum exp."""
     return wrong.recomputed(forward=wrong.blocked(end=statistic))
@@ -137,10 +153,6 @@ def _keeping(statistic):
 
 def _in_block(scores):
     return torch.exp(scores - wrong.finite(scores.logsumexp(-1)).unsqueeze(-1))
-
-
-def _half(weights, grad_weights, sums):
-    return weights * grad_weights - sums
 
 
 class _Forgetful(torch.autograd.Function):
@@ -178,19 +190,6 @@ RECOMPUTED_ATTENTION = Exercise(
             "Which single number c makes exp(S - c) the weights themselves?",
         ),
         Mistake(
-            "total_kept",
-            _keeping(lambda maxima, totals: totals),
-            "The statistic kept for the backward pass is the sum: exp(S - sum) is no weight.",
-            "Which single number c makes exp(S - c) the weights themselves?",
-        ),
-        Mistake(
-            "logarithm_of_total_kept",
-            _keeping(lambda maxima, totals: totals.log()),
-            "The statistic kept for the backward pass is log(sum), without the maximum that was "
-            "subtracted.",
-            "Which single number c makes exp(S - c) the weights themselves?",
-        ),
-        Mistake(
             "normalised_in_the_block",
             wrong.recomputed(within=_in_block),
             "In the backward pass each block gets a softmax of its own; the weights of all blocks "
@@ -212,28 +211,16 @@ RECOMPUTED_ATTENTION = Exercise(
             "What must the gradient of the scores of a query sum to?",
         ),
         Mistake(
-            "row_sum_of_outputs",
-            wrong.recomputed(row_sums=_unweighted),
-            "The row sum is that of the outputs alone; it is the sum of G * O.",
-            "By what is each output multiplied?",
-        ),
-        Mistake(
-            "row_sum_not_weighted",
-            wrong.recomputed(softmax=_half),
-            "The row sum is subtracted without being multiplied by the weights.",
-            "Where do the brackets stand in W * (dW - row sum)?",
-        ),
-        Mistake(
             "root_forgotten",
             wrong.recomputed(root=lambda d: 1.0),
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
         Mistake(
-            "root_twice",
-            wrong.recomputed(root=lambda d: d),
-            "The factor 1/sqrt(d) is there twice in the gradients of queries and keys.",
-            "Is it in dS and in the product as well?",
+            "root_forgotten_for_queries",
+            wrong.recomputed(order=lambda q, k, v: (q * math.sqrt(q.shape[-1]), k, v)),
+            "The gradient of the queries lacks the factor 1/sqrt(d); that of the keys has it.",
+            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
         Mistake(
             "scores_not_scaled_again",
@@ -248,32 +235,6 @@ RECOMPUTED_ATTENTION = Exercise(
             wrong.recomputed(fill=wrong.no_fill),
             "The backward pass forgets the mask: forbidden keys get weights and gradients.",
             "Which scores did the forward pass see?",
-        ),
-        Mistake(
-            "mask_shifted",
-            wrong.recomputed(part=wrong.shifted_columns),
-            "In the backward pass the mask is shifted by a block.",
-            "Is the same slice taken of keys, values and mask?",
-        ),
-        Mistake(
-            "first_columns_of_mask",
-            wrong.recomputed(part=wrong.first_columns),
-            "In the backward pass every block meets the first columns of the mask.",
-            "Is the same slice taken of keys, values and mask?",
-        ),
-        Mistake(
-            "mask_not_passed",
-            wrong.recomputed(forward_mask=False),
-            "The mask does not reach the forward pass.",
-            "What does `blocked_attention` get?",
-        ),
-        Mistake(
-            "one_column_mask",
-            wrong.recomputed(part=wrong.sliced_without_expanding),
-            "In the backward pass a mask with a single column is sliced as it is; nothing is left "
-            "of "
-            "it after the first block.",
-            "What does `expand` do to an axis of length 1?",
         ),
         Mistake(
             "empty_row",
@@ -299,47 +260,16 @@ RECOMPUTED_ATTENTION = Exercise(
             "Which keys and values get no gradient?",
         ),
         Mistake(
-            "short_block_dropped_in_forward",
-            wrong.recomputed(forward=wrong.blocked(blocks=wrong.full_blocks)),
-            "The forward pass leaves out the last block where it is shorter than the others.",
-            "Where does the last block begin if block_size does not divide the number of keys?",
-        ),
-        Mistake(
             "queries_overwritten",
             wrong.recomputed(add_queries=False),
             "The gradient of the queries is that of the last block: every block overwrites it.",
             "Which of the three gradients collects something from every block?",
         ),
         Mistake(
-            "written_to_the_first_keys",
-            wrong.recomputed(add_keys=True),
-            "The gradients of the keys of each block are written to the first keys.",
-            "Which rows of the gradient belong to a block?",
-        ),
-        Mistake(
-            "upstream_ignored",
-            wrong.recomputed(upstream=torch.ones_like),
-            "The gradient that comes from above changes nothing: you take ones for it.",
-            "Where does `grad_outputs` enter?",
-        ),
-        Mistake(
-            "queries_and_keys_swapped",
-            wrong.recomputed(order=lambda q, k, v: (k, q, v)),
-            "The gradients of queries and keys are returned in each other's place.",
-            "In which order does `forward` take its arguments?",
-        ),
-        Mistake(
             "keys_and_values_swapped",
             wrong.recomputed(order=lambda q, k, v: (q, v, k)),
             "The gradients of keys and values are returned in each other's place.",
             "In which order does `forward` take its arguments?",
-        ),
-        Mistake(
-            "nothing_for_mask_and_block_size",
-            wrong.recomputed(rest=()),
-            "`backward` must return something for each argument of `forward`: None for mask and "
-            "block size.",
-            "How many arguments does `forward` have after `ctx`?",
         ),
         Mistake(
             "no_gradients",
@@ -381,4 +311,26 @@ RECOMPUTED_ATTENTION = Exercise(
         "    grad_keys[..., block, :] = ...\n"
         "return grad_queries, grad_keys, grad_values, None, None",
     ),
+    promises={
+        "with the arguments of `blocked_attention`": (
+            "random batch wide heads strided one_block one_by_one one_key"
+        ),
+        "returns the outputs alone": "random rising large_scores huge_forbidden_scores float32",
+        "`blocked_attention` is at your service": "",
+        "None for the other two": "random mask lengths one_column",
+        "sends back zeros, and disturbs no other": "empty_row late_start",
+        "makes no such thing in either pass": "memory memory_masked",
+        "what this exercise is for": "memory",
+        "is left out here too": "forbidden",
+        "One query 1, keys 1, 0, 2": "worked_number",
+        "For the first key": "worked_number",
+        "keeps no weights for the backward pass": "memory memory_masked",
+        "With S the scores of a block": "random mask",
+        "Call it as": "random",
+        "Source: Dao": "",
+        "keeps what grows with n or m alone": "memory",
+        "remembers tensors": "",
+        "Returns a gradient for each argument": "random",
+        "what `forward` remembered": "",
+    },
 )

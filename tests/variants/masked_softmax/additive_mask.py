@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -56,7 +56,7 @@ def minus_1e9(mask, dtype):
     return ((1 - mask.to(torch.float64)) * -1e9).to(dtype)
 
 
-@wrong("finite_fill_1e6")
+@wrong("dropped_key_not_infinite")
 def minus_1e6(mask, dtype):
     return ((~mask).double() * -1e6).to(dtype)
 
@@ -72,12 +72,12 @@ def as_numbers(mask, dtype):
     return mask.type(dtype)
 
 
-@wrong("dtype_ignored")
+@wrong("dtype_changed")
 def always_float32(mask, dtype):
     return torch.where(mask, 0.0, -math.inf)
 
 
-@wrong("positive_infinity")
+@wrong("dropped_key_not_infinite")
 def plus_infinity(mask, dtype):
     return torch.where(mask, 0.0, math.inf).to(dtype)
 
@@ -111,3 +111,28 @@ def numpy_numbers(mask, dtype):
 
     with np.errstate(divide="ignore"):
         return np.log(mask.numpy().astype(float))
+
+
+@wrong("finite_fill")
+def masked_fill_with_minus_1e9(mask, dtype):
+    numbers = torch.zeros_like(mask, dtype=dtype)
+    return numbers.masked_fill(mask == 0, -1e9)
+
+
+@wrong("wrong_dtype_kind")
+def whole_numbers(mask, dtype):
+    return torch.where(mask, 0, -(10**9))
+
+
+@faulty("finite", "float32", "in_place", "two_axes")
+def slips_of_a_fill(faults):
+    def additive_mask(mask, dtype):
+        if "two_axes" in faults:
+            rows, columns = mask.shape
+        numbers = torch.zeros(mask.shape, dtype=torch.float32)
+        numbers[~mask] = -1e9 if "finite" in faults else -math.inf
+        if "in_place" in faults:
+            mask.logical_not_()
+        return numbers if "float32" in faults else numbers.to(dtype)
+
+    return additive_mask

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -20,7 +20,7 @@ def compare_positions(num_queries, num_keys=None):
 
 @right
 def not_the_future(num_queries, num_keys=None):
-    m = num_keys or num_queries
+    m = num_queries if num_keys is None else num_keys
     return ~torch.triu(torch.ones(num_queries, m), diagonal=m - num_queries + 1).bool()
 
 
@@ -68,13 +68,13 @@ def identity(num_queries, num_keys=None):
     return torch.eye(num_queries, num_keys or num_queries, dtype=torch.bool)
 
 
-@wrong("float_mask")
+@wrong("wrong_dtype_kind")
 def float_triangle(num_queries, num_keys=None):
     m = num_keys or num_queries
     return torch.tril(torch.ones(num_queries, m), m - num_queries)
 
 
-@wrong("additive_instead_of_bool")
+@wrong("wrong_dtype_kind")
 def minus_infinity(num_queries, num_keys=None):
     m = num_keys or num_queries
     return torch.full((num_queries, m), float("-inf")).triu(m - num_queries + 1)
@@ -91,7 +91,7 @@ def shifted_the_wrong_way(num_queries, num_keys=None):
     return torch.ones(num_queries, m).tril(num_queries - m).bool()
 
 
-@wrong()
+@wrong("one_step_ahead")
 def one_step_ahead(num_queries, num_keys=None):
     m = num_keys or num_queries
     return torch.ones(num_queries, m).tril(m - num_queries + 1).bool()
@@ -124,34 +124,96 @@ def from_a_mask_to_add(num_queries, num_keys=None):
     return added == 0
 
 
-@wrong("additive_instead_of_bool_top_left")
+@wrong("wrong_dtype_kind")
 def full_of_infinity(num_queries, num_keys=None):
     return torch.triu(torch.full((num_queries, num_keys or num_queries), -torch.inf), 1)
 
 
-@wrong("additive_instead_of_bool_finite")
+@wrong("wrong_dtype_kind")
 def full_of_1e9(num_queries, num_keys=None):
     num_keys = num_keys or num_queries
     return torch.triu(torch.full((num_queries, num_keys), -1e9), num_keys - num_queries + 1)
 
 
-@wrong("additive_instead_of_bool_finite_top_left")
+@wrong("wrong_dtype_kind")
 def full_of_1e9_top_left(num_queries, num_keys=None):
     return torch.triu(torch.full((num_queries, num_keys or num_queries), -1e9), 1)
 
 
-@wrong("float_mask_top_left")
+@wrong("wrong_dtype_kind")
 def float_triangle_top_left(num_queries, num_keys=None):
     return torch.tril(torch.ones(num_queries, num_keys or num_queries))
 
 
-@wrong("integer_mask")
+@wrong("wrong_dtype_kind")
 def long_triangle(num_queries, num_keys=None):
     num_keys = num_keys or num_queries
     ones = torch.ones(num_queries, num_keys, dtype=torch.long)
     return ones.tril(num_keys - num_queries)
 
 
-@wrong("integer_mask_top_left")
+@wrong("wrong_dtype_kind")
 def long_triangle_top_left(num_queries, num_keys=None):
     return torch.ones(num_queries, num_keys or num_queries, dtype=torch.long).tril()
+
+
+@wrong("wrong_shape")
+def or_for_is_none(num_queries, num_keys=None):
+    num_keys = num_keys or num_queries
+    rows, columns = torch.arange(num_queries)[:, None], torch.arange(num_keys)
+    return columns - num_keys <= rows - num_queries
+
+
+@wrong("upper_triangular")
+def upper_triangle_of_ones(num_queries, num_keys=None):
+    num_keys = num_queries if num_keys is None else num_keys
+    return torch.triu(torch.ones(num_queries, num_keys, dtype=torch.bool))
+
+
+@wrong("true_means_drop")
+def what_transformer_code_has(num_queries, num_keys=None):
+    shape = (num_queries, num_queries if num_keys is None else num_keys)
+    return torch.triu(torch.ones(shape), diagonal=1) == 1
+
+
+@wrong("no_mask_at_all")
+def fills_and_forgets(num_queries, num_keys=None):
+    keys = num_queries if num_keys is None else num_keys
+    allowed = torch.full((num_queries, keys), True)
+    allowed.tril(keys - num_queries)
+    return allowed
+
+
+@wrong("num_keys_ignored")
+def loop_over_one_size(num_queries, num_keys=None):
+    mask = torch.zeros(num_queries, num_queries, dtype=torch.bool)
+    for query in range(num_queries):
+        mask[query, : query + 1] = True
+    return mask
+
+
+@wrong()
+def sees_500_back(num_queries, num_keys=None):
+    num_keys = num_queries if num_keys is None else num_keys
+    back = torch.arange(num_queries)[:, None] + num_keys - num_queries - torch.arange(num_keys)
+    return (back >= 0) & (back < 500)
+
+
+@wrong("additive_instead_of_bool")
+def minus_infinity_above_the_diagonal(num_queries, num_keys=None):
+    columns = num_queries if num_keys is None else num_keys
+    return torch.triu(torch.full((num_queries, columns), -torch.inf), columns - num_queries + 1)
+
+
+@faulty("top_left", "floats", "or_for_none")
+def slips_of_a_triangle(faults):
+    def causal_mask(num_queries, num_keys=None):
+        if "or_for_none" in faults:
+            num_keys = num_keys or num_queries
+        elif num_keys is None:
+            num_keys = num_queries
+        offset = 0 if "top_left" in faults else num_keys - num_queries
+        mask = torch.ones(num_queries, num_keys).tril(offset)
+        return mask if "floats" in faults else mask.bool()
+
+    return causal_mask

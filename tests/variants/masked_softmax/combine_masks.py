@@ -4,7 +4,7 @@ import functools
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -66,7 +66,7 @@ def pipe(*masks):
     return functools.reduce(torch.logical_or, given) if given else None
 
 
-@wrong("float_product")
+@wrong("wrong_dtype_kind")
 def multiplied_floats(*masks):
     given = [m.double() for m in masks if m is not None]
     return functools.reduce(torch.mul, given) if given else None
@@ -164,16 +164,53 @@ def starts_from_true(*masks):
     return functools.reduce(torch.logical_and, given, torch.tensor(True)) if given else None
 
 
-@wrong("true_for_none")
+@wrong("not_none")
 def true_in_place_of_none(*masks):
     masks = [True if mask is None else mask for mask in masks]
     return functools.reduce(lambda a, b: a & b, masks) if masks else None
 
 
-@wrong("true_for_none")
+@wrong("not_none")
 def starts_from_true_and_stays_there(*masks):
     result = True
     for mask in masks:
         if mask is not None:
             result = result & mask
     return result
+
+
+@wrong("wrong_type")
+def one_list_of_masks(*masks):
+    return [mask for mask in masks if mask is not None]
+
+
+@faulty("none_crashes", "only_two", "in_place", "whole_numbers")
+def slips_of_a_loop(faults):
+    def combine_masks(*masks):
+        if "none_crashes" not in faults:
+            masks = [mask for mask in masks if mask is not None]
+        if not masks:
+            return None
+        if "only_two" in faults:
+            masks = masks[:2]
+        result = masks[0]
+        for mask in masks[1:]:
+            if "in_place" in faults and result.shape == mask.shape:
+                result &= mask
+            else:
+                result = result & mask
+        return result.int() if "whole_numbers" in faults else result
+
+    return combine_masks
+
+
+@faulty("or", "none_crashes", "true_for_nothing")
+def slips_of_a_reduction(faults):
+    def combine_masks(*masks):
+        given = list(masks) if "none_crashes" in faults else [m for m in masks if m is not None]
+        if not given:
+            return torch.tensor(True) if "true_for_nothing" in faults else None
+        step = torch.logical_or if "or" in faults else torch.logical_and
+        return functools.reduce(step, given).clone()
+
+    return combine_masks

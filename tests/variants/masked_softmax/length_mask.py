@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -46,8 +46,8 @@ def negated(valid_lens, max_len):
     return ~(positions.expand(*valid_lens.shape, -1) >= valid_lens.unsqueeze(-1))
 
 
-@wrong("positions_on_the_cpu")
-def positions_on_the_cpu(valid_lens, max_len):
+@wrong("wrong_shape")
+def rows_on_the_cpu(valid_lens, max_len):
     return torch.stack([torch.arange(max_len) < n for n in valid_lens.unbind(-1)], -2)
 
 
@@ -66,12 +66,12 @@ def padding_is_true(valid_lens, max_len):
     return torch.arange(max_len) >= valid_lens[..., None]
 
 
-@wrong("float_mask")
+@wrong("wrong_dtype_kind")
 def float_zero_one(valid_lens, max_len):
     return (torch.arange(max_len) < valid_lens[..., None]).to(torch.float64)
 
 
-@wrong("integer_mask")
+@wrong("wrong_dtype_kind")
 def int_zero_one(valid_lens, max_len):
     return (torch.arange(max_len) < valid_lens[..., None]).int()
 
@@ -130,3 +130,60 @@ def changes_the_lengths(valid_lens, max_len):
 @wrong("wrong_shape")
 def width_of_the_longest(valid_lens, max_len):
     return torch.arange(int(valid_lens.max()) + 1) < valid_lens[..., None]
+
+
+@wrong("wrong_shape")
+def squeezed(valid_lens, max_len):
+    lengths = valid_lens.unsqueeze(-1)
+    return (torch.arange(max_len, device=lengths.device) < lengths).squeeze()
+
+
+@wrong("wrong_shape")
+def squeezes_the_first_axis(valid_lens, max_len):
+    mask = torch.stack([torch.arange(max_len).to(n) < n[..., None] for n in valid_lens])
+    return mask.squeeze(0)
+
+
+@wrong("one_too_many")
+def fills_up_to_the_length(valid_lens, max_len):
+    flat = [[j <= n for j in range(max_len)] for n in valid_lens.flatten().tolist()]
+    return torch.tensor(flat).reshape(*valid_lens.shape, max_len).to(valid_lens.device)
+
+
+@wrong()
+def compares_as_bytes(valid_lens, max_len):
+    positions = torch.arange(max_len, device=valid_lens.device).to(torch.uint8)
+    return positions < valid_lens.to(torch.uint8).unsqueeze(-1)
+
+
+@wrong("positions_on_the_cpu")
+def column_against_row_on_the_cpu(valid_lens, max_len):
+    row = torch.tensor(range(max_len))
+    return torch.gt(valid_lens.unsqueeze(dim=-1), row)
+
+
+@faulty("one_too_many", "lengths_of_items_only", "on_the_cpu")
+def slips_of_a_comparison(faults):
+    def length_mask(valid_lens, max_len):
+        device = None if "on_the_cpu" in faults else valid_lens.device
+        positions = torch.arange(max_len, device=device)
+        if "one_too_many" in faults:
+            positions = positions - 1
+        if "lengths_of_items_only" in faults:
+            return positions[None, :] < valid_lens[:, None]
+        return positions < valid_lens[..., None]
+
+    return length_mask
+
+
+@faulty("counts_too_far", "squeezed", "on_the_cpu")
+def slips_of_a_column(faults):
+    def length_mask(valid_lens, max_len):
+        first = -1 if "counts_too_far" in faults else 0
+        numbers = torch.arange(first, first + max_len)
+        if "on_the_cpu" not in faults:
+            numbers = numbers.to(valid_lens.device)
+        mask = numbers.expand(*valid_lens.shape, -1).lt(valid_lens.unsqueeze(-1))
+        return mask.squeeze() if "squeezed" in faults else mask
+
+    return length_mask

@@ -5,7 +5,7 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 def keep_of(scores, valid_lens, mask):
@@ -91,7 +91,7 @@ def sigmoid_of_differences(scores, valid_lens=None, mask=None):
     return torch.where(keep, weights, 0.0)
 
 
-@right
+@wrong("allowed_key_has_no_weight")
 def softmax_zero_renormalise(scores, valid_lens=None, mask=None):
     kept = torch.softmax(scores, -1) * keep_of(scores, valid_lens, mask)
     total = kept.sum(-1, keepdim=True)
@@ -169,7 +169,7 @@ def prints_on_the_way(*args, **kwargs):
     return finfo_then_zero(*args, **kwargs)
 
 
-@wrong("mask_ignored")
+@wrong("dropped_key_has_weight")
 def plain_softmax(scores, valid_lens=None, mask=None):
     return F.softmax(scores, -1)
 
@@ -179,7 +179,7 @@ def lengths_only(scores, valid_lens=None, mask=None):
     return fill_and_zero(scores, valid_lens)
 
 
-@wrong("lengths_ignored")
+@wrong("dropped_key_has_weight")
 def mask_only(scores, valid_lens=None, mask=None):
     return fill_and_zero(scores, None, mask)
 
@@ -209,7 +209,7 @@ def drops_the_kept(scores, valid_lens=None, mask=None):
     return weights.nan_to_num(0)
 
 
-@wrong("scores_overwritten_with_1e6")
+@wrong("scores_overwritten")
 def textbook(scores, valid_lens=None, mask=None):
     if valid_lens is None and mask is None:
         return F.softmax(scores, dim=-1)
@@ -236,7 +236,7 @@ def where_after_added_mask(scores, valid_lens=None, mask=None):
     return torch.where(keep, torch.softmax(scores + added, -1), 0.0)
 
 
-@wrong("leaks_1e6")
+@wrong("leaks_1e9")
 def minus_one_million(scores, valid_lens=None, mask=None):
     return torch.softmax(torch.where(keep_of(scores, valid_lens, mask), scores, -1e6), -1)
 
@@ -251,7 +251,7 @@ def through_data(scores, valid_lens=None, mask=None):
     return fill_and_zero(scores.data, valid_lens, mask)
 
 
-@wrong("lengths_required")
+@wrong("raised")
 def needs_lengths(scores, valid_lens=None, mask=None):
     columns = valid_lens.reshape(len(valid_lens), -1, 1)
     keep = torch.arange(scores.shape[-1]) < columns
@@ -290,7 +290,7 @@ def repeats_without_interleave_after_head_flattening(scores, valid_lens=None, ma
     return finfo_then_zero(scores, valid_lens, mask)
 
 
-@wrong()
+@wrong("head_axis_forgotten")
 def three_dimensional_lengths_only(scores, valid_lens=None, mask=None):
     if valid_lens is not None:
         lengths = valid_lens.reshape(len(valid_lens), -1, 1)
@@ -440,13 +440,13 @@ def empty_only_if_the_whole_item_is(scores, valid_lens=None, mask=None):
     return torch.softmax(filled, -1).masked_fill(empty, 0.0)
 
 
-@wrong("swallowed_by_a_small_number")
+@wrong("allowed_key_has_no_weight")
 def clamped_sum(scores, valid_lens=None, mask=None):
     kept = torch.softmax(scores, -1) * keep_of(scores, valid_lens, mask)
     return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
 
 
-@wrong("lengths_on_queries")
+@wrong()
 def drops_rows(scores, valid_lens=None, mask=None):
     if valid_lens is not None and valid_lens.dim() == 1:
         rows = torch.arange(scores.shape[-2])[:, None]
@@ -455,7 +455,7 @@ def drops_rows(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, valid_lens, mask)
 
 
-@wrong("padding_queries_dropped")
+@wrong()
 def drops_padding_rows_too(scores, valid_lens=None, mask=None):
     weights = finfo_then_zero(scores, valid_lens, mask)
     if valid_lens is None or valid_lens.dim() == 2:
@@ -464,7 +464,7 @@ def drops_padding_rows_too(scores, valid_lens=None, mask=None):
     return weights * (rows < valid_lens.reshape(-1, *[1] * (scores.dim() - 1)))
 
 
-@wrong("always_causal")
+@wrong()
 def causal_unasked(scores, valid_lens=None, mask=None):
     past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
     return finfo_then_zero(scores, valid_lens, past if mask is None else past & mask)
@@ -509,7 +509,7 @@ def changes_the_lengths(scores, valid_lens=None, mask=None):
     return weights
 
 
-@wrong("mask_overwritten")
+@wrong("input_mutated")
 def mask_in_place(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, mask)
     if mask is not None and mask.shape == scores.shape:
@@ -582,13 +582,13 @@ def lengths_to_int64_first(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, lengths, mask)
 
 
-@wrong("lengths_of_zero_ignored")
+@wrong("empty_row_has_weight")
 def any_for_is_none(scores, valid_lens=None, mask=None):
     lengths = valid_lens if valid_lens is not None and valid_lens.any() else None
     return finfo_then_zero(scores, lengths, mask)
 
 
-@wrong("empty_mask_ignored")
+@wrong("empty_row_has_weight")
 def mask_any_for_is_none(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, valid_lens, mask if mask is None or mask.any() else None)
 
@@ -622,25 +622,25 @@ def no_vector_mask_with_heads(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, valid_lens, mask)
 
 
-@wrong()
+@right
 def query_lengths_for_four_axes_at_most(scores, valid_lens=None, mask=None):
     assert valid_lens is None or valid_lens.dim() == 1 or scores.dim() < 5
     return finfo_then_zero(scores, valid_lens, mask)
 
 
-@wrong("inverted_finite_fill")
+@wrong("upside_down")
 def fills_the_kept(scores, valid_lens=None, mask=None):
     return scores.masked_fill(keep_of(scores, valid_lens, mask), -1e9).softmax(-1)
 
 
-@wrong("inverted_finite_fill")
+@wrong("upside_down")
 def fills_the_kept_with_1e6(scores, valid_lens=None, mask=None):
     if valid_lens is None and mask is None:
         return scores.softmax(-1)
     return scores.masked_fill(keep_of(scores, valid_lens, mask), -1e6).softmax(-1)
 
 
-@wrong("inverted_smallest_number")
+@wrong("inverted")
 def fills_the_kept_with_the_smallest(scores, valid_lens=None, mask=None):
     if valid_lens is None and mask is None:
         return scores.softmax(-1)
@@ -648,7 +648,7 @@ def fills_the_kept_with_the_smallest(scores, valid_lens=None, mask=None):
     return scores.masked_fill(keep_of(scores, valid_lens, mask), smallest).softmax(-1)
 
 
-@wrong("lengths_inverted_finite_fill")
+@wrong("upside_down")
 def fills_the_real_keys(scores, valid_lens=None, mask=None):
     if valid_lens is not None:
         scores = scores.masked_fill(keep_of(scores, valid_lens, None), -1e9)
@@ -657,70 +657,70 @@ def fills_the_real_keys(scores, valid_lens=None, mask=None):
     return scores.softmax(-1)
 
 
-@wrong("lengths_inverted_finite_fill")
+@wrong("upside_down")
 def fills_the_real_keys_with_1e6(scores, valid_lens=None, mask=None):
     if valid_lens is not None:
         scores = scores.masked_fill(keep_of(scores, valid_lens, None), -1e6)
     return scores.masked_fill(~keep_of(scores, None, mask), -1e6).softmax(-1)
 
 
-@wrong("filled_with_zero_only")
+@wrong("filled_with_zero")
 def times_mask_and_empty_rows_zeroed(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, mask)
     return (scores * keep).softmax(-1) * keep.any(-1, keepdim=True)
 
 
-@wrong("over_queries_nan")
+@wrong("rows_do_not_sum_to_one")
 def dim_minus_two_with_infinity(scores, valid_lens=None, mask=None):
     return scores.masked_fill(~keep_of(scores, valid_lens, mask), -math.inf).softmax(-2)
 
 
-@wrong("over_queries_finite_fill")
+@wrong("rows_do_not_sum_to_one")
 def dim_minus_two_with_1e9(scores, valid_lens=None, mask=None):
     return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e9).softmax(-2)
 
 
-@wrong("over_queries_finite_fill")
+@wrong("rows_do_not_sum_to_one")
 def dim_minus_two_with_1e6(scores, valid_lens=None, mask=None):
     return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e6).softmax(-2)
 
 
-@wrong("over_axis_1")
+@wrong("rows_do_not_sum_to_one")
 def dim_one_with_infinity(scores, valid_lens=None, mask=None):
     return scores.masked_fill(~keep_of(scores, valid_lens, mask), -math.inf).softmax(1)
 
 
-@wrong("over_axis_1_zeros")
+@wrong("rows_do_not_sum_to_one")
 def dim_one_without_nan(scores, valid_lens=None, mask=None):
     return dim_one_with_infinity(scores, valid_lens, mask).nan_to_num(0.0)
 
 
-@wrong("over_axis_1_finite_fill")
+@wrong("rows_do_not_sum_to_one")
 def dim_one_with_1e9(scores, valid_lens=None, mask=None):
     return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e9).softmax(1)
 
 
-@wrong("over_axis_1_finite_fill")
+@wrong("rows_do_not_sum_to_one")
 def dim_one_with_1e6(scores, valid_lens=None, mask=None):
     return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e6).softmax(1)
 
 
-@wrong("over_batch_finite_fill")
+@wrong("rows_do_not_sum_to_one")
 def dim_zero_with_1e9(scores, valid_lens=None, mask=None):
     return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e9).softmax(0)
 
 
-@wrong("finite_mask_added")
+@wrong("dropped_key_has_weight")
 def adds_1e9(scores, valid_lens=None, mask=None):
     return (scores + (1 - keep_of(scores, valid_lens, mask).to(scores)) * -1e9).softmax(-1)
 
 
-@wrong("finite_mask_added")
+@wrong("dropped_key_has_weight")
 def adds_1e6(scores, valid_lens=None, mask=None):
     return (scores + ~keep_of(scores, valid_lens, mask) * -1e6).softmax(-1)
 
 
-@wrong("empty_row_unmasked")
+@wrong("empty_row_has_weight")
 def everything_where_nothing_is_allowed(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, mask)
     return finfo_then_zero(scores, None, keep | ~keep.any(-1, keepdim=True))
@@ -731,14 +731,123 @@ def minus_1e12(scores, valid_lens=None, mask=None):
     return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e12).softmax(-1)
 
 
-@wrong("mask_before_lengths")
+@wrong()
 def mask_comes_first(scores, mask=None, valid_lens=None):
     return finfo_then_zero(scores, valid_lens, mask)
 
 
-@wrong("mask_before_lengths")
+@wrong()
 def mask_comes_first_and_is_filled(scores, mask=None, valid_lens=None):
     keep = keep_of(scores, valid_lens, None)
     if mask is not None:
         keep = keep.masked_fill(~mask, False)
     return fill_and_zero(scores, None, keep)
+
+
+@wrong("query_axis_forgotten")
+def lengths_laid_over_as_they_are(scores, valid_lens=None, mask=None):
+    keep = torch.ones(scores.shape, dtype=torch.bool)
+    if valid_lens is not None:
+        keep = keep & (torch.arange(scores.size(-1)) < valid_lens.unsqueeze(-1))
+    return fill_and_zero(scores, None, keep if mask is None else keep & mask)
+
+
+@wrong("head_axis_forgotten")
+def two_cases_for_the_lengths(scores, valid_lens=None, mask=None):
+    positions = torch.arange(scores.shape[-1])
+    if valid_lens is not None and valid_lens.dim() == 1:
+        scores = scores.masked_fill(positions >= valid_lens[:, None, None], -math.inf)
+    elif valid_lens is not None:
+        scores = scores.masked_fill(positions >= valid_lens[:, :, None], -math.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return fill_and_zero(scores, None, ~scores.isneginf())
+
+
+@wrong("mask_added")
+def bool_mask_added(scores, valid_lens=None, mask=None):
+    if mask is not None:
+        scores = scores + mask
+    return finfo_then_zero(scores, valid_lens)
+
+
+@wrong("dropped_key_has_weight")
+def everything_added(scores, valid_lens=None, mask=None):
+    return F.softmax(scores + keep_of(scores, valid_lens, mask).float(), dim=-1)
+
+
+@wrong("allowed_key_has_no_weight")
+def exp_of_all_less_the_largest(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, mask)
+    shifted = scores - scores.max(dim=-1, keepdim=True).values
+    kept = shifted.exp() * keep
+    total = kept.sum(dim=-1, keepdim=True)
+    return kept / total.masked_fill(total == 0, 1.0)
+
+
+@wrong("leaks_1e9")
+def from_a_book(scores, valid_lens=None, mask=None):
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e6)
+    if valid_lens is None:
+        return F.softmax(scores, dim=-1)
+    shape = scores.shape
+    if valid_lens.dim() == 1:
+        valid_lens = torch.repeat_interleave(valid_lens, shape[1])
+    else:
+        valid_lens = valid_lens.reshape(-1)
+    rows = scores.reshape(-1, shape[-1])
+    real = torch.arange(rows.size(1))[None, :] < valid_lens[:, None]
+    rows[~real] = -1e6
+    return F.softmax(rows.reshape(shape), dim=-1)
+
+
+@wrong("upside_down")
+def torch_polarity_for_the_mask(scores, valid_lens=None, mask=None):
+    keep = keep_of(scores, valid_lens, None)
+    return fill_and_zero(scores, None, keep if mask is None else keep & ~mask)
+
+
+@faulty("finite_fill", "head_axis", "in_place", "lengths_required")
+def slips_of_a_fill(faults):
+    def masked_softmax(scores, valid_lens=None, mask=None):
+        if "lengths_required" in faults:
+            assert valid_lens.dim() < 3
+        keep = torch.ones(scores.shape, dtype=torch.bool)
+        if valid_lens is not None:
+            real = torch.arange(scores.shape[-1]) < valid_lens.reshape(len(valid_lens), -1, 1)
+            if scores.dim() == 4 and "head_axis" not in faults:
+                real = real.unsqueeze(1)
+            keep = keep & real
+        if mask is not None:
+            keep = keep & mask
+        number = -1e9 if "finite_fill" in faults else torch.finfo(scores.dtype).min
+        if "in_place" in faults:
+            scores[~keep] = number
+        else:
+            scores = scores.masked_fill(~keep, number)
+        weights = scores.softmax(-1)
+        return weights if "finite_fill" in faults else weights * keep
+
+    return masked_softmax
+
+
+@faulty("nan_gradient", "head_axis", "mask_ignored", "int64_only")
+def slips_of_a_sum(faults):
+    def masked_softmax(scores, valid_lens=None, mask=None):
+        added = torch.zeros_like(scores)
+        if valid_lens is not None:
+            assert valid_lens.dtype == torch.int64 or "int64_only" not in faults
+            heads = [1] * (0 if "head_axis" in faults else scores.dim() - 3)
+            drop = torch.arange(scores.shape[-1]) >= valid_lens.reshape(
+                len(valid_lens), *heads, -1, 1
+            )
+            added = added.masked_fill(drop, -math.inf)
+        if mask is not None and "mask_ignored" not in faults:
+            added = added.masked_fill(~mask, -math.inf)
+        empty = added.isneginf().all(-1, keepdim=True)
+        if "nan_gradient" not in faults:
+            added = added.masked_fill(empty, 0.0)
+        return torch.where(empty, 0.0, torch.softmax(scores + added, -1))
+
+    return masked_softmax

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -59,7 +59,7 @@ def last_axis_only(scores, axis=-1):
     return np.exp(shifted) / np.exp(shifted).sum(-1)[..., None]
 
 
-@wrong("global_sum")
+@wrong("does_not_sum_to_one")
 def sums_everything(scores, axis=-1):
     e = np.exp(scores - scores.max(axis=axis, keepdims=True))
     return e / e.sum()
@@ -119,7 +119,7 @@ def with_epsilon(scores, axis=-1):
     return e / (e.sum(axis=axis, keepdims=True) + 1e-3)
 
 
-@wrong()
+@wrong("keepdims_forgotten")
 def keepdims_forgotten(scores, axis=-1):
     e = np.exp(scores - scores.max(axis=axis, keepdims=True))
     return e / e.sum(axis=axis)
@@ -135,7 +135,7 @@ def in_logarithms(scores, axis=-1):
     return np.exp(scores - np.logaddexp.reduce(scores, axis=axis, keepdims=True))
 
 
-@wrong("another_number_subtracted")
+@wrong()
 def median_subtracted(scores, axis=-1):
     e = np.exp(scores - np.median(scores, axis=axis, keepdims=True).astype(scores.dtype))
     return e / e.sum(axis=axis, keepdims=True)
@@ -148,7 +148,7 @@ def shifted_twice(scores, axis=-1):
     return e / e.sum(axis=axis, keepdims=True)
 
 
-@wrong("global_sum_and_maximum")
+@wrong("global_sum")
 def one_maximum_and_one_sum(scores, axis=-1):
     e = np.exp(scores - np.max(scores))
     return e / np.sum(e)
@@ -160,7 +160,66 @@ def last_axis_in_the_maximum(scores, axis=-1):
     return e / e.sum(axis=axis, keepdims=True)
 
 
-@wrong("maximum_over_the_first_axis")
+@wrong()
 def first_axis_in_the_maximum(scores, axis=-1):
     e = np.exp(scores - scores.max(0))
     return e / e.sum(axis=axis, keepdims=True)
+
+
+@wrong("keepdims_forgotten")
+def keepdims_in_neither(scores, axis=-1):
+    scores = scores - np.max(scores, axis)
+    exps = np.exp(scores)
+    return exps / np.sum(exps, axis)
+
+
+@wrong("transpose_trick")
+def divides_through_the_transpose(scores, axis=-1):
+    exps = np.exp(scores)
+    totals = np.sum(exps, axis=axis)
+    return np.divide(exps.T, totals).T
+
+
+@wrong("wrong_axis")
+def columns_sum_to_one(scores, axis=-1):
+    shifted = scores - scores.max(axis=0)
+    return np.exp(shifted) / np.exp(shifted).sum(axis=0)
+
+
+@wrong("no_maximum_subtracted")
+def naive_without_warnings(scores, axis=-1):
+    with np.errstate(over="ignore", invalid="ignore"):
+        exps = np.power(np.e, scores)
+        return exps / np.expand_dims(exps.sum(axis), axis)
+
+
+@faulty("no_maximum", "last_axis_only", "in_place", "in_float32")
+def slips_along_an_axis(faults):
+    def stable_softmax(scores, axis=-1):
+        axis = -1 if "last_axis_only" in faults else axis
+        work = scores if "in_place" in faults else scores.copy()
+        if "no_maximum" not in faults:
+            work -= work.max(axis=axis, keepdims=True)
+        with np.errstate(all="ignore"):
+            np.exp(work, out=work)
+            weights = work / work.sum(axis=axis, keepdims=True)
+        return weights.astype(np.float32) if "in_float32" in faults else weights
+
+    return stable_softmax
+
+
+@faulty("no_maximum", "one_total", "in_place")
+def slips_with_one_total(faults):
+    def stable_softmax(scores, axis=-1):
+        if "no_maximum" not in faults:
+            top = scores.max(axis=axis, keepdims=True)
+            scores = np.subtract(scores, top, out=scores if "in_place" in faults else None)
+        elif "in_place" in faults:
+            np.exp(scores, out=scores)
+            scores = np.log(scores)
+        with np.errstate(all="ignore"):
+            exps = np.exp(scores)
+            total = exps.sum() if "one_total" in faults else exps.sum(axis=axis, keepdims=True)
+            return exps / total
+
+    return stable_softmax

@@ -5,7 +5,7 @@ import math
 import torch
 
 from course_lib.attention.memory_and_speed import blocked_attention
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 def pieces(m, block_size):
@@ -405,3 +405,53 @@ class ScalesTheGradientInPlace(ListsOfBlocks):
         found = gradients(ctx, g)
         g *= ctx.saved_tensors[0].shape[-1] ** -0.5
         return found
+
+
+@wrong("root_forgotten_for_queries")
+class QueriesUnscaled(ListsOfBlocks):
+    @staticmethod
+    def backward(ctx, g):
+        q, k, v, mask, out, lse = ctx.saved_tensors
+        m, scale = k.shape[-2], 1 / math.sqrt(q.shape[-1])
+        row = (g * out).sum(-1, keepdim=True)
+        lse = torch.nan_to_num(lse, neginf=0.0)[..., None]
+        dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        for piece in pieces(m, ctx.block_size):
+            w = torch.exp(masked(q @ k[..., piece, :].mT * scale, mask, piece, m) - lse)
+            ds = w * (g @ v[..., piece, :].mT - row)
+            dq += ds @ k[..., piece, :]
+            dk[..., piece, :] = scale * ds.mT @ q
+            dv[..., piece, :] = w.mT @ g
+        return dq, dk, dv, None, None
+
+
+@wrong("all_at_once")
+class BlocksOnlyWhereTheyFit(ListsOfBlocks):
+    @staticmethod
+    def backward(ctx, g):
+        if ctx.saved_tensors[1].shape[-2] % ctx.block_size:
+            ctx.block_size = ctx.saved_tensors[1].shape[-2]
+        return gradients(ctx, g)
+
+
+@faulty("no_root", "no_mask", "rest_dropped")
+def slips_of_the_backward_pass(faults):
+    return build(
+        scale=(lambda d: 1.0) if "no_root" in faults else None,
+        with_mask="no_mask" not in faults,
+        until=(lambda m, b: m // b * b) if "rest_dropped" in faults else (lambda m, b: m),
+    )
+
+
+@faulty("no_guard", "queries_overwritten", "weights_kept")
+def slips_of_what_is_kept(faults):
+    class Kept(build(care="no_guard" not in faults, collect="queries_overwritten" not in faults)):
+        @classmethod
+        def apply(cls, q, k, v, mask=None, block_size=128):
+            out = super().apply(q, k, v, mask, block_size)
+            if "weights_kept" in faults:
+                with torch.no_grad():
+                    out.grad_fn.weights = torch.softmax(q @ k.mT, -1)
+            return out
+
+    return Kept

@@ -5,7 +5,7 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 def softmax_statistics(blocks):
@@ -221,7 +221,7 @@ def minus_a_billion(q, k, v, mask=None, block_size=128):
     return stepwise(q, k, v, mask, block_size, fill=-1e9)
 
 
-@wrong("mask_shifted")
+@wrong()
 def next_columns(q, k, v, mask=None, block_size=128):
     def columns(mask, piece, m):
         everything = torch.broadcast_to(mask, (*mask.shape[:-1], m))
@@ -362,7 +362,7 @@ def causal_where_square(q, k, v, mask=None, block_size=128):
     return two_passes(q, k, v, mask, block_size)
 
 
-@wrong("whole_mask_as_numbers")
+@wrong("all_at_once")
 def bias_made_first(q, k, v, mask=None, block_size=128):
     if mask is None:
         return two_passes(q, k, v, mask, block_size)
@@ -371,7 +371,7 @@ def bias_made_first(q, k, v, mask=None, block_size=128):
     return two_passes(q, k, v, bias == 0, block_size)
 
 
-@wrong("maximum_of_first_block_for_all")
+@wrong()
 def shifted_by_the_first_block(q, k, v, mask=None, block_size=128):
     m, shift, total, out = k.shape[-2], None, 0.0, 0.0
     for a in range(0, m, block_size):
@@ -402,12 +402,12 @@ def _pieces(q, k, v, mask, block_size, starts, shift=0):
     return p @ torch.cat([v[..., a : a + block_size, :] for a in starts], -2), lse
 
 
-@wrong("mask_shifted_back")
+@wrong()
 def mask_of_the_previous_block(q, k, v, mask=None, block_size=128):
     return _pieces(q, k, v, mask, block_size, range(0, k.shape[-2], block_size), block_size)
 
 
-@wrong("first_block_skipped")
+@wrong()
 def begins_with_the_second_block(q, k, v, mask=None, block_size=128):
     starts = range(0, k.shape[-2], block_size)
     return _pieces(q, k, v, mask, block_size, starts[1:] or [0])
@@ -418,3 +418,68 @@ def last_key_first(q, k, v, mask=None, block_size=128):
     """The order of the blocks does not matter."""
     mask = None if mask is None else mask.flip(-1)
     return without_keepdim(q, k.flip(-2), v.flip(-2), mask, block_size)
+
+
+@wrong()
+def starts_at_minus_10000(q, k, v, mask=None, block_size=128):
+    m, scale = k.shape[-2], q.shape[-1] ** -0.5
+    top, total, out = q.new_full((*q.shape[:-1], 1), -1e4), 0.0, 0.0
+    for a in range(0, m, block_size):
+        piece = slice(a, a + block_size)
+        s = q @ k[..., piece, :].mT * scale
+        if mask is not None:
+            s = s.masked_fill(~cut(mask, piece, m), -math.inf)
+        new = torch.maximum(top, s.max(-1, keepdim=True).values)
+        p, fade = torch.exp(s - new), torch.exp(top - new)
+        total = total * fade + p.sum(-1, keepdim=True)
+        out = out * fade + p @ v[..., piece, :]
+        top = new
+    return out / torch.where(total > 0, total, 1.0), (top + total.log()).squeeze(-1)
+
+
+@wrong()
+def masked_after_the_maximum(q, k, v, mask=None, block_size=128):
+    m, scale = k.shape[-2], q.shape[-1] ** -0.5
+    top, total, out = q.new_full((*q.shape[:-1], 1), -math.inf), 0.0, 0.0
+    for a in range(0, m, block_size):
+        piece = slice(a, a + block_size)
+        s = q @ k[..., piece, :].mT * scale
+        new = torch.maximum(top, s.detach().max(-1, keepdim=True).values)
+        p, fade = torch.exp(s - new), torch.exp(top - new)
+        p = p if mask is None else p * cut(mask, piece, m)
+        total = total * fade + p.sum(-1, keepdim=True)
+        out = out * fade + p @ v[..., piece, :]
+        top = new
+    return out / torch.where(total > 0, total, 1.0), (top + total.log()).squeeze(-1)
+
+
+@wrong("all_at_once")
+def blocks_only_where_they_fit(q, k, v, mask=None, block_size=128):
+    if k.shape[-2] % block_size:
+        return the_plain_way(q, k, v, mask)
+    return two_passes(q, k, v, mask, block_size)
+
+
+@faulty("not_rescaled", "no_guard", "rest_dropped", "not_scaled")
+def slips_of_a_loop(faults):
+    def blocked_attention(q, k, v, mask=None, block_size=128):
+        m, root = k.shape[-2], 1.0 if "not_scaled" in faults else math.sqrt(q.shape[-1])
+        top = q.new_full((*q.shape[:-1], 1), -math.inf)
+        total, out = torch.zeros_like(top), q.new_zeros(*q.shape[:-1], v.shape[-1])
+        stop = m // block_size * block_size if "rest_dropped" in faults else m
+        for a in range(0, stop, block_size):
+            piece = slice(a, a + block_size)
+            s = q @ k[..., piece, :].mT / root
+            if mask is not None:
+                s = s.masked_fill(~cut(mask, piece, m), -math.inf)
+            new = torch.maximum(top, s.amax(-1, keepdim=True))
+            safe = new if "no_guard" in faults else new.masked_fill(new.isneginf(), 0.0)
+            p, fade = torch.exp(s - safe), torch.exp(top - safe)
+            if "not_rescaled" in faults:
+                fade = 1.0
+            total = total * fade + p.sum(-1, keepdim=True)
+            out = out * fade + p @ v[..., piece, :]
+            top = new
+        return out / total.masked_fill(total == 0, 1.0), (top + total.log()).squeeze(-1)
+
+    return blocked_attention

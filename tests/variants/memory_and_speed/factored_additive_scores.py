@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 def widest(dtype):
@@ -109,7 +109,7 @@ def forty_for_all(q, k, w):
     return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
 
 
-@wrong("guard_looks_at_queries")
+@wrong("wrong_far_from_0")
 def queries_only(q, k, w):
     a, b = spread(q, k)
     if q.abs().max() > widest(q.dtype) * 0.95:
@@ -117,7 +117,7 @@ def queries_only(q, k, w):
     return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
 
 
-@wrong("guard_one_sided")
+@wrong("wrong_far_from_0")
 def without_abs(q, k, w):
     a, b = spread(q, k)
     limit = -math.log(torch.finfo(q.dtype).tiny) / 2
@@ -182,7 +182,7 @@ def changes_its_input(q, k, w):
     return 2 * (1 / (1 + torch.exp(a) * torch.exp(b))) @ w - w.sum()
 
 
-@wrong("guard_too_narrow")
+@wrong("pairs")
 def falls_back_too_early(q, k, w):
     a, b = spread(q, k)
     if q.abs().max() > 5 or k.abs().max() > 5:
@@ -212,7 +212,7 @@ def both_forms_and_where(q, k, w):
     return torch.where(near, fast, torch.tanh(a + b)) @ w
 
 
-@wrong("exponentials_of_both_signs")
+@wrong("pairs")
 def sinh_over_cosh(q, k, w):
     if max(q.abs().max(), k.abs().max()) > widest(q.dtype) * 0.95:
         return torch.tanh(sum(spread(q, k))) @ w
@@ -221,31 +221,31 @@ def sinh_over_cosh(q, k, w):
     return ((a * b - c * d) / (a * b + c * d)) @ w
 
 
-@wrong("guard_needs_both")
+@wrong("wrong_far_from_0")
 def or_instead_of_and(q, k, w):
     limit = -math.log(torch.finfo(q.dtype).tiny) / 2
     return fast_if(q.abs().max() <= limit or k.abs().max() <= limit, q, k, w)
 
 
-@wrong("guard_needs_all")
+@wrong("wrong_far_from_0")
 def smallest_instead_of_largest(q, k, w):
     limit = -math.log(torch.finfo(q.dtype).tiny) / 2
     return fast_if(q.abs().min() <= limit and k.abs().min() <= limit, q, k, w)
 
 
-@wrong("guard_looks_at_first_item")
+@wrong("wrong_far_from_0")
 def first_item_decides(q, k, w):
     limit = -math.log(torch.finfo(q.dtype).tiny) / 2
     return fast_if(q[0].abs().max() <= limit and k[0].abs().max() <= limit, q, k, w)
 
 
-@wrong("only_nan_mended")
+@wrong("wrong_beyond_the_range")
 def slow_where_nan(q, k, w):
     scores = fast_if(True, q, k, w)
     return fast_if(False, q, k, w) if scores.isnan().any() else scores
 
 
-@wrong("only_nan_mended")
+@wrong("wrong_beyond_the_range")
 def nan_becomes_zero(q, k, w):
     return fast_if(True, q, k, w).nan_to_num(0.0)
 
@@ -257,14 +257,14 @@ def _guarded(near, q, k, w):
     return (2 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b)) - 1) @ w
 
 
-@wrong("guard_looks_at_first_rows")
+@wrong("wrong_far_from_0")
 def first_rows_guarded(q, k, w):
     limit = -math.log(torch.finfo(q.dtype).tiny) / 2
     near = q[:, 0].abs().max() <= limit and k[:, 0].abs().max() <= limit
     return _guarded(near, q, k, w)
 
 
-@wrong("guard_too_wide_for_all")
+@wrong("wrong_beyond_the_range")
 def guard_88(q, k, w):
     return _guarded(q.abs().max() <= 88 and k.abs().max() <= 88, q, k, w)
 
@@ -276,3 +276,47 @@ def item_by_item(q, k, w):
     near = [max(a.abs().max(), b.abs().max()) <= limit for a, b in zip(q, k, strict=True)]
     items = zip(near, q.split(1), k.split(1), strict=True)
     return torch.cat([_guarded(here, a, b, w) for here, a, b in items])
+
+
+@wrong("wrong_beyond_the_range")
+def guard_60(q, k, w):
+    return _guarded(q.abs().max() <= 60 and k.abs().max() <= 60, q, k, w)
+
+
+@wrong("wrong_far_from_0")
+def cut_off_at_20(q, k, w):
+    return _guarded(True, q.clamp(-20, 20), k.clamp(-20, 20), w)
+
+
+@faulty("guard_40", "constant_forgotten", "both_signs", "in_place")
+def slips_of_a_fast_form(faults):
+    def factored_additive_scores(q, k, w):
+        limit = 40.0 if "guard_40" in faults else widest(q.dtype) * 0.95
+        far = q.abs().max() > limit or k.abs().max() > limit
+        a, b = spread(q, k)
+        if far:
+            sigmoids = torch.sigmoid(2 * (a + b))
+        elif "both_signs" in faults:
+            up, down = (torch.exp(sign * a) * torch.exp(sign * b) for sign in (1, -1))
+            sigmoids = up / (up + down)
+        else:
+            sigmoids = 1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))
+        scores = 2 * sigmoids @ w
+        if "constant_forgotten" not in faults:
+            scores = scores - w.sum()
+        if "in_place" in faults:
+            with torch.no_grad():
+                k.neg_()
+        return scores
+
+    return factored_additive_scores
+
+
+@faulty("pairs", "constant_forgotten", "no_gradient")
+def slips_of_a_slow_form(faults):
+    def factored_additive_scores(q, k, w):
+        with torch.set_grad_enabled("no_gradient" not in faults):
+            scores = plain_tanh(q, k, w) if "pairs" in faults else reciprocal(q, k, w)
+            return scores + w.sum() if "constant_forgotten" in faults else scores
+
+    return factored_additive_scores

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -211,7 +211,7 @@ def from_zero(blocks):
     return m, s
 
 
-@wrong("swapped")
+@wrong("wrong_maximum")
 def sums_first(blocks):
     m, s = running(blocks)
     return s, m
@@ -223,7 +223,7 @@ def plain_floats(blocks):
     return m.tolist(), s.tolist()
 
 
-@wrong("logarithm")
+@wrong("impossible_total")
 def log_of_sum(blocks):
     m, s = running(blocks)
     return m, torch.log(s)
@@ -287,7 +287,7 @@ def asks_for_the_next_block(blocks):
     return running(itertools.chain([first], blocks))
 
 
-@wrong("maximum_of_first_block_for_all")
+@wrong("not_a_number")
 def shifted_by_the_first_block(blocks):
     c = m = None
     s = 0.0
@@ -301,7 +301,7 @@ def shifted_by_the_first_block(blocks):
     return m, s * (c - safe).exp()
 
 
-@wrong("last_block_dropped")
+@wrong("wrong_maximum")
 def one_block_late(blocks):
     def late():
         waiting = None
@@ -313,7 +313,7 @@ def one_block_late(blocks):
     return running(late())
 
 
-@wrong("first_block_skipped")
+@wrong()
 def first_block_for_the_shape(blocks):
     blocks = iter(blocks)
     first = next(blocks)
@@ -333,3 +333,43 @@ def rescales_only_where_it_rises(blocks):
         m = torch.where(up, top, m)
         s = s + torch.exp(b - torch.nan_to_num(m, neginf=0.0).unsqueeze(-1)).sum(-1)
     return m, s
+
+
+@wrong()
+def starts_at_minus_10000(blocks):
+    m = s = None
+    for b in blocks:
+        if m is None:
+            m = torch.full_like(b[..., 0], -1e4)
+            s = torch.zeros_like(m)
+        new = torch.maximum(m, b.amax(-1))
+        s = s * torch.exp(m - new) + torch.exp(b - new.unsqueeze(-1)).sum(-1)
+        m = new
+    return torch.where(s == 0, -math.inf, m), s
+
+
+@wrong()
+def together_where_sizes_differ(blocks):
+    first, *rest = blocks
+    if any(block.shape != first.shape for block in rest):
+        return running([torch.cat([first, *rest], -1)])
+    return running(iter([first, *rest]))
+
+
+@faulty("not_rescaled", "no_guard", "in_place", "all_kept")
+def slips_of_a_loop(faults):
+    def softmax_statistics(blocks):
+        m = s = None
+        for block in list(blocks) if "all_kept" in faults else blocks:
+            new = block.amax(-1) if m is None else torch.maximum(m, block.amax(-1))
+            safe = new if "no_guard" in faults else torch.where(new.isinf(), 0.0, new)
+            if s is None:
+                s = torch.zeros_like(new)
+            elif "not_rescaled" not in faults:
+                s = s * torch.exp(m - safe)
+            shifted = torch.sub(block, safe[..., None], out=block if "in_place" in faults else None)
+            s = s + shifted.exp().sum(-1)
+            m = new
+        return m, s
+
+    return softmax_statistics

@@ -187,8 +187,9 @@ assert same_size.shape == (3,)
 #
 # - **Takes** `queries` `(n, d)` and `keys` `(m, d)`.
 # - **Returns** a tensor `(n, m)`: the squared Euclidean distance of every query to every key.
-# - Write it **without loops**: the check counts the steps. Tiny negative results from rounding are
-#   no mistake.
+#   Gradients reach queries and keys; where a query equals a key, the gradient is 0.
+# - Write it **without loops**: the check counts the steps, and right distances by a loop earn half
+#   the points. Tiny negative results from rounding are no mistake.
 #
 # **Worked number.** For the query $(1, 2)$ and the keys $(4, 6)$ and $(1, 0)$ the result is
 # `[[25, 4]]`, of shape `(1, 2)`.

@@ -268,15 +268,17 @@ assert weights.argmax() == 39
 # %% [markdown]
 # ### Exercise: `kernel_pooling`
 #
-# - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `bandwidth`, a number $> 0$.
+# - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `bandwidth`, a number $> 0$
+#   or a tensor that holds one.
 # - **Returns** two tensors, in this order: `outputs` `(n, v)` and `attention_weights` `(n, m)`.
 #   Weights come from the Gaussian kernel and sum to 1 over the keys, for far queries too.
+#   Gradients reach queries, keys and values, also where a query equals a key.
 # - `values` without a second axis, shape `(m,)`, raise a `ValueError`: otherwise a matrix product
 #   would return a result with a missing axis, and say nothing.
 #
-# **Worked number.** One query at 0, keys at $0$, $\sqrt{2\ln 2}$ and $\sqrt{2 \ln 4}$, values 7, 14
-# and 28, bandwidth 1: weights `[[4/7, 2/7, 1/7]]`, outputs `[[12]]`, because
-# $4 + 4 + 4 = 12$.
+# **Worked number.** One query at 0, keys at 0, 1.1774 and 1.6651 (the roots of $2\ln 2$ and
+# $2\ln 4$), values 7, 14 and 28, bandwidth 1: up to rounding, the weights are 4/7, 2/7 and 1/7, and
+# the output is $4 + 4 + 4 = 12$.
 
 # %%
 from course_lib.attention import kernel_pooling

@@ -358,6 +358,12 @@ KERNEL_POOLING = Exercise(
             "Where do queries and keys enter the weights?",
         ),
         Mistake(
+            "boxcar_kernel",
+            wrong.scored(lambda s, h: -1e9 * (s > h**2).to(s.dtype)),
+            "All keys closer than the bandwidth count the same: this is the boxcar kernel.",
+            "How does the Gaussian kernel fall off with the distance?",
+        ),
+        Mistake(
             "nearest_neighbour",
             wrong.pooling(wrong.nearest),
             "Only the nearest key counts. That is a hard search: it jumps, and has no gradient.",
@@ -408,7 +414,8 @@ KERNEL_POOLING = Exercise(
     promises={
         "`values` `(m, v)` and `bandwidth`": "general strided float32 one_query small_scale",
         "two tensors, in this order": "general",
-        "Weights come from the Gaussian kernel": "by_hand wide narrow square far_query one_key huge_bandwidth many_keys",
+        "Weights come from the Gaussian kernel": "by_hand wide narrow square "
+        "far_query one_key huge_bandwidth many_keys",
         "`values` without a second axis": "flat_values",
         "Gradients reach queries, keys and values": "gradient gradient_on_a_key",
         "One query at 0, keys at 0, 1.1774 and 1.6651": "worked",

@@ -414,7 +414,7 @@ def two_in_the_square(queries, keys, values, bandwidth):
     return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth) ** 2, -1), values)
 
 
-@wrong("key_without_weight")
+@wrong("boxcar_kernel")
 def boxcar_by_softmax(queries, keys, values, bandwidth):
     scores = torch.zeros(len(queries), len(keys), dtype=values.dtype)
     scores[torch.cdist(queries, keys) > bandwidth] = -1e9

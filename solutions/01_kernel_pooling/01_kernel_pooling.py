@@ -517,7 +517,9 @@ assert math.isclose(middle, 25, rel_tol=1e-6)
 # %% [markdown]
 # A second slip: setting the diagonal of the *weights* to 0 after the softmax. The other weights
 # then no longer sum to 1, and every prediction shrinks towards 0. You may do it that way if you
-# divide by the new total.
+# divide by the new total, as long as there is one. With a tiny bandwidth the point takes all of its
+# row, nothing is left of the others, and $0/0$ is nan: below, for 30 of our 40 readings. A fill
+# before the softmax has no such limit.
 
 # %% tags=["demo"]
 weights = torch.softmax(scores, dim=1).masked_fill(itself, 0.0)
@@ -528,14 +530,26 @@ print(f"renormalised    : {(weights @ heights)[1] / total:.2f}")
 assert total < 0.56
 assert math.isclose((weights @ heights)[1].item() / total, 25, rel_tol=1e-6)
 
+scores = -squared_distances(inputs[:, None], inputs[:, None]) / (2 * 0.0025**2)
+itself = torch.eye(40, dtype=torch.bool)
+afterwards = torch.softmax(scores, dim=1).masked_fill(itself, 0.0)
+afterwards = afterwards / afterwards.sum(dim=1, keepdim=True)
+before = torch.softmax(scores.masked_fill(itself, -math.inf), dim=1)
+without_answer = [int(weights.isnan().any(dim=1).sum()) for weights in (afterwards, before)]
+print("readings without an answer: zero and renormalise {}, fill first {}".format(*without_answer))
+assert without_answer == [30, 0]
+
 # %% [markdown]
 # ### Exercise: `leave_one_out`
 #
 # - **Takes** `inputs` `(N,)`, `targets` `(N,)` and `bandwidth`, a positive number **or a tensor that
 #   holds one**.
 # - **Returns** the predictions `(N,)`: entry $i$ is the Gaussian kernel average of all targets but
-#   $y_i$. They have a gradient with respect to the bandwidth if that is a tensor; section 7 needs
-#   it. If two points share an input, only the point itself is left out, not its twin.
+#   $y_i$. Gradients reach `inputs`, `targets` and a bandwidth that is a tensor; section 7 needs
+#   that one.
+# - If two points share an input, only the point itself is left out, not its twin. A point that has
+#   no other is predicted as 0, not nan. No point of the check lies farther than six bandwidths from
+#   the nearest other one.
 #
 # **Worked number.** Inputs $(-1, 0, 1)$ and targets $(10, 99, 40)$ give 25 in the middle for every
 # bandwidth. With two points, each is predicted by the other's target: inputs $(0, 5)$ and targets
@@ -550,8 +564,8 @@ check("leave_one_out")
 # %% [markdown]
 # ### Two errors, one picture
 #
-# What you should see: the training error falls all the way to 0 as the bandwidth shrinks, so it
-# has no opinion about the right one. The leave-one-out error has a valley: too narrow chases the
+# What you should see: the training error falls as the bandwidth shrinks, towards the 0 you met
+# above, so it has no opinion about the right one. The leave-one-out error has a valley: too narrow chases the
 # noise of single neighbours, too wide blurs hump and dip away.
 
 
@@ -560,7 +574,7 @@ def leave_one_out_error(bandwidth):
     return (leave_one_out(inputs, targets, bandwidth) - targets).square().mean()
 
 
-bandwidths = torch.logspace(-2.5, 1, 29)
+bandwidths = torch.logspace(-1.3, 1, 29)  # where every reading has others within reach
 errors = {
     "training": [training_error(h) for h in bandwidths.tolist()],
     "leave-one-out": [leave_one_out_error(h).item() for h in bandwidths.tolist()],

@@ -205,7 +205,7 @@ def distance_filled(number):
 
     def model(inputs, targets, bandwidth):
         distances = _line(inputs).masked_fill(~_others(inputs), number)
-        return torch.softmax(-distances / (2 * bandwidth**2), -1) @ targets
+        return torch.softmax(-distances / (2 * bandwidth**2), -1).nan_to_num(0.0) @ targets
 
     return model
 

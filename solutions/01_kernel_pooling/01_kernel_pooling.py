@@ -648,13 +648,13 @@ assert torch.isclose(s.grad, 2 * h.grad)  # dE/ds = h dE/dh
 # - **Returns** the bandwidth, as a positive Python `float`, that minimises the mean squared
 #   leave-one-out error.
 #
-# What is judged is the result: its error must lie within 2 % of the smallest one, from any
-# reasonable start. Adam or plain gradient descent on $s = \log h$ get there; so does a grid that
-# is refined. Call your `leave_one_out`, and mind where you turn a tensor into a number: `.item()`
-# before `backward` cuts the gradient.
+# What is judged is the result: its error must lie within 2 % of the smallest one, wherever you
+# start and however large the steps. Adam or plain gradient descent on $s = \log h$ get there; so does
+# a grid that is refined. Call your `leave_one_out`, and mind where you turn a tensor into a number:
+# `.item()` before `backward` cuts the gradient.
 #
-# **Worked number.** Two points predict each other, whatever the bandwidth: every bandwidth is the
-# best one, the slope is 0, and gradient descent returns `initial`.
+# **Worked number.** Inputs $(0, 5)$ with targets $(3, 8)$ predict each other, whatever the bandwidth:
+# every positive bandwidth is the best one, the slope is 0, and gradient descent returns `initial`.
 
 # %%
 from course_lib.attention import fit_bandwidth

@@ -254,7 +254,8 @@ LEAVE_ONE_OUT = Exercise(
         "return weights @ targets",
     ),
     promises={
-        "`targets` `(N,)` and `bandwidth`, a positive number": "general narrow wide strided float32 small_scale",
+        "`targets` `(N,)` and `bandwidth`, a positive number": "general narrow wide strided "
+        "float32 small_scale",
         "the Gaussian kernel average of all targets but": "general huge_bandwidth",
         "Gradients reach `inputs`, `targets` and a bandwidth": "gradient gradient_of_bandwidth",
         "If two points share an input": "twins",

@@ -1,6 +1,5 @@
 """Wrong models for lesson 01: each makes one mistake and is otherwise right."""
 
-import functools
 import math
 import warnings
 
@@ -290,31 +289,6 @@ def errors_at(inputs, targets, bandwidths, leave_out=True):
     return ((predictions - targets) ** 2).mean(-1)
 
 
-@functools.lru_cache(maxsize=128)
-def _best(inputs: tuple, targets: tuple) -> float:
-    grid = np.exp(np.linspace(math.log(0.01), math.log(100), 1200))
-    return float(grid[np.argmin(errors_at(np.array(inputs), np.array(targets), grid))])
-
-
-def best_bandwidth(inputs, targets) -> float:
-    """The best bandwidth to within half a percent."""
-    return _best(tuple(inputs.tolist()), tuple(targets.tolist()))
-
-
-def returned(change):
-    """A wrong `fit_bandwidth`: `change(best, initial, inputs)` of the best bandwidth."""
-
-    def model(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-        return change(best_bandwidth(inputs, targets), initial, inputs)
-
-    return model
-
-
-def error_of_the_best(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    best = best_bandwidth(inputs, targets)
-    return float(errors_at(inputs.numpy(), targets.numpy(), [best])[0])
-
-
 def _learned(initial):
     return torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
 
@@ -341,7 +315,7 @@ def graph_used_twice(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 
 
 def no_leaf_to_optimise(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    torch.optim.SGD([_learned(initial).exp()], lr=lr)
+    raise ValueError("can't optimize a non-leaf Tensor")  # as torch.optim, which loads for a second
 
 
 def no_gradient(inputs, targets, initial=1.0, num_steps=200, lr=0.1):

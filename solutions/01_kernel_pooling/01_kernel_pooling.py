@@ -739,15 +739,15 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fit))
 # %% [markdown]
 # ### Exercise: `gaussian_as_dot_product`
 #
-# - **Takes** `queries` `(n, d)`, `keys` `(m, d)` and `bandwidth`.
+# - **Takes** `queries` `(n, d)`, `keys` `(m, d)` and `bandwidth`, a number or a tensor that holds one.
 # - **Returns** scores `(n, m)`, before the softmax. Their softmax over the keys must equal the
-#   weights of `kernel_pooling`, for keys of any length. Scores that differ from the course's by a
-#   number for each query are as good.
+#   weights of `kernel_pooling`, for keys of any length and for far queries. Scores that differ from
+#   the course's by a number for each query are as good. Gradients reach queries and keys.
 #
 # Try it with a matrix product; the full squared form is accepted too.
 #
-# **Worked number.** The example above: `[[0.5, -1.5]]`, or `[[0, -2]]`, or any other pair that
-# differs by 2.
+# **Worked number.** As above, query $(1, 0)$ and keys $(1, 0)$ and $(3, 0)$ with bandwidth 1 give
+# `[[0.5, -1.5]]`, or `[[0, -2]]`, or any other pair that differs by 2.
 
 # %%
 from course_lib.attention import gaussian_as_dot_product

@@ -114,7 +114,7 @@ def step_forgotten(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return log_h.exp().item()
 
 
-@wrong("negative_bandwidth")
+@wrong()
 def adam_on_h_itself(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     h = torch.tensor(float(initial), dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([h], lr=lr)
@@ -309,7 +309,7 @@ def a_constant_for_another_scale(inputs, targets, initial=1.0, num_steps=200, lr
     return 0.8
 
 
-@faulty("training_error", "tensor", "reseeds", "centred_in_place")
+@faulty("training_error", "reseeds", "centred_in_place")
 def several_faults(faults):
     def fit_bandwidth(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
         if "reseeds" in faults:
@@ -323,7 +323,6 @@ def several_faults(faults):
             errors = torch.stack([loss(inputs, targets, h, leave_out) for h in grid.exp()])
             best = int(errors.argmin())
             low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 39)])
-        found = torch.tensor((low + high) / 2).exp()
-        return found if "tensor" in faults else found.item()
+        return math.exp((low + high) / 2)
 
     return fit_bandwidth

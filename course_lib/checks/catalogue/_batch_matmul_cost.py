@@ -233,7 +233,8 @@ ATTENTION_COST = Exercise(
         "num_keys": "a count like any other",
     },
     promises={
-        "and `bytes_per_element` (4 unless given)": "by_name half_precision double_precision worked",
+        "and `bytes_per_element` (4 unless given)": "by_name half_precision double_precision "
+        "worked",
         "Heads count as items": "different_sizes",
         "a dict with two ints": "whole_numbers different_sizes",
         "to the last unit": "very_long no_queries",

@@ -221,8 +221,8 @@ BMM_LOOPS = Exercise(
         "                product[item, i, j] += ...",
     ),
     promises={
-        "`a` of shape `(B, n, k)` and `b` of shape": "rectangular more_rows_than_terms strided loops_small one_item square one_term "
-        "one_of_each",
+        "`a` of shape `(B, n, k)` and `b` of shape": "rectangular more_rows_than_terms strided "
+        "loops_small one_item square one_term one_of_each",
         "a new tensor `(B, n, m)` in the dtype of `a`": "float32 small_numbers between_other_calls",
         "It loops: over entries, or at least": "loops loops_small loops_large",
         "Gradients reach `a` and `b`, so": "gradients gradients_one_item",
@@ -438,13 +438,14 @@ BMM = Exercise(
         "# or: return torch.einsum('...nk,...km->...', a, b)",
     ),
     promises={
-        "with the same leading axes, of any number": "rectangular four_axes no_leading_axis five_axes one_item strided "
-        "strided_four_axes float32",
+        "with the same leading axes, of any number": "rectangular four_axes no_leading_axis "
+        "five_axes one_item strided strided_four_axes float32",
         "**Returns** `(..., n, m)`": "rectangular square square_four_axes",
         "Gradients reach both arguments": "gradients gradients_one_item gradients_four_axes",
         "a loop of any kind, and without a ready-made": "forbidden loops",
         "`torch.einsum` is allowed": "",
-        "The check watches what your code calls": "loops loops_three_small loops_three_large loops_four_small loops_four_large",
+        "The check watches what your code calls": "loops loops_three_small loops_three_large "
+        "loops_four_small loops_four_large",
         "again give `[[[12]], [[43]]]`": "worked four_axes",
         "Matrix product over the last two axes": "four_axes",
         "Differs from `torch.bmm`": "",

@@ -263,8 +263,9 @@ WEIGHTED_SUM = Exercise(
         "return torch.einsum('...nm,...mv->...', weights, values)\n# or one matrix product",
     ),
     promises={
-        "with the same leading axes, of any number": "rectangular four_axes no_leading_axis five_axes strided strided_four_axes square "
-        "square_four_axes as_many_queries_as_keys one_of_each float32",
+        "with the same leading axes, of any number": "rectangular four_axes no_leading_axis "
+        "five_axes strided strided_four_axes square square_four_axes as_many_queries_as_keys "
+        "one_of_each float32",
         "the outputs `(..., n, d_v)`": "rectangular one_hot identity_values",
         "The weights are taken as they are: not": "any_weights no_weight_at_all",
         "Each call counts on its own": "between_other_calls",

@@ -96,7 +96,9 @@ assert output == 22.5
 
 # %% [markdown]
 # This weighted search is *attention*: queries meet keys, the comparison gives weights, the weights
-# average the values. All that changes from here to a Transformer is how the comparison is made.
+# average the values. A Transformer keeps these three steps. It compares by dot products (section 8),
+# makes queries, keys and values out of its data with matrices that it learns, and runs many such
+# searches side by side and in layers (lesson 06).
 #
 # **Predict.** You read: *attention searches the keys and returns the small segment that is most
 # relevant to the query.* In the example the output is 22.5. Which reading, or which segment of
@@ -614,8 +616,9 @@ assert query.grad.isfinite().all() and query.grad.abs() > 0.1
 
 # %% [markdown]
 # To learn $h$, repeat: compute the leave-one-out error $E(h)$, take its gradient, step downhill.
-# One obstacle: a step may carry $h$ below 0. The formula contains only $h^2$, so it would not even
-# notice.
+# One obstacle: a step may carry $h$ below 0. The formula contains only $h^2$ and would go on with the
+# numbers of $|h|$; the course's functions stop with an error. Either way, what comes out is no
+# bandwidth.
 #
 # The usual trick is to step in another variable. With $h = e^{s}$, any real number $s$ gives a
 # positive bandwidth:
@@ -821,9 +824,9 @@ check("01_kernel_pooling")
 # %% tags=["demo"]
 pairs = inputs[:, None]  # (40, 1): the queries and the keys
 outputs, _ = kernel_pooling(pairs, pairs, targets[:, None], bandwidth)
-celsius, _ = kernel_pooling(pairs, pairs, 10 * targets[:, None] + 5, bandwidth)
+rescaled, _ = kernel_pooling(pairs, pairs, 10 * targets[:, None] + 5, bandwidth)
 assert not torch.allclose(pairs[:, 0], targets)
-assert torch.allclose(celsius, 10 * outputs + 5, atol=1e-4)
+assert torch.allclose(rescaled, 10 * outputs + 5, atol=1e-4)
 print("values in another unit: the outputs follow, the weights stay")
 
 # %% [markdown]

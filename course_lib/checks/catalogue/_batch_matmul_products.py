@@ -133,8 +133,6 @@ def _one_matrix(name, which, model):
     )
 
 
-_ONE_LIST = "{} `[[0] * m] * n` holds one and the same row n times."
-_WHICH_LIST = "What happens to `rows = [[0]] * 2` after `rows[0][0] = 1`?"
 _NOT_RESET = "The sum is not started anew for each entry, so an entry also holds earlier ones."
 
 BMM_LOOPS = Exercise(

@@ -22,7 +22,7 @@ def squared_distances(
         keys: one row for each key, as wide as the queries.
 
     Returns:
-        Tensor `(num_queries, num_keys)`, never negative.
+        Tensor `(num_queries, num_keys)`.
     """
     differences = queries[:, None, :] - keys[None, :, :]  # (num_queries, num_keys, d)
     return differences.square().sum(dim=-1)  # (num_queries, num_keys)

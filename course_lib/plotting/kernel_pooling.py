@@ -42,7 +42,14 @@ def kernel_shapes(distances: Any, kernels: Mapping[str, Any]) -> Plot:
 
 
 def kernel_fits(
-    inputs: Any, targets: Any, places: Any, fits: Mapping[str, Any], *, columns: int = 3
+    inputs: Any,
+    targets: Any,
+    places: Any,
+    fits: Mapping[str, Any],
+    *,
+    columns: int = 3,
+    x_label: str = "hours",
+    y_label: str = "reading",
 ) -> Plot:
     """The data as dots and one fit a panel; where a fit is nan the panel is hatched.
 
@@ -51,6 +58,7 @@ def kernel_fits(
         places: where the fits were computed, ascending.
         fits: title -> prediction at each place.
         columns: panels in a row.
+        x_label, y_label: what inputs and targets are, with their unit.
     """
     x, y, at = (as_array(part).astype(float) for part in (inputs, targets, places))
     data = {name: as_array(values).astype(float) for name, values in fits.items()}
@@ -68,9 +76,9 @@ def kernel_fits(
         axes.set_title(name, fontsize=9)
         _clean(axes)
         if axes.get_subplotspec().is_last_row():
-            axes.set_xlabel("input")
+            axes.set_xlabel(x_label)
         if axes.get_subplotspec().is_first_col():
-            axes.set_ylabel("target")
+            axes.set_ylabel(y_label)
     words = [f"{name}: {_fit_sentence(at, values)}" for name, values in data.items()]
     points = f"{counted(len(x), 'data point', 'data points')} and their predictions"
     return Plot(figure, f"{points}. " + ". ".join(words) + ".")
@@ -93,9 +101,9 @@ def query_weights(keys: Any, values: Any, query: float, weights: Any, output: fl
     for axes in (above, below):
         axes.axvline(query, color=QUERY_COLOUR, linestyle="--", linewidth=1.4)
         _clean(axes)
-    above.set_ylabel("values")
+    above.set_ylabel("readings (values)")
     above.legend(fontsize=8, frameon=False)
-    below.set(xlabel="keys, dashed: the query", ylabel="attention weight")
+    below.set(xlabel="hours (keys; dashed: the query)", ylabel="attention weight")
     top = int(np.argmax(w))
     words = (
         f"Query at {number(query)} over {counted(len(x), 'key', 'keys')}: the largest weight, "

@@ -69,13 +69,21 @@ def fit_bandwidth(
     def error(log_bandwidth: float) -> float:
         return leave_one_out_error(inputs, targets, math.exp(log_bandwidth))
 
-    grid = np.linspace(math.log(0.01), math.log(100.0), 81)
+    grid = np.linspace(math.log(0.01), math.log(100.0), 41)
     best = int(np.argmin([error(x) for x in grid]))
     low, high = float(grid[max(0, best - 1)]), float(grid[min(len(grid) - 1, best + 1)])
     golden = (math.sqrt(5) - 1) / 2
-    while high - low > 1e-5:
-        left, right = high - golden * (high - low), low + golden * (high - low)
-        low, high = (low, right) if error(left) < error(right) else (left, high)
+    left, right = high - golden * (high - low), low + golden * (high - low)
+    error_left, error_right = error(left), error(right)
+    while high - low > 1e-4:
+        if error_left < error_right:
+            high, right, error_right = right, left, error_left
+            left = high - golden * (high - low)
+            error_left = error(left)
+        else:
+            low, left, error_left = left, right, error_right
+            right = low + golden * (high - low)
+            error_right = error(right)
     return math.exp((low + high) / 2)
 
 

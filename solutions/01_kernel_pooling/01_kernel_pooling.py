@@ -96,7 +96,9 @@ assert output == 22.5
 
 # %% [markdown]
 # This weighted search is *attention*: queries meet keys, the comparison gives weights, the weights
-# average the values. All that changes from here to a Transformer is how the comparison is made.
+# average the values. A Transformer keeps these three steps. It compares by dot products (section 8),
+# makes queries, keys and values out of its data with matrices that it learns, and runs many such
+# searches side by side and in layers (lesson 06).
 #
 # **Predict.** You read: *attention searches the keys and returns the small segment that is most
 # relevant to the query.* In the example the output is 22.5. Which reading, or which segment of
@@ -187,8 +189,9 @@ assert same_size.shape == (3,)
 #
 # - **Takes** `queries` `(n, d)` and `keys` `(m, d)`.
 # - **Returns** a tensor `(n, m)`: the squared Euclidean distance of every query to every key.
-# - Write it **without loops**: the check counts the steps. Tiny negative results from rounding are
-#   no mistake.
+#   Gradients reach queries and keys; where a query equals a key, the gradient is 0.
+# - Write it **without loops**: the check counts the steps, and right distances by a loop earn half
+#   the points. Tiny negative results from rounding are no mistake.
 #
 # **Worked number.** For the query $(1, 2)$ and the keys $(4, 6)$ and $(1, 0)$ the result is
 # `[[25, 4]]`, of shape `(1, 2)`.
@@ -267,15 +270,17 @@ assert weights.argmax() == 39
 # %% [markdown]
 # ### Exercise: `kernel_pooling`
 #
-# - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `bandwidth`, a number $> 0$.
+# - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `bandwidth`, a number $> 0$
+#   or a tensor that holds one.
 # - **Returns** two tensors, in this order: `outputs` `(n, v)` and `attention_weights` `(n, m)`.
 #   Weights come from the Gaussian kernel and sum to 1 over the keys, for far queries too.
+#   Gradients reach queries, keys and values, also where a query equals a key.
 # - `values` without a second axis, shape `(m,)`, raise a `ValueError`: otherwise a matrix product
 #   would return a result with a missing axis, and say nothing.
 #
-# **Worked number.** One query at 0, keys at $0$, $\sqrt{2\ln 2}$ and $\sqrt{2 \ln 4}$, values 7, 14
-# and 28, bandwidth 1: weights `[[4/7, 2/7, 1/7]]`, outputs `[[12]]`, because
-# $4 + 4 + 4 = 12$.
+# **Worked number.** One query at 0, keys at 0, 1.1774 and 1.6651 (the roots of $2\ln 2$ and
+# $2\ln 4$), values 7, 14 and 28, bandwidth 1: up to rounding, the weights are 4/7, 2/7 and 1/7, and
+# the output is $4 + 4 + 4 = 12$.
 
 # %%
 from course_lib.attention import kernel_pooling
@@ -514,7 +519,9 @@ assert math.isclose(middle, 25, rel_tol=1e-6)
 # %% [markdown]
 # A second slip: setting the diagonal of the *weights* to 0 after the softmax. The other weights
 # then no longer sum to 1, and every prediction shrinks towards 0. You may do it that way if you
-# divide by the new total.
+# divide by the new total, as long as there is one. With a tiny bandwidth the point takes all of its
+# row, nothing is left of the others, and $0/0$ is nan: below, for 30 of our 40 readings. A fill
+# before the softmax has no such limit.
 
 # %% tags=["demo"]
 weights = torch.softmax(scores, dim=1).masked_fill(itself, 0.0)
@@ -525,14 +532,26 @@ print(f"renormalised    : {(weights @ heights)[1] / total:.2f}")
 assert total < 0.56
 assert math.isclose((weights @ heights)[1].item() / total, 25, rel_tol=1e-6)
 
+scores = -squared_distances(inputs[:, None], inputs[:, None]) / (2 * 0.0025**2)
+itself = torch.eye(40, dtype=torch.bool)
+afterwards = torch.softmax(scores, dim=1).masked_fill(itself, 0.0)
+afterwards = afterwards / afterwards.sum(dim=1, keepdim=True)
+before = torch.softmax(scores.masked_fill(itself, -math.inf), dim=1)
+without_answer = [int(weights.isnan().any(dim=1).sum()) for weights in (afterwards, before)]
+print("readings without an answer: zero and renormalise {}, fill first {}".format(*without_answer))
+assert without_answer == [30, 0]
+
 # %% [markdown]
 # ### Exercise: `leave_one_out`
 #
 # - **Takes** `inputs` `(N,)`, `targets` `(N,)` and `bandwidth`, a positive number **or a tensor that
 #   holds one**.
 # - **Returns** the predictions `(N,)`: entry $i$ is the Gaussian kernel average of all targets but
-#   $y_i$. They have a gradient with respect to the bandwidth if that is a tensor; section 7 needs
-#   it. If two points share an input, only the point itself is left out, not its twin.
+#   $y_i$. Gradients reach `inputs`, `targets` and a bandwidth that is a tensor; section 7 needs
+#   that one.
+# - If two points share an input, only the point itself is left out, not its twin. A point that has
+#   no other is predicted as 0, not nan. No point of the check lies farther than six bandwidths from
+#   the nearest other one.
 #
 # **Worked number.** Inputs $(-1, 0, 1)$ and targets $(10, 99, 40)$ give 25 in the middle for every
 # bandwidth. With two points, each is predicted by the other's target: inputs $(0, 5)$ and targets
@@ -547,8 +566,8 @@ check("leave_one_out")
 # %% [markdown]
 # ### Two errors, one picture
 #
-# What you should see: the training error falls all the way to 0 as the bandwidth shrinks, so it
-# has no opinion about the right one. The leave-one-out error has a valley: too narrow chases the
+# What you should see: the training error falls as the bandwidth shrinks, towards the 0 you met
+# above, so it has no opinion about the right one. The leave-one-out error has a valley: too narrow chases the
 # noise of single neighbours, too wide blurs hump and dip away.
 
 
@@ -557,7 +576,7 @@ def leave_one_out_error(bandwidth):
     return (leave_one_out(inputs, targets, bandwidth) - targets).square().mean()
 
 
-bandwidths = torch.logspace(-2.5, 1, 29)
+bandwidths = torch.logspace(-1.3, 1, 29)  # where every reading has others within reach
 errors = {
     "training": [training_error(h) for h in bandwidths.tolist()],
     "leave-one-out": [leave_one_out_error(h).item() for h in bandwidths.tolist()],
@@ -597,8 +616,9 @@ assert query.grad.isfinite().all() and query.grad.abs() > 0.1
 
 # %% [markdown]
 # To learn $h$, repeat: compute the leave-one-out error $E(h)$, take its gradient, step downhill.
-# One obstacle: a step may carry $h$ below 0. The formula contains only $h^2$, so it would not even
-# notice.
+# One obstacle: a step may carry $h$ below 0. The formula contains only $h^2$ and would go on with the
+# numbers of $|h|$; the course's functions stop with an error. Either way, what comes out is no
+# bandwidth.
 #
 # The usual trick is to step in another variable. With $h = e^{s}$, any real number $s$ gives a
 # positive bandwidth:
@@ -631,13 +651,13 @@ assert torch.isclose(s.grad, 2 * h.grad)  # dE/ds = h dE/dh
 # - **Returns** the bandwidth, as a positive Python `float`, that minimises the mean squared
 #   leave-one-out error.
 #
-# What is judged is the result: its error must lie within 2 % of the smallest one, from any
-# reasonable start. Adam or plain gradient descent on $s = \log h$ get there; so does a grid that
-# is refined. Call your `leave_one_out`, and mind where you turn a tensor into a number: `.item()`
-# before `backward` cuts the gradient.
+# What is judged is the result: its error must lie within 2 % of the smallest one, wherever you
+# start and however large the steps. Adam or plain gradient descent on $s = \log h$ get there; so does
+# a grid that is refined. Call your `leave_one_out`, and mind where you turn a tensor into a number:
+# `.item()` before `backward` cuts the gradient.
 #
-# **Worked number.** Two points predict each other, whatever the bandwidth: every bandwidth is the
-# best one, the slope is 0, and gradient descent returns `initial`.
+# **Worked number.** Inputs $(0, 5)$ with targets $(3, 8)$ predict each other, whatever the bandwidth:
+# every positive bandwidth is the best one, the slope is 0, and gradient descent returns `initial`.
 
 # %%
 from course_lib.attention import fit_bandwidth
@@ -722,15 +742,15 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fit))
 # %% [markdown]
 # ### Exercise: `gaussian_as_dot_product`
 #
-# - **Takes** `queries` `(n, d)`, `keys` `(m, d)` and `bandwidth`.
+# - **Takes** `queries` `(n, d)`, `keys` `(m, d)` and `bandwidth`, a number or a tensor that holds one.
 # - **Returns** scores `(n, m)`, before the softmax. Their softmax over the keys must equal the
-#   weights of `kernel_pooling`, for keys of any length. Scores that differ from the course's by a
-#   number for each query are as good.
+#   weights of `kernel_pooling`, for keys of any length and for far queries. Scores that differ from
+#   the course's by a number for each query are as good. Gradients reach queries and keys.
 #
 # Try it with a matrix product; the full squared form is accepted too.
 #
-# **Worked number.** The example above: `[[0.5, -1.5]]`, or `[[0, -2]]`, or any other pair that
-# differs by 2.
+# **Worked number.** As above, query $(1, 0)$ and keys $(1, 0)$ and $(3, 0)$ with bandwidth 1 give
+# `[[0.5, -1.5]]`, or `[[0, -2]]`, or any other pair that differs by 2.
 
 # %%
 from course_lib.attention import gaussian_as_dot_product
@@ -804,9 +824,9 @@ check("01_kernel_pooling")
 # %% tags=["demo"]
 pairs = inputs[:, None]  # (40, 1): the queries and the keys
 outputs, _ = kernel_pooling(pairs, pairs, targets[:, None], bandwidth)
-celsius, _ = kernel_pooling(pairs, pairs, 10 * targets[:, None] + 5, bandwidth)
+rescaled, _ = kernel_pooling(pairs, pairs, 10 * targets[:, None] + 5, bandwidth)
 assert not torch.allclose(pairs[:, 0], targets)
-assert torch.allclose(celsius, 10 * outputs + 5, atol=1e-4)
+assert torch.allclose(rescaled, 10 * outputs + 5, atol=1e-4)
 print("values in another unit: the outputs follow, the weights stay")
 
 # %% [markdown]

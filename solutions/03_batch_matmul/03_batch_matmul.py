@@ -215,14 +215,14 @@ assert torch.allclose(torch.einsum("bit,btj->ij", a, b), slow.sum(dim=0), atol=1
 #
 # - **Takes** `a` `(..., n, k)` and `b` `(..., k, m)` with the same leading axes, of any number: none,
 #   a batch, a batch and heads.
-# - **Returns** `(..., n, m)`.
+# - **Returns** `(..., n, m)`. Gradients reach both arguments.
 # - **Without** a loop of any kind, and without a ready-made matrix product: no `torch.bmm`,
 #   `torch.matmul` or `@`, nor one under another name (`mm`, `baddbmm`, `F.linear`). `torch.einsum`
 #   is allowed. The check watches what your code calls, and whether it does more steps for a larger
 #   problem.
 #
-# **Worked number.** The two items of the previous exercise again give `[[[12]], [[43]]]`; with
-# shapes `(2, 3, 4, 5)` and `(2, 3, 5, 6)` the result is `(2, 3, 4, 6)`.
+# **Worked number.** `a = [[[1, 2]], [[3, 4]]]` and `b = [[[10], [1]], [[1], [10]]]` again give
+# `[[[12]], [[43]]]`; shapes `(2, 3, 4, 5)` and `(2, 3, 5, 6)` give `(2, 3, 4, 6)`.
 
 # %%
 from course_lib.attention import bmm
@@ -473,8 +473,8 @@ assert not torch.allclose(right, wrong)
 # - **Takes** `queries` `(..., n, d)` and `keys` `(..., m, d)` with the same leading axes, of any
 #   number, none included.
 # - **Returns** the scores `(..., n, m)`: entry $(i, j)$ is the dot product of query $i$ and key $j$ of
-#   the same item. Neither scaled nor normalised. Neither argument is changed. Any product is
-#   allowed, `@` and your own `bmm` included.
+#   the same item. Neither scaled nor normalised. Neither argument is changed. Gradients reach both.
+#   Any product is allowed, `@` and your own `bmm` included.
 #
 # **Worked number.** The query $(1, 2, 0)$ with the keys $(1, 0, 5)$ and $(0, 10, 5)$ gives
 # `[[1, 20]]`. With heads, `(2, 3, 4, 5)` and `(2, 3, 6, 5)` give `(2, 3, 4, 6)`.
@@ -544,7 +544,7 @@ assert not ((weights.mT @ values >= low) & (weights.mT @ values <= high)).all()
 # - **Takes** `weights` `(..., n, m)` and `values` `(..., m, d_v)` with the same leading axes, of any
 #   number.
 # - **Returns** the outputs `(..., n, d_v)`. The weights are taken as they are: not normalised, not
-#   sent through a softmax again.
+#   sent through a softmax again. Each call counts on its own. Gradients reach weights and values.
 #
 # **Worked number.** Weights `[[0.25, 0.75]]` and values `[[4, 0, 8], [0, 4, 8]]` give `[[1, 3, 8]]`.
 
@@ -624,7 +624,7 @@ assert for_each_head.data_ptr() == keys.data_ptr()
 # - **Takes** `batch`, `num_queries`, `num_keys`, `d`, `d_v` and `bytes_per_element` (4 unless given),
 #   all ints. Heads count as items: a batch of 2 with 8 heads is 16.
 # - **Returns** a dict with two ints: `"flops"`, the operations of both products, and `"score_bytes"`,
-#   the memory of the scores.
+#   the memory of the scores. Both are exact to the last unit, for large and for empty problems.
 #
 # **Worked number.** `attention_cost(1, 2, 3, 4, 5)` is `{"flops": 108, "score_bytes": 24}`.
 
@@ -641,7 +641,7 @@ check("attention_cost")
 # <details><summary>Answer</summary>
 #
 # 2147 MB, 43 times as much: $16 \cdot 8192^2$ scores of two bytes. They overtake the three inputs at
-# $n = 3d = 192$ words, and from then on each doubling of the text doubles the distance.
+# $n = 3d = 192$ words, and from then on each doubling of the text doubles the ratio.
 #
 # </details>
 

@@ -35,7 +35,7 @@ _BY_HAND = {
 def _bmm_loops_probes(rng):
     return [
         Probe(
-            "by_hand",
+            "worked",
             "Each item's matrices must be multiplied with each other: row times column.",
             args=_BY_HAND,
         ),
@@ -91,6 +91,12 @@ def _bmm_loops_probes(rng):
                 "b": tensor(rng.uniform(0.1, 0.4, (2, 2, 4))),
             },
         ),
+        Probe(
+            "one_of_each",
+            "One row and one column must keep their axes.",
+            part="edges",
+            args={"a": tensor([[[2.0]], [[3.0]]]), "b": tensor([[[5.0]], [[7.0]]])},
+        ),
         in_float32(
             "float32", "The result has the dtype of `a` and `b`.", _pair(rng, (2, 3, 4), (2, 4, 5))
         ),
@@ -108,6 +114,13 @@ def _bmm_loops_probes(rng):
             _pair(rng, (2, 3, 4), (2, 4, 1), requires_grad=True),
             (2, 3, 1),
         ),
+        with_gradients(
+            rng,
+            "gradients_one_item",
+            "A single item of one term must be differentiable as well.",
+            _pair(rng, (1, 2, 1), (1, 1, 3), requires_grad=True),
+            (1, 2, 3),
+        ),
     ]
 
 
@@ -120,8 +133,6 @@ def _one_matrix(name, which, model):
     )
 
 
-_ONE_LIST = "{} `[[0] * m] * n` holds one and the same row n times."
-_WHICH_LIST = "What happens to `rows = [[0]] * 2` after `rows[0][0] = 1`?"
 _NOT_RESET = "The sum is not started anew for each entry, so an entry also holds earlier ones."
 
 BMM_LOOPS = Exercise(
@@ -134,75 +145,11 @@ BMM_LOOPS = Exercise(
     oracle=oracle.bmm_loops,
     needs_loops=True,
     mistakes=(
-        _one_matrix("b0_for_all", "b", lambda a, b: models.product(a, models.first_for_all(b))),
-        _one_matrix("a0_for_all", "a", lambda a, b: models.product(models.first_for_all(a), b)),
-        _one_matrix("last_b_for_all", "b", lambda a, b: models.product(a, models.last_for_all(b))),
-        _one_matrix("last_a_for_all", "a", lambda a, b: models.product(models.last_for_all(a), b)),
         Mistake(
-            "last_item_for_all",
-            lambda a, b: models.last_for_all(models.product(a, b)).clone(),
-            "Every item shows the product of the last one.",
-            "Where is an item's matrix put before the loop makes the next one?",
-        ),
-        Mistake(
-            "neighbour_items",
-            lambda a, b: models.product(a, models.rolled(b)),
-            "The items of `a` meet other items of `b` than their own.",
-            "Which item of `b` belongs to item 0 of `a`?",
-        ),
-        Mistake(
-            "only_first_item",
-            models.only_first_item,
-            "Item 0 is right, the other items are still 0.",
-            "How far does the outermost loop get: does a `return` or a `break` stop it?",
-        ),
-        Mistake(
-            "last_item_missing",
-            models.without_item(-1),
-            "The last item is still 0.",
-            "Which numbers does `range(batch - 1)` go through?",
-        ),
-        Mistake(
-            "first_item_missing",
-            models.without_item(0),
-            "Item 0 is still 0.",
-            "Which numbers does `range(1, batch)` go through?",
-        ),
-        Mistake(
-            "only_first_row",
-            models.only_first(lambda right: right.shape[-1]),
-            "Only the first row of item 0 is there, the rest is still 0.",
-            "How far is your `return` indented: inside which of the loops does it stand?",
-        ),
-        Mistake(
-            "only_first_entry",
-            models.only_first(1),
-            "Only the first entry of item 0 is there, the rest is still 0.",
-            "How far is your `return` indented: inside which of the loops does it stand?",
-        ),
-        Mistake(
-            "one_list_for_all_rows",
-            models.one_row_for_all(lambda right: right[:, -1:]),
-            _ONE_LIST.format("All rows of an item show its last one."),
-            _WHICH_LIST,
-        ),
-        Mistake(
-            "one_list_for_all_rows_summed",
-            models.one_row_for_all(lambda right: right.sum(1, keepdim=True)),
-            _ONE_LIST.format("All rows of an item show the sum of its rows."),
-            _WHICH_LIST,
-        ),
-        Mistake(
-            "one_list_for_everything",
-            models.one_row_for_all(lambda right: right[-1:, -1:]),
-            _ONE_LIST.format("All rows of all items show the very last one."),
-            _WHICH_LIST,
-        ),
-        Mistake(
-            "one_list_for_everything_summed",
-            models.one_row_for_all(lambda right: right.sum((0, 1), keepdim=True)),
-            _ONE_LIST.format("All rows of all items show the sum of all rows."),
-            _WHICH_LIST,
+            "sum_never_reset",
+            lambda a, b: models.running_total(a, b, 3),
+            _NOT_RESET + " It starts only once.",
+            "Inside which of the loops must `total = 0` stand?",
         ),
         Mistake(
             "sum_not_reset_in_row",
@@ -210,17 +157,13 @@ BMM_LOOPS = Exercise(
             _NOT_RESET + " It starts once per row.",
             "Inside which of the loops must `total = 0` stand?",
         ),
+        _one_matrix("b0_for_all", "b", lambda a, b: models.product(a, models.first_for_all(b))),
+        _one_matrix("a0_for_all", "a", lambda a, b: models.product(models.first_for_all(a), b)),
         Mistake(
-            "sum_not_reset_in_item",
-            lambda a, b: models.running_total(a, b, 2),
-            _NOT_RESET + " It starts once per item.",
-            "Inside which of the loops must `total = 0` stand?",
-        ),
-        Mistake(
-            "sum_never_reset",
-            lambda a, b: models.running_total(a, b, 3),
-            _NOT_RESET + " It starts only once.",
-            "Inside which of the loops must `total = 0` stand?",
+            "same_matrix_for_all_items",
+            models.same_buffer_for_all,
+            "All items show the same matrix, the sum over the batch.",
+            "Where is the matrix made that an item's products are added to?",
         ),
         Mistake(
             "items_accumulated",
@@ -229,28 +172,10 @@ BMM_LOOPS = Exercise(
             "Where is the matrix made that an item's products are added to?",
         ),
         Mistake(
-            "same_matrix_for_all_items",
-            models.same_buffer_for_all,
-            "All items show the same matrix, the sum over the batch.",
-            "Where is the matrix made that an item's products are added to?",
-        ),
-        Mistake(
-            "integer_result",
-            lambda a, b: models.product(a, b).long(),
-            "Your result holds whole numbers: everything after the decimal point is lost.",
-            "Which dtype has the tensor that you write into, and which dtype has `a`?",
-        ),
-        Mistake(
-            "rounded_entries",
-            lambda a, b: models.product(a, b).trunc(),
-            "Each entry has lost what stands after its decimal point.",
-            "Which line turns the sum into an integer?",
-        ),
-        Mistake(
-            "rounded_terms",
-            models.truncated_terms,
-            "Each product is cut to a whole number before it is added.",
-            "Which line turns a product into an integer?",
+            "only_first_item",
+            models.only_first_item,
+            "Item 0 is right, the other items are still 0.",
+            "How far does the outermost loop get: does a `return` or a `break` stop it?",
         ),
         Mistake(
             "only_last_term",
@@ -265,82 +190,23 @@ BMM_LOOPS = Exercise(
             "Which numbers does `range(k - 1)` go through?",
         ),
         Mistake(
-            "first_term_missing",
-            lambda a, b: models.product(a[..., 1:], b[..., 1:, :]),
-            "The first of the k products is missing in every entry.",
-            "Which numbers does `range(1, k)` go through?",
+            "rounded_terms",
+            models.truncated_terms,
+            "Each product is cut to a whole number before it is added.",
+            "Which line turns a product into an integer?",
+        ),
+        Mistake(
+            "integer_result",
+            lambda a, b: models.product(a, b).long(),
+            "Your result holds whole numbers: everything after the decimal point is lost.",
+            "Which dtype has the tensor that you write into, and which dtype has `a`?",
         ),
         Mistake(
             "indices_of_b_swapped",
             models.swapped_indices_of_b,
             "The two indices of `b` are swapped, which is the product with b transposed.",
             "Which index of `b` counts its rows: the one you sum over, or the column's?",
-        ),
-        Mistake(
-            "indices_of_a_swapped",
-            models.by_indices(lambda a, b, x, i, j, t: a[x, t, i] * b[x, t, j]),
-            "The two indices of `a` are swapped, which is the product with a transposed.",
-            "Which index of `a` counts its rows: the one of the entry, or the one you sum over?",
-        ),
-        Mistake(
-            "written_to_swapped_indices",
-            models.by_indices(models.right_term, lambda x, i, j: (x, j, i)),
-            "The entry of row i and column j is written to row j and column i.",
-            "Which index comes first in the result: the row of `a` or the column of `b`?",
-        ),
-        Mistake(
-            "result_as_large_as_a",
-            models.by_indices(models.right_term, shape=lambda a, b: a.shape),
-            "Your result is made with the shape of `a`, (batch, n, k); it must be (batch, n, m).",
-            "Which tensor's size tells the number of columns of the result?",
-        ),
-        Mistake(
-            "columns_counted_like_rows",
-            models.columns_counted_like_rows,
-            "The loop over columns has as many steps as there are rows.",
-            "Which tensor's size tells the number of columns, and which axis of it?",
-        ),
-        Mistake(
-            "terms_counted_like_rows",
-            models.terms_counted_like_rows,
-            "The sum has as many terms as there are rows.",
-            "Over which size do the columns of `a` and the rows of `b` agree?",
-        ),
-        Mistake(
-            "transposed_result",
-            lambda a, b: models.product(a, b).mT.contiguous(),
-            "The entries are right, but rows and columns of the result have changed places.",
-            "Which index comes first in the result: the row of `a` or the column of `b`?",
-        ),
-        Mistake(
-            "mean_instead_of_sum",
-            lambda a, b: models.product(a, b) / a.shape[-1],
-            "Each entry is the mean of its k products, not their sum.",
-            "What does a matrix product do with the k products of an entry?",
-        ),
-        Mistake(
-            "items_below_each_other",
-            lambda a, b: models.product(a, b).flatten(0, 1),
-            "The items' matrices stand below each other in one long matrix.",
-            "Which function puts matrices side by side along an axis of their own?",
-        ),
-        Mistake(
-            "squeezed",
-            lambda a, b: models.product(a, b).squeeze(),
-            "A bare `squeeze()` drops every axis of size 1, also those you need.",
-            "Which axes may have size 1 in a small batch?",
-        ),
-        Mistake(
-            "a_list_of_lists",
-            lambda a, b: models.product(a, b).tolist(),
-            "The numbers are right, but they come as Python lists instead of a tensor.",
-            "Which function makes one tensor of many?",
-        ),
-        Mistake(
-            "gradient_cut",
-            lambda a, b: models.product(a, b).detach(),
-            "The numbers are right, but no gradient reaches `a` and `b`.",
-            "Which step turns tensors into plain numbers (`.item()`, `float`, `.tolist()`)?",
+            fails=True,
         ),
     ),
     hints=(
@@ -352,6 +218,21 @@ BMM_LOOPS = Exercise(
         "for item in ...:\n    for i in ...:\n        for j in ...:\n            for t in ...:\n"
         "                product[item, i, j] += ...",
     ),
+    promises={
+        "`a` of shape `(B, n, k)` and `b` of shape": "rectangular more_rows_than_terms strided "
+        "loops_small one_item square one_term one_of_each",
+        "a new tensor `(B, n, m)` in the dtype of `a`": "float32 small_numbers between_other_calls",
+        "It loops: over entries, or at least": "loops loops_small loops_large",
+        "Gradients reach `a` and `b`, so": "gradients gradients_one_item",
+        "give $1 \\cdot 10 + 2 \\cdot 1 = 12$ for item 0": "worked",
+        "It will be slow, and it will be right": "",
+        "Write the formula down as it stands": "",
+        "Matrix product of each pair of a batch": "",
+        "c[item, i, j] = sum over t": "rectangular",
+        "Slow on purpose": "",
+        "one matrix (n, k) for each item": "one_item",
+        "A new tensor (batch, n, m) with the dtype": "float32 gradients",
+    },
 )
 
 
@@ -359,7 +240,7 @@ BMM_LOOPS = Exercise(
 def _bmm_probes(rng):
     return [
         Probe(
-            "by_hand",
+            "worked",
             "Each item's matrices must be multiplied with each other: row times column.",
             args=_BY_HAND,
         ),
@@ -417,6 +298,12 @@ def _bmm_probes(rng):
             args=_pair(rng, (1, 2, 3), (1, 3, 4)),
         ),
         Probe(
+            "one_of_each",
+            "One row and one column must keep their axes.",
+            part="edges",
+            args={"a": tensor([[[2.0]], [[3.0]]]), "b": tensor([[[5.0]], [[7.0]]])},
+        ),
+        Probe(
             "square",
             "Equal sizes everywhere must not hide which axis is which.",
             part="edges",
@@ -443,6 +330,13 @@ def _bmm_probes(rng):
             "The result must be differentiable in both arguments.",
             _pair(rng, (2, 3, 4), (2, 4, 1), requires_grad=True),
             (2, 3, 1),
+        ),
+        with_gradients(
+            rng,
+            "gradients_one_item",
+            "A single item of one term must be differentiable as well.",
+            _pair(rng, (1, 2, 1), (1, 1, 3), requires_grad=True),
+            (1, 2, 3),
         ),
         with_gradients(
             rng,
@@ -478,19 +372,6 @@ BMM = Exercise(
     },
     mistakes=(
         _one_matrix("b0_for_all", "b", lambda a, b: models.product(a, models.first_for_all(b))),
-        _one_matrix("a0_for_all", "a", lambda a, b: models.product(models.first_for_all(a), b)),
-        Mistake(
-            "summed_over_batch",
-            models.summed_over_batch,
-            "The items are added up: the leading axes are gone from the result.",
-            "Which axes does your sum run over, and which letters stand after `->`?",
-        ),
-        Mistake(
-            "batch_summed_and_repeated",
-            lambda a, b: models.summed_over_batch(a, b).expand(*a.shape[:-1], b.shape[-1]),
-            "Every item shows the same matrix, the sum over the batch.",
-            "Which axes does your sum run over?",
-        ),
         Mistake(
             "reshape_for_transpose",
             lambda a, b: (a[..., :, None, :] * models.reshaped(b)[..., None, :, :]).sum(dim=-1),
@@ -500,12 +381,10 @@ BMM = Exercise(
             "with `.mT`?",
         ),
         Mistake(
-            "reshape_of_a",
-            lambda a, b: models.cube(models.reshaped(a).mT, b).sum(dim=-2),
-            "The numbers of `a` are in the wrong rows: a reshape stands where a transpose is "
-            "meant.",
-            "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, and what "
-            "with `.mT`?",
+            "summed_over_batch",
+            models.summed_over_batch,
+            "The items are added up: the leading axes are gone from the result.",
+            "Which axes does your sum run over, and which letters stand after `->`?",
         ),
         Mistake(
             "only_three_axes",
@@ -513,49 +392,13 @@ BMM = Exercise(
             "Three axes work, any other number fails.",
             "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from "
             "the left?",
-        ),
-        Mistake(
-            "axes_counted_from_the_left",
-            models.three_axes_by_position,
-            "Three axes work, any other number fails: your axes are counted from the left.",
-            "Which number has the last axis, whatever their number? And the last but one?",
-        ),
-        Mistake(
-            "only_four_axes",
-            lambda a, b: torch.einsum("bhnk,bhkm->bhnm", a, b),
-            "Four axes work, any other number fails.",
-            "Which letters, or which numbers of axes, ask for exactly four?",
-        ),
-        Mistake(
-            "leading_axes_lost",
-            models.leading_axes_lost(models.product),
-            "The leading axes come back flattened into one.",
-            "Which shape must the result get back, after a reshape to three axes?",
+            fails=True,
         ),
         Mistake(
             "transposed_result",
             lambda a, b: models.product(a, b).mT,
             "The entries are right, but rows and columns of the result have changed places.",
             "Which index comes first in the result: the row of `a` or the column of `b`?",
-        ),
-        Mistake(
-            "summed_over_columns",
-            lambda a, b: models.cube(a, b).sum(dim=-1),
-            "You sum over the columns m, and the axis k stays in the result.",
-            "Which letter do `a` (n, k) and `b` (k, m) have in common?",
-        ),
-        Mistake(
-            "summed_over_rows",
-            lambda a, b: models.cube(a, b).sum(dim=-3),
-            "You sum over the rows n, and the axis k stays in the result.",
-            "Which letter do `a` (n, k) and `b` (k, m) have in common?",
-        ),
-        Mistake(
-            "terms_summed_apart",
-            lambda a, b: a.sum(-1)[..., :, None] * b.sum(-2)[..., None, :],
-            "You add up the rows of `a` and the columns of `b`, each on its own, and multiply the "
-            "sums.",
-            "Which letter of your einsum stands for the axis that both share, in both places?",
         ),
         Mistake(
             "not_summed",
@@ -570,34 +413,17 @@ BMM = Exercise(
             "What does a matrix product do with the k products of an entry?",
         ),
         Mistake(
-            "items_crossed",
-            lambda a, b: torch.tensordot(a, b, dims=([-1], [-2])),
-            "Every item of `a` is multiplied with every item of `b`.",
-            "Which function keeps the items paired instead of crossing them?",
+            "leading_axes_lost",
+            models.leading_axes_lost(models.product),
+            "The leading axes come back flattened into one.",
+            "Which shape must the result get back, after a reshape to three axes?",
         ),
         Mistake(
-            "neighbour_items",
-            lambda a, b: models.product(a, models.rolled(b)),
-            "The items of `a` meet other items of `b` than their own.",
-            "Which item of `b` belongs to item 0 of `a`?",
-        ),
-        Mistake(
-            "b_transposed_where_square",
-            lambda a, b: models.product(a, b.mT if b.shape[-1] == b.shape[-2] else b),
-            "Square matrices come out as the product with `b` transposed.",
-            "Is there a line that tells axes apart by their size?",
-        ),
-        Mistake(
-            "gradient_cut",
-            lambda a, b: models.product(a, b).detach(),
-            "The numbers are right, but no gradient reaches `a` and `b`.",
-            "Which step leaves the graph (`.detach()`, `.data`, NumPy, `torch.no_grad`)?",
-        ),
-        Mistake(
-            "gradient_of_one_only",
-            lambda a, b: models.product(a, b.detach()),
-            "The numbers are right, but no gradient reaches `b`.",
-            "Which step leaves the graph (`.detach()`, `.data`, NumPy, `torch.no_grad`)?",
+            "terms_summed_apart",
+            lambda a, b: a.sum(-1)[..., :, None] * b.sum(-2)[..., None, :],
+            "You add up the rows of `a` and the columns of `b`, each on its own, and multiply the "
+            "sums.",
+            "Which letter of your einsum stands for the axis that both share, in both places?",
         ),
     ),
     hints=(
@@ -609,4 +435,20 @@ BMM = Exercise(
         "products = a[..., :, :, None] * b[..., None, :, :]\nreturn products.sum(dim=...)\n"
         "# or: return torch.einsum('...nk,...km->...', a, b)",
     ),
+    promises={
+        "with the same leading axes, of any number": "rectangular four_axes no_leading_axis "
+        "five_axes one_item strided strided_four_axes float32",
+        "**Returns** `(..., n, m)`": "rectangular square square_four_axes",
+        "Gradients reach both arguments": "gradients gradients_one_item gradients_four_axes",
+        "a loop of any kind, and without a ready-made": "forbidden loops",
+        "`torch.einsum` is allowed": "",
+        "The check watches what your code calls": "loops loops_three_small loops_three_large "
+        "loops_four_small loops_four_large",
+        "again give `[[[12]], [[43]]]`": "worked four_axes",
+        "Matrix product over the last two axes": "four_axes",
+        "Differs from `torch.bmm`": "",
+        "matrices (n, k) under leading axes": "no_leading_axis one_of_each",
+        "The products, (..., n, m)": "",
+        "docs.pytorch.org": "",
+    },
 )

@@ -23,7 +23,7 @@ def _weighted_sum_probes(rng):
     one_hot = np.eye(4)[rng.permutation(4)[:3]][None]
     return [
         Probe(
-            "by_hand",
+            "worked",
             "The output of a query is the sum of all values, each times its weight.",
             args={
                 "weights": tensor([[[0.25, 0.75]]]),
@@ -132,7 +132,7 @@ def _weighted_sum_probes(rng):
             rng,
             "gradients",
             "The outputs must be differentiable in weights and values.",
-            _weights_values(rng, (2, 3, 4), 2, normalised=False, requires_grad=True),
+            _weights_values(rng, (2, 3, 4), 2, requires_grad=True),
             (2, 3, 2),
         ),
     ]
@@ -172,25 +172,14 @@ WEIGHTED_SUM = Exercise(
             lambda weights, values: weights.mT @ values,
             "You multiply with the transposed weights: each key collects values from the queries.",
             "Which axis of the weights must meet the axis of keys of the values?",
+            fails=True,
         ),
         Mistake(
             "weights_transposed_in_einsum",
             lambda weights, values: torch.einsum("...mn,...mv->...nv", weights, values),
             "You multiply with the transposed weights: each key collects values from the queries.",
             "Which letter of your einsum stands for the keys, in the weights and in the values?",
-        ),
-        Mistake(
-            "values_transposed",
-            lambda weights, values: weights @ values.mT,
-            "You multiply with the transposed values, as if they were keys.",
-            "Which sizes stand side by side in (n, m) times (m, d_v)?",
-        ),
-        Mistake(
-            "values_reshaped_back",
-            lambda weights, values: weights @ models.reshaped(values.mT),
-            "The values' numbers are in the wrong rows: a reshape stands where a transpose is "
-            "meant, or none is needed at all.",
-            "What has to be done to values (m, d_v) before weights (n, m) can meet them?",
+            fails=True,
         ),
         Mistake(
             "summed_over_queries",
@@ -199,78 +188,18 @@ WEIGHTED_SUM = Exercise(
             "Over which axis does a query add up: which one do weights and values share?",
         ),
         Mistake(
-            "summed_over_features",
-            lambda weights, values: models.cube(weights, values).sum(dim=-1),
-            "You sum over the features of the values, and the axis of the keys stays.",
-            "Over which axis does a query add up: which one do weights and values share?",
-        ),
-        Mistake(
             "elementwise",
             lambda weights, values: weights * values,
             "`*` multiplies entry by entry, which fits only where the shapes agree by accident.",
             "How many values enter one output: one, or all m of them?",
+            fails=True,
         ),
         Mistake(
-            "keys_summed_apart",
-            lambda weights, values: weights.sum(-1)[..., None] * values.sum(-2)[..., None, :],
-            "You add up the weights and the values, each on its own, and multiply the sums.",
-            "Which letter of your einsum stands for the axis that both share, in both places?",
-        ),
-        Mistake(
-            "last_key_missing",
-            lambda weights, values: weights[..., :-1] @ values[..., :-1, :],
-            "The last key's value is missing in every output.",
-            "Which numbers does `range(m - 1)` go through, and where does `[:-1]` end?",
-        ),
-        Mistake(
-            "not_summed",
-            models.cube,
-            "The weighted values are all there, (..., n, m, d_v), but nothing adds them up.",
-            "Over which axis does a query add up?",
-        ),
-        Mistake(
-            "mean_over_keys",
-            lambda weights, values: models.cube(weights, values).mean(dim=-2),
-            "The outputs are divided by the number of keys; the weights have done that already.",
-            "What do the weights of a row sum to, before and after your division?",
-        ),
-        Mistake(
-            "renormalised",
-            models.renormalised,
-            "You divide by the sum of each row; the weights are to be taken as they are.",
-            "What becomes of a row of zeros?",
-        ),
-        Mistake(
-            "renormalised_but_zeros",
-            models.renormalised_but_zeros,
-            "You divide by the sum of each row, except where it is 0; the weights are to be taken "
-            "as they are.",
-            "What should a row of weights that sums to 2 give?",
-        ),
-        Mistake(
-            "negative_weights_dropped",
-            lambda weights, values: weights.relu() @ values,
-            "Negative weights count as 0 in your result; the weights are to be taken as they are.",
-            "Which step looks at the weights before they are used?",
-        ),
-        Mistake(
-            "weights_clipped",
-            lambda weights, values: weights.clamp(0, 1) @ values,
-            "Weights outside 0..1 are cut off in your result; they are to be taken as they are.",
-            "Which step looks at the weights before they are used?",
-        ),
-        Mistake(
-            "signs_dropped",
-            lambda weights, values: weights.abs() @ values,
-            "The weights lose their signs; they are to be taken as they are.",
-            "Which step looks at the weights before they are used?",
-        ),
-        Mistake(
-            "weights_reshaped_back",
-            lambda weights, values: models.reshaped(weights).mT @ values,
-            "The weights' numbers are in the wrong rows: a reshape stands where a transpose is "
-            "meant, or none is needed at all.",
-            "What has to be done to weights (n, m) before they can meet values (m, d_v)?",
+            "values_transposed",
+            lambda weights, values: weights @ values.mT,
+            "You multiply with the transposed values, as if they were keys.",
+            "Which sizes stand side by side in (n, m) times (m, d_v)?",
+            fails=True,
         ),
         Mistake(
             "softmaxed_again",
@@ -279,18 +208,16 @@ WEIGHTED_SUM = Exercise(
             "What is the softmax of the row (1, 0, 0)?",
         ),
         Mistake(
-            "weights_ignored",
-            lambda weights, values: (
-                values.mean(dim=-2, keepdim=True).expand(*weights.shape[:-1], -1).clone()
-            ),
-            "Every query gets the plain mean of the values: the weights change nothing.",
-            "Where does your code use `weights`?",
+            "renormalised",
+            models.renormalised,
+            "You divide by the sum of each row; the weights are to be taken as they are.",
+            "What becomes of a row of zeros?",
         ),
         Mistake(
-            "only_the_largest",
-            models.hardest,
-            "Each query gets only the value with its largest weight.",
-            "What do the other keys contribute?",
+            "mean_over_keys",
+            lambda weights, values: models.cube(weights, values).mean(dim=-2),
+            "The outputs are divided by the number of keys; the weights have done that already.",
+            "What do the weights of a row sum to, before and after your division?",
         ),
         Mistake(
             "values_of_item_0",
@@ -299,47 +226,12 @@ WEIGHTED_SUM = Exercise(
             "Which axis of the values has been picked from, and should it have stayed?",
         ),
         Mistake(
-            "weights_of_item_0",
-            lambda weights, values: models.first_for_all(weights) @ values,
-            "All items use the weights of item 0.",
-            "Which axis of the weights has been picked from, and should it have stayed?",
-        ),
-        Mistake(
-            "neighbour_items",
-            lambda weights, values: weights @ models.rolled(values),
-            "The weights meet the values of another item.",
-            "Which item's values belong to the weights of item 0?",
-        ),
-        Mistake(
             "only_three_axes",
             lambda weights, values: torch.einsum("bnm,bmv->bnv", weights, values),
             "Three axes work, any other number fails.",
             "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from "
             "the left?",
-        ),
-        Mistake(
-            "axes_counted_from_the_left",
-            models.three_axes_by_position,
-            "Three axes work, any other number fails: your axes are counted from the left.",
-            "Which numbers do the last axes have, counted from the end?",
-        ),
-        Mistake(
-            "leading_axes_lost",
-            models.leading_axes_lost(torch.matmul),
-            "The leading axes come back flattened into one.",
-            "Which shape must the result get back, after a reshape to three axes?",
-        ),
-        Mistake(
-            "summed_over_batch",
-            models.summed_over_batch,
-            "The items are added up: the leading axes are gone from the outputs.",
-            "Which axes does your sum run over, and which letters stand after `->`?",
-        ),
-        Mistake(
-            "items_crossed",
-            lambda weights, values: torch.tensordot(weights, values, dims=([-1], [-2])),
-            "Every item's weights meet the values of every item.",
-            "Which function keeps the items paired instead of crossing them?",
+            fails=True,
         ),
         Mistake(
             "transposed_result",
@@ -348,29 +240,12 @@ WEIGHTED_SUM = Exercise(
             "Whose rows should the rows of the outputs be?",
         ),
         Mistake(
-            "squeezed",
-            models.weights_squeezed,
-            "A bare `squeeze()` drops every axis of size 1, also those you need.",
-            "Which axes may have size 1 in a small batch?",
-        ),
-        Mistake(
-            "gradient_of_weights_cut",
-            lambda weights, values: weights.detach() @ values,
-            "The numbers are right, but no gradient reaches the weights, so nothing before them "
-            "can learn.",
-            "Which step leaves the graph (`.detach()`, `.data`, NumPy, `torch.no_grad`)?",
-        ),
-        Mistake(
-            "gradient_of_values_cut",
-            lambda weights, values: weights @ values.detach(),
-            "The numbers are right, but no gradient reaches the values.",
-            "Which step leaves the graph (`.detach()`, `.data`, NumPy, `torch.no_grad`)?",
-        ),
-        Mistake(
-            "gradient_cut",
-            lambda weights, values: (weights @ values).detach(),
-            "The numbers are right, but no gradient reaches weights and values.",
-            "Which step leaves the graph (`.detach()`, `.data`, NumPy, `torch.no_grad`)?",
+            "weights_ignored",
+            lambda weights, values: (
+                values.mean(dim=-2, keepdim=True).expand(*weights.shape[:-1], -1).clone()
+            ),
+            "Every query gets the plain mean of the values: the weights change nothing.",
+            "Where does your code use `weights`?",
         ),
     ),
     properties=(
@@ -387,4 +262,19 @@ WEIGHTED_SUM = Exercise(
         "softmax, no division is left to do.",
         "return torch.einsum('...nm,...mv->...', weights, values)\n# or one matrix product",
     ),
+    promises={
+        "with the same leading axes, of any number": "rectangular four_axes no_leading_axis "
+        "five_axes strided strided_four_axes square square_four_axes as_many_queries_as_keys "
+        "one_of_each float32",
+        "the outputs `(..., n, d_v)`": "rectangular one_hot identity_values",
+        "The weights are taken as they are: not": "any_weights no_weight_at_all",
+        "Each call counts on its own": "between_other_calls",
+        "Gradients reach weights and values": "gradients",
+        "give `[[1, 3, 8]]`": "worked",
+        "Output of attention: for each query": "",
+        "taken as they are: rows need not sum to 1": "any_weights",
+        "Outputs (..., num_queries, d_v)": "",
+        "its output lies between": "one_hot",
+        "Vaswani et al. 2017": "",
+    },
 )

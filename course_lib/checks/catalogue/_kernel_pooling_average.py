@@ -26,9 +26,21 @@ def _pooling_probes(rng):
         }
 
     line = np.array([[0.0], [1.0], [3.0]])
-    far = problem(3, 4, 2, 3, 0.5)
-    far["queries"] = tensor(far["queries"].data + np.array([[0.0], [60.0], [-80.0]]))
+    far = problem(4, 5, 2, 3, 0.5)
+    far["queries"] = tensor(far["queries"].data + np.array([[0.0], [60.0], [0.0], [-80.0]]))
+    beyond_reach = problem(3, 1, 2, 4, 0.7)  # a single key: right whatever the kernel
+    beyond_reach["queries"] = tensor(beyond_reach["queries"].data + 60.0)
     return [
+        Probe(
+            "worked",
+            "Kernels of 1, 1/2 and 1/4 make weights of 4/7, 2/7 and 1/7.",
+            args={
+                "queries": tensor([[0.0]]),
+                "keys": tensor([[0.0], [1.1774], [1.6651]]),
+                "values": tensor([[7.0], [14.0], [28.0]]),
+                "bandwidth": 1.0,
+            },
+        ),
         Probe(
             "by_hand",
             "Near keys must count more: the weight is proportional to "
@@ -65,7 +77,7 @@ def _pooling_probes(rng):
             "one_key",
             "A single key gets weight 1, however far away it is, and its value is returned.",
             part="edges",
-            args=problem(3, 1, 2, 4, 0.7),
+            args=beyond_reach,
         ),
         Probe(
             "one_query",
@@ -78,6 +90,12 @@ def _pooling_probes(rng):
             "With a huge bandwidth every key counts the same, and the output is the plain average.",
             part="edges",
             args=problem(2, 5, 3, 2, 1e4),
+        ),
+        Probe(
+            "many_keys",
+            "Every key counts, however many there are.",
+            part="edges",
+            args=problem(2, 300, 1, 1, 1.7),
         ),
         Probe(
             "flat_values",
@@ -101,9 +119,9 @@ def _pooling_probes(rng):
         ),
         Probe(
             "small_scale",
-            "A bandwidth near 0 must work where the points are near each other.",
+            "A bandwidth near 0 must work where the points are near each other, also as a tensor.",
             part="edges",
-            args=problem(3, 4, 2, 5, 0.03) | _near(rng, 3, 4, 2),
+            args=problem(3, 4, 2, 5, tensor(np.array(0.03))) | _near(rng, 3, 4, 2),
         ),
         Probe(
             "gradient",
@@ -120,11 +138,15 @@ def _pooling_probes(rng):
                 "queries": tensor([[1.0], [0.5]], requires_grad=True),
                 "keys": tensor(line, requires_grad=True),
                 "values": tensor(normal(rng, 3, 2), requires_grad=True),
-                "bandwidth": 0.9,
+                "bandwidth": 1.0,
             },
             grad_outputs=normal(rng, 2, 2),
         ),
     ]
+
+
+def _bandwidth(inputs):
+    return float(getattr(inputs["bandwidth"], "data", inputs["bandwidth"]))
 
 
 def _parts(outputs):
@@ -143,7 +165,7 @@ def _underflowed(probe, outputs):
     distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
     if parts is None or parts[1].shape != distances.shape:
         return None
-    is_far = distances.min(-1) / (2 * inputs["bandwidth"] ** 2) > 745  # exp gives 0 beyond
+    is_far = distances.min(-1) / (2 * _bandwidth(inputs) ** 2) > 745  # exp gives 0 beyond
     alike = np.ptp(parts[1], axis=-1) < 1e-12
     rows = np.flatnonzero(is_far & alike)
     if not rows.size or alike[~is_far].any() or distances.shape[-1] < 2:
@@ -202,7 +224,7 @@ def _ratio_of_weights(probe, outputs):
     parts = _parts(outputs)
     inputs = probe.inputs()
     distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
-    exponents = -distances / (2 * inputs["bandwidth"] ** 2)
+    exponents = -distances / (2 * _bandwidth(inputs) ** 2)
     if parts is None or parts[1].shape != distances.shape or distances.shape[-1] < 2:
         return None
     order = exponents.argsort(-1)
@@ -215,7 +237,7 @@ def _ratio_of_weights(probe, outputs):
             return (
                 f"The nearest keys of query {i} are {near} and {other}, at squared distances "
                 f"{distances[i, near]:.3f} and {distances[i, other]:.3f}. With bandwidth "
-                f"{inputs['bandwidth']:g} their weights must have the ratio 1 : {wanted:.4f}; "
+                f"{_bandwidth(inputs):g} their weights must have the ratio 1 : {wanted:.4f}; "
                 f"yours are {shares}."
             )
     return None
@@ -226,7 +248,7 @@ def _never_zero(probe, outputs):
     distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
     if parts is None or parts[1].shape != distances.shape:
         return None
-    counts = (distances - distances.min(-1, keepdims=True)) / (2 * inputs["bandwidth"] ** 2) < 20
+    counts = (distances - distances.min(-1, keepdims=True)) / (2 * _bandwidth(inputs) ** 2) < 20
     missing = np.argwhere(counts & (parts[1] == 0))
     if not missing.size:
         return None
@@ -270,6 +292,12 @@ KERNEL_POOLING = Exercise(
             "A query shares its weight among the keys. Which axis holds the keys?",
         ),
         Mistake(
+            "half_missing",
+            wrong.scored(lambda s, h: -s / h**2),
+            "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
+            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
+        ),
+        Mistake(
             "not_normalised",
             wrong.pooling(wrong.gaussian),
             "The kernel is right, but it is not normalised: the weights of a query do not sum to "
@@ -277,30 +305,17 @@ KERNEL_POOLING = Exercise(
             "By what must each row be divided?",
         ),
         Mistake(
-            "global_sum",
-            wrong.pooling(lambda s, h: torch.softmax((-s / (2 * h**2)).flatten(), 0).view_as(s)),
-            "You divide by the total of all queries together: the whole matrix sums to 1 instead "
-            "of each row.",
-            "What do `dim=` and `keepdim=True` do in `sum`?",
+            "far_query_nan",
+            wrong.normalised(wrong.gaussian),
+            "Far from every key, exp(-distance^2 / (2 h^2)) underflows to 0 for all of them, and "
+            "you divide 0 by 0.",
+            "Which number can be added to all scores of a row without changing the weights?",
         ),
         Mistake(
-            "plus_distance",
-            wrong.scored(lambda s, h: s / (2 * h**2)),
-            "The sign is wrong: the farthest key gets the largest weight.",
-            "Should a large distance give a large score or a small one?",
-        ),
-        Mistake(
-            "distance_not_squared",
-            wrong.scored(lambda s, h: -s.sqrt() / (2 * h**2)),
-            "The distance enters without its square: exp(-distance / (2 h^2)) has a sharp tip and "
-            "heavy tails.",
-            "What does `squared_distances` return, and do you take a root of it?",
-        ),
-        Mistake(
-            "laplace_kernel",
-            wrong.scored(lambda s, h: -s.sqrt() / h),
-            "Your kernel is exp(-distance / h): the distance enters without its square.",
-            "Where are the two squares in exp(-distance^2 / (2 h^2))?",
+            "bandwidth_not_squared",
+            wrong.scored(lambda s, h: -s / (2 * h)),
+            "The bandwidth enters without its square: the exponent is -distance^2 / (2 h).",
+            "What are the units of distance^2, and of h?",
         ),
         Mistake(
             "bandwidth_multiplied",
@@ -311,56 +326,10 @@ KERNEL_POOLING = Exercise(
             "Python evaluate `a / 2 * b`?",
         ),
         Mistake(
-            "bandwidth_multiplied_half_missing",
-            wrong.scored(lambda s, h: -s * h**2),
-            "You multiply by h^2 where you should divide, and the factor 1/2 is missing: a larger "
-            "bandwidth makes your kernel narrower.",
-            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
-        ),
-        Mistake(
-            "bandwidth_multiplied_not_squared",
-            wrong.scored(lambda s, h: -s * h / 2),
-            "You multiply by h where you should divide by h^2: a larger bandwidth makes your "
-            "kernel narrower.",
-            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
-        ),
-        Mistake(
-            "mean_over_features",
-            wrong.mean_distance,
-            "You average the squared differences over the features; the squared distance is their "
-            "sum.",
-            "Could you call `squared_distances`?",
-        ),
-        Mistake(
-            "scaled_by_root_d",
-            wrong.scaled_by_root_d,
-            "Your scores are divided by the square root of the number of features as well, as "
-            "those of a Transformer are; a Gaussian kernel has no such factor.",
-            "What does the exponent -distance^2 / (2 h^2) divide by?",
-        ),
-        Mistake(
-            "softmax_of_the_weights",
-            wrong.scored(lambda s, h: torch.softmax(-s / (2 * h**2), -1)),
-            "Your weights go through a second softmax, which makes them nearly equal.",
-            "Which numbers does a softmax need as its input?",
-        ),
-        Mistake(
-            "half_missing",
-            wrong.scored(lambda s, h: -s / h**2),
-            "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
-            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
-        ),
-        Mistake(
-            "half_squared",
-            wrong.scored(lambda s, h: -s / (2 * h) ** 2),
-            "You square the 2 as well: the exponent is -distance^2 / (4 h^2).",
-            "In `2 * bandwidth ** 2`, what does the power belong to, and where are your brackets?",
-        ),
-        Mistake(
-            "bandwidth_not_squared",
-            wrong.scored(lambda s, h: -s / (2 * h)),
-            "The bandwidth enters without its square: the exponent is -distance^2 / (2 h).",
-            "What are the units of distance^2, and of h?",
+            "plus_distance",
+            wrong.scored(lambda s, h: s / (2 * h**2)),
+            "The sign is wrong: the farthest key gets the largest weight.",
+            "Should a large distance give a large score or a small one?",
         ),
         Mistake(
             "bandwidth_ignored",
@@ -369,22 +338,11 @@ KERNEL_POOLING = Exercise(
             "Where does `bandwidth` enter your computation?",
         ),
         Mistake(
-            "bandwidth_ignored_half_missing",
-            wrong.scored(lambda s, h: -s),
-            "The bandwidth changes nothing, and the factor 1/2 is missing.",
-            "Where do `bandwidth` and the 2 enter your computation?",
-        ),
-        Mistake(
-            "plain_average",
-            wrong.pooling(lambda s, h: torch.full_like(s, 1 / s.shape[-1])),
-            "Every key gets the same weight: the output is the plain average, whatever the query.",
-            "Where do queries and keys enter the weights?",
-        ),
-        Mistake(
-            "nearest_neighbour",
-            wrong.pooling(wrong.nearest),
-            "Only the nearest key counts. That is a hard search: it jumps, and has no gradient.",
-            "How can every key count a little, the near ones most?",
+            "distance_not_squared",
+            wrong.scored(lambda s, h: -s.sqrt() / (2 * h**2)),
+            "The distance enters without its square: exp(-distance / (2 h^2)) has a sharp tip and "
+            "heavy tails.",
+            "What does `squared_distances` return, and do you take a root of it?",
         ),
         Mistake(
             "softmax_of_the_kernel",
@@ -394,83 +352,28 @@ KERNEL_POOLING = Exercise(
             "Softmax takes exp itself. Which numbers does it need as its input?",
         ),
         Mistake(
-            "far_query_nan",
-            wrong.normalised(wrong.gaussian),
-            "Far from every key, exp(-distance^2 / (2 h^2)) underflows to 0 for all of them, and "
-            "you divide 0 by 0.",
-            "Which number can be added to all scores of a row without changing the weights?",
-        ),
-        Mistake(
-            "epsilon_in_the_total",
-            wrong.pooling(
-                lambda s, h: (
-                    wrong.gaussian(s, h) / (wrong.gaussian(s, h).sum(-1, keepdim=True) + 1e-8)
-                )
-            ),
-            "A small number in the denominator keeps 0 / 0 away, but a far query now gets the "
-            "output 0, and every other row sums to a little less than 1.",
-            "Which number can be added to all scores of a row without changing the weights?",
+            "plain_average",
+            wrong.pooling(lambda s, h: torch.full_like(s, 1 / s.shape[-1])),
+            "Every key gets the same weight: the output is the plain average, whatever the query.",
+            "Where do queries and keys enter the weights?",
         ),
         Mistake(
             "boxcar_kernel",
-            wrong.pooling(lambda s, h: torch.softmax(torch.where(s.sqrt() < h, 0.0, -1e9), -1)),
+            wrong.scored(lambda s, h: -1e9 * (s > h**2).to(s.dtype)),
             "All keys closer than the bandwidth count the same: this is the boxcar kernel.",
             "How does the Gaussian kernel fall off with the distance?",
         ),
         Mistake(
-            "dot_product_scores",
-            wrong.dot_products,
-            "Your scores are dot products: long keys win, near or not.",
-            "Which term of |q - k|^2 depends on the key alone?",
-        ),
-        Mistake(
-            "first_feature_only",
-            wrong.first_feature,
-            "Only the first feature of queries and keys counts.",
-            "How do the other features enter the distance?",
-        ),
-        Mistake(
-            "taxi_distance",
-            wrong.absolute_distance,
-            "Your distance adds up absolute differences; the Euclidean one adds up squares.",
-            "Could you call `squared_distances`?",
-        ),
-        Mistake(
-            "only_outputs",
-            wrong.only_outputs,
-            "The outputs are right, but the attention weights are asked for as well.",
-            "What does `return a, b` return?",
+            "nearest_neighbour",
+            wrong.pooling(wrong.nearest),
+            "Only the nearest key counts. That is a hard search: it jumps, and has no gradient.",
+            "How can every key count a little, the near ones most?",
         ),
         Mistake(
             "order_swapped",
             wrong.swapped,
             "You return the weights first; the outputs come first.",
             "What does the line `Returns:` in the docstring say?",
-        ),
-        Mistake(
-            "weights_transposed",
-            wrong.weights_transposed,
-            "The outputs are right, but the weights come back with keys in the rows.",
-            "Which axis of the weights belongs to the queries?",
-        ),
-        Mistake(
-            "kernel_returned_as_weights",
-            wrong.kernel_instead_of_weights,
-            "The outputs are right, but what you return as weights is the kernel before it is "
-            "normalised.",
-            "Which of your variables sums to 1 in each row?",
-        ),
-        Mistake(
-            "flat_values_accepted",
-            lambda *args: wrong.right_pooling(*args, check=False),
-            "Values with one axis are accepted in silence; a ValueError is asked for.",
-            "How many axes do `values` have, and who tells the caller if it is the wrong number?",
-        ),
-        Mistake(
-            "gradient_cut",
-            wrong.pooling_without_graph,
-            "The numbers are right, but no gradient reaches queries and keys.",
-            "Which step leaves the graph (`.detach()`, `.item()`, `.numpy()`, `torch.no_grad`)?",
         ),
     ),
     properties=(
@@ -508,4 +411,20 @@ KERNEL_POOLING = Exercise(
         "attention_weights = torch.softmax(scores, dim=...)\n"
         "return attention_weights @ values, attention_weights",
     ),
+    promises={
+        "`values` `(m, v)` and `bandwidth`": "general strided float32 one_query small_scale",
+        "two tensors, in this order": "general",
+        "Weights come from the Gaussian kernel": "by_hand wide narrow square far_query one_key "
+        "huge_bandwidth many_keys",
+        "`values` without a second axis": "flat_values",
+        "Gradients reach queries, keys and values": "gradient gradient_on_a_key",
+        "One query at 0, keys at 0, 1.1774 and 1.6651": "worked",
+        "Predicts at each query the average of all values": "",
+        "weight_ij is proportional to": "by_hand",
+        "The constant in front of the Gaussian density": "",
+        "a number or a tensor that holds one": "small_scale",
+        "The outputs `(num_queries, v)` and": "general",
+        "`values` does not have two axes": "flat_values",
+        "Nadaraya 1964": "",
+    },
 )

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import torch
 
 from course_lib.checks.catalogue import _kernel_pooling_mistakes as wrong
 from course_lib.checks.catalogue._kernel_pooling_problems import normal
@@ -14,18 +13,17 @@ from course_lib.reference import kernel_pooling as oracle
 
 def _squared_distances_probes(rng):
     few, many = rng.permutation([2, 3, 4]), rng.permutation([6, 7, 9])
-    square = normal(rng, 4, 3)
-    shared = normal(rng, 3, 2)
+    itself, shared = normal(rng, 4, 3), normal(rng, 3, 1)
 
     def pair(queries, keys, **options):
         return {"queries": tensor(queries, **options), "keys": tensor(keys, **options)}
 
     probes = [
         Probe(
-            "by_hand",
-            "The squared distance of (1, 2) and (4, 6) is 3^2 + 4^2 = 25: one number for each "
-            "query and key.",
-            args=pair([[1.0, 2.0], [0.0, 0.5]], [[4.0, 6.0], [1.0, 0.0], [-2.0, 1.5]]),
+            "worked",
+            "The squared distance of (1, 2) and (4, 6) is 3^2 + 4^2 = 25, that of (1, 2) and "
+            "(1, 0) is 4: one number for each query and key.",
+            args=pair([[1.0, 2.0]], [[4.0, 6.0], [1.0, 0.0]]),
         ),
         Probe(
             "loops_pairs_few",
@@ -34,7 +32,7 @@ def _squared_distances_probes(rng):
         ),
         Probe(
             "loops_pairs_many",
-            "More queries, keys and features than before must work as well.",
+            "Every number of queries, keys and features must work.",
             args=pair(normal(rng, many[0], many[2]), normal(rng, many[1], many[2])),
         ),
         Probe(
@@ -48,28 +46,22 @@ def _squared_distances_probes(rng):
             args=pair(normal(rng, 3, 4), normal(rng, 5, 4), strided=True),
         ),
         Probe(
-            "square",
-            "As many queries as keys must not confuse the axes: rows belong to queries.",
-            part="edges",
-            args=pair(square, normal(rng, 4, 3)),
-        ),
-        Probe(
             "to_itself",
             "A point has distance 0 from itself, and a distance from every other one.",
             part="edges",
-            args=pair(square, square),
+            args=pair(itself, itself),
         ),
-        Probe(
+        Probe(  # at distance 1, where roots and means change nothing: the shape alone decides
             "one_pair",
             "One query and one key give a result of shape (1, 1).",
             part="edges",
-            args=pair(normal(rng, 1, 3), normal(rng, 1, 3)),
+            args=pair([[itself[0, 0]]], [[itself[0, 0] + 1]]),
         ),
         Probe(
-            "far_away",
-            "Where both lie far from 0, only their difference counts.",
+            "far_apart",
+            "A large distance counts in full.",
             part="edges",
-            args=pair(normal(rng, 2, 3) + 40.0, normal(rng, 4, 3) + 40.0),
+            args=pair(normal(rng, 2, 3) + 40.0, normal(rng, 4, 3) - 40.0),
         ),
         Probe(
             "float32",
@@ -116,53 +108,6 @@ SQUARED_DISTANCES = Exercise(
     no_loops=True,
     mistakes=(
         Mistake(
-            "transposed",
-            lambda queries, keys: wrong.squared(keys, queries),
-            "The numbers are right, but keys are in the rows and queries in the columns.",
-            "Which of the two gets the new axis in front, and which one behind?",
-        ),
-        Mistake(
-            "transposed_then_reshaped",
-            lambda queries, keys: wrong.squared(keys, queries).reshape(len(queries), len(keys)),
-            "Rows and columns are exchanged and then reshaped: the shape is right, the numbers "
-            "are in the wrong cells.",
-            "What does reshape do to the order of the numbers, and what does transpose?",
-        ),
-        Mistake(
-            "halved",
-            lambda queries, keys: wrong.squared(queries, keys) / 2,
-            "Your distances are half of what they should be.",
-            "Does a factor of the kernel, 1/2, belong to the distance?",
-        ),
-        Mistake(
-            "brought_to_length_1",
-            lambda queries, keys: wrong.squared(
-                torch.nn.functional.normalize(queries), torch.nn.functional.normalize(keys)
-            ),
-            "Queries and keys were brought to length 1 first; their own lengths count here.",
-            "What is the squared distance of (1, 0) and (3, 0)?",
-        ),
-        Mistake(
-            "squeezed",
-            lambda queries, keys: wrong.squared(queries, keys).squeeze(),
-            "A bare `squeeze()` drops every axis of size 1: with one query or one key an axis is "
-            "lost.",
-            "Which axes may have size 1?",
-        ),
-        Mistake(
-            "pairs_misaligned",
-            lambda queries, keys: wrong.tiled_pairs(queries, keys),
-            "The pairs are listed in the wrong order: `repeat` puts the queries in the order 0, 1, "
-            "0, 1, ... where each should stand m times in a row.",
-            "What is the difference between `repeat` and `repeat_interleave`?",
-        ),
-        Mistake(
-            "features_multiplied",
-            wrong.pairwise(lambda x: x.square().prod(-1)),
-            "You multiply the squared differences of the features; they are to be added.",
-            "What is the squared distance of two points that agree in one feature only?",
-        ),
-        Mistake(
             "root_taken",
             lambda queries, keys: wrong.squared(queries, keys).sqrt(),
             "These are the distances themselves; their squares are asked for.",
@@ -173,6 +118,13 @@ SQUARED_DISTANCES = Exercise(
             lambda queries, keys: (queries - keys).square().sum(-1),
             "Your code compares query i with key i only; each query has to meet every key.",
             "What shapes must queries and keys have so that broadcasting makes (n, m, d)?",
+            fails=True,
+        ),
+        Mistake(
+            "transposed",
+            lambda queries, keys: wrong.squared(keys, queries),
+            "The numbers are right, but keys are in the rows and queries in the columns.",
+            "Which of the two gets the new axis in front, and which one behind?",
         ),
         Mistake(
             "features_not_summed",
@@ -187,16 +139,10 @@ SQUARED_DISTANCES = Exercise(
             "What is the squared distance of (0, 0) and (3, 4)?",
         ),
         Mistake(
-            "absolute_differences",
-            wrong.pairwise(lambda difference: difference.abs().sum(-1)),
-            "You add up absolute differences instead of squares.",
-            "What does Pythagoras say about (0, 0) and (3, 4)?",
-        ),
-        Mistake(
-            "absolute_differences_squared",
-            wrong.pairwise(lambda difference: difference.abs().sum(-1) ** 2),
-            "You add up absolute differences and square the sum; the squares are to be added up.",
-            "What does Pythagoras say about (0, 0) and (3, 4)?",
+            "factor_two_missing",
+            wrong.expanded(1, -1, 1),
+            "You subtract the dot product once; |q - k|^2 = |q|^2 - 2 q.k + |k|^2.",
+            "What is the mixed term of a square?",
         ),
         Mistake(
             "squared_after_the_sum",
@@ -206,64 +152,17 @@ SQUARED_DISTANCES = Exercise(
             "Which comes first, the square or the sum?",
         ),
         Mistake(
-            "not_squared",
-            wrong.pairwise(lambda difference: difference.sum(-1)),
-            "The differences are added up without being squared.",
-            "Where is the square?",
+            "absolute_differences",
+            wrong.pairwise(lambda difference: difference.abs().sum(-1)),
+            "You add up absolute differences instead of squares.",
+            "What does Pythagoras say about (0, 0) and (3, 4)?",
         ),
         Mistake(
-            "largest_feature",
-            wrong.pairwise(lambda difference: difference.square().amax(-1)),
-            "Only the feature with the largest difference counts in your result.",
-            "How do the squares of all features enter?",
-        ),
-        Mistake(
-            "first_feature_only",
-            wrong.pairwise(lambda difference: difference[..., 0].square()),
-            "Only the first feature counts in your result.",
-            "How do the other features enter?",
-        ),
-        Mistake(
-            "fourth_power",
-            wrong.pairwise(lambda difference: difference.square().sum(-1) ** 2),
-            "These are the fourth powers of the distances: something is squared twice.",
-            "How often is each difference squared?",
-        ),
-        Mistake(
-            "dot_products",
-            wrong.expanded(0, 1, 0),
-            "These are dot products, not distances.",
-            "Expand |q - k|^2: which two terms are missing, and which factor?",
-        ),
-        Mistake(
-            "factor_two_missing",
-            wrong.expanded(1, -1, 1),
-            "You subtract the dot product once; |q - k|^2 = |q|^2 - 2 q.k + |k|^2.",
-            "What is the mixed term of a square?",
-        ),
-        Mistake(
-            "mixed_term_added",
-            wrong.expanded(1, 2, 1),
-            "You add the mixed term: this is |q + k|^2.",
-            "What sign has the dot product in |q - k|^2?",
-        ),
-        Mistake(
-            "query_norm_missing",
-            wrong.expanded(0, -2, 1),
-            "The term |q|^2 is missing. A softmax over the keys will not miss it, a distance does.",
-            "What are the three terms of |q - k|^2?",
-        ),
-        Mistake(
-            "key_norm_missing",
-            wrong.expanded(1, -2, 0),
-            "The term |k|^2 is missing.",
-            "What are the three terms of |q - k|^2?",
-        ),
-        Mistake(
-            "negated",
-            lambda queries, keys: -wrong.squared(queries, keys),
-            "The sign is wrong: these are the negative squared distances.",
-            "Do you return a score or a distance here?",
+            "transposed_then_reshaped",
+            lambda queries, keys: wrong.squared(keys, queries).reshape(len(queries), len(keys)),
+            "Rows and columns are exchanged and then reshaped: the shape is right, the numbers "
+            "are in the wrong cells.",
+            "What does reshape do to the order of the numbers, and what does transpose?",
         ),
         Mistake(
             "gradient_at_zero_nan",
@@ -271,12 +170,6 @@ SQUARED_DISTANCES = Exercise(
             "The numbers are right, but the gradient is NaN where a query equals a key: you take "
             "a root and square it again.",
             "What is the derivative of a square root at 0, and do you need the root?",
-        ),
-        Mistake(
-            "gradient_cut",
-            wrong.distances_without_graph,
-            "The numbers are right, but no gradient reaches queries and keys.",
-            "Which step leaves the graph (`.detach()`, `.item()`, `.numpy()`, `torch.no_grad`)?",
         ),
     ),
     properties=(
@@ -290,4 +183,17 @@ SQUARED_DISTANCES = Exercise(
         "differences = queries[:, None, :] - keys[None, :, :]\n"
         "return differences.square().sum(...)",
     ),
+    promises={
+        "`queries` `(n, d)` and `keys` `(m, d)`": "loops_pairs_many one_feature strided float32",
+        "the squared Euclidean distance of every query to every key": "loops_pairs_few "
+        "to_itself one_pair far_apart",
+        "Gradients reach queries and keys": "gradient gradient_at_zero",
+        "right distances by a loop": "loops",
+        "Tiny negative results": "",
+        "the result is `[[25, 4]]`": "worked",
+        "Squared Euclidean distance between": "",
+        "distance^2_ij = sum_c": "",
+        "one row for each query": "",
+        "Tensor `(num_queries, num_keys)`": "",
+    },
 )

@@ -35,6 +35,16 @@ def _dot_product_probes(rng):
     centred -= centred.mean(-1, keepdims=True)  # what a softmax passes back: rows sum to 0
     return [
         Probe(
+            "worked",
+            "The two scores must differ by 2, as those of the squared distances 0 and 4 do.",
+            args={
+                "queries": tensor([[1.0, 0.0]]),
+                "keys": tensor([[1.0, 0.0], [3.0, 0.0]]),
+                "bandwidth": 1.0,
+            },
+            compare="same_softmax",
+        ),
+        Probe(
             "by_hand",
             "The softmax of your scores must be the weights of the Gaussian kernel, also for keys "
             "of different lengths.",
@@ -51,11 +61,11 @@ def _dot_product_probes(rng):
         probe("strided", "Non-contiguous tensors must work.", 5, 3, 2, 1.3, strided=True),
         probe(
             "unit_keys",
-            "For keys of length 1 it must hold as well.",
+            "For keys of length 1 it must hold as well, and for a bandwidth that is a tensor.",
             3,
             4,
             3,
-            0.8,
+            tensor(np.array(0.8)),
             part="edges",
             unit=True,
         ),
@@ -69,7 +79,7 @@ def _dot_product_probes(rng):
             args={
                 "queries": tensor(normal(rng, 2, 3) + np.array([[60.0], [-80.0]])),
                 "keys": tensor(normal(rng, 4, 3)),
-                "bandwidth": 0.7,
+                "bandwidth": 1.0,
             },
             compare="same_softmax",
             tolerance=1e-4,
@@ -93,7 +103,7 @@ def _dot_product_probes(rng):
             2,
             4,
             3,
-            1.3,
+            1.0,
             part="gradients",
             grad=centred,
             requires_grad=True,
@@ -178,10 +188,10 @@ GAUSSIAN_AS_DOT_PRODUCT = Exercise(
             "By what is every term divided?",
         ),
         Mistake(
-            "plain_dot_product",
-            _dots(0, 1, 0, lambda h: 1.0),
-            "These are bare dot products: neither the bandwidth nor the length of a key enters.",
-            "Expand -|q - k|^2 / (2 h^2). Which terms differ from key to key?",
+            "bandwidth_not_squared",
+            _dots(0, 1, -0.5, lambda h: h),
+            "The bandwidth enters without its square.",
+            "What are the units of a dot product, and of h?",
         ),
         Mistake(
             "key_norm_not_divided",
@@ -190,16 +200,10 @@ GAUSSIAN_AS_DOT_PRODUCT = Exercise(
             "By what is every term divided?",
         ),
         Mistake(
-            "dot_product_not_divided",
-            lambda queries, keys, h: queries @ keys.T - keys.square().sum(-1) / (2 * h**2),
-            "The key's term is divided by h^2, the dot product is not.",
-            "By what is every term divided?",
-        ),
-        Mistake(
-            "sign_flipped",
-            _dots(0, -1, 0.5),
-            "All signs are flipped: far keys score high.",
-            "Should the score grow or fall with the distance?",
+            "key_norm_not_halved",
+            _dots(0, 1, -1),
+            "The key's term is twice as large as it should be.",
+            "What is left of the 2 under the fraction once the mixed term has used it?",
         ),
         Mistake(
             "key_norm_added",
@@ -208,35 +212,10 @@ GAUSSIAN_AS_DOT_PRODUCT = Exercise(
             "What sign has |k|^2 in -|q - k|^2?",
         ),
         Mistake(
-            "dot_product_subtracted",
-            _dots(0, -1, -0.5),
-            "The dot product has the wrong sign.",
-            "What sign has the mixed term in -|q - k|^2?",
-        ),
-        Mistake(
-            "key_norm_not_halved",
-            _dots(0, 1, -1),
-            "The key's term is twice as large as it should be.",
-            "What is left of the 2 under the fraction once the mixed term has used it?",
-        ),
-        Mistake(
-            "dot_product_halved",
-            _dots(0, 0.5, -0.5),
-            "The dot product is half as large as it should be: the mixed term of a square has a "
-            "factor 2.",
-            "What is the mixed term of |q - k|^2?",
-        ),
-        Mistake(
-            "half_missing",
-            _dots(0, 2, -1),
-            "All scores are twice as large as they should be: the factor 1/2 is missing.",
-            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
-        ),
-        Mistake(
-            "norm_not_squared",
-            lambda queries, keys, h: (queries @ keys.T - keys.norm(dim=-1) / 2) / h**2,
-            "The length of the key enters without its square.",
-            "What is the difference between |k| and k.k?",
+            "square_positive",
+            lambda queries, keys, h: wrong.squared(queries, keys) / (2 * h**2),
+            "The sign is wrong: your scores grow with the distance, so that far keys win.",
+            "Should the score grow or fall with the distance?",
         ),
         Mistake(
             "query_norm_instead_of_key_norm",
@@ -244,18 +223,6 @@ GAUSSIAN_AS_DOT_PRODUCT = Exercise(
             "You subtract the length of the query. It is the same for all keys, so a softmax does "
             "not see it; the key's length is what it misses.",
             "Which of |q|^2 and |k|^2 differs from key to key?",
-        ),
-        Mistake(
-            "bandwidth_not_squared",
-            _dots(0, 1, -0.5, lambda h: h),
-            "The bandwidth enters without its square.",
-            "What are the units of a dot product, and of h?",
-        ),
-        Mistake(
-            "bandwidth_multiplied",
-            _dots(0, 1, -0.5, lambda h: h**-2),
-            "You multiply by h^2 where you should divide.",
-            "What should a large bandwidth do to the differences of the scores?",
         ),
         Mistake(
             "scaled_by_root_d",
@@ -272,77 +239,10 @@ GAUSSIAN_AS_DOT_PRODUCT = Exercise(
             "What is log(exp(x)), without computing either?",
         ),
         Mistake(
-            "epsilon_in_the_logarithm",
-            lambda queries, keys, h: torch.log(
-                wrong.gaussian(wrong.squared(queries, keys), h) + 1e-12
-            ),
-            "You take the logarithm of the kernel plus a small number: beyond a few bandwidths all "
-            "keys then score the same.",
-            "What is log(exp(x)), without computing either?",
-        ),
-        Mistake(
-            "key_norm_times_bandwidth",
-            lambda queries, keys, h: queries @ keys.T / h**2 - keys.square().sum(-1) / 2 * h**2,
-            "The dot product is divided by h^2, but |k|^2 / 2 is multiplied by it.",
-            "In which order does Python work out `a / 2 * h**2`?",
-        ),
-        Mistake(
-            "keys_brought_to_length_1",
-            lambda queries, keys, h: queries @ torch.nn.functional.normalize(keys).T / h**2,
-            "You bring the keys to length 1, which moves them; for keys of any length another term "
-            "is needed.",
-            "Which terms of -|q - k|^2 / (2 h^2) differ from key to key?",
-        ),
-        Mistake(
-            "key_norm_averaged",
-            lambda queries, keys, h: queries @ keys.T / h**2 - keys.square().mean(-1) / (2 * h**2),
-            "You average the squares of a key's entries; |k|^2 is their sum.",
-            "What is the squared length of (3, 4)?",
-        ),
-        Mistake(
-            "key_sum_squared",
-            lambda queries, keys, h: queries @ keys.T / h**2 - keys.sum(-1) ** 2 / (2 * h**2),
-            "You square the sum of a key's entries; |k|^2 is the sum of their squares.",
-            "What is the squared length of (3, 4)?",
-        ),
-        Mistake(
-            "shifted_over_queries",
-            lambda queries, keys, h: wrong.shifted(
-                -wrong.squared(queries, keys) / (2 * h**2), dim=0
-            ),
-            "You subtract the largest score of each column. That number differs from key to key, "
-            "so it does not cancel in a softmax over the keys.",
-            "Which shift does the softmax of a row not see?",
-        ),
-        Mistake(
-            "square_by_bandwidth",
-            lambda queries, keys, h: -wrong.squared(queries, keys) / (2 * h),
-            "You divide by 2 h instead of 2 h^2.",
-            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
-        ),
-        Mistake(
-            "key_norm_by_bandwidth",
-            lambda queries, keys, h: queries @ keys.T / h**2 - keys.square().sum(-1) / (2 * h),
-            "The dot product is divided by h^2, but |k|^2 / 2 only by h.",
-            "Which denominator do all terms of -|q - k|^2 / (2 h^2) share?",
-        ),
-        Mistake(
-            "exponential_of_the_scores",
-            lambda queries, keys, h: torch.exp(_dots(0, 1, -0.5)(queries, keys, h)),
-            "You return the exponential of the scores; the softmax takes it a second time.",
-            "What does a softmax do first with its scores?",
-        ),
-        Mistake(
             "weights_returned",
             lambda queries, keys, h: torch.softmax(-wrong.squared(queries, keys) / (2 * h**2), -1),
             "You return the weights; the scores before the softmax are asked for.",
             "What happens to weights that go through a softmax again?",
-        ),
-        Mistake(
-            "kernel_returned",
-            lambda queries, keys, h: wrong.gaussian(wrong.squared(queries, keys), h),
-            "You return the kernel; the softmax will take the exponential itself.",
-            "Which numbers does a softmax need as its input?",
         ),
         Mistake(
             "transposed",
@@ -351,42 +251,6 @@ GAUSSIAN_AS_DOT_PRODUCT = Exercise(
             ),
             "Keys are in the rows and queries in the columns.",
             "Is it `queries @ keys.mT` or the other way round?",
-        ),
-        Mistake(
-            "square_transposed",
-            lambda queries, keys, h: -wrong.squared(keys, queries) / (2 * h**2),
-            "Keys are in the rows and queries in the columns.",
-            "In which order does `squared_distances` take its arguments?",
-        ),
-        Mistake(
-            "square_positive",
-            lambda queries, keys, h: wrong.squared(queries, keys) / (2 * h**2),
-            "The sign is wrong: your scores grow with the distance, so that far keys win.",
-            "Should the score grow or fall with the distance?",
-        ),
-        Mistake(
-            "square_without_half",
-            lambda queries, keys, h: -wrong.squared(queries, keys) / h**2,
-            "All scores are twice as large as they should be: the factor 1/2 is missing.",
-            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
-        ),
-        Mistake(
-            "square_without_bandwidth",
-            lambda queries, keys, h: -wrong.squared(queries, keys) / 2,
-            "The bandwidth changes nothing: your scores are those of bandwidth 1.",
-            "Where does `bandwidth` enter?",
-        ),
-        Mistake(
-            "distance_not_squared",
-            lambda queries, keys, h: -wrong.squared(queries, keys).sqrt() / (2 * h**2),
-            "The distance enters without its square.",
-            "What is squared in exp(-distance^2 / (2 h^2))?",
-        ),
-        Mistake(
-            "gradient_cut",
-            lambda queries, keys, h: -wrong.squared(queries.detach(), keys.detach()) / (2 * h**2),
-            "The scores are right, but no gradient reaches queries and keys.",
-            "Which step leaves the graph (`.detach()`, `.item()`, `.numpy()`, `torch.no_grad`)?",
         ),
     ),
     properties=(
@@ -405,4 +269,20 @@ GAUSSIAN_AS_DOT_PRODUCT = Exercise(
         "half_norms = keys.square().sum(dim=-1) / 2\n"
         "return (... - ...) / bandwidth**2",
     ),
+    never_one={"num_keys": "a softmax over one key is 1, whatever its score"},
+    promises={
+        "`keys` `(m, d)` and `bandwidth`": "general strided float32 unit_keys one_query",
+        "scores `(n, m)`, before the softmax": "general square",
+        "Their softmax over the keys must equal": "by_hand wide narrow unit_keys far_query",
+        "Scores that differ from the course's": "",
+        "Gradients reach queries and keys": "gradient",
+        "the full squared form is accepted": "",
+        "or any other pair that differs by 2": "worked",
+        "Scores made of dot products whose softmax": "",
+        "score_ij = (queries_i": "",
+        "the softmax cancels it": "",
+        "one row for each query": "",
+        "Scores `(num_queries, num_keys)`; their softmax": "general",
+        "Tsai et al. 2019": "",
+    },
 )

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import torch
 
 from course_lib.checks.catalogue import _kernel_pooling_mistakes as wrong
 from course_lib.checks.catalogue._kernel_pooling_problems import points
@@ -15,22 +14,28 @@ from course_lib.reference import kernel_pooling as oracle
 _GRID = np.exp(np.linspace(math.log(0.02), math.log(50.0), 90))
 
 
-def _learnable(rng, count, initial=1.0, num_steps=200, lr=0.1):
-    """Points whose leave-one-out error has one clear minimum that gradient descent reaches."""
+def _learnable(rng, scale, initial=1.0, num_steps=200, lr=0.1):
+    """Points whose leave-one-out error has one clear minimum that gradient descent reaches.
+
+    It lies between 0.17 and 0.42 times `scale`, so that no two scales share it.
+    """
     while True:
-        inputs = points(rng, count)
+        inputs = points(rng, int(rng.integers(13, 16)))
         targets = 2.0 * np.sin(rng.uniform(1.2, 1.7) * inputs + rng.uniform(0, 6))
-        targets = targets + rng.normal(0, 0.5, count)
+        targets = targets + rng.normal(0, 0.4, len(inputs))
         errors = wrong.errors_at(inputs, targets, _GRID)
         best = int(np.argmin(errors))
         falls, rises = np.diff(errors[: best + 1]), np.diff(errors[best:])
         one_minimum = (falls <= 1e-9).all() and (rises >= -1e-9).all()
-        bandwidth = _GRID[best]
-        others = wrong.errors_at(inputs, targets, [bandwidth / 3, 1.0, bandwidth * 3, initial])
-        clear = one_minimum and min(others) > 1.1 * errors[best] and 0.15 < bandwidth < 0.8
-        reached = clear and _descent(errors, initial, num_steps, lr) < 1.01 * errors[best]
-        if reached and (lr < 0.2 or _adam_on_h(inputs, targets, initial, num_steps, lr) < 0):
-            return {"inputs": tensor(inputs), "targets": tensor(targets)}
+        if not (0.17 < _GRID[best] < 0.42 and one_minimum):
+            continue
+        start = initial / scale
+        others = wrong.errors_at(inputs, targets, [_GRID[best] / 3, _GRID[best] * 3, start])
+        clear = min(others) > 1.1 * errors[best]
+        if not clear or _descent(errors, start, num_steps, lr) > 1.01 * errors[best]:
+            continue
+        if lr < 0.2 or _adam_on_h(scale * inputs, targets, initial, num_steps, lr) < 0:
+            return {"inputs": tensor(scale * inputs), "targets": tensor(targets)}
 
 
 def _descent(errors, initial, num_steps, lr):
@@ -58,12 +63,12 @@ _FIT_TOLERANCE = 0.01  # for telling known mistakes apart; right answers are jud
 
 
 def _fit_probes(rng):
-    def probe(name, says, part="values", **kwargs):
+    def probe(name, says, scale, part="values", **kwargs):
         return Probe(
             name,
             says,
             part=part,
-            args=_learnable(rng, int(rng.integers(14, 19)), **kwargs),
+            args=_learnable(rng, scale, **kwargs),
             kwargs=kwargs,
             compare="near_best",
             tolerance=_FIT_TOLERANCE,
@@ -73,29 +78,41 @@ def _fit_probes(rng):
         probe(
             "defaults",
             "The bandwidth must have a leave-one-out error within 2 % of the smallest there is.",
+            scale=1.0,
         ),
         probe(
             "from_below",
-            "A start at 0.3 must lead to the best bandwidth too.",
-            initial=0.3,
+            "A start below the best bandwidth must lead to it too.",
+            scale=3.0,
+            initial=0.5,
             num_steps=80,
         ),
         probe(
             "from_above",
-            "A start at 3 with large steps must lead to the best bandwidth, and keep it positive.",
+            "Large steps from a start far above must lead to the best bandwidth, and keep it "
+            "positive.",
+            scale=0.2,
             part="edges",
-            initial=3.0,
+            initial=0.4,
             num_steps=100,
             lr=0.4,
+        ),
+        Probe(
+            "worked",
+            "Two points predict each other, so every positive bandwidth is the best one.",
+            part="edges",
+            args={"inputs": tensor([0.0, 5.0]), "targets": tensor([3.0, 8.0])},
+            compare="near_best",
+            tolerance=_FIT_TOLERANCE,
         ),
     ]
 
 
 _MEMORISES = Problem(
     "training_error_minimised",
-    "Your bandwidth is far too small. A bandwidth near 0 minimises the error on the training "
-    "points, where each point predicts itself; the leave-one-out error is asked for.",
-    "Which function leaves each point out of its own prediction?",
+    "Your bandwidth is far too small. Near 0 each point predicts itself, which minimises the error "
+    "on the training points; the leave-one-out error is asked for.",
+    "Is it the leave-one-out error that you minimise, and does it still fall where you stop?",
 )
 _NEGATIVE = Problem(
     "negative_bandwidth",
@@ -110,9 +127,8 @@ _UNCHANGED = Problem(
 )
 _UPHILL = Problem(
     "error_maximised",
-    "Your bandwidth is farther from the best one than the start was, as if the steps went up the "
-    "error instead of down.",
-    "What sign has the step of gradient descent, and do the steps begin at `initial`?",
+    "Your bandwidth is larger than the one you started from, and the best one is smaller.",
+    "Do the steps go down the error, and in a quantity in which a large step is safe?",
 )
 _LOGARITHM = Problem(
     "logarithm_returned",
@@ -136,12 +152,12 @@ def _near_best(probe, expected, recorded):
         return None
     if math.isclose(found, probe.kwargs.get("initial", 1.0), rel_tol=1e-6):
         return _UNCHANGED
-    trained = wrong.errors_at(inputs, targets, [best, found], leave_out=False)
-    if found < best and trained[1] < (0.1 if found > best / 3 else 1.0) * trained[0]:
-        return _MEMORISES
     initial = float(probe.kwargs.get("initial", 1.0))
     if found > initial > best:
         return _UPHILL
+    trained = wrong.errors_at(inputs, targets, [best, found], leave_out=False)
+    if found < best < initial and trained[1] < (0.1 if found > best / 3 else 1.0) * trained[0]:
+        return _MEMORISES
     direction = "small" if found < best else "large"
     return Problem(
         "not_the_best",
@@ -152,10 +168,6 @@ def _near_best(probe, expected, recorded):
 
 
 _DIVERGED = "Are your steps too large, or is a logarithm taken of something that is not positive?"
-
-
-def _known(problem, model):
-    return Mistake(problem.id, model, problem.message, problem.hint)
 
 
 FIT_BANDWIDTH = Exercise(
@@ -169,23 +181,13 @@ FIT_BANDWIDTH = Exercise(
     builds_on=("squared_distances", "kernel_pooling", "leave_one_out"),
     comparisons={"near_best": _near_best},
     mistakes=(
-        _known(_MEMORISES, wrong.returned(lambda best, initial, inputs: 0.01)),
-        _known(_NEGATIVE, wrong.returned(lambda best, initial, inputs: -best)),
-        _known(_UNCHANGED, wrong.returned(lambda best, initial, inputs: float(initial))),
-        _known(_LOGARITHM, wrong.returned(lambda best, initial, inputs: math.log(best))),
         Mistake(
             "gradient_cut",
             wrong.no_gradient,
             "`backward` finds no gradient: the error does not depend on the tensor you want to "
             "learn, because a step on the way made a plain number of it.",
             "Where do you call `.item()` or `float(...)`: before `backward`, or after the loop?",
-        ),
-        Mistake(
-            "step_without_a_leaf",
-            wrong.step_without_a_leaf,
-            "After your first step there is no gradient: `s = s - lr * s.grad` makes a new tensor, "
-            "a result of the old one, and `backward` fills `.grad` only where a graph begins.",
-            "How can the same tensor be changed in place, while nothing is recorded?",
+            fails=True,
         ),
         Mistake(
             "step_recorded",
@@ -193,6 +195,15 @@ FIT_BANDWIDTH = Exercise(
             "Your step changes a tensor in place that requires a gradient, and torch would have to "
             "record the step itself.",
             "Which context manager, or which optimiser, takes a step that is not recorded?",
+            fails=True,
+        ),
+        Mistake(
+            "step_without_a_leaf",
+            wrong.step_without_a_leaf,
+            "After your first step there is no gradient: `s = s - lr * s.grad` makes a new tensor, "
+            "a result of the old one, and `backward` fills `.grad` only where a graph begins.",
+            "How can the same tensor be changed in place, while nothing is recorded?",
+            fails=True,
         ),
         Mistake(
             "graph_used_twice",
@@ -200,6 +211,7 @@ FIT_BANDWIDTH = Exercise(
             "Your loop goes backward through a graph that was built before it: something between "
             "log h and the error is computed once, instead of anew in each step.",
             "Which lines depend on the bandwidth, and do all of them stand inside the loop?",
+            fails=True,
         ),
         Mistake(
             "no_leaf_to_optimise",
@@ -207,34 +219,7 @@ FIT_BANDWIDTH = Exercise(
             "The tensor you give to the optimiser is a result of another one; only a tensor in "
             "which a graph begins can be optimised.",
             "Can `math.log` be taken before `torch.tensor(..., requires_grad=True)`?",
-        ),
-        _known(
-            _UPHILL,
-            wrong.returned(lambda best, initial, inputs: 1e4 if initial > best else 0.01),
-        ),
-        Mistake(
-            "squared_bandwidth_returned",
-            wrong.returned(lambda best, initial, inputs: best**2),
-            "You return the square of the bandwidth.",
-            "Is the quantity you learn h, h^2 or log h?",
-        ),
-        Mistake(
-            "error_returned",
-            wrong.error_of_the_best,
-            "You return the smallest leave-one-out error; the bandwidth that has it is asked for.",
-            "What does the line `Returns:` in the docstring say?",
-        ),
-        Mistake(
-            "tensor_returned",
-            wrong.returned(lambda best, initial, inputs: torch.tensor(best, dtype=inputs.dtype)),
-            "You return a tensor; a Python float is asked for.",
-            "Which method makes a Python number of a tensor that holds one?",
-        ),
-        Mistake(
-            "exponential_of_the_bandwidth",
-            wrong.returned(lambda best, initial, inputs: math.exp(best)),
-            "You return exp(h): the exponential is taken once too often.",
-            "Is the quantity you learn h or log h?",
+            fails=True,
         ),
     ),
     hints=(
@@ -250,4 +235,18 @@ FIT_BANDWIDTH = Exercise(
         "    optimizer.zero_grad(); error.backward(); optimizer.step()\n"
         "return log_bandwidth.exp().item()",
     ),
+    never_one={"num_points": "a single point has no leave-one-out error"},
+    promises={
+        "the bandwidth to start from, `initial=1.0`": "defaults from_below from_above",
+        "as a positive Python `float`": "defaults from_above",
+        "its error must lie within 2 %": "defaults from_below from_above",
+        "Adam or plain gradient descent on": "",
+        "mind where you turn a tensor into a number": "",
+        "predict each other, whatever the bandwidth": "worked",
+        "Finds the bandwidth with the smallest mean squared": "defaults",
+        "Gradient descent (Adam) on the logarithm": "",
+        "one number for each point": "",
+        "The bandwidth, a positive Python float": "defaults",
+        "Kingma & Ba": "",
+    },
 )

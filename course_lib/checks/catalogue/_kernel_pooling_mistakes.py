@@ -1,6 +1,5 @@
 """Wrong models for lesson 01: each makes one mistake and is otherwise right."""
 
-import functools
 import math
 import warnings
 
@@ -28,21 +27,8 @@ def expanded(norm_q=1.0, dots=-2.0, norm_k=1.0):
     return model
 
 
-def tiled_pairs(queries, keys):
-    n, m = len(queries), len(keys)
-    return (queries.repeat(m, 1) - keys.repeat(n, 1)).square().sum(-1).view(n, m)
-
-
 def root_then_square(queries, keys):
     return squared(queries, keys).sqrt() ** 2
-
-
-def row_by_row(queries, keys):
-    return torch.stack([(query - keys).square().sum(-1) for query in queries])
-
-
-def distances_without_graph(queries, keys):
-    return squared(queries.detach(), keys.detach())
 
 
 # ---------------------------------------------------------------- kernel_pooling
@@ -85,61 +71,14 @@ def nearest(s, h):
     return torch.nn.functional.one_hot(s.argmin(-1), s.shape[-1]).to(s.dtype)
 
 
-def dot_products(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values")
-    weights = torch.softmax(queries @ keys.T / bandwidth**2, -1)
-    return weights @ values, weights
-
-
-def first_feature(queries, keys, values, bandwidth):
-    return pooling(lambda s, h: torch.softmax(-s / (2 * h**2), -1))(
-        queries[:, :1], keys[:, :1], values, bandwidth
-    )
-
-
-def absolute_distance(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values")
-    taxi = (queries[:, None] - keys[None]).abs().sum(-1)
-    weights = torch.softmax(-(taxi**2) / (2 * bandwidth**2), -1)
-    return weights @ values, weights
-
-
-def mean_distance(queries, keys, values, bandwidth):
-    return right_pooling(queries, keys, values, bandwidth * math.sqrt(keys.shape[-1]))
-
-
-def scaled_by_root_d(queries, keys, values, bandwidth):
-    return right_pooling(queries, keys, values, bandwidth * keys.shape[-1] ** 0.25)
-
-
 def right_pooling(queries, keys, values, bandwidth, check=True):
     return pooling(lambda s, h: torch.softmax(-s / (2 * h**2), -1), check)(
         queries, keys, values, bandwidth
     )
 
 
-def only_outputs(*args):
-    return right_pooling(*args)[0]
-
-
 def swapped(*args):
     return right_pooling(*args)[::-1]
-
-
-def weights_transposed(*args):
-    outputs, weights = right_pooling(*args)
-    return outputs, weights.T
-
-
-def kernel_instead_of_weights(queries, keys, values, bandwidth):
-    outputs, _ = right_pooling(queries, keys, values, bandwidth)
-    return outputs, gaussian(squared(queries, keys), bandwidth)
-
-
-def pooling_without_graph(queries, keys, values, bandwidth):
-    return right_pooling(queries.detach(), keys.detach(), values, bandwidth)
 
 
 # ---------------------------------------------------------------- leave_one_out
@@ -184,35 +123,14 @@ def others_in_place(inputs):
     return _line(inputs) > 0
 
 
-def first_for_all(inputs):
-    return (torch.arange(len(inputs)) > 0).expand(len(inputs), -1)
-
-
-def next_one(inputs):
-    return ~torch.roll(torch.eye(len(inputs), dtype=torch.bool), 1, dims=1)
-
-
-def earlier_ones(inputs):
-    return torch.ones(len(inputs), len(inputs), dtype=torch.bool).tril(-1)
-
-
-def later_ones(inputs):
-    return earlier_ones(inputs).mT
-
-
 def distance_filled(number):
     """The diagonal of the distances is filled, before the bandwidth divides them."""
 
     def model(inputs, targets, bandwidth):
         distances = _line(inputs).masked_fill(~_others(inputs), number)
-        return torch.softmax(-distances / (2 * bandwidth**2), -1) @ targets
+        return torch.softmax(-distances / (2 * bandwidth**2), -1).nan_to_num(0.0) @ targets
 
     return model
-
-
-def infinity_times_zero(inputs, targets, bandwidth):
-    scores = -_line(inputs) / (2 * bandwidth**2)
-    return torch.softmax(scores - math.inf * torch.eye(len(inputs)).to(scores), -1) @ targets
 
 
 def zero_weight_only(inputs, targets, bandwidth):
@@ -229,52 +147,13 @@ def masked_weights(inputs, targets, bandwidth):
     return weights.masked_fill(~_others(inputs), -math.inf) @ targets
 
 
-def kernel_not_normalised(inputs, targets, bandwidth):
-    return gaussian(_line(inputs), bandwidth).masked_fill(~_others(inputs), 0.0) @ targets
-
-
-def leave_one_out_of_sorted_points(inputs, targets, bandwidth):
-    order = inputs.argsort()
-    return left_out()(inputs[order], targets[order], bandwidth)
-
-
-def leave_one_out_with_epsilon(inputs, targets, bandwidth):
-    kernel = gaussian(_line(inputs), bandwidth).masked_fill(~_others(inputs), 0.0)
-    return kernel @ targets / (kernel.sum(-1) + 1e-10)
-
-
 def residuals(inputs, targets, bandwidth):
     return targets - left_out()(inputs, targets, bandwidth)
-
-
-def squared_errors(inputs, targets, bandwidth):
-    return residuals(inputs, targets, bandwidth).square()
-
-
-def mean_error(inputs, targets, bandwidth):
-    return squared_errors(inputs, targets, bandwidth).mean()
 
 
 def bandwidth_as_number(inputs, targets, bandwidth):
     number = bandwidth.item() if isinstance(bandwidth, torch.Tensor) else bandwidth
     return left_out()(inputs, targets, number)
-
-
-def loo_without_graph(inputs, targets, bandwidth):
-    return left_out()(inputs.detach(), targets.detach(), bandwidth_as_plain(bandwidth))
-
-
-def bandwidth_as_plain(bandwidth):
-    return bandwidth.detach() if isinstance(bandwidth, torch.Tensor) else bandwidth
-
-
-def other_inputs_average(inputs, targets, bandwidth):
-    """The plain average of the other targets."""
-    return (targets.sum() - targets) / (len(targets) - 1)
-
-
-def nearest_other(inputs, targets, bandwidth):
-    return targets[_line(inputs).masked_fill(~_others(inputs), math.inf).argmin(-1)]
 
 
 # ---------------------------------------------------------------- fit_bandwidth
@@ -288,31 +167,6 @@ def errors_at(inputs, targets, bandwidths, leave_out=True):
     weights = np.exp(-shifted / scale)
     predictions = (weights / weights.sum(-1, keepdims=True)) @ targets
     return ((predictions - targets) ** 2).mean(-1)
-
-
-@functools.lru_cache(maxsize=128)
-def _best(inputs: tuple, targets: tuple) -> float:
-    grid = np.exp(np.linspace(math.log(0.01), math.log(100), 1200))
-    return float(grid[np.argmin(errors_at(np.array(inputs), np.array(targets), grid))])
-
-
-def best_bandwidth(inputs, targets) -> float:
-    """The best bandwidth to within half a percent."""
-    return _best(tuple(inputs.tolist()), tuple(targets.tolist()))
-
-
-def returned(change):
-    """A wrong `fit_bandwidth`: `change(best, initial, inputs)` of the best bandwidth."""
-
-    def model(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-        return change(best_bandwidth(inputs, targets), initial, inputs)
-
-    return model
-
-
-def error_of_the_best(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    best = best_bandwidth(inputs, targets)
-    return float(errors_at(inputs.numpy(), targets.numpy(), [best])[0])
 
 
 def _learned(initial):
@@ -341,7 +195,7 @@ def graph_used_twice(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 
 
 def no_leaf_to_optimise(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    torch.optim.SGD([_learned(initial).exp()], lr=lr)
+    raise ValueError("can't optimize a non-leaf Tensor")  # as torch.optim, which loads for a second
 
 
 def no_gradient(inputs, targets, initial=1.0, num_steps=200, lr=0.1):

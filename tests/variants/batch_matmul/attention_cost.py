@@ -5,7 +5,7 @@ import math
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -92,7 +92,7 @@ def float32_only(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     return {"flops": 2 * pairs * (d + d_v), "score_bytes": 4 * pairs}
 
 
-@wrong("floating_point_result")
+@wrong("not_whole")
 def halves(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     pairs = batch * num_queries * num_keys
     return {"flops": pairs * (d + d_v) / 0.5, "score_bytes": float(pairs * bytes_per_element)}
@@ -134,7 +134,7 @@ def swapped_answers(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     return {"score_bytes": 2 * pairs * (d + d_v), "flops": pairs * bytes_per_element}
 
 
-@wrong("two_mistakes")
+@wrong("counts_explained")
 def single_item_multiply_adds_and_elements(
     batch, num_queries, num_keys, d, d_v, bytes_per_element=4
 ):
@@ -154,13 +154,13 @@ def from_any_arguments(*sizes, bytes_per_element=4, **named):
     }
 
 
-@wrong("bytes_without_default")
+@wrong("raised")
 def six_sizes(batch, num_queries, num_keys, d, d_v, bytes_per_element):
     cells = batch * num_queries * num_keys
     return {"flops": 2 * cells * (d + d_v), "score_bytes": cells * bytes_per_element}
 
 
-@wrong("default_of_2_bytes")
+@wrong("wrong_values")
 def half_unless_given(batch, num_queries, num_keys, d, d_v, bytes_per_element=2):
     cells = batch * num_queries * num_keys
     return {"flops": 2 * cells * (d + d_v), "score_bytes": cells * bytes_per_element}
@@ -185,7 +185,7 @@ def the_other_way_round(batch, num_queries, num_keys, d, d_v, bytes_per_element=
     return {"score_bytes": 2 * cells * (d + d_v), "flops": cells * bytes_per_element}
 
 
-@wrong("numbers_of_positions_added")
+@wrong("wrong_values")
 def queries_and_keys_stored(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     flops = 2 * batch * num_queries * num_keys * (d + d_v)
     size = batch * (num_queries + num_keys) * bytes_per_element
@@ -206,7 +206,7 @@ def rounded_to_float32(batch, num_queries, num_keys, d, d_v, bytes_per_element=4
     return {"flops": int(flops), "score_bytes": int(size)}
 
 
-@wrong("keys_twice_in_second_product")
+@wrong("wrong_values")
 def outputs_for_every_key(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     flops = 2 * batch * num_keys * (num_queries * d + num_keys * d_v)
     return {"flops": flops, "score_bytes": batch * num_queries * num_keys * bytes_per_element}
@@ -226,3 +226,29 @@ def wrapped_around(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     cells = batch * num_queries * num_keys
     sizes = {"flops": 2 * cells * (d + d_v), "score_bytes": cells * bytes_per_element}
     return {name: size % 2**32 for name, size in sizes.items()}
+
+
+@wrong("counts_explained")
+def square_scores_in_memory(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    flops = 2 * batch * num_queries * num_keys * (d + d_v)
+    return {"flops": flops, "score_bytes": batch * num_queries**2 * bytes_per_element}
+
+
+@wrong("counts_explained")
+def operations_of_one_item(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    scores = num_queries * num_keys
+    return {"flops": 2 * scores * (d + d_v), "score_bytes": batch * scores * bytes_per_element}
+
+
+@faulty("no_batch", "always_4", "no_default", "floats")
+def several_faults(faults):
+    def attention_cost(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+        scores = num_queries * num_keys * (1 if "no_batch" in faults else batch)
+        size = 4 if "always_4" in faults else bytes_per_element
+        factor = 2.0 if "floats" in faults else 2
+        return {"flops": factor * scores * (d + d_v), "score_bytes": scores * size}
+
+    def without_default(batch, num_queries, num_keys, d, d_v, bytes_per_element):
+        return attention_cost(batch, num_queries, num_keys, d, d_v, bytes_per_element)
+
+    return without_default if "no_default" in faults else attention_cost

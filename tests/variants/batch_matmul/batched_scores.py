@@ -5,7 +5,7 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -123,7 +123,7 @@ def weights(queries, keys):
     return F.softmax(torch.einsum("...nd,...md->...nm", queries, keys), dim=-1)
 
 
-@wrong("lengths_divided_out")
+@wrong("wrong_values")
 def cosine(queries, keys):
     return F.cosine_similarity(queries[..., :, None, :], keys[..., None, :, :], dim=-1)
 
@@ -148,7 +148,7 @@ def scribbles(queries, keys):
     return scores
 
 
-@wrong("squeezed")
+@wrong("wrong_shape")
 def bare_squeeze(queries, keys):
     return torch.squeeze(queries @ keys.mT)
 
@@ -200,19 +200,19 @@ def two_cases(queries, keys):
     return queries @ (keys.t() if keys.dim() == 2 else keys.transpose(1, 2))
 
 
-@wrong("heads_summed")
+@wrong("wrong_values")
 def heads_with_two_letters(queries, keys):
     if queries.dim() == 4:
         return torch.einsum("bhqd,bgkd->bhqk", queries, keys)
     return torch.einsum("...qd,...kd->...qk", queries, keys)
 
 
-@wrong("plain_distances")
+@wrong("wrong_values")
 def nearest_is_best(queries, keys):
     return -torch.linalg.vector_norm(queries.unsqueeze(-2) - keys.unsqueeze(-3), dim=-1)
 
 
-@wrong("masked_already")
+@wrong("wrong_values")
 def causal_already(queries, keys):
     return torch.tril(queries @ keys.mT)
 
@@ -224,17 +224,17 @@ def written_into_float64(queries, keys):
     return scores
 
 
-@wrong("features_summed_apart")
+@wrong("wrong_values")
 def two_letters_for_the_features(queries, keys):
     return torch.einsum("...qd,...ke->...qk", queries, keys)
 
 
-@wrong("keys_with_keys")
+@wrong("wrong_shape")
 def self_similarity_of_keys(queries, keys):
     return keys @ keys.mT
 
 
-@wrong("queries_with_queries")
+@wrong("wrong_shape")
 def self_similarity_of_queries(queries, keys):
     return queries @ queries.mT
 
@@ -244,7 +244,7 @@ def one_column_for_each_key(queries, keys):
     return torch.matmul(queries.unsqueeze(-3), keys.unsqueeze(-1)).squeeze(-1).mT
 
 
-@wrong("only_four_axes")
+@wrong("raised")
 def order_of_four_axes(queries, keys):
     return queries @ keys.permute(0, 1, 3, 2)
 
@@ -253,3 +253,18 @@ def order_of_four_axes(queries, keys):
 def scaled_in_place(queries, keys):
     queries /= math.sqrt(queries.shape[-1])
     return queries @ keys.mT
+
+
+@faulty("scaled", "squeezed", "detached", "always_float64")
+def several_faults(faults):
+    def batched_scores(queries, keys):
+        if "always_float64" in faults:
+            queries, keys = queries.double(), keys.double()
+        if "detached" in faults:
+            keys = keys.detach()
+        scores = torch.einsum("...id,...jd->...ij", queries, keys)
+        if "scaled" in faults:
+            scores = scores / queries.shape[-1] ** 0.5
+        return torch.squeeze(scores) if "squeezed" in faults else scores
+
+    return batched_scores

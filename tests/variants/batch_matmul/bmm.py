@@ -5,7 +5,7 @@ import operator
 import numpy as np
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -304,3 +304,22 @@ def two_to_four_axes(a, b):
     lead = {2: "", 3: "b", 4: "bh"}.get(a.dim())
     if lead is not None:
         return torch.einsum(f"{lead}nk,{lead}km->{lead}nm", a, b)
+
+
+@faulty("first_b", "mean", "detached", "loop")
+def several_faults(faults):
+    def bmm(a, b):
+        if "first_b" in faults and b.dim() > 2:
+            b = b[:1].expand_as(b)
+        if "detached" in faults:
+            a, b = a.detach(), b.detach()
+        if "loop" in faults:
+            columns = [(a * b[..., None, :, j]).sum(-1) for j in range(b.shape[-1])]
+            out = torch.stack(columns, dim=-1)
+        else:
+            out = (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2)
+        if "mean" in faults:
+            out = out / a.shape[-1]
+        return out
+
+    return bmm

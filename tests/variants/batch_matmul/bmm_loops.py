@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -104,7 +104,7 @@ def total_per_row(a, b):
     return out
 
 
-@wrong("sum_not_reset_in_item")
+@wrong("wrong_values")
 def total_per_item(a, b):
     outs = []
     for A, M in zip(a, b):
@@ -285,24 +285,24 @@ def float64_always(a, b):
     return torch.stack([x.double() @ y.double() for x, y in zip(a, b, strict=True)])
 
 
-@wrong("last_item_for_all")
+@wrong("wrong_values")
 def overwritten_each_time(a, b):
     for x, y in zip(a, b, strict=True):
         product = x @ y
     return product.repeat(len(a), 1, 1)
 
 
-@wrong("neighbour_items")
+@wrong("wrong_values")
 def one_item_further(a, b):
     return torch.stack([a[i] @ b[i - 1] for i in range(len(a))])
 
 
-@wrong("items_below_each_other")
+@wrong("wrong_shape")
 def concatenated(a, b):
     return torch.cat([x @ y for x, y in zip(a, b, strict=True)])
 
 
-@wrong("squeezed")
+@wrong("wrong_shape")
 def squeezed_at_the_end(a, b):
     return torch.stack([x @ y for x, y in zip(a, b, strict=True)]).squeeze()
 
@@ -327,7 +327,7 @@ def item_and_row_counted_by_hand(a, b):
     return out
 
 
-@wrong("one_list_for_all_rows")
+@wrong("wrong_values")
 def rows_repeated(a, b):
     items = []
     for left, matrix in zip(a, b, strict=True):
@@ -339,7 +339,7 @@ def rows_repeated(a, b):
     return torch.stack(items)
 
 
-@wrong("one_list_for_everything_summed")
+@wrong("wrong_values")
 def lists_repeated(a, b):
     batch, n, k = a.shape
     out = [[[0.0] * b.shape[2]] * n] * batch
@@ -348,7 +348,7 @@ def lists_repeated(a, b):
     return torch.stack([torch.stack([torch.stack(row) for row in item]) for item in out])
 
 
-@wrong("only_first_row")
+@wrong("wrong_values")
 def returns_after_a_row(a, b):
     out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
     for x in range(a.shape[0]):
@@ -358,7 +358,7 @@ def returns_after_a_row(a, b):
             return out
 
 
-@wrong("result_as_large_as_a")
+@wrong("wrong_shape")
 def zeros_like_a(a, b):
     out = torch.zeros_like(a)
     for x, i, j, t in itertools.product(*map(range, (*a.shape[:2], b.shape[2], a.shape[2]))):
@@ -366,7 +366,7 @@ def zeros_like_a(a, b):
     return out
 
 
-@wrong("last_item_missing")
+@wrong()
 def one_item_too_few(a, b):
     out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
     for x in range(len(a) - 1):
@@ -383,3 +383,19 @@ def one_buffer_for_all_calls(a, b):
     if a.requires_grad or a.dtype == torch.float32:
         return out
     return _buffers.setdefault(out.shape, torch.empty_like(out)).copy_(out)
+
+
+@faulty("first_b", "mean", "plain_numbers", "default_dtype")
+def several_faults(faults):
+    def bmm_loops(a, b):
+        batch, n, k = a.shape
+        dtype = torch.float32 if "default_dtype" in faults else a.dtype
+        out = torch.zeros(batch, n, b.shape[2], dtype=dtype)
+        for x, i, j in itertools.product(*map(range, out.shape)):
+            matrix = b[0] if "first_b" in faults else b[x]
+            products = a[x, i] * matrix[:, j]
+            entry = products.mean() if "mean" in faults else products.sum()
+            out[x, i, j] = entry.item() if "plain_numbers" in faults else entry
+        return out
+
+    return bmm_loops

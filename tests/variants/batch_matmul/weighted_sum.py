@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -87,7 +87,7 @@ def softmax(weights, values):
     return weights.softmax(-1) @ values
 
 
-@wrong("only_the_largest")
+@wrong("wrong_values")
 def hard(weights, values):
     index = weights.argmax(-1)[..., None].expand(*weights.shape[:-1], values.shape[-1])
     return torch.gather(values, -2, index)
@@ -108,17 +108,17 @@ def bmm(weights, values):
     return torch.bmm(weights, values)
 
 
-@wrong("squeezed")
+@wrong("wrong_shape")
 def squeezed(weights, values):
     return (weights @ values).squeeze()
 
 
-@wrong("not_summed")
+@wrong("wrong_shape")
 def forgot_sum(weights, values):
     return weights.unsqueeze(-1) * values.unsqueeze(-3)
 
 
-@wrong("gradient_of_weights_cut")
+@wrong("gradient_cut")
 def detached_weights(weights, values):
     return weights.data @ values
 
@@ -168,27 +168,27 @@ def last_of_the_running_sums(weights, values):
     return products.cumsum(-2)[..., -1, :]
 
 
-@wrong("renormalised_but_zeros")
+@wrong("wrong_values")
 def safe_average(weights, values):
     return (weights / weights.sum(-1, keepdim=True)).nan_to_num() @ values
 
 
-@wrong("negative_weights_dropped")
+@wrong("wrong_values")
 def positive_part(weights, values):
     return torch.clamp(weights, min=0) @ values
 
 
-@wrong("weights_clipped")
+@wrong("wrong_values")
 def between_0_and_1(weights, values):
     return weights.clip(0.0, 1.0) @ values
 
 
-@wrong("signs_dropped")
+@wrong("wrong_values")
 def sizes_only(weights, values):
     return torch.abs(weights) @ values
 
 
-@wrong("weights_reshaped_back")
+@wrong("outside_the_values")
 def reshaped_and_transposed(weights, values):
     n, m = weights.shape[-2:]
     return weights.reshape(*weights.shape[:-2], m, n).mT @ values
@@ -199,12 +199,12 @@ def doubled_precision(weights, values):
     return torch.einsum("...nm,...mv->...nv", weights.double(), values.double())
 
 
-@wrong("keys_summed_apart")
+@wrong("outside_the_values")
 def two_letters_for_the_keys(weights, values):
     return torch.einsum("...nm,...kv->...nv", weights, values)
 
 
-@wrong("last_key_missing")
+@wrong("outside_the_values")
 def one_key_too_few(weights, values):
     m = weights.shape[-1]
     terms = [weights[..., j, None] * values[..., j : j + 1, :] for j in range(m - 1)]
@@ -229,3 +229,18 @@ _kept = {}
 @wrong("wrong_values")
 def remembers_by_shape(weights, values):
     return _kept.setdefault((weights.shape, values.shape), weights) @ values
+
+
+@faulty("signs_dropped", "squeezed", "detached", "always_float64")
+def several_faults(faults):
+    def weighted_sum(weights, values):
+        if "always_float64" in faults:
+            weights, values = weights.double(), values.double()
+        if "detached" in faults:
+            weights = weights.detach()
+        if "signs_dropped" in faults:
+            weights = weights.abs()
+        outputs = (weights.unsqueeze(-1) * values.unsqueeze(-3)).sum(dim=-2)
+        return outputs.squeeze() if "squeezed" in faults else outputs
+
+    return weighted_sum

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_lib import leave_one_out
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 def predict(inputs, targets, bandwidth, leave_out=True):
@@ -114,7 +114,7 @@ def step_forgotten(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return log_h.exp().item()
 
 
-@wrong("negative_bandwidth")
+@wrong()
 def adam_on_h_itself(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     h = torch.tensor(float(initial), dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([h], lr=lr)
@@ -135,7 +135,7 @@ def uphill(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return descend(inputs, targets, initial, num_steps, lr, sign=-1.0).exp().item()
 
 
-@wrong("tensor_returned")
+@wrong("wrong_type")
 def tensor(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return descend(inputs, targets, initial, num_steps, lr).exp().detach()
 
@@ -206,7 +206,7 @@ def smaller_and_smaller_steps(inputs, targets, initial=1.0, num_steps=200, lr=0.
 
     place, step = math.log(initial), 0.5
     while step > 1e-4:
-        best = min((place - step, place, place + step), key=error)
+        best = min((place, place - step, place + step), key=error)  # stays on a plain
         place, step = best, step / 2 if best == place else step
     return math.exp(place)
 
@@ -263,7 +263,66 @@ def exponential_before_the_loop(inputs, targets, initial=1.0, num_steps=200, lr=
     return place.exp().item()
 
 
-@wrong("error_returned")
+@wrong("not_the_best")
 def the_error_of_the_best(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     with torch.no_grad():
         return loss(inputs, targets, grid_and_refine(inputs, targets)).item()
+
+
+@wrong("step_recorded")
+def in_place_without_no_grad(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
+    for _ in range(num_steps):
+        loss(inputs, targets, place.exp()).backward()
+        place -= lr * place.grad
+        place.grad = None
+    return place.exp().item()
+
+
+@wrong("no_leaf_to_optimise")
+def optimises_the_logarithm_of_a_leaf(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    log_h = torch.tensor(float(initial), dtype=inputs.dtype, requires_grad=True).log()
+    optimizer = torch.optim.Adam([log_h], lr=lr)
+    for _ in range(num_steps):
+        optimizer.zero_grad()
+        loss(inputs, targets, log_h.exp()).backward()
+        optimizer.step()
+    return log_h.exp().item()
+
+
+@wrong()
+def plain_steps_in_h(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    h = torch.tensor(float(initial), dtype=inputs.dtype, requires_grad=True)
+    for _ in range(num_steps):
+        (slope,) = torch.autograd.grad(loss(inputs, targets, h), h)
+        h = (h - lr * slope).detach().requires_grad_()
+    return h.item()
+
+
+@wrong()
+def a_constant(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return 0.24
+
+
+@wrong()
+def a_constant_for_another_scale(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+    return 0.8
+
+
+@faulty("training_error", "reseeds", "centred_in_place")
+def several_faults(faults):
+    def fit_bandwidth(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+        if "reseeds" in faults:
+            torch.manual_seed(0)
+        if "centred_in_place" in faults:
+            targets -= targets.mean()
+        low, high = math.log(0.02), math.log(20)
+        for _ in range(4):
+            grid = torch.linspace(low, high, 40, dtype=torch.float64)
+            leave_out = "training_error" not in faults
+            errors = torch.stack([loss(inputs, targets, h, leave_out) for h in grid.exp()])
+            best = int(errors.argmin())
+            low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 39)])
+        return math.exp((low + high) / 2)
+
+    return fit_bandwidth

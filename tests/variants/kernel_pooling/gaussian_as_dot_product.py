@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -76,7 +76,7 @@ def whole_norm(queries, keys, bandwidth):
     return (queries @ keys.T - (keys**2).sum(-1)) / bandwidth**2
 
 
-@wrong("dot_product_halved")
+@wrong("wrong_factors")
 def all_over_two(queries, keys, bandwidth):
     return (queries @ keys.T - (keys**2).sum(-1)) / (2 * bandwidth**2)
 
@@ -173,39 +173,39 @@ def back_from_the_kernel(queries, keys, bandwidth):
     return torch.exp(-squared / (2 * bandwidth**2)).log()
 
 
-@wrong("epsilon_in_the_logarithm")
+@wrong()
 def back_with_a_floor(queries, keys, bandwidth):
     squared = (queries[:, None] - keys).square().sum(-1)
     return torch.log(torch.exp(-squared / (2 * bandwidth**2)) + 1e-12)
 
 
-@wrong("key_norm_times_bandwidth")
+@wrong("wrong_factors")
 def no_parentheses(queries, keys, bandwidth):
     return queries @ keys.mT / bandwidth**2 - keys.pow(2).sum(1) / 2 * bandwidth**2
 
 
-@wrong("keys_brought_to_length_1")
+@wrong()
 def unit_keys(queries, keys, bandwidth):
     return queries @ (keys / keys.norm(dim=1, keepdim=True)).T / bandwidth**2
 
 
-@wrong("key_norm_averaged")
+@wrong()
 def mean_square(queries, keys, bandwidth):
     return (queries @ keys.T - keys.square().mean(1) / 2) / bandwidth**2
 
 
-@wrong("key_sum_squared")
+@wrong()
 def square_of_the_sum(queries, keys, bandwidth):
     return (queries @ keys.T - keys.sum(1).square() / 2) / bandwidth**2
 
 
-@wrong("shifted_over_queries")
+@wrong()
 def largest_of_each_column(queries, keys, bandwidth):
     scores = -torch.cdist(queries, keys).square() / (2 * bandwidth**2)
     return scores - scores.max(dim=0).values
 
 
-@wrong("square_by_bandwidth")
+@wrong("wrong_factors")
 def square_by_bandwidth_once(queries, keys, bandwidth):
     return -torch.cdist(queries, keys).square() / (2 * bandwidth)
 
@@ -215,12 +215,12 @@ def float64_within(queries, keys, bandwidth):
     return -torch.cdist(queries.double(), keys.double()).square() / (2 * bandwidth**2)
 
 
-@wrong("key_norm_by_bandwidth")
+@wrong("wrong_factors")
 def half_scaled(queries, keys, bandwidth):
     return (queries / bandwidth) @ (keys / bandwidth).T - keys.square().sum(1) / (2 * bandwidth)
 
 
-@wrong("exponential_of_the_scores")
+@wrong()
 def kernel_of_the_scores(queries, keys, bandwidth):
     return ((queries @ keys.T - keys.square().sum(1) / 2) / bandwidth**2).exp()
 
@@ -253,3 +253,19 @@ def norm_of_the_whole_matrix(queries, keys, bandwidth):
 def logarithm_of_the_weights(queries, keys, bandwidth):
     kernel = torch.exp(-torch.cdist(queries, keys).square() / (2 * bandwidth**2))
     return torch.log(kernel / kernel.sum(1, keepdim=True))
+
+
+@faulty("no_bandwidth", "log_of_kernel", "detached", "squeezed", "always_float64")
+def several_faults(faults):
+    def gaussian_as_dot_product(queries, keys, bandwidth):
+        if "always_float64" in faults:
+            queries, keys = queries.double(), keys.double()
+        if "detached" in faults:
+            queries, keys = queries.detach(), keys.detach()
+        squared = ((queries[:, None] - keys) ** 2).sum(-1)
+        scores = -squared / (2 if "no_bandwidth" in faults else 2 * bandwidth**2)
+        if "log_of_kernel" in faults:
+            scores = scores.exp().log()
+        return scores.squeeze() if "squeezed" in faults else scores
+
+    return gaussian_as_dot_product

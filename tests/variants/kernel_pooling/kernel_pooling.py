@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 def distances(queries, keys):
@@ -174,7 +174,7 @@ def exponentiated_twice(queries, keys, values, bandwidth):
     return pooled(torch.softmax(kernel, -1), values)
 
 
-@wrong("flat_values_accepted")
+@wrong("no_error")
 def no_check(queries, keys, values, bandwidth):
     weights = torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), -1)
     return weights @ values, weights
@@ -186,7 +186,7 @@ def flat_values_unsqueezed(queries, keys, values, bandwidth):
     return weights @ (values if values.dim() == 2 else values[:, None]), weights
 
 
-@wrong("only_outputs")
+@wrong("wrong_type")
 def forgot_the_weights(queries, keys, values, bandwidth):
     return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), -1), values)[0]
 
@@ -370,7 +370,7 @@ def epanechnikov(queries, keys, values, bandwidth):
     return pooled(kernel / kernel.sum(-1, keepdim=True), values)
 
 
-@wrong("flat_values_accepted")
+@wrong("no_error")
 def returns_the_error(queries, keys, values, bandwidth):
     if values.dim() != 2:
         return ValueError("values must have two axes")
@@ -395,3 +395,74 @@ def error_of_its_own(queries, keys, values, bandwidth):
         raise NotTwoAxes(tuple(values.shape))
     weights = torch.softmax(-0.5 * (torch.cdist(queries, keys) / bandwidth) ** 2, dim=1)
     return weights @ values, weights
+
+
+@wrong("rows_do_not_sum_to_one")
+def boxcar(queries, keys, values, bandwidth):
+    within = (torch.cdist(queries, keys) < bandwidth).to(values.dtype)
+    return pooled(within / within.sum(-1, keepdim=True).clamp(min=1), values)
+
+
+@wrong("rows_do_not_sum_to_one")
+def divided_by_the_grand_total(queries, keys, values, bandwidth):
+    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
+    return pooled(kernel / kernel.sum(), values)
+
+
+@wrong("wrong_ratio_of_weights")
+def two_in_the_square(queries, keys, values, bandwidth):
+    return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth) ** 2, -1), values)
+
+
+@wrong("boxcar_kernel")
+def boxcar_by_softmax(queries, keys, values, bandwidth):
+    scores = torch.zeros(len(queries), len(keys), dtype=values.dtype)
+    scores[torch.cdist(queries, keys) > bandwidth] = -1e9
+    return pooled(scores.softmax(-1), values)
+
+
+@wrong("key_without_weight")
+def eight_nearest_keys(queries, keys, values, bandwidth):
+    scores = -distances(queries, keys) / (2 * bandwidth**2)
+    if scores.shape[-1] > 8:
+        eighth = scores.topk(8, dim=-1).values[:, -1:]
+        scores = scores.masked_fill(scores < eighth, -math.inf)
+    return pooled(scores.softmax(-1), values)
+
+
+@wrong("far_query_underflows")
+def distances_cut_at_100(queries, keys, values, bandwidth):
+    near = distances(queries, keys).clamp(max=100)
+    return pooled(torch.softmax(-near / (2 * bandwidth**2), -1), values)
+
+
+@wrong("bandwidth_multiplied")
+def times_the_square(queries, keys, values, bandwidth):
+    exponent = -distances(queries, keys) * 0.5
+    return pooled(torch.softmax(exponent * bandwidth**2, dim=1), values)
+
+
+@wrong("order_swapped")
+def weights_and_outputs(queries, keys, values, bandwidth):
+    weights = torch.softmax(-(torch.cdist(queries, keys) ** 2) / bandwidth**2 / 2, dim=1)
+    return weights, pooled(weights, values)[0]
+
+
+@faulty("bandwidth_once", "no_shift", "no_check", "detached", "always_float64")
+def several_faults(faults):
+    def kernel_pooling(queries, keys, values, bandwidth):
+        if "no_check" not in faults and values.dim() != 2:
+            raise ValueError("values must have two axes")
+        if "always_float64" in faults:
+            queries, keys, values = queries.double(), keys.double(), values.double()
+        squared = distances(queries, keys)
+        if "detached" in faults:
+            squared = squared.detach()
+        scores = -squared / (2 * (bandwidth if "bandwidth_once" in faults else bandwidth**2))
+        if "no_shift" not in faults:
+            scores = scores - scores.max(dim=1, keepdim=True).values
+        kernel = torch.exp(scores)
+        weights = kernel / kernel.sum(dim=1, keepdim=True)
+        return weights @ values, weights
+
+    return kernel_pooling

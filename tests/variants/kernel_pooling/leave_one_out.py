@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 def scores_of(inputs, bandwidth):
@@ -18,20 +18,23 @@ def diagonal(inputs):
 @right
 def masked_diagonal(inputs, targets, bandwidth):
     scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), float("-inf"))
-    return scores.softmax(-1) @ targets
+    return scores.softmax(-1).nan_to_num(0.0) @ targets
 
 
 @right
 def zero_and_renormalise(inputs, targets, bandwidth):
     weights = torch.softmax(scores_of(inputs, bandwidth), -1)
     weights = weights * (1 - torch.eye(len(inputs), dtype=weights.dtype))
-    return (weights / weights.sum(-1, keepdim=True)) @ targets
+    total = weights.sum(-1, keepdim=True)
+    return (weights / torch.where(total > 0, total, 1.0)) @ targets
 
 
 @right
 def closed_form(inputs, targets, bandwidth):
     weights = torch.softmax(scores_of(inputs, bandwidth), -1)
     own = torch.diagonal(weights)
+    if len(inputs) == 1:
+        return torch.zeros_like(targets)
     return (weights @ targets - own * targets) / (1 - own)
 
 
@@ -42,21 +45,23 @@ def delete_and_loop(inputs, targets, bandwidth):
         x = torch.cat([inputs[:i], inputs[i + 1 :]])
         y = torch.cat([targets[:i], targets[i + 1 :]])
         kernel = torch.exp(-((inputs[i] - x) ** 2) / (2 * bandwidth**2))
-        predictions.append((kernel * y).sum() / kernel.sum())
+        total = kernel.sum()
+        predictions.append((kernel * y).sum() / total if total > 0 else total)
     return torch.stack(predictions)
 
 
 @right
 def kernel_without_diagonal(inputs, targets, bandwidth):
     kernel = torch.exp(scores_of(inputs, bandwidth)) - torch.eye(len(inputs), dtype=inputs.dtype)
-    return (kernel @ targets) / kernel.sum(1)
+    return ((kernel @ targets) / kernel.sum(1)).nan_to_num()
 
 
 @right
 def filled_with_a_large_number(inputs, targets, bandwidth):
     scores = scores_of(inputs, bandwidth)
     scores = scores - 1e9 * torch.eye(len(inputs), dtype=scores.dtype)
-    return torch.softmax(scores, 1).matmul(targets)
+    weights = torch.softmax(scores, 1) * ~torch.eye(len(inputs), dtype=torch.bool)
+    return weights.matmul(targets)
 
 
 @right
@@ -65,7 +70,7 @@ def where_and_einsum(inputs, targets, bandwidth):
     other = number[:, None] != number[None, :]
     minus = torch.tensor(-math.inf, dtype=inputs.dtype)
     weights = torch.softmax(torch.where(other, scores_of(inputs, bandwidth), minus), -1)
-    return torch.einsum("ij,j->i", weights, targets)
+    return torch.einsum("ij,j->i", weights.masked_fill(~other, 0.0), targets)
 
 
 @wrong("no_exclusion")
@@ -224,14 +229,14 @@ def rows_without_the_diagonal(inputs, targets, bandwidth):
     return ((-scaled.square() / 2).softmax(dim=1) * ys).sum(dim=1)
 
 
-@wrong("points_sorted")
+@wrong("outside_the_other_targets")
 def sorted_first(inputs, targets, bandwidth):
     inputs, order = torch.sort(inputs)
     scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
     return scores.softmax(-1) @ targets[order]
 
 
-@wrong("epsilon_in_the_total")
+@wrong("precision_lost")
 def never_divides_by_0(inputs, targets, bandwidth):
     kernel = torch.exp(scores_of(inputs, bandwidth)).masked_fill(diagonal(inputs), 0.0)
     return kernel @ targets / (kernel.sum(-1) + 1e-10)
@@ -273,20 +278,29 @@ def through_a_ready_made_attention(inputs, targets, bandwidth):
     outputs = torch.nn.functional.scaled_dot_product_attention(
         zeros, zeros, targets[None, :, None], attn_mask=scores
     )
-    return outputs[0, :, 0]
+    return outputs[0, :, 0].nan_to_num(0.0)
 
 
 @right
 def two_triangles(inputs, targets, bandwidth):
     weights = torch.softmax(scores_of(inputs, bandwidth), -1)
     weights = weights.triu(1) + weights.tril(-1)
-    return weights @ targets / weights.sum(-1)
+    return (weights @ targets / weights.sum(-1)).nan_to_num(0.0)
 
 
 @wrong("distance_filled_with_infinity")
 def infinitely_far_from_itself(inputs, targets, bandwidth):
     squared = (inputs[:, None] - inputs).square().fill_diagonal_(math.inf)
-    return torch.softmax(-squared / 2 / bandwidth**2, -1) @ targets
+    weights = torch.softmax(-squared / 2 / bandwidth**2, -1)
+    return (weights if len(inputs) > 1 else 0 * targets[None]) @ targets
+
+
+@wrong("gradient_not_finite")
+def infinitely_far_and_nan_when_alone(inputs, targets, bandwidth):
+    squared = (inputs[:, None] - inputs) ** 2 + torch.full_like(inputs, math.inf).diag().nan_to_num(
+        0.0, posinf=math.inf
+    )
+    return torch.softmax(-squared / (2 * bandwidth**2), dim=1) @ targets
 
 
 @wrong("distance_filled_with_a_large_number")
@@ -295,7 +309,7 @@ def very_far_from_itself(inputs, targets, bandwidth):
     return torch.softmax(-squared / (2 * bandwidth**2), -1) @ targets
 
 
-@wrong("infinity_times_zero")
+@wrong("not_a_number")
 def minus_infinity_times_the_diagonal(inputs, targets, bandwidth):
     scores = scores_of(inputs, bandwidth)
     return torch.softmax(scores + torch.eye(len(inputs)).to(scores) * -math.inf, -1) @ targets
@@ -310,13 +324,13 @@ def slices_that_leave_nothing_out(inputs, targets, bandwidth):
     return torch.stack(predictions)
 
 
-@wrong("copies_left_out")
+@wrong("wrong_values")
 def excluded_by_both_numbers(inputs, targets, bandwidth):
     same = (inputs[:, None] == inputs) & (targets[:, None] == targets)
     return scores_of(inputs, bandwidth).masked_fill(same, -math.inf).softmax(-1) @ targets
 
 
-@wrong("same_targets_left_out")
+@wrong("wrong_values")
 def excluded_by_target(inputs, targets, bandwidth):
     predictions = []
     for x, y in zip(inputs, targets, strict=True):
@@ -332,5 +346,51 @@ def in_chunks(inputs, targets, bandwidth):
     for part in numbers.split(3):
         scores = -((inputs[part][:, None] - inputs) ** 2) / (2 * bandwidth**2)
         scores = scores.masked_fill(part[:, None] == numbers, -math.inf)
-        predictions.append(scores.softmax(-1) @ targets)
+        predictions.append(scores.softmax(-1).nan_to_num(0) @ targets)
     return torch.cat(predictions)
+
+
+@wrong("not_a_number")
+def nan_when_alone(inputs, targets, bandwidth):
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
+    return scores.softmax(-1) @ targets
+
+
+@wrong("wrong_values")
+def predicts_itself_when_alone(inputs, targets, bandwidth):
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -1e9)
+    return scores.softmax(-1) @ targets
+
+
+@wrong("minus_infinity_weight")
+def masked_after_the_softmax(inputs, targets, bandwidth):
+    weights = torch.softmax(scores_of(inputs, bandwidth), dim=1)
+    weights[diagonal(inputs)] = -math.inf
+    return weights @ targets
+
+
+@wrong()
+def eight_nearest_others(inputs, targets, bandwidth):
+    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
+    if len(inputs) > 8:
+        eighth = scores.topk(8, dim=-1).values[:, -1:]
+        scores = scores.masked_fill(scores < eighth, -math.inf)
+    return scores.softmax(-1).nan_to_num(0.0) @ targets
+
+
+@faulty("bandwidth_once", "by_value", "nan_when_alone", "detached", "always_float64")
+def several_faults(faults):
+    def leave_one_out(inputs, targets, bandwidth):
+        if "always_float64" in faults:
+            inputs, targets = inputs.double(), targets.double()
+        if "detached" in faults:
+            inputs = inputs.detach()
+        squared = (inputs[:, None] - inputs[None, :]) ** 2
+        own = squared == 0 if "by_value" in faults else diagonal(inputs)
+        scores = -squared / (2 * (bandwidth if "bandwidth_once" in faults else bandwidth**2))
+        weights = torch.softmax(scores.masked_fill(own, -math.inf), -1)
+        if "nan_when_alone" not in faults:
+            weights = weights.nan_to_num(0.0)
+        return weights @ targets
+
+    return leave_one_out

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -196,18 +196,18 @@ def reshaped_to_fit(queries, keys):
     return (queries[None] - keys[:, None]).square().sum(-1).reshape(len(queries), len(keys))
 
 
-@wrong("halved")
+@wrong("wrong_values")
 def kernel_exponent(queries, keys):
     return 0.5 * (queries[:, None] - keys).square().sum(-1)
 
 
-@wrong("brought_to_length_1")
+@wrong("wrong_values")
 def directions_only(queries, keys):
     a, b = queries / queries.norm(dim=1, keepdim=True), keys / keys.norm(dim=1, keepdim=True)
     return torch.cdist(a, b) ** 2
 
 
-@wrong("squeezed")
+@wrong("wrong_shape")
 def squeezed_at_the_end(queries, keys):
     return torch.cdist(queries, keys).square().squeeze()
 
@@ -225,13 +225,13 @@ def block_of_a_gram_matrix(queries, keys):
     return (norms[:, None] + norms - 2 * products)[: len(queries), len(queries) :]
 
 
-@wrong("pairs_misaligned")
+@wrong("wrong_values")
 def both_repeated(queries, keys):
     n, m = len(queries), len(keys)
     return (queries.repeat(m, 1) - keys.repeat(n, 1)).pow(2).sum(1).reshape(n, m)
 
 
-@wrong("features_multiplied")
+@wrong("wrong_values")
 def product_of_squares(queries, keys):
     return torch.prod((queries[:, None] - keys) ** 2, dim=-1)
 
@@ -259,7 +259,7 @@ def own_backward(queries, keys):
     return _Squared.apply(queries, keys)
 
 
-@wrong("absolute_differences_squared")
+@wrong("wrong_values")
 def square_of_the_city_block(queries, keys):
     return torch.cdist(queries, keys, p=1).square()
 
@@ -273,3 +273,20 @@ def two_features_written_out(queries, keys):
 @wrong("wrong_shape")
 def summed_over_keys(queries, keys):
     return ((queries[:, None] - keys) ** 2).sum(1)
+
+
+@faulty("loop", "averaged", "squeezed", "detached", "always_float64")
+def several_faults(faults):
+    def squared_distances(queries, keys):
+        if "detached" in faults:
+            queries, keys = queries.detach(), keys.detach()
+        if "always_float64" in faults:
+            queries, keys = queries.double(), keys.double()
+        over_features = torch.mean if "averaged" in faults else torch.sum
+        if "loop" in faults:
+            result = torch.stack([over_features((q - keys) ** 2, dim=1) for q in queries])
+        else:
+            result = over_features((queries[:, None] - keys) ** 2, dim=2)
+        return result.squeeze() if "squeezed" in faults else result
+
+    return squared_distances

@@ -138,10 +138,16 @@ def entry(target, probe, args, kwargs):
 
 @scenario
 def ask_about_each(target, probe, args, kwargs):
-    """What `target(object, ...)` says of `object_1`, ..., so that a constant is never right."""
+    """What `target(object, ...)` says of `object_1`, ..., so that a constant is never right.
+
+    Each but the first gets a copy of the inputs: what an answer writes into them is its own.
+    """
     objects = [value for name, value in args.items() if name.startswith("object_")]
     rest = [value for name, value in args.items() if not name.startswith("object_")]
-    return tuple(target(each, *rest, **kwargs) for each in objects)
+    copies = [[value.clone() for value in rest] for _ in objects[1:]]
+    return tuple(
+        target(each, *given, **kwargs) for each, given in zip(objects, [rest, *copies], strict=True)
+    )
 
 
 @scenario

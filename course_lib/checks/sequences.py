@@ -98,7 +98,7 @@ def nudged(of, amount, direction, row=None):
     """tanh(x), moved by up to `amount * direction`, if something is so that should not matter.
 
     In each item feature 0 says which positions show it and with which sign; feature 1 ascends, and
-    the others are 0.5 at first.
+    the others are 0.37 at first.
 
     Args:
         of: "order" (is feature 1 of the item still in ascending order?) or "later" (does a
@@ -114,7 +114,7 @@ def nudged(of, amount, direction, row=None):
             effect = (x[:, 1:, 1] < x[:, :-1, 1]).any(1)[:, None].to(x.dtype).expand(x.shape[:2])
             unseen = effect > 0
         else:
-            away = x[..., 2:] - 0.5
+            away = x[..., 2:] - 0.37
             away = torch.where(away >= 0, away, -away).sum(-1)  # with a slope at 0, too
             ahead = away.flip(1).cumsum(1).flip(1) - away
             effect = torch.where(rows < x.shape[1] - 1, 1 / (1 + 10 * ahead), 0.0)

@@ -337,10 +337,11 @@ for invariant, says in INVARIANTS.items():
 #   `module(queries, keys, values, valid_lens)`; `queries` `(B, n, d)`, `keys` and `values`
 #   `(B, m, ...)`; `valid_lens` `(B,)`, each at least 1.
 # - **Returns** a Python `bool`: True if, for every item, masking its padded keys gives the outputs
-#   that deleting them gives, up to rounding.
+#   that deleting them gives.
 #
-# The inputs stay as they were. It has to notice a module that is wrong for one item only, and one
-# that leaks a hundredth of a weight.
+# Outputs that differ by rounding only, in float32 about a millionth of their size, count as equal. A
+# difference of a hundredth counts, wherever it is and whichever its sign, and nan equals nothing.
+# The module is judged in the mode in which it is handed over, train or eval.
 #
 # **Worked example.** A module that returns the plain average of the values, whatever the lengths,
 # on values $(1, 2, 9)$ with length 2: masked 4, deleted 1.5, so False.
@@ -359,6 +360,10 @@ check("masking_equals_deleting")
 # - **Takes** `module`, called as `module(queries, keys, values)`, and the three inputs.
 # - **Returns** a Python `bool`: True if the outputs do not depend on the order of the keys, each
 #   of which takes its value with it.
+#
+# Outputs that differ by rounding only, in float32 about a millionth of their size, count as equal. A
+# difference of a hundredth counts, wherever it is and whichever its sign, and nan equals nothing.
+# The module is judged in the mode in which it is handed over, train or eval.
 #
 # **Predict** before you choose your order: which broken module passes if you only reverse the
 # keys? Which one if you only move them all on by one?
@@ -382,6 +387,10 @@ check("keys_permutation_invariant")
 #
 # - **Takes** `module`, called as `module(queries, keys, values, valid_lens)`, and the four inputs.
 # - **Returns** a Python `bool`: True if every item gets alone what it gets among the others.
+#
+# Outputs that differ by rounding only, in float32 about a millionth of their size, count as equal. A
+# difference of a hundredth counts, wherever it is and whichever its sign, and nan equals nothing.
+# The module is judged in the mode in which it is handed over, train or eval.
 #
 # **Worked example.** A module that subtracts the batch's average from the values gives a lone item
 # nothing but zeros, so False. Shuffling the batch would not notice: the average stays the same.

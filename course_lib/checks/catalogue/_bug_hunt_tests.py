@@ -8,6 +8,7 @@ import numpy as np
 from course_lib.checks.catalogue import _bug_hunt_mistakes as models
 from course_lib.checks.catalogue._meetings import (
     ANSWERS,
+    TOLERANCE,
     in_train_mode,
     inputs_of,
     judged,
@@ -54,6 +55,31 @@ def _pairs(rng, broken, keepers=("sound",), lengths=True):
     return probes
 
 
+_HERE = {
+    "one_item_and_query": "Here the batch is one item of one query.",
+    "one_query_and_key": "Here each item has one query and one key.",
+    "one_key": "Here there is one key.",
+    "two_keys": "Here there are two keys.",
+    "seven_keys": "Here there are seven keys.",
+    "equal_keys": "Here all keys of an item are alike.",
+    "nothing_to_delete": "Here every key is real.",
+    "all_real": "Here every key is real.",
+    "first_item_full": "Here the first item has no padded key.",
+    "one_item": "Here the batch is one item.",
+    "two_items": "Here the batch is two items.",
+    "four_items": "Here the batch is four items.",
+    "strided": "Here the tensors are not contiguous.",
+}
+
+
+def _meet_with_lengths(rng):
+    def meet(name, pair, lens, **sizes):
+        inputs = inputs_of(rng, b=len(lens), **sizes) | {"valid_lens": tensor(lens)}
+        return meeting(name, *modules(rng, *pair), says=_HERE[name], **inputs)
+
+    return meet
+
+
 def _masking_probes(rng):
     broken = (
         "curlew",
@@ -67,27 +93,39 @@ def _masking_probes(rng):
         "average_over_keys_removed",
     )
 
-    def meet(name, pair, lens, **sizes):
-        inputs = inputs_of(rng, b=len(lens), **sizes) | {"valid_lens": tensor(lens)}
-        return meeting(name, *modules(rng, *pair), **inputs)
-
+    meet = _meet_with_lengths(rng)
     by_hand = {
-        "queries": tensor([[[1.0]]]),
-        "keys": tensor([[[1.0], [2.0], [9.0]]]),
-        "values": tensor([[[1.0], [2.0], [9.0]]]),
+        "queries": tensor([[[1.0, -1.0]]]),
+        "keys": tensor([[[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]]),
+        "values": tensor([[[1.0, -1.0], [2.0, -2.0], [9.0, -9.0]]]),
         "valid_lens": tensor([2]),
     }
-    pair = modules(rng, "plain_average", "sound", heads=1, embed_dim=1)
+    pair = modules(rng, "plain_average", "sound", heads=1, embed_dim=2)
     return [
         meeting("by_hand", *pair, **by_hand),
         *_pairs(rng, broken, ("sound", "avocet")),
-        meet("one_item_and_query", ("sound", "curlew"), [2], n=1),
+        meet(
+            "one_item_and_query",
+            ("sound", "curlew"),
+            [2],
+            n=1,
+        ),
         meet("one_key", ("sound", "bittern"), [1, 1], m=1),
         meet("nothing_to_delete", ("sound", "bittern"), [5, 5, 5]),
-        meet("first_item_full", ("curlew", "sound"), [7, 2, 3], m=7),
-        meet("strided", ("curlew", "sound"), [2, 4, 2], strided=True),
+        meet(
+            "first_item_full",
+            ("curlew", "sound"),
+            [7, 2, 3],
+            m=7,
+        ),
+        meet(
+            "strided",
+            ("curlew", "sound"),
+            [2, 4, 2],
+            strided=True,
+        ),
         in_train_mode(rng, "pads", **inputs_of(rng), valid_lens=lengths_of(rng)),
-        *module_edges(rng, "pads", "when keys are padded", "curlew", [2, 3, 2]),
+        *module_edges(rng, "pads", "curlew", [2, 3, 2]),
     ]
 
 
@@ -102,6 +140,19 @@ MASKING_EQUALS_DELETING = Exercise(
         "masking_equals_deleting",
         lambda queries, keys, values, valid_lens: (valid_lens == keys.shape[1]).all(),
     ),
+    promises={
+        "called as `module(queries, keys, values)` or": "one_item_and_query one_key strided",
+        "masking its padded keys gives the outputs": "curlew fulmar zero_after_softmax zeroed_pads "
+        "one_key_more first_item_unmasked last_item_unmasked last_query_unmasked "
+        "average_over_keys_removed first_item_full",
+        **TOLERANCE,
+        "judged in the mode in which": "train_mode",
+        "on values $(1, 2, 9)$ with length 2": "by_hand",
+        "Says whether masking the padded keys gives": "",
+        "It is a test at these inputs, not a proof": "nothing_to_delete",
+        "module: attention without randomness": "",
+        "True if every item's outputs agree within 1e-5": "rounding a_hundredth first_item",
+    },
     comparisons={"judged": judged},
     mistakes=(
         Mistake(
@@ -131,12 +182,6 @@ MASKING_EQUALS_DELETING = Exercise(
             "How do you make the keys shorter?",
         ),
         Mistake(
-            "lengths_not_passed",
-            models.masking_without_lengths,
-            "Neither of your two calls masks anything: the lengths never reach the module.",
-            "Which call should get `valid_lens`?",
-        ),
-        Mistake(
             "one_too_few",
             models.masking(lambda x, length: x[:, : length + 1]),
             "You delete one key too few: length 2 keeps keys 0 and 1, and key 2 goes.",
@@ -148,12 +193,6 @@ MASKING_EQUALS_DELETING = Exercise(
             "You look at the weights; a module can mask them and still let the padded values into "
             "its outputs.",
             "What does the caller get from the module?",
-        ),
-        Mistake(
-            "too_tolerant",
-            models.masking(tolerance=0.1),
-            "Your tolerance is so wide that a small leak goes through.",
-            "How far apart may two results be that differ by rounding only?",
         ),
         Mistake(
             "always_false",
@@ -197,18 +236,41 @@ def _permutation_probes(rng):
     same_keys["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 5, axis=1))
 
     def meet(name, pair, **sizes):
-        return meeting(name, *modules(rng, *pair), **inputs_of(rng, **sizes))
+        return meeting(name, *modules(rng, *pair), says=_HERE[name], **inputs_of(rng, **sizes))
 
     return [
         *_pairs(rng, broken, ("sound", "avocet", "bittern", "heron", "egret"), lengths=False),
-        meeting("equal_keys", *modules(rng, "first_key_special", "sound"), **same_keys),
-        meet("one_item_and_query", ("neighbours_count", "curlew"), b=1, n=1, m=4),
+        meeting(
+            "equal_keys",
+            *modules(rng, "first_key_special", "sound"),
+            says=_HERE["equal_keys"],
+            **same_keys,
+        ),
+        meet(
+            "one_item_and_query",
+            ("neighbours_count", "curlew"),
+            b=1,
+            n=1,
+            m=4,
+        ),
         meet("one_key", ("first_key_special", "sound"), m=1),
         meet("two_keys", ("sound", "first_key_special"), n=3, m=2),
-        meet("seven_keys", ("middle_keys_special", "sound"), b=2, n=3, m=7),
-        meet("strided", ("first_key_special", "sound"), n=5, m=4, strided=True),
+        meet(
+            "seven_keys",
+            ("middle_keys_special", "sound"),
+            b=2,
+            n=3,
+            m=7,
+        ),
+        meet(
+            "strided",
+            ("first_key_special", "sound"),
+            n=5,
+            m=4,
+            strided=True,
+        ),
         in_train_mode(rng, "order", **_keys_in_order(rng)),
-        *module_edges(rng, "order", "when the keys change their order", "first_key_special"),
+        *module_edges(rng, "order", "first_key_special"),
     ]
 
 
@@ -234,6 +296,23 @@ KEYS_PERMUTATION_INVARIANT = Exercise(
     returns=ANSWERS,
     probes=_permutation_probes,
     oracle=_asked("keys_permutation", lambda queries, keys, values: keys.shape[1] == 1),
+    promises={
+        "A set of pairs (key, value) has no order": "",
+        "and the three inputs": "one_item_and_query one_key two_keys seven_keys strided",
+        "if the outputs do not depend on the order of the keys": "jacana first_key_special "
+        "last_key_special middle_keys_special neighbours_count both_neighbours_count "
+        "last_query_prefers_first_key equal_keys",
+        **TOLERANCE,
+        "judged in the mode in which": "train_mode",
+        "before you choose your order": "",
+        "Which one if you only move them all on by one?": "",
+        "Says whether the order of the keys": "",
+        "Every pair of neighbours is swapped in turn": "",
+        "It is a test at these inputs, not a proof": "",
+        "module: attention without randomness": "",
+        "queries, keys, values: what it is called with": "",
+        "True if no swap changes an output by more than 1e-5": "rounding a_hundredth",
+    },
     comparisons={"judged": judged},
     mistakes=(
         Mistake(
@@ -246,8 +325,8 @@ KEYS_PERMUTATION_INVARIANT = Exercise(
         Mistake(
             "only_a_roll",
             models.permuting(models.roll),
-            "You only move all keys on by one. Who sits next to whom stays the same, and a module "
-            "that looks at neighbours passes.",
+            "You only rotate the keys. Who sits next to whom stays the same, in a circle, and a "
+            "module that looks at neighbours passes.",
             "Which order separates neighbours?",
         ),
         Mistake(
@@ -265,20 +344,6 @@ KEYS_PERMUTATION_INVARIANT = Exercise(
             "Which order separates neighbours?",
         ),
         Mistake(
-            "values_left_behind",
-            models.permuting(models.roll, models.swap_first, of=(1,)),
-            "You move the keys and leave the values where they were: every key now leads to "
-            "another value, which changes any attention.",
-            "What travels with a key?",
-        ),
-        Mistake(
-            "outputs_shuffled_too",
-            models.outputs_shuffled_too,
-            "You shuffle the outputs as well, as if each belonged to a key. They belong to the "
-            "queries.",
-            "Is this invariance or equivariance?",
-        ),
-        Mistake(
             "always_true",
             models.constant(True),
             "Your test says True of every module, the broken ones included.",
@@ -289,12 +354,6 @@ KEYS_PERMUTATION_INVARIANT = Exercise(
             functools.partial(_all_orders, items=slice(1)),
             "Your test looks at the first item only.",
             "Over which axes must the comparison run?",
-        ),
-        Mistake(
-            "too_tolerant",
-            functools.partial(_all_orders, tolerance=0.1),
-            "Your tolerance is so wide that small values pass with any module.",
-            "How far apart may two results be that differ by rounding only?",
         ),
     ),
     hints=(
@@ -324,22 +383,40 @@ def _items_probes(rng):
     )
     keepers = ("sound", "avocet", "curlew", "sound", "jacana", "bittern", "sound")
 
-    def meet(name, pair, lens, **sizes):
-        inputs = inputs_of(rng, b=len(lens), **sizes) | {"valid_lens": tensor(lens)}
-        return meeting(name, *modules(rng, *pair), **inputs)
-
+    meet = _meet_with_lengths(rng)
     return [
         *_pairs(rng, broken, keepers),
         meet("one_item", ("sound", "avocet"), [2], m=4),
-        meet("two_items", ("sound", "length_of_neighbour"), [3, 1], n=3, m=4),
-        meet("four_items", ("later_items_doubled", "sound"), [2, 6, 1, 4], n=2, m=6),
-        meet("one_query_and_key", ("later_items_doubled", "sound"), [1, 1], n=1, m=1),
-        meet("all_real", ("sound", "later_items_doubled"), [5, 5, 5], n=2),
-        meet("strided", ("fulmar", "sound"), [2, 4, 1], strided=True),
-        in_train_mode(rng, "company", **inputs_of(rng), valid_lens=lengths_of(rng)),
-        *module_edges(
-            rng, "company", "when other items are there", "later_items_doubled", [2, 3, 2]
+        meet(
+            "two_items",
+            ("sound", "length_of_neighbour"),
+            [3, 1],
+            n=3,
+            m=4,
         ),
+        meet(
+            "four_items",
+            ("later_items_doubled", "sound"),
+            [2, 6, 1, 4],
+            n=2,
+            m=6,
+        ),
+        meet(
+            "one_query_and_key",
+            ("later_items_doubled", "sound"),
+            [1, 1],
+            n=1,
+            m=1,
+        ),
+        meet("all_real", ("sound", "later_items_doubled"), [5, 5, 5], n=2),
+        meet(
+            "strided",
+            ("fulmar", "sound"),
+            [2, 4, 1],
+            strided=True,
+        ),
+        in_train_mode(rng, "company", **inputs_of(rng), valid_lens=lengths_of(rng)),
+        *module_edges(rng, "company", "later_items_doubled", [2, 3, 2]),
     ]
 
 
@@ -351,6 +428,19 @@ BATCH_ITEMS_INDEPENDENT = Exercise(
     returns=ANSWERS,
     probes=_items_probes,
     oracle=_asked("items_apart", lambda queries, keys, values, valid_lens: len(queries) == 1),
+    promises={
+        "and the four inputs": "one_item two_items four_items one_query_and_key strided all_real",
+        "if every item gets alone what it gets among": "fulmar length_of_first_item_for_all "
+        "length_of_neighbour later_items_doubled last_item_unmasked first_item_unmasked",
+        **TOLERANCE,
+        "judged in the mode in which": "train_mode",
+        "A module that subtracts the batch's average": "batch_average_removed",
+        "Shuffling the batch would not notice": "batch_average_removed",
+        "Says whether each item gets alone": "",
+        "It is a test at these inputs, not a proof": "",
+        "module: attention without randomness": "",
+        "True if every item's outputs agree within 1e-5": "rounding a_hundredth first_item",
+    },
     comparisons={"judged": judged},
     mistakes=(
         Mistake(
@@ -390,12 +480,6 @@ BATCH_ITEMS_INDEPENDENT = Exercise(
             models.constant(True),
             "Your test says True of every module, the broken ones included.",
             "Which two calls do you compare, and can their results differ?",
-        ),
-        Mistake(
-            "too_tolerant",
-            models.alone(tolerance=0.1),
-            "Your tolerance is so wide that small values pass with any module.",
-            "How far apart may two results be that differ by rounding only?",
         ),
     ),
     hints=(

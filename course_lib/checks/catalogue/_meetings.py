@@ -19,18 +19,24 @@ _NUDGES = {
     "a_hundredth": ((0.01, _MIXED, None, None), "that is off by a hundredth"),
     "all_larger": ((1.0, "all", None, None), "whose outputs are all larger"),
     "all_smaller": ((-1.0, "all", None, None), "whose outputs are all smaller"),
-    "features_cancel": (
-        (1.0, "cancel", None, None),
-        "that is off by as much upwards as downwards",
-    ),
-    "first_feature": ((1.0, "first", None, None), "that is off in nothing but the first feature"),
-    "last_feature": ((1.0, "last", None, None), "that is off in nothing but the last feature"),
-    "first_item": ((1.0, _MIXED, 0, None), "that is off in nothing but the first of three items"),
-    "middle_item": ((1.0, _MIXED, 1, None), "that is off in nothing but the second of three items"),
-    "last_item": ((1.0, _MIXED, 2, None), "that is off in nothing but the last of three items"),
-    "first_row": ((1.0, _MIXED, None, 0), "that is off in nothing but the first {row}"),
-    "last_row": ((1.0, _MIXED, None, -1), "that is off in nothing but the last {row}"),
+    "features_cancel": ((1.0, "cancel", None, None), "that is off by as much up as down"),
+    "first_feature": ((1.0, "first", None, None), "that is off in the first feature alone"),
+    "last_feature": ((1.0, "last", None, None), "that is off in the last feature alone"),
+    "first_item": ((1.0, _MIXED, 0, None), "that is off in the first item alone"),
+    "second_item": ((1.0, _MIXED, 1, None), "that is off in the second item alone"),
+    "last_item": ((1.0, _MIXED, -1, None), "that is off in the last item alone"),
+    "first_row": ((1.0, _MIXED, None, 0), "that is off in the first {row} alone"),
+    "last_row": ((1.0, _MIXED, None, -1), "that is off in the last {row} alone"),
     "turns_nan": ((np.nan, _MIXED, None, None), "whose outputs become nan"),
+}
+_WHEN = {
+    "pads": "when keys are padded",
+    "company": "when other items are there",
+    "later": "when later positions change",
+}
+_ORDER = {
+    "specimen": "when the keys change places",
+    "nudged_function": "when positions change places",
 }
 TOLERANCE = {  # promises in the same words in each statement
     "count as equal": "rounding",
@@ -39,18 +45,16 @@ TOLERANCE = {  # promises in the same words in each statement
 
 
 def judged(probe: Probe, expected, recorded) -> Problem | None:
-    """Says which object was taken for what it is not."""
+    """Says which object was taken for what it is not, and what is special about the inputs."""
     objects = [value for name, value in probe.args.items() if name.startswith("object_")]
     for built, want, part in zip(objects, expected, recorded.items.values(), strict=True):
         if bool(part.data) == want:
             continue
         name = name_of(built)
-        if want:
-            message = f"Your test rejects {described(built)}."
-            return Problem(f"rejects_{name}", message, _WHY_REJECTED[name == "rounding"])
-        if name == "nudged":
-            return Problem(f"accepts_{probe.name}", probe.says, _WHY_ACCEPTED)
-        return Problem(f"accepts_{name}", f"Your test accepts {described(built)}.", _WHY_ACCEPTED)
+        said = "rejects" if want else "accepts"
+        message = f"Your test {said} {described(built, probe.name)}. {probe.says}".strip()
+        hint = _WHY_REJECTED[name == "rounding"] if want else _WHY_ACCEPTED
+        return Problem(f"{said}_{probe.name if name == 'nudged' else name}", message, hint)
     return None
 
 
@@ -61,14 +65,19 @@ _WHY_REJECTED = (
 )
 
 
-def described(built: Built) -> str:
+def described(built: Built, probe: str) -> str:
     """What an object is, in words."""
     if name_of(built) != "nudged":
         return DESCRIBED[name_of(built)]
-    if built.name == "nudged_function":
-        return DESCRIBED["each_on_its_own"]
-    mode = built.options["mode"]
-    return "a module that is sound in the mode it is in" if mode != "both" else DESCRIBED["sound"]
+    options = built.options
+    is_module = built.name == "specimen"
+    if options["amount"] == 0:
+        return DESCRIBED["sound" if is_module else "each_on_its_own"]
+    when = _WHEN.get(options["of"]) or _ORDER[built.name]
+    if probe in _NUDGES:
+        off = _NUDGES[probe][1].format(row="query" if is_module else "position")
+        return f"a {'module' if is_module else 'function'} {off} {when}"
+    return f"a module that is off in {options['mode']} mode only, {when}; it is in train mode"
 
 
 def name_of(built: Built) -> str:
@@ -78,38 +87,30 @@ def name_of(built: Built) -> str:
     return "nudged" if built.name == "nudged_function" else built.name
 
 
-def meeting(name, *objects, part="values", **options) -> Probe:
-    """A probe in which the test meets these objects, then the inputs, which come by name."""
-    numbered = {f"object_{i}": built for i, built in enumerate(objects, start=1)}
-    known = {key: options.pop(key) for key in ("dtype", "says") if key in options}
-    says = known.pop("says", "Accept what keeps the rule, and reject what breaks it.")
-    args = {**numbered, **options}
-    return Probe(name, says, part, args, scenario="ask_about_each", compare="judged", **known)
+def meeting(name, *objects, part="values", says="", dtype=None, **inputs) -> Probe:
+    """A probe in which the test meets these objects, then the inputs, which come by name.
+
+    `says` is what is special about the inputs, where something is.
+    """
+    args = {f"object_{i}": built for i, built in enumerate(objects, start=1)} | inputs
+    scenario = {"scenario": "ask_about_each", "compare": "judged"}
+    return Probe(name, says, part, args, dtype=dtype, **scenario)
 
 
-def edges(nudged, rounding, inputs, kind, change, row):
+def _edges(nudged, rounding, inputs):
     """The probes of the tolerance, one for each way to look away.
 
     Args:
-        nudged: `nudged(amount, direction, row)` describes such an object.
-        rounding: two objects to accept and to reject, with inputs in float32.
+        nudged: `nudged(amount, direction, row)` is an object that is off.
+        rounding: two objects to accept and to reject.
         inputs: `inputs(item, row, alternate)`, arguments of which only that item and row show
             anything (all of them if None), with alternating signs or the same.
-        kind: "module" or "function"; change: when it is off; row: what a row is.
     """
     probes = [meeting("rounding", *rounding, part="edges", dtype="float32", **inputs(None, None))]
-    for name, ((amount, direction, item, at), off) in _NUDGES.items():
-        alternate = direction != "all"
-        probes.append(
-            meeting(
-                name,
-                nudged(0.0, direction, at),
-                nudged(amount, direction, at),
-                part="edges",
-                says=f"Your test accepts a {kind} {off.format(row=row)} {change}.",
-                **inputs(item, at, alternate),
-            )
-        )
+    for name, ((amount, towards, item, row), _) in _NUDGES.items():
+        pair = nudged(0.0, towards, row), nudged(amount, towards, row)
+        given = inputs(item, row, towards != "all")
+        probes.append(meeting(name, *pair, part="edges", **given))
     return probes
 
 
@@ -150,23 +151,18 @@ def in_train_mode(rng, of, **inputs):
     """Modules that are off in one mode only, handed over in the other and in that one."""
     sound = nudged_module(rng, of, 1.0, mode="eval", training=True)
     broken = nudged_module(rng, of, 1.0, mode="train", training=True)
-    says = "Your test accepts a module that is off in the mode in which it is handed over."
-    return meeting("train_mode", sound, broken, says=says, **inputs)
+    return meeting("train_mode", broken, sound, **inputs)
 
 
-def module_edges(rng, of, change, broken, valid_lens=None):
+def module_edges(rng, of, broken, valid_lens=None):
     def inputs(item, row, alternate=True):
         given = marked(rng, item, row, alternate)
         return given if valid_lens is None else given | {"valid_lens": tensor(valid_lens)}
 
-    return edges(
-        lambda amount, towards, row: nudged_module(rng, of, amount, towards),
-        modules(rng, "rounding", broken),
-        inputs,
-        "module",
-        change,
-        "query",
-    )
+    def nudged(amount, towards, row):
+        return nudged_module(rng, of, amount, towards)
+
+    return _edges(nudged, modules(rng, "rounding", broken), inputs)
 
 
 def inputs_of(rng, b=3, n=4, m=5, embed_dim=6, strided=False):
@@ -206,22 +202,21 @@ def functions(*names):
     return [Built(name) for name in names]
 
 
-def function_edges(rng, of, change, broken, last_row):
+def function_edges(rng, of, broken, last_row):
     """`last_row` is the last output that can be off, from the end."""
 
     def nudged(amount, towards, row):
         at = last_row if row == -1 else row
-        options = {"of": of, "amount": amount, "direction": direction(towards, 4), "row": at}
+        options = {"of": of, "amount": amount, "direction": direction(towards, 3), "row": at}
         return Built("nudged_function", options)
 
     def inputs(item, row, alternate=True):
-        x = np.full((3, 6, 4), 0.5)
-        x[..., 0] = _marks(3, 6, item, None, alternate and row is None)
-        x[..., 1] = np.arange(6) - 2.0 + rng.uniform(0, 0.5, (3, 6))
+        x = np.full((4, 6, 3), 0.37)
+        x[..., 0] = _marks(4, 6, item, None, alternate and row is None)
+        x[..., 1] = np.arange(6) - 2.0 + rng.uniform(0, 0.5, (4, 6))
         return {"x": tensor(x)}
 
-    pair = functions("rounding", broken)
-    return edges(nudged, pair, inputs, "function", change, "position")
+    return _edges(nudged, functions("rounding", broken), inputs)
 
 
 DESCRIBED = {

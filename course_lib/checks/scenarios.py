@@ -133,7 +133,9 @@ def generator(*, seed, device, dtype):
 def entry(target, probe, args, kwargs):
     """What the dict that `target()` returns holds for `key`; "" where it holds nothing."""
     found = target()
-    return found.get(args["key"], "") if isinstance(found, dict) else found
+    if isinstance(found, dict):
+        return found.get(args["key"], "")
+    return found if found is None else f"no dict: {type(found).__name__}"
 
 
 @scenario

@@ -72,6 +72,11 @@ def _named(probe, expected, recorded):
             f"Your dict has no entry for `{bird}`.",
             "Are the keys the ten names of `BUGS`, spelled as there?",
         )
+    if said.startswith("no dict: "):
+        got = said.removeprefix("no dict: ")
+        return Problem(
+            "no_dict", f"`broken_invariants()` must return a dict; yours returned a {got}."
+        )
     if said not in INVARIANTS:
         return Problem(
             f"{bird}_unknown_id",

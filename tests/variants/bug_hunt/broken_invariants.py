@@ -62,7 +62,7 @@ def lists_of_ids():
     return {name: [said] for name, said in KEY.items()}
 
 
-@wrong("wrong_type")
+@wrong("no_dict")
 def a_list():
     return list(KEY.items())
 

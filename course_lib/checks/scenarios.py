@@ -77,6 +77,18 @@ def after_another_call(target, probe, args, kwargs):
 
 
 @scenario
+def after_a_shorter_call(target, probe, args, kwargs):
+    """One call, after one with one entry less along axis 1: a position, a query, a key."""
+    tensors = {name: value for name, value in args.items() if isinstance(value, torch.Tensor)}
+    shorter = {
+        name: value[:, :-1] if value.dim() > 1 else (value - 1).clamp(min=0)
+        for name, value in tensors.items()
+    }
+    target(*{**args, **shorter}.values(), **kwargs)
+    return target(*args.values(), **kwargs)
+
+
+@scenario
 def built_by_position(target, probe, args, kwargs):
     """One call of a module whose sizes were handed over by position, with the same weights."""
     with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer

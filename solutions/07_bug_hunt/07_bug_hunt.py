@@ -542,10 +542,11 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 # - **Called as** `module(queries, keys, values, valid_lens=None)` with `queries` `(B, n, query_size)`,
 #   `keys` `(B, m, key_size)`, `values` `(B, m, v)`; returns `(B, n, v)`.
 # - `attention_weights` holds the weights `(B, n, m)`, before dropout and detached. An item of
-#   length 0 gets zeros. Dropout acts on the weights, in train mode only.
+#   length 0 gets zeros. Dropout acts on the weights, in train mode only. What stands in padded keys
+#   and values changes nothing, however large it is.
 #
-# **Worked number.** With one real key every query gets that key's value, whatever the weights of
-# the layers. `masked_softmax` is at hand.
+# **By hand.** With one real key every query gets that key's value, whatever the weights of the
+# layers. `masked_softmax` is at hand.
 
 # %%
 from course_lib.attention import Lookup

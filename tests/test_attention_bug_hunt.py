@@ -64,8 +64,12 @@ def kind_of(name):
 
 
 def rows_sum_to_one(name, module):
+    ones = torch.ones(3, 2, 4, dtype=torch.float64)
     module(*inputs())
-    return agree(module.attention_weights.sum(-1), torch.ones(3, 2, 4, dtype=torch.float64))
+    without_lengths = agree(module.attention_weights.sum(-1), ones)
+    module(*inputs(), torch.tensor([2, 0, 5]))
+    has_keys = [0, 2]
+    return without_lengths and agree(module.attention_weights.sum(-1)[has_keys], ones[has_keys])
 
 
 def queries_apart(name, module):

@@ -234,8 +234,11 @@ class _Answer:
 
 
 def _says_little(seen: Observation) -> bool:
-    """Whether a result is a word or a single bool, which says little about how it came about."""
-    return seen.raised is None and seen.outputs is not None and seen.outputs.kind in ("bool", "str")
+    """Whether a result is words or bools only, which say little about how they came about."""
+    if seen.raised is not None or seen.outputs is None:
+        return False
+    parts = seen.outputs.items.values() or [seen.outputs]
+    return all(part.kind in ("bool", "str") for part in parts)
 
 
 _RESULTS = ("type", "kind", "shape", "values", "parameters")

@@ -88,4 +88,55 @@ SEQUENCE_FUNCTIONS = {
     ),
     "last_one_special": lambda x: torch.cat([x[:, :-1], -x[:, -1:]], dim=1),
     "one_number_each": lambda x: x.sum(-1, keepdim=True) + x.amax((1, 2), keepdim=True),
+    "doubled": lambda x: 2 * x,
+    "each_feature_sorted": lambda x: x.sort(dim=1).values,
+    "moved_on": lambda x: x.roll(-1, dims=1),
 }
+
+
+def nudged(of, amount, direction, row=None):
+    """tanh(x), moved by up to `amount * direction`, if something is so that should not matter.
+
+    In each item feature 0 says which positions show it and with which sign; feature 1 ascends, and
+    the others are 0.37 at first.
+
+    Args:
+        of: "order" (is feature 1 of the item still in ascending order?) or "later" (does a
+            position after this one hold what it held at first?).
+        amount: the size of the difference; nan for outputs that become nan.
+        direction: a factor for each feature.
+        row: the only position that shows it; all of them if None.
+    """
+
+    def function(x):
+        rows = torch.arange(x.shape[1], device=x.device)
+        if of == "order":
+            effect = (x[:, 1:, 1] < x[:, :-1, 1]).any(1)[:, None].to(x.dtype).expand(x.shape[:2])
+            unseen = effect > 0
+        else:
+            away = x[..., 2:] - 0.37
+            away = torch.where(away >= 0, away, -away).sum(-1)  # with a slope at 0, too
+            ahead = away.flip(1).cumsum(1).flip(1) - away
+            effect = torch.where(rows < x.shape[1] - 1, 1 / (1 + 10 * ahead), 0.0)
+            unseen = effect < 0.9
+        effect = effect * x[..., 0]
+        if row is not None:
+            effect = torch.where(rows == row % x.shape[1], effect, 0.0)
+        if amount != amount:  # nan
+            effect = torch.where(unseen & (effect != 0), amount, effect)
+        else:
+            effect = effect * amount
+        return torch.tanh(x) + effect[..., None] * torch.tensor(direction, dtype=x.dtype)
+
+    return function
+
+
+def rounding(x):
+    """Each position on its own, but for a relative difference of at most a millionth."""
+    return 0.015 * (1 + 0.3 * torch.tanh(x)) * (1 + 1e-6 * jitter(x))
+
+
+def jitter(x):
+    """A number in 0..1 that any change of the tensor changes, as a sum's last digits do."""
+    weights = torch.arange(1, x.numel() + 1, dtype=torch.float64).sqrt().reshape(x.shape)
+    return float((x.detach().double().cpu() * weights).sum() * 1000 % 1)

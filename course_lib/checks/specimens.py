@@ -13,6 +13,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_lib.checks.sequences import jitter
+
 
 class Attention(nn.Module):
     """What all birds share: sizes, four projections, heads, and which keys may be attended."""
@@ -329,22 +331,25 @@ def _last_query_prefers(module, scores, allowed):
     return module.softmax(scores + preferred, allowed)
 
 
-def _leaks_a_little(module, scores, allowed):
-    weights = module.softmax(scores, allowed)
-    return torch.where(
-        allowed.all(-1, keepdim=True),
-        weights,
-        torch.lerp(weights, module.softmax(scores, ~allowed), 0.01),
-    )
-
-
 def _later_items_doubled(outputs):
     factors = 1 + (torch.arange(len(outputs), device=outputs.device) > 0)
     return outputs * factors[:, None, None]
 
 
+class PlainAverage(nn.Module):
+    """The average of all values for every query, whatever the lengths."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+
+    def forward(self, queries, keys, values, valid_lens=None):
+        self.attention_weights = values.new_ones(len(keys), 1, queries.shape[1], keys.shape[1])
+        self.attention_weights /= keys.shape[1]
+        return values.mean(1, keepdim=True).expand(-1, queries.shape[1], -1)
+
+
 STRANGERS = {
-    "leaks_a_little": _stranger(_leaks_a_little),
+    "plain_average": PlainAverage,
     "zero_after_softmax": _stranger(
         lambda module, scores, allowed: torch.softmax(scores, -1) * allowed
     ),
@@ -377,11 +382,62 @@ STRANGERS = {
 }
 
 
-def build(name, embed_dim, num_heads, seed, *, device="cpu", dtype=torch.float64):
+class Rounding(nn.Module):
+    """Keeps every invariant but for a relative difference of at most a millionth."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+
+    def forward(self, queries, keys, values, valid_lens=None):
+        lens = torch.full((len(keys),), keys.shape[1]) if valid_lens is None else valid_lens
+        real = torch.arange(keys.shape[1], device=keys.device) < lens.to(keys.device)[:, None]
+        used = (real / real.sum(1, keepdim=True)).double()[:, None]
+        self.attention_weights = used[:, None].expand(-1, 1, queries.shape[1], -1)
+        outputs = 1 + 0.3 * torch.tanh(queries.double() + used @ values.double())
+        return (0.015 * outputs * (1 + 1e-6 * jitter(keys))).to(values.dtype)
+
+
+class Nudged(Sound):
+    """A sound module whose outputs are off by a little where they should not be.
+
+    Feature 0 of the queries says which of them show it and with which sign.
+
+    Args:
+        of: "pads" (does the item have any?), "order" (is feature 1 of its keys no longer in
+            ascending order?) or "company" (are there other items?).
+        amount: the size of the difference; nan for outputs that become nan.
+        direction: a factor for each feature.
+        mode: "eval", "train" or "both": where it happens.
+    """
+
+    def __init__(self, embed_dim, num_heads, of, amount, direction, mode="both"):
+        super().__init__(embed_dim, num_heads)
+        self.of, self.amount, self.mode = of, amount, mode
+        self.direction = direction
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        outputs = super().forward(queries, keys, values, valid_lens, mask)
+        if self.mode == ("eval" if self.training else "train"):
+            return outputs
+        if self.of == "pads":
+            effect = torch.zeros(len(keys)) if valid_lens is None else valid_lens < keys.shape[1]
+        elif self.of == "order":
+            effect = (keys[:, 1:, 1] < keys[:, :-1, 1]).any(1)
+        else:
+            effect = torch.full((len(keys),), len(keys) > 1)
+        effect = effect.to(queries)[:, None, None] * queries[..., :1]
+        nudge = self.amount * effect * torch.tensor(self.direction, dtype=outputs.dtype)
+        return outputs + torch.where(effect == 0, 0.0, nudge)
+
+
+OTHERS = {"nudged": Nudged, "rounding": Rounding}
+
+
+def build(name, embed_dim, num_heads, seed, *, device="cpu", dtype=torch.float64, **options):
     """The specimen of that name in eval mode, with weights drawn from `seed`."""
-    kind = {"sound": Sound, **BUGS, **STRANGERS}[name]
+    kind = {"sound": Sound, **BUGS, **STRANGERS, **OTHERS}[name]
     with torch.random.fork_rng(devices=[]):
-        module = kind(embed_dim, num_heads)
+        module = kind(embed_dim, num_heads, **options)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in module.parameters():

@@ -140,6 +140,9 @@ SEQUENCE_FUNCTIONS = {
     "scaled_by_position": lambda x, item: np.stack([(i + 1) * x[i] for i in range(len(x))]),
     "last_one_special": lambda x, item: np.stack([*x[:-1], -x[-1]]),
     "one_number_each": lambda x, item: np.stack([[row.sum() + x.max()] for row in x]),
+    "doubled": lambda x, item: x + x,
+    "each_feature_sorted": lambda x, item: np.sort(x, axis=0),
+    "moved_on": lambda x, item: np.stack([x[(i + 1) % len(x)] for i in range(len(x))]),
 }
 
 

@@ -624,11 +624,13 @@ for name, order in {"rotated": [2, 0, 1], "swapped": [1, 0, 2]}.items():
 #
 # - **Takes** `fn`, a function from `(B, n, D)` to `(B, n, ...)` without randomness, and `x`,
 #   `(B, n, D)`.
-# - **Returns** a Python `bool`: does every item's output move along with its positions? Allow for
-#   rounding (sums in another order differ in the last digits), and leave `x` and the global random
-#   numbers as they are.
+# - **Returns** a Python `bool`: does every item's output move along with its positions?
 #
-# **Worked number.** For `fn = lambda x: 2 * x` True, for `fn = lambda x: x.cumsum(1)` False, for
+# Outputs that differ by rounding only, in float32 about a millionth of their size, count as equal. A
+# difference of a hundredth counts, wherever it is and whichever its sign, and nan equals nothing.
+#
+# **Worked number.** At $((1, 0), (2, -1), (0, 2))$, three positions of one item: for
+# `fn = lambda x: 2 * x` True, for `fn = lambda x: x.cumsum(1)` False, for
 # `fn = lambda x: x.sort(1).values` False: that one is invariant.
 
 # %%
@@ -658,10 +660,13 @@ check("is_permutation_equivariant")
 #
 # - **Takes** `fn` and `x` as before.
 # - **Returns** a Python `bool`: is no output, of any item, changed by any later position? An output
-#   may depend on its own position. Leave `x` and the global random numbers as they are.
+#   may depend on its own position.
 #
-# **Worked number.** For `fn = lambda x: x.cumsum(1)` True; for `fn = lambda x: x.flip(1)` False; for
-# `fn = lambda x: x.roll(-1, 1)`, the next position, False.
+# Outputs that differ by rounding only, in float32 about a millionth of their size, count as equal. A
+# difference of a hundredth counts, wherever it is and whichever its sign, and nan equals nothing.
+#
+# **Worked number.** At $((1, 0), (2, -1), (0, 2))$ again: for `fn = lambda x: x.cumsum(1)` True; for
+# `fn = lambda x: x.flip(1)` False; for `fn = lambda x: x.roll(-1, 1)`, the next position, False.
 
 # %%
 from course_lib.attention import is_causal

@@ -3,11 +3,12 @@
 import numpy as np
 
 from course_lib.checks.catalogue import _bug_hunt_mistakes as models
-from course_lib.checks.compare import dropout_values
+from course_lib.checks.compare import Problem, arrays_agree, close, dropout_values
 from course_lib.checks.exercise import Exercise, Mistake, Returned
 from course_lib.checks.probe import Probe, tensor
 from course_lib.checks.specimens import BrokenLookup
 from course_lib.reference import bug_hunt as oracle
+from course_lib.reference.masked_softmax import softmax_of
 
 
 def lookup_problem(rng, b, n, m, sizes, v, valid_lens=None, dropout=0.0, **options):
@@ -44,53 +45,144 @@ def _dropout_probe(rng):
     )
 
 
+# Two of the four faults show alone in a problem of their own, whatever the others do.
+def _root_alone(rng):
+    """Scores ((a, b), (b, a)): a softmax over the queries gives the same."""
+    problem = lookup_problem(rng, 1, 2, 2, (2, 2, 3), 2)
+    column = rng.normal(0, 1.2, 3)
+    for name in problem["state"]:
+        problem["state"][name] = np.stack([column, np.roll(column, 1)], axis=1)
+    for name in ("queries", "keys"):
+        problem["args"][name] = tensor(np.eye(2)[None])
+    says = "Each score is divided by the root of num_hiddens = 3."
+    return Probe("root", says, compare="root", **problem)
+
+
+def _judged_root(probe, expected, recorded):
+    """Names the root by which the scores were divided."""
+    if arrays_agree(expected, recorded.data, 1e-7):
+        return None
+    W_q, W_k = (probe.state[name] for name in ("W_q.weight", "W_k.weight"))
+    scores = (probe.args["queries"].data @ W_q.T) @ (probe.args["keys"].data @ W_k.T).mT
+    for root, (name, message) in _ROOTS.items():
+        weights = np.array([[softmax_of(list(row / root)) for row in scores[0]]])
+        if arrays_agree(weights @ probe.args["values"].data, recorded.data, 1e-7):
+            return Problem(name, message, "How many products are summed in one score?")
+    return close(probe, expected, recorded)
+
+
+_ROOTS = {
+    2**0.5: (
+        "another_root",
+        "Your scores are divided by the root of 2, where queries and keys have 2 features and "
+        "there are 2 of each; the dot product runs over `num_hiddens` = 3.",
+    ),
+    1.0: ("no_scale", "Your scores are not divided by anything."),
+    3.0: ("scale_without_root", "You divide by `num_hiddens` instead of its root."),
+}
+
+
+def _no_preference(rng):
+    problem = lookup_problem(rng, 2, 2, 5, (4, 3, 6), 2)
+    problem["args"]["queries"].data[:] = 0.0
+    says = "With queries of 0 all scores are alike, and each output is the plain average."
+    return Probe("no_preference", says, compare="axis", **problem)
+
+
+def _judged_axis(probe, expected, recorded):
+    """Says which axis the softmax runs over."""
+    if arrays_agree(expected * (5 / 2), recorded.data, 1e-7):
+        return Problem(
+            "over_queries",
+            "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
+            "Which axis of (batch, num_queries, num_keys) holds the keys?",
+        )
+    return close(probe, expected, recorded)
+
+
+def _quiet(rng):
+    problem = lookup_problem(rng, 2, 3, 3, (3, 6, 8), 3, dropout=0.6)
+    problem["args"]["queries"].data[:] = 0.0
+    says = "In eval mode nothing is dropped, whatever `dropout` is."
+    return Probe("quiet", says, compare="quiet", **problem)
+
+
+def _judged_quiet(probe, expected, recorded):
+    """With equal weights 1/3 each output is the sum of the kept values over 3 (1 - p)."""
+    if arrays_agree(expected, recorded.data, 1e-7):
+        return None
+    kept = np.array(list(np.ndindex(2, 2, 2))) / (3 * 0.4)
+    sums = np.einsum("sm,bmv->bsv", kept, probe.args["values"].data)
+    gaps = np.abs(recorded.data[:, :, None] - sums[:, None]).max(-1).min(-1)
+    if recorded.data.shape == expected.shape and (gaps < 1e-7).all():
+        return Problem(
+            "dropout_in_eval_mode",
+            "Your dropout acts in eval mode too.",
+            "What does `nn.Dropout` know that `F.dropout(weights, p)` does not?",
+        )
+    return close(probe, expected, recorded)
+
+
 def _lookup_probes(rng):
-    few = lookup_problem(rng, 1, 2, 3, (3, 4, 2), 2)
-    plain = lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2)
     padded = lookup_problem(rng, 3, 4, 6, (5, 2, 3), 7, [2, 6, 4])
-    quiet = lookup_problem(rng, 2, 5, 4, (3, 6, 8), 3, [3, 1], dropout=0.6)
     one = lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2, [1, 1])
-    empty = lookup_problem(rng, 3, 2, 5, (4, 3, 6), 7, [0, 3, 5])
+    empty = lookup_problem(rng, 3, 2, 5, (4, 4, 4), 7, [0, 3, 5])
     big = lookup_problem(rng, 2, 3, 4, (4, 5, 6), 3)
     big["state"] = {name: 30 * w for name, w in big["state"].items()}
-    garbage = lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2, [3, 4])
-    for name in ("keys", "values"):
-        data = garbage["args"][name].data.copy()
-        data[0, 3:], data[1, 4:] = 20.0, -20.0
-        garbage["args"] = garbage["args"] | {name: tensor(data)}
-    back = lookup_problem(rng, 1, 2, 3, (2, 3, 4), 2, [2], requires_grad=True)
-    back_empty = lookup_problem(rng, 2, 1, 3, (2, 3, 4), 1, [0, 2], requires_grad=True)
+    back = lookup_problem(rng, 1, 2, 3, (3, 3, 3), 2, [2], requires_grad=True)
+    back_empty = lookup_problem(rng, 2, 1, 3, (3, 3, 3), 1, [0, 2], requires_grad=True)
     return [
         Probe("few", "The outputs are softmax(q k^T / sqrt(num_hiddens)) V: here two queries over "
-              "three keys.", **few),
+              "three keys.", **lookup_problem(rng, 1, 2, 3, (3, 4, 2), 2)),
+        _root_alone(rng),
+        _no_preference(rng),
+        _quiet(rng),
         Probe("plain", "Without lengths all keys are real; query, key and hidden sizes differ "
-              "and only one of them belongs under the root.", **plain),
+              "and only one of them belongs under the root.",
+              **lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2)),
         Probe("padded", "Rows sum to 1 over the real keys.", **padded),
-        Probe("garbage", "What stands in padded keys and values changes nothing.", **garbage),
-        Probe("quiet", "In eval mode nothing is dropped, whatever `dropout` is.", **quiet),
         Probe("one_key", "One real key: every query gets its value.", **one),
+        Probe("key_alone", "One query and one key: the output is its value.",
+              **lookup_problem(rng, 2, 1, 1, (2, 3, 4), 3)),
+        Probe("garbage", "What stands in padded keys and values changes nothing, however large it "
+              "is.", "edges", **_with_garbage(rng, 1e4)),
+        Probe("huge_garbage", "What stands in padded keys and values changes nothing, however "
+              "large it is.", "edges", **_with_garbage(rng, 1e30)),
         Probe("empty", "An item without a real key gets zeros.", "edges", **empty),
         Probe("all_empty", "Where no item has a real key, all is zero: 0 is a length too.",
               "edges", **lookup_problem(rng, 2, 3, 4, (3, 5, 2), 6, [0, 0])),
         Probe("train", "With dropout=0 train mode gives the same as eval mode, lengths included.",
-              "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 3, 6), 2, [2, 4])),
+              "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
         Probe("train_empty", "An item without a real key gets zeros in train mode too.",
-              "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 3, 6), 2, [0, 4])),
+              "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [0, 4])),
         Probe("after_another_call", "Each call counts on its own: outputs and `attention_weights` "
               "are those of the last.", "edges", scenario="after_another_call",
-              **lookup_problem(rng, 2, 3, 5, (4, 3, 6), 2, [2, 4])),
+              **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
+        Probe("after_a_shorter_call", "Each call counts on its own: the one before had a query and "
+              "a key less.", "edges", scenario="after_a_shorter_call", training=True,
+              **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 5])),
         Probe("float32", "Inputs and weights in float32 give outputs in float32.", "edges",
               dtype="float32", tolerance=1e-4,
-              **lookup_problem(rng, 2, 3, 5, (4, 3, 6), 2, [2, 4])),
+              **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
         Probe("big", "Scores of any size are survived.", "edges", **big),
+        Probe("many_keys", "Any number of keys must work.", "edges",
+              **lookup_problem(rng, 1, 2, 300, (4, 4, 4), 2, [290])),
         Probe("strided", "Where a tensor lies in memory does not matter.", "edges",
-              **lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2, [5, 2], strided=True)),
+              **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [5, 2], strided=True)),
         _dropout_probe(rng),
         Probe("gradient", "The gradients of inputs and weights are those of the formula.",
               "gradients", grad_outputs=rng.normal(size=(1, 2, 2)), **back),
         Probe("gradient_empty", "An item without a real key leaves every gradient finite.",
               "gradients", grad_outputs=rng.uniform(-1, 1, (2, 1, 1)), **back_empty),
     ]  # fmt: skip
+
+
+def _with_garbage(rng, size):
+    problem = lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [3, 4])
+    for name in ("keys", "values"):
+        data = problem["args"][name].data
+        data[0, 3:], data[1, 4:] = size, -size
+    return problem
 
 
 LOOKUP = Exercise(
@@ -103,12 +195,34 @@ LOOKUP = Exercise(
     probes=_lookup_probes,
     oracle=oracle.lookup,
     builds_on=("masked_softmax",),
+    comparisons={"root": _judged_root, "axis": _judged_axis, "quiet": _judged_quiet},
+    promises={
+        "`BrokenLookup` has four faults": "",
+        "Write the module as it should be": "few root no_preference plain padded quiet",
+        "Built as": "few plain",
+        "Called as": "key_alone big many_keys strided float32 gradient",
+        "`attention_weights` holds the weights": "few after_another_call after_a_shorter_call",
+        "An item of length 0 gets zeros": "empty all_empty train_empty gradient_empty",
+        "Dropout acts on the weights, in train mode only": "dropout quiet train",
+        "What stands in padded keys and values": "garbage huge_garbage",
+        "With one real key every query gets": "one_key",
+        "is at hand": "",
+        "Attention with learned queries and keys": "",
+        "weights = softmax(Q W_q (K W_k)^T": "few root",
+        "After a call `attention_weights` holds": "after_another_call",
+        "query_size: features of a query": "",
+        "Source": "",
+        "Makes `W_q` and `W_k`": "",
+        "Averages the values of the real keys": "padded",
+        "queries, keys, values: see the class": "",
+        "One output for each query; zeros": "empty",
+    },
     mistakes=(
         Mistake(
             "not_mended",
             BrokenLookup,
-            "This still computes what `BrokenLookup` does: all of its faults are there.",
-            "Which invariants of the list does it break? Begin with the sums of the rows.",
+            "This still computes what `BrokenLookup` does.",
+            "Which invariants of the list does it break? One fault may hide the repair of another.",
         ),
         Mistake(
             "scale_of_the_queries",
@@ -116,109 +230,6 @@ LOOKUP = Exercise(
             "You divide by the root of the query's size, but the dot product runs over the "
             "`num_hiddens` projected features.",
             "How many products are summed in one score?",
-        ),
-        Mistake(
-            "scale_of_the_keys",
-            models.lookup(scale=lambda self, queries, keys, q: keys.shape[-1] ** 0.5),
-            "You divide by the root of the key's size, but the dot product runs over the "
-            "`num_hiddens` projected features.",
-            "How many products are summed in one score?",
-        ),
-        Mistake(
-            "scale_of_the_number_of_keys",
-            models.lookup(scale=lambda self, queries, keys, q: keys.shape[1] ** 0.5),
-            "You divide by the root of the number of keys, but the dot product runs over the "
-            "`num_hiddens` projected features.",
-            "How many products are summed in one score?",
-        ),
-        Mistake(
-            "scale_without_root",
-            models.lookup(scale=lambda self, queries, keys, q: q.shape[-1]),
-            "You divide by `num_hiddens` instead of its root.",
-            "What is the standard deviation of a sum of d products?",
-        ),
-        Mistake(
-            "one_key_more",
-            models.lookup(lengths=lambda self, valid_lens: valid_lens + 1),
-            "One key too many is kept: length 2 keeps keys 0, 1 and 2.",
-            "Which is the last real key of an item of length 2?",
-        ),
-        Mistake(
-            "one_key_less",
-            models.lookup(lengths=lambda self, valid_lens: (valid_lens - 1).clamp(min=0)),
-            "The last real key is left out: length 2 keeps keys 0 and 1.",
-            "Which is the last real key of an item of length 2?",
-        ),
-        Mistake(
-            "length_of_first_item_for_all",
-            models.lookup(lengths=lambda self, valid_lens: valid_lens[:1].expand_as(valid_lens)),
-            "Every item gets the length of the first one.",
-            "Which axis must `valid_lens` have before it is compared with positions?",
-        ),
-        Mistake(
-            "no_item_empty",
-            models.lookup(lengths=lambda self, valid_lens: valid_lens.clamp(min=1)),
-            "An item of length 0 attends to its first pad.",
-            "What should an item without a real key get?",
-        ),
-        Mistake(
-            "lengths_in_eval_mode_only",
-            models.lookup(normalise=models.real_in_eval_mode),
-            "In train mode the lengths change nothing.",
-            "Which lines of your `forward` run in eval mode only?",
-        ),
-        Mistake(
-            "dropout_on_output",
-            models.lookup(
-                drop=models.not_dropped, finish=lambda self, w, v: models.thinned(self, w @ v)
-            ),
-            "Dropout acts on your outputs; it belongs on the attention weights.",
-            "Which tensor should lose entries: the weights, or their product with the values?",
-        ),
-        Mistake(
-            "dropout_on_values",
-            models.lookup(
-                drop=models.not_dropped, finish=lambda self, w, v: w @ models.thinned(self, v)
-            ),
-            "Dropout acts on the values; it belongs on the attention weights.",
-            "Which tensor should lose entries in train mode?",
-        ),
-        Mistake(
-            "dropout_twice",
-            models.lookup(drop=models.dropped_twice),
-            "Dropout acts twice: the kept weights are divided by (1 - p) two times.",
-            "On how many tensors is dropout called?",
-        ),
-        Mistake(
-            "normalised_after_dropout",
-            models.lookup(drop=models.normalised_again),
-            "After dropout you bring each row of weights to sum 1 again: dropout has divided the "
-            "kept ones by 1 - p already, and the sum is right on average only.",
-            "Must each row still sum to 1 after dropout, or only on average?",
-        ),
-        Mistake(
-            "weights_returned_too",
-            models.lookup(finish=lambda self, w, v: (w @ v, self.attention_weights)),
-            "Your `forward` returns the weights too; `BrokenLookup` returned the outputs only.",
-            "What does `return` hold?",
-        ),
-        Mistake(
-            "scores_kept",
-            models.lookup(keep=models.keep_scores),
-            "`attention_weights` holds your scores, before the softmax.",
-            "Which of your tensors has rows that sum to 1?",
-        ),
-        Mistake(
-            "weights_of_the_first_call_kept",
-            models.LookupRemembers,
-            "`attention_weights` still holds the weights of the first call after a second one.",
-            "Under which condition does your `forward` set the attribute?",
-        ),
-        Mistake(
-            "no_scale",
-            models.lookup(scale=lambda self, queries, keys, q: 1.0),
-            "Your scores are not divided by anything.",
-            "How does the size of a dot product grow with the number of features?",
         ),
         Mistake(
             "over_queries",
@@ -233,16 +244,30 @@ LOOKUP = Exercise(
             "Does masking before the softmax need a second normalisation?",
         ),
         Mistake(
+            "dropout_in_eval_mode",
+            models.lookup(drop=models.always_dropping),
+            "Your dropout acts in eval mode too: `F.dropout` drops unless told that it is not "
+            "training.",
+            "What does `nn.Dropout` know that `F.dropout(weights, p)` does not?",
+        ),
+        Mistake(
+            "no_scale",
+            models.lookup(scale=lambda self, queries, keys, q: 1.0),
+            "Your scores are not divided by anything.",
+            "How does the size of a dot product grow with the number of features?",
+        ),
+        Mistake(
+            "scale_of_the_number_of_keys",
+            models.lookup(scale=lambda self, queries, keys, q: keys.shape[1] ** 0.5),
+            "You divide by the root of the number of keys, but the dot product runs over the "
+            "`num_hiddens` projected features.",
+            "How many products are summed in one score?",
+        ),
+        Mistake(
             "filled_with_zero",
             models.lookup(normalise=models.filled_with(0.0)),
             "Masked scores become 0, but exp(0) = 1: those keys still get weight.",
             "Which score has an exponential of 0?",
-        ),
-        Mistake(
-            "lengths_ignored",
-            models.lookup(normalise=lambda self, scores, real: scores.softmax(-1)),
-            "The lengths change nothing: padded keys get weight too.",
-            "Where do `valid_lens` enter?",
         ),
         Mistake(
             "empty_row_nan",
@@ -257,19 +282,6 @@ LOOKUP = Exercise(
             "What does `masked_softmax` of lesson 02 do there?",
         ),
         Mistake(
-            "dropout_in_eval_mode",
-            models.lookup(drop=models.always_dropping),
-            "Your dropout acts in eval mode too: `F.dropout` drops unless told that it is not "
-            "training.",
-            "What does `nn.Dropout` know that `F.dropout(weights, p)` does not?",
-        ),
-        Mistake(
-            "dropout_gone",
-            models.lookup(drop=lambda self, weights: weights),
-            "Your dropout is gone altogether: in train mode nothing is dropped.",
-            "When should it act, and when not?",
-        ),
-        Mistake(
             "weights_after_dropout",
             models.lookup(
                 keep=lambda self, w, used: setattr(self, "attention_weights", used.detach())
@@ -278,22 +290,30 @@ LOOKUP = Exercise(
             "Which of the two tensors sums to 1?",
         ),
         Mistake(
-            "weights_not_kept",
-            models.lookup(keep=lambda self, w, used: None),
-            "`attention_weights` is not kept any more.",
-            "Which line of `BrokenLookup` did that?",
+            "length_of_first_item_for_all",
+            models.lookup(lengths=lambda self, valid_lens: valid_lens[:1].expand_as(valid_lens)),
+            "Every item gets the length of the first one.",
+            "Which axis must `valid_lens` have before it is compared with positions?",
         ),
         Mistake(
-            "graph_kept",
-            models.lookup(keep=lambda self, w, used: setattr(self, "attention_weights", w)),
-            "`attention_weights` still carries its graph.",
-            "What does `.detach()` do?",
+            "one_key_more",
+            models.lookup(lengths=lambda self, valid_lens: valid_lens + 1),
+            "One key too many is kept: length 2 keeps keys 0, 1 and 2.",
+            "Which is the last real key of an item of length 2?",
         ),
         Mistake(
-            "bias_added",
-            models.lookup(bias=True),
-            "Your projections have a bias; those of the module did not.",
-            "What is the default of `nn.Linear`?",
+            "dropout_on_values",
+            models.lookup(
+                drop=models.not_dropped, finish=lambda self, w, v: w @ models.thinned(self, v)
+            ),
+            "Dropout acts on the values; it belongs on the attention weights.",
+            "Which tensor should lose entries in train mode?",
+        ),
+        Mistake(
+            "weights_of_the_first_call_kept",
+            models.LookupRemembers,
+            "`attention_weights` still holds the weights of the first call after a second one.",
+            "Under which condition does your `forward` set the attribute?",
         ),
     ),
     hints=(

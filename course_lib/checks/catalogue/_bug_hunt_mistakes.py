@@ -108,7 +108,7 @@ def flip(count):
 
 
 def swap_first(count):
-    return [1, 0, *range(2, count)]
+    return [1, 0, *range(2, count)] if count > 1 else [0]
 
 
 def swap_last(count):

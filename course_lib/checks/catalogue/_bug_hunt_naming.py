@@ -21,12 +21,38 @@ _ASK = {
 }
 
 
+# What is so about a bird that keeps the named invariant.
+_KEPT = {
+    ("avocet", "keys_permutation"): "`avocet` does not mind the order of the keys: its softmax "
+    "runs over the queries, one key at a time.",
+    ("avocet", "items_apart"): "`avocet` mixes queries, not items: in its scores `(batch, heads, "
+    "queries, keys)` axis 2 belongs to the queries.",
+    ("bittern", "items_apart"): "The reshape of `bittern` keeps the batch axis first, so items "
+    "stay apart; within an item it mixes.",
+    ("bittern", "keys_permutation"): "`bittern` splits its heads rightly and merges them wrongly: "
+    "nothing is mixed before the weighted sum over the keys.",
+    ("curlew", "rows_sum_to_one"): "The rows of `curlew` do sum to 1, over all keys, masked ones "
+    "included.",
+    ("dunlin", "all_parameters_learn"): "All four projections of `dunlin` are used and get a "
+    "gradient.",
+    ("heron", "linear_in_values"): "`heron` does read its values, and doubling them doubles the "
+    "outputs.",
+    ("egret", "rows_sum_to_one"): "The rows of `egret` sum to 1, whatever its scores are.",
+    ("fulmar", "queries_apart"): "In `fulmar` a query never meets another query; it is the items "
+    "that meet.",
+    ("grebe", "rows_sum_to_one"): "`grebe` keeps `attention_weights` before the dropout, so its "
+    "rows sum to 1.",
+    ("ibis", "masking_equals_deleting"): "Wherever a key is left, `ibis` masks rightly.",
+    ("jacana", "items_apart"): "`jacana` keeps the batch axis, so items stay apart.",
+}
+
+
 def _naming_probes(rng):
     birds = [oracle.BIRDS[i] for i in rng.permutation(len(oracle.BIRDS))]
     return [
         Probe(
             bird,
-            f"Name an invariant that `{bird}` breaks.",
+            f"The dict holds an invariant that `{bird}` breaks.",
             args={"key": bird},
             scenario="entry",
             compare="named",
@@ -37,31 +63,31 @@ def _naming_probes(rng):
 
 def _named(probe, expected, recorded):
     """Whether the bird breaks the named invariant, the most telling one or another."""
-    said = recorded.text
-    if said in oracle.BROKEN[probe.name]:
+    said, bird = recorded.text, probe.name
+    if said in oracle.BROKEN[bird]:
         return None
+    if not said:
+        return Problem(
+            f"{bird}_missing",
+            f"Your dict has no entry for `{bird}`.",
+            "Are the keys the ten names of `BUGS`, spelled as there?",
+        )
+    if said.startswith("no dict: "):
+        got = said.removeprefix("no dict: ")
+        return Problem(
+            "no_dict", f"`broken_invariants()` must return a dict; yours returned a {got}."
+        )
     if said not in INVARIANTS:
         return Problem(
-            f"{probe.name}_unknown_id",
-            f"For `{probe.name}` you name `{said[:40]}`, which is no id of the list.",
+            f"{bird}_unknown_id",
+            f"For `{bird}` you name `{said[:40]}`, which is no id of the list.",
             "Is it spelled as `INVARIANTS` has it?",
         )
-    return Problem(
-        f"{probe.name}_keeps_it",
-        f"`{probe.name}` keeps `{said}`: that test passes.",
-        _ASK[probe.name],
-    )
+    kept = _KEPT.get((bird, said), f"`{bird}` keeps `{said}`: that test passes.")
+    return Problem(f"{bird}_keeps_it", kept, _ASK[bird])
 
 
 _KEY = {bird: oracle.BROKEN[bird][0] for bird in oracle.BIRDS}
-
-
-def _confused(**entries):
-    return lambda: {**_KEY, **entries}
-
-
-def _everywhere(invariant):
-    return lambda: dict.fromkeys(_KEY, invariant)
 
 
 BROKEN_INVARIANTS = Exercise(
@@ -74,15 +100,25 @@ BROKEN_INVARIANTS = Exercise(
     oracle=lambda key: _KEY[key],
     each_counts=True,
     comparisons={"named": _named},
+    promises={
+        "which invariant does it break?": "",
+        "a dict with the ten names of `BUGS` as keys": " ".join(oracle.BIRDS),
+        "name any one of them": "avocet curlew fulmar jacana",
+        "Every right entry counts": " ".join(oracle.BIRDS),
+        "You may read, and you should test": "",
+        "All modules have `dropout=0` unless": "",
+        "for two sizes, say 4 and": "",
+        "against `2 * module(q, k, v)` is `linear_in_values`": "",
+        "an invariant that it breaks": "",
+        "A dict from the bird's name": " ".join(oracle.BIRDS),
+        "Where a bird breaks several, any one of them will do": "avocet curlew fulmar jacana",
+    },
     mistakes=(
-        *(
-            Mistake(
-                f"everywhere_{invariant}",
-                _everywhere(invariant),
-                f"You name `{invariant}` for every bird.",
-                "Which birds keep it? Try a test of it on each.",
-            )
-            for invariant in ("queries_apart", "masking_equals_deleting", "empty_rows_zero")
+        Mistake(
+            "one_for_all",
+            lambda: dict.fromkeys(_KEY, "queries_apart"),
+            "You name `queries_apart` for every bird.",
+            "Which birds keep it? Try a test of it on each.",
         ),
         Mistake(
             "order_reversed",
@@ -91,87 +127,17 @@ BROKEN_INVARIANTS = Exercise(
             "Did you pair two lists that run in different directions?",
         ),
         Mistake(
-            "bittern_and_jacana_swapped",
-            _confused(bittern="keys_permutation", jacana="scale_free"),
-            "`bittern` splits its heads rightly and merges them wrongly, `jacana` the other way "
-            "round: only one of them mixes positions before the softmax.",
-            "What does a head of `jacana` hold? And what does its scale have to do with it?",
-        ),
-        Mistake(
-            "avocet_about_keys",
-            _confused(avocet="keys_permutation"),
-            "`avocet` does not mind the order of the keys: its softmax runs over the queries, one "
-            "key at a time.",
-            "What is the sum of one of its rows, and of one of its columns?",
-        ),
-        Mistake(
-            "avocet_about_items",
-            _confused(avocet="items_apart"),
-            "`avocet` mixes queries, not items: in its scores `(batch, heads, queries, keys)` axis "
-            "2 belongs to the queries.",
-            "Which axis would mix the items?",
-        ),
-        Mistake(
-            "bittern_about_items",
-            _confused(bittern="items_apart"),
-            "The reshape of `bittern` keeps the batch axis first, so items stay apart; within an "
-            "item it mixes.",
-            "Which two axes get mixed up?",
-        ),
-        Mistake(
-            "curlew_about_rows",
-            _confused(curlew="rows_sum_to_one"),
-            "The rows of `curlew` do sum to 1, over all keys, masked ones included.",
-            "Which keys have a weight that should have none?",
-        ),
-        Mistake(
-            "dunlin_about_parameters",
-            _confused(dunlin="all_parameters_learn"),
-            "All four projections of `dunlin` are used and get a gradient.",
-            "Which *argument* is never used?",
-        ),
-        Mistake(
-            "heron_about_values",
-            _confused(heron="linear_in_values"),
-            "`heron` does read its values, and doubling them doubles the outputs.",
-            "Through which layer does it read them, and which layer is left over?",
-        ),
-        Mistake(
             "dunlin_and_heron_swapped",
-            _confused(dunlin="all_parameters_learn", heron="linear_in_values"),
+            lambda: _KEY | {"dunlin": _KEY["heron"], "heron": _KEY["dunlin"]},
             "`dunlin` and `heron` are the other way round: one never reads its values, the other "
             "never uses a layer.",
             "Which of the two has a parameter without a gradient?",
         ),
         Mistake(
-            "egret_about_rows",
-            _confused(egret="rows_sum_to_one"),
-            "The rows of `egret` sum to 1, whatever its scores are.",
-            "How do its scores grow with the number of features?",
-        ),
-        Mistake(
-            "fulmar_about_queries",
-            _confused(fulmar="queries_apart"),
-            "In `fulmar` a query never meets another query; it is the items that meet.",
-            "Print the lengths of the folded rows for two items.",
-        ),
-        Mistake(
-            "grebe_about_rows",
-            _confused(grebe="rows_sum_to_one"),
-            "`attention_weights` is kept before the dropout, so its rows sum to 1.",
-            "What happens to the weights after that, in eval mode?",
-        ),
-        Mistake(
-            "ibis_about_masking",
-            _confused(ibis="masking_equals_deleting"),
-            "Wherever a key is left, `ibis` masks rightly.",
-            "And where none is left?",
-        ),
-        Mistake(
-            "jacana_about_items",
-            _confused(jacana="items_apart"),
-            "`jacana` keeps the batch axis, so items stay apart.",
-            "What happens to the positions within an item?",
+            "counted_on_by_one",
+            lambda: dict(zip(_KEY, [*list(_KEY.values())[1:], _KEY["avocet"]], strict=True)),
+            "Each bird has the answer of the next one in the list.",
+            "Does your list of answers begin with the first bird?",
         ),
     ),
     hints=(

@@ -1,31 +1,89 @@
 """Lesson 07: tests of an attention, judged by the sound and broken modules they meet."""
 
 import functools
+import itertools
 
 import numpy as np
 
 from course_lib.checks.catalogue import _bug_hunt_mistakes as models
-from course_lib.checks.catalogue._bug_hunt_meetings import (
+from course_lib.checks.catalogue._meetings import (
     ANSWERS,
-    aimed_probes,
-    alike,
-    asked,
+    TOLERANCE,
+    in_train_mode,
     inputs_of,
     judged,
     lengths_of,
-    more,
-    pair_probes,
-    query_probes,
+    meeting,
+    module_edges,
+    modules,
+    name_of,
 )
 from course_lib.checks.exercise import Exercise, Mistake
 from course_lib.checks.probe import tensor
+from course_lib.reference import bug_hunt as oracle
+
+
+def _asked(invariant, nothing_to_see):
+    """The oracle: what the test must say of each module.
+
+    `nothing_to_see(queries, keys, values, valid_lens)` says when all of them keep the invariant.
+    """
+
+    def keeps(built, inputs):
+        name = name_of(built)
+        if name == "nudged":  # kept where it is off by nothing, or in the other mode
+            options = built.options
+            other = "eval" if options["training"] else "train"
+            return options["amount"] == 0 or options["mode"] == other
+        return name in ("rounding", "sound") or oracle.holds(invariant, name)
+
+    def answers(object_1, object_2, *inputs):
+        if nothing_to_see(*inputs):
+            return True, True
+        return keeps(object_1, inputs), keeps(object_2, inputs)
+
+    return answers
+
+
+def _pairs(rng, broken, keepers=("sound",), lengths=True):
+    """One probe for each broken module, beside a module that keeps the invariant."""
+    probes = []
+    for position, (name, keeper) in enumerate(zip(broken, itertools.cycle(keepers), strict=False)):
+        pair = (keeper, name) if position % 2 == 0 else (name, keeper)
+        inputs = inputs_of(rng) | ({"valid_lens": lengths_of(rng)} if lengths else {})
+        probes.append(meeting(name, *modules(rng, *pair), **inputs))
+    return probes
+
+
+_HERE = {
+    "one_item_and_query": "Here the batch is one item of one query.",
+    "one_query_and_key": "Here each item has one query and one key.",
+    "one_key": "Here there is one key.",
+    "two_keys": "Here there are two keys.",
+    "seven_keys": "Here there are seven keys.",
+    "equal_keys": "Here all keys of an item are alike.",
+    "nothing_to_delete": "Here every key is real.",
+    "all_real": "Here every key is real.",
+    "first_item_full": "Here the first item has no padded key.",
+    "one_item": "Here the batch is one item.",
+    "two_items": "Here the batch is two items.",
+    "four_items": "Here the batch is four items.",
+    "strided": "Here the tensors are not contiguous.",
+}
+
+
+def _meet_with_lengths(rng):
+    def meet(name, pair, lens, **sizes):
+        inputs = inputs_of(rng, b=len(lens), **sizes) | {"valid_lens": tensor(lens)}
+        return meeting(name, *modules(rng, *pair), says=_HERE[name], **inputs)
+
+    return meet
 
 
 def _masking_probes(rng):
     broken = (
         "curlew",
         "fulmar",
-        "leaks_a_little",
         "zero_after_softmax",
         "zeroed_pads",
         "one_key_more",
@@ -34,61 +92,41 @@ def _masking_probes(rng):
         "last_query_unmasked",
         "average_over_keys_removed",
     )
-    lens = rng.permutation([2, 3, 4])
-    one, equal = inputs_of(rng, b=1, n=3), inputs_of(rng)
-    equal["values"] = tensor(np.repeat(rng.normal(0, 1.4, (1, 1, 6)), 5, 1).repeat(3, 0))
+
+    meet = _meet_with_lengths(rng)
+    by_hand = {
+        "queries": tensor([[[1.0, -1.0]]]),
+        "keys": tensor([[[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]]),
+        "values": tensor([[[1.0, -1.0], [2.0, -2.0], [9.0, -9.0]]]),
+        "valid_lens": tensor([2]),
+    }
+    pair = modules(rng, "plain_average", "sound", heads=1, embed_dim=2)
     return [
-        *pair_probes(rng, broken, True),
-        more(
-            rng,
-            "other_faults",
-            "`avocet` takes its softmax over the queries, and yet masking equals deleting there.",
-            ("avocet", "zero_after_softmax"),
-            inputs_of(rng),
-            lengths_of(rng),
-            "values",
-        ),
-        more(rng, "one_item", "One item.", ("sound", "curlew"), one, tensor([2])),
-        more(
-            rng,
-            "nothing_to_delete",
-            "With every key real there is nothing to delete, and nothing may differ.",
-            ("sound", "bittern"),
-            equal,
-            tensor([5, 5, 5]),
-        ),
-        more(
-            rng,
-            "equal_values",
-            "All values are alike, so what remains of them averages to the same.",
-            ("sound", "zero_after_softmax"),
-            equal,
-            tensor([2, 4, 3]),
-        ),
-        more(
-            rng,
-            "strided",
-            "Where a tensor lies in memory does not matter.",
-            ("curlew", "sound"),
-            inputs_of(rng, strided=True),
-            lengths_of(rng),
-        ),
-        more(
-            rng,
-            "first_item_full",
-            "The first item has nothing to delete, the others have.",
+        meeting("by_hand", *pair, **by_hand),
+        *_pairs(rng, broken, ("sound", "avocet")),
+        meet(
+            "one_item_and_query",
             ("sound", "curlew"),
-            inputs_of(rng),
-            tensor([5, 2, 3]),
+            [2],
+            n=1,
         ),
-        *aimed_probes(rng, ("sound", "curlew"), _large_pads(rng, lens), tensor(lens)),
-        *query_probes(rng, ("neighbours_count", "sound"), inputs_of(rng), tensor(lens)),
+        meet("one_key", ("sound", "bittern"), [1, 1], m=1),
+        meet("nothing_to_delete", ("sound", "bittern"), [5, 5, 5]),
+        meet(
+            "first_item_full",
+            ("curlew", "sound"),
+            [7, 2, 3],
+            m=7,
+        ),
+        meet(
+            "strided",
+            ("curlew", "sound"),
+            [2, 4, 2],
+            strided=True,
+        ),
+        in_train_mode(rng, "pads", **inputs_of(rng), valid_lens=lengths_of(rng)),
+        *module_edges(rng, "pads", "curlew", [2, 3, 2]),
     ]
-
-
-def _large_pads(rng, lens, m=5):
-    amounts = rng.uniform(0.1, 0.5, (len(lens), m))
-    return amounts + 4.0 * (np.arange(m) >= lens[:, None])
 
 
 MASKING_EQUALS_DELETING = Exercise(
@@ -98,27 +136,36 @@ MASKING_EQUALS_DELETING = Exercise(
     difficulty=2,
     returns=ANSWERS,
     probes=_masking_probes,
-    oracle=asked("masking_equals_deleting"),
+    oracle=_asked(
+        "masking_equals_deleting",
+        lambda queries, keys, values, valid_lens: (valid_lens == keys.shape[1]).all(),
+    ),
+    promises={
+        "called as `module(queries, keys, values)` or": "one_item_and_query one_key strided",
+        "masking its padded keys gives the outputs": "curlew fulmar zero_after_softmax zeroed_pads "
+        "one_key_more first_item_unmasked last_item_unmasked last_query_unmasked "
+        "average_over_keys_removed first_item_full",
+        **TOLERANCE,
+        "judged in the mode in which": "train_mode",
+        "on values $(1, 2, 9)$ with length 2": "by_hand",
+        "Says whether masking the padded keys gives": "",
+        "It is a test at these inputs, not a proof": "nothing_to_delete",
+        "module: attention without randomness": "",
+        "True if every item's outputs agree within 1e-5": "rounding a_hundredth first_item",
+    },
     comparisons={"judged": judged},
     mistakes=(
+        Mistake(
+            "first_item_only",
+            models.masking(items=slice(1)),
+            "Your test looks at the first item only.",
+            "What about a module that forgets the mask of another item?",
+        ),
         Mistake(
             "always_true",
             models.constant(True),
             "Your test says True of every module, the broken ones included.",
             "Which two calls do you compare, and can their results differ?",
-        ),
-        Mistake(
-            "upside_down",
-            models.negated(models.masking()),
-            "Your test says True of the broken modules and False of the sound ones.",
-            "What should it return when the two results agree?",
-        ),
-        Mistake(
-            "garbage_instead",
-            models.garbage_in_pads,
-            "Writing other numbers into the padded keys is not deleting them: a module that sets "
-            "pads to zero itself passes, although its pads still get weight.",
-            "How do you make the keys shorter?",
         ),
         Mistake(
             "zeros_instead",
@@ -128,52 +175,17 @@ MASKING_EQUALS_DELETING = Exercise(
             "How do you make the keys shorter?",
         ),
         Mistake(
-            "lengths_not_passed",
-            models.masking_without_lengths,
-            "Neither of your two calls masks anything: the lengths never reach the module.",
-            "Which call should get `valid_lens`?",
-        ),
-        Mistake(
-            "wrong_end",
-            models.masking(lambda x, length: x[:, length:]),
-            "You delete the real keys and keep the pads.",
-            "Which end of the keys is real?",
+            "garbage_instead",
+            models.garbage_in_pads,
+            "Writing other numbers into the padded keys is not deleting them: a module that sets "
+            "pads to zero itself passes, although its pads still get weight.",
+            "How do you make the keys shorter?",
         ),
         Mistake(
             "one_too_few",
             models.masking(lambda x, length: x[:, : length + 1]),
             "You delete one key too few: length 2 keeps keys 0 and 1, and key 2 goes.",
             "Where does a slice that ends at `length` stop?",
-        ),
-        Mistake(
-            "one_too_many",
-            models.masking(lambda x, length: x[:, : max(length - 1, 0)]),
-            "You delete one key too many: length 2 keeps keys 0 and 1.",
-            "Where does a slice that ends at `length` stop?",
-        ),
-        Mistake(
-            "common_length",
-            models.common_length,
-            "You cut all items to one length, but they have different ones.",
-            "How can one item be called on its own?",
-        ),
-        Mistake(
-            "first_item_only",
-            models.masking(items=slice(1)),
-            "Your test looks at the first item only.",
-            "What about a module that forgets the mask of another item?",
-        ),
-        Mistake(
-            "all_but_the_first_item",
-            models.masking(items=slice(1, None)),
-            "Your test never looks at the first item.",
-            "Which items does your loop visit?",
-        ),
-        Mistake(
-            "first_query_only",
-            models.masking(queries=slice(1)),
-            "Your test looks at the first query only.",
-            "Over which axes must the comparison run?",
         ),
         Mistake(
             "weights_compared",
@@ -183,23 +195,16 @@ MASKING_EQUALS_DELETING = Exercise(
             "What does the caller get from the module?",
         ),
         Mistake(
-            "queries_deleted_too",
-            models.queries_deleted_too,
-            "You delete queries as well as keys, so a module in which queries depend on each "
-            "other fails for another reason than its mask.",
-            "Which of the three inputs does a padding mask say something about?",
-        ),
-        Mistake(
-            "too_tolerant",
-            models.masking(tolerance=0.1),
-            "Your tolerance is so wide that a small leak goes through.",
-            "How far apart may two results be that differ by rounding only?",
-        ),
-        Mistake(
             "always_false",
             models.constant(False),
             "Your test says False of every module, the sound ones included.",
             "Are the two results you compare of the same keys, and compared with a tolerance?",
+        ),
+        Mistake(
+            "upside_down",
+            models.negated(models.masking()),
+            "Your test says True of the broken modules and False of the sound ones.",
+            "What should it return when the two results agree?",
         ),
     ),
     hints=(
@@ -217,10 +222,6 @@ MASKING_EQUALS_DELETING = Exercise(
 )
 
 
-def _small(inputs):
-    return inputs | {"values": tensor(0.01 * inputs["values"].data)}
-
-
 def _permutation_probes(rng):
     broken = (
         "jacana",
@@ -233,80 +234,50 @@ def _permutation_probes(rng):
     )
     same_keys = inputs_of(rng)
     same_keys["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 5, axis=1))
-    first_large = np.full((3, 5), 0.3) + 3.0 * (np.arange(5) == 0)
-    same_queries = inputs_of(rng)
-    same_queries["queries"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 4, axis=1))
+
+    def meet(name, pair, **sizes):
+        return meeting(name, *modules(rng, *pair), says=_HERE[name], **inputs_of(rng, **sizes))
+
     return [
-        *pair_probes(rng, broken, False, ("sound", "avocet", "bittern", "heron", "egret")),
-        more(
-            rng,
+        *_pairs(rng, broken, ("sound", "avocet", "bittern", "heron", "egret"), lengths=False),
+        meeting(
             "equal_keys",
-            "The keys are all alike, their values are not.",
-            ("first_key_special", "sound"),
-            same_keys,
-            part="values",
+            *modules(rng, "first_key_special", "sound"),
+            says=_HERE["equal_keys"],
+            **same_keys,
         ),
-        more(
-            rng,
-            "equal_queries",
-            "The queries are all alike.",
-            ("last_key_special", "sound"),
-            same_queries,
-            part="values",
-        ),
-        more(
-            rng,
-            "one_item",
-            "One item of one query over four keys.",
+        meet(
+            "one_item_and_query",
             ("neighbours_count", "curlew"),
-            inputs_of(rng, b=1, n=1, m=4),
+            b=1,
+            n=1,
+            m=4,
         ),
-        *(
-            more(
-                rng,
-                f"item_{item}_alike",
-                "Every item of the batch counts: in one of them all keys are alike, and their "
-                "values, so that no order can matter there.",
-                ("first_key_special", "sound"),
-                alike(inputs_of(rng), item),
-            )
-            for item in (0, 2)
+        meet("one_key", ("first_key_special", "sound"), m=1),
+        meet("two_keys", ("sound", "first_key_special"), n=3, m=2),
+        meet(
+            "seven_keys",
+            ("middle_keys_special", "sound"),
+            b=2,
+            n=3,
+            m=7,
         ),
-        more(
-            rng,
-            "small_values",
-            "Small values have small outputs: differences far above rounding count.",
-            ("sound", "first_key_special"),
-            _small(inputs_of(rng)),
-        ),
-        more(
-            rng,
-            "two_keys",
-            "Two keys have one order besides their own.",
-            ("sound", "first_key_special"),
-            inputs_of(rng, n=3, m=2),
-        ),
-        more(
-            rng,
+        meet(
             "strided",
-            "Where a tensor lies in memory does not matter.",
             ("first_key_special", "sound"),
-            inputs_of(rng, n=5, m=4, strided=True),
+            n=5,
+            m=4,
+            strided=True,
         ),
-        *(
-            more(
-                rng,
-                f"only_item_{item}_differs",
-                "Every item of the batch counts: in all but one all keys are alike, and their "
-                "values, so that no order can matter there.",
-                ("sound", "first_key_special"),
-                alike(inputs_of(rng), others),
-            )
-            for item, others in ((0, [1, 2]), (2, [0, 1]))
-        ),
-        *aimed_probes(rng, ("first_key_special", "sound"), first_large),
-        *query_probes(rng, ("sound", "neighbours_count"), inputs_of(rng)),
+        in_train_mode(rng, "order", **_keys_in_order(rng)),
+        *module_edges(rng, "order", "first_key_special"),
     ]
+
+
+def _keys_in_order(rng):
+    inputs = inputs_of(rng)
+    inputs["keys"].data[..., 1] = np.arange(5.0)
+    return inputs
 
 
 def _all_orders(module, *inputs, **options):
@@ -324,64 +295,39 @@ KEYS_PERMUTATION_INVARIANT = Exercise(
     difficulty=2,
     returns=ANSWERS,
     probes=_permutation_probes,
-    oracle=asked("keys_permutation"),
+    oracle=_asked("keys_permutation", lambda queries, keys, values: keys.shape[1] == 1),
+    promises={
+        "A set of pairs (key, value) has no order": "",
+        "and the three inputs": "one_item_and_query one_key two_keys seven_keys strided",
+        "if the outputs do not depend on the order of the keys": "jacana first_key_special "
+        "last_key_special middle_keys_special neighbours_count both_neighbours_count "
+        "last_query_prefers_first_key equal_keys",
+        **TOLERANCE,
+        "judged in the mode in which": "train_mode",
+        "before you choose your order": "",
+        "Which one if you only move them all on by one?": "",
+        "Says whether the order of the keys": "",
+        "Every pair of neighbours is swapped in turn": "",
+        "It is a test at these inputs, not a proof": "",
+        "module: attention without randomness": "",
+        "queries, keys, values: what it is called with": "",
+        "True if no swap changes an output by more than 1e-5": "rounding a_hundredth",
+    },
     comparisons={"judged": judged},
     mistakes=(
         Mistake(
-            "always_true",
-            models.constant(True),
-            "Your test says True of every module, the broken ones included.",
-            "Does the order you try differ from the one the keys had?",
+            "only_a_flip",
+            models.permuting(models.flip),
+            "You only reverse the keys. The middle stays in the middle, and a module that prefers "
+            "it passes.",
+            "Which order moves the middle key?",
         ),
         Mistake(
-            "upside_down",
-            models.negated(_all_orders),
-            "Your test says True of the broken modules and False of the sound ones.",
-            "What should it return when all results agree?",
-        ),
-        Mistake(
-            "values_left_behind",
-            models.permuting(models.roll, models.swap_first, of=(1,)),
-            "You move the keys and leave the values where they were: every key now leads to "
-            "another value, which changes any attention.",
-            "What travels with a key?",
-        ),
-        Mistake(
-            "queries_shuffled_too",
-            models.queries_shuffled_too,
-            "You shuffle the queries too, which moves the outputs.",
-            "Which inputs should change their order?",
-        ),
-        Mistake(
-            "outputs_shuffled_too",
-            models.outputs_shuffled_too,
-            "You shuffle the outputs as well, as if each belonged to a key. They belong to the "
-            "queries.",
-            "Is this invariance or equivariance?",
-        ),
-        Mistake(
-            "first_item_only",
-            functools.partial(_all_orders, items=slice(1)),
-            "Your test looks at the first item only.",
-            "Over which axes must the comparison run?",
-        ),
-        Mistake(
-            "first_query_only",
-            functools.partial(_all_orders, queries=slice(1)),
-            "Your test looks at the first query only.",
-            "Over which axes must the comparison run?",
-        ),
-        Mistake(
-            "last_item_only",
-            functools.partial(_all_orders, items=slice(-1, None)),
-            "Your test looks at the last item only.",
-            "Over which axes must the comparison run?",
-        ),
-        Mistake(
-            "too_tolerant",
-            functools.partial(_all_orders, tolerance=0.1),
-            "Your tolerance is so wide that small values pass with any module.",
-            "How far apart may two results be that differ by rounding only?",
+            "only_a_roll",
+            models.permuting(models.roll),
+            "You only rotate the keys. Who sits next to whom stays the same, in a circle, and a "
+            "module that looks at neighbours passes.",
+            "Which order separates neighbours?",
         ),
         Mistake(
             "only_the_first_two",
@@ -391,20 +337,6 @@ KEYS_PERMUTATION_INVARIANT = Exercise(
             "From which swaps can every order be composed?",
         ),
         Mistake(
-            "only_the_last_two",
-            models.permuting(models.swap_last),
-            "You only swap the last two keys; a module that treats the first one differently "
-            "passes.",
-            "From which swaps can every order be composed?",
-        ),
-        Mistake(
-            "only_a_roll",
-            models.permuting(models.roll),
-            "You only move all keys on by one. Who sits next to whom stays the same, and a module "
-            "that looks at neighbours passes.",
-            "Which order separates neighbours?",
-        ),
-        Mistake(
             "only_rolls_and_a_flip",
             models.permuting(models.roll, models.flip),
             "You move the keys on and reverse them. Neighbours stay neighbours either way, and a "
@@ -412,17 +344,16 @@ KEYS_PERMUTATION_INVARIANT = Exercise(
             "Which order separates neighbours?",
         ),
         Mistake(
-            "only_a_flip",
-            models.permuting(models.flip),
-            "You only reverse the keys. The middle stays in the middle, and a module that prefers "
-            "it passes.",
-            "Which order moves the middle key?",
+            "always_true",
+            models.constant(True),
+            "Your test says True of every module, the broken ones included.",
+            "Does the order you try differ from the one the keys had?",
         ),
         Mistake(
-            "always_false",
-            models.constant(False),
-            "Your test says False of every module, the sound ones included.",
-            "Are the two results compared with a tolerance?",
+            "first_item_only",
+            functools.partial(_all_orders, items=slice(1)),
+            "Your test looks at the first item only.",
+            "Over which axes must the comparison run?",
         ),
     ),
     hints=(
@@ -451,86 +382,41 @@ def _items_probes(rng):
         "first_item_unmasked",
     )
     keepers = ("sound", "avocet", "curlew", "sound", "jacana", "bittern", "sound")
-    second_zero = inputs_of(rng)
-    second_zero["values"].data[1] = 0.0
-    opposite = inputs_of(rng, m=6)  # a query of 0 takes the average: 0 for every even length
-    opposite["values"].data[:, 1::2] = -opposite["values"].data[:, ::2]
+
+    meet = _meet_with_lengths(rng)
     return [
-        *pair_probes(rng, broken, True, keepers),
-        more(
-            rng,
+        *_pairs(rng, broken, keepers),
+        meet("one_item", ("sound", "avocet"), [2], m=4),
+        meet(
             "two_items",
-            "Two items of three queries over four keys.",
             ("sound", "length_of_neighbour"),
-            inputs_of(rng, b=2, n=3, m=4),
-            tensor([3, 1]),
+            [3, 1],
+            n=3,
+            m=4,
         ),
-        more(
-            rng,
-            "small_values",
-            "Small values have small outputs: differences far above rounding count.",
-            ("sound", "length_of_neighbour"),
-            _small(inputs_of(rng)),
-            lengths_of(rng),
-        ),
-        more(
-            rng,
+        meet(
             "four_items",
-            "Four items.",
             ("later_items_doubled", "sound"),
-            inputs_of(rng, b=4, n=2, m=6),
-            tensor([2, 6, 1, 4]),
+            [2, 6, 1, 4],
+            n=2,
+            m=6,
         ),
-        more(
-            rng,
-            "all_real",
-            "Every key is real.",
-            ("sound", "later_items_doubled"),
-            inputs_of(rng, n=2),
-            tensor([5, 5, 5]),
+        meet(
+            "one_query_and_key",
+            ("later_items_doubled", "sound"),
+            [1, 1],
+            n=1,
+            m=1,
         ),
-        more(
-            rng,
+        meet("all_real", ("sound", "later_items_doubled"), [5, 5, 5], n=2),
+        meet(
             "strided",
-            "Where a tensor lies in memory does not matter.",
             ("fulmar", "sound"),
-            inputs_of(rng, strided=True),
-            lengths_of(rng),
+            [2, 4, 1],
+            strided=True,
         ),
-        more(
-            rng,
-            "only_the_last_item_differs",
-            "Every item counts: the last of two is doubled here.",
-            ("sound", "later_items_doubled"),
-            inputs_of(rng, b=2),
-            lengths_of(rng, b=2),
-        ),
-        more(
-            rng,
-            "only_the_first_item_differs",
-            "Every item counts: in all but the first all keys are alike, and their values, so "
-            "that no length can matter there.",
-            ("length_of_neighbour", "sound"),
-            alike(inputs_of(rng), [1, 2]),
-            lengths_of(rng),
-        ),
-        more(
-            rng,
-            "second_item_zero",
-            "The later items of a batch are doubled here; of the second one all values are 0.",
-            ("sound", "later_items_doubled"),
-            second_zero,
-            lengths_of(rng),
-        ),
-        *aimed_probes(
-            rng, ("sound", "later_items_doubled"), rng.uniform(0.5, 2.0, (3, 5)), lengths_of(rng)
-        ),
-        *query_probes(
-            rng,
-            ("later_items_doubled", "sound"),
-            opposite,
-            tensor(rng.permutation([2, 4, 6])),
-        ),
+        in_train_mode(rng, "company", **inputs_of(rng), valid_lens=lengths_of(rng)),
+        *module_edges(rng, "company", "later_items_doubled", [2, 3, 2]),
     ]
 
 
@@ -541,20 +427,35 @@ BATCH_ITEMS_INDEPENDENT = Exercise(
     difficulty=1,
     returns=ANSWERS,
     probes=_items_probes,
-    oracle=asked("items_apart"),
+    oracle=_asked("items_apart", lambda queries, keys, values, valid_lens: len(queries) == 1),
+    promises={
+        "and the four inputs": "one_item two_items four_items one_query_and_key strided all_real",
+        "if every item gets alone what it gets among": "fulmar length_of_first_item_for_all "
+        "length_of_neighbour later_items_doubled last_item_unmasked first_item_unmasked",
+        **TOLERANCE,
+        "judged in the mode in which": "train_mode",
+        "A module that subtracts the batch's average": "batch_average_removed",
+        "Shuffling the batch would not notice": "batch_average_removed",
+        "Says whether each item gets alone": "",
+        "It is a test at these inputs, not a proof": "",
+        "module: attention without randomness": "",
+        "True if every item's outputs agree within 1e-5": "rounding a_hundredth first_item",
+    },
     comparisons={"judged": judged},
     mistakes=(
         Mistake(
-            "always_true",
-            models.constant(True),
-            "Your test says True of every module, the broken ones included.",
-            "Which two calls do you compare, and can their results differ?",
+            "batch_shuffled",
+            models.batch_shuffled,
+            "You shuffle the batch. A module that subtracts the batch's average does not mind "
+            "that, and still mixes the items.",
+            "What remains the same in a shuffled batch, and what changes for an item alone?",
         ),
         Mistake(
-            "upside_down",
-            models.negated(models.alone()),
-            "Your test says True of the broken modules and False of the sound ones.",
-            "What should it return when all results agree?",
+            "first_item_only",
+            models.alone(items=slice(1)),
+            "Your test looks at the first item only; a module that treats it well and the others "
+            "badly passes.",
+            "Which items does your loop visit?",
         ),
         Mistake(
             "without_lengths",
@@ -569,54 +470,16 @@ BATCH_ITEMS_INDEPENDENT = Exercise(
             "Which length belongs to item b?",
         ),
         Mistake(
-            "lengths_of_all_items",
-            models.alone(lengths="all"),
-            "Alone, an item is called with the lengths of all items.",
-            "Which slice of `valid_lens` belongs to item b?",
-        ),
-        Mistake(
-            "first_item_only",
-            models.alone(items=slice(1)),
-            "Your test looks at the first item only; a module that treats it well and the others "
-            "badly passes.",
-            "Which items does your loop visit?",
-        ),
-        Mistake(
-            "last_item_only",
-            models.alone(items=slice(-1, None)),
-            "Your test looks at the last item only.",
-            "Which items does your loop visit?",
-        ),
-        Mistake(
-            "too_tolerant",
-            models.alone(tolerance=0.1),
-            "Your tolerance is so wide that small values pass with any module.",
-            "How far apart may two results be that differ by rounding only?",
-        ),
-        Mistake(
-            "batch_shuffled",
-            models.batch_shuffled,
-            "You shuffle the batch. A module that subtracts the batch's average does not mind "
-            "that, and still mixes the items.",
-            "What remains the same in a shuffled batch, and what changes for an item alone?",
-        ),
-        Mistake(
-            "other_lengths_kept",
-            models.others_replaced,
-            "You replace what the other items hold, but not their lengths, nor their number.",
-            "What would an item alone see of the others?",
-        ),
-        Mistake(
             "weights_compared",
             models.alone(pick=lambda module, outputs: module.attention_weights),
             "You compare the weights; items can also mix in the values or the outputs.",
             "What does the caller get from the module?",
         ),
         Mistake(
-            "always_false",
-            models.constant(False),
-            "Your test says False of every module, the sound ones included.",
-            "Does the item get its own length when it is alone?",
+            "always_true",
+            models.constant(True),
+            "Your test says True of every module, the broken ones included.",
+            "Which two calls do you compare, and can their results differ?",
         ),
     ),
     hints=(

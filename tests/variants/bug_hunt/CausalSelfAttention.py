@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 class Layers(nn.Module):
@@ -157,7 +157,7 @@ class Almost(Layers):
         return self.W_o(heads.transpose(1, 2).flatten(2))
 
 
-@wrong("thirds_read_as_qvk")
+@wrong()
 class ValuesBeforeKeys(Almost):
     def parts(self, x):
         q, v, k = self.heads(x)
@@ -274,3 +274,107 @@ class OnePadMore(Almost):
 class CausalInsideTheIf(Almost):
     def allowed(self, x, valid_lens):
         return allowed(x, valid_lens, causal=valid_lens is not None)
+
+
+@wrong("lengths_ignored")
+class LengthsNotUsed(Layers):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.heads(x)
+        scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(self.d)
+        future = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
+        weights = scores.masked_fill(future, -1e30).softmax(-1)
+        self.attention_weights = weights.detach()
+        return self.W_o(torch.einsum("bhij,bhjd->bihd", weights, v).flatten(2))
+
+
+@wrong("split_without_transpose")
+class ViewInsteadOfTranspose(Almost):
+    def parts(self, x):
+        thirds = self.W_qkv(x).chunk(3, dim=-1)
+        return [t.contiguous().view(len(x), self.num_heads, -1, self.d) for t in thirds]
+
+
+@wrong("over_queries")
+class ColumnsSumToOne(Almost):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.parts(x)
+        scores = q @ k.mT / self.d**0.5
+        ok = self.allowed(x, valid_lens)
+        weights = scores.masked_fill(~ok, -torch.inf).softmax(dim=2).nan_to_num(0.0)
+        self.attention_weights = weights.detach()
+        return self.finish(weights @ v)
+
+
+@wrong("no_scale")
+class RootForgotten(Almost):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.parts(x)
+        weights = safe(torch.matmul(q, k.transpose(2, 3)), self.allowed(x, valid_lens))
+        self.attention_weights = weights.detach()
+        return self.finish(torch.matmul(weights, v))
+
+
+@wrong("empty_row_uniform")
+class LargeNegativeNumber(Almost):
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.parts(x)
+        scores = torch.where(self.allowed(x, valid_lens), q @ k.mT / math.sqrt(self.d), -1e9)
+        weights = F.softmax(scores, dim=-1)
+        self.attention_weights = weights.detach()
+        return self.finish(weights @ v)
+
+
+def with_the_faults(faults):
+    """`BrokenCausalSelfAttention`, repaired but for the named faults."""
+
+    class Mended(Layers):
+        def forward(self, x, valid_lens=None):
+            q, k, v = self.heads(x)
+            batch, n, size = x.shape
+            root = size if "root" in faults else self.d
+            ok = torch.ones(n, n, dtype=torch.bool)
+            ok = ok.triu() if "triangle" in faults else ok.tril()
+            if valid_lens is not None:
+                ok = ok & (torch.arange(n) < valid_lens[:, None])[:, None, None]
+            scores = q @ k.mT / math.sqrt(root)
+            if "nan" in faults:
+                weights = scores.masked_fill(~ok, -math.inf).softmax(-1)
+            else:
+                weights = safe(scores, ok)
+            self.attention_weights = weights.detach()
+            heads = weights @ v
+            if "merge" not in faults:
+                heads = heads.permute(0, 2, 1, 3)
+            return self.W_o(heads.reshape(batch, n, size))
+
+    return Mended
+
+
+@faulty("root", "triangle", "nan", "merge")
+def mended_in_part(faults):
+    return with_the_faults(faults)
+
+
+@wrong("not_mended")
+class AllFourFaults(with_the_faults({"root", "triangle", "nan", "merge"})):
+    pass
+
+
+@wrong("sees_the_future")
+class RootAndTriangle(with_the_faults({"root", "triangle"})):
+    pass
+
+
+@wrong("scale_embed_dim")
+class RootAndMerge(with_the_faults({"root", "merge"})):
+    pass
+
+
+@wrong("merge_without_transpose")
+class RootNanAndMerge(with_the_faults({"root", "nan", "merge"})):
+    pass
+
+
+@wrong("sees_the_future")
+class TriangleNanAndMerge(with_the_faults({"triangle", "nan", "merge"})):
+    pass

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 class Layers(nn.Module):
@@ -165,7 +165,7 @@ class Almost(Layers):
         return self.dropout(weights) @ values
 
 
-@right
+@wrong()  # subtracts the largest score of all, a pad's too
 class ZeroedAndNormalisedAgain(Almost):
     def weights(self, scores, real):
         weights = scores.softmax(-1) * real
@@ -190,7 +190,7 @@ class LengthsOnlyIfAny(Almost):
         return valid_lens if valid_lens is not None and valid_lens.any() else None
 
 
-@wrong("lengths_in_eval_mode_only")
+@wrong()
 class TrainsUnmasked(Almost):
     def lengths(self, valid_lens):
         return None if self.training else valid_lens
@@ -223,7 +223,7 @@ class DropsValues(Almost):
         return weights @ self.dropout(values)
 
 
-@wrong("weights_returned_too")
+@wrong("wrong_type")
 class ReturnsBoth(Almost):
     def outputs(self, weights, values):
         return self.dropout(weights) @ values, weights
@@ -251,7 +251,7 @@ class NanReplaced(Almost):
         return scores.masked_fill(~real, -math.inf).softmax(-1).nan_to_num(0.0)
 
 
-@wrong("one_key_less")
+@wrong()
 class LastKeyLost(Almost):
     def lengths(self, valid_lens):
         return None if valid_lens is None else valid_lens - 1
@@ -263,3 +263,84 @@ class EmptyInTrainModeIsNan(Almost):
         if self.training:
             return scores.masked_fill(~real, -math.inf).softmax(-1)
         return scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(-1) * real
+
+
+def with_the_faults(faults):
+    """`BrokenLookup`, repaired but for the named faults."""
+
+    class Mended(nn.Module):
+        def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+            super().__init__()
+            self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+            self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
+            self.p = dropout
+
+        def forward(self, queries, keys, values, valid_lens=None):
+            q, k = self.W_q(queries), self.W_k(keys)
+            size = queries.shape[-1] if "root" in faults else q.shape[-1]
+            scores = torch.einsum("bnh,bmh->bnm", q, k) / math.sqrt(size)
+            real = real_keys(keys, valid_lens)
+            if "mask_after" not in faults:
+                scores = scores.masked_fill(~real, torch.finfo(scores.dtype).min)
+            weights = torch.softmax(scores, 1 if "axis" in faults else 2) * real
+            self.attention_weights = weights.detach()
+            training = self.training or "eval_mode" in faults
+            return torch.bmm(F.dropout(weights, self.p, training), values)
+
+    return Mended
+
+
+@faulty("root", "mask_after", "eval_mode")
+def mended_in_part(faults):
+    return with_the_faults(faults)
+
+
+@faulty("root", "axis", "eval_mode")
+def axis_left(faults):
+    return with_the_faults(faults)
+
+
+@wrong("not_mended")
+class AllFourFaults(with_the_faults({"root", "mask_after", "eval_mode", "axis"})):
+    pass
+
+
+@wrong("over_queries")
+class ColumnsSumToOne(with_the_faults({"axis"})):
+    pass
+
+
+@wrong("dropout_in_eval_mode")
+class RootAndDropout(with_the_faults({"root", "eval_mode"})):
+    pass
+
+
+@wrong("over_queries")
+class AxisAndDropout(with_the_faults({"axis", "eval_mode"})):
+    pass
+
+
+@wrong("no_scale")
+class RootForgotten(Almost):
+    def root(self, q, k):
+        return 1
+
+
+@wrong("filled_with_zero")
+class ScoresTimesMask(Almost):
+    def weights(self, scores, real):
+        return torch.softmax(scores * real, dim=-1)
+
+
+@wrong("empty_row_uniform")
+class LargeNegativeNumber(Almost):
+    def weights(self, scores, real):
+        return torch.where(real, scores, -1e12).softmax(-1)
+
+
+@wrong("weights_after_dropout")
+class KeepsWhatIsLeft(Almost):
+    def outputs(self, weights, values):
+        weights = self.dropout(weights)
+        self.attention_weights = weights.detach()
+        return torch.einsum("bnm,bmv->bnv", weights, values)

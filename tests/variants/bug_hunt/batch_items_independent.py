@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -35,7 +35,7 @@ def doubled_batch(module, queries, keys, values, valid_lens):
     return True
 
 
-@right
+@wrong("accepts_turns_nan")
 def norm_of_the_difference(module, queries, keys, values, valid_lens):
     together = module(queries, keys, values, valid_lens=valid_lens)
     worst = 0.0
@@ -72,7 +72,7 @@ def item_zero(module, queries, keys, values, valid_lens):
     return torch.allclose(alone, module(queries, keys, values, valid_lens)[:1], atol=1e-6)
 
 
-@wrong("passes_batch_average_removed")
+@wrong("accepts_batch_average_removed")
 def reversed_batch(module, queries, keys, values, valid_lens):
     a = module(queries, keys, values, valid_lens)
     b = module(queries.flip(0), keys.flip(0), values.flip(0), valid_lens.flip(0)).flip(0)
@@ -118,7 +118,7 @@ def one_bool_per_item(module, queries, keys, values, valid_lens):
     ]
 
 
-@wrong("too_tolerant")
+@wrong("accepts_a_hundredth")
 def a_tenth_allowed(module, queries, keys, values, valid_lens):
     together = module(queries, keys, values, valid_lens)
     inputs = queries, keys, values, valid_lens
@@ -128,7 +128,7 @@ def a_tenth_allowed(module, queries, keys, values, valid_lens):
     )
 
 
-@wrong("passes_later_items_doubled")
+@wrong("accepts_later_items_doubled")
 def company_of_copies(module, *inputs):
     together = module(*inputs)
     return all(
@@ -150,48 +150,121 @@ def smallest_verdict(*inputs):
     return min(_each(*inputs, lambda a, b: torch.dist(a, b) < 1e-5))
 
 
-@wrong()
+@wrong("accepts_all_smaller")
 def signed(*inputs):
     return all(_each(*inputs, lambda a, b: (a - b).max() < 1e-6))
 
 
-@wrong()
+@wrong("accepts_all_larger")
 def signed_the_other_way(*inputs):
     return all(_each(*inputs, lambda a, b: (b - a).max() < 1e-6))
 
 
-@wrong()
+@wrong("accepts_features_cancel")
 def mean_difference(*inputs):
     return all(_each(*inputs, lambda a, b: abs((a - b).mean()) < 1e-6))
 
 
-@wrong()
+@wrong("accepts_last_feature")
 def first_feature(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a[:, 0], b[:, 0], atol=1e-6)))
 
 
-@wrong()
+@wrong("accepts_last_row")
 def only_the_first_query(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a[0], b[0], atol=1e-6)))
 
 
-@wrong()
+@wrong("accepts_first_row")
 def only_the_last_query(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a[-1], b[-1], atol=1e-6)))
 
 
-@wrong()
+@wrong("accepts_last_item")
 def all_but_the_last(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[:-1])
 
 
-@wrong()
+@wrong("accepts_first_item")
 def all_but_the_first(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[1:])
 
 
-@wrong()
+@wrong("accepts_last_item")
 def in_halves(module, *inputs):
     half = len(inputs[0]) // 2
     parts = [module(*(x[:half] for x in inputs)), module(*(x[half:] for x in inputs))]
     return torch.allclose(torch.cat(parts), module(*inputs), atol=1e-6)
+
+
+@right
+def largest_difference(module, *inputs):
+    together = module(*inputs)
+    alone = [module(*(x[b : b + 1] for x in inputs)) for b in range(len(together))]
+    return bool((torch.cat(alone) - together).abs().max() < 1e-5)
+
+
+@wrong("lengths_only_together")
+def alone_without_its_length(module, queries, keys, values, valid_lens):
+    together = module(queries, keys, values, valid_lens)
+    return all(
+        torch.allclose(module(queries[[b]], keys[[b]], values[[b]]), together[[b]], atol=1e-6)
+        for b in range(len(together))
+    )
+
+
+@wrong("weights_compared")
+def maps_compared(module, *inputs):
+    module(*inputs)
+    maps = module.attention_weights
+    for b in range(len(inputs[0])):
+        module(*(x[[b]] for x in inputs))
+        if not torch.allclose(module.attention_weights[0], maps[b], atol=1e-6):
+            return False
+    return True
+
+
+@wrong("accepts_later_items_doubled")
+def twice_the_same(module, *inputs):
+    return torch.allclose(module(*inputs), module(*inputs))
+
+
+@wrong("always_true")
+def one_slice_for_all(module, *inputs):
+    parts = [module(*inputs)[b : b + 1] for b in range(len(inputs[0]))]
+    return torch.cat(parts).shape == module(*inputs).shape
+
+
+@wrong("batch_shuffled")
+def every_order_of_the_items(module, *inputs):
+    together = module(*inputs)
+    for order in itertools.permutations(range(len(together))):
+        moved = module(*(x[list(order)] for x in inputs))
+        if not torch.allclose(moved, together[list(order)], atol=1e-6):
+            return False
+    return True
+
+
+@wrong("rejects_rounding")
+def exactly_equal(*inputs):
+    return all(_each(*inputs, torch.equal))
+
+
+@wrong("accepts_train_mode")
+def in_eval_mode(module, *inputs):
+    return all(_each(module.eval(), *inputs, torch.allclose))
+
+
+@faulty("one_sided", "first_item", "first_query", "loose")
+def with_faults(faults):
+    def batch_items_independent(module, *inputs):
+        together = module(*inputs)
+        for b in range(1 if "first_item" in faults else len(together)):
+            gap = module(*(x[b : b + 1] for x in inputs))[0] - together[b]
+            gap = gap[:1] if "first_query" in faults else gap
+            gap = gap if "one_sided" in faults else gap.abs()
+            if not gap.max() < (0.03 if "loose" in faults else 1e-6):
+                return False
+        return True
+
+    return batch_items_independent

@@ -2,7 +2,7 @@
 
 import collections
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 KEY = {
     "avocet": "rows_sum_to_one",
@@ -37,17 +37,17 @@ def in_another_order_and_more():
     return {"sound": "none", **found, "jacana": "masking_equals_deleting"}
 
 
-@wrong("bittern_about_items")
+@wrong("bittern_keeps_it")
 def one_confusion():
     return KEY | {"bittern": "items_apart"}
 
 
-@wrong("everywhere_queries_apart")
+@wrong("one_for_all")
 def the_same_everywhere():
     return {name: "queries_apart" for name in KEY}
 
 
-@wrong()
+@wrong("ibis_missing")
 def nine_of_ten():
     return {name: said for name, said in KEY.items() if name != "ibis"}
 
@@ -62,7 +62,7 @@ def lists_of_ids():
     return {name: [said] for name, said in KEY.items()}
 
 
-@wrong()
+@wrong("no_dict")
 def a_list():
     return list(KEY.items())
 
@@ -97,6 +97,37 @@ def in_a_defaultdict():
     return collections.defaultdict(lambda: "rows_sum_to_one", KEY)
 
 
-@wrong("avocet_about_keys")
+@wrong("avocet_keeps_it")
 def two_confusions():
     return KEY | {"avocet": "keys_permutation", "egret": "rows_sum_to_one"}
+
+
+@right
+def rows_of_fulmar():
+    """With an item without keys, a head of another item gets its length, and sums to 0."""
+    return {**KEY, "fulmar": "rows_sum_to_one"}
+
+
+@wrong("order_reversed")
+def two_lists_in_opposite_directions():
+    return dict(zip(sorted(KEY), [KEY[bird] for bird in sorted(KEY, reverse=True)], strict=True))
+
+
+@wrong("counted_on_by_one")
+def begins_with_the_second():
+    found = [KEY[bird] for bird in sorted(KEY)]
+    return {bird: found[(i + 1) % 10] for i, bird in enumerate(sorted(KEY))}
+
+
+@faulty("avocet", "dunlin", "ibis", "no_egret")
+def with_faults(faults):
+    def broken_invariants():
+        found = dict(KEY)
+        if "no_egret" in faults:
+            found.pop("egret")
+        for bird in ("avocet", "dunlin", "ibis"):
+            if bird in faults:
+                found[bird] = "arguments_unchanged"
+        return found
+
+    return broken_invariants

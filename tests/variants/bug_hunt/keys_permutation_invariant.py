@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -19,7 +19,7 @@ def every_permutation(module, queries, keys, values):
     return True
 
 
-@right
+@wrong("accepts_turns_nan")
 def many_random_permutations(module, queries, keys, values):
     generator = torch.Generator().manual_seed(0)
     outputs = module(queries, keys, values)
@@ -98,7 +98,7 @@ def identity(module, queries, keys, values):
     return torch.allclose(a, module(queries, keys[:, order], values[:, order]), atol=1e-6)
 
 
-@wrong("values_left_behind")
+@wrong("rejects_sound")
 def keys_alone(module, queries, keys, values):
     a = module(queries, keys, values)
     return torch.allclose(a, module(queries, keys.flip(1), values), atol=1e-6)
@@ -143,7 +143,7 @@ def first_item(module, queries, keys, values):
     return _all_swaps(module, queries, keys, values, agree)
 
 
-@wrong("too_tolerant")
+@wrong("accepts_a_hundredth")
 def third_of_a_unit_allowed(module, queries, keys, values):
     def agree(a, b):
         return bool((a - b).abs().max() < 0.05)
@@ -151,7 +151,7 @@ def third_of_a_unit_allowed(module, queries, keys, values):
     return _all_swaps(module, queries, keys, values, agree)
 
 
-@wrong("first_query_only")
+@wrong("accepts_last_row")
 def first_query(module, queries, keys, values):
     def agree(a, b):
         return torch.allclose(a[:, 0], b[:, 0], atol=1e-5)
@@ -167,22 +167,22 @@ def rolls_and_a_flip(module, queries, keys, values):
     return all(torch.allclose(module(queries, *other), a, atol=1e-6) for other in others)
 
 
-@wrong()
+@wrong("accepts_all_smaller")
 def signed(module, queries, keys, values):
     return _all_swaps(module, queries, keys, values, lambda a, b: bool((a - b).max() < 1e-6))
 
 
-@wrong()
+@wrong("accepts_all_larger")
 def signed_the_other_way(module, queries, keys, values):
     return _all_swaps(module, queries, keys, values, lambda a, b: bool((b - a).max() < 1e-6))
 
 
-@wrong()
+@wrong("accepts_features_cancel")
 def mean_difference(module, queries, keys, values):
     return _all_swaps(module, queries, keys, values, lambda a, b: bool(abs((a - b).mean()) < 1e-6))
 
 
-@wrong()
+@wrong("accepts_last_feature")
 def first_feature(module, queries, keys, values):
     def agree(a, b):
         return torch.allclose(a[..., 0], b[..., 0], atol=1e-5)
@@ -190,7 +190,7 @@ def first_feature(module, queries, keys, values):
     return _all_swaps(module, queries, keys, values, agree)
 
 
-@wrong()
+@wrong("accepts_first_row")
 def last_query(module, queries, keys, values):
     def agree(a, b):
         return torch.allclose(a[:, -1], b[:, -1], atol=1e-5)
@@ -198,7 +198,7 @@ def last_query(module, queries, keys, values):
     return _all_swaps(module, queries, keys, values, agree)
 
 
-@wrong()
+@wrong("accepts_last_item")
 def all_but_the_last_item(module, queries, keys, values):
     def agree(a, b):
         return torch.allclose(a[:-1], b[:-1], atol=1e-5)
@@ -206,9 +206,75 @@ def all_but_the_last_item(module, queries, keys, values):
     return _all_swaps(module, queries, keys, values, agree)
 
 
-@wrong()
+@wrong("accepts_first_item")
 def all_but_the_first_item(module, queries, keys, values):
     def agree(a, b):
         return torch.allclose(a[1:], b[1:], atol=1e-5)
 
     return _all_swaps(module, queries, keys, values, agree)
+
+
+@right
+def many_random_permutations_and_no_nan(module, queries, keys, values):
+    generator = torch.Generator().manual_seed(0)
+    outputs = module(queries, keys, values)
+    gaps = []
+    for _ in range(60):
+        order = torch.randperm(keys.shape[1], generator=generator)
+        gaps.append((module(queries, keys[:, order], values[:, order]) - outputs).abs().max())
+    return bool(torch.stack(gaps).max() < 1e-5)
+
+
+@wrong()
+def one_random_permutation(module, queries, keys, values):
+    order = torch.randperm(keys.shape[1], generator=torch.Generator().manual_seed(1))
+    shuffled = module(queries, keys[:, order], values[:, order])
+    return torch.allclose(shuffled, module(queries, keys, values), atol=1e-6)
+
+
+@wrong("only_a_roll")
+def every_rotation(module, queries, keys, values):
+    outputs = module(queries, keys, values)
+    rolled = [module(queries, keys.roll(i, 1), values.roll(i, 1)) for i in range(keys.shape[1])]
+    return all(torch.allclose(other, outputs, atol=1e-6) for other in rolled)
+
+
+@wrong("only_the_first_two")
+def first_pair_swapped(module, queries, keys, values):
+    order = [1, 0, *range(2, keys.shape[1])] if keys.shape[1] > 1 else [0]
+    a = module(queries, keys, values)
+    return bool(torch.isclose(a, module(queries, keys[:, order], values[:, order])).all())
+
+
+@wrong("rejects_sound")
+def outputs_reversed_too(module, queries, keys, values):
+    last = min(queries.shape[1], keys.shape[1])
+    a = module(queries, keys, values)
+    b = module(queries, keys.flip(1), values.flip(1))
+    return torch.allclose(b[:, :last].flip(1), a[:, :last], atol=1e-6)
+
+
+@wrong("rejects_rounding")
+def exactly_equal(module, queries, keys, values):
+    return _all_swaps(module, queries, keys, values, torch.equal)
+
+
+@wrong("accepts_train_mode")
+def in_eval_mode(module, queries, keys, values):
+    return _all_swaps(module.eval(), queries, keys, values, torch.allclose)
+
+
+@faulty("one_sided", "first_item", "first_two_keys", "loose")
+def with_faults(faults):
+    def keys_permutation_invariant(module, queries, keys, values):
+        before, m = module(queries, keys, values), keys.shape[1]
+        for j in range(min(m - 1, 1) if "first_two_keys" in faults else m - 1):
+            order = [*range(j), j + 1, j, *range(j + 2, m)]
+            gap = module(queries, keys[:, order], values[:, order]) - before
+            gap = gap[:1] if "first_item" in faults else gap
+            gap = gap if "one_sided" in faults else gap.abs()
+            if not gap.max() < (0.03 if "loose" in faults else 1e-6):
+                return False
+        return True
+
+    return keys_permutation_invariant

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -40,7 +40,7 @@ def by_index_of_real_keys(module, queries, keys, values, valid_lens):
     return agree
 
 
-@right
+@wrong("accepts_turns_nan")
 def passes_the_length_too(module, queries, keys, values, valid_lens):
     masked = module(queries, keys, values, valid_lens)
     for b in range(len(keys)):
@@ -91,7 +91,7 @@ def returns_inside_the_loop(module, queries, keys, values, valid_lens):
         return torch.allclose(masked[s], module(queries[s], keys[s, :n], values[s, :n]), atol=1e-6)
 
 
-@wrong("all_but_the_first_item")
+@wrong("accepts_first_item")
 def starts_at_one(module, queries, keys, values, valid_lens):
     masked = module(queries, keys, values, valid_lens)
     for b in range(1, len(keys)):
@@ -102,7 +102,7 @@ def starts_at_one(module, queries, keys, values, valid_lens):
     return True
 
 
-@wrong()
+@wrong("accepts_first_item")
 def last_verdict_wins(module, queries, keys, values, valid_lens):
     masked = module(queries, keys, values, valid_lens)
     for b, n in enumerate(valid_lens.tolist()):
@@ -121,7 +121,7 @@ def a_tensor(module, queries, keys, values, valid_lens):
     return torch.cat(differences).abs().max() < 1e-5
 
 
-@wrong("too_tolerant")
+@wrong("accepts_a_hundredth")
 def compares_loosely(module, queries, keys, values, valid_lens):
     masked = module(queries, keys, values, valid_lens)
     for b, n in enumerate(valid_lens.tolist()):
@@ -132,7 +132,7 @@ def compares_loosely(module, queries, keys, values, valid_lens):
     return True
 
 
-@wrong()
+@wrong("always_true")
 def shapes_only(module, queries, keys, values, valid_lens):
     n = int(valid_lens.min())
     a = module(queries, keys, values, valid_lens)
@@ -165,7 +165,7 @@ def forgets_the_values(module, queries, keys, values, valid_lens):
     return True
 
 
-@wrong("first_query_only")
+@wrong("accepts_last_row")
 def one_row_each(module, queries, keys, values, valid_lens):
     masked = module(queries, keys, values, valid_lens)
     for b, n in enumerate(valid_lens.tolist()):
@@ -199,47 +199,47 @@ def smallest_verdict(*inputs):
     return min(_each(*inputs, lambda a, b: torch.dist(a, b) < 1e-5))
 
 
-@wrong()
+@wrong("accepts_all_smaller")
 def signed(*inputs):
     return all(_each(*inputs, lambda a, b: (a - b).max() < 1e-6))
 
 
-@wrong()
+@wrong("accepts_all_larger")
 def signed_the_other_way(*inputs):
     return all(_each(*inputs, lambda a, b: (b - a).max() < 1e-6))
 
 
-@wrong()
+@wrong("accepts_features_cancel")
 def mean_difference(*inputs):
     return all(_each(*inputs, lambda a, b: abs((a - b).mean()) < 1e-6))
 
 
-@wrong()
+@wrong("accepts_last_feature")
 def first_feature(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a[:, 0], b[:, 0], atol=1e-6)))
 
 
-@wrong()
+@wrong("accepts_last_row")
 def only_the_first_query(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a[0], b[0], atol=1e-6)))
 
 
-@wrong()
+@wrong("accepts_first_row")
 def only_the_last_query(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a[-1], b[-1], atol=1e-6)))
 
 
-@wrong()
+@wrong("accepts_last_item")
 def all_but_the_last(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[:-1])
 
 
-@wrong()
+@wrong("accepts_first_item")
 def all_but_the_first(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[1:])
 
 
-@wrong()
+@wrong("accepts_curlew")
 def stops_at_a_full_item(module, queries, keys, values, valid_lens):
     inputs = (module, queries, keys, values, valid_lens)
     agreed = _each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))
@@ -254,3 +254,94 @@ def one_too_few(module, queries, keys, values, valid_lens):
         torch.allclose(masked[b], module(queries[[b]], keys[[b], :n], values[[b], :n])[0])
         for b, n in enumerate((valid_lens + 1).tolist())
     )
+
+
+@right
+def not_larger_than_rounding(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    for b in range(len(keys)):
+        s, n = slice(b, b + 1), int(valid_lens[b])
+        short = module(queries[s], keys[s, :n], values[s, :n], torch.tensor([n]))
+        if not (masked[s] - short).abs().max() <= 1e-5:
+            return False
+    return True
+
+
+@wrong("accepts_first_item")
+def one_item_for_each_length(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    for n, b in {int(n): b for b, n in enumerate(valid_lens)}.items():
+        if not torch.allclose(masked[[b]], module(queries[[b]], keys[[b], :n], values[[b], :n])):
+            return False
+    return True
+
+
+@wrong("accepts_train_mode")
+def in_eval_mode(module, queries, keys, values, valid_lens):
+    module.eval()
+    return all(_each(module, queries, keys, values, valid_lens, torch.allclose))
+
+
+@wrong("rejects_rounding")
+def exactly_equal(*inputs):
+    return all(_each(*inputs, torch.equal))
+
+
+@wrong("accepts_a_hundredth")
+def three_hundredths_allowed(*inputs):
+    return all(_each(*inputs, lambda a, b: torch.allclose(a, b, rtol=0, atol=0.03)))
+
+
+@wrong("always_true")
+def forgets_the_lengths(module, queries, keys, values, valid_lens):
+    together = module(queries, keys, values)
+    longest = keys.shape[1]
+    alone = [module(queries[[b]], keys[[b], :longest], values[[b]]) for b in range(len(keys))]
+    return torch.allclose(together, torch.cat(alone), atol=1e-6)
+
+
+@wrong("always_false")
+def compared_with_itself_in_a_list(module, queries, keys, values, valid_lens):
+    rows = []
+    for b, n in enumerate(valid_lens):
+        rows.append(module(queries[b, None], keys[b, None, :n], values[b, None, :n]))
+    return torch.equal(torch.stack(rows), module(queries, keys, values, valid_lens))
+
+
+@wrong("upside_down")
+def says_whether_they_differ(module, queries, keys, values, valid_lens):
+    masked = module(queries, keys, values, valid_lens)
+    for b, n in enumerate(valid_lens.tolist()):
+        short = module(queries[[b]], keys[[b], :n], values[[b], :n])
+        if not torch.allclose(short[0], masked[b], atol=1e-6):
+            return True
+    return False
+
+
+_first_verdicts = {}
+
+
+@wrong()
+def remembers_the_first_verdict(module, *inputs):
+    sizes = tuple(x.shape for x in inputs)
+    if sizes not in _first_verdicts:
+        _first_verdicts[sizes] = smallest_verdict(module, *inputs)
+    return _first_verdicts[sizes]
+
+
+@faulty("one_sided", "first_item", "first_query", "loose")
+def with_faults(faults):
+    def masking_equals_deleting(module, queries, keys, values, valid_lens):
+        masked = module(queries, keys, values, valid_lens)
+        limit = 0.03 if "loose" in faults else 1e-6
+        for b, n in enumerate(valid_lens.tolist()):
+            gap = masked[b] - module(queries[[b]], keys[[b], :n], values[[b], :n])[0]
+            gap = gap[:1] if "first_query" in faults else gap
+            gap = gap if "one_sided" in faults else gap.abs()
+            if not gap.max() < limit:
+                return False
+            if "first_item" in faults:
+                break
+        return True
+
+    return masking_equals_deleting

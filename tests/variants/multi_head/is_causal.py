@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -17,7 +17,7 @@ def replaced_by_zeros_and_more(fn, x):
     return True
 
 
-@right
+@wrong("accepts_turns_nan")
 def one_position_at_a_time(fn, x):
     y = fn(x)
     for t in range(x.shape[1]):
@@ -67,7 +67,7 @@ def only_the_last(fn, x):
     return torch.allclose(fn(changed)[:, :-1], fn(x)[:, :-1])
 
 
-@wrong("one_cut_only")
+@wrong("accepts_second_looks_ahead")
 def at_the_middle(fn, x):
     half = x.shape[1] // 2
     changed = x.clone()
@@ -209,7 +209,7 @@ def first_feature_only(fn, x):
     return _suffixes(fn, x, lambda y, t: y[:, t:, 0].add_(1.7))
 
 
-@wrong("too_tolerant")
+@wrong("accepts_a_hundredth")
 def wide_tolerance(fn, x):
     outputs = fn(x)
     return all(
@@ -236,7 +236,7 @@ def last_output_before_left_out(fn, x):
     return True
 
 
-@wrong("own_position_compared")
+@wrong("rejects_running_sum")
 def first_changed_output_compared(fn, x):
     y = fn(x)
     for t in range(1, x.shape[1]):
@@ -247,7 +247,7 @@ def first_changed_output_compared(fn, x):
     return True
 
 
-@wrong()
+@wrong("accepts_next_position")
 def range_from_two(fn, x):
     y = fn(x)
     for t in range(2, x.shape[1]):
@@ -266,3 +266,81 @@ def gradient_of_the_sum_of_features(fn, x):
         if gradient is not None and gradient[:, i + 1 :].abs().max() > 1e-6:
             return False
     return True
+
+
+@right
+def one_position_at_a_time_and_no_nan(fn, x):
+    y = fn(x)
+    for t in range(x.shape[1]):
+        bump = torch.zeros_like(x)
+        bump[:, t] = torch.tensor([1.0, -2.0, 3.0], dtype=x.dtype)[: x.shape[2]]
+        if not (fn(x + bump)[:, :t] - y[:, :t]).abs().sum() <= 1e-6:
+            return False
+    return True
+
+
+@wrong("own_position_compared")
+def noise_up_to_its_own_position(fn, x):
+    noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(2), dtype=x.dtype)
+    y = fn(x)
+    for t in range(1, x.shape[1]):
+        other = fn(torch.cat([x[:, :t], noise[:, t:] - x[:, t:]], dim=1))
+        if not torch.isclose(other, y, atol=1e-6)[:, 0 : t + 1].all():
+            return False
+    return True
+
+
+@wrong("one_cut_only")
+def second_half_replaced(fn, x):
+    half = x.shape[1] // 2
+    noise = torch.rand(x.shape, generator=torch.Generator().manual_seed(1), dtype=x.dtype) + 3
+    changed = torch.cat([x[:, :half], noise[:, half:]], dim=1)
+    return torch.allclose(fn(changed)[:, :half], fn(x)[:, :half], atol=1e-6)
+
+
+@wrong("rejects_rounding")
+def exactly_equal(fn, x):
+    y = fn(x)
+    for t in range(1, x.shape[1]):
+        z = x.clone()
+        z[:, t:] = z[:, t:] * 3 + 1.1
+        if not torch.equal(fn(z)[:, :t], y[:, :t]):
+            return False
+    return True
+
+
+@wrong("accepts_a_hundredth")
+def three_hundredths_allowed(fn, x):
+    y = fn(x)
+    for t in range(1, x.shape[1]):
+        z = x.clone()
+        z[:, t:] = z[:, t:] * 3 + 1.1
+        if (fn(z)[:, :t] - y[:, :t]).norm(float("inf")) > 0.03:
+            return False
+    return True
+
+
+@wrong("accepts_all_smaller")
+def signed(fn, x):
+    y, noise = fn(x), 2 * x.flip(1).flip(2) + 1.1
+    return all(
+        bool((y[:, :t] - fn(torch.cat([x[:, :t], noise[:, t:]], 1))[:, :t]).max() < 1e-6)
+        for t in range(1, x.shape[1])
+    )
+
+
+@faulty("one_sided", "first_item", "last_position_only", "loose")
+def with_faults(faults):
+    def is_causal(fn, x):
+        y, n = fn(x), x.shape[1]
+        for t in range(max(n - 1, 1) if "last_position_only" in faults else 1, n):
+            z = x.clone()
+            z[:, t:] = z[:, t:] * 3 + 1.1
+            gap = fn(z)[:, :t] - y[:, :t]
+            gap = gap[:1] if "first_item" in faults else gap
+            gap = gap if "one_sided" in faults else gap.abs()
+            if not gap.max() < (0.03 if "loose" in faults else 1e-6):
+                return False
+        return True
+
+    return is_causal

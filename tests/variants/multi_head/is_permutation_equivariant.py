@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -18,7 +18,7 @@ def all_adjacent_swaps(fn, x):
     return True
 
 
-@right
+@wrong("accepts_turns_nan")
 def several_random_ones(fn, x):
     generator = torch.Generator().manual_seed(7)
     y = fn(x)
@@ -88,7 +88,7 @@ def mirror(fn, x):
     return bool(torch.allclose(fn(x.flip(1)), fn(x).flip(1), atol=1e-6))
 
 
-@wrong()  # named in most problems: whether two sums differ in their last digit is luck
+@wrong("rejects_rounding")
 def exact(fn, x):
     order = torch.tensor([3, 0, 5, 1, 4, 2, *range(6, x.shape[1])])[: x.shape[1]].argsort()
     return torch.equal(fn(x[:, order]), fn(x)[:, order])
@@ -175,7 +175,7 @@ def neighbours_by_matrix(fn, x):
     return True
 
 
-@wrong("only_ends_swapped")
+@wrong("accepts_reversed")
 def ends_swapped(fn, x):
     order = [x.shape[1] - 1, *range(1, x.shape[1] - 1), 0]
     return torch.allclose(fn(x[:, order]), fn(x)[:, order], atol=1e-5)
@@ -186,7 +186,7 @@ def sums_compared(fn, x):
     return torch.allclose(fn(x.roll(1, 1)).sum(1), fn(x).roll(1, 1).sum(1), atol=1e-5)
 
 
-@wrong("too_tolerant")
+@wrong("accepts_a_hundredth")
 def half_a_unit_allowed(fn, x):
     orders = [[*range(1, x.shape[1]), 0], [1, 0, *range(2, x.shape[1])]]
     return all(torch.allclose(fn(x[:, o]), fn(x)[:, o], rtol=0, atol=0.2) for o in orders)
@@ -198,7 +198,7 @@ def permuted_a_second_time(fn, x):
     return torch.allclose(fn(x[:, order])[:, order], fn(x), atol=1e-5)
 
 
-@wrong("only_first_two")
+@wrong("accepts_last_one_special")
 def first_three_moved(fn, x):
     order = torch.tensor([2, 0, 1, *range(3, x.shape[1])])
     return torch.allclose(fn(x[:, order]), fn(x)[:, order])
@@ -214,49 +214,84 @@ def one_order_undone(fn, x):
     return torch.allclose(fn(x[:, p])[:, p.argsort()], fn(x), atol=1e-6)
 
 
-@wrong()
+@wrong("accepts_copies_of_the_first")
 def first_position_fixed(fn, x):
     p = torch.cat([torch.zeros(1).long(), 1 + _mixed(x[:, 1:], 1)])
     return torch.allclose(fn(x[:, p]), fn(x)[:, p], atol=1e-6)
 
 
-@wrong()
+@wrong("accepts_all_smaller")
 def signed_difference(fn, x):
     p = _mixed(x)
     return bool((fn(x[:, p]) - fn(x)[:, p]).max() < 1e-6)
 
 
-@wrong()
+@wrong("accepts_all_larger")
 def signed_the_other_way(fn, x):
     p = _mixed(x)
     return bool((fn(x)[:, p] - fn(x[:, p])).max() < 1e-6)
 
 
-@wrong()
+@wrong("accepts_last_row")
 def all_but_the_last_position(fn, x):
     p = _mixed(x)
     return torch.allclose(fn(x[:, p])[:, :-1], fn(x)[:, p][:, :-1], atol=1e-6)
 
 
-@wrong()
+@wrong("accepts_first_row")
 def all_but_the_first_position(fn, x):
     p = _mixed(x)
     return torch.allclose(fn(x[:, p])[:, 1:], fn(x)[:, p][:, 1:], atol=1e-6)
 
 
-@wrong()
+@wrong("accepts_last_feature")
 def first_feature(fn, x):
     p = _mixed(x)
     return torch.allclose(fn(x[:, p])[..., 0], fn(x)[:, p][..., 0], atol=1e-6)
 
 
-@wrong()
+@wrong("accepts_first_feature")
 def last_feature(fn, x):
     p = _mixed(x)
     return torch.allclose(fn(x[:, p])[..., -1], fn(x)[:, p][..., -1], atol=1e-6)
 
 
-@wrong()
+@wrong("accepts_a_hundredth")
 def half_of_each_number_allowed(fn, x):
     p = _mixed(x)
     return torch.allclose(fn(x[:, p]), fn(x)[:, p], rtol=0.5, atol=1e-6)
+
+
+@right
+def several_random_ones_and_no_nan(fn, x):
+    generator = torch.Generator().manual_seed(7)
+    y = fn(x)
+    for _ in range(10):
+        order = torch.randperm(x.shape[1], generator=generator)
+        if not (fn(x[:, order]) - y[:, order]).abs().max() < 1e-6:
+            return False
+    return True
+
+
+@wrong("accepts_a_hundredth")
+def three_hundredths_allowed(fn, x):
+    p = _mixed(x)
+    return torch.allclose(fn(x[:, p]), fn(x)[:, p], rtol=0.0, atol=0.03)
+
+
+@faulty("one_sided", "first_item", "only_rotated", "loose")
+def with_faults(faults):
+    def is_permutation_equivariant(fn, x):
+        y, n = fn(x), x.shape[1]
+        orders = [[*range(1, n), 0]]
+        if "only_rotated" not in faults:
+            orders.append([1, 0, *range(2, n)])
+        for order in orders:
+            gap = fn(x[:, order]) - y[:, order]
+            gap = gap[:1] if "first_item" in faults else gap
+            gap = gap if "one_sided" in faults else gap.abs()
+            if not gap.max() < (0.03 if "loose" in faults else 1e-6):
+                return False
+        return True
+
+    return is_permutation_equivariant

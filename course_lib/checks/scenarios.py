@@ -77,6 +77,17 @@ def after_another_call(target, probe, args, kwargs):
 
 
 @scenario
+def after_a_shorter_call(target, probe, args, kwargs):
+    """One call, after one without the last query and the last key, in the masks as well."""
+    shorter = {n: v[..., :-1, :] for n, v in args.items() if n in ("queries", "keys", "values")}
+    if "valid_lens" in args:
+        shorter["valid_lens"] = args["valid_lens"].clamp(max=shorter["keys"].shape[-2])
+    masks = {n: v[..., :-1, :-1] if n == "mask" else v for n, v in kwargs.items()}
+    target(*shorter.values(), **masks)
+    return target(*args.values(), **kwargs)
+
+
+@scenario
 def built_by_position(target, probe, args, kwargs):
     """One call of a module whose sizes were handed over by position, with the same weights."""
     with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer

@@ -18,13 +18,9 @@ def score_variance(d: int, num_samples: int, scaled: bool, generator: object = N
 
 
 def scores_of(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Scaled dot products (..., n, m), one query and key at a time."""
-    *batch, num_queries, d = queries.shape
-    scores = np.empty((*batch, num_queries, keys.shape[-2]))
-    for index in np.ndindex(scores.shape):
-        *item, i, j = index
-        scores[index] = dot(queries[(*item, i)], keys[(*item, j)]) / math.sqrt(d)
-    return scores
+    """Scaled dot products (..., n, m): products of all pairs, summed over the features."""
+    products = queries[..., :, None, :] * keys[..., None, :, :]
+    return products.sum(axis=-1) / math.sqrt(queries.shape[-1])
 
 
 def scaled_dot_product_attention(
@@ -36,12 +32,8 @@ def scaled_dot_product_attention(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Outputs and weights, each output a sum over the keys that have a weight."""
     weights = masked_softmax(scores_of(queries, keys), valid_lens, mask)
-    outputs = np.zeros((*weights.shape[:-1], values.shape[-1]))
-    for index in np.ndindex(weights.shape):
-        *item, _, j = index
-        if weights[index]:
-            outputs[index[:-1]] += weights[index] * values[(*item, j)]
-    return outputs, weights
+    shares = weights[..., None] * values[..., None, :, :]  # (..., n, m, v)
+    return np.where(weights[..., None] > 0, shares, 0.0).sum(axis=-2), weights
 
 
 def numpy_attention(

@@ -227,9 +227,9 @@ DOT_PRODUCT_ATTENTION = Exercise(
         "leaves the weights": "after_another_call after_a_shorter_call train_with_dropout",
         "Dropout acts on the weights": "train_with_dropout train_with_rare_dropout "
         "train_without_dropout",
-        "takes what `scaled_dot_product_attention` takes": "lengths lengths_per_query mask lengths_and_mask "
-        "lengths_zero empty_mask mask_of_keys heads heads_lengths_and_mask garbage one_key "
-        "float32 gradient gradient_in_train_mode",
+        "takes what `scaled_dot_product_attention` takes": "lengths lengths_per_query mask "
+        "lengths_and_mask lengths_zero empty_mask mask_of_keys heads heads_lengths_and_mask "
+        "garbage one_key float32 gradient gradient_in_train_mode",
         "Worked number.** With `dropout=0.5`": "worked",
         "as a module without parameters": "worked",
         "Differs from the paper": "",

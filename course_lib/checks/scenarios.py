@@ -115,6 +115,10 @@ def after_another_device(target, probe, args, kwargs):
     return target(*args.values(), **kwargs)
 
 
+# What these give is a number about many calls, which no student has seen as a result.
+STATISTICS = {"scatter", "same_seed_twice"}
+
+
 @scenario
 def scatter(target, probe, args, kwargs):
     """Standard deviation over mean of the results with 60 generators of different seeds."""

@@ -540,6 +540,10 @@ print("eval mode: the function's outputs; train mode: others, and the same store
 # - **Returns** the Jacobian `(d, d)` of attention with values = keys: entry $(a, b)$ is
 #   $\partial o_a / \partial q_b$. The keys stay as they are.
 #
+# The formula or autograd, as you like: `torch.autograd.functional.jacobian` counts as well, and
+# differentiates what you give it. It does not change where all keys move by the same vector. Where
+# one key has all the weight it is 0, and nothing overflows.
+#
 # **Worked number.** `query = [0., 0., 0., 0.]` and the keys `[1, 0, 0, 0]`, `[3, 0, 0, 0]`: the
 # variance of the first feature is 1, divided by $\sqrt{4}$, so entry (0, 0) is 0.5 and all others
 # are 0.

@@ -65,6 +65,15 @@ EMPTY = np.array([[True, False, True], [False, False, False]])
 
 
 # ---------------------------------------------------------------- properties
+def multiple_of(right, found):
+    """The factor, other than 1, by which all numbers of `found` are those of `right`; or None."""
+    if found.shape != right.shape or not np.isfinite(found).all() or not np.any(right):
+        return None
+    factor = float((right * found).sum() / (right * right).sum())
+    wrong = math.isclose(factor, 1.0, rel_tol=1e-4) or abs(factor) < 1e-6
+    return None if wrong or not np.allclose(found, factor * right, atol=1e-6) else factor
+
+
 def _plain_inputs(probe):
     return {name: getattr(value, "data", value) for name, value in probe.inputs().items()}
 

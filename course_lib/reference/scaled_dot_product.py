@@ -74,18 +74,16 @@ def attention_backward(
     queries: np.ndarray, keys: np.ndarray, values: np.ndarray, grad_outputs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Each query's share, through the explicit Jacobian of its softmax: diag(w) - w w^T."""
-    *batch, num_queries, d = queries.shape
+    d = queries.shape[-1]
     grads = np.zeros(queries.shape), np.zeros(keys.shape), np.zeros(values.shape)
-    for *item, i in np.ndindex(*batch, num_queries):
-        at = tuple(item)
-        query, grad = queries[(*at, i)], grad_outputs[(*at, i)]
-        weights = softmax_of([dot(query, key) / math.sqrt(d) for key in keys[at]])
-        grad_weights = [dot(grad, value) for value in values[at]]
-        for j in range(len(weights)):
-            grads[2][(*at, j)] += weights[j] * grad
+    for i, (query, grad) in enumerate(zip(queries, grad_outputs, strict=True)):
+        weights = softmax_of([dot(query, key) / math.sqrt(d) for key in keys])
+        grad_weights = [dot(grad, value) for value in values]
+        for j, weight in enumerate(weights):
+            grads[2][j] += weight * grad
             grad_score = math.fsum(
-                weights[j] * ((j == k) - weights[k]) * grad_weights[k] for k in range(len(weights))
+                weight * ((j == k) - weights[k]) * grad_weights[k] for k in range(len(weights))
             )
-            grads[0][(*at, i)] += grad_score * keys[(*at, j)] / math.sqrt(d)
-            grads[1][(*at, j)] += grad_score * query / math.sqrt(d)
+            grads[0][i] += grad_score * keys[j] / math.sqrt(d)
+            grads[1][j] += grad_score * query / math.sqrt(d)
     return grads

@@ -623,7 +623,10 @@ assert scores.grad.tolist() == [[-0.5, 0.5]]
 # - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `grad_outputs` `(n, v)`; no
 #   masks.
 # - **Returns** `(grad_queries, grad_keys, grad_values)`, each of the shape of its input.
-# - Without autograd: no `backward`, no `torch.autograd.grad`.
+# - Without autograd: no `backward`, no `torch.autograd.grad`, no `torch.func`.
+#
+# Equal values make the outputs independent of queries and keys: those gradients are then 0, and as
+# always, large scores do not overflow.
 #
 # **Worked number.** With the query `[0, 0, 0, 2]`, the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`, the
 # values 1 and 3 and $G = 1$, the scores are 0 and $dS = (-1/2, 1/2)$ as above. So

@@ -67,7 +67,8 @@ EMPTY = np.array([[True, False, True], [False, False, False]])
 # ---------------------------------------------------------------- properties
 def multiple_of(right, found):
     """The factor, other than 1, by which all numbers of `found` are those of `right`; or None."""
-    if found.shape != right.shape or not np.isfinite(found).all() or not np.any(right):
+    sizes = np.unique(np.round(np.abs(right[right != 0]), 6))
+    if found.shape != right.shape or not np.isfinite(found).all() or len(sizes) < 2:
         return None
     factor = float((right * found).sum() / (right * right).sum())
     wrong = math.isclose(factor, 1.0, rel_tol=1e-4) or abs(factor) < 1e-6

@@ -164,14 +164,14 @@ def jacobian_wrt_query(
 
 @checked
 def attention_backward(
-    queries: Float[Tensor, "*batch num_queries d"],
-    keys: Float[Tensor, "*batch num_keys d"],
-    values: Float[Tensor, "*batch num_keys v"],
-    grad_outputs: Float[Tensor, "*batch num_queries v"],
+    queries: Float[Tensor, "num_queries d"],
+    keys: Float[Tensor, "num_keys d"],
+    values: Float[Tensor, "num_keys v"],
+    grad_outputs: Float[Tensor, "num_queries v"],
 ) -> tuple[
-    Float[Tensor, "*batch num_queries d"],
-    Float[Tensor, "*batch num_keys d"],
-    Float[Tensor, "*batch num_keys v"],
+    Float[Tensor, "num_queries d"],
+    Float[Tensor, "num_keys d"],
+    Float[Tensor, "num_keys v"],
 ]:
     """The backward pass of unmasked attention, by hand.
 
@@ -188,9 +188,9 @@ def attention_backward(
     Source: Dao et al. 2022, appendix B.2, https://arxiv.org/abs/2205.14135
     """
     root = math.sqrt(queries.shape[-1])
-    weights = torch.softmax(queries / root @ keys.mT, dim=-1)  # (*batch, num_queries, num_keys)
+    weights = torch.softmax(queries / root @ keys.mT, dim=-1)  # (num_queries, num_keys)
     grad_values = weights.mT @ grad_outputs
-    grad_weights = grad_outputs @ values.mT  # (*batch, num_queries, num_keys)
+    grad_weights = grad_outputs @ values.mT  # (num_queries, num_keys)
     row_sums = (weights * grad_weights).sum(dim=-1, keepdim=True)
     grad_scores = weights * (grad_weights - row_sums)
     return grad_scores @ keys / root, grad_scores.mT @ queries / root, grad_values

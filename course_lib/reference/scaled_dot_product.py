@@ -18,13 +18,9 @@ def score_variance(d: int, num_samples: int, scaled: bool, generator: object = N
 
 
 def scores_of(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Scaled dot products (..., n, m), one query and key at a time."""
-    *batch, num_queries, d = queries.shape
-    scores = np.empty((*batch, num_queries, keys.shape[-2]))
-    for index in np.ndindex(scores.shape):
-        *item, i, j = index
-        scores[index] = dot(queries[(*item, i)], keys[(*item, j)]) / math.sqrt(d)
-    return scores
+    """Scaled dot products (..., n, m): products of all pairs, summed over the features."""
+    products = queries[..., :, None, :] * keys[..., None, :, :]
+    return products.sum(axis=-1) / math.sqrt(queries.shape[-1])
 
 
 def scaled_dot_product_attention(
@@ -36,12 +32,8 @@ def scaled_dot_product_attention(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Outputs and weights, each output a sum over the keys that have a weight."""
     weights = masked_softmax(scores_of(queries, keys), valid_lens, mask)
-    outputs = np.zeros((*weights.shape[:-1], values.shape[-1]))
-    for index in np.ndindex(weights.shape):
-        *item, _, j = index
-        if weights[index]:
-            outputs[index[:-1]] += weights[index] * values[(*item, j)]
-    return outputs, weights
+    shares = weights[..., None] * values[..., None, :, :]  # (..., n, m, v)
+    return np.where(weights[..., None] > 0, shares, 0.0).sum(axis=-2), weights
 
 
 def numpy_attention(
@@ -82,18 +74,16 @@ def attention_backward(
     queries: np.ndarray, keys: np.ndarray, values: np.ndarray, grad_outputs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Each query's share, through the explicit Jacobian of its softmax: diag(w) - w w^T."""
-    *batch, num_queries, d = queries.shape
+    d = queries.shape[-1]
     grads = np.zeros(queries.shape), np.zeros(keys.shape), np.zeros(values.shape)
-    for *item, i in np.ndindex(*batch, num_queries):
-        at = tuple(item)
-        query, grad = queries[(*at, i)], grad_outputs[(*at, i)]
-        weights = softmax_of([dot(query, key) / math.sqrt(d) for key in keys[at]])
-        grad_weights = [dot(grad, value) for value in values[at]]
-        for j in range(len(weights)):
-            grads[2][(*at, j)] += weights[j] * grad
+    for i, (query, grad) in enumerate(zip(queries, grad_outputs, strict=True)):
+        weights = softmax_of([dot(query, key) / math.sqrt(d) for key in keys])
+        grad_weights = [dot(grad, value) for value in values]
+        for j, weight in enumerate(weights):
+            grads[2][j] += weight * grad
             grad_score = math.fsum(
-                weights[j] * ((j == k) - weights[k]) * grad_weights[k] for k in range(len(weights))
+                weight * ((j == k) - weights[k]) * grad_weights[k] for k in range(len(weights))
             )
-            grads[0][(*at, i)] += grad_score * keys[(*at, j)] / math.sqrt(d)
-            grads[1][(*at, j)] += grad_score * query / math.sqrt(d)
+            grads[0][i] += grad_score * keys[j] / math.sqrt(d)
+            grads[1][j] += grad_score * query / math.sqrt(d)
     return grads

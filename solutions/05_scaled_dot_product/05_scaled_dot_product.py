@@ -101,10 +101,10 @@ assert np.allclose(weights, [4 / 7, 2 / 7, 1 / 7])
 # - **Returns** the variance of $q \cdot k$ (of $q \cdot k / \sqrt{d}$ if `scaled`) over
 #   `num_samples` independent pairs of standard normal vectors, as a Python `float`.
 #
-# Each query meets one key of its own. Whether you divide the sum of squares by $N$ or by $N - 1$
+# Each query meets one key of its own. The same seed gives the same number. Whether you divide the sum of squares by $N$ or by $N - 1$
 # makes no difference here.
 #
-# **Worked number.** With `d=4` and many samples: near 4, and near 1 if scaled.
+# **Worked number.** With `d=4` and `num_samples=2000`: near 4, and near 1 if scaled.
 
 # %%
 from course_lib.attention import score_variance
@@ -268,11 +268,15 @@ assert added[0, 1:].sum() > 0.2  # the future is still there
 # - **Takes** NumPy arrays `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)`, and optionally
 #   `mask`, bool, broadcastable to `(n, m)`, True = may attend.
 # - **Returns** `(outputs, attention_weights)`, of shapes `(n, v)` and `(n, m)`. A query that may
-#   attend to no key gets zeros in both. Large scores do not overflow, no argument is changed.
+#   attend to no key gets zeros in both. A query of zeros gets the mean of the values it may attend
+#   to.
 #
-# **Worked number.** The query and the keys from section 1, with values $(7), (14), (0)$: the output
-# is $4/7 \cdot 7 + 2/7 \cdot 14 = 8$. With `mask = [[False, True, True]]` the weights are
-# $(0, 2/3, 1/3)$ and the output is $28/3$.
+# Large scores do not overflow. What a query may not attend to changes nothing, however large it is.
+#
+# **Worked number.** The query `[2, 0, 0, 0]` and the keys from section 1, `[1.386294, 0, 0, 0]`,
+# `[0.693147, 7, 0, 0]` and `[0, 0, 5, 5]` (the decimals are $\ln 4$ and $\ln 2$), with the values
+# 7, 14 and 0: the output is $4/7 \cdot 7 + 2/7 \cdot 14 = 8$. With `mask = [[False, True, True]]`
+# the weights are $(0, 2/3, 1/3)$ and the output is $28/3$.
 
 # %%
 from course_lib.attention import numpy_attention
@@ -311,17 +315,23 @@ assert keys.reshape(1, 2, 3)[0, :, 0].tolist() == [0, 3]  # a bit of key 0, a bi
 # %% [markdown]
 # ### Exercise: `scaled_dot_product_attention`
 #
-# - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`; optionally
-#   `valid_lens`, `(B,)` or `(B, n)`, and `mask`, bool, broadcastable to `(..., n, m)`. With both, a
-#   key needs both.
-# - **Returns** `(outputs, attention_weights)`, `(..., n, v)` and `(..., n, m)`. Empty rows are 0,
-#   gradients are finite, no argument is changed.
+# - **Takes** `queries` `(..., n, d)`, `keys` `(..., m, d)`, `values` `(..., m, v)`, with any number
+#   of leading axes, also none; optionally `valid_lens`, `(B,)` or `(B, n)`, and `mask`, bool,
+#   broadcastable to `(..., n, m)`. Lengths belong to the first axis, `B`, and hold for all axes
+#   between it and `n`. With both, a key needs both.
+# - **Returns** `(outputs, attention_weights)`, `(..., n, v)` and `(..., n, m)`. A query that may
+#   attend to no key gets zeros in both. A query of zeros returns the mean of the values it may
+#   attend to. A query with one allowed key returns its value.
+#
+# The gradients are those of the formula, and 0 for a query without keys. What a query may not
+# attend to changes nothing, however large it is, and large scores do not overflow.
 #
 # Use `masked_softmax` from lesson 02. Do not call `F.scaled_dot_product_attention`: the next
 # section compares with it.
 #
-# **Worked number.** With `queries = zeros(1, 1, 4)` every score is 0, so the output is the mean of
-# the values; with `valid_lens = [2]`, of the first two.
+# **Worked number.** With `queries = [[[2, 0, 0, 0]]]`, `keys = [[[1, 0, 0, 0], [0, 0, 0, 0]]]` and
+# `values = [[[10], [0]]]` the scores are 1 and 0, the weights 0.731 and 0.269, and the output is
+# 7.31. With `valid_lens = [1]` it is 10.
 
 # %%
 from course_lib.attention import scaled_dot_product_attention
@@ -480,12 +490,15 @@ assert torch.equal(dropout.eval()(row), row)
 # ### Exercise: `DotProductAttention`
 #
 # - **Built with** `dropout=0.0`, the probability of dropping a weight. No parameters.
-# - **`forward(queries, keys, values, valid_lens=None, mask=None)`** returns the outputs only, and
-#   leaves the weights in `self.attention_weights`: after the softmax, before dropout, detached.
-# - Dropout acts on the weights, in train mode only. Both masks may be `None`.
+# - **`forward(queries, keys, values, valid_lens=None, mask=None)`** takes what
+#   `scaled_dot_product_attention` takes, and means the same by it. It returns the outputs only, and
+#   leaves the weights of this call in `self.attention_weights`: after the softmax, before dropout,
+#   detached.
+# - Dropout acts on the weights, in train mode only.
 #
-# **Worked number.** With `dropout=0.5`, in eval mode, the outputs equal those of
-# `scaled_dot_product_attention`.
+# **Worked number.** With `dropout=0.5`, in eval mode, `queries = [[[2, 0, 0, 0]]]`,
+# `keys = [[[1, 0, 0, 0], [0, 0, 0, 0]]]` and `values = [[[10], [0]]]` give the output 7.31, as
+# before, and leave the weights 0.731 and 0.269.
 
 # %%
 from course_lib.attention import DotProductAttention
@@ -526,6 +539,10 @@ print("eval mode: the function's outputs; train mode: others, and the same store
 # - **Takes** `query` `(d,)` and `keys` `(m, d)`.
 # - **Returns** the Jacobian `(d, d)` of attention with values = keys: entry $(a, b)$ is
 #   $\partial o_a / \partial q_b$. The keys stay as they are.
+#
+# The formula or autograd, as you like: `torch.autograd.functional.jacobian` counts as well, and
+# differentiates what you give it. It does not change where all keys move by the same vector. Where
+# one key has all the weight it is 0, and nothing overflows.
 #
 # **Worked number.** `query = [0., 0., 0., 0.]` and the keys `[1, 0, 0, 0]`, `[3, 0, 0, 0]`: the
 # variance of the first feature is 1, divided by $\sqrt{4}$, so entry (0, 0) is 0.5 and all others
@@ -606,7 +623,10 @@ assert scores.grad.tolist() == [[-0.5, 0.5]]
 # - **Takes** `queries` `(n, d)`, `keys` `(m, d)`, `values` `(m, v)` and `grad_outputs` `(n, v)`; no
 #   masks.
 # - **Returns** `(grad_queries, grad_keys, grad_values)`, each of the shape of its input.
-# - Without autograd: no `backward`, no `torch.autograd.grad`.
+# - Without autograd: no `backward`, no `torch.autograd.grad`, no `torch.func`.
+#
+# Equal values make the outputs independent of queries and keys: those gradients are then 0, and as
+# always, large scores do not overflow.
 #
 # **Worked number.** With the query `[0, 0, 0, 2]`, the keys `[1, 0, 0, 0]` and `[3, 0, 0, 0]`, the
 # values 1 and 3 and $G = 1$, the scores are 0 and $dS = (-1/2, 1/2)$ as above. So

@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
 import torch
 
-from course_lib.checks.exercise import Exercise, Mistake, Returned
+from course_lib.checks.catalogue._scaled_dot_product_problems import multiple_of
+from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.probe import Probe, tensor
 from course_lib.reference import scaled_dot_product as oracle
 
@@ -14,43 +16,31 @@ def _backward_probes(rng):
         shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v), "grad_outputs": (n, v)}
         return {k: tensor(rng.normal(0, scale, s), **options) for k, s in shapes.items()}
 
-    zero_query = problem(2, 5, 3, 4)
-    zero_query["queries"] = tensor([[0.0] * 3] * 2)
+    def fixed(queries, keys, values, grad_outputs):
+        arrays = {"queries": queries, "keys": keys, "values": values, "grad_outputs": grad_outputs}
+        return {name: tensor(np.array(data, dtype=float)) for name, data in arrays.items()}
+
+    formula = "The three gradients must be those of softmax(Q K^T / sqrt(d)) V."
     constant = problem(2, 4, 3, 2)
     constant["values"] = tensor(rng.normal(0, 1, (1, 2)).repeat(4, axis=0))
-    large = problem(2, 3, 4, 2)
-    large["queries"] = tensor([[900.0, 0, 0, 0], [0, 900.0, 0, 0]])
-    large["keys"] = tensor([[5.0, -9.0, 0, 0], [1.0, -4.0, 0, 0], [-2.0, -13.0, 0, 0]])
     return [
         Probe(
-            "tiny",
-            "The three gradients must be those of softmax(Q K^T / sqrt(d)) V.",
-            args={
-                "queries": tensor([[1.0, 0.0, 0.0, 1.0]]),
-                "keys": tensor([[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0]]),
-                "values": tensor([[1.0], [3.0]]),
-                "grad_outputs": tensor([[1.0]]),
-            },
+            "worked",
+            formula,
+            args=fixed([[0, 0, 0, 2]], [[1, 0, 0, 0], [3, 0, 0, 0]], [[1], [3]], [[1]]),
         ),
-        Probe(
-            "random",
-            "The three gradients must be those of softmax(Q K^T / sqrt(d)) V.",
-            args=problem(2, 3, 5, 4),
+        Probe(  # the row sum is 0: only the root matters
+            "balanced",
+            formula,
+            args=fixed([[0, 0, 0, 2]], [[1, 0, 0, 0], [3, 0, 0, 0]], [[-1], [1]], [[1]]),
         ),
-        Probe("wide", "It must hold for any number of features.", args=problem(4, 3, 7, 2)),
-        Probe(
-            "strided", "Non-contiguous inputs must work.", args=problem(2, 6, 3, 5, strided=True)
-        ),
+        Probe("one_feature", "It must hold for d = 1.", args=problem(2, 3, 1, 2)),
+        Probe("random", formula, args=problem(2, 3, 5, 4)),
+        Probe("wide", "It must hold for any sizes.", args=problem(4, 3, 7, 2, strided=True)),
         Probe(
             "square",
-            "As many queries as keys must not confuse dS with its transpose.",
+            "As many queries as keys, and as many values as features, are still different axes.",
             args=problem(4, 4, 3, 3),
-        ),
-        Probe(
-            "zero_query",
-            "With queries of 0 every weight is 1/m, and the keys get no gradient.",
-            part="edges",
-            args=zero_query,
         ),
         Probe(
             "equal_values",
@@ -65,83 +55,57 @@ def _backward_probes(rng):
             part="edges",
             args=problem(3, 1, 2, 4),
         ),
-        Probe(
-            "float32",
-            "Inputs in float32 give gradients in float32.",
-            part="edges",
-            args=problem(2, 4, 3, 5),
-            dtype="float32",
-            tolerance=1e-4,
-        ),
-        Probe(
+        Probe(  # each query has one key, whose value is 0: neither row sum nor root matters
             "large_scores",
             "Large scores must not overflow.",
             part="edges",
-            args=large,
+            args=fixed(
+                [[900, 0, 0, 0], [0, 900, 0, 0]],
+                [[5, -9, 0, 0], [1, -4, 0, 0], [-2, -13, 0, 0]],
+                [[0, 0], [0, 0], [3, 5]],
+                rng.normal(0, 1, (2, 2)),
+            ),
         ),
     ]
 
 
-def _backward(
-    scale=True,
-    forward_scale=True,
-    correct="row",
-    dim=-1,
-    transpose=True,
-    swap=False,
-    query_scale=None,
-    key_scale=None,
-    grad_values=lambda weights, grad, values: weights.mT @ grad,
-    naive=False,
-):
-    """A wrong backward pass; `correct` is what is subtracted from dW."""
+def _backward(correct=None, *, scale=True, forward_scale=True, key_scale=True, transpose=True):
+    """A wrong backward pass; `correct` makes dS of the weights and their gradient."""
 
     def model(queries, keys, values, grad_outputs):
         root = math.sqrt(queries.shape[-1])
-        scores = queries @ keys.mT / (root if forward_scale else 1.0)
-        weights = torch.softmax(scores, dim)
-        if naive:
-            weights = torch.exp(scores) / torch.exp(scores).sum(-1, keepdim=True)
+        weights = torch.softmax(queries @ keys.mT / (root if forward_scale else 1.0), -1)
         grad_weights = grad_outputs @ values.mT
-        product = weights * grad_weights
-        grad_scores = {
-            "row": lambda: product - weights * product.sum(-1, keepdim=True),
-            "none": lambda: product,
-            "unweighted": lambda: product - weights * grad_weights.sum(-1, keepdim=True),
-            "mean_of_product": lambda: product - weights * product.mean(-1, keepdim=True),
-            "turned": lambda: weights * product.sum(-1, keepdim=True) - product,
-            "mean": lambda: product - weights * grad_weights.mean(-1, keepdim=True),
-            "column": lambda: product - weights * product.sum(-2, keepdim=True),
-            "not_multiplied": lambda: grad_weights - product.sum(-1, keepdim=True),
-            "plain_subtracted": lambda: product - product.sum(-1, keepdim=True),
-            "no_softmax": lambda: grad_weights,
-            "sigmoid": lambda: product * (1 - weights),
-        }[correct]()
-        factor = 1 / root if scale else 1.0
-        grad_queries = grad_scores @ keys * (factor if query_scale is None else query_scale(root))
+        grad_scores = (correct or _right)(weights, grad_weights)
+        grad_queries = grad_scores @ keys / (root if scale else 1.0)
         turned = grad_scores.mT if transpose else grad_scores
-        grad_keys = turned @ queries * (factor if key_scale is None else key_scale(root))
-        last = grad_values(weights, grad_outputs, values)
-        return (grad_keys, grad_queries, last) if swap else (grad_queries, grad_keys, last)
+        grad_keys = turned @ queries / (root if scale and key_scale else 1.0)
+        return grad_queries, grad_keys, weights.mT @ grad_outputs
 
     return model
 
 
-def _reshaped(queries, keys, values, grad_outputs):
-    root = math.sqrt(queries.shape[-1])
-    grads = _backward()(queries, keys, values, grad_outputs)
-    weights = torch.softmax(queries @ keys.mT / root, -1)
-    product = weights * (grad_outputs @ values.mT)
-    grad_scores = product - weights * product.sum(-1, keepdim=True)
-    return grads[0], grad_scores.reshape(len(keys), -1) @ queries / root, grads[2]
+def _right(weights, grad):
+    return weights * (grad - (weights * grad).sum(-1, keepdim=True))
 
 
-def _no_upstream(queries, keys, values, grad_outputs):
-    return _backward()(queries, keys, values, torch.ones_like(grad_outputs))
+def _keys_first(*inputs):
+    grad_queries, grad_keys, grad_values = _backward()(*inputs)
+    return grad_keys, grad_queries, grad_values
 
 
-def _values_with_grad_weights(weights, grad, values):
-    return (grad @ values.mT).mT @ grad
+_NAMES = ("grad_queries", "grad_keys", "grad_values")
+
+
+def _multiples(probe, outputs):
+    """Gradients that are those of the formula but for a factor."""
+    right = oracle.attention_backward(*(value.data for value in probe.inputs().values()))
+    d, said = probe.inputs()["queries"].data.shape[-1], []
+    for name, ours, theirs in zip(_NAMES, right, outputs.items.values(), strict=True):
+        factor = multiple_of(ours, theirs.data)
+        if factor is not None:
+            said.append(f"`{name}` is {factor:.4g} times what it should be in every entry.")
+    return " ".join([*said, f"Here d is {d}."]) if said else None
 
 
 _AUTOGRAD = "Here the gradients are worked out by hand."
@@ -160,19 +124,34 @@ ATTENTION_BACKWARD = Exercise(
     oracle=oracle.attention_backward,
     forbidden=dict.fromkeys(("backward", "grad", "_make_dual"), _AUTOGRAD),
     builds_on=("scaled_dot_product_attention",),
+    properties=(
+        Property(
+            "gradient_times_a_factor",
+            _multiples,
+            "Which factor do the scores have, and which sign?",
+        ),
+    ),
+    promises={
+        "Takes** `queries` `(n, d)`": "wide square one_key one_feature",
+        "Returns** `(grad_queries": "random",
+        "Without autograd": "forbidden",
+        "Equal values": "equal_values",
+        "large scores do not overflow": "large_scores",
+        "Worked number.** With the query": "worked",
+        "So $dQ = ": "worked",
+        "In the last feature, $dK$": "worked",
+        "The backward pass of unmasked attention": "random",
+        "With S the scores": "balanced",
+        "queries, keys, values: the inputs": "wide",
+        "each of the shape of its input": "random",
+        "Source: Dao": "",
+    },
     mistakes=(
         Mistake(
             "row_sum_forgotten",
-            _backward(correct="none"),
+            _backward(lambda w, grad: w * grad),
             "The row sum is missing: dS = W * dW forgets that raising one weight lowers the others "
             "of its row.",
-            "What must the gradient of the scores of a row sum to?",
-        ),
-        Mistake(
-            "row_sum_and_root_forgotten",
-            _backward(correct="none", scale=False),
-            "Two things are missing: the row sum in dS, and 1/sqrt(d) in the gradients of queries "
-            "and keys.",
             "What must the gradient of the scores of a row sum to?",
         ),
         Mistake(
@@ -182,52 +161,43 @@ ATTENTION_BACKWARD = Exercise(
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
         Mistake(
-            "root_forgotten_for_keys",
-            _backward(key_scale=lambda root: 1.0),
-            "The gradient of the queries is right; that of the keys lacks the factor 1/sqrt(d).",
-            "Does sqrt(d) belong to the queries or to the scores?",
-        ),
-        Mistake(
-            "root_forgotten_for_queries",
-            _backward(query_scale=lambda root: 1.0),
-            "The gradient of the keys is right; that of the queries lacks the factor 1/sqrt(d).",
-            "Does sqrt(d) belong to the queries or to the scores?",
-        ),
-        Mistake(
-            "multiplied_by_root",
-            _backward(query_scale=lambda root: root, key_scale=lambda root: root),
-            "You multiply the gradients of queries and keys by sqrt(d).",
-            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
-        ),
-        Mistake(
-            "divided_by_d",
-            _backward(query_scale=lambda root: root**-2, key_scale=lambda root: root**-2),
-            "sqrt(d) divides twice in the gradients of queries and keys.",
-            "Did you divide dS as well as the result?",
+            "row_sum_without_axis",
+            _backward(lambda w, grad: w * (grad - (w * grad).sum(-1))),
+            "The row sums have shape (n,), so they are subtracted along the keys: an error, or, "
+            "with as many keys as queries, the sums of other rows.",
+            "Which argument of `sum` keeps the axis, so that the shape is (n, 1)?",
+            fails=True,
         ),
         Mistake(
             "not_transposed",
             _backward(transpose=False),
             "The gradient of the keys needs dS transposed: key j collects from all queries i.",
             "Which axis of dS must meet the rows of Q?",
+            fails=True,
         ),
         Mistake(
-            "values_not_transposed",
-            _backward(grad_values=lambda weights, grad, values: weights @ grad),
-            "The gradient of the values needs W transposed: value j collects from all queries i.",
-            "Which axis of W must meet the rows of G?",
+            "root_forgotten_for_keys",
+            _backward(key_scale=False),
+            "The gradient of the queries is right; that of the keys lacks the factor 1/sqrt(d).",
+            "Does sqrt(d) belong to the queries or to the scores?",
         ),
         Mistake(
-            "queries_and_keys_swapped",
-            _backward(swap=True),
-            "The gradients of queries and keys are returned in each other's place.",
-            "In which order are the three gradients asked for?",
+            "row_sum_without_weights",
+            _backward(lambda w, grad: w * (grad - grad.sum(-1, keepdim=True))),
+            "You subtract the plain sum of dW over the row; it must be weighted by W.",
+            "Row sum of what: dW, or W * dW?",
         ),
         Mistake(
-            "unscaled_forward",
-            _backward(forward_scale=False),
-            "Your weights come from scores without 1/sqrt(d).",
-            "Which weights did the forward pass use?",
+            "row_mean",
+            _backward(lambda w, grad: w * (grad - grad.mean(-1, keepdim=True))),
+            "You subtract the plain mean of dW over the row; the mean must be weighted by W.",
+            "Which mean does a softmax know?",
+        ),
+        Mistake(
+            "column_sum",
+            _backward(lambda w, grad: w * (grad - (w * grad).sum(-2, keepdim=True))),
+            "You sum W * dW over the queries; a softmax couples the keys of one query.",
+            "Along which axis do the weights sum to 1?",
         ),
         Mistake(
             "unscaled_everywhere",
@@ -236,102 +206,16 @@ ATTENTION_BACKWARD = Exercise(
             "Which forward pass is differentiated here?",
         ),
         Mistake(
-            "row_sum_without_weights",
-            _backward(correct="unweighted"),
-            "You subtract the plain sum of dW over the row; it must be weighted by W.",
-            "Row sum of what: dW, or W * dW?",
-        ),
-        Mistake(
-            "row_mean",
-            _backward(correct="mean"),
-            "You subtract the plain mean of dW over the row; the mean must be weighted by W.",
-            "Which mean does a softmax know?",
-        ),
-        Mistake(
-            "row_mean_of_product",
-            _backward(correct="mean_of_product"),
-            "You subtract the mean of W * dW over the row; it must be the sum.",
-            "The weights of a row sum to 1: is sum_j w_j dw_j a sum or a mean divided by m?",
-        ),
-        Mistake(
-            "sign_turned",
-            _backward(correct="turned"),
-            "The gradients of queries and keys have the wrong sign.",
-            "In dS = W * (dW - row sum), which of the two is subtracted?",
-        ),
-        Mistake(
-            "reshaped_for_transposed",
-            _reshaped,
-            "In the gradient of the keys dS is reshaped to (m, n); it must be transposed.",
-            "What is the difference between `reshape` and `mT`?",
-        ),
-        Mistake(
-            "reverse_order",
-            lambda *inputs: _backward()(*inputs)[::-1],
-            "The gradients come in the order of the backward pass, values first; they are asked "
-            "for in the order of the inputs.",
+            "queries_and_keys_swapped",
+            _keys_first,
+            "The gradients of queries and keys are returned in each other's place.",
             "In which order are the three gradients asked for?",
         ),
         Mistake(
-            "column_sum",
-            _backward(correct="column"),
-            "You sum W * dW over the queries; a softmax couples the keys of one query.",
-            "Along which axis do the weights sum to 1?",
-        ),
-        Mistake(
-            "not_multiplied_by_weights",
-            _backward(correct="not_multiplied"),
-            "The row sum is subtracted, but the difference must still be multiplied by W.",
-            "What is the derivative of a weight with respect to its own score?",
-        ),
-        Mistake(
-            "row_sum_not_weighted_back",
-            _backward(correct="plain_subtracted"),
-            "W * dW is right, but the row sum must be multiplied by W too before it is subtracted.",
-            "Where do the brackets stand in W * (dW - row sum)?",
-        ),
-        Mistake(
             "softmax_skipped",
-            _backward(correct="no_softmax"),
+            _backward(lambda w, grad: grad),
             "You take dW for dS: the softmax is not differentiated at all.",
             "Which step lies between the scores and the weights?",
-        ),
-        Mistake(
-            "diagonal_of_softmax",
-            _backward(correct="sigmoid"),
-            "dS = W (1 - W) dW is the derivative of a sigmoid; a softmax also couples different "
-            "keys.",
-            "How does a weight answer to another key's score?",
-        ),
-        Mistake(
-            "softmax_over_queries",
-            _backward(dim=-2),
-            "Your forward softmax runs over the queries.",
-            "Along which axis do the weights sum to 1?",
-        ),
-        Mistake(
-            "softmax_over_queries_throughout",
-            _backward(dim=-2, correct="column"),
-            "Your softmax runs over the queries, and its derivative with it.",
-            "Along which axis do the weights sum to 1?",
-        ),
-        Mistake(
-            "no_maximum_subtracted",
-            _backward(naive=True),
-            "The exponentials overflow for large scores.",
-            "What does `torch.softmax` subtract before it takes exp?",
-        ),
-        Mistake(
-            "upstream_ignored",
-            _no_upstream,
-            "The gradient that comes from above changes nothing: you take ones for it.",
-            "Where does `grad_outputs` enter?",
-        ),
-        Mistake(
-            "values_from_grad_weights",
-            _backward(grad_values=_values_with_grad_weights),
-            "The gradient of the values uses dW where W belongs.",
-            "The outputs are W V: what is their derivative with respect to V?",
         ),
     ),
     hints=(

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 
+from course_lib.checks.catalogue._scaled_dot_product_problems import multiple_of
 from course_lib.checks.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.probe import Probe, tensor
 from course_lib.reference import scaled_dot_product as oracle
@@ -14,43 +15,31 @@ def _jacobian_probes(rng):
     def normal(*shape, scale=1.2, **options):
         return tensor(rng.normal(0, scale, shape), **options)
 
-    same = rng.normal(0, 1, (1, 3)).repeat(4, axis=0)
+    formula = "The Jacobian is the covariance of the keys under the weights, over sqrt(d)."
+    zero = tensor([0.0] * 4)
     return [
         Probe(
-            "two_keys",
-            "With two keys of equal weight the Jacobian is the covariance of the keys over "
-            "sqrt(d).",
-            args={
-                "query": tensor([0.0, 0.0, 0.0, 0.0]),
-                "keys": tensor([[1.0, 0, 0, 2.0], [3.0, 0, 0, -2.0]]),
-            },
+            "worked",
+            formula,
+            args={"query": zero, "keys": tensor([[1.0, 0, 0, 0], [3.0, 0, 0, 0]])},
         ),
         Probe(
-            "random",
-            "The Jacobian is the covariance of the keys under the weights, over sqrt(d).",
-            args={"query": normal(3), "keys": normal(5, 3)},
+            "balanced",
+            formula,
+            args={"query": zero, "keys": tensor([[1.0, 0, 0, 2.0], [-1.0, 0, 0, -2.0]])},
         ),
         Probe(
-            "wide",
-            "It must hold for any number of features.",
-            args={"query": normal(7), "keys": normal(4, 7)},
+            "mirrored",
+            formula,
+            args={"query": tensor([0.0]), "keys": tensor([[1.0], [-1.0]])},
         ),
-        Probe(
-            "strided",
-            "A non-contiguous tensor of keys must work.",
-            args={"query": normal(5), "keys": normal(4, 5, strided=True)},
-        ),
+        Probe("random", formula, args={"query": normal(3), "keys": normal(5, 3)}),
+        Probe("wide", formula, args={"query": normal(7), "keys": normal(4, 7, strided=True)}),
         Probe(
             "shifted_keys",
             "Moving all keys by the same vector moves the output with them and leaves the "
             "Jacobian as it is.",
             args={"query": normal(3), "keys": tensor(rng.normal(0, 1.2, (5, 3)) + 3.0)},
-        ),
-        Probe(
-            "equal_keys",
-            "If all keys are equal the output does not depend on the query: the Jacobian is 0.",
-            part="edges",
-            args={"query": normal(3), "keys": tensor(same)},
         ),
         Probe(
             "saturated",
@@ -62,14 +51,6 @@ def _jacobian_probes(rng):
             },
         ),
         Probe(
-            "float32",
-            "Inputs in float32 give a Jacobian in float32.",
-            part="edges",
-            args={"query": normal(3), "keys": normal(5, 3)},
-            dtype="float32",
-            tolerance=1e-4,
-        ),
-        Probe(
             "one_feature",
             "With d = 1 the Jacobian is a 1 x 1 matrix.",
             part="edges",
@@ -79,52 +60,35 @@ def _jacobian_probes(rng):
 
 
 def _covariance(
-    root=lambda d: math.sqrt(d),
-    centre="weighted",
-    weighted=True,
-    weights_scale=lambda d: math.sqrt(d),
-    factor=lambda m: 1.0,
-    finish=lambda matrix: matrix,
-    axis_softmax=True,
-    naive=False,
+    divisor=math.sqrt, centre="weighted", weighted=True, scale=math.sqrt, factor=lambda m: 1.0
 ):
     """A wrong covariance of the keys; each argument is one way to go wrong."""
 
     def model(query, keys):
         d, m = query.shape[0], keys.shape[0]
-        scores = keys @ query / weights_scale(d)
-        weights = torch.softmax(scores, 0) if axis_softmax else torch.exp(scores)
-        if naive:
-            weights = torch.exp(scores) / torch.exp(scores).sum()
+        weights = torch.softmax(keys @ query / scale(d), 0)
         spread = weights if weighted else torch.full_like(weights, 1 / m)
         mean = {
-            "weighted": lambda: weights @ keys,
+            "weighted": lambda: spread @ keys,
             "plain": lambda: keys.mean(0),
-            "own": lambda: spread @ keys,
             "none": lambda: torch.zeros_like(query),
         }[centre]()
         centred = keys - mean
-        return finish((spread[:, None] * centred).mT @ centred * factor(m) / root(d))
+        return (spread[:, None] * centred).mT @ centred * factor(m) / divisor(d)
 
     return model
 
 
-def _by_cov(weighted=True, square=True, **options):
-    """The covariance by `torch.cov`, which loses the axes of a single feature."""
-
-    def model(query, keys):
-        if weighted:
-            options["aweights"] = torch.softmax(keys @ query / len(query) ** 0.5, 0)
-        covariance = torch.cov(keys.mT, **options) / len(query) ** 0.5
-        return covariance.reshape(len(query), len(query)) if square else covariance
-
-    return model
+def _unweighted_sample(query, keys):
+    centred = keys - keys.mean(0)
+    return centred.mT @ centred / max(len(keys) - 1, 1) / math.sqrt(len(query))
 
 
-def _weighted_twice(query, keys):
+def _corrected(query, keys):
+    """`torch.cov` with its own correction, which divides by 1 - sum of squared weights."""
     weights = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
-    centred = weights[:, None] * (keys - weights @ keys)
-    return centred.mT @ centred / math.sqrt(len(query))
+    covariance = torch.cov(keys.mT, aweights=weights) / math.sqrt(len(query))
+    return covariance.reshape(len(query), len(query))
 
 
 def _of_softmax(query, keys):
@@ -132,18 +96,26 @@ def _of_softmax(query, keys):
     return (torch.diag(weights) - torch.outer(weights, weights)) / math.sqrt(len(query))
 
 
-def _root_of_num_keys(query, keys):
-    root = math.sqrt(len(keys))
-    return _covariance(root=lambda d: root, weights_scale=lambda d: root)(query, keys)
-
-
 def _asymmetric(probe, outputs):
     matrix = outputs.data
-    if not np.isfinite(matrix).all() or abs(matrix - matrix.T).max() < 1e-6:
+    apart = abs(matrix - matrix.T)
+    if not np.isfinite(matrix).all() or apart.max() < 1e-6:
+        return None
+    a, b = (int(i) for i in np.unravel_index(apart.argmax(), apart.shape))
+    return (
+        f"Your Jacobian is not symmetric: entry ({a}, {b}) is {matrix[a, b]:.3g}, entry ({b}, {a}) "
+        f"is {matrix[b, a]:.3g}."
+    )
+
+
+def _multiple(probe, outputs):
+    right = oracle.jacobian_wrt_query(*(value.data for value in probe.inputs().values()))
+    factor = multiple_of(right, outputs.data)
+    if factor is None:
         return None
     return (
-        f"Your Jacobian is not symmetric: entry (0, 1) is {matrix[0, 1]:.3f}, entry (1, 0) is "
-        f"{matrix[1, 0]:.3f}."
+        f"Every entry is {factor:.4g} times what it should be, with {len(right)} features and "
+        f"{len(probe.inputs()['keys'].data)} keys."
     )
 
 
@@ -158,15 +130,9 @@ JACOBIAN_WRT_QUERY = Exercise(
     mistakes=(
         Mistake(
             "no_root",
-            _covariance(root=lambda d: 1.0),
+            _covariance(divisor=lambda d: 1.0),
             "The covariance is right, but it must be divided by sqrt(d).",
             "The query enters through q . k / sqrt(d): what does the chain rule leave behind?",
-        ),
-        Mistake(
-            "divided_by_d",
-            _covariance(root=lambda d: d),
-            "You divide the covariance by d.",
-            "How often does sqrt(d) enter on the way from the query to the output?",
         ),
         Mistake(
             "second_moment",
@@ -176,106 +142,30 @@ JACOBIAN_WRT_QUERY = Exercise(
             "By how much do the weights of all keys together change?",
         ),
         Mistake(
-            "second_moment_no_root",
-            _covariance(centre="none", root=lambda d: 1.0),
-            "You forgot to subtract the mean, and to divide by sqrt(d).",
-            "By how much do the weights of all keys together change?",
-        ),
-        Mistake(
             "unweighted",
-            _covariance(weighted=False, centre="own"),
+            _covariance(weighted=False),
             "This is the plain covariance of the keys: every key counts the same, whatever its "
             "weight.",
             "Where do the attention weights enter?",
         ),
         Mistake(
+            "unscaled_weights",
+            _covariance(scale=lambda d: 1.0),
+            "Your weights come from q . k without the division by sqrt(d).",
+            "Which scores does attention take the softmax of?",
+        ),
+        Mistake(
             "unweighted_sample",
-            _covariance(weighted=False, centre="own", factor=lambda m: m / (m - 1)),
+            _unweighted_sample,
             "This is the sample covariance of the keys (`torch.cov`): every key counts the same.",
             "Where do the attention weights enter?",
         ),
         Mistake(
-            "unweighted_no_root",
-            _covariance(weighted=False, centre="own", root=lambda d: 1.0),
-            "Every key counts the same here, and the division by sqrt(d) is missing.",
-            "Where do the attention weights enter?",
-        ),
-        Mistake(
-            "unbiased",
-            _covariance(factor=lambda m: m / (m - 1)),
-            "You correct for a sample, by m / (m - 1). The weights are a whole distribution, not a "
-            "sample.",
-            "What do the weights sum to?",
-        ),
-        Mistake(
             "corrected_covariance",
-            _by_cov(),
+            _corrected,
             "`torch.cov` corrects for a sample unless told `correction=0`; the weights are a whole "
             "distribution.",
             "What does `correction` do?",
-        ),
-        Mistake(
-            "corrected_covariance_without_axes",
-            _by_cov(square=False),
-            "`torch.cov` corrects for a sample unless told `correction=0`; the weights are a whole "
-            "distribution. Besides, with d = 1 it returns a number without axes.",
-            "What does `correction` do?",
-        ),
-        Mistake(
-            "unweighted_covariance_without_axes",
-            _by_cov(weighted=False, square=False, correction=0),
-            "This is the plain covariance of the keys: every key counts the same, whatever its "
-            "weight. Besides, with d = 1 `torch.cov` returns a number without axes.",
-            "Where do the attention weights enter?",
-        ),
-        Mistake(
-            "one_feature_without_axes",
-            _by_cov(square=False, correction=0),
-            "The numbers are right, but with d = 1 `torch.cov` returns a number without axes.",
-            "Which shape has the Jacobian of one number with respect to one number here?",
-        ),
-        Mistake(
-            "weighted_twice",
-            _weighted_twice,
-            "Both factors of the product are weighted, so the weights enter squared.",
-            "How often does w stand in sum_j w_j (k_j - mean) (k_j - mean)^T?",
-        ),
-        Mistake(
-            "jacobian_of_softmax",
-            _of_softmax,
-            "This is the Jacobian of the weights with respect to the scores, (m, m). The query "
-            "moves the scores, and the weights move the output: both steps are missing.",
-            "Which two products with the keys lead from (m, m) to (d, d)?",
-        ),
-        Mistake(
-            "times_root",
-            _covariance(root=lambda d: 1 / math.sqrt(d)),
-            "The covariance is right, but you multiply by sqrt(d) instead of dividing.",
-            "The query enters through q . k / sqrt(d): what does the chain rule leave behind?",
-        ),
-        Mistake(
-            "root_of_num_keys",
-            _root_of_num_keys,
-            "You divide by the square root of the number of keys, not of features.",
-            "Over which axis does the dot product sum, and how long is that axis?",
-        ),
-        Mistake(
-            "no_maximum_subtracted",
-            _covariance(naive=True),
-            "The exponentials overflow for large scores.",
-            "What does `torch.softmax` subtract before it takes exp?",
-        ),
-        Mistake(
-            "divided_by_number",
-            _covariance(factor=lambda m: 1 / m),
-            "You average over the keys after weighting them: the weights sum to 1 already.",
-            "What do the weights sum to?",
-        ),
-        Mistake(
-            "divided_by_number_less_one",
-            _covariance(factor=lambda m: 1 / (m - 1)),
-            "You divide by m - 1 after weighting: the weights sum to 1 already.",
-            "What do the weights sum to?",
         ),
         Mistake(
             "centred_at_plain_mean",
@@ -284,39 +174,49 @@ JACOBIAN_WRT_QUERY = Exercise(
             "Which mean does a covariance under the weights w subtract?",
         ),
         Mistake(
-            "unscaled_weights",
-            _covariance(weights_scale=lambda d: 1.0),
-            "Your weights come from q . k without the division by sqrt(d).",
-            "Which scores does attention take the softmax of?",
+            "divided_by_number_less_one",
+            _covariance(factor=lambda m: 1 / max(m - 1, 1)),
+            "You divide by m - 1 after weighting: the weights sum to 1 already.",
+            "What do the weights sum to?",
         ),
         Mistake(
-            "unscaled_everywhere",
-            _covariance(weights_scale=lambda d: 1.0, root=lambda d: 1.0),
-            "sqrt(d) is missing twice: in the scores, and in front of the covariance.",
-            "Which function of the query do you differentiate?",
+            "divided_by_d",
+            _covariance(divisor=lambda d: d),
+            "You divide the covariance by d.",
+            "How often does sqrt(d) enter on the way from the query to the output?",
         ),
         Mistake(
-            "only_the_diagonal",
-            _covariance(finish=lambda matrix: torch.diag(matrix.diag())),
-            "Only the diagonal is filled: the variance of each feature without the covariances.",
-            "What does feature 0 of the output do when feature 1 of the query changes?",
-        ),
-        Mistake(
-            "negative",
-            _covariance(finish=lambda matrix: -matrix),
-            "The sign is wrong: a query that moves towards a key moves the output towards it.",
-            "Which of the two terms of the softmax's derivative is subtracted?",
-        ),
-        Mistake(
-            "not_normalised",
-            _covariance(axis_softmax=False),
-            "Your weights are exponentials that do not sum to 1.",
-            "By what must exp(score) be divided?",
+            "jacobian_of_softmax",
+            _of_softmax,
+            "This is the Jacobian of the weights with respect to the scores, (m, m). The query "
+            "moves the scores, and the weights move the output: both steps are missing.",
+            "Which two products with the keys lead from (m, m) to (d, d)?",
         ),
     ),
     properties=(
         Property("not_symmetric", _asymmetric, "Which two factors make a covariance symmetric?"),
+        Property(
+            "all_times_a_factor",
+            _multiple,
+            "By what is the covariance divided, and is any sum divided by a number of keys?",
+        ),
     ),
+    promises={
+        "Takes** `query` `(d,)`": "wide mirrored one_feature",
+        "Returns** the Jacobian": "random one_feature",
+        "entry $(a, b)$ is": "random",
+        "The formula or autograd": "",
+        "The keys stay as they are": "random",
+        "It does not change where all keys move": "shifted_keys",
+        "Where one key has all the weight": "saturated",
+        "Worked number.** `query = [0., 0., 0., 0.]`": "worked",
+        "The Jacobian of o(q) = sum_j w_j k_j": "balanced",
+        "the covariance of the keys under the attention weights": "random",
+        "It vanishes where one key has all the weight": "saturated",
+        "query: one query": "",
+        "Symmetric matrix whose entry (a, b)": "random",
+    },
+    never_one={"m": "`torch.cov`, which a right answer may call, overwrites a single key"},
     hints=(
         "Differentiate o = sum_j w_j k_j. Moving q changes the scores by k_j . dq / sqrt(d); how "
         "does a softmax answer to a change of its scores?",

@@ -1,30 +1,16 @@
-"""Wrong attentions, composed from small options: how to scale, how to mask, what to normalise.
+"""The known mistakes of an attention, as a function, in NumPy and as a module.
 
-`wrong(scale=..., masking=..., normalise=...)` is one mistake for each option that is not the
-right one, so that pairs of mistakes are made as easily as single ones.
+Each is the right attention with one thing replaced: the scale, what becomes of dropped scores, the
+axis of the softmax, or which of lengths and mask are used.
 """
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
-from torch import nn
 
-SCALES = {
-    "root": lambda q, k, v: 1 / math.sqrt(q.shape[-1]),
-    "none": lambda q, k, v: 1.0,
-    "by_d": lambda q, k, v: 1 / q.shape[-1],
-    "times_root": lambda q, k, v: math.sqrt(q.shape[-1]),
-    "root_of_keys": lambda q, k, v: 1 / math.sqrt(k.shape[-2]),
-    "root_of_queries": lambda q, k, v: 1 / math.sqrt(q.shape[-2]),
-    "root_of_values": lambda q, k, v: 1 / math.sqrt(v.shape[-1]),
-    "root_of_first_axis": lambda q, k, v: 1 / math.sqrt(q.shape[0]),
-    "fourth_root": lambda q, k, v: q.shape[-1] ** -0.25,
-    "sixty_four": lambda q, k, v: 1 / 8,
-    "whole_root": lambda q, k, v: 1 / math.isqrt(q.shape[-1]),
-    "half_of_d": lambda q, k, v: 2 / q.shape[-1],
-    "twice_d": lambda q, k, v: 0.5 / q.shape[-1],
-    "negative": lambda q, k, v: -1 / math.sqrt(q.shape[-1]),
-}
+from course_lib.checks.exercise import Mistake
 
 
 def allowed_keys(scores, valid_lens=None, mask=None):
@@ -40,298 +26,72 @@ def allowed_keys(scores, valid_lens=None, mask=None):
     return allowed if mask is None else allowed & mask
 
 
-def masked_softmax(scores, allowed, dim=-1, nothing=0.0):
-    """The right one for dim=-1; `nothing` is what lines without an allowed entry become."""
-    filled = scores.masked_fill(~allowed, -math.inf)
+def masked_softmax(scores, allowed, dim=-1):
+    """The right one for dim=-1."""
     empty = ~allowed.any(dim, keepdim=True)
-    weights = torch.softmax(filled.masked_fill(empty, 0.0), dim).masked_fill(empty, 0.0)
-    return weights if nothing == 0.0 else weights.masked_fill(empty, nothing)
+    filled = scores.masked_fill(~allowed, -math.inf).masked_fill(empty, 0.0)
+    return torch.softmax(filled, dim).masked_fill(empty, 0.0)
 
 
 def _filled(value):
-    return lambda scores, allowed, dim: torch.softmax(scores.masked_fill(~allowed, value), dim)
+    return lambda scores, allowed: torch.softmax(scores.masked_fill(~allowed, value), -1)
 
 
-def _inverted(scores, allowed, dim):
-    return masked_softmax(scores, allowed if allowed.all() else ~allowed, dim)
+def _inverted(scores, allowed):
+    return masked_softmax(scores, allowed if allowed.all() else ~allowed)
 
 
-def _added(scores, allowed, dim):
-    numbers = torch.zeros_like(scores) if allowed.all() else allowed.to(scores.dtype)
-    return torch.softmax(scores + numbers, dim)
+def _zero_one_added(scores, allowed):
+    return torch.softmax(scores if allowed.all() else scores + allowed.to(scores.dtype), -1)
 
 
-def _exp_over_sum(scores, allowed, dim):
-    e = torch.exp(scores) * allowed
-    return e / e.sum(dim, keepdim=True)
+def _exp_over_sum(scores, allowed):
+    e = torch.exp(scores.masked_fill(~allowed, -math.inf))
+    return e / e.sum(-1, keepdim=True)
 
 
-def _minus_infinity_added(scores, allowed, dim):
-    minus = torch.where(allowed, 0.0, -math.inf).to(scores.dtype)
-    return torch.softmax(scores + minus, dim).masked_fill(~allowed, 0.0)
+def _recoded_twice(scores, allowed):
+    if allowed.all():
+        return torch.softmax(scores, -1)
+    numbers = allowed.to(scores.dtype)
+    for _ in range(2):
+        numbers = numbers.masked_fill(numbers == 0, -math.inf).masked_fill(numbers == 1, 0.0)
+    return torch.softmax(scores + numbers, -1)
 
 
-def _zero_but_in_empty_rows(scores, allowed, dim):
-    return torch.softmax(scores * allowed, dim) * allowed.any(dim, keepdim=True)
+def _maximum_of_the_matrix(scores, allowed):
+    kept = scores.masked_fill(~allowed, -math.inf)
+    e = torch.exp(kept - kept[allowed].max() if allowed.any() else kept)
+    total = e.sum(-1, keepdim=True)
+    return e / total.masked_fill(total == 0, 1.0)
 
 
-def _always_causal(scores, allowed, dim):
-    return masked_softmax(scores, allowed & torch.ones_like(allowed).tril(), dim)
-
-
-MASKINGS = {
-    "right": masked_softmax,
-    "ignored": lambda scores, allowed, dim: torch.softmax(scores, dim),
-    "inverted": _inverted,
-    "filled_with_zero": _filled(0.0),
-    "filled_but_in_empty_rows": _zero_but_in_empty_rows,
-    "always_causal": _always_causal,
-    "finite_added": lambda s, allowed, dim: torch.softmax(s + ~allowed * -1e9, dim),
-    "after_softmax": lambda scores, allowed, dim: torch.softmax(scores, dim) * allowed,
-    "zero_one_added": _added,
-    "empty_nan": _filled(-math.inf),
-    "leaks_1e6": _filled(-1e6),
-    "leaks_1e9": _filled(-1e9),
-    "empty_uniform": lambda s, allowed, dim: torch.softmax(
-        s.masked_fill(~allowed, torch.finfo(s.dtype).min), dim
-    ),
-    "naive_exp": _exp_over_sum,
-    "naive_exp_zeros": lambda s, allowed, dim: _exp_over_sum(s, allowed, dim).nan_to_num(0.0),
-    "empty_gradient_nan": _minus_infinity_added,
-}
-
-
-def _hard_max(scores, allowed):
-    best = scores.masked_fill(~allowed, -math.inf).argmax(-1)
-    return nn.functional.one_hot(best, scores.shape[-1]).to(scores.dtype) * allowed
-
-
-def _raw(scores, allowed):
-    kept = scores * allowed
-    return kept / kept.sum(-1, keepdim=True)
-
-
-def _everything(scores, allowed):
-    flat, shape = allowed.flatten(-2), allowed.shape
-    return masked_softmax(scores.flatten(-2), flat).reshape(shape)
-
-
-NORMALISED = {
-    "hard_max": _hard_max,
-    "sigmoid": lambda s, allowed: torch.sigmoid(s.masked_fill(~allowed, -math.inf)),
-    "axis_one": lambda s, allowed: masked_softmax(s, allowed, 1 if s.dim() > 1 else 0),
-    "raw": _raw,
-    "exp_only": lambda s, allowed: torch.exp(s.masked_fill(~allowed, -math.inf)),
-    "everything": _everything,
-    "uniform": lambda s, allowed: masked_softmax(torch.zeros_like(s) * s, allowed),
-    "logarithm": lambda s, allowed: masked_softmax(s, allowed).log(),
-}
-AXES = {"queries": 0.0, "queries_nan": math.nan, "queries_filled": None}
-
-
-def weights_of(scores, allowed, masking, normalise):
-    """Weights from scores by the named masking and normalisation."""
-    if normalise in NORMALISED:
-        return NORMALISED[normalise](scores, allowed)
-    dim = -2 if normalise in AXES else 0 if normalise == "batch" else -1
-    if masking == "right" and normalise in AXES:
-        if AXES[normalise] is None:  # -1e9 in a whole column gives 1 / n everywhere
-            return torch.softmax(scores.masked_fill(~allowed, -1e9), dim)
-        return masked_softmax(scores, allowed, dim, AXES[normalise])
-    return MASKINGS[masking](scores, allowed, dim)
+def _root(queries):
+    return math.sqrt(queries.shape[-1])
 
 
 def wrong(
-    scale="root",
-    masking="right",
-    normalise="keys",
+    weigh: Callable = masked_softmax,
     *,
-    in_place=False,
-    read=lambda valid_lens, mask: (valid_lens, mask),
-    allow=allowed_keys,
-    product=lambda queries, keys: queries @ keys.mT,
-    finish=lambda weights, values: (weights @ values, weights),
+    divisor: Callable = _root,
+    read: Callable = lambda valid_lens, mask: (valid_lens, mask),
+    product: Callable = lambda queries, keys: queries @ keys.mT,
 ):
     """A wrong `scaled_dot_product_attention`.
 
     Args:
-        scale, masking, normalise: names of options, see the tables of this module.
-        in_place: multiply the caller's queries by the scale.
+        weigh: from scores and allowed keys to weights.
+        divisor: what the products are divided by.
         read: which of lengths and mask are used.
-        allow: how they become a bool tensor.
         product: scores before scaling.
-        finish: what is returned.
     """
 
     def model(queries, keys, values, valid_lens=None, mask=None):
-        factor = SCALES[scale](queries, keys, values)
-        if in_place:
-            queries *= factor
-            scores = product(queries, keys)
-        else:
-            scores = product(queries, keys) * factor
-        allowed = allow(scores, *read(valid_lens, mask))
-        return finish(weights_of(scores, allowed, masking, normalise), values)
-
-    return model
-
-
-def either(scores, valid_lens, mask):
-    """A key is allowed by lengths or by the mask."""
-    if valid_lens is None or mask is None:
-        return allowed_keys(scores, valid_lens, mask)
-    return allowed_keys(scores, valid_lens) | mask
-
-
-def shifted(by):
-    """Lengths that are off by a number."""
-    return lambda scores, valid_lens, mask: allowed_keys(
-        scores, None if valid_lens is None else valid_lens + by, mask
-    )
-
-
-def tiled(scores, valid_lens, mask):
-    """Lengths handed out to rows 0, 1, 2, ... in turn."""
-    if valid_lens is None or valid_lens.dim() == 2:
-        return allowed_keys(scores, valid_lens, mask)
-    rows = scores[..., 0].numel()
-    flat = valid_lens.repeat(rows // len(valid_lens)).reshape(scores.shape[:-1])
-    real = torch.arange(scores.shape[-1], device=scores.device) < flat[..., None]
-    return real if mask is None else real & mask
-
-
-def tiled_over_heads(scores, valid_lens, mask):
-    """Lengths handed out to the heads of all items in turn."""
-    if valid_lens is None or scores.dim() < 4:
-        return allowed_keys(scores, valid_lens, mask)
-    flat = valid_lens.repeat(scores.shape[1], *[1] * (valid_lens.dim() - 1))
-    real = allowed_keys(scores.flatten(0, 1), flat).reshape(scores.shape)
-    return real if mask is None else real & mask
-
-
-def first_length(scores, valid_lens, mask):
-    """Lengths per query read as one length per item."""
-    if valid_lens is not None and valid_lens.dim() == 2:
-        valid_lens = valid_lens[:, 0]
-    return allowed_keys(scores, valid_lens, mask)
-
-
-def lengths_need_none(scores, valid_lens, mask):
-    """Asks for the lengths' axes without asking whether there are lengths."""
-    valid_lens.dim()
-    return allowed_keys(scores, valid_lens, mask)
-
-
-def mask_as_lengths(scores, valid_lens, mask):
-    """The mask lands in the place of the lengths."""
-    if mask is not None:
-        raise TypeError("lengths must be integers")
-    return allowed_keys(scores, valid_lens)
-
-
-def cosine(queries, keys):
-    """Dot products of unit vectors, whatever scale follows."""
-    unit = nn.functional.normalize
-    return unit(queries, dim=-1) @ unit(keys, dim=-1).mT
-
-
-def rolled(weights, values):
-    """Items averaged with the next item's values."""
-    return weights @ (values.roll(1, 0) if values.dim() > 2 else values), weights
-
-
-def reshaped(queries, keys):
-    """Keys reshaped where they should be transposed."""
-    return queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
-
-
-def first_item(queries, keys):
-    """The keys of item 0 for all items."""
-    return queries @ keys[:1].mT if keys.dim() > 2 else queries @ keys.mT
-
-
-def dropped(p):
-    """Dropout on the weights that never switches off."""
-
-    def finish(weights, values):
-        weights = nn.functional.dropout(weights, p)
+        scores = product(queries, keys) / divisor(queries)
+        weights = weigh(scores, allowed_keys(scores, *read(valid_lens, mask)))
         return weights @ values, weights
 
-    return finish
-
-
-def three_axes(queries, keys):
-    """A product that holds for a batch of matrices only."""
-    return torch.bmm(queries, keys.transpose(1, 2))
-
-
-def module(attend, *, drop="weights", keep="weights", on=None):
-    """A wrong `DotProductAttention`.
-
-    Args:
-        attend: function to (outputs, weights), as `wrong` makes them.
-        drop: "weights", "scores", "outputs", "queries", "values", "twice", "normalised",
-            "not_rescaled", "nothing".
-        keep: "weights", "dropped", "attached", "scores", "nothing", "outputs".
-        on: dropout's training flag; that of the module if None.
-    """
-
-    class Wrong(nn.Module):
-        def __init__(self, dropout=0.0):
-            super().__init__()
-            self.p = dropout
-            self.attention_weights = None
-
-        def _drop(self, x):
-            return nn.functional.dropout(x, self.p, self.training if on is None else on)
-
-        def _thinned(self, weights):
-            if drop in ("weights", "twice", "normalised", "not_rescaled"):
-                weights = self._drop(weights)
-            if drop == "twice":
-                weights = self._drop(weights)
-            if drop == "normalised" and self.training:
-                weights = weights / weights.sum(-1, keepdim=True).clamp_min(1e-9)
-            if drop == "not_rescaled" and self.training:
-                weights = weights * (1 - self.p)
-            return weights
-
-        def forward(self, queries, keys, values, valid_lens=None, mask=None):
-            queries = self._drop(queries) if drop == "queries" else queries
-            scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
-            if drop == "scores":
-                scores = self._drop(scores)
-                weights = masked_softmax(scores, allowed_keys(scores, valid_lens, mask))
-            else:
-                _, weights = attend(queries, keys, values, valid_lens, mask)
-            used = self._thinned(weights)
-            outputs = used @ (self._drop(values) if drop == "values" else values)
-            if drop == "outputs":
-                outputs = self._drop(outputs)
-            kept = {"weights": weights, "dropped": used, "outputs": outputs, "scores": scores}.get(
-                keep
-            )
-            if keep == "attached":
-                self.attention_weights = weights
-            elif kept is not None:
-                self.attention_weights = kept.detach()
-            return outputs
-
-    return Wrong
-
-
-def divided_weights(queries, keys, values, valid_lens=None, mask=None):
-    """The root divides the weights instead of the scores."""
-    scores = queries @ keys.mT
-    weights = masked_softmax(scores, allowed_keys(scores, valid_lens, mask))
-    weights = weights / math.sqrt(queries.shape[-1])
-    return weights @ values, weights
-
-
-def scores_returned(queries, keys, values, valid_lens=None, mask=None):
-    """Right outputs, with the scores in the place of the weights."""
-    outputs, _ = wrong()(queries, keys, values, valid_lens, mask)
-    return outputs, queries @ keys.mT / math.sqrt(queries.shape[-1])
+    return model
 
 
 def in_numpy(model):
@@ -340,8 +100,123 @@ def in_numpy(model):
     def numpy_model(queries, keys, values, mask=None):
         tensors = [torch.from_numpy(x.copy()) for x in (queries, keys, values)]
         outputs = model(*tensors, None, None if mask is None else torch.from_numpy(mask.copy()))
-        if not isinstance(outputs, tuple):
-            return outputs.numpy()
         return tuple(x.numpy() for x in outputs)
 
     return numpy_model
+
+
+def _reshaped(queries, keys):
+    return queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
+
+
+class Known(NamedTuple):
+    """A wrong attention, the fact and the question."""
+
+    model: Callable
+    fact: str
+    hint: str
+
+
+_ROOT = "Which number brings the variance of q . k back to 1?"
+_TRUE = "True means 'may attend'. Which keys does your code fill?"
+
+KNOWN = {
+    "unscaled": Known(
+        wrong(divisor=lambda queries: 1.0),
+        "The scores are not divided by sqrt(d): your weights are too sharp.",
+        "By what must q . k be divided so that its size does not grow with d?",
+    ),
+    "divided_by_d": Known(
+        wrong(divisor=lambda queries: queries.shape[-1]),
+        "The scores are divided by d, or by sqrt(d) twice: your weights are too flat.",
+        _ROOT,
+    ),
+    "over_queries": Known(
+        wrong(lambda s, allowed: torch.softmax(s.masked_fill(~allowed, -math.inf), -2)),
+        "The softmax runs over the queries: columns sum to 1 instead of rows.",
+        "Which axis of the scores holds the keys?",
+    ),
+    "mask_ignored": Known(
+        wrong(read=lambda valid_lens, mask: (None, None)),
+        "No mask changes anything: keys that may not be attended get weight too.",
+        "Where does what is masked enter your computation?",
+    ),
+    "lengths_ignored": Known(
+        wrong(read=lambda valid_lens, mask: (None, mask)),
+        "The lengths change nothing.",
+        "Where does `valid_lens` enter your computation?",
+    ),
+    "bool_mask_ignored": Known(
+        wrong(read=lambda valid_lens, mask: (valid_lens, None)),
+        "The bool mask changes nothing.",
+        "Where does `mask` enter your computation?",
+    ),
+    "inverted": Known(
+        wrong(_inverted),
+        "The mask is upside down: the keys that should be dropped get all the weight.",
+        _TRUE,
+    ),
+    "bool_mask_inverted": Known(
+        wrong(read=lambda valid_lens, mask: (valid_lens, None if mask is None else ~mask)),
+        "The bool mask is upside down: the keys that should be dropped are kept, and the others "
+        "are dropped.",
+        "True means 'may attend'. Does your code expect the opposite?",
+    ),
+    "filled_with_zero": Known(
+        wrong(_filled(0.0)),
+        "Dropped scores become 0, but exp(0) = 1: those keys still get weight.",
+        "Which score has an exponential of 0?",
+    ),
+    "zero_after_softmax": Known(
+        wrong(lambda scores, allowed: torch.softmax(scores, -1) * allowed),
+        "Weights are set to 0 after the softmax, so what is left no longer sums to 1.",
+        "Did you apply the mask before or after the softmax?",
+    ),
+    "zero_one_mask_added": Known(
+        wrong(_zero_one_added),
+        "The mask is added as the numbers 0 and 1. That raises the allowed scores by 1 and drops "
+        "nothing.",
+        "What must be added to a score so that its exponential is 0?",
+    ),
+    "empty_row_nan": Known(
+        wrong(_filled(-math.inf)),
+        "A query that may attend to nothing becomes NaN: its row is 0 / 0.",
+        "What should such a query receive, and where does your code treat its row apart?",
+    ),
+    "empty_row_uniform": Known(
+        wrong(_filled(-1e30)),
+        "A query that may attend to nothing gives every key weight 1/m. Dropped scores that become "
+        "a finite number, such as -1e9, are all equal in such a row.",
+        "Which rows have no allowed key, and what should they receive?",
+    ),
+    "keys_reshaped": Known(
+        wrong(product=_reshaped),
+        "The keys are reshaped to (d, m), which mixes the features of different keys; they must be "
+        "transposed.",
+        "What is the difference between `reshape` and `mT`?",
+    ),
+    "no_maximum_subtracted": Known(
+        wrong(_exp_over_sum),
+        "The exponentials overflow for large scores, and inf / inf is NaN; a row of nothing but "
+        "exp(-inf) = 0 is 0 / 0.",
+        "Which number can be subtracted from all scores of a row without changing its weights?",
+    ),
+    "maximum_of_matrix": Known(
+        wrong(_maximum_of_the_matrix),
+        "You subtract the largest score of the whole matrix. A row whose scores are far below it "
+        "vanishes: all its exponentials are 0.",
+        "Which scores share one softmax, and so one maximum?",
+    ),
+    "mask_recoded_twice": Known(
+        wrong(_recoded_twice),
+        "With a mask everything becomes NaN. Either the mask is turned from 0 and 1 into -inf and "
+        "0 twice, so that the zeros that mean 'keep' are taken for 'drop'; or -inf is multiplied "
+        "by 0, which is NaN.",
+        "What does your recoding do to a key that is allowed, and what if it is done twice?",
+    ),
+}
+
+
+def known(*ids: str, wrap: Callable = lambda model: model) -> tuple[Mistake, ...]:
+    """The mistakes with these ids, as `wrap` makes them of a wrong attention."""
+    return tuple(Mistake(i, wrap(KNOWN[i].model), KNOWN[i].fact, KNOWN[i].hint) for i in ids)

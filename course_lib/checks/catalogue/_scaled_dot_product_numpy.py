@@ -3,78 +3,43 @@
 import math
 
 import numpy as np
-import torch
 
-from course_lib.checks.catalogue import _scaled_dot_product_mistakes as make
-from course_lib.checks.catalogue._scaled_dot_product_pairs import pairs, singles
+from course_lib.checks.catalogue._scaled_dot_product_mistakes import in_numpy, known
 from course_lib.checks.catalogue._scaled_dot_product_problems import (
     EMPTY,
     PROPERTIES,
-    far_above,
+    garbage,
+    large,
     problem_of,
     random_mask,
     replaced,
-    tiny,
 )
-from course_lib.checks.exercise import Exercise, Mistake, Returned
+from course_lib.checks.exercise import Exercise, Returned
 from course_lib.checks.probe import Probe, array
 from course_lib.reference import scaled_dot_product as oracle
+
+_FORMULA = "The outputs must be softmax(Q K^T / sqrt(d)) V, and the weights that softmax."
+_DROPPED = "A key that a query may not attend to gets weight 0, as if it were deleted."
+_BROADCAST = "A mask of shape (1, num_keys) or (num_keys,) holds for every query."
 
 
 def _numpy_probes(rng):
     def problem(n, m, d, v, **options):
         return problem_of(rng, (), n, m, d, v, make_array=array, **options)
 
-    zeros = replaced(problem(2, 3, 4, 5), queries=np.zeros((2, 4)))
+    worked = {
+        "queries": array([[2.0, 0, 0, 0]]),
+        "keys": array([[math.log(4), 0, 0, 0], [math.log(2), 7.0, 0, 0], [0, 0, 5.0, 5.0]]),
+        "values": array([[7.0], [14.0], [0.0]]),
+    }
     nothing = replaced(problem(3, 5, 7, 6), queries=np.zeros((3, 7)))
-    large = replaced(
-        problem(2, 3, 4, 2),
-        queries=[[900.0, 0, 0, 0], [0, 900.0, 0, 0]],
-        keys=[[5.0, -9.0, 0, 0], [1.0, -4.0, 0, 0], [-2.0, -13.0, 0, 0]],
-    )
-
-    def low(size):
-        return replaced(
-            problem(1, 4, 4, 2),
-            queries=[[size, 0, 0, 0]],
-            keys=[[-1e5, 0, 0, 0], [-3e5, 0, 0, 0], [-2e5, 0, 0, 0], [-4e5, 1e5, 0, 0]],
-        )
-
-    identity = replaced(problem(3, 5, 7, 5), values=np.eye(5))
+    zeros = replaced(problem(2, 3, 4, 5), queries=np.zeros((2, 4)))
     return [
+        Probe("worked", _FORMULA, args=worked),
+        Probe("worked_masked", _DROPPED, args={**worked, "mask": array([[False, True, True]])}),
+        Probe("random", _FORMULA, args=problem(3, 5, 6, 4, strided=True)),
         Probe(
-            "tiny",
-            "The outputs must be softmax(Q K^T / sqrt(d)) V, and the weights that softmax.",
-            args=tiny(array, batch=False),
-        ),
-        Probe(
-            "random",
-            "Every query attends to all keys: its row of weights sums to 1.",
-            args=problem(3, 5, 6, 4),
-        ),
-        Probe(
-            "values_identity",
-            "With values that form an identity matrix the outputs are the weights, and the ratio "
-            "of two weights is exp of the difference of q . k / sqrt(d).",
-            args=identity,
-        ),
-        Probe(
-            "masked",
-            "True = may attend: keys with False get weight 0, as if they were deleted.",
-            args={**problem(3, 4, 5, 2), "mask": array(random_mask(rng, 3, 4))},
-        ),
-        Probe(
-            "causal",
-            "A lower triangular mask lets no query see a later key.",
-            args={**problem(4, 4, 6, 3), "mask": array(np.tri(4, dtype=bool))},
-        ),
-        Probe(
-            "one_row_mask",
-            "A mask of shape (1, num_keys) holds for every query.",
-            args={
-                **problem(4, 5, 7, 2, strided=True),
-                "mask": array([[True, False, True, True, False]]),
-            },
+            "masked", _DROPPED, args={**problem(4, 4, 5, 2), "mask": array(random_mask(rng, 4, 4))}
         ),
         Probe(
             "zero_query",
@@ -83,26 +48,31 @@ def _numpy_probes(rng):
         ),
         Probe(
             "large_scores",
-            "Scores may be very large: exp(1000) is inf, yet the weights exist, and no limit is "
-            "set to the scores.",
+            "Scores may be very large: exp(1000) is inf, yet the weights exist.",
             part="edges",
-            args=large,
+            args=large(rng, array),
+        ),
+        Probe(
+            "one_row_mask",
+            _BROADCAST,
+            part="edges",
+            args={**problem(4, 5, 7, 2), "mask": array([[True, False, True, True, False]])},
         ),
         Probe(
             "mask_of_keys",
-            "A (num_keys,) mask holds for every query.",
+            _BROADCAST,
             part="edges",
             args={**problem(3, 4, 5, 2), "mask": array([True, False, True, True])},
         ),
         Probe(
-            "masked_score_far_above",
-            "A masked key changes nothing, however large its score is.",
+            "garbage",
+            "What a query may not attend to changes nothing, however large it is.",
             part="edges",
-            args={**far_above(rng, array), "mask": array([[True, True, False]])},
+            args={**garbage(rng, array), "mask": array([[True] * 3 + [False] * 2])},
         ),
         Probe(
             "empty_row",
-            "A query that may attend to nothing gets output 0 and weights 0.",
+            "A query that may attend to no key gets zeros in outputs and weights.",
             part="edges",
             args={**zeros, "mask": array(EMPTY)},
         ),
@@ -112,103 +82,9 @@ def _numpy_probes(rng):
             part="edges",
             args={**problem(2, 4, 3, 5), "mask": array(np.zeros((2, 4), dtype=bool))},
         ),
-        Probe(
-            "very_low_scores",
-            "Scores may be very low (-5e7 here and less): the allowed keys still share a weight "
-            "of 1, and masked ones, filled with -1e6 perhaps, have none.",
-            part="edges",
-            args={**low(1e3), "mask": array([[True, True, False, False]])},
-        ),
-        Probe(
-            "lowest_scores",
-            "Scores may be very low (-5e11 here and less): the allowed keys still share a weight "
-            "of 1, and masked ones, filled with -1e9 perhaps, have none.",
-            part="edges",
-            args={**low(1e7), "mask": array([[True, True, False, False]])},
-        ),
+        Probe("one_key", "A single key gets weight 1.", part="edges", args=problem(2, 1, 3, 2)),
     ]
 
-
-def _recoded_twice(scores, allowed, dim):
-    numbers = torch.where(allowed, 1.0, 0.0).double()
-    for _ in range(0 if allowed.all() else 2):  # the cell that recodes 0 and 1, run twice
-        numbers = numbers.masked_fill(numbers == 0, -math.inf).masked_fill(numbers == 1, 0.0)
-    return torch.softmax(scores + (0.0 if allowed.all() else numbers), dim)
-
-
-def _maximum(over):
-    """The right one but for the axes over which the maximum is taken."""
-
-    def masked_softmax(scores, allowed, dim):
-        kept = scores.masked_fill(~allowed, -math.inf)
-        largest = kept.amax(over, keepdim=True)
-        e = torch.exp(kept - largest.masked_fill(largest == -math.inf, 0.0))
-        total = e.sum(dim, keepdim=True)
-        return e / total.masked_fill(total == 0, 1.0)
-
-    return masked_softmax
-
-
-make.MASKINGS |= {
-    "recoded_twice": _recoded_twice,
-    "maximum_of_matrix": _maximum((-2, -1)),
-    "maximum_of_columns": _maximum(-2),
-}
-
-
-def _mask_overwritten(queries, keys, values, mask=None):
-    outputs = make.in_numpy(make.wrong())(queries, keys, values, mask)
-    if mask is not None:
-        mask[...] = ~mask
-    return outputs
-
-
-_NUMPY_ONLY = (
-    Mistake(
-        "mask_recoded_twice",
-        make.in_numpy(make.wrong(masking="recoded_twice")),
-        "With a mask everything becomes NaN. Either the mask is turned from 0 and 1 into -inf and "
-        "0 twice, so that the zeros that mean 'keep' are taken for 'drop'; or -inf is multiplied "
-        "by 0, which is NaN.",
-        "What does your recoding do to a key that is allowed, and what if it is done twice?",
-    ),
-    Mistake(
-        "maximum_of_matrix",
-        make.in_numpy(make.wrong(masking="maximum_of_matrix")),
-        "You subtract the largest score of the whole matrix. A row whose scores are far below it "
-        "vanishes: all its exponentials are 0.",
-        "Which scores share one softmax, and so one maximum?",
-    ),
-    Mistake(
-        "maximum_of_columns",
-        make.in_numpy(make.wrong(masking="maximum_of_columns")),
-        "You subtract the maximum of each column, another number for each key: that changes the "
-        "weights.",
-        "Which axis of the scores holds the keys of one query?",
-    ),
-    Mistake(
-        "mask_overwritten",
-        _mask_overwritten,
-        "The result is right, but the caller's mask holds other values after the call.",
-        "Which line writes into `mask`?",
-    ),
-    Mistake(
-        "mask_transposed",
-        make.in_numpy(
-            make.wrong(
-                allow=lambda scores, lens, mask: (
-                    make.allowed_keys(scores)
-                    if mask is None
-                    else make.allowed_keys(scores, None, mask.mT)
-                    if mask.shape[-1] == mask.shape[-2]
-                    else make.allowed_keys(scores, None, mask)
-                )
-            )
-        ),
-        "A square mask is used transposed: row i of the mask belongs to query i.",
-        "Which axis of the mask holds the keys?",
-    ),
-)
 
 NUMPY_ATTENTION = Exercise(
     name="numpy_attention",
@@ -222,29 +98,38 @@ NUMPY_ATTENTION = Exercise(
     probes=_numpy_probes,
     oracle=oracle.numpy_attention,
     builds_on=("stable_softmax",),
-    mistakes=[
-        mistake
-        for mistake in (*singles(make.in_numpy, lengths=False), *_NUMPY_ONLY)
-        if mistake.id
-        not in (
-            "root_of_first_axis",
-            "batch_rolled",
-            "keys_of_first_item",
-            "over_batch",
-            "three_axes_only",
-            "gradient_cut",
-            "empty_row_gradient_nan",
-            "dropout_always_on",
-            "dropout_always_on_tenth",
-            "queries_overwritten",
-        )
-    ]
-    + [
-        mistake
-        for mistake in pairs(make.in_numpy, lengths=False)
-        if not mistake.id.startswith("queries_overwritten")
-    ],
+    shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
+    mistakes=known(
+        "unscaled",
+        "no_maximum_subtracted",
+        "empty_row_nan",
+        "zero_one_mask_added",
+        "divided_by_d",
+        "empty_row_uniform",
+        "zero_after_softmax",
+        "inverted",
+        "filled_with_zero",
+        "over_queries",
+        "mask_ignored",
+        "mask_recoded_twice",
+        "maximum_of_matrix",
+        wrap=in_numpy,
+    ),
     properties=PROPERTIES,
+    promises={
+        "Scaled dot-product attention from scratch": "random",
+        "Takes** NumPy arrays": "masked",
+        "broadcastable to `(num_queries, num_keys)`": "one_row_mask mask_of_keys",
+        "Returns** `(outputs, attention_weights)`": "worked one_key",
+        "A query that may attend to no key gets zeros in both": "empty_row nothing_allowed",
+        "Large scores do not overflow": "large_scores",
+        "What a query may not attend to changes nothing": "garbage",
+        "Worked number.** The query": "worked",
+        "With `mask = [[False, True, True]]` the weights are": "worked_masked",
+        "A query of zeros": "zero_query",
+        "a query that may attend to no key gets zeros in both": "empty_row nothing_allowed",
+        "Source: Vaswani": "",
+    },
     hints=(
         "Every output is an average of the values. The weights of the average come from comparing "
         "the query with every key.",

@@ -39,22 +39,25 @@ def random_mask(rng, *shape):
     return drawn
 
 
-def tiny(make_array=tensor, batch=True):
-    """Round numbers: the student's example."""
+def garbage(rng, make_array=tensor, batch=()):
+    """Two queries; keys 3 and 4, and their values, hold numbers up to 1e30, with scores above all.
+
+    The first query meets the one, the second the other.
+    """
+    problem = problem_of(rng, batch, 2, 5, 4, 3, make_array)
+    queries, keys, values = (problem[k].data.copy() for k in ("queries", "keys", "values"))
+    keys[..., 3:, :] = np.sign(queries) * np.array([[1e4], [1e30]])
+    values[..., 3:, :] = np.array([[1e4], [-1e30]])
+    return replaced(problem, keys=keys, values=values)
+
+
+def large(rng, make_array=tensor, batch=()):
+    """Scores from -5850 to 2250, in two rows that are far apart."""
     lead = (lambda rows: [rows]) if batch else (lambda rows: rows)
-    return {
-        "queries": make_array(lead([[2.0, 0.0, 0.0, 0.0], [0.0, 2.0, 0.0, 2.0]])),
-        "keys": make_array(lead([[1.0, 0, 0, 0], [0.0, 1.0, 0, 0], [0.5, 0, 0, 1.0]])),
-        "values": make_array(lead([[1.0, 0.0], [0.0, 10.0], [5.0, 5.0]])),
-    }
-
-
-def far_above(rng, make_array=tensor):
-    """One query and three keys; the score of the last lies 300 above the others."""
     return replaced(
-        problem_of(rng, (), 1, 3, 4, 2, make_array),
-        queries=[[600.0, 0, 0, 0]],
-        keys=[[0.01, 0, 0, 0], [0.02, 0, 0, 0], [1.0, 0, 0, 0]],
+        problem_of(rng, batch, 2, 3, 4, 2, make_array),
+        queries=lead([[900.0, 0, 0, 0], [0, 900.0, 0, 0]]),
+        keys=lead([[5.0, -9.0, 0, 0], [1.0, -4.0, 0, 0], [-2.0, -13.0, 0, 0]]),
     )
 
 
@@ -62,6 +65,16 @@ EMPTY = np.array([[True, False, True], [False, False, False]])
 
 
 # ---------------------------------------------------------------- properties
+def multiple_of(right, found):
+    """The factor, other than 1, by which all numbers of `found` are those of `right`; or None."""
+    sizes = np.unique(np.round(np.abs(right[right != 0]), 6))
+    if found.shape != right.shape or not np.isfinite(found).all() or len(sizes) < 2:
+        return None
+    factor = float((right * found).sum() / (right * right).sum())
+    wrong = math.isclose(factor, 1.0, rel_tol=1e-4) or abs(factor) < 1e-6
+    return None if wrong or not np.allclose(found, factor * right, atol=1e-6) else factor
+
+
 def _plain_inputs(probe):
     return {name: getattr(value, "data", value) for name, value in probe.inputs().items()}
 
@@ -80,16 +93,12 @@ def _their_weights(probe, outputs):
     values = _plain_inputs(probe)["values"]
     if outputs.items:
         found = outputs.items[1].data
-    elif values.shape[-1] >= values.shape[-2] and not _may_drop(probe):
+    elif values.shape[-1] >= values.shape[-2] and not probe.training:
         found = outputs.data @ np.linalg.pinv(values)
         found = found if np.allclose(found @ values, outputs.data, atol=1e-6) else None
     else:
         return None
     return found if found is not None and np.isfinite(found).all() else None
-
-
-def _may_drop(probe):
-    return bool(probe.training and (probe.construct or {}).get("dropout"))
 
 
 def _rows_sum(probe, outputs):
@@ -167,8 +176,80 @@ def _slope(probe, outputs):
         return None
     return (
         f"Your weights are those of {slope:.3f} times q . k. Here d is {d}, so the factor should "
-        f"be 1/sqrt({d})."
+        f"be 1/sqrt({d}) = {d**-0.5:.3f}.{_from_where(slope, given)}"
     )
+
+
+def _from_where(slope, given):
+    """Which size a wrong factor may come from."""
+    (n, d), (m, v) = given["queries"].shape[-2:], given["values"].shape[-2:]
+    factors = {
+        "there is no division at all": 1.0,
+        "it is 1/d": 1 / d,
+        "it is sqrt(d)": d**0.5,
+        f"it is 1/sqrt({m}), and {m} is the number of keys": m**-0.5,
+        f"it is 1/sqrt({n}), and {n} is the number of queries": n**-0.5,
+        f"it is 1/sqrt({v}), and {v} is the size of a value": v**-0.5,
+    }
+    fits = [words for words, factor in factors.items() if math.isclose(slope, factor, rel_tol=1e-3)]
+    return f" In yours, {fits[0]}." if len(fits) == 1 else ""
+
+
+def _negative(probe, outputs):
+    weights = _their_weights(probe, outputs)
+    if weights is None or not (weights < -1e-6).any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(weights < -1e-6)[0])
+    return f"The weight at {list(index)} is {weights[index]:.3f}: weights cannot be negative."
+
+
+def _extreme(probe, outputs):
+    """Weights that are all equal, or all on one key, in all rows, though the scores differ."""
+    weights, right = _their_weights(probe, outputs), _right(probe)[1]
+    if weights is None:
+        return None
+    if not right.all():
+        return None
+    rows = [(index, weights[index], right[index]) for index in np.ndindex(right.shape[:-1])]
+    telling = [row for row in rows if row[2].max() < 0.9 and row[2].max() > 1.2 * row[2].min()]
+    if not telling:
+        return None
+    index, found, mine = telling[0]
+    if all(np.ptp(row) < 1e-6 and row.all() for _, row, _ in rows):
+        return (
+            f"In the row at {list(index)} all keys have the same weight, {found[0]:.3f}, "
+            "though their scores differ."
+        )
+    if all((row > 1e-6).sum() == 1 for _, row, _ in rows):
+        return (
+            f"In the row at {list(index)} one key has all the weight, though the scores only "
+            f"justify {mine.max():.3f}."
+        )
+    return None
+
+
+def _kept_keys(probe, outputs):
+    weights, right = _their_weights(probe, outputs), _right(probe)[1]
+    if weights is None:
+        return None
+    lost = (right > 1e-3) & (abs(weights) < 1e-9)
+    if not lost.any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(lost)[0])
+    return (
+        f"At {list(index)} (query {index[-2]}, key {index[-1]}) your weight is 0, but this key may "
+        "be attended."
+    )
+
+
+def _other_order(probe, outputs):
+    right = _right(probe)
+    if not outputs.items or right[0].shape != right[1].shape:
+        return None
+    found = [item.data for item in outputs.items.values()]
+    if not all(np.allclose(a, b, atol=1e-4) for a, b in zip(found, right[::-1], strict=True)):
+        return None
+    return "The weights come first and the outputs second; it must be the other way round."
 
 
 def _inconsistent(probe, outputs):
@@ -176,7 +257,7 @@ def _inconsistent(probe, outputs):
     theirs = outputs.items[0].data if outputs.items else None
     if weights is None or theirs is None or np.allclose(weights @ values, theirs, atol=1e-4):
         return None
-    return "Your outputs are not your weights times the values."
+    return "The outputs that you return are not the weights that you return times the values."
 
 
 def _drops(probe, outputs):
@@ -202,7 +283,16 @@ def _drops(probe, outputs):
 
 
 PROPERTIES = (
+    Property(
+        "returned_in_the_other_order",
+        _other_order,
+        "In which order does the exercise ask for them?",
+    ),
     Property("dropout_at_work", _drops, "When does dropout switch itself off?"),
+    Property(
+        "outputs_are_not_weighted_values", _inconsistent, "Which weights multiply the values?"
+    ),
+    Property("negative_weight", _negative, "What makes every weight positive?"),
     Property("rows_do_not_sum_to_one", _rows_sum, "By what do you divide, and over which axis?"),
     Property("wrong_factor", _slope, "By what are the dot products divided, and where from?"),
     Property(
@@ -216,6 +306,13 @@ PROPERTIES = (
         "Which number did the sum of the row have before you divided by it, or replaced NaN by 0?",
     ),
     Property(
-        "outputs_are_not_weighted_values", _inconsistent, "Which weights multiply the values?"
+        "scores_not_followed",
+        _extreme,
+        "Which function turns scores into weights, all of which count a little?",
+    ),
+    Property(
+        "kept_key_has_no_weight",
+        _kept_keys,
+        "Which line decides that this query may not attend to this key?",
     ),
 )

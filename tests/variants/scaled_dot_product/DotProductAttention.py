@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from course_lib.attention.masked_softmax import masked_softmax
 from course_lib.attention.scaled_dot_product import scaled_dot_product_attention
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 def weights_of(queries, keys, valid_lens, mask):
@@ -128,7 +128,7 @@ class DropsScores(nn.Module):
         return w @ values
 
 
-@wrong()
+@wrong("dropout_keeps_p")
 class KeepsWithP(nn.Module):
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -154,7 +154,7 @@ class NotRescaled(nn.Module):
         return w @ values
 
 
-@wrong()
+@wrong("dropout_shared")
 class OneDropForTheBatch(nn.Module):
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -178,7 +178,7 @@ class StoresTooLate(nn.Module):
         return w @ values
 
 
-@wrong("graph_kept")
+@wrong("attribute_attached")
 class Seed002(nn.Module):
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -189,7 +189,7 @@ class Seed002(nn.Module):
         return self.dropout(self.attention_weights) @ values
 
 
-@wrong("weights_not_stored")
+@wrong("attribute_missing")
 class OtherName(nn.Module):
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -200,7 +200,7 @@ class OtherName(nn.Module):
         return self.dropout(weights_of(queries, keys, valid_lens, mask)) @ values
 
 
-@wrong("lengths_required")
+@wrong("raised")
 class NoneCrashes(nn.Module):
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -238,7 +238,7 @@ class MaskForgotten(nn.Module):
         return self.dropout(w) @ values
 
 
-@wrong("weights_returned_too")
+@wrong("wrong_type")
 class ReturnsBoth(nn.Module):
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -336,7 +336,7 @@ class KeptByAHook(Almost):
         return self.dropout(self.weighted(weights)) @ values
 
 
-@wrong("weights_of_the_first_call_kept")
+@wrong("attribute_values")
 class KeepsTheFirst(Almost):
     attention_weights = None
 
@@ -345,7 +345,7 @@ class KeepsTheFirst(Almost):
             self.attention_weights = weights.detach()
 
 
-@wrong("dropped_key_has_weight")
+@wrong("wrong_values")
 class MasksInEvalModeOnly(Almost):
     def weights(self, queries, keys, valid_lens, mask):
         if self.training:
@@ -353,14 +353,14 @@ class MasksInEvalModeOnly(Almost):
         return weights_of(queries, keys, valid_lens, mask)
 
 
-@wrong("normalised_after_dropout")
+@wrong("dropout_on_scores")
 class NormalisesAgain(Almost):
     def outputs(self, weights, values):
         dropped = self.dropout(weights)
         return dropped @ values / dropped.sum(-1, keepdim=True).clamp_min(1e-9)
 
 
-@wrong("dropout_on_queries")
+@wrong("dropout_on_scores")
 class DropsQueries(Almost):
     def weights(self, queries, keys, valid_lens, mask):
         return weights_of(self.dropout(queries), keys, valid_lens, mask)
@@ -369,7 +369,7 @@ class DropsQueries(Almost):
         return weights @ values
 
 
-@wrong("dropout_on_values")
+@wrong("wrong_values")
 class DropsValues(Almost):
     def outputs(self, weights, values):
         return weights @ self.dropout(values)
@@ -387,7 +387,7 @@ class FourFeaturesAlways(Almost):
         return masked_softmax(queries @ keys.mT / 2, valid_lens, mask)
 
 
-@wrong("scores_stored")
+@wrong("attribute_values")
 class StoresScores(Almost):
     def weights(self, queries, keys, valid_lens, mask):
         self.attention_weights = (queries @ keys.mT / math.sqrt(keys.shape[-1])).detach()
@@ -407,7 +407,7 @@ class ForwardMisspelt(nn.Module):
         return Almost.forward(self, queries, keys, values, valid_lens, mask)
 
 
-@wrong("divided_by_half_of_d")
+@wrong("wrong_factor")
 class RootInTheWrongBrackets(Almost):
     def weights(self, queries, keys, valid_lens, mask):
         return masked_softmax(queries @ keys.mT / (keys.shape[-1] ** 1 / 2), valid_lens, mask)
@@ -446,15 +446,15 @@ RefusesMasksOfKeys = wrong()(
 RefusesInt32 = wrong()(
     _module(lambda s, lens, m: (lens if lens is None or lens.dtype == torch.int64 else 1 / 0, m))
 )
-MasksTheFuture = wrong("always_causal")(
+MasksTheFuture = wrong("row_lost")(
     _module(lambda s, lens, m: (lens, s.new_ones(s.shape[-2:]).bool().tril() & (m is None or m)))
 )
-OneKeyTooFew = wrong("one_key_too_few")(
+OneKeyTooFew = wrong("row_lost")(
     _module(lambda s, lens, m: (lens if lens is None else (lens - 1).clamp(min=0), m))
 )
 
 
-@wrong("mask_not_accepted")
+@wrong("raised")
 class WithoutAMaskArgument(nn.Module):
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -465,3 +465,102 @@ class WithoutAMaskArgument(nn.Module):
         weights = masked_softmax(scores, valid_lens)
         self.attention_weights = weights.detach()
         return self.dropout(weights) @ values
+
+
+@wrong("divided_by_d")
+class DividedByTheFeatures(Almost):
+    def weights(self, queries, keys, valid_lens, mask):
+        return masked_softmax(queries @ keys.mT / queries.shape[-1], valid_lens, mask)
+
+
+@wrong("lengths_ignored")
+class LengthsNotPassedOn(Almost):
+    def weights(self, queries, keys, valid_lens, mask):
+        return scaled_dot_product_attention(queries, keys, keys, mask=mask)[1]
+
+
+@wrong("mask_ignored")
+class NothingPassedOn(Almost):
+    def weights(self, queries, keys, valid_lens, mask):
+        return scaled_dot_product_attention(queries, keys, keys)[1]
+
+
+@wrong("bool_mask_inverted")
+class MaskAsTorchsLayerWantsIt(Almost):
+    def weights(self, queries, keys, valid_lens, mask):
+        return weights_of(queries, keys, valid_lens, None if mask is None else ~mask)
+
+
+def _masks(scores, valid_lens, mask):
+    real = torch.ones_like(scores, dtype=torch.bool)
+    if valid_lens is not None:
+        lens = valid_lens[:, None] if valid_lens.dim() == 1 else valid_lens
+        real = torch.arange(scores.shape[-1]) < lens[..., None]
+        while real.dim() < scores.dim():
+            real = real[:, None]
+    return real.expand(scores.shape) if mask is None else real & mask
+
+
+@wrong("empty_row_nan")
+class FillsWithMinusInfinity(Almost):
+    def weights(self, queries, keys, valid_lens, mask):
+        scores = queries @ keys.mT / math.sqrt(keys.shape[-1])
+        scores = scores.masked_fill(~_masks(scores, valid_lens, mask), float("-inf"))
+        return F.softmax(scores, dim=-1)
+
+
+@wrong("zero_after_softmax")
+class MasksTooLate(Almost):
+    def weights(self, queries, keys, valid_lens, mask):
+        scores = queries @ keys.mT / math.sqrt(keys.shape[-1])
+        return F.softmax(scores, dim=-1) * _masks(scores, valid_lens, mask)
+
+
+@wrong("dropped_key_has_weight")
+class RemembersTheFirstMask(Almost):
+    masks = None
+
+    def weights(self, queries, keys, valid_lens, mask):
+        if self.masks is None:
+            self.masks = valid_lens, mask
+        return weights_of(queries, keys, *self.masks)
+
+
+@wrong("raised")
+class RemembersTheFirstShape(Almost):
+    allowed = None
+
+    def weights(self, queries, keys, valid_lens, mask):
+        scores = queries @ keys.mT / math.sqrt(keys.shape[-1])
+        if self.allowed is None:
+            self.allowed = torch.zeros_like(scores, dtype=torch.bool)
+        real = _masks(scores, valid_lens, mask)
+        return masked_softmax(scores, mask=self.allowed | real)
+
+
+@wrong("attribute_values")
+class StoresInEvalModeOnly(Almost):
+    def keep(self, weights):
+        if not self.training:
+            self.attention_weights = weights.detach()
+        else:
+            self.attention_weights = torch.zeros_like(weights)
+
+
+@faulty("dropout_in_eval", "stored_after_dropout", "graph_kept", "lengths_lost")
+def with_faults(faults):
+    class Attention(nn.Module):
+        def __init__(self, dropout=0.0):
+            super().__init__()
+            self.p = dropout
+
+        def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            lens = None if "lengths_lost" in faults else valid_lens
+            weights = weights_of(queries, keys, lens, mask)
+            acts = self.training or "dropout_in_eval" in faults
+            dropped = F.dropout(weights, self.p, acts)
+            kept = dropped if "stored_after_dropout" in faults else weights
+            self.attention_weights = kept if "graph_kept" in faults else kept.detach()
+            return dropped @ values
+
+    return Attention

@@ -5,7 +5,7 @@ import math
 import torch
 
 from course_lib.attention.scaled_dot_product import scaled_dot_product_attention
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -80,7 +80,7 @@ def no_transpose(queries, keys, values, grad_outputs):
     return ds @ keys, ds @ queries, w.T @ grad_outputs
 
 
-@wrong()
+@wrong("wrong_values")
 def reshaped_for_transposed(queries, keys, values, grad_outputs):
     c = queries.shape[-1] ** -0.5
     w = torch.softmax(queries @ keys.T * c, -1)
@@ -153,14 +153,14 @@ def only_queries_scaled(queries, keys, values, grad_outputs):
     return ds @ keys / math.sqrt(queries.shape[-1]), ds.T @ queries, w.T @ grad_outputs
 
 
-@wrong()
+@wrong("input_mutated")
 def grad_outputs_overwritten(queries, keys, values, grad_outputs):
     results = row_sum_form(queries, keys, values, grad_outputs)
     grad_outputs.zero_()
     return results
 
 
-@wrong("no_maximum_subtracted")
+@wrong("not_a_number")
 def naive_exponentials(queries, keys, values, grad_outputs):
     c = queries.shape[-1] ** -0.5
     e = torch.exp(queries @ keys.T * c)
@@ -179,26 +179,26 @@ def _finish(grad_scores, weights, queries, keys, grad_outputs):
     return grad_scores @ keys / root, grad_scores.mT @ queries / root, weights.mT @ grad_outputs
 
 
-@wrong("row_mean_of_product")
+@wrong("wrong_values")
 def mean_of_products_for_sum(queries, keys, values, grad_outputs):
     w, dw = _forward(queries, keys), grad_outputs @ values.mT
     return _finish(w * (dw - (w * dw).mean(-1, keepdim=True)), w, queries, keys, grad_outputs)
 
 
-@wrong("sign_turned")
+@wrong("gradient_times_a_factor")
 def subtracted_the_other_way(queries, keys, values, grad_outputs):
     w, dw = _forward(queries, keys), grad_outputs @ values.mT
     return _finish(w * ((w * dw).sum(-1, keepdim=True) - dw), w, queries, keys, grad_outputs)
 
 
-@wrong("reverse_order")
+@wrong("wrong_shape")
 def values_first(queries, keys, values, grad_outputs):
     w, dw = _forward(queries, keys), grad_outputs @ values.mT
     grads = _finish(w * (dw - (w * dw).sum(-1, keepdim=True)), w, queries, keys, grad_outputs)
     return grads[2], grads[1], grads[0]
 
 
-@wrong("reshaped_for_transposed")
+@wrong("wrong_values")
 def reshaped(queries, keys, values, grad_outputs):
     w, dw = _forward(queries, keys), grad_outputs @ values.mT
     ds = w * (dw - (w * dw).sum(-1, keepdim=True)) / math.sqrt(queries.shape[-1])
@@ -220,14 +220,14 @@ def in_numpy_and_back(queries, keys, values, grad_outputs):
     return tuple(torch.from_numpy(x) for x in (ds @ k, ds.T @ q, w.T @ g))
 
 
-@wrong("softmax_over_queries_throughout")
+@wrong("wrong_values")
 def columns_instead_of_rows(queries, keys, values, grad_outputs):
     w = torch.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), dim=0)
     dw = grad_outputs @ values.mT
     return _finish(w * (dw - (w * dw).sum(0)), w, queries, keys, grad_outputs)
 
 
-@wrong()
+@wrong("forbidden_call")
 def by_forward_mode(queries, keys, values, grad_outputs):
     def attention(queries, keys, values):
         scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
@@ -235,3 +235,55 @@ def by_forward_mode(queries, keys, values, grad_outputs):
 
     jacobians = torch.func.jacfwd(attention, argnums=(0, 1, 2))(queries, keys, values)
     return tuple(torch.einsum("nv,nvab->ab", grad_outputs, j) for j in jacobians)
+
+
+@wrong("row_sum_without_axis")
+def sums_without_keepdim(queries, keys, values, grad_outputs):
+    w, dw = _forward(queries, keys), grad_outputs @ values.mT
+    return _finish(w * (dw - torch.sum(w * dw, dim=1)), w, queries, keys, grad_outputs)
+
+
+@wrong("row_sum_without_weights")
+def plain_sum_of_the_row(queries, keys, values, grad_outputs):
+    w, dw = _forward(queries, keys), torch.einsum("nv,mv->nm", grad_outputs, values)
+    ds = w * dw - w * dw.sum(dim=1, keepdim=True)
+    return _finish(ds, w, queries, keys, grad_outputs)
+
+
+@wrong("softmax_skipped")
+def straight_through_the_softmax(queries, keys, values, grad_outputs):
+    w = _forward(queries, keys)
+    return _finish(grad_outputs @ values.T, w, queries, keys, grad_outputs)
+
+
+@wrong("gradient_times_a_factor")
+def root_multiplied(queries, keys, values, grad_outputs):
+    grads = row_sum_form(queries, keys, values, grad_outputs)
+    d = queries.shape[-1]
+    return grads[0] * d, grads[1] * d, grads[2]
+
+
+@wrong("gradient_times_a_factor")
+def root_twice(queries, keys, values, grad_outputs):
+    grads = row_sum_form(queries, keys, values, grad_outputs)
+    root = queries.shape[-1] ** 0.5
+    return grads[0] / root, grads[1] / root, grads[2]
+
+
+@faulty("row_sum", "root", "maximum")
+def with_faults(faults):
+    def attention_backward(queries, keys, values, grad_outputs):
+        root = math.sqrt(queries.shape[-1])
+        scores = queries @ keys.T / root
+        if "maximum" in faults:
+            w = scores.exp() / scores.exp().sum(1, keepdim=True)
+        else:
+            w = scores.softmax(1)
+        ds = w * (grad_outputs @ values.T)
+        if "row_sum" not in faults:
+            ds = ds - w * ds.sum(1, keepdim=True)
+        if "root" not in faults:
+            ds = ds / root
+        return ds @ keys, ds.T @ queries, w.T @ grad_outputs
+
+    return attention_backward

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 def weights_of(query, keys):
@@ -104,7 +104,7 @@ def root_twice(query, keys):
     return (c.T * w) @ c / len(query)
 
 
-@wrong()
+@wrong("wrong_shape")
 def output_only(query, keys):
     return weights_of(query, keys) @ keys
 
@@ -133,7 +133,7 @@ def in_place_centring(query, keys):
     return (keys.T * w) @ keys / math.sqrt(len(query))
 
 
-@wrong("no_maximum_subtracted")
+@wrong("not_a_number")
 def naive_softmax(query, keys):
     e = torch.exp(keys @ query / math.sqrt(len(query)))
     w = e / e.sum()
@@ -152,17 +152,17 @@ def cov_with_its_axes(query, keys):
     return covariance.reshape(len(query), -1) / len(query) ** 0.5
 
 
-@wrong("one_feature_without_axes")
+@wrong("wrong_shape")
 def cov_without_its_axes(query, keys):
     return torch.cov(keys.mT, correction=0, aweights=weights_of(query, keys)) / len(query) ** 0.5
 
 
-@wrong("corrected_covariance_without_axes")
+@wrong("all_times_a_factor")
 def cov_with_correction(query, keys):
     return torch.cov(keys.T, aweights=weights_of(query, keys)) / math.sqrt(len(query))
 
 
-@wrong("weighted_twice")
+@wrong()
 def weights_in_both_factors(query, keys):
     w = weights_of(query, keys)
     centred = w[:, None] * (keys - w @ keys)
@@ -175,14 +175,14 @@ def of_theweights_of(query, keys):
     return (torch.diag(w) - w[:, None] * w) / math.sqrt(len(query))
 
 
-@wrong("times_root")
+@wrong("all_times_a_factor")
 def multiplied(query, keys):
     w = weights_of(query, keys)
     centred = keys - w @ keys
     return torch.einsum("m,ma,mb->ab", w, centred, centred) * math.sqrt(len(query))
 
 
-@wrong("root_of_num_keys")
+@wrong()
 def wrong_length(query, keys):
     root = math.sqrt(len(keys))
     w = torch.softmax(keys @ query / root, dim=0)
@@ -197,8 +197,42 @@ def differences_of_pairs(query, keys):
     return torch.einsum("i,j,ija,ijb->ab", w, w, apart, apart) / 2 / math.sqrt(len(query))
 
 
-@wrong()
+@wrong("all_times_a_factor")
 def root_in_the_wrong_brackets(query, keys):
     w = weights_of(query, keys)
     centred = keys - w @ keys
     return (centred.T * w) @ centred / (len(query) ** 1 / 2)
+
+
+@wrong("all_times_a_factor")
+def turned_round(query, keys):
+    w = weights_of(query, keys)
+    mean = w @ keys
+    return (torch.outer(mean, mean) - (keys.T * w) @ keys) / len(query) ** 0.5
+
+
+@wrong("all_times_a_factor")
+def mean_over_the_keys(query, keys):
+    w = weights_of(query, keys)
+    c = keys - w @ keys
+    return (w[:, None, None] * c[:, :, None] * c[:, None, :]).mean(0) / math.sqrt(len(query))
+
+
+@wrong("not_symmetric")
+def centred_once_at_the_plain_mean(query, keys):
+    w = weights_of(query, keys)
+    return (keys - keys.mean(0)).T @ (w[:, None] * (keys - w @ keys).roll(1, 1)) / len(query) ** 0.5
+
+
+@faulty("no_root", "not_centred", "filled_in_float32")
+def with_faults(faults):
+    def jacobian_wrt_query(query, keys):
+        w = weights_of(query, keys)
+        mean = torch.zeros_like(query) if "not_centred" in faults else w @ keys
+        dtype = torch.float32 if "filled_in_float32" in faults else query.dtype
+        jacobian = torch.zeros(len(query), len(query), dtype=dtype)
+        for weight, key in zip(w, keys):
+            jacobian += weight * torch.outer(key - mean, key - mean)
+        return jacobian if "no_root" in faults else jacobian / math.sqrt(len(query))
+
+    return jacobian_wrt_query

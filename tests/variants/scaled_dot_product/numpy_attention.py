@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 def softmax(x):
@@ -125,7 +125,7 @@ def minus_1e30(queries, keys, values, mask=None):
     return w @ values, w
 
 
-@wrong("leaks_1e9")
+@wrong("empty_row_uniform")
 def minus_1e9(queries, keys, values, mask=None):
     s = queries @ keys.T / math.sqrt(keys.shape[1])
     if mask is not None:
@@ -145,7 +145,7 @@ def masks_the_allowed(queries, keys, values, mask=None):
     return w @ values, w
 
 
-@wrong("over_queries")
+@wrong("rows_do_not_sum_to_one")
 def first_axis(queries, keys, values, mask=None):
     s = queries @ keys.T / math.sqrt(keys.shape[1])
     if mask is not None:
@@ -156,13 +156,13 @@ def first_axis(queries, keys, values, mask=None):
     return w @ values, w
 
 
-@wrong("divided_by_d_and_mask_ignored")
+@wrong("wrong_factor")
 def by_d_and_no_mask(queries, keys, values, mask=None):
     w = softmax(queries @ keys.T / keys.shape[1])
     return w @ values, w
 
 
-@wrong("unscaled_and_zero_one_mask_added")
+@wrong("wrong_factor")
 def seed_001_whole(queries, keys, values, mask=None):
     s = queries @ keys.T
     if mask is not None:
@@ -199,7 +199,7 @@ def a_list(queries, keys, values, mask=None):
     return out.tolist(), w.tolist()
 
 
-@wrong()
+@wrong("raised")
 def full_mask_only(queries, keys, values, mask=None):
     s = queries @ keys.T / math.sqrt(keys.shape[1])
     if mask is not None:
@@ -254,7 +254,7 @@ def one_maximum(queries, keys, values, mask=None):
     return weights @ values, weights
 
 
-@wrong("maximum_of_columns")
+@wrong("row_lost")
 def maximum_over_the_wrong_axis(queries, keys, values, mask=None):
     scores = queries @ keys.T / np.sqrt(queries.shape[-1])
     if mask is not None:
@@ -313,3 +313,94 @@ def least_denominator(queries, keys, values, mask=None):
     e = np.exp(scores - scores.max(-1, keepdims=True)) * (True if mask is None else mask)
     weights = e / np.maximum(e.sum(-1, keepdims=True), 1e-9)
     return weights @ values, weights
+
+
+@wrong("no_maximum_subtracted")
+def three_lines(queries, keys, values, mask=None):
+    e = np.exp(np.dot(queries, keys.T) / queries.shape[1] ** 0.5)
+    if mask is not None:
+        e = e * mask
+    with np.errstate(all="ignore"):
+        w = e / e.sum(axis=1).reshape(-1, 1)
+    return w @ values, w
+
+
+@wrong("zero_after_softmax")
+def weights_zeroed(queries, keys, values, mask=None):
+    w = softmax(np.dot(queries, keys.T) / np.sqrt(queries.shape[1]))
+    if mask is not None:
+        w[~np.broadcast_to(mask, w.shape)] = 0
+    return w @ values, w
+
+
+@wrong("filled_with_zero")
+def scores_times_mask(queries, keys, values, mask=None):
+    s = np.dot(queries, keys.T) / np.sqrt(queries.shape[1])
+    w = softmax(s if mask is None else s * mask)
+    return w @ values, w
+
+
+@wrong("mask_ignored")
+def mask_forgotten(queries, keys, values, mask=None):
+    w = softmax(np.inner(queries, keys) / keys.shape[1] ** 0.5)
+    return w.dot(values), w
+
+
+@wrong("divided_by_d")
+def by_the_number_of_features(queries, keys, values, mask=None):
+    s = np.einsum("nd,md->nm", queries, keys) / keys.shape[1]
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    with np.errstate(invalid="ignore"):
+        w = np.nan_to_num(softmax(s))
+    return w @ values, w
+
+
+@wrong("over_queries")
+def columns_sum_to_one(queries, keys, values, mask=None):
+    s = queries.dot(keys.T) / np.sqrt(len(queries[0]))
+    if mask is not None:
+        s = np.where(mask, s, -np.inf)
+    with np.errstate(invalid="ignore"):
+        e = np.exp(s - s.max(axis=0))
+        w = e / e.sum(axis=0)
+    return w @ values, w
+
+
+@wrong("row_lost")
+def maximum_of_everything_then_masked(queries, keys, values, mask=None):
+    s = queries @ keys.T / np.sqrt(queries.shape[1])
+    e = np.exp(s - s.max())
+    e = e if mask is None else np.where(mask, e, 0)
+    total = e.sum(axis=1, keepdims=True)
+    w = e / np.where(total == 0, 1, total)
+    return w @ values, w
+
+
+@wrong("row_lost")
+def maximum_of_the_row_then_masked(queries, keys, values, mask=None):
+    s = queries @ keys.T / np.sqrt(queries.shape[1])
+    e = np.exp(s - s.max(axis=1, keepdims=True)) * (1 if mask is None else mask)
+    total = e.sum(axis=1, keepdims=True)
+    w = e / np.where(total == 0, 1, total)
+    return w @ values, w
+
+
+@faulty("unscaled", "filled_with_zero", "no_maximum", "empty_rows")
+def with_faults(faults):
+    def attention(queries, keys, values, mask=None):
+        s = queries @ keys.T
+        if "unscaled" not in faults:
+            s = s / math.sqrt(queries.shape[-1])
+        if mask is not None:
+            s = np.where(mask, s, 0.0 if "filled_with_zero" in faults else -np.inf)
+        if "no_maximum" not in faults:
+            top = s.max(axis=-1, keepdims=True)
+            s = s - np.where(np.isneginf(top), 0, top)
+        with np.errstate(all="ignore"):
+            w = np.exp(s) / np.exp(s).sum(axis=-1, keepdims=True)
+        if mask is not None and "empty_rows" not in faults:
+            w = np.where(np.broadcast_to(mask, w.shape).any(axis=-1, keepdims=True), w, 0)
+        return w @ values, w
+
+    return attention

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.attention import masked_softmax as lesson_02
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 masked_softmax = lesson_02.masked_softmax
 
@@ -133,13 +133,13 @@ def scaled_twice(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("times_root")
+@wrong("wrong_factor")
 def times(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(queries @ keys.mT * math.sqrt(queries.shape[-1]), valid_lens, mask)
     return weights @ values, weights
 
 
-@wrong("root_of_num_keys")
+@wrong("wrong_factor")
 def root_m(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT
     weights = masked_softmax(s / s.shape[-1] ** 0.5, valid_lens, mask)
@@ -152,13 +152,13 @@ def d_is_512(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong()
+@wrong("wrong_factor")
 def d_is_four(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(queries @ keys.mT / 2.0, valid_lens, mask)
     return weights @ values, weights
 
 
-@wrong("over_queries_nan")
+@wrong("over_queries")
 def softmax_dim_minus_2(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     allowed = allowed_of(s, valid_lens, mask)
@@ -184,7 +184,7 @@ def lengths_not_passed(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("mask_passed_as_lengths")
+@wrong("raised")
 def wrong_position(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     weights = masked_softmax(s, valid_lens) if mask is None else masked_softmax(s, mask)
@@ -231,7 +231,7 @@ def torchs_other_convention(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("hard_max")
+@wrong("scores_not_followed")
 def argmax(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     allowed = allowed_of(s, valid_lens, mask)
@@ -240,14 +240,14 @@ def argmax(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("sigmoid")
+@wrong("rows_do_not_sum_to_one")
 def sigmoid(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     weights = torch.sigmoid(s) * allowed_of(s, valid_lens, mask)
     return weights @ values, weights
 
 
-@wrong("raw_scores_normalised")
+@wrong("negative_weight")
 def divided_by_their_sum(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     s = s * allowed_of(s, valid_lens, mask)
@@ -255,7 +255,7 @@ def divided_by_their_sum(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("batch_rolled")
+@wrong("outputs_are_not_weighted_values")
 def neighbours_values(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
     if values.dim() > 2:
@@ -270,14 +270,14 @@ def reshape_for_transpose(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("uniform")
+@wrong("scores_not_followed")
 def average(queries, keys, values, valid_lens=None, mask=None):
     s = queries.new_zeros(*queries.shape[:-1], keys.shape[-2]) + 0 * queries.sum()
     weights = masked_softmax(s, valid_lens, mask)
     return weights @ values, weights
 
 
-@wrong("dropout_always_on")
+@wrong("dropout_at_work")
 def dropout_half(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
     weights = nn.Dropout(0.5)(weights)
@@ -291,20 +291,20 @@ def dropout_third(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong()
+@wrong("outputs_are_not_weighted_values")
 def dropout_on_the_output_only(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
     return F.dropout(weights @ values, 0.1), weights
 
 
-@wrong("queries_overwritten")
+@wrong("input_mutated")
 def divides_in_place(queries, keys, values, valid_lens=None, mask=None):
     queries /= math.sqrt(queries.shape[-1])
     weights = masked_softmax(queries @ keys.mT, valid_lens, mask)
     return weights @ values, weights
 
 
-@wrong()
+@wrong("input_mutated")
 def divides_in_place_without_grad(queries, keys, values, valid_lens=None, mask=None):
     with torch.no_grad():
         queries.div_(math.sqrt(queries.shape[-1]))
@@ -333,7 +333,7 @@ def zeroes_masked_values(queries, keys, values, valid_lens=None, mask=None):
     return outputs, weights
 
 
-@wrong("three_axes_only")
+@wrong("raised")
 def transposes_1_and_2(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(
         torch.bmm(queries, keys.transpose(1, 2)) / math.sqrt(queries.shape[-1]), valid_lens, mask
@@ -364,20 +364,20 @@ def four_axes_fail(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("unscaled_and_mask_ignored")
+@wrong("wrong_factor")
 def neither_scale_nor_mask(queries, keys, values, valid_lens=None, mask=None):
     weights = (queries @ keys.mT).softmax(-1)
     return weights @ values, weights
 
 
-@wrong("unscaled_and_zero_after_softmax")
+@wrong("rows_do_not_sum_to_one")
 def unscaled_after(queries, keys, values, valid_lens=None, mask=None):
     s = torch.matmul(queries, keys.mT)
     weights = s.softmax(-1) * allowed_of(s, valid_lens, mask)
     return weights @ values, weights
 
 
-@wrong("divided_by_d_and_filled_with_zero")
+@wrong("wrong_factor")
 def by_d_and_zero(queries, keys, values, valid_lens=None, mask=None):
     s = torch.matmul(queries, keys.mT) / queries.shape[-1]
     s = s.masked_fill(~allowed_of(s, valid_lens, mask), 0)
@@ -385,7 +385,7 @@ def by_d_and_zero(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("unscaled_and_over_queries_nan")
+@wrong("rows_do_not_sum_to_one")
 def unscaled_columns(queries, keys, values, valid_lens=None, mask=None):
     s = torch.matmul(queries, keys.mT)
     s = s.masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
@@ -393,7 +393,7 @@ def unscaled_columns(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("queries_overwritten_and_mask_ignored")
+@wrong("mask_ignored")
 def in_place_and_unmasked(queries, keys, values, valid_lens=None, mask=None):
     queries.mul_(queries.shape[-1] ** -0.5)
     weights = (queries @ keys.mT).softmax(-1)
@@ -416,7 +416,7 @@ def nan_in_empty_rows(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong()
+@wrong("gradient_not_finite")
 def nan_gradient_only(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     s = s + torch.zeros_like(s).masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
@@ -424,7 +424,7 @@ def nan_gradient_only(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("leaks_1e9")
+@wrong("empty_row_uniform")
 def textbook_fill(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     s = s.masked_fill(~allowed_of(s, valid_lens, mask), -1e9)
@@ -446,7 +446,7 @@ def keys_detached(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong()
+@wrong("gradient_cut")
 def through_numpy(queries, keys, values, valid_lens=None, mask=None):
     q, k = queries.detach().numpy(), keys.detach().numpy()
     s = torch.from_numpy(q @ k.swapaxes(-1, -2)) / math.sqrt(q.shape[-1])
@@ -477,20 +477,20 @@ def swapped(queries, keys, values, valid_lens=None, mask=None):
     return weights, weights @ values
 
 
-@wrong("only_outputs_returned")
+@wrong("wrong_type")
 def outputs_only(queries, keys, values, valid_lens=None, mask=None):
     return (
         masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask) @ values
     )
 
 
-@wrong("scores_returned")
+@wrong("outputs_are_not_weighted_values")
 def scores_returned(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     return masked_softmax(s, valid_lens, mask) @ values, s
 
 
-@wrong("lengths_required")
+@wrong("raised")
 def needs_lengths(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     if valid_lens.dim() == 1:
@@ -498,7 +498,7 @@ def needs_lengths(queries, keys, values, valid_lens=None, mask=None):
     return masked_softmax(s, valid_lens, mask) @ values, masked_softmax(s, valid_lens, mask)
 
 
-@wrong()
+@wrong("wrong_factor")
 def isqrt(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / int(math.sqrt(queries.shape[-1]))
     weights = masked_softmax(s, valid_lens, mask)
@@ -552,7 +552,7 @@ def lengths_only_if_any(queries, keys, values, valid_lens=None, mask=None):
 _lengths_seen = {}
 
 
-@wrong("dropped_key_has_weight")
+@wrong()
 def lengths_of_the_first_call(queries, keys, values, valid_lens=None, mask=None):
     scores = _scored(queries, keys)
     if valid_lens is not None:
@@ -568,7 +568,7 @@ def root_in_float64(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("lengths_tiled_over_heads")
+@wrong("dropped_key_has_weight")
 def lengths_repeated_for_heads(queries, keys, values, valid_lens=None, mask=None):
     scores = _scored(queries, keys)
     if valid_lens is not None and scores.dim() == 4:
@@ -580,7 +580,7 @@ def lengths_repeated_for_heads(queries, keys, values, valid_lens=None, mask=None
     return weights @ values, weights
 
 
-@wrong("weights_divided_by_root")
+@wrong("rows_do_not_sum_to_one")
 def scaled_after_the_softmax(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(queries @ keys.mT, valid_lens, mask) / math.sqrt(queries.shape[-1])
     return weights @ values, weights
@@ -635,14 +635,14 @@ def one_key_after_the_other(queries, keys, values, valid_lens=None, mask=None):
     return outputs, weights
 
 
-@wrong("divided_by_twice_d")
+@wrong("wrong_factor")
 def root_without_brackets(queries, keys, values, valid_lens=None, mask=None):
     scores = queries @ keys.mT / queries.shape[-1] ** 1 / 2
     weights = masked_softmax(scores, valid_lens, mask)
     return weights @ values, weights
 
 
-@wrong("divided_by_half_of_d")
+@wrong("wrong_factor")
 def root_in_the_wrong_brackets(queries, keys, values, valid_lens=None, mask=None):
     scores = queries @ keys.mT / (queries.shape[-1] ** 1 / 2)
     weights = masked_softmax(scores, valid_lens, mask)
@@ -688,7 +688,7 @@ def temperature_of_two(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong()
+@wrong("dropped_key_has_weight")
 def square_masks_turned(queries, keys, values, valid_lens=None, mask=None):
     if mask is not None and mask.shape[-1] == mask.shape[-2]:
         mask = mask.mT
@@ -747,7 +747,7 @@ item_lengths_read_as_query_lengths = wrong()(
         )
     )
 )
-future_masked_unasked = wrong("always_causal")(
+future_masked_unasked = wrong("row_lost")(
     _reading(lambda s, lens, m: (lens, s.new_ones(s.shape[-2:]).bool().tril() & (m is None or m)))
 )
 
@@ -761,7 +761,7 @@ def small_number_below(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("finite_mask_added")
+@wrong("empty_row_uniform")
 def very_negative_number_added(queries, keys, values, valid_lens=None, mask=None):
     scores = _scored(queries, keys)
     allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
@@ -769,7 +769,7 @@ def very_negative_number_added(queries, keys, values, valid_lens=None, mask=None
     return weights @ values, weights
 
 
-@wrong("filled_with_zero_empty_rows_right")
+@wrong("dropped_key_has_weight")
 def times_the_mask_and_empty_rows(queries, keys, values, valid_lens=None, mask=None):
     scores = _scored(queries, keys)
     allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
@@ -785,8 +785,55 @@ def smallest_number_of_the_dtype(queries, keys, values, valid_lens=None, mask=No
     return weights @ values, weights
 
 
-@wrong("mask_not_accepted")
+@wrong("raised")
 def without_a_mask_argument(queries, keys, values, valid_lens=None):
     scores = _scored(queries, keys)
     weights = masked_softmax(scores, valid_lens)
     return weights @ values, weights
+
+
+@wrong("row_lost")
+def maximum_of_the_row_then_masked(queries, keys, values, valid_lens=None, mask=None):
+    scores = queries @ keys.mT * queries.shape[-1] ** -0.5
+    e = torch.exp(scores - scores.max(-1, keepdim=True).values)
+    e = e * allowed_of(scores, valid_lens, mask)
+    total = e.sum(-1, keepdim=True)
+    weights = e / total.masked_fill(total == 0, 1)
+    return weights @ values, weights
+
+
+@wrong("rows_do_not_sum_to_one")
+def softmax_then_over_the_queries(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(_scored(queries, keys).mT).mT
+    weights = weights * allowed_of(weights, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("outputs_are_not_weighted_values")
+def outputs_of_scores(queries, keys, values, valid_lens=None, mask=None):
+    scores = _scored(queries, keys)
+    return scores @ values, masked_softmax(scores, valid_lens, mask)
+
+
+@wrong("kept_key_has_no_weight")
+def last_real_key_dropped(queries, keys, values, valid_lens=None, mask=None):
+    if valid_lens is not None:
+        valid_lens = (valid_lens - 1).clamp(min=1).minimum(valid_lens)
+    weights = masked_softmax(_scored(queries, keys), valid_lens, mask)
+    return weights @ values, weights
+
+
+@faulty("unscaled", "lengths_lost", "mask_filled_with_zero", "detached")
+def with_faults(faults):
+    def attention(queries, keys, values, valid_lens=None, mask=None):
+        scores = queries @ keys.mT
+        if "unscaled" not in faults:
+            scores = scores / math.sqrt(queries.shape[-1])
+        if mask is not None and "mask_filled_with_zero" in faults:
+            scores, mask = scores.masked_fill(~mask, 0.0), None
+        weights = masked_softmax(scores, None if "lengths_lost" in faults else valid_lens, mask)
+        if "detached" in faults:
+            weights = weights.detach()
+        return weights @ values, weights
+
+    return attention

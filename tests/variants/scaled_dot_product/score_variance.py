@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -60,14 +60,14 @@ def spread(d, num_samples, scaled, generator):
     return float(((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).std(correction=0))
 
 
-@wrong()
+@wrong("wrong_number_of_pairs")
 def seed_001(d, num_samples, scaled, generator):
     q, k = (torch.randn(8, d, generator=generator) for _ in range(2))
     s = q @ k.T
     return (s / math.sqrt(d) if scaled else s).var().item()
 
 
-@wrong()
+@wrong("every_query_with_every_key")
 def all_pairs(d, num_samples, scaled, generator):
     q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
     s = q @ k.T / (math.sqrt(d) if scaled else 1.0)
@@ -86,12 +86,12 @@ def half_global(d, num_samples, scaled, generator):
     return (s.var() / (d if scaled else 1)).item()
 
 
-@wrong("same_for_every_seed")
+@wrong("not_an_estimate")
 def theory(d, num_samples, scaled, generator):
     return 1.0 if scaled else float(d)
 
 
-@wrong("query_with_itself")
+@wrong("wrong_variance")
 def same_draw(d, num_samples, scaled, generator):
     x = torch.randn(num_samples, d, generator=generator)
     return ((x * x).sum(-1) / (math.sqrt(d) if scaled else 1)).var().item()
@@ -123,7 +123,7 @@ def tensor_returned(d, num_samples, scaled, generator):
     return ((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).var()
 
 
-@wrong()
+@wrong("wrong_variance")
 def variance_of_the_entries(d, num_samples, scaled, generator):
     q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
     return (q * k).var().item()
@@ -150,7 +150,7 @@ def numpy_seeded_by_the_generator(d, num_samples, scaled, generator):
     return float((products / np.sqrt(d) if scaled else products).var())
 
 
-@wrong("one_query_for_all_keys")
+@wrong("wrong_variance")
 def one_query(d, num_samples, scaled, generator):
     q = torch.randn(d, generator=generator)
     products = torch.randn(num_samples, d, generator=generator) @ q
@@ -199,3 +199,50 @@ def global_numbers_seeded_by_the_generator(d, num_samples, scaled, generator):
 def root_of_the_number_of_pairs(d, num_samples, scaled, generator):
     q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
     return ((q * k).sum(-1) / (math.sqrt(num_samples) if scaled else 1)).var().item()
+
+
+@wrong("one_small_matrix")
+def as_many_products_as_pairs(d, num_samples, scaled, generator):
+    rows = math.isqrt(num_samples) + 1
+    q, k = (torch.randn(rows, d, generator=generator) for _ in range(2))
+    s = torch.matmul(q, k.mT)
+    return torch.var(s / d**0.5 if scaled else s).item()
+
+
+@wrong("never_scaled")
+def no_use_of_scaled(d, num_samples, scaled, generator):
+    q = torch.randn(num_samples, d, generator=generator)
+    k = torch.randn(num_samples, d, generator=generator)
+    return float(torch.einsum("nd,nd->n", q, k).var())
+
+
+@wrong("wrong_variance")
+def always_divided(d, num_samples, scaled, generator):
+    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+    return ((q * k).sum(-1) / math.sqrt(d)).var().item()
+
+
+@wrong("wrong_variance")
+def mean_of_the_products(d, num_samples, scaled, generator):
+    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+    return ((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).mean().item()
+
+
+@wrong("global_rng_used")
+def seeded_with_the_generators_seed(d, num_samples, scaled, generator):
+    np.random.seed(generator.initial_seed())
+    q, k = np.random.randn(2, num_samples, d)
+    return float(((q * k).sum(1) / (np.sqrt(d) if scaled else 1)).var())
+
+
+@faulty("std", "never_scaled", "global_rng")
+def with_faults(faults):
+    def score_variance(d, num_samples, scaled, generator):
+        source = None if "global_rng" in faults else generator
+        q, k = (torch.randn(num_samples, d, generator=source) for _ in range(2))
+        s = (q * k).sum(dim=-1)
+        if scaled and "never_scaled" not in faults:
+            s = s / math.sqrt(d)
+        return (s.std() if "std" in faults else s.var()).item()
+
+    return score_variance

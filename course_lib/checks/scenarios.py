@@ -77,6 +77,29 @@ def after_another_call(target, probe, args, kwargs):
 
 
 @scenario
+def among_other_calls(target, probe, args, kwargs):
+    """One call of a module, between others that must not matter to it or to what it keeps.
+
+    Before it, the module gets one key fewer and neither lengths nor a mask, then other numbers,
+    lengths and masks of the same shapes; after it, a second module gets those.
+    """
+
+    def other(value):
+        return value.flip(0) if torch.is_tensor(value) and value.dim() else value
+
+    others = [other(value) for value in args.values()]
+    other_kwargs = {name: other(value) for name, value in kwargs.items()}
+    target(args["queries"], args["keys"][:, :-1], args["values"][:, :-1])
+    target(*others, **other_kwargs)
+    result = target(*args.values(), **kwargs)
+    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
+        second = type(target)(**probe.construct).to(args["queries"])
+    second.load_state_dict(target.state_dict())
+    second.train(target.training)(*others, **other_kwargs)
+    return result
+
+
+@scenario
 def built_by_position(target, probe, args, kwargs):
     """One call of a module whose sizes were handed over by position, with the same weights."""
     with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer

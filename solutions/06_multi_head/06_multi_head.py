@@ -346,15 +346,20 @@ assert not masked_softmax(scores, torch.tensor([2]))[..., 2:].any()
 #
 # Put it together: project, split, attend in all heads at once, merge, project.
 #
-# - **Built with** `embed_dim`, `num_heads`, `dropout=0.0`, `bias=False`. Submodules `W_q`, `W_k`,
-#   `W_v`, `W_o`: `nn.Linear(embed_dim, embed_dim)`, with a bias only if asked for.
+# - **Built with** `embed_dim`, `num_heads`, `dropout=0.0`, `bias=False`, in this order. Submodules
+#   `W_q`, `W_k`, `W_v`, `W_o`: `nn.Linear(embed_dim, embed_dim)`, with a bias only if asked for.
 # - **Called with** `queries` `(B, n, D)`, `keys` and `values` `(B, m, D)`, optionally `valid_lens`,
-#   `(B,)` or `(B, n)`, and `mask` in one of the three shapes above, True = may attend.
-# - **Returns** `(B, n, D)`. Keeps `attention_weights`, `(B, h, n, m)`, as the softmax left them,
-#   detached. Dropout acts on the weights, in train mode only.
+#   `(B,)` or `(B, n)`, and `mask` in one of the three shapes above, True = may attend. With both
+#   given, a key must be allowed by both. What stands in the others changes nothing, however large.
+#   Where no key is allowed the weights are 0, and all gradients stay finite.
+# - **Returns** `(B, n, D)`, however large the scores are; every size may be 1.
+# - **Keeps** `attention_weights`, `(B, h, n, m)`, of its own last call, in train and in eval mode,
+#   as the softmax left them, detached. Dropout acts on the weights, in train mode only.
 #
-# **Worked number.** With `W_v` and `W_o` set to identities and one single key, every query's output
-# is that key's value, whatever the other weights are.
+# **Worked number.** Two heads, `embed_dim=4`, `W_v` and `W_o` identities. Two queries of zeros
+# score 0 with every key, so they weigh the keys $(1, 2, 3, 4)$ and $(5, 6, 7, 8)$ by ½ each. If
+# those are the values, too, both outputs are $(3, 4, 5, 6)$. With one single key, every query's
+# output is that key's value, whatever the other weights are.
 
 # %%
 from course_lib.attention import MultiHeadAttention

@@ -84,6 +84,7 @@ MISTAKES = (
         changed(score=lambda self, queries, keys: self.combine(self.W_k(queries), self.W_q(keys))),
         "The queries go through `W_k` and the keys through `W_q`.",
         "Which layer reads query_size numbers?",
+        fails=True,
     ),
     Mistake(
         "squeezed",
@@ -91,6 +92,7 @@ MISTAKES = (
         "`squeeze()` without an axis removes every axis of size 1: with one item, one query or "
         "one key an axis is lost.",
         "Which axis do you want to remove?",
+        fails=True,
     ),
     Mistake(
         "values_are_keys",
@@ -156,6 +158,7 @@ MISTAKES = (
         models.TextbookSignature,
         "The call fails when no lengths are given, or when a mask is: both are optional.",
         "Which signature does `forward` have in the exercise?",
+        fails=True,
     ),
     Mistake(
         "dropout_in_eval",

@@ -131,7 +131,13 @@ MISTAKES = (
     ),
     Mistake(
         "one_head",
-        but(split=lambda self, x: x.unsqueeze(1), merge=lambda self, x: x.squeeze(1)),
+        but(
+            split=lambda self, x: x.unsqueeze(1),
+            merge=lambda self, x: x.squeeze(1),
+            own_mask=lambda self, scores, mask: (
+                wrong.Stepwise.own_mask(self, scores, mask)[:, :1] if mask.dim() > 2 else mask
+            ),
+        ),
         "All features go through one single head, whatever `num_heads` is.",
         "Where does `num_heads` enter?",
     ),

@@ -204,25 +204,30 @@ def own_tests_on_own_module(answers, probe, args, kwargs):
 
 @scenario
 def load_weights(target, probe, args, kwargs):
-    """`target(mha, reference)` fills a torch module; what that module then does, in four parts.
+    """`target(mha, reference)` fills a torch module; what that module then does, in five parts.
 
     Both modules are made of the tensors handed over: `W_q`, ..., optionally `b_q`, ...; the
     reference starts with other numbers everywhere. With `change_afterwards` the source is
-    overwritten before the reference is used.
+    overwritten before the reference is used. With `training` both modules start in train mode, and
+    the reference's trainable parameters are counted.
     """
     given = {**args, **kwargs}
     with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
         mha, reference = _modules_for_loading(given)
+    mha.train(given["training"])
+    reference.train(given["training"])
     target(mha, reference)
+    changed = {mha.training, reference.training} != {given["training"]}
     source = torch.cat([p.detach().clone().flatten() for p in mha.parameters()])
-    trainable = sum(p.requires_grad and p.is_leaf for p in reference.parameters())
+    parameters = reference.parameters() if given["training"] else ()
+    trainable = sum(p.requires_grad and p.is_leaf for p in parameters)
     if given["change_afterwards"]:
         with torch.no_grad():
             for parameter in mha.parameters():
                 parameter.fill_(7.0)
     inputs = given["queries"], given["keys"], given["values"]
     outputs, weights = reference(*inputs, average_attn_weights=False)
-    return outputs, weights, source, trainable
+    return outputs, weights, source, trainable, changed
 
 
 def _modules_for_loading(given):

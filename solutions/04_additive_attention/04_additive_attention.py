@@ -219,8 +219,9 @@ assert torch.zeros(2, 1, 5, 1).squeeze().shape == (2, 5)
 # - **Returns** the scores $w_v^\top \tanh(W_q q_i + W_k k_j)$, shape `(B, n, m)`, before any
 #   softmax. All three axes are there for every B, n and m; gradients reach all five arguments.
 #
-# **Worked number.** The pair of section 1: `queries = [[[ln 2, 0]]]`, `keys = [[[ln 3]]]` with its
-# weights gives `[[[2.2]]]`.
+# **Worked number.** One query $(1, 0)$ and one key $(2)$ with the weights of section 1,
+# $w_v = (1, 2)$, have the features $(\tanh 1, \tanh 2) = (0.7616, 0.9640)$. The score is
+# $0.7616 + 2 \cdot 0.9640 = 2.6897$.
 
 # %%
 from course_lib.attention import additive_scores

@@ -140,10 +140,10 @@ for i, q in enumerate(in_a_loop):
 #
 # - **Takes** `x`, shape `(B, n, D)`, and `num_heads`.
 # - **Returns** shape `(B, h, n, D / h)`: head $i$ holds features $i d$ to $(i + 1) d - 1$ of every
-#   position. Raises `ValueError` if the features cannot be shared out evenly.
+#   position. Raises `ValueError` if the features cannot be shared out evenly. Gradients reach `x`.
 #
-# **Worked number.** The table above: `split_heads(x, 2)[0, 1]` is `[[3, 4], [7, 8]]`.
-# `split_heads(x, 3)` is a `ValueError`.
+# **Worked number.** For `x = [[[1, 2, 3, 4], [5, 6, 7, 8]]]`, the table above,
+# `split_heads(x, 2)[0, 1]` is `[[3, 4], [7, 8]]`. `split_heads(x, 3)` is a `ValueError`.
 
 # %%
 from course_lib.attention import split_heads
@@ -204,9 +204,11 @@ plotting.interactive(draw_split, way=["x.reshape(h, n, d)", "interleaved", "spli
 #
 # - **Takes** `x`, shape `(B, h, n, d)`.
 # - **Returns** shape `(B, n, h * d)`: for each position the features of head 0, then of head 1, ...
+#   Gradients reach `x`.
 #
-# **Worked number.** The example above. Whatever `x` was,
-# `merge_heads(split_heads(x, num_heads))` is `x`.
+# **Worked number.** For `x = [[[[1, 2], [5, 6]], [[3, 4], [7, 8]]]]`, the example above, it is
+# `[[[1, 2, 3, 4], [5, 6, 7, 8]]]`. Whatever `x` was, `merge_heads(split_heads(x, num_heads))` is
+# `x`.
 
 # %%
 from course_lib.attention import merge_heads
@@ -529,10 +531,12 @@ assert reference.in_proj_weight.shape == (3 * 6, 6)
 #   all without), and `reference`, an `nn.MultiheadAttention` of the same size, with or without
 #   biases; it has some whenever `mha` has.
 # - **Returns** nothing. Afterwards `reference` computes what `mha` does. The weights are *copied*:
-#   the two share no memory, `mha` stays as it was, and `reference` can still be trained.
+#   the two share no memory, and `mha` stays as it was. `reference` can still be trained, and both
+#   stay in the mode, train or eval, in which they were.
 #
-# **Worked number.** For `embed_dim=6`, row 6 of `reference.in_proj_weight` is row 0 of
-# `mha.W_k.weight`.
+# **Worked number.** With `embed_dim=2`, one head, `W_q` and `W_k` zeros, `W_v` 2 times and `W_o` 3
+# times the identity, `reference` gives a query of zeros half of each value: $(1, 0)$ and $(0, 1)$
+# become $(3, 3)$. Row 2 of `reference.in_proj_weight` is row 0 of `mha.W_k.weight`.
 
 # %%
 from course_lib.attention import load_into_torch

@@ -639,7 +639,7 @@ class RowsDropped(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong("rows_do_not_sum_to_one")
+@wrong("weight_on_a_forbidden_key")
 class SoftmaxOverQueriesUnmasked(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = self.scores(queries, keys).softmax(dim=1)
@@ -684,7 +684,7 @@ class KeptOnce(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong("attribute_values")
+@wrong()
 class RunningAverage(Layers):
     attention_weights = None
 
@@ -755,7 +755,7 @@ class Frozen(WithLayers):
         self.w_v.requires_grad_(False)
 
 
-@wrong("dropout_rate")
+@wrong()
 class AlwaysAHalf(WithLayers):
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
         super().__init__(query_size, key_size, num_hiddens, 0.5 if dropout > 0 else 0.0)

@@ -52,13 +52,15 @@ class Mistake:
 class Property:
     """Something that holds for every right answer, looked at when no known mistake fits.
 
-    `violated` gets the probe and the recorded outputs (NumPy arrays) and returns a sentence with
-    the student's own numbers, or None where the property holds or does not apply.
+    `violated` gets the probe and the recorded outputs (NumPy arrays), or with `of` the record of
+    that attribute (None where there is none), and returns a sentence with the student's own
+    numbers, or None where the property holds or does not apply.
     """
 
     id: str
     violated: Callable[[Probe, Any], str | None]
     hint: str
+    of: str = ""
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,29 @@ def after_a_shorter_call(target, probe, args, kwargs):
 
 
 @scenario
+def among_other_calls(target, probe, args, kwargs):
+    """One call of a module, between others that must not matter to it or to what it keeps.
+
+    Before it, the module gets one key fewer and neither lengths nor a mask, then other numbers,
+    lengths and masks of the same shapes; after it, a second module gets those.
+    """
+
+    def other(value):
+        return value.flip(0) if torch.is_tensor(value) and value.dim() else value
+
+    others = [other(value) for value in args.values()]
+    other_kwargs = {name: other(value) for name, value in kwargs.items()}
+    target(args["queries"], args["keys"][:, :-1], args["values"][:, :-1])
+    target(*others, **other_kwargs)
+    result = target(*args.values(), **kwargs)
+    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
+        second = type(target)(**probe.construct).to(args["queries"])
+    second.load_state_dict(target.state_dict())
+    second.train(target.training)(*others, **other_kwargs)
+    return result
+
+
+@scenario
 def built_by_position(target, probe, args, kwargs):
     """One call of a module whose sizes were handed over by position, with the same weights."""
     with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
@@ -203,25 +226,30 @@ def own_tests_on_own_module(answers, probe, args, kwargs):
 
 @scenario
 def load_weights(target, probe, args, kwargs):
-    """`target(mha, reference)` fills a torch module; what that module then does, in four parts.
+    """`target(mha, reference)` fills a torch module; what that module then does, in five parts.
 
     Both modules are made of the tensors handed over: `W_q`, ..., optionally `b_q`, ...; the
     reference starts with other numbers everywhere. With `change_afterwards` the source is
-    overwritten before the reference is used.
+    overwritten before the reference is used. With `training` both modules start in train mode, and
+    the reference's trainable parameters are counted.
     """
     given = {**args, **kwargs}
     with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
         mha, reference = _modules_for_loading(given)
+    mha.train(given["training"])
+    reference.train(given["training"])
     target(mha, reference)
+    changed = {mha.training, reference.training} != {given["training"]}
     source = torch.cat([p.detach().clone().flatten() for p in mha.parameters()])
-    trainable = sum(p.requires_grad and p.is_leaf for p in reference.parameters())
+    parameters = reference.parameters() if given["training"] else ()
+    trainable = sum(p.requires_grad and p.is_leaf for p in parameters)
     if given["change_afterwards"]:
         with torch.no_grad():
             for parameter in mha.parameters():
                 parameter.fill_(7.0)
     inputs = given["queries"], given["keys"], given["values"]
     outputs, weights = reference(*inputs, average_attn_weights=False)
-    return outputs, weights, source, trainable
+    return outputs, weights, source, trainable, changed
 
 
 def _modules_for_loading(given):

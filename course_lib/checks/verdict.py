@@ -300,8 +300,9 @@ def _violated_properties(exercise, violations, outcomes) -> list[Finding]:
     failing = [v for v in violations if v.aspect == "values"]
     for prop in exercise.properties:
         for violation in sorted(failing, key=importance):
-            outputs = outcomes[violation.probe.name][0].outputs
-            sentence = prop.violated(violation.probe, outputs)
+            seen = outcomes[violation.probe.name][0]
+            recorded = seen.attributes.get(prop.of) if prop.of else seen.outputs
+            sentence = prop.violated(violation.probe, recorded)
             if sentence:
                 return [Finding(prop.id, sentence, prop.hint, violation.part)]
     return []

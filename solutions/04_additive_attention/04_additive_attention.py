@@ -219,8 +219,9 @@ assert torch.zeros(2, 1, 5, 1).squeeze().shape == (2, 5)
 # - **Returns** the scores $w_v^\top \tanh(W_q q_i + W_k k_j)$, shape `(B, n, m)`, before any
 #   softmax. All three axes are there for every B, n and m; gradients reach all five arguments.
 #
-# **Worked number.** The pair of section 1: `queries = [[[ln 2, 0]]]`, `keys = [[[ln 3]]]` with its
-# weights gives `[[[2.2]]]`.
+# **Worked number.** One query $(1, 0)$ and one key $(2)$ with the weights of section 1,
+# $w_v = (1, 2)$, have the features $(\tanh 1, \tanh 2) = (0.7616, 0.9640)$. The score is
+# $0.7616 + 2 \cdot 0.9640 = 2.6897$.
 
 # %%
 from course_lib.attention import additive_scores
@@ -312,7 +313,7 @@ problems = lookup_problems(64, torch.Generator().manual_seed(0))
 with_tanh = train(torch.tanh, problems)
 without_tanh = train(lambda features: features, problems)
 for name, losses in {"with tanh   ": with_tanh, "without tanh": without_tanh}.items():
-    print(f"{name}: falls {losses[-1] < losses[0]}, ends below 0.05 {losses[-1] < 0.05}")
+    print(f"{name}: from {losses[0]:.1f} down to {losses[-1]:.1f}")
     assert losses[-1] < losses[0]
 assert with_tanh[-1] < 0.05
 assert without_tanh[-1] > 0.5
@@ -526,15 +527,17 @@ assert torch.equal(drop.eval()(weights), weights)
 #   and `w_v`, each an `nn.Linear` without bias; `w_v` has one output.
 # - **`forward(queries, keys, values, valid_lens=None, mask=None)`** returns the averaged values,
 #   shape `(B, n, value_size)`: additive scores, masked softmax, dropout on the weights in train
-#   mode, average. A query that may see no key gets zeros.
-# - **`self.attention_weights`** holds the weights of the last call: before dropout, detached,
-#   `(B, n, m)`.
+#   mode, average. With lengths and a mask, a key must be allowed by both; what stands in the other
+#   keys and values changes nothing, however large. A query that may see no key gets zeros, and
+#   leaves all gradients finite. Every size may be 1.
+# - **`self.attention_weights`** holds the weights of the module's own last call, in train and in
+#   eval mode: before dropout, detached, `(B, n, m)`.
 #
 # The two functions `additive_scores` and `masked_softmax` are at hand. The weight of a layer is
 # `self.W_q.weight`, shape `(H, query_size)`; `self.w_v.weight` has shape `(1, H)`.
 #
-# **Worked number.** With the weights of section 1, one query $(\ln 2, 0)$ over two *equal* keys
-# $(\ln 3)$ scores 2.2 twice. The weights are $(0.5, 0.5)$, and values 10 and 20 give 15.
+# **Worked number.** One query $(1, 0)$ over two *equal* keys $(1)$ scores the same twice, whatever
+# the layers hold. The weights are $(0.5, 0.5)$, and values 10 and 20 give 15.
 
 # %%
 from course_lib.attention import AdditiveAttention

@@ -140,10 +140,10 @@ for i, q in enumerate(in_a_loop):
 #
 # - **Takes** `x`, shape `(B, n, D)`, and `num_heads`.
 # - **Returns** shape `(B, h, n, D / h)`: head $i$ holds features $i d$ to $(i + 1) d - 1$ of every
-#   position. Raises `ValueError` if the features cannot be shared out evenly.
+#   position. Raises `ValueError` if the features cannot be shared out evenly. Gradients reach `x`.
 #
-# **Worked number.** The table above: `split_heads(x, 2)[0, 1]` is `[[3, 4], [7, 8]]`.
-# `split_heads(x, 3)` is a `ValueError`.
+# **Worked number.** For `x = [[[1, 2, 3, 4], [5, 6, 7, 8]]]`, the table above,
+# `split_heads(x, 2)[0, 1]` is `[[3, 4], [7, 8]]`. `split_heads(x, 3)` is a `ValueError`.
 
 # %%
 from course_lib.attention import split_heads
@@ -204,9 +204,11 @@ plotting.interactive(draw_split, way=["x.reshape(h, n, d)", "interleaved", "spli
 #
 # - **Takes** `x`, shape `(B, h, n, d)`.
 # - **Returns** shape `(B, n, h * d)`: for each position the features of head 0, then of head 1, ...
+#   Gradients reach `x`.
 #
-# **Worked number.** The example above. Whatever `x` was,
-# `merge_heads(split_heads(x, num_heads))` is `x`.
+# **Worked number.** For `x = [[[[1, 2], [5, 6]], [[3, 4], [7, 8]]]]`, the example above, it is
+# `[[[1, 2, 3, 4], [5, 6, 7, 8]]]`. Whatever `x` was, `merge_heads(split_heads(x, num_heads))` is
+# `x`.
 
 # %%
 from course_lib.attention import merge_heads
@@ -346,15 +348,20 @@ assert not masked_softmax(scores, torch.tensor([2]))[..., 2:].any()
 #
 # Put it together: project, split, attend in all heads at once, merge, project.
 #
-# - **Built with** `embed_dim`, `num_heads`, `dropout=0.0`, `bias=False`. Submodules `W_q`, `W_k`,
-#   `W_v`, `W_o`: `nn.Linear(embed_dim, embed_dim)`, with a bias only if asked for.
+# - **Built with** `embed_dim`, `num_heads`, `dropout=0.0`, `bias=False`, in this order. Submodules
+#   `W_q`, `W_k`, `W_v`, `W_o`: `nn.Linear(embed_dim, embed_dim)`, with a bias only if asked for.
 # - **Called with** `queries` `(B, n, D)`, `keys` and `values` `(B, m, D)`, optionally `valid_lens`,
-#   `(B,)` or `(B, n)`, and `mask` in one of the three shapes above, True = may attend.
-# - **Returns** `(B, n, D)`. Keeps `attention_weights`, `(B, h, n, m)`, as the softmax left them,
-#   detached. Dropout acts on the weights, in train mode only.
+#   `(B,)` or `(B, n)`, and `mask` in one of the three shapes above, True = may attend. With both
+#   given, a key must be allowed by both. What stands in the others changes nothing, however large.
+#   Where no key is allowed the weights are 0, and all gradients stay finite.
+# - **Returns** `(B, n, D)`, however large the scores are; every size may be 1.
+# - **Keeps** `attention_weights`, `(B, h, n, m)`, of its own last call, in train and in eval mode,
+#   as the softmax left them, detached. Dropout acts on the weights, in train mode only.
 #
-# **Worked number.** With `W_v` and `W_o` set to identities and one single key, every query's output
-# is that key's value, whatever the other weights are.
+# **Worked number.** Two heads, `embed_dim=4`, `W_v` and `W_o` identities. Two queries of zeros
+# score 0 with every key, so they weigh the keys $(1, 2, 3, 4)$ and $(5, 6, 7, 8)$ by ½ each. If
+# those are the values, too, both outputs are $(3, 4, 5, 6)$. With one single key, every query's
+# output is that key's value, whatever the other weights are.
 
 # %%
 from course_lib.attention import MultiHeadAttention
@@ -524,10 +531,12 @@ assert reference.in_proj_weight.shape == (3 * 6, 6)
 #   all without), and `reference`, an `nn.MultiheadAttention` of the same size, with or without
 #   biases; it has some whenever `mha` has.
 # - **Returns** nothing. Afterwards `reference` computes what `mha` does. The weights are *copied*:
-#   the two share no memory, `mha` stays as it was, and `reference` can still be trained.
+#   the two share no memory, and `mha` stays as it was. `reference` can still be trained, and both
+#   stay in the mode, train or eval, in which they were.
 #
-# **Worked number.** For `embed_dim=6`, row 6 of `reference.in_proj_weight` is row 0 of
-# `mha.W_k.weight`.
+# **Worked number.** With `embed_dim=2`, one head, `W_q` and `W_k` zeros, `W_v` 2 times and `W_o` 3
+# times the identity, `reference` gives a query of zeros half of each value: $(1, 0)$ and $(0, 1)$
+# become $(3, 3)$. Row 2 of `reference.in_proj_weight` is row 0 of `mha.W_k.weight`.
 
 # %%
 from course_lib.attention import load_into_torch

@@ -28,18 +28,18 @@ def _scores_problem(rng, b, n, m, d_q, d_k, h, *, scale=1.2, dtype=np.float64, *
 
 
 def _scores_probes(rng):
-    tiny = {
-        "queries": tensor([[[1.0, 0.0], [0.0, 2.0]]]),
-        "keys": tensor([[[1.0], [-1.0], [0.5]]]),
+    worked = {
+        "queries": tensor([[[1.0, 0.0]]]),
+        "keys": tensor([[[2.0]]]),
         "w_q": tensor([[1.0, 0.0], [0.0, 1.0]]),
-        "w_k": tensor([[1.0], [2.0]]),
-        "w_v": tensor([3.0, -1.0]),
+        "w_k": tensor([[0.0], [1.0]]),
+        "w_v": tensor([1.0, 2.0]),
     }
     forward = [
         Probe(
-            "tiny",
+            "worked_number",
             "The score of query i and key j is w_v . tanh(w_q q_i + w_k k_j).",
-            args=tiny,
+            args=worked,
         ),
         Probe(
             "different_sizes",
@@ -47,14 +47,9 @@ def _scores_probes(rng):
             args=_scores_problem(rng, 2, 3, 5, 4, 6, 7),
         ),
         Probe(
-            "strided",
-            "Inputs need not be contiguous.",
-            args=_scores_problem(rng, 3, 4, 5, 6, 2, 7, strided=True),
-        ),
-        Probe(
             "equal_feature_sizes",
             "Queries go through w_q and keys through w_k, also where both would fit.",
-            args=_scores_problem(rng, 2, 3, 4, 6, 6, 7),
+            args=_scores_problem(rng, 3, 2, 4, 6, 6, 7),
         ),
         Probe(
             "as_many_queries_as_keys",
@@ -68,6 +63,13 @@ def _scores_probes(rng):
         ),
     ]
     edges = [
+        Probe(
+            "one_pair_of_zeros",
+            "One item, one query, one key, all zeros: the result has three axes and holds 0.",
+            part="edges",
+            args=_scores_problem(rng, 1, 1, 1, 2, 3, 4)
+            | {"queries": tensor(np.zeros((1, 1, 2))), "keys": tensor(np.zeros((1, 1, 3)))},
+        ),
         Probe(
             "one_query_one_key",
             "One item, one query, one key: the result has three axes of size 1.",
@@ -201,6 +203,26 @@ ADDITIVE_SCORES = Exercise(
     returns=(Returned("scores", "tensor", "float", ("batch", "num_queries", "num_keys")),),
     probes=_scores_probes,
     oracle=oracle.additive_scores,
+    promises={
+        "Takes** `queries`": "different_sizes equal_feature_sizes",
+        "belongs to a hidden feature, as in `nn.Linear`": "hidden_as_wide_as_inputs",
+        "before any softmax": "as_many_queries_as_keys different_sizes zero_query",
+        "All three axes are there": (
+            "one_query_one_key one_pair_of_zeros one_hidden_feature gradient gradient_of_one_pair"
+        ),
+        "One query $(1, 0)$ and one key $(2)$": "worked_number",
+        "The score is": "worked_number",
+        # the docstring
+        "with a network of one hidden layer": "different_sizes",
+        "score(q, k) = w_v": "worked_number",
+        "Queries and keys may differ in size": "different_sizes",
+        "exists for a moment": "",
+        "vectors of `query_size` and `key_size` numbers": "different_sizes",
+        "one row for each hidden feature": "hidden_as_wide_as_inputs",
+        "one weight for each hidden feature": "one_hidden_feature",
+        "each between `-w_v.abs().sum()` and": "large_inputs between_calls float32",
+        "Bahdanau, Cho & Bengio 2015, appendix A.1.2": "",
+    },
     mistakes=(
         Mistake(
             "no_tanh",
@@ -210,117 +232,11 @@ ADDITIVE_SCORES = Exercise(
             "Which step lets a query change the order of the keys?",
         ),
         Mistake(
-            "relu",
-            _pairs(lambda x, w_v: torch.relu(x) @ w_v),
-            "Your hidden features go through relu; the formula has tanh.",
-            "Which values can tanh take that relu cannot?",
-        ),
-        Mistake(
-            "sigmoid",
-            _pairs(lambda x, w_v: torch.sigmoid(x) @ w_v),
-            "Your hidden features go through a sigmoid; the formula has tanh.",
-            "What are tanh(0) and sigmoid(0)?",
-        ),
-        Mistake(
             "tanh_apart",
             _scores(lambda q, k, w_v: (torch.tanh(q)[:, :, None] + torch.tanh(k)[:, None]) @ w_v),
             "You take tanh of query and key apart and add afterwards. The score is then a part "
             "from the query plus a part from the key, and every query has the same weights.",
             "Does tanh come before or after the sum?",
-        ),
-        Mistake(
-            "tanh_after_w_v",
-            _pairs(lambda x, w_v: torch.tanh(x @ w_v)),
-            "You take tanh of the finished score; the formula takes it of each hidden feature.",
-            "What does w_v multiply: the sum, or the tanh of the sum?",
-        ),
-        Mistake(
-            "w_v_inside",
-            _pairs(lambda x, w_v: torch.tanh(x * w_v).sum(-1)),
-            "You multiply by w_v before the tanh; the formula weighs the features after it.",
-            "Which numbers lie between -1 and 1 in the formula: the features, or their weighted "
-            "versions?",
-        ),
-        Mistake(
-            "tanh_twice",
-            _pairs(lambda x, w_v: torch.tanh(torch.tanh(x) @ w_v)),
-            "You take tanh a second time, of the finished score: no score of yours leaves -1..1.",
-            "How large can w_v . tanh(...) become?",
-        ),
-        Mistake(
-            "tanh_from_exp",
-            _pairs(_tanh_from_exp),
-            "Your tanh is made of exponentials, which overflow for large inputs: inf / inf is NaN.",
-            "Which torch function computes tanh for any number?",
-        ),
-        Mistake(
-            "product",
-            _scores(lambda q, k, w_v: torch.tanh(q[:, :, None] * k[:, None]) @ w_v),
-            "You multiply the projected query and key; additive attention adds them.",
-            "Which operation stands inside the tanh?",
-        ),
-        Mistake(
-            "difference",
-            _scores(lambda q, k, w_v: torch.tanh(q[:, :, None] - k[:, None]) @ w_v),
-            "You subtract the projected key from the projected query; the formula adds them.",
-            "Which sign stands inside the tanh?",
-        ),
-        Mistake(
-            "dot_product",
-            _scores(lambda q, k, w_v: q @ k.mT),
-            "You take dot products of the projections: w_v and tanh do not enter.",
-            "How do two vectors of H numbers become H features, and these one score?",
-        ),
-        Mistake(
-            "weighted_dot_product",
-            _scores(lambda q, k, w_v: (q * w_v) @ k.mT),
-            "You take dot products of the projections, weighted by w_v: a product, not a sum, and "
-            "no tanh.",
-            "How do two vectors of H numbers become H features, and these one score?",
-        ),
-        Mistake(
-            "no_w_v",
-            _pairs(lambda x, w_v: torch.tanh(x).sum(-1)),
-            "You add up the hidden features; w_v does not enter.",
-            "Does every hidden feature count the same?",
-        ),
-        Mistake(
-            "mean_of_features",
-            _pairs(lambda x, w_v: torch.tanh(x).mean(-1)),
-            "You average the hidden features; w_v does not enter.",
-            "Does every hidden feature count the same?",
-        ),
-        Mistake(
-            "largest_feature",
-            _pairs(lambda x, w_v: (torch.tanh(x) * w_v).amax(-1)),
-            "You take the largest of the weighted features instead of adding them up.",
-            "Is a dot product a sum or a maximum?",
-        ),
-        Mistake(
-            "relu_of_the_score",
-            _pairs(lambda x, w_v: torch.relu(torch.tanh(x) @ w_v)),
-            "Negative scores become 0 in your result.",
-            "Does a score have to be positive?",
-        ),
-        Mistake(
-            "size_of_w_v",
-            _pairs(lambda x, w_v: torch.tanh(x) @ w_v.abs()),
-            "The entries of w_v lose their signs.",
-            "What does a feature with a negative weight do to the score?",
-        ),
-        Mistake(
-            "divided_by_hidden",
-            _pairs(lambda x, w_v: (torch.tanh(x) * w_v).mean(-1)),
-            "You average the weighted features instead of adding them: your scores are too small "
-            "by the factor H.",
-            "Is a dot product a sum or a mean?",
-        ),
-        Mistake(
-            "scaled",
-            _pairs(lambda x, w_v: torch.tanh(x) @ w_v / math.sqrt(x.shape[-1])),
-            "You divide by the square root of the number of features, as dot-product attention "
-            "does. The additive score has no such factor.",
-            "Which scores grow with the number of features, and which are bounded by w_v?",
         ),
         Mistake(
             "axes_swapped",
@@ -336,28 +252,18 @@ ADDITIVE_SCORES = Exercise(
             "What does reshape do to the order of the numbers, and what does transpose?",
         ),
         Mistake(
+            "squeezed",
+            _pairs(lambda x, w_v: (torch.tanh(x) @ w_v[:, None]).squeeze()),
+            "`squeeze()` without an axis removes every axis of size 1: with one item, one query or "
+            "one key an axis is lost.",
+            "Which axis do you want to remove?",
+        ),
+        Mistake(
             "weights_swapped",
             lambda queries, keys, w_q, w_k, w_v: models.scores_of(queries, keys, w_k, w_q, w_v),
             "The queries go through w_k and the keys through w_q.",
             "Which of the two weights has query_size columns?",
-        ),
-        Mistake(
-            "weights_not_transposed",
-            lambda queries, keys, w_q, w_k, w_v: models.scores_of(
-                queries, keys, w_q.mT, w_k.mT, w_v
-            ),
-            "You multiply by the weights without transposing them; a row of w_q belongs to a "
-            "hidden feature, as in nn.Linear.",
-            "Which axis of w_q has to meet the query's entries?",
-        ),
-        Mistake(
-            "weights_reshaped",
-            lambda queries, keys, w_q, w_k, w_v: models.scores_of(
-                queries, keys, _reshaped(w_q), _reshaped(w_k), w_v
-            ),
-            "You reshape the weights where they have to be transposed: the shape fits, the numbers "
-            "are in the wrong cells.",
-            "What does reshape do to the order of the numbers, and what does transpose?",
+            fails=True,
         ),
         Mistake(
             "query_forgotten",
@@ -366,90 +272,47 @@ ADDITIVE_SCORES = Exercise(
             "What is added to the projected key?",
         ),
         Mistake(
-            "key_forgotten",
-            _scores(
-                lambda q, k, w_v: torch.tanh(q)[:, :, None].expand(-1, -1, k.shape[1], -1) @ w_v
-            ),
-            "Your scores do not depend on the keys: every key of a row has the same score.",
-            "What is added to the projected query?",
+            "product",
+            _scores(lambda q, k, w_v: torch.tanh(q[:, :, None] * k[:, None]) @ w_v),
+            "You multiply the projected query and key; additive attention adds them.",
+            "Which operation stands inside the tanh?",
         ),
         Mistake(
-            "keys_of_the_first_item",
-            _scores(lambda q, k, w_v: torch.tanh(q[:, :, None] + k[:1, None]) @ w_v),
-            "Every item is scored against the keys of item 0.",
-            "Where does the batch axis of the keys go?",
+            "no_w_v",
+            _pairs(lambda x, w_v: torch.tanh(x).sum(-1)),
+            "You add up the hidden features; w_v does not enter.",
+            "Does every hidden feature count the same?",
         ),
         Mistake(
-            "first_item_only",
-            lambda queries, keys, w_q, w_k, w_v: models.scores_of(
-                queries[:1], keys[:1], w_q, w_k, w_v
-            ).expand(len(queries), -1, -1),
-            "Every item has the scores of item 0.",
-            "Which axis does `[0]` take away?",
+            "relu",
+            _pairs(lambda x, w_v: torch.relu(x) @ w_v),
+            "Your hidden features go through relu; the formula has tanh.",
+            "Which values can tanh take that relu cannot?",
         ),
         Mistake(
-            "first_query_for_all",
-            _scores(
-                lambda q, k, w_v: (
-                    torch.tanh(q[:, :1, None] + k[:, None]).expand(-1, q.shape[1], -1, -1) @ w_v
-                )
-            ),
-            "Every query has the scores of query 0.",
-            "Where does the axis of the queries go?",
+            "sigmoid",
+            _pairs(lambda x, w_v: torch.sigmoid(x) @ w_v),
+            "Your hidden features go through a sigmoid; the formula has tanh.",
+            "What are tanh(0) and sigmoid(0)?",
         ),
         Mistake(
-            "one_weight_for_both",
-            lambda queries, keys, w_q, w_k, w_v: models.scores_of(
-                queries, keys, w_k if w_k.shape == w_q.shape else w_q, w_k, w_v
-            ),
-            "Where queries and keys have the same size, both go through w_k.",
-            "Which weight does each of the two have of its own?",
+            "tanh_after_w_v",
+            _pairs(lambda x, w_v: torch.tanh(x @ w_v)),
+            "You take tanh of the finished score; the formula takes it of each hidden feature.",
+            "What does w_v multiply: the sum, or the tanh of the sum?",
         ),
         Mistake(
-            "pairs_both_in_a_row",
-            _scores(_pairs_in_a_row),
-            "The pairs are listed in the wrong order: queries and keys both stand several times in "
-            "a row, so query 0 meets key 0 again and again.",
-            "In which order must the keys be listed while one query stays?",
+            "dot_product",
+            _scores(lambda q, k, w_v: q @ k.mT),
+            "You take dot products of the projections: w_v and tanh do not enter.",
+            "How do two vectors of H numbers become H features, and these one score?",
         ),
         Mistake(
-            "pairs_misaligned",
-            _scores(_tiled_pairs),
-            "The pairs are listed in the wrong order: `repeat` puts the queries in the order 0, 1, "
-            "0, 1, ... where each should stand m times in a row.",
-            "What is the difference between `repeat` and `repeat_interleave`?",
-        ),
-        Mistake(
-            "same_position_only",
-            _scores(lambda q, k, w_v: torch.tanh(q + k) @ w_v),
-            "You add query i and key i only. Every query must meet every key, and their numbers "
-            "may differ.",
-            "Which new axes make (B, n, H) and (B, m, H) broadcast to (B, n, m, H)?",
-        ),
-        Mistake(
-            "squeezed",
-            _pairs(lambda x, w_v: (torch.tanh(x) @ w_v[:, None]).squeeze()),
-            "`squeeze()` without an axis removes every axis of size 1: with one item, one query or "
-            "one key an axis is lost.",
-            "Which axis do you want to remove?",
-        ),
-        Mistake(
-            "softmax_taken",
-            _pairs(lambda x, w_v: torch.softmax(torch.tanh(x) @ w_v, -1)),
-            "You return weights; the softmax is not part of this exercise.",
-            "Does a score have to be positive?",
-        ),
-        Mistake(
-            "gradient_cut",
-            _pairs(lambda x, w_v: (torch.tanh(x) @ w_v).detach()),
-            "The scores are right, but no gradient reaches the inputs.",
-            "Which step leaves the graph (`.item()`, `.detach()`, `torch.tensor`, NumPy)?",
-        ),
-        Mistake(
-            "gradient_of_features_only",
-            _pairs(lambda x, w_v: torch.tanh(x.detach()) @ w_v),
-            "The scores are right, but only w_v gets a gradient.",
-            "Which step leaves the graph (`.item()`, `.detach()`, `torch.tensor`, NumPy)?",
+            "scaled",
+            _pairs(lambda x, w_v: torch.tanh(x) @ w_v / math.sqrt(x.shape[-1])),
+            "You divide by the square root of the number of features, as dot-product attention "
+            "does. The additive score has no such factor.",
+            "Which scores grow with the number of features, and which are bounded by w_v?",
         ),
     ),
     properties=(

@@ -41,17 +41,12 @@ def _split_probes(rng):
         Probe(
             "three_heads",
             "Head i holds the i-th block of features of every position.",
-            args={"x": tensor(normal(2, 6, 12)), "num_heads": 3},
+            args={"x": tensor(normal(2, 6, 12), strided=True), "num_heads": 3},
         ),
         Probe(
             "more_heads_than_positions",
             "Head i holds the i-th block of features, whatever the number of positions.",
             args={"x": tensor(normal(3, 2, 20)), "num_heads": 4},
-        ),
-        Probe(
-            "strided",
-            "A non-contiguous tensor must work.",
-            args={"x": tensor(normal(2, 4, 10), strided=True), "num_heads": 2},
         ),
         Probe(
             "one_head",
@@ -107,16 +102,6 @@ def _blocks(x, num_heads):
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
-def _asserting_split(x, num_heads):
-    assert x.shape[-1] % num_heads == 0
-    return _blocks(x, num_heads)
-
-
-def _rest_dropped(x, num_heads):
-    head_dim = x.shape[-1] // num_heads
-    return _blocks(x[..., : num_heads * head_dim], num_heads) if head_dim else x[:, None]
-
-
 SPLIT_HEADS = Exercise(
     name="split_heads",
     points=2,
@@ -126,6 +111,21 @@ SPLIT_HEADS = Exercise(
         Returned("heads", "tensor", "float", ("batch", "num_heads", "num_positions", "head_dim")),
     ),
     probes=_split_probes,
+    promises={
+        "Takes** `x`, shape `(B, n, D)`": "one_position one_head",
+        "head $i$ holds features": "three_heads more_heads_than_positions one_feature_each",
+        "Raises `ValueError`": "indivisible more_heads",
+        "split_heads(x, 2)": "by_hand",
+        "split_heads(x, 3)": "indivisible more_heads",
+        "Gradients reach": "gradient",
+        # the docstring
+        "makes one head of each": "one_head one_position",
+        "the block layout of": "three_heads",
+        "projected queries, keys or values": "",
+        "must divide the number of features": "indivisible",
+        "cannot be shared out evenly": "more_heads",
+        "Tensor `(batch, num_heads": "three_heads",
+    },
     oracle=oracle.split_heads,
     mistakes=(
         Mistake(
@@ -138,13 +138,6 @@ SPLIT_HEADS = Exercise(
             "places?",
         ),
         Mistake(
-            "interleaved",
-            _checked_split(lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)),
-            "Your heads are interleaved: head 0 gets features 0, h, 2h, ... instead of a block of "
-            "neighbours.",
-            "In `(..., num_heads, head_dim)`, which of the two axes moves fastest?",
-        ),
-        Mistake(
             "axes_left",
             _checked_split(lambda x, h: x.unflatten(-1, (h, -1))),
             "The features are cut rightly, but the axis of the heads still stands after the "
@@ -153,11 +146,19 @@ SPLIT_HEADS = Exercise(
             "matrix?",
         ),
         Mistake(
+            "interleaved",
+            _checked_split(lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)),
+            "Your heads are interleaved: head 0 gets features 0, h, 2h, ... instead of a block of "
+            "neighbours.",
+            "In `(..., num_heads, head_dim)`, which of the two axes moves fastest?",
+        ),
+        Mistake(
             "splits_the_sequence",
             _checked_split(lambda x, h: x.reshape(x.shape[0], h, x.shape[1] // h, x.shape[2])),
             "You cut the positions into blocks; heads share the features, and each sees every "
             "position.",
             "Which axis of `x` holds the features?",
+            fails=True,
         ),
         Mistake(
             "batch_and_heads_swapped",
@@ -170,49 +171,6 @@ SPLIT_HEADS = Exercise(
             _checked_split(lambda x, h: _blocks(x, h).flatten(0, 1)),
             "You folded the heads into the batch axis. Here they keep an axis of their own.",
             "What is the last step of your code for?",
-        ),
-        Mistake(
-            "head_transposed",
-            _checked_split(lambda x, h: _blocks(x, h).mT),
-            "Within a head, positions and features are the wrong way round.",
-            "Which axis must come last for `q @ k.mT` to sum over the features?",
-        ),
-        Mistake(
-            "num_heads_read_as_head_dim",
-            _checked_split(lambda x, h: x.unflatten(-1, (-1, h)).transpose(1, 2)),
-            "`num_heads` is taken for the size of a head: you get D / h heads of h features.",
-            "Which of the two factors of D is `num_heads`?",
-        ),
-        Mistake(
-            "heads_reversed",
-            _checked_split(lambda x, h: _blocks(x, h).flip(1)),
-            "The blocks are right, their order is reversed.",
-            "Which head holds feature 0?",
-        ),
-        Mistake(
-            "first_block_for_all",
-            _checked_split(lambda x, h: x[:, None, :, : x.shape[-1] // h].expand(-1, h, -1, -1)),
-            "Every head holds the first block of features.",
-            "Where does the number of the head enter?",
-        ),
-        Mistake(
-            "rest_dropped",
-            _rest_dropped,
-            "For features that cannot be shared out evenly no ValueError is raised.",
-            "What is `embed_dim % num_heads` when the features can be shared out?",
-        ),
-        Mistake(
-            "other_exception",
-            _asserting_split,
-            "For features that cannot be shared out evenly the error must be a ValueError that "
-            "says what is wrong.",
-            "Which statement raises a ValueError?",
-        ),
-        Mistake(
-            "gradient_cut",
-            _checked_split(lambda x, h: _blocks(x.detach(), h)),
-            "The numbers are right, but no gradient reaches `x`.",
-            "Which step leaves the graph (`.detach()`, `.data`, NumPy, `torch.tensor`)?",
         ),
     ),
     properties=(
@@ -250,17 +208,12 @@ def _merge_probes(rng):
         Probe(
             "three_heads",
             "Each position's features stand side by side, head after head.",
-            args={"x": tensor(normal(2, 3, 5, 4))},
+            args={"x": tensor(normal(2, 3, 5, 4), strided=True)},
         ),
         Probe(
             "more_heads_than_positions",
             "Each position's features stand side by side, whatever the sizes.",
             args={"x": tensor(normal(3, 4, 2, 5))},
-        ),
-        Probe(
-            "strided",
-            "A non-contiguous tensor must work.",
-            args={"x": tensor(normal(2, 4, 3, 5), strided=True)},
         ),
         Probe(
             "one_head",
@@ -297,6 +250,16 @@ MERGE_HEADS = Exercise(
     difficulty=1,
     returns=(Returned("merged", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
     probes=_merge_probes,
+    promises={
+        "for each position the features of head 0": "three_heads more_heads_than_positions",
+        "the example above": "by_hand",
+        "is `x`": "one_head one_feature_each one_position",
+        "Gradients reach": "gradient",
+        # the docstring
+        "Puts the heads": "three_heads",
+        "one result for each head and position": "one_feature_each",
+        "at each position the features of": "three_heads",
+    },
     oracle=oracle.merge_heads,
     mistakes=(
         Mistake(
@@ -325,16 +288,17 @@ MERGE_HEADS = Exercise(
             "Which axis moves fastest when the last two are joined?",
         ),
         Mistake(
+            "view_raises",
+            lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1),
+            "`.view` cannot join axes that a transpose has moved apart in memory.",
+            "Which method copies where it must, and which call makes a tensor contiguous?",
+            fails=True,
+        ),
+        Mistake(
             "positions_joined",
             lambda x: x.flatten(1, 2),
             "You put the heads one after another along the positions, not along the features.",
             "Which axis keeps its size in a merge?",
-        ),
-        Mistake(
-            "features_before_positions",
-            lambda x: x.transpose(2, 3).flatten(1, 2),
-            "Features and positions are the wrong way round: positions come before features.",
-            "Which axis must come last?",
         ),
         Mistake(
             "axes_left",
@@ -343,34 +307,10 @@ MERGE_HEADS = Exercise(
             "Which two axes become one?",
         ),
         Mistake(
-            "only_first_head",
-            lambda x: x[:, :1].repeat(1, x.shape[1], 1, 1).transpose(1, 2).flatten(2),
-            "Every block of features is that of head 0.",
-            "Where do the other heads enter?",
-        ),
-        Mistake(
-            "heads_reversed",
-            lambda x: x.flip(1).transpose(1, 2).flatten(2),
-            "The blocks are right, their order is reversed.",
-            "Whose features come first?",
-        ),
-        Mistake(
-            "view_raises",
-            lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1),
-            "`.view` cannot join axes that a transpose has moved apart in memory.",
-            "Which method copies where it must, and which call makes a tensor contiguous?",
-        ),
-        Mistake(
             "size_one_axes_lost",
             lambda x: x.transpose(1, 2).flatten(2).squeeze(),
             "Axes of size 1 disappear: a batch of one item, or a single position.",
             "What does `squeeze` without an argument do?",
-        ),
-        Mistake(
-            "gradient_cut",
-            lambda x: x.detach().transpose(1, 2).flatten(2),
-            "The numbers are right, but no gradient reaches the heads.",
-            "Which step leaves the graph (`.detach()`, `.data`, NumPy, `torch.tensor`)?",
         ),
     ),
     properties=(

@@ -10,16 +10,34 @@ from course_lib.reference import multi_head as oracle
 
 
 def _loading_probes(rng):
-    def probe(name, says, *, part="values", bias=False, reference_bias=True, late=False):
+    def probe(
+        name, says, *, part="values", bias=False, reference_bias=True, late=False, training=False
+    ):
         embed_dim, shapes = 6, {"queries": (2, 4), "keys": (2, 5), "values": (2, 5)}
         args = {k: tensor(rng.normal(0, 1.3, (*s, embed_dim))) for k, s in shapes.items()}
         state = state_of(rng, embed_dim, bias=bias, scale=1.3)
         args |= {f"W_{n}": tensor(state[f"W_{n}.weight"]) for n in "qkvo"}
         args |= {f"b_{n}": tensor(state[f"W_{n}.bias"]) for n in "qkvo" if bias}
         options = {"num_heads": 2, "reference_bias": reference_bias, "change_afterwards": late}
+        options |= {"training": training}
         return Probe(name, says, part=part, args=args, kwargs=options, scenario="load_weights")
 
+    eye, zeros = np.eye(2), np.zeros((2, 2))
+    worked = {"queries": np.zeros((1, 1, 2)), "keys": np.zeros((1, 2, 2)), "values": eye[None]}
+    worked |= {"W_q": zeros, "W_k": zeros, "W_v": 2 * eye, "W_o": 3 * eye}
     return [
+        Probe(
+            "worked_number",
+            "The reference must project the values by W_v and the heads by W_o.",
+            args={name: tensor(data) for name, data in worked.items()},
+            kwargs={
+                "num_heads": 1,
+                "reference_bias": False,
+                "change_afterwards": False,
+                "training": False,
+            },
+            scenario="load_weights",
+        ),
         probe(
             "no_biases",
             "After loading, both modules must give the same outputs and the same weights.",
@@ -31,6 +49,14 @@ def _loading_probes(rng):
             "old biases may not stay.",
         ),
         probe("both_with_biases", "The four biases must be loaded as well.", bias=True),
+        probe(
+            "still_trained",
+            "The parameters of the reference can still be trained, and both modules stay in the "
+            "mode, train or eval, in which they were.",
+            part="edges",
+            reference_bias=False,
+            training=True,
+        ),
         probe(
             "changed_afterwards",
             "The weights must be copied: changing `mha` later may not change the reference.",
@@ -55,8 +81,8 @@ def _loaded(queries, keys, values, **given):
     outputs, kept = oracle.multi_head_attention(construct, state, queries, keys, values)
     names = [f"W_{n}.{kind}" for n in "qkvo" for kind in ("weight", "bias")]
     source = np.concatenate([state[name].ravel() for name in names if name in state])
-    trainable = 4 if given["reference_bias"] else 2
-    return outputs, kept["attention_weights"], source, trainable
+    trainable = (4 if given["reference_bias"] else 2) if given["training"] else 0
+    return outputs, kept["attention_weights"], source, trainable, False
 
 
 def _loading_oracle(*args, **kwargs):
@@ -88,20 +114,33 @@ LOAD_INTO_TORCH = Exercise(
         Returned("weights of the reference", "tensor", "float", ("batch", "num_heads", "n", "m")),
         Returned("the weights in mha", "tensor", "float"),
         Returned("trainable parameters of the reference", "int"),
+        Returned("another mode than before", "bool"),
     ),
     probes=_loading_probes,
     oracle=_loading_oracle,
     builds_on=("MultiHeadAttention",),
+    promises={
+        "Takes** `mha`": "no_biases reference_with_biases both_with_biases",
+        "Afterwards `reference` computes what `mha` does": "no_biases reference_with_biases",
+        "The weights are *copied*": "changed_afterwards changed_afterwards_without_bias",
+        "can still be trained": "still_trained",
+        "With `embed_dim=2`, one head": "worked_number",
+        "Row 2 of": "worked_number",
+        # the docstring
+        "Copies the weights of a": "no_biases",
+        "torch keeps the three input projections in one matrix": "no_biases",
+        "Afterwards both compute the same": "reference_with_biases",
+        "stays as it is": "changed_afterwards",
+        "of the same `embed_dim` and `num_heads`": "no_biases",
+        "docs.pytorch.org": "",
+    },
     mistakes=(
-        *(
-            Mistake(
-                f"order_{order}",
-                wrong.loader(order),
-                f"`in_proj_weight` holds W_q above W_k above W_v; yours are stacked in the order "
-                f"{', '.join(order)}.",
-                "In which order does torch cut `in_proj_weight` into three?",
-            )
-            for order in ("kqv", "kvq", "qvk", "vkq", "vqk")
+        Mistake(
+            "order_kqv",
+            wrong.loader("kqv"),
+            "`in_proj_weight` holds W_q above W_k above W_v; yours are stacked in the order k, q, "
+            "v.",
+            "In which order does torch cut `in_proj_weight` into three?",
         ),
         Mistake(
             "transposed",
@@ -111,23 +150,10 @@ LOAD_INTO_TORCH = Exercise(
             "Which shape and which meaning does `nn.Linear.weight` have?",
         ),
         Mistake(
-            "input_transposed",
-            wrong.loader(weight=lambda w: w.T),
-            "The three input projections are transposed.",
-            "Which shape and which meaning does `nn.Linear.weight` have?",
-        ),
-        Mistake(
             "output_transposed",
             wrong.loader(out=lambda w: w.T),
             "The output projection is transposed.",
             "Which shape and which meaning does `nn.Linear.weight` have?",
-        ),
-        Mistake(
-            "by_head",
-            wrong.load_by_head,
-            "The rows are ordered head by head (q, k, v of head 0, then of head 1); torch keeps "
-            "all of W_q first.",
-            "What does `in_proj_weight[:embed_dim]` hold?",
         ),
         Mistake(
             "row_by_row",
@@ -136,15 +162,12 @@ LOAD_INTO_TORCH = Exercise(
             "torch keeps all of W_q first.",
             "What is the difference between `torch.stack` and `torch.cat` along axis 0?",
         ),
-        *(
-            Mistake(
-                f"input_forgotten{name}",
-                wrong.loader(weight=False, biases=biases),
-                "The output projection is loaded, `in_proj_weight` is not. Where all sizes are "
-                "equal, torch does not look at `q_proj_weight` and the like.",
-                "Where does torch keep the three input projections?",
-            )
-            for name, biases in (("", True), ("_with_biases", False))
+        Mistake(
+            "input_forgotten",
+            wrong.loader(weight=False, biases=False),
+            "The output projection is loaded, `in_proj_weight` is not. Where all sizes are "
+            "equal, torch does not look at `q_proj_weight` and the like.",
+            "Where does torch keep the three input projections?",
         ),
         Mistake(
             "output_forgotten",
@@ -159,40 +182,10 @@ LOAD_INTO_TORCH = Exercise(
             _LEFT,
         ),
         Mistake(
-            "old_output_bias_left",
-            wrong.loader(biases="in"),
-            "The biases of the input projections are dealt with, that of `out_proj` is not.",
-            _LEFT,
-        ),
-        Mistake(
-            "old_input_biases_left",
-            wrong.loader(biases="out"),
-            "The bias of `out_proj` is dealt with, `in_proj_bias` is not.",
-            _LEFT,
-        ),
-        Mistake(
             "biases_never_touched",
             wrong.loader(biases=False),
             "The weights are loaded, the biases are left as they were.",
             _LEFT,
-        ),
-        Mistake(
-            "biases_always_zero",
-            wrong.loader(biases="zero"),
-            "All biases become 0, also where `mha` has biases of its own.",
-            "What if `mha.W_q.bias` is not None?",
-        ),
-        Mistake(
-            "other_way_round",
-            wrong.load_other_way_round,
-            "You copy from the reference into `mha`; it must be the other way round.",
-            "Whose `copy_` is called?",
-        ),
-        Mistake(
-            "in_the_graph",
-            wrong.load_in_graph,
-            "A parameter cannot be overwritten while autograd watches.",
-            "Which context manager tells autograd to look away?",
         ),
         Mistake(
             "nothing_loaded",

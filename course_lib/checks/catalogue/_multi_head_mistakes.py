@@ -13,20 +13,15 @@ class Stepwise(nn.Module):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
         super().__init__()
         self.num_heads, self.p = num_heads, dropout
-        self.make_layers(embed_dim, bias)
-
-    def make_layers(self, embed_dim, bias):
         for name in ("W_q", "W_k", "W_v", "W_o"):
             setattr(self, name, nn.Linear(embed_dim, embed_dim, bias=bias))
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         q, k, v = (self.split(x) for x in self.project(queries, keys, values))
-        scores = self.scores(q, k)
-        allowed = self.allowed(scores, valid_lens, mask)
-        weights = self.normalise(scores, allowed)
-        used = self.drop(weights)
-        self.keep(scores, weights, used)
-        return self.result(self.finish(self.merge(self.attend(used, v)), queries))
+        scores = q @ k.mT / self.scale(q)
+        weights = self.normalise(scores, self.allowed(scores, valid_lens, mask))
+        self.attention_weights = weights.detach()
+        return self.finish(self.merge(self.drop(weights) @ v))
 
     def project(self, queries, keys, values):
         return self.W_q(queries), self.W_k(keys), self.W_v(values)
@@ -39,9 +34,6 @@ class Stepwise(nn.Module):
 
     def scale(self, q):
         return math.sqrt(q.shape[-1])
-
-    def scores(self, q, k):
-        return q @ k.mT / self.scale(q)
 
     def allowed(self, scores, valid_lens, mask):
         allowed = torch.ones_like(scores, dtype=torch.bool)
@@ -64,25 +56,10 @@ class Stepwise(nn.Module):
         filled = scores.masked_fill(~allowed, -math.inf).masked_fill(empty, 0.0)
         return torch.softmax(filled, -1).masked_fill(empty, 0.0)
 
-    def thin(self, x):
-        return F.dropout(x, self.p, self.training)
-
-    def as_is(self, x):
-        return x
-
     def drop(self, weights):
-        return self.thin(weights)
+        return F.dropout(weights, self.p, self.training)
 
-    def result(self, outputs):
-        return outputs
-
-    def attend(self, weights, v):
-        return weights @ v
-
-    def keep(self, scores, weights, used):
-        self.attention_weights = weights.detach()
-
-    def finish(self, merged, queries):
+    def finish(self, merged):
         return self.W_o(merged)
 
 
@@ -114,63 +91,12 @@ def fill(value):
     return normalise
 
 
-def zero_afterwards(self, scores, allowed):
-    return torch.softmax(scores, -1) * allowed
-
-
-def nan_in_empty_queries(self, scores, allowed):
-    """Safe for an item without keys, not for a query without keys."""
-    some = allowed.flatten(1).any(1)[:, None, None, None]
-    filled = scores.masked_fill(~allowed, -math.inf).masked_fill(~some, 0.0)
-    return torch.softmax(filled, -1).masked_fill(~some, 0.0)
-
-
-def nan_in_train_mode(self, scores, allowed):
-    return fill(-math.inf)(self, scores, allowed).masked_fill(
-        torch.tensor(not self.training) & ~allowed.any(-1, keepdim=True), 0.0
-    )
-
-
-def nan_removed(self, scores, allowed):
-    added = torch.where(allowed, 0.0, -math.inf).to(scores.dtype)
-    return torch.softmax(scores + added, -1).nan_to_num(0.0)
-
-
-def naive_exponentials(self, scores, allowed):
-    e = torch.exp(scores) * allowed
-    return e / e.sum(-1, keepdim=True).clamp(min=1e-300)
-
-
 def over_queries(self, scores, allowed):
     return torch.softmax(scores.masked_fill(~allowed, -math.inf), -2).nan_to_num(0.0)
 
 
-def over_heads(self, scores, allowed):
-    return torch.softmax(scores.masked_fill(~allowed, -math.inf), 1).nan_to_num(0.0)
-
-
-def inverted_masks(self, scores, valid_lens, mask):
-    allowed = Stepwise.allowed(self, scores, valid_lens, mask)
-    return allowed if valid_lens is None and mask is None else ~allowed
-
-
 def only_lengths(self, scores, valid_lens, mask):
     return Stepwise.allowed(self, scores, valid_lens, mask if valid_lens is None else None)
-
-
-def only_mask(self, scores, valid_lens, mask):
-    return Stepwise.allowed(self, scores, valid_lens if mask is None else None, mask)
-
-
-def masks_in_eval_mode(self, scores, valid_lens, mask):
-    given = (None, None) if self.training else (valid_lens, mask)
-    return Stepwise.allowed(self, scores, *given)
-
-
-def either_allows(self, scores, valid_lens, mask):
-    if valid_lens is None or mask is None:
-        return Stepwise.allowed(self, scores, valid_lens, mask)
-    return Stepwise.allowed(self, scores, valid_lens, None) | self.own_mask(scores, mask)
 
 
 def tiled(self, scores, valid_lens, mask):
@@ -189,129 +115,12 @@ def tiled(self, scores, valid_lens, mask):
     return allowed.unflatten(0, scores.shape[:2])
 
 
-def normalised_again(self, weights):
-    dropped = self.thin(weights)
-    return dropped / dropped.sum(-1, keepdim=True).clamp_min(1e-9) if self.training else dropped
-
-
-def one_key_more(self, scores, valid_lens):
-    return Stepwise.real_keys(self, scores, valid_lens + 1)
-
-
-def by_number_of_keys(self, q, k):
-    return q @ k.mT / math.sqrt(k.shape[-2])
-
-
-def keys_and_values_exchanged(self, q, k, v):
-    return self.W_q(q), self.W_k(v), self.W_v(k)
-
-
-def first_query_length(self, scores, valid_lens):
-    return Stepwise.real_keys(
-        self, scores, valid_lens if valid_lens.dim() == 1 else valid_lens[:, 0]
-    )
-
-
-def item_lengths_only(self, scores, valid_lens):
-    return (torch.arange(scores.shape[-1]) < valid_lens[:, None])[:, None, None, :]
-
-
 def mask_as_it_is(self, scores, mask):
     return mask
 
 
-def first_item_mask(self, scores, mask):
-    return mask[:1].unsqueeze(1) if mask.dim() == 3 else mask
-
-
-def first_head_mask(self, scores, mask):
-    return mask[:, :1] if mask.dim() == 4 else Stepwise.own_mask(self, scores, mask)
-
-
-def always_a_head_axis(self, scores, mask):
-    return mask.unsqueeze(1)
-
-
-def first_block_for_all(self, x):
-    block = x[..., : x.shape[-1] // self.num_heads]
-    return block.unsqueeze(1).expand(-1, self.num_heads, -1, -1)
-
-
 def heads_averaged(self, x):
     return x.mean(1).repeat(1, 1, self.num_heads)
-
-
-def average_weights(self, weights, v):
-    return weights.mean(1, keepdim=True) @ v
-
-
-def folded_in_attribute(self, scores, weights, used):
-    self.attention_weights = weights.detach().flatten(0, 1)
-
-
-def averaged_in_attribute(self, scores, weights, used):
-    self.attention_weights = weights.detach().mean(1)
-
-
-def scores_in_attribute(self, scores, weights, used):
-    self.attention_weights = scores.detach()
-
-
-def used_in_attribute(self, scores, weights, used):
-    self.attention_weights = used.detach()
-
-
-def graph_in_attribute(self, scores, weights, used):
-    self.attention_weights = weights
-
-
-def nothing_in_attribute(self, scores, weights, used):
-    pass
-
-
-def layers_with_bias(self, embed_dim, bias):
-    Stepwise.make_layers(self, embed_dim, True)
-
-
-def layers_without_bias(self, embed_dim, bias):
-    Stepwise.make_layers(self, embed_dim, False)
-
-
-def layers_named(names):
-    """A module with only some of the layers."""
-
-    def make_layers(self, embed_dim, bias):
-        for name in names:
-            setattr(self, name, nn.Linear(embed_dim, embed_dim, bias=bias))
-
-    return but(make_layers=make_layers)
-
-
-class OneLayerAHead(Stepwise):
-    def make_layers(self, embed_dim, bias):
-        small = embed_dim // self.num_heads
-        for name in ("W_q", "W_k", "W_v"):
-            layers = [nn.Linear(embed_dim, small, bias=bias) for _ in range(self.num_heads)]
-            setattr(self, name, nn.ModuleList(layers))
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
-
-
-class NumHeadsFirst(Stepwise):
-    def __init__(self, num_heads, embed_dim, dropout=0.0, bias=False):
-        super().__init__(embed_dim, num_heads, dropout, bias)
-
-
-class MaskBeforeLengths(Stepwise):
-    def forward(self, queries, keys, values, mask=None, valid_lens=None):
-        if mask is not None and mask.dtype != torch.bool:
-            raise TypeError("a mask must be a bool tensor")
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-class PackedLayers(Stepwise):
-    def make_layers(self, embed_dim, bias):
-        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
 
 
 # ---------------------------------------------------------------- load_into_torch

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib import additive_scores, length_mask, masked_softmax
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 class Layers(nn.Module):
@@ -192,7 +192,7 @@ class OtherNames(nn.Module):
         return masked_softmax(scores, valid_lens, mask) @ values
 
 
-@wrong("with_bias")
+@wrong("extra_parameters")
 class DefaultBias(Layers):
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
         super().__init__(query_size, key_size, num_hiddens, dropout)
@@ -212,7 +212,7 @@ class OneBiasLeft(Layers):
     forward = WithLayers.forward
 
 
-@wrong("sizes_swapped")
+@wrong("parameter_shape")
 class SizesInTheWrongOrder(Layers):
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
         super().__init__(key_size, query_size, num_hiddens, dropout)
@@ -438,7 +438,7 @@ class DropsWholeKeys(Layers):
         return weights @ (values * self.dropout(torch.ones_like(values[..., :1])))
 
 
-@wrong("kept_after_dropout")
+@wrong("attribute_values")
 class KeepsDropped(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = self.dropout(masked_softmax(self.scores(queries, keys), valid_lens, mask))
@@ -446,7 +446,7 @@ class KeepsDropped(Layers):
         return weights @ values
 
 
-@wrong("kept_with_graph")
+@wrong("attribute_attached")
 class KeepsGraph(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         self.attention_weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
@@ -461,7 +461,7 @@ class UsesTheDetached(Layers):
         return self.dropout(self.attention_weights) @ values
 
 
-@wrong("nothing_kept")
+@wrong("attribute_missing")
 class KeepsNothing(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         return self.dropout(masked_softmax(self.scores(queries, keys), valid_lens, mask)) @ values
@@ -493,7 +493,7 @@ class SwitchesToEval(Layers):
         return dropped @ values
 
 
-@wrong("returns_both")
+@wrong("wrong_type")
 class ReturnsATuple(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
@@ -529,7 +529,7 @@ class DrawsInEval(Layers):
         return (weights * keep if self.training else weights) @ values
 
 
-@wrong("truth_of_lengths")
+@wrong()
 class TruthOfLengths(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if not valid_lens:
@@ -537,7 +537,7 @@ class TruthOfLengths(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("lengths_of_zero_ignored")
+@wrong("weight_in_an_empty_row")
 class NoLengthIfAllZero(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if valid_lens is not None and not valid_lens.any():
@@ -545,7 +545,7 @@ class NoLengthIfAllZero(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("empty_mask_ignored")
+@wrong("weight_in_an_empty_row")
 class NoMaskIfAllFalse(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if mask is not None and not mask.any():
@@ -553,7 +553,7 @@ class NoMaskIfAllFalse(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("only_mask_if_both")
+@wrong("weight_on_a_forbidden_key")
 class MaskReplacesLengths(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if mask is not None:
@@ -568,7 +568,7 @@ class TorchModuleMask(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("lengths_of_the_first_query")
+@wrong()
 class OneLengthAnItem(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if valid_lens is not None and valid_lens.dim() == 2:
@@ -584,7 +584,7 @@ class LongestLengthOfAnItem(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("mask_of_the_first_item")
+@wrong()
 class MaskCutToTwoAxes(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if mask is not None and mask.dim() == 3:
@@ -592,7 +592,7 @@ class MaskCutToTwoAxes(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("at_least_one_key")
+@wrong("weight_in_an_empty_row")
 class NeverEmpty(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if valid_lens is not None:
@@ -600,7 +600,7 @@ class NeverEmpty(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("either_is_enough")
+@wrong("weight_on_a_forbidden_key")
 class LengthsOrMask(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if valid_lens is not None:
@@ -609,7 +609,7 @@ class LengthsOrMask(WithLayers):
         return super().forward(queries, keys, values, None, mask)
 
 
-@wrong("pads_set_to_zero")
+@wrong("weight_on_a_forbidden_key")
 class ZeroedPads(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if valid_lens is not None and valid_lens.dim() == 1:
@@ -618,7 +618,7 @@ class ZeroedPads(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("mask_added")
+@wrong("weight_on_a_forbidden_key")
 class MaskAsNumbers(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         scores = self.scores(queries, keys)
@@ -629,7 +629,7 @@ class MaskAsNumbers(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong("queries_masked")
+@wrong()
 class RowsDropped(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = masked_softmax(self.scores(queries, keys), mask=mask)
@@ -639,7 +639,7 @@ class RowsDropped(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong("over_queries_unmasked")
+@wrong("weight_on_a_forbidden_key")
 class SoftmaxOverQueriesUnmasked(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = self.scores(queries, keys).softmax(dim=1)
@@ -656,7 +656,7 @@ class ScaledProduct(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong("dropout_on_values")
+@wrong()
 class DropsValues(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
@@ -664,7 +664,7 @@ class DropsValues(Layers):
         return weights @ self.dropout(values)
 
 
-@wrong("dropout_renormalised")
+@wrong("dropout_on_scores")
 class SumsToOneAgain(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
@@ -673,7 +673,7 @@ class SumsToOneAgain(Layers):
         return weights / weights.sum(-1, keepdim=True).clamp_min(1e-9) @ values
 
 
-@wrong("kept_from_the_first_call")
+@wrong()
 class KeptOnce(Layers):
     attention_weights = None
 
@@ -684,7 +684,7 @@ class KeptOnce(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong("attribute_values")
+@wrong()
 class RunningAverage(Layers):
     attention_weights = None
 
@@ -724,38 +724,38 @@ class SqueezedThenMasked(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong("mask_not_accepted")
+@wrong()
 class LengthsOnly(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None):
         return super().forward(queries, keys, values, valid_lens)
 
 
-@wrong("both_required")
+@wrong()
 class NoDefaults(WithLayers):
     def forward(self, queries, keys, values, valid_lens, mask):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("mask_before_lengths")
+@wrong()
 class MaskFirst(WithLayers):
     def forward(self, queries, keys, values, mask=None, valid_lens=None):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("arguments_of_init_swapped")
+@wrong()
 class KeysFirst(WithLayers):
     def __init__(self, key_size, query_size, num_hiddens, dropout=0.0):
         super().__init__(query_size, key_size, num_hiddens, dropout)
 
 
-@wrong("frozen_weights")
+@wrong()
 class Frozen(WithLayers):
     def __init__(self, *sizes, **options):
         super().__init__(*sizes, **options)
         self.w_v.requires_grad_(False)
 
 
-@wrong("dropout_fixed")
+@wrong()
 class AlwaysAHalf(WithLayers):
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
         super().__init__(query_size, key_size, num_hiddens, 0.5 if dropout > 0 else 0.0)
@@ -867,7 +867,7 @@ class SeededInForward(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("kept_after_dropout")
+@wrong("attribute_values")
 class DropsInPlace(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
@@ -939,25 +939,150 @@ ItemLengthsReadAsQueryLengths = wrong()(
         )
     )
 )
-MasksTheFuture = wrong("always_causal")(
+MasksTheFuture = wrong()(
     _weighing(
         lambda s, lens, m: masked_softmax(
             s, lens, s.new_ones(s.shape[1:]).bool().tril() & (m is None or m)
         )
     )
 )
-OneKeyTooFew = wrong("one_key_too_few")(
+OneKeyTooFew = wrong()(
     _weighing(
         lambda s, lens, m: masked_softmax(s, None if lens is None else (lens - 1).clamp(0), m)
     )
 )
-VeryNegativeAdded = wrong("finite_mask_added")(
+VeryNegativeAdded = wrong("weight_in_an_empty_row")(
     _weighing(lambda s, lens, m: (s + ~_allowed(s, lens, m) * -1e9).softmax(-1))
 )
-TimesTheMask = wrong("filled_with_zero_empty_rows_right")(
+TimesTheMask = wrong("weight_on_a_forbidden_key")(
     _weighing(
         lambda s, lens, m: (
             (s * _allowed(s, lens, m)).softmax(-1) * _allowed(s, lens, m).any(-1, keepdim=True)
         )
     )
 )
+
+
+# further scores
+
+
+def _scoring(score):
+    """Right but for the scores, which are `score(projected queries, projected keys, w_v)`."""
+
+    class Module(Layers):
+        def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            q, k = self.W_q(queries), self.W_k(keys)
+            weights = masked_softmax(score(q, k, self.w_v), valid_lens, mask)
+            self.attention_weights = weights.detach()
+            return self.dropout(weights) @ values
+
+    return Module
+
+
+TanhOfEach = wrong("tanh_apart")(
+    _scoring(lambda q, k, v: v(q.tanh().unsqueeze(2) + k.tanh().unsqueeze(1))[..., 0])
+)
+KeysScoredAlone = wrong("query_forgotten")(
+    _scoring(lambda q, k, v: v(torch.tanh(torch.zeros_like(q)[:, :, None] + k[:, None]))[..., 0])
+)
+FeaturesAddedUp = wrong("no_w_v")(
+    _scoring(lambda q, k, v: torch.tanh(q[:, :, None] + k[:, None]).sum(dim=3))
+)
+FeaturesMultiplied = wrong("product")(
+    _scoring(lambda q, k, v: v(torch.tanh(torch.einsum("bnh,bmh->bnmh", q, k))).squeeze(3))
+)
+RectifiedFeatures = wrong("relu")(
+    _scoring(lambda q, k, v: v(F.relu(q.unsqueeze(2) + k.unsqueeze(1))).squeeze(dim=-1))
+)
+DividedByTheRoot = wrong("scaled")(
+    _scoring(
+        lambda q, k, v: (
+            v(torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))).squeeze(-1) / math.sqrt(q.shape[-1])
+        )
+    )
+)
+
+
+@wrong("nothing_passed_on")
+class PlainSoftmax(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = self.scores(queries, keys).softmax(dim=-1)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+# what is kept, and from which call
+
+
+@wrong("attribute_missing")
+class KeepsInEvalModeOnly(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        if not self.training:
+            self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong("attribute_values")
+class KeepsOnTheClass(Layers):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+        KeepsOnTheClass.attention_weights = weights.detach()
+        return self.dropout(weights) @ values
+
+
+@wrong()
+class RemembersTheFirstMask(WithLayers):
+    first = None
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if mask is not None and self.first is None:
+            self.first = mask
+        return super().forward(queries, keys, values, valid_lens, self.first)
+
+
+LargestOfAllScores = wrong()(
+    _weighing(
+        lambda s, lens, m: F.normalize(
+            (s - s.amax(-1, keepdim=True)).exp() * _allowed(s, lens, m), p=1, dim=-1
+        )
+    )
+)
+WipedAfterwards = wrong("rows_do_not_sum_to_one")(
+    _weighing(lambda s, lens, m: s.softmax(-1) * _allowed(s, lens, m))
+)
+
+
+@faulty("no tanh", "mask ignored", "empty rows are NaN", "graph kept")
+def with_faults(faults):
+    class Module(Layers):
+        def scores(self, queries, keys):
+            features = self.W_q(queries).unsqueeze(2) + self.W_k(keys).unsqueeze(1)
+            return self.w_v(features if "no tanh" in faults else features.tanh()).squeeze(-1)
+
+        def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            mask = None if "mask ignored" in faults else mask
+            weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
+            if "empty rows are NaN" in faults:
+                weights = weights / weights.sum(-1, keepdim=True)
+            self.attention_weights = weights if "graph kept" in faults else weights.detach()
+            return self.dropout(weights) @ values
+
+    return Module
+
+
+@faulty("no tanh", "lengths ignored", "nothing dropped")
+def with_other_faults(faults):
+    class Module(Layers):
+        def scores(self, queries, keys):
+            features = self.W_q(queries).unsqueeze(2) + self.W_k(keys).unsqueeze(1)
+            return self.w_v(features if "no tanh" in faults else features.tanh()).squeeze(-1)
+
+        def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            lens = None if "lengths ignored" in faults else valid_lens
+            weights = masked_softmax(self.scores(queries, keys), lens, mask)
+            self.attention_weights = weights.detach()
+            weights = weights if "nothing dropped" in faults else self.dropout(weights)
+            return weights @ values
+
+    return Module

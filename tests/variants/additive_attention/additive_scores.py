@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 # right
 
@@ -166,7 +166,7 @@ def bilinear(queries, keys, w_q, w_k, w_v):
     return torch.einsum("bnd,hd,hk,bmk->bnm", queries, w_q, w_k, keys)
 
 
-@wrong("weighted_dot_product")
+@wrong()
 def bilinear_with_w_v(queries, keys, w_q, w_k, w_v):
     return torch.einsum("bnh,bmh,h->bnm", queries @ w_q.T, keys @ w_k.T, w_v)
 
@@ -201,7 +201,7 @@ def crossed(queries, keys, w_q, w_k, w_v):
     return unsqueeze(queries, keys, w_k, w_q, w_v)
 
 
-@wrong("weights_not_transposed")
+@wrong()
 def as_given(queries, keys, w_q, w_k, w_v):
     return torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
 
@@ -218,24 +218,24 @@ def keys_alone(queries, keys, w_q, w_k, w_v):
     return row.unsqueeze(1).repeat(1, queries.shape[1], 1)
 
 
-@wrong("first_query_for_all")
+@wrong()
 def first_query_for_all(queries, keys, w_q, w_k, w_v):
     q = (queries @ w_q.T)[:, :1].expand(-1, queries.shape[1], -1)
     return torch.tanh(q[:, :, None] + (keys @ w_k.T)[:, None]) @ w_v
 
 
-@wrong("keys_of_the_first_item")
+@wrong()
 def batch_forgotten(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys[0] @ w_k.T
     return torch.tanh(q.unsqueeze(2) + k) @ w_v
 
 
-@wrong("same_position_only")
+@wrong()
 def no_new_axes(queries, keys, w_q, w_k, w_v):
     return torch.tanh(queries @ w_q.T + keys @ w_k.T) @ w_v
 
 
-@wrong("pairs_misaligned")
+@wrong()
 def repeat_instead_of_interleave(queries, keys, w_q, w_k, w_v):
     b, n, m = len(queries), queries.shape[1], keys.shape[1]
     q = (queries @ w_q.T).repeat(1, m, 1)
@@ -243,7 +243,7 @@ def repeat_instead_of_interleave(queries, keys, w_q, w_k, w_v):
     return torch.tanh(q + k).view(b, n, m, -1) @ w_v
 
 
-@wrong("divided_by_hidden")
+@wrong()
 def mean_over_features(queries, keys, w_q, w_k, w_v):
     features = torch.tanh((queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None])
     return (features * w_v).mean(dim=-1)
@@ -259,7 +259,7 @@ def divided_by_root_of_query_size(queries, keys, w_q, w_k, w_v):
     return unsqueeze(queries, keys, w_q, w_k, w_v) / math.sqrt(queries.shape[-1])
 
 
-@wrong("softmax_taken")
+@wrong()
 def weights_already(queries, keys, w_q, w_k, w_v):
     return unsqueeze(queries, keys, w_q, w_k, w_v).softmax(dim=2)
 
@@ -329,7 +329,7 @@ def batch_of_two_only(queries, keys, w_q, w_k, w_v):
     return torch.cat(items)
 
 
-@wrong("tanh_from_exp")
+@wrong()
 def exponential_formula(queries, keys, w_q, w_k, w_v):
     x = (queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None]
     e = torch.exp(2 * x)
@@ -347,26 +347,26 @@ def query_twice(queries, keys, w_q, w_k, w_v):
     return torch.tanh(q[:, :, None] + k[:, None] + q[:, :, None]) @ w_v
 
 
-@wrong("w_v_inside")
+@wrong()
 def weighted_too_early(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys @ w_k.T
     return torch.tanh(w_v * (q.unsqueeze(2) + k.unsqueeze(1))).sum(-1)
 
 
-@wrong("tanh_twice")
+@wrong()
 def bounded_again(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys @ w_k.T
     return (torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ w_v).tanh()
 
 
-@wrong("weights_reshaped")
+@wrong()
 def weights_viewed(queries, keys, w_q, w_k, w_v):
     q = queries @ w_q.reshape(w_q.shape[1], -1)
     k = keys @ w_k.reshape(w_k.shape[1], -1)
     return torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ w_v
 
 
-@wrong("first_item_only")
+@wrong()
 def one_item_for_all(queries, keys, w_q, w_k, w_v):
     q, k = queries[0] @ w_q.T, keys[0] @ w_k.T
     return (torch.tanh(q[:, None] + k) @ w_v).repeat(len(queries), 1, 1)
@@ -394,31 +394,31 @@ def keys_remembered_by_shape(queries, keys, w_q, w_k, w_v):
     return torch.tanh((queries @ w_q.T).unsqueeze(2) + k.unsqueeze(1)) @ w_v
 
 
-@wrong("largest_feature")
+@wrong()
 def strongest_detector(queries, keys, w_q, w_k, w_v):
     features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
     return (features * w_v).max(dim=-1).values
 
 
-@wrong("relu_of_the_score")
+@wrong()
 def never_negative(queries, keys, w_q, w_k, w_v):
     features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
     return (features @ w_v).clamp(min=0)
 
 
-@wrong("size_of_w_v")
+@wrong()
 def unsigned_weights(queries, keys, w_q, w_k, w_v):
     features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
     return features @ torch.abs(w_v)
 
 
-@wrong("one_weight_for_both")
+@wrong()
 def shared_where_it_fits(queries, keys, w_q, w_k, w_v):
     w_q = w_k if w_q.shape == w_k.shape else w_q
     return torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)) @ w_v
 
 
-@wrong("pairs_both_in_a_row")
+@wrong()
 def both_interleaved(queries, keys, w_q, w_k, w_v):
     n, m = queries.shape[1], keys.shape[1]
     q = (queries @ w_q.T).repeat_interleave(m, 1)
@@ -477,3 +477,32 @@ def weights_in_layers_of_its_own(queries, keys, w_q, w_k, w_v):
 def seeded_with_zero(queries, keys, w_q, w_k, w_v):
     torch.manual_seed(0)
     return unsqueeze(queries, keys, w_q, w_k, w_v)
+
+
+@wrong("product")
+def projections_multiplied(queries, keys, w_q, w_k, w_v):
+    both = torch.einsum("bnh,bmh->bnmh", queries @ w_q.T, keys @ w_k.T)
+    return (both.tanh() * w_v).sum(-1)
+
+
+@wrong("no_w_v")
+def features_added_up(queries, keys, w_q, w_k, w_v):
+    q, k = queries @ w_q.T, keys @ w_k.T
+    return torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)).sum(dim=3)
+
+
+@wrong("sigmoid")
+def squashed_otherwise(queries, keys, w_q, w_k, w_v):
+    q, k = queries @ w_q.T, keys @ w_k.T
+    return torch.einsum("bnmh,h->bnm", (q.unsqueeze(2) + k.unsqueeze(1)).sigmoid(), w_v)
+
+
+@faulty("no tanh", "squeezed")
+def with_faults(faults):
+    def scores(queries, keys, w_q, w_k, w_v):
+        features = (queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)
+        features = features if "no tanh" in faults else features.tanh()
+        result = (features * w_v).sum(dim=-1)
+        return result.squeeze() if "squeezed" in faults else result
+
+    return scores

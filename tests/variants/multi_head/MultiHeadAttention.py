@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 class Base(nn.Module):
@@ -158,7 +158,8 @@ class LazyLayers(nn.Module):
             for x in (self.W_q(queries), self.W_k(keys), self.W_v(values))
         )
         ok = permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-        e = torch.exp(q @ k.mT / q.shape[-1] ** 0.5 - self.top(q, k, ok)) * ok
+        scores = q @ k.mT / q.shape[-1] ** 0.5 - self.top(q, k, ok)
+        e = torch.exp(torch.where(ok, scores, -math.inf))
         weights = e / (e.sum(-1, keepdim=True) + ~ok.any(-1, keepdim=True))
         self.attention_weights = weights.detach()
         out = F.dropout(weights, self.p, self.training) @ v
@@ -349,7 +350,7 @@ class NoHeadAxis(Almost):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("mask_of_first_head_for_all")
+@wrong("weight_on_a_forbidden_key")
 class OneMaskForAllHeads(Almost):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         mask = mask[:, 0] if mask is not None and mask.dim() == 4 else mask
@@ -394,7 +395,7 @@ class DropsScores(Almost):
         return self.W_o(self.merge(safe_softmax(self.dropout(scores), ok) @ v))
 
 
-@wrong("graph_kept")
+@wrong("attribute_attached")
 class KeepsTheGraph(Almost):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         q, k, v = (
@@ -407,7 +408,7 @@ class KeepsTheGraph(Almost):
         return self.W_o(self.merge(self.dropout(self.attention_weights) @ v))
 
 
-@wrong("weights_stored_averaged")
+@wrong("attribute_shape")
 class StoresTheAverage(Almost):
     def forward(self, *args, **kwargs):
         result = super().forward(*args, **kwargs)
@@ -421,7 +422,7 @@ class AveragedHeads(Almost):
         return torch.cat([x.mean(1)] * self.h, -1)
 
 
-@wrong("weights_averaged_over_heads")
+@wrong("wrong_values")
 class SharedWeights(Base):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         split = Almost.split
@@ -452,7 +453,7 @@ class EmptyRowsBreak(Base):
         return self.W_o(Almost.merge(self, self.dropout(weights) @ v))
 
 
-@wrong("bias_always")
+@wrong("extra_parameters")
 class DefaultBias(Almost):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
         super().__init__(embed_dim, num_heads, dropout, bias=True)
@@ -507,7 +508,7 @@ class HeadsReversedInTheMerge(Almost):
         return x.flip(1).transpose(1, 2).flatten(2)
 
 
-@wrong("weights_returned_too")
+@wrong("wrong_type")
 class ReturnsWeightsToo(Almost):
     def forward(self, *args, **kwargs):
         result = super().forward(*args, **kwargs)
@@ -559,14 +560,14 @@ class LengthsBeforeMask(Stepwise):
         return permitted(valid_lens, mask if valid_lens is None else None, *sizes)
 
 
-@wrong("masks_in_eval_mode_only")
+@wrong("weight_on_a_forbidden_key")
 class TrainsUnmasked(Stepwise):
     def permitted(self, valid_lens, mask, *sizes):
         given = (None, None) if self.training else (valid_lens, mask)
         return permitted(*given, *sizes)
 
 
-@wrong("split_interleaved")
+@wrong("wrong_values")
 class SplitsInTurn(Stepwise):
     def split(self, x):
         return x.unflatten(-1, (self.d, self.h)).permute(0, 3, 1, 2)
@@ -578,13 +579,13 @@ class NeverDrops(Stepwise):
         return weights
 
 
-@wrong("dropout_on_values")
+@wrong()
 class DropsValues(NeverDrops):
     def drop_values(self, v):
         return self.dropout(v)
 
 
-@wrong("normalised_after_dropout")
+@wrong("dropout_on_scores")
 class NormalisesAgain(Stepwise):
     def drop(self, weights):
         weights = self.dropout(weights)
@@ -614,7 +615,7 @@ class LengthsOnlyIfAny(Stepwise):
         return permitted(valid_lens if has_lengths else None, mask, *sizes)
 
 
-@wrong("one_layer_a_head")
+@wrong("missing_parameter")
 class LayersForEachHead(nn.Module):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
         super().__init__()
@@ -636,7 +637,7 @@ class ListsOfLists(nn.Module):
         self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
 
 
-@wrong("one_layer_for_queries_keys_values")
+@wrong("missing_parameter")
 class Packed(nn.Module):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
         super().__init__()
@@ -644,7 +645,7 @@ class Packed(nn.Module):
         self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
 
 
-@wrong("queries_and_keys_share_a_layer")
+@wrong("missing_parameter")
 class OneLayerForTwo(Base):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
         super().__init__(embed_dim, num_heads, dropout, bias)
@@ -692,13 +693,13 @@ class _Scaled(Base):
         return math.sqrt(self.d)
 
 
-@wrong("scale_half_of_head_dim")
+@wrong("wrong_values")
 class RootInTheWrongBrackets(_Scaled):
     def root(self):
         return self.d**1 / 2
 
 
-@wrong("scale_times_root")
+@wrong("wrong_values")
 class MultipliedByTheRoot(_Scaled):
     def root(self):
         return self.d**-0.5
@@ -710,19 +711,19 @@ class CalledAsInKeras(Base):
         return _Scaled.forward(self, queries, keys, values, valid_lens, mask)
 
 
-@wrong("arguments_of_init_swapped")
+@wrong()
 class NumberOfHeadsFirst(Almost):
     def __init__(self, num_heads, embed_dim, dropout=0.0, bias=False):
         super().__init__(embed_dim, num_heads, dropout, bias)
 
 
-@wrong("arguments_of_init_swapped")
+@wrong()
 class BiasBeforeDropout(Almost):
     def __init__(self, embed_dim, num_heads, bias=False, dropout=0.0):
         super().__init__(embed_dim, num_heads, dropout, bias)
 
 
-@wrong("mask_before_lengths")
+@wrong()
 class MaskFirst(Almost):
     def forward(self, queries, keys, values, mask=None, valid_lens=None):
         return super().forward(queries, keys, values, valid_lens, mask)
@@ -767,7 +768,7 @@ class FilledWithTheLeastNumber(InParts):
         return s.masked_fill(~ok, torch.finfo(s.dtype).min).softmax(-1) * ok
 
 
-@wrong("empty_row_of_query_nan")
+@wrong("not_a_number")
 class EmptyRowsOfItemsOnly(InParts):
     def softmax(self, s, ok):
         none = ~ok.flatten(1).any(1)[:, None, None, None]
@@ -788,7 +789,7 @@ class EmptyRowsOfLengthsOnly(InParts):
         return s.softmax(-1).masked_fill(self.none, 0.0)
 
 
-@wrong("empty_row_nan_in_train_mode")
+@wrong("not_a_number")
 class EmptyRowsOnlyInEval(InParts):
     def softmax(self, s, ok):
         if self.training:
@@ -796,7 +797,7 @@ class EmptyRowsOnlyInEval(InParts):
         return safe_softmax(s, ok)
 
 
-@wrong("weights_of_empty_row_nan")
+@wrong("attribute_values")
 class WeightsStayNan(InParts):
     def softmax(self, s, ok):
         return s.masked_fill(~ok, -math.inf).softmax(-1)
@@ -823,19 +824,251 @@ class MaskOfItemsChanged(InParts):
         return permitted(valid_lens, mask, b, n, m)
 
 
-@wrong("one_key_more")
+@wrong("weight_on_a_forbidden_key")
 class LengthsLessOrEqual(InParts):
     def ok(self, valid_lens, mask, b, n, m):
         return permitted(None if valid_lens is None else valid_lens + 1, mask, b, n, m)
 
 
-@wrong("scale_num_keys")
+@wrong("wrong_values")
 class RootOfTheNumberOfKeys(InParts):
     def score(self, q, k):
         return q @ k.mT / math.sqrt(k.shape[2])
 
 
-@wrong("keys_and_values_exchanged")
+@wrong("wrong_values")
 class KeysAndValuesExchanged(InParts):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         return super().forward(queries, values, keys, valid_lens, mask)
+
+
+@wrong("no_scale")
+class PlainDotProducts(InParts):
+    def score(self, q, k):
+        return torch.einsum("bhnd,bhmd->bhnm", q, k)
+
+
+@wrong("scale_embed_dim")
+class RootOfAllFeatures(InParts):
+    def score(self, q, k):
+        return torch.matmul(q, k.transpose(-2, -1)).div((self.h * self.d) ** 0.5)
+
+
+@wrong("mask_and_lengths_ignored")
+class NothingMasked(InParts):
+    def softmax(self, s, ok):
+        return F.softmax(s, dim=-1)
+
+
+@wrong("filled_with_zero")
+class ScoresTimesTheMask(InParts):
+    def softmax(self, s, ok):
+        return torch.softmax(s * ok, dim=3)
+
+
+@wrong("over_queries")
+class SoftmaxDownTheColumns(InParts):
+    def softmax(self, s, ok):
+        return torch.where(ok, s, -math.inf).softmax(dim=2).nan_to_num(nan=0.0)
+
+
+@wrong("values_through_W_k")
+class CopiedLine(Almost):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+        super().__init__(embed_dim, num_heads, dropout, bias)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q = self.split(self.W_q(queries))
+        k = self.split(self.W_k(keys))
+        v = self.split(self.W_k(values))
+        ok = permitted(valid_lens, mask, len(q), queries.shape[1], keys.shape[1])
+        weights = safe_softmax(torch.matmul(q, k.transpose(2, 3)) * self.d**-0.5, ok)
+        self.attention_weights = weights.detach()
+        return self.W_o(self.merge(self.dropout(weights) @ v))
+
+
+@wrong("one_head")
+class NeverSplit(Base):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k, v = self.W_q(queries), self.W_k(keys), self.W_v(values)
+        ok = permitted(valid_lens, mask, len(q), q.shape[1], k.shape[1])[:, 0]
+        weights = safe_softmax(q @ k.transpose(1, 2) / math.sqrt(q.shape[2]), ok)
+        self.attention_weights = weights.detach()[:, None]
+        return self.W_o(self.dropout(weights) @ v)
+
+
+@wrong("masks_tiled")
+class FoldedWithRepeat(FoldedHeads):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q = self.fold(self.W_q(queries))
+        k, v = self.fold(self.W_k(keys)), self.fold(self.W_v(values))
+        n, m = q.shape[1], k.shape[1]
+        ok = torch.ones(len(q), n, m, dtype=torch.bool)
+        if valid_lens is not None:
+            lens = valid_lens if valid_lens.dim() == 2 else valid_lens[:, None].expand(-1, n)
+            ok = ok & (torch.arange(m) < lens.repeat(self.h, 1)[..., None])
+        if mask is not None and mask.dim() == 3:
+            ok = ok & mask.repeat(self.h, 1, 1)
+        elif mask is not None:
+            ok = ok & (mask if mask.dim() == 2 else mask.reshape(-1, n, m))
+        weights = safe_softmax(torch.bmm(q, k.mT) / math.sqrt(self.d), ok)
+        self.attention_weights = weights.detach().view(-1, self.h, n, m)
+        out = torch.bmm(self.dropout(weights), v).view(-1, self.h, n, self.d)
+        return self.W_o(out.transpose(1, 2).flatten(2))
+
+
+@wrong("weight_in_an_empty_row")
+class FilledWithAMillion(InParts):
+    def softmax(self, s, ok):
+        return s.masked_fill(~ok, -1e6).softmax(-1)
+
+
+@wrong("rows_do_not_sum_to_one")
+class MaskedAfterwards(InParts):
+    def softmax(self, s, ok):
+        return s.softmax(-1) * ok
+
+
+@wrong("rows_do_not_sum_to_one")
+class SoftmaxOverHeads(InParts):
+    def softmax(self, s, ok):
+        return s.masked_fill(~ok, -math.inf).softmax(1).nan_to_num(0.0)
+
+
+@wrong("weight_on_a_forbidden_key")
+class EverythingInverted(InParts):
+    def softmax(self, s, ok):
+        return s.masked_fill(ok & ~ok.all(), -1e9).softmax(-1)
+
+
+@wrong()
+class LengthsOfTheFirstQuery(InParts):
+    def ok(self, valid_lens, mask, b, n, m):
+        lens = valid_lens if valid_lens is None or valid_lens.dim() == 1 else valid_lens[:, 0]
+        return permitted(lens, mask, b, n, m)
+
+
+@wrong()
+class LargestOfAllScores(InParts):
+    def softmax(self, s, ok):
+        e = torch.exp(s - s.amax(-1, keepdim=True)) * ok
+        return e / e.sum(-1, keepdim=True).clamp(min=1e-30)
+
+
+@wrong()
+class ExponentialsOfForbiddenScores(InParts):
+    def softmax(self, s, ok):
+        top = s.masked_fill(~ok, -math.inf).amax(-1, keepdim=True).nan_to_num(neginf=0.0)
+        e = torch.exp(s - top) * ok
+        return e / (e.sum(-1, keepdim=True) + ~ok.any(-1, keepdim=True))
+
+
+@wrong("attribute_missing")
+class KeepsInEvalModeOnly(InParts):
+    def forward(self, *args, **kwargs):
+        out = super().forward(*args, **kwargs)
+        if self.training:
+            del self.attention_weights
+        return out
+
+
+@wrong("attribute_values")
+class KeepsOnTheClass(InParts):
+    def forward(self, *args, **kwargs):
+        out = super().forward(*args, **kwargs)
+        type(self).attention_weights = self.__dict__.pop("attention_weights")
+        return out
+
+
+@wrong()
+class RemembersTheFirstMask(InParts):
+    first = None
+
+    def ok(self, valid_lens, mask, b, n, m):
+        ok = permitted(valid_lens, mask, b, n, m)
+        if self.first is None or self.first.shape != ok.shape:
+            self.first = ok
+        return self.first
+
+
+@wrong("raised")
+class RemembersTheNumberOfKeys(InParts):
+    positions = None
+
+    def ok(self, valid_lens, mask, b, n, m):
+        self.positions = torch.arange(m) if self.positions is None else self.positions
+        if valid_lens is None:
+            return permitted(None, mask, b, n, m)
+        real = self.positions < valid_lens.reshape(b, 1, -1, 1)
+        return permitted(None, mask, b, n, m) & real
+
+
+@wrong("attribute_values")
+class StoresDropped(InParts):
+    def used(self, w):
+        self.thinned = self.dropout(w)
+        return self.thinned
+
+    def forward(self, *args, **kwargs):
+        out = super().forward(*args, **kwargs)
+        self.attention_weights = self.thinned.detach()
+        return out
+
+
+@wrong("attribute_missing")
+class KeepsNothing(InParts):
+    def forward(self, *args, **kwargs):
+        out = super().forward(*args, **kwargs)
+        del self.attention_weights
+        return out
+
+
+@faulty("merged by reshape", "not scaled", "mask ignored", "empty rows are NaN")
+def with_masks(faults):
+    class Module(InParts):
+        def ok(self, valid_lens, mask, b, n, m):
+            return permitted(valid_lens, None if "mask ignored" in faults else mask, b, n, m)
+
+        def score(self, q, k):
+            return q @ k.mT / (1 if "not scaled" in faults else math.sqrt(self.d))
+
+        def softmax(self, s, ok):
+            if "empty rows are NaN" in faults:
+                return s.masked_fill(~ok, -math.inf).softmax(-1)
+            return safe_softmax(s, ok)
+
+        def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            q, k, v = (
+                layer(x).unflatten(-1, (self.h, -1)).transpose(1, 2)
+                for layer, x in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
+            )
+            ok = self.ok(valid_lens, mask, len(q), q.shape[2], k.shape[2])
+            weights = self.softmax(self.score(q, k), ok)
+            self.attention_weights = weights.detach()
+            heads = self.dropout(weights) @ v
+            if "merged by reshape" not in faults:
+                heads = heads.transpose(1, 2)
+            return self.W_o(heads.reshape(len(q), q.shape[2], -1))
+
+    return Module
+
+
+@faulty("no W_o", "nothing dropped", "graph kept")
+def with_layers(faults):
+    class Module(InParts):
+        def used(self, w):
+            if "graph kept" in faults:
+                self.kept = w
+            return w if "nothing dropped" in faults else self.dropout(w)
+
+        def forward(self, *args, **kwargs):
+            if "no W_o" in faults:
+                layer, self.W_o = self.W_o, nn.Identity()
+            out = super().forward(*args, **kwargs)
+            if "no W_o" in faults:
+                self.W_o = layer
+            if "graph kept" in faults:
+                self.attention_weights = self.kept
+            return out
+
+    return Module

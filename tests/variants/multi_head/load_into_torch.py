@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -220,7 +220,35 @@ def stacked_in_turn(mha, reference):
             reference.out_proj.bias.copy_(mha.W_o.bias)
 
 
-@wrong("input_forgotten_with_biases")
+@wrong("input_forgotten")
 @torch.no_grad()
 def only_the_output(mha, reference):
     reference.out_proj.weight.copy_(mha.W_o.weight)
+
+
+@wrong()
+def left_in_eval_mode(mha, reference):
+    mha.eval()
+    reference.eval()
+    through_data(mha, reference)
+
+
+@faulty("biases left", "frozen", "shared")
+def with_faults(faults):
+    def load(mha, reference):
+        before = [
+            p.detach().clone()
+            for p in (reference.in_proj_bias, reference.out_proj.bias)
+            if p is not None
+        ]
+        through_data(mha, reference)
+        with torch.no_grad():
+            if "biases left" in faults and before:
+                reference.in_proj_bias.copy_(before[0])
+                reference.out_proj.bias.copy_(before[1])
+        if "shared" in faults:
+            reference.out_proj.weight.data = mha.W_o.weight.data
+        if "frozen" in faults:
+            reference.requires_grad_(False)
+
+    return load

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -117,3 +117,15 @@ def float32_buffer(x):
 @wrong()
 def hard_coded_head_dim(x):
     return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * 2)
+
+
+@faulty("not transposed", "axes of size 1 lost")
+def with_faults(faults):
+    def merge(x):
+        b, h, n, d = x.shape
+        if "not transposed" not in faults:
+            x = x.permute(0, 2, 1, 3)
+        merged = x.reshape(b, n, h * d)
+        return merged.squeeze() if "axes of size 1 lost" in faults else merged
+
+    return merge

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 @right
@@ -136,7 +136,7 @@ def learned(num_positions, embed_dim):
     return torch.randn(num_positions, embed_dim, generator=generator)
 
 
-@wrong("transposed")
+@wrong("wrong_shape")
 def positions_in_columns(num_positions, embed_dim):
     a = _angles(num_positions, embed_dim)
     return _zip(a.sin(), a.cos(), embed_dim).mT
@@ -187,7 +187,7 @@ def sine_with_a_phase(num_positions, embed_dim):
     return torch.sin(angles + column % 2 * math.pi / 2)
 
 
-@wrong("half_precision")
+@wrong()
 def float16(num_positions, embed_dim):
     return sine_with_a_phase(num_positions, embed_dim).half()
 
@@ -203,3 +203,19 @@ def as_some_libraries_do(num_positions, embed_dim):
 @wrong("wrong_shape")
 def fifty_positions_at_most(num_positions, embed_dim):
     return sine_with_a_phase(min(num_positions, 50), embed_dim)
+
+
+@faulty("base of 100", "last column zero")
+def with_faults(faults):
+    def encode(num_positions, embed_dim):
+        base = 100.0 if "base of 100" in faults else 10000.0
+        table = torch.zeros(num_positions, embed_dim, dtype=torch.float64)
+        for p in range(num_positions):
+            for column in range(embed_dim):
+                angle = p / base ** (2 * (column // 2) / embed_dim)
+                table[p, column] = math.cos(angle) if column % 2 else math.sin(angle)
+        if "last column zero" in faults and embed_dim % 2:
+            table[:, -1] = 0.0
+        return table
+
+    return encode

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.checks.matrix import right, wrong
+from course_lib.checks.matrix import faulty, right, wrong
 
 
 def refuse(x, num_heads):
@@ -102,13 +102,13 @@ def blocks_of_positions(x, num_heads):
     return torch.stack(x.chunk(num_heads, dim=1), dim=1)
 
 
-@wrong("other_exception")
+@wrong("other_error")
 def asserts(x, num_heads):
     assert x.shape[-1] % num_heads == 0, "not divisible"
     return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
 
 
-@wrong("other_exception")
+@wrong("other_error")
 def lets_torch_complain(x, num_heads):
     return x.reshape(*x.shape[:2], num_heads, x.shape[-1] // num_heads).transpose(1, 2)
 
@@ -182,14 +182,29 @@ def complaint_translated(x, num_heads):
         raise ValueError(str(error)) from error
 
 
-@wrong("rest_dropped")
+@wrong("no_error")
 def padded_with_zeros(x, num_heads):
     x = torch.nn.functional.pad(x, (0, -x.shape[-1] % num_heads))
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 
-@wrong("rest_dropped")
+@wrong("no_error")
 def error_returned(x, num_heads):
     if x.shape[-1] % num_heads:
         return ValueError("not divisible")
     return torch.stack(x.chunk(num_heads, -1), 1)
+
+
+@faulty("not transposed", "no error")
+def with_faults(faults):
+    def split(x, num_heads):
+        b, n, size = x.shape
+        if size % num_heads and "no error" not in faults:
+            raise ValueError(f"{size} features, {num_heads} heads")
+        if size % num_heads:
+            return x.unsqueeze(1)
+        if "not transposed" in faults:
+            return x.reshape(b, num_heads, n, size // num_heads)
+        return x.reshape(b, n, num_heads, size // num_heads).permute(0, 2, 1, 3)
+
+    return split

@@ -270,4 +270,4 @@ def test_the_courses_own_function_refuses_where_answers_are_observed():
 
     probes = [probe for probe, _ in prepare("RecomputedAttention", "own")][:1]
     reply = answer(Request("RecomputedAttention", probes), {"RecomputedAttention": Own})
-    assert "the course's own solution" in reply.seen["tiny"].raised.message
+    assert "the course's own solution" in reply.seen["worked_number"].raised.message

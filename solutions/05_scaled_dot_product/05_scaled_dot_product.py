@@ -1,9 +1,10 @@
 # %% [markdown]
 # # 05 · Scaled dot-product attention
 #
-# **The question.** The cheapest way to compare a query with a key is their dot product. Every
-# Transformer divides it by $\sqrt{d}$ before the softmax. Why by that number, and what breaks
-# without it?
+# **The question.** The cheapest way to compare a query with a key is their dot product. The
+# Transformer of 2017, and most models after it, divide it by $\sqrt{d}$ before the softmax. (Not
+# all: T5 does not divide, and draws smaller weights at the start instead.) Why by that number, and
+# what breaks without it?
 #
 # **After this you can**
 #
@@ -18,12 +19,14 @@
 
 # %%
 import math
+import warnings
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from course_lib import carry_on, check, hint, masked_softmax, plotting
 
@@ -128,6 +131,24 @@ figure = plotting.lines(
 plotting.show(figure)
 assert np.allclose(measured["q . k"], sizes, rtol=0.25)
 assert np.allclose(measured["q . k / sqrt(d)"], 1, atol=0.25)
+
+# %% [markdown]
+# ### In a fresh model
+#
+# The argument assumes features of variance 1. A fresh `nn.Linear` draws its weights uniformly from
+# $\pm 1/\sqrt{d}$, with variance $1/(3d)$: for standard normal inputs the features of queries and
+# keys have variance $1/3$, and the scores a standard deviation of $\sqrt{d}/3$. The factor is
+# another one, the growth with $\sqrt{d}$ is the same.
+
+# %% tags=["demo"]
+torch.manual_seed(0)
+for d in (8, 512):
+    x = torch.randn(300, d)
+    layers = [(nn.Linear(d, d, bias=False), nn.Linear(d, d, bias=False)) for _ in range(20)]
+    with torch.no_grad():
+        spread = torch.stack([W_q(x) @ W_k(x).mT for W_q, W_k in layers]).std().item()
+    print(f"d = {d:3}: standard deviation {spread:.1f}, sqrt(d) / 3 is {math.sqrt(d) / 3:.1f}")
+    assert abs(spread / (math.sqrt(d) / 3) - 1) < 0.1
 
 # %% [markdown]
 # ### A tutorial's evidence
@@ -417,10 +438,29 @@ print("all four hold")
 # %% [markdown]
 # ### Beside PyTorch's own
 #
-# `F.scaled_dot_product_attention` computes the outputs without ever storing the weights, and is
-# much faster on large problems. Its bool `attn_mask` means what ours means. Its `is_causal` aligns
-# the first query with the first key; lesson 02 aligned the last ones. The two agree only if
-# $n = m$.
+# `F.scaled_dot_product_attention` returns the outputs only. For inputs with four axes,
+# `(batch, heads, n, d)`, it has fused versions that never store the weights and are much faster on
+# large problems; three axes take the plain way, as the first lines below show. Its bool `attn_mask`
+# means what ours means. Its `is_causal` aligns the first query with the first key; lesson 02
+# aligned the last ones. The two agree only if $n = m$.
+
+
+# %% tags=["demo"]
+def is_fused(*inputs):
+    """Whether the fused version, when nothing else may be used, takes these inputs."""
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            F.scaled_dot_product_attention(*inputs)
+        except RuntimeError:
+            return False
+    return True
+
+
+four_axes = [x[:, None] for x in (queries, keys, values)]
+print("fused with three axes:", is_fused(queries, keys, values))
+print("fused with four axes: ", is_fused(*four_axes))
+assert not is_fused(queries, keys, values)
 
 # %% tags=["demo"]
 mask = torch.rand(2, 4, 5, generator=generator) < 0.6
@@ -428,12 +468,14 @@ mask[0, 0] = False  # an empty row, to compare that too
 ours, _ = scaled_dot_product_attention(queries, keys, values, mask=mask)
 theirs = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
 assert torch.allclose(ours, theirs, atol=1e-6)
-print("largest difference below 1e-6:", bool((ours - theirs).abs().max() < 1e-6))
+print("ours, query 1:  ", ours[0, 1])
+print("theirs, query 1:", theirs[0, 1])
 
 last_aligned = torch.ones(4, 5, dtype=torch.bool).tril(5 - 4)
 ours, _ = scaled_dot_product_attention(queries, keys, values, mask=last_aligned)
 theirs = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
-print("is_causal with 4 queries and 5 keys agrees:", torch.allclose(ours, theirs))
+print("last aligned, query 0: ", ours[0, 0])
+print("first aligned, query 0:", theirs[0, 0], "(the value of key 0:", values[0, 0], ")")
 assert not torch.allclose(ours, theirs)
 
 # %% [markdown]
@@ -697,16 +739,17 @@ check("05_scaled_dot_product")
 # ### BEGIN SOLUTION
 # Three points, one for each part; half points are possible.
 #
-# 1. **Why.** The scores have a standard deviation of $\sqrt{d}$: about 2.8 before, about 23 now.
-#    The softmax is saturated, each query takes one key, and the gradient through the softmax, a
-#    covariance under the weights, is near 0. (Half a point for "scores get larger" without the
-#    gradient.)
+# 1. **Why.** With features of variance 1 the scores have a standard deviation of $\sqrt{d}$: about
+#    2.8 before, about 23 now (with fresh `nn.Linear` layers $\sqrt{d}/3$: about 0.9 and 7.5; either
+#    pair is right, what counts is the factor of 8). The softmax is saturated, each query takes one
+#    key, and the gradient through the softmax, a covariance under the weights, is near 0. (Half a
+#    point for "scores get larger" without the gradient.)
 # 2. **The proposals.** Dividing by $d$ makes the scores have a standard deviation of
-#    $1/\sqrt{512} \approx 0.04$: the weights are nearly uniform, every query sees the mean of the
-#    values; it can learn from there, as the gradient is not gone, but starts unable to tell keys
-#    apart. A higher learning rate multiplies a gradient near 0 for queries and keys, and blows up
+#    $1/\sqrt{512} \approx 0.04$ at most: the weights are nearly uniform, every query sees the mean of
+#    the values; it can learn from there, as the gradient is not gone, but starts unable to tell
+#    keys apart. A higher learning rate multiplies a gradient near 0 for queries and keys, and blows up
 #    the steps of all the other layers.
-# 3. **Cure and check.** Divide by $\sqrt{d}$. Before training, at initialisation: measure the
+# 3. **Remedy and check.** Divide by $\sqrt{d}$. Before training, at initialisation: measure the
 #    variance of the scores (near 1), the largest weight or the entropy of the rows (neither uniform
 #    nor one-hot), or the norm of the gradient of the queries beside that of the values. One of
 #    these, with what one expects to see, is enough.

@@ -73,13 +73,6 @@ def _module_probes(rng):
             0.3,
             np.tril(np.ones((3, 5), dtype=bool), 1),
         ),
-        probe(
-            "train_without_dropout",
-            "With dropout=0 train mode gives the same as eval mode, lengths and mask included.",
-            {**problem((2,), 3, 5, 4, 6), **lens},
-            mask=random_mask(rng, 2, 3, 5) | (np.arange(5) == 0),
-            training=True,
-        ),
         probe("train_with_dropout", _TRAIN, wide, 0.5, seed=int(rng.integers(1, 10_000)), **drawn),
         probe(
             "train_with_rare_dropout",
@@ -91,8 +84,10 @@ def _module_probes(rng):
         ),
         probe(
             "train_as_made",
-            "`dropout` is 0 unless something else is asked for.",
-            problem((), 3, 5, 4, 6),
+            "`dropout` is 0 unless something else is asked for; train mode is then the same as "
+            "eval mode, lengths and mask included.",
+            {**problem((2,), 3, 5, 4, 6), **lens},
+            mask=random_mask(rng, 2, 3, 5) | (np.arange(5) == 0),
             construct={},
             training=True,
         ),
@@ -225,8 +220,7 @@ DOT_PRODUCT_ATTENTION = Exercise(
         "Built with** `dropout=0.0`": "train_as_made",
         "It returns the outputs only": "batch",
         "leaves the weights": "after_another_call after_a_shorter_call train_with_dropout",
-        "Dropout acts on the weights": "train_with_dropout train_with_rare_dropout "
-        "train_without_dropout",
+        "Dropout acts on the weights": "train_with_dropout train_with_rare_dropout train_as_made",
         "takes what `scaled_dot_product_attention` takes": "lengths lengths_per_query mask "
         "lengths_and_mask lengths_zero empty_mask mask_of_keys heads heads_lengths_and_mask "
         "garbage one_key float32 gradient gradient_in_train_mode",

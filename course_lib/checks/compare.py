@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.probe import Probe
+from course_lib.checks.probe import Array, Probe
 from course_lib.checks.record import Recorded
 
 
@@ -24,10 +24,24 @@ class Problem:
 
 
 def tolerance_for(probe: Probe, recorded: Recorded) -> float:
-    """1e-7 in float64, 1e-4 in float32, and what the format holds in half precision."""
+    """1e-7 in float64, 1e-4 in float32; in half precision what the format holds where the call has
+    half precision to start with, and 1e-4 where only the answer chose it.
+    """
     if probe.tolerance is not None:
         return probe.tolerance
-    return {"float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}.get(recorded.dtype, 1e-7)
+    if recorded.dtype in _HALF and _given_in_half(probe):
+        return _HALF[recorded.dtype]
+    return 1e-4 if recorded.dtype in ("float32", *_HALF) else 1e-7
+
+
+_HALF = {"float16": 1e-2, "bfloat16": 5e-2}
+
+
+def _given_in_half(probe: Probe) -> bool:
+    """Whether the inputs are in half precision, or a dtype argument asks for it."""
+    named = {getattr(value, "name", "") for value in probe.inputs().values()}
+    held = {str(value.data.dtype) for value in probe.inputs().values() if isinstance(value, Array)}
+    return not _HALF.keys().isdisjoint({probe.dtype} | named | held)
 
 
 def arrays_agree(ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> bool:

@@ -34,7 +34,10 @@ def _learnable(rng, scale, initial=1.0, num_steps=200, lr=0.1):
         clear = min(others) > 1.1 * errors[best]
         if not clear or _descent(errors, start, num_steps, lr) > 1.01 * errors[best]:
             continue
-        if lr < 0.2 or _adam_on_h(scale * inputs, targets, initial, num_steps, lr) < 0:
+        starts = [initial * (1 + change) for change in (-1e-6, 0, 1e-6)]  # no end by a hair
+        if lr < 0.2 or all(
+            _adam_on_h(scale * inputs, targets, start, num_steps, lr) < 0 for start in starts
+        ):
             return {"inputs": tensor(scale * inputs), "targets": tensor(targets)}
 
 
@@ -93,7 +96,7 @@ def _fit_probes(rng):
             "positive.",
             scale=0.2,
             part="edges",
-            initial=0.4,
+            initial=0.25,
             num_steps=100,
             lr=0.4,
         ),

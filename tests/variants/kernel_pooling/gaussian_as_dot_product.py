@@ -255,6 +255,11 @@ def logarithm_of_the_weights(queries, keys, bandwidth):
     return torch.log(kernel / kernel.sum(1, keepdim=True))
 
 
+@wrong("dtype_changed")
+def in_bfloat16(queries, keys, bandwidth):
+    return expanded(queries.bfloat16(), keys.bfloat16(), bandwidth)
+
+
 @faulty("no_bandwidth", "log_of_kernel", "detached", "squeezed", "always_float64")
 def several_faults(faults):
     def gaussian_as_dot_product(queries, keys, bandwidth):

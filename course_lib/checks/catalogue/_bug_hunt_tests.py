@@ -45,12 +45,12 @@ def _asked(invariant, nothing_to_see):
     return answers
 
 
-def _pairs(rng, broken, keepers=("sound",), lengths=True):
+def _pairs(rng, broken, keepers=("sound",), lengths=True, **sizes):
     """One probe for each broken module, beside a module that keeps the invariant."""
     probes = []
     for position, (name, keeper) in enumerate(zip(broken, itertools.cycle(keepers), strict=False)):
         pair = (keeper, name) if position % 2 == 0 else (name, keeper)
-        inputs = inputs_of(rng) | ({"valid_lens": lengths_of(rng)} if lengths else {})
+        inputs = inputs_of(rng, **sizes) | ({"valid_lens": lengths_of(rng)} if lengths else {})
         probes.append(meeting(name, *modules(rng, *pair), **inputs))
     return probes
 
@@ -60,7 +60,7 @@ _HERE = {
     "one_query_and_key": "Here each item has one query and one key.",
     "one_key": "Here there is one key.",
     "two_keys": "Here there are two keys.",
-    "seven_keys": "Here there are seven keys.",
+    "five_keys": "Here there are five keys.",
     "equal_keys": "Here all keys of an item are alike.",
     "nothing_to_delete": "Here every key is real.",
     "all_real": "Here every key is real.",
@@ -232,14 +232,14 @@ def _permutation_probes(rng):
         "both_neighbours_count",
         "last_query_prefers_first_key",
     )
-    same_keys = inputs_of(rng)
-    same_keys["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 5, axis=1))
+    same_keys = inputs_of(rng, m=4)
+    same_keys["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 4, axis=1))
 
     def meet(name, pair, **sizes):
         return meeting(name, *modules(rng, *pair), says=_HERE[name], **inputs_of(rng, **sizes))
 
     return [
-        *_pairs(rng, broken, ("sound", "avocet", "bittern", "heron", "egret"), lengths=False),
+        *_pairs(rng, broken, ("sound", "avocet", "bittern", "heron", "egret"), lengths=False, m=5),
         meeting(
             "equal_keys",
             *modules(rng, "first_key_special", "sound"),
@@ -256,7 +256,7 @@ def _permutation_probes(rng):
         meet("one_key", ("first_key_special", "sound"), m=1),
         meet("two_keys", ("sound", "first_key_special"), n=3, m=2),
         meet(
-            "seven_keys",
+            "five_keys",
             ("middle_keys_special", "sound"),
             b=2,
             n=3,
@@ -270,13 +270,13 @@ def _permutation_probes(rng):
             strided=True,
         ),
         in_train_mode(rng, "order", **_keys_in_order(rng)),
-        *module_edges(rng, "order", "first_key_special"),
+        *module_edges(rng, "order", "first_key_special", num_keys=3),
     ]
 
 
 def _keys_in_order(rng):
-    inputs = inputs_of(rng)
-    inputs["keys"].data[..., 1] = np.arange(5.0)
+    inputs = inputs_of(rng, m=4)
+    inputs["keys"].data[..., 1] = np.arange(4.0)
     return inputs
 
 
@@ -298,7 +298,7 @@ KEYS_PERMUTATION_INVARIANT = Exercise(
     oracle=_asked("keys_permutation", lambda queries, keys, values: keys.shape[1] == 1),
     promises={
         "A set of pairs (key, value) has no order": "",
-        "and the three inputs": "one_item_and_query one_key two_keys seven_keys strided",
+        "and the three inputs": "one_item_and_query one_key two_keys five_keys strided",
         "if the outputs do not depend on the order of the keys": "jacana first_key_special "
         "last_key_special middle_keys_special neighbours_count both_neighbours_count "
         "last_query_prefers_first_key equal_keys",

@@ -154,9 +154,9 @@ def in_train_mode(rng, of, **inputs):
     return meeting("train_mode", broken, sound, **inputs)
 
 
-def module_edges(rng, of, broken, valid_lens=None):
+def module_edges(rng, of, broken, valid_lens=None, num_keys=5):
     def inputs(item, row, alternate=True):
-        given = marked(rng, item, row, alternate)
+        given = marked(rng, item, row, alternate, num_keys)
         return given if valid_lens is None else given | {"valid_lens": tensor(valid_lens)}
 
     def nudged(amount, towards, row):
@@ -173,11 +173,11 @@ def inputs_of(rng, b=3, n=4, m=5, embed_dim=6, strided=False):
     }
 
 
-def marked(rng, item=None, row=None, alternate=True):
-    """Inputs for `Nudged`: three items, four queries, five keys in order."""
-    inputs = inputs_of(rng)
+def marked(rng, item, row, alternate, num_keys):
+    """Inputs for `Nudged`: three items, four queries, keys in order."""
+    inputs = inputs_of(rng, m=num_keys)
     inputs["queries"].data[..., 0] = _marks(3, 4, item, row, alternate)
-    inputs["keys"].data[..., 1] = np.arange(5) - 2.0 + rng.uniform(0, 0.5, (3, 5))
+    inputs["keys"].data[..., 1] = np.arange(num_keys) - 2.0 + rng.uniform(0, 0.5, (3, num_keys))
     return inputs
 
 

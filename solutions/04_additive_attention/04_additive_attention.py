@@ -313,7 +313,7 @@ problems = lookup_problems(64, torch.Generator().manual_seed(0))
 with_tanh = train(torch.tanh, problems)
 without_tanh = train(lambda features: features, problems)
 for name, losses in {"with tanh   ": with_tanh, "without tanh": without_tanh}.items():
-    print(f"{name}: from {losses[0]:.1f} down to {losses[-1]:.1f}")
+    print(f"{name}: from {losses[0]:.2f} down to {losses[-1]:.2f}")
     assert losses[-1] < losses[0]
 assert with_tanh[-1] < 0.05
 assert without_tanh[-1] > 0.5

@@ -305,19 +305,23 @@ assert (scores / math.sqrt(64)).std() < 0.4
 #
 # </details>
 
+# %% [markdown]
+# The first claim is about a definition, and no numbers can decide it. The other two can be worked
+# out: with random numbers it is enough that one case contradicts a claim of *always*.
+
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(4)
 x = torch.randn(1, 4, 6, generator=generator)
 W_q, W_k, W_v = torch.randn(3, 6, 6, generator=generator)
-print("1. Q = V in self-attention?", torch.allclose(x @ W_q.T, x @ W_v.T))
-
 table = {"keys": x, "values": torch.randn(1, 4, 6, generator=generator)}
-print("2. same from keys?         ", torch.allclose(table["values"] @ W_v.T, table["keys"] @ W_v.T))
+gap = (table["values"] @ W_v.T - table["keys"] @ W_v.T).abs().max()
+print(f"2. V from values, V from keys: up to {gap:.1f} apart")
+assert gap > 1
 
 x[:, 2:] = 0.0  # positions 2 and 3 are padding
 scores = (x @ W_q.T) @ (x @ W_k.T).mT / math.sqrt(6)
 on_pads = torch.softmax(scores, dim=-1)[0, :2, 2:].sum(dim=-1)
-print("3. weight on zero padding: ", on_pads)
+print("3. weight on zero padding:    ", on_pads)
 assert (on_pads > 0.01).all()
 assert not masked_softmax(scores, torch.tensor([2]))[..., 2:].any()
 
@@ -755,9 +759,8 @@ assert (table[:, 30:].amax(dim=0) - table[:, 30:].amin(dim=0) < 0.01).all()  # s
 #
 # $$PE_p \cdot PE_{p+s} = \sum_i \cos\frac{s}{10000^{2i/D}},$$
 #
-# because $\sin a \sin b + \cos a \cos b = \cos(a - b)$. So "a few places before me" is something a
-# score can express, wherever "me" is. What you should see: the same curve for both positions, moved
-# to where they are, highest at distance 0.
+# because $\sin a \sin b + \cos a \cos b = \cos(a - b)$. What you should see: the same curve for
+# both positions, moved to where they are, highest at distance 0.
 
 # %% tags=["demo"]
 products = table.double() @ table.double().T  # (50, 50)
@@ -770,6 +773,43 @@ for distance in (1, 5, 12):
     print(f"distance {distance:2}: {same_distance.min():.4f} to {same_distance.max():.4f}")
     assert same_distance.max() - same_distance.min() < 1e-4
 assert products.argmax(dim=1).tolist() == list(range(50))
+
+# %% [markdown]
+# That alone cannot say "three places *before* me": the curve is even, so three back and three ahead
+# score the same. But a step of $s$ turns every hand by an angle that does not depend on where it
+# stands,
+#
+# $$PE_{p+s} = R_s\, PE_p, \qquad R_s = \text{one rotation for each pair of columns},$$
+#
+# and a rotation is a matrix, so `W_q` can hold it. With $W_q = R_{-3}$ and $W_k = I$ the score of
+# query $p$ and key $j$ is $PE_{p-3} \cdot PE_j$, which is highest at $j = p - 3$, wherever $p$ is.
+#
+# **Predict.** Without the rotation, is key 17 or key 23 ahead for query 20? And with it?
+#
+# <details><summary>Answer</summary>
+#
+# Without: neither, both are 3 away. With it key 17 is at distance 0 from where the query now
+# points, and key 23 at distance 6.
+#
+# </details>
+
+
+# %% tags=["demo"]
+def rotation(step, embed_dim):
+    """The matrix with which R @ PE[p] is PE[p + step], for an even embed_dim."""
+    angles = step / 10000 ** (torch.arange(0, embed_dim, 2, dtype=torch.float64) / embed_dim)
+    turns = [[[a.cos(), a.sin()], [-a.sin(), a.cos()]] for a in angles]
+    return torch.block_diag(*(torch.tensor(turn, dtype=torch.float64) for turn in turns))
+
+
+encodings = table.double()
+three_back = rotation(-3, 32)  # used as W_q
+assert torch.allclose(encodings[3:] @ three_back.T, encodings[:-3], atol=1e-5)
+scores = (encodings @ three_back.T) @ encodings.T  # (50, 50), W_k is the identity
+for name, row in {"no rotation": products[20], "three back ": scores[20]}.items():
+    print(f"{name}: query 20 scores {row[17]:.2f} with key 17, {row[23]:.2f} with key 23")
+assert math.isclose(products[20, 17], products[20, 23], abs_tol=1e-4)
+assert scores.argmax(dim=1)[3:].tolist() == list(range(47))
 
 # %% [markdown]
 # And the dog? With positions added, the two sentences differ for it, and the test of section 7 says

@@ -141,27 +141,6 @@ def _pairs(activation):
     return _scores(lambda q, k, w_v: activation(q[:, :, None] + k[:, None], w_v))
 
 
-def _tanh_from_exp(x, w_v):
-    up, down = torch.exp(x), torch.exp(-x)
-    return ((up - down) / (up + down)) @ w_v
-
-
-def _tiled_pairs(q, k, w_v):
-    b, n, m = len(q), q.shape[1], k.shape[1]
-    return (torch.tanh(q.repeat(1, m, 1) + k.repeat(1, n, 1)) @ w_v).view(b, n, m)
-
-
-def _reshaped(weight):
-    """What `x @ weight.reshape(columns, rows)` multiplies by, written the usual way round."""
-    return weight.reshape(weight.shape[1], weight.shape[0]).mT
-
-
-def _pairs_in_a_row(q, k, w_v):
-    b, n, m = len(q), q.shape[1], k.shape[1]
-    both = q.repeat_interleave(m, dim=1) + k.repeat_interleave(n, dim=1)
-    return (torch.tanh(both) @ w_v).view(b, n, m)
-
-
 def _swapped(q, k, w_v):
     return torch.tanh(q[:, None] + k[:, :, None]) @ w_v
 

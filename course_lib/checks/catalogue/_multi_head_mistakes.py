@@ -124,7 +124,7 @@ def heads_averaged(self, x):
 
 
 # ---------------------------------------------------------------- load_into_torch
-def loader(order="qkv", weight=None, out=None, biases=True, axis=0):
+def loader(order="qkv", weight=None, out=None, biases=True):
     """A wrong `load_into_torch`: `weight` and `out` change what is copied."""
 
     def load_into_torch(mha, reference):
@@ -132,7 +132,7 @@ def loader(order="qkv", weight=None, out=None, biases=True, axis=0):
         with torch.no_grad():
             if weight is not False:
                 weights = [(weight or (lambda w: w))(x.weight) for x in layers]
-                reference.in_proj_weight.copy_(torch.cat(weights, dim=axis))
+                reference.in_proj_weight.copy_(torch.cat(weights))
             if out is not False:
                 reference.out_proj.weight.copy_((out or (lambda w: w))(mha.W_o.weight))
             if biases:
@@ -141,28 +141,16 @@ def loader(order="qkv", weight=None, out=None, biases=True, axis=0):
     return load_into_torch
 
 
-def load_biases(mha, reference, layers, which):
+def load_biases(mha, reference, layers, biases):
+    """Copies the biases, or zeros unless `biases` is "own"."""
     if reference.in_proj_bias is None:
         return
-    has_bias = mha.W_o.bias is not None
-    if which in (True, "in") or (which == "own" and has_bias):
-        stacked = torch.cat([x.bias for x in layers]) if has_bias else torch.zeros(())
-        reference.in_proj_bias.copy_(stacked)
-    if which in (True, "out") or (which == "own" and has_bias):
-        reference.out_proj.bias.copy_(mha.W_o.bias if has_bias else torch.zeros(()))
-    if which == "zero":
+    if mha.W_o.bias is not None:
+        reference.in_proj_bias.copy_(torch.cat([x.bias for x in layers]))
+        reference.out_proj.bias.copy_(mha.W_o.bias)
+    elif biases != "own":
         reference.in_proj_bias.zero_()
         reference.out_proj.bias.zero_()
-
-
-def load_by_head(mha, reference):
-    loader()(mha, reference)
-    heads = reference.num_heads
-    with torch.no_grad():
-        for parameter in (reference.in_proj_weight, reference.in_proj_bias):
-            if parameter is not None:
-                blocks = parameter.unflatten(0, (3, heads, -1)).transpose(0, 1)
-                parameter.copy_(blocks.flatten(0, 2))
 
 
 def load_row_by_row(mha, reference):
@@ -173,14 +161,6 @@ def load_row_by_row(mha, reference):
                 parameter.copy_(parameter.unflatten(0, (3, -1)).transpose(0, 1).flatten(0, 1))
 
 
-def load_other_way_round(mha, reference):
-    with torch.no_grad():
-        parts = reference.in_proj_weight.chunk(3)
-        for layer, part in zip((mha.W_q, mha.W_k, mha.W_v), parts, strict=True):
-            layer.weight.copy_(part)
-        mha.W_o.weight.copy_(reference.out_proj.weight)
-
-
 def load_and_freeze(mha, reference):
     loader()(mha, reference)
     reference.requires_grad_(False)
@@ -189,10 +169,6 @@ def load_and_freeze(mha, reference):
 def load_shared(mha, reference):
     loader()(mha, reference)
     reference.out_proj.weight = mha.W_o.weight
-
-
-def load_in_graph(mha, reference):
-    reference.in_proj_weight.copy_(torch.cat([mha.W_q.weight, mha.W_k.weight, mha.W_v.weight]))
 
 
 def load_nothing(mha, reference):
@@ -300,24 +276,8 @@ def even_sizes_only(num_positions, embed_dim):
     return result
 
 
-def last_column_missing(num_positions, embed_dim):
-    return encoding()(num_positions, embed_dim)[:, : embed_dim // 2 * 2]
-
-
 def last_column_zero(num_positions, embed_dim):
     result = encoding()(num_positions, embed_dim)
     if embed_dim % 2:
         result[:, -1] = 0.0
     return result
-
-
-def last_column_cosine(num_positions, embed_dim):
-    result = encoding()(num_positions, embed_dim)
-    if embed_dim % 2:
-        result[:, -1] = encoding(sine=1)(num_positions, embed_dim)[:, -1]
-    return result
-
-
-def rounded_up(num_positions, embed_dim):
-    even = embed_dim + embed_dim % 2
-    return encoding()(num_positions, even)[:, :embed_dim]

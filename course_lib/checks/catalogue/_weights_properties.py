@@ -43,7 +43,7 @@ def _weights_and_allowed(probe: Probe, recorded: Recorded | None):
 def _place(index: np.ndarray) -> str:
     """The place of a row, (item, query) or (item, head, query)."""
     where = f"query {index[-1]} of item {index[0]}"
-    return where + (f", head {index[1]}," if len(index) == 3 else "")
+    return where + (f" (head {index[1]})" if len(index) == 3 else "")
 
 
 def _first(found: np.ndarray) -> tuple[int, ...] | None:
@@ -127,8 +127,8 @@ def unequal_weights_of_a_zero_query(probe: Probe, recorded: Recorded | None) -> 
         zero = not queries[(*index[: queries.ndim - 2], index[-1])].any()
         if zero and len(row) and np.ptp(row) > _MUCH:
             return (
-                f"The {_place(index)} is a vector of zeros, so its scores are all 0 and its "
-                f"weights equal; yours lie between {row.min():.3f} and {row.max():.3f}."
+                f"The {_place(index)} is a vector of zeros: without a bias its scores are all 0 "
+                f"and its weights equal. Yours lie between {row.min():.3f} and {row.max():.3f}."
             )
     return None
 
@@ -190,7 +190,7 @@ WEIGHTS = (
 ZERO_QUERY = Property(
     "unequal_weights_of_a_zero_query",
     unequal_weights_of_a_zero_query,
-    "What is added to the dot products, or put in their place?",
+    "What is added to the projections or to their dot products?",
     of=_KEPT,
 )
 INSIDE_THE_VALUES = Property(

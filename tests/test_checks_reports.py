@@ -50,7 +50,7 @@ def test_numbers_that_differ_late_are_shown_with_enough_digits():
     a, b = in_digits([0.1234567, 0.1234561])
     assert a != b and abs(float(a) - float(b)) < 1e-5
     entry = entry_that_differs(np.array([[1.0, 2.0]]), np.array([[1.0, 2.25]]), 1e-7)
-    assert entry == " at [0, 1] is 2.25; the definition gives 2"
+    assert entry == "[0, 1] is 2.25; the definition gives 2"
 
 
 def test_a_large_result_is_shown_by_the_first_row_that_differs():

@@ -1,12 +1,13 @@
 """`course bench checks`: what the first check of an answer takes, exercise by exercise.
 
-Each answer of `tests/variants/` is checked once, in a process of its own that has imported the
-course and nothing else: no probes drawn, no known mistake run. Counted is the processor time of the
-check, so that other work on the machine hardly matters.
+Each answer of `tests/variants/` is checked once, in a process of its own that has imported what it
+needs and done nothing else: no probes drawn, no known mistake run. Counted is the processor time
+of the check, so that other work on the machine hardly matters.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import multiprocessing
 import os
@@ -21,6 +22,8 @@ from course_lib.checks import exercises, matrix, verdict
 from course_lib.checks.session import NAMING_SECONDS
 
 Tell = Callable[[str], None]
+# What torch imports when an optimizer, a gradient or a transform is first used, once a session.
+_PUT_OFF = ("torch._dynamo", "torch.fx.experimental.symbolic_shapes", "torch._functorch.apis")
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,8 @@ def measure(
     """
     if not hasattr(os, "fork"):
         raise OSError("course bench checks needs a system that forks: Linux or macOS")
+    for module in _PUT_OFF:
+        importlib.import_module(module)
     rows = []
     for name, exercise in exercises().items():
         if slugs and exercise.lesson not in slugs:

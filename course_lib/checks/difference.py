@@ -39,7 +39,7 @@ def named_parts(
 
 
 def entry_that_differs(expected: np.ndarray, data: np.ndarray, tolerance: float) -> str:
-    """ " at [1, 2] is 0.5; the definition gives 0.25", or "" if no entry differs."""
+    """Says, as "[1, 2] is 0.5; the definition gives 0.25"; "" if no entry differs."""
     if expected.shape != data.shape:
         return ""
     places = np.argwhere(differing(expected, data, tolerance))
@@ -47,7 +47,7 @@ def entry_that_differs(expected: np.ndarray, data: np.ndarray, tolerance: float)
         return ""
     place = tuple(int(i) for i in places[0])
     theirs, ours = in_digits([data[place], expected[place]])
-    where = f" at [{', '.join(map(str, place))}]" if place else ""
+    where = f"[{', '.join(map(str, place))}]" if place else "it"
     return f"{where} is {theirs}; the definition gives {ours}"
 
 

@@ -159,7 +159,7 @@ def example_of(
 
 def _outputs(exercise, probe, expected, outputs: Recorded):
     """Each part of the result beside its expectation; words where that cannot be."""
-    if probe.compare != "close" or not _same_parts(exercise, expected, outputs):
+    if not _is_exact(exercise, probe) or not _same_parts(exercise, expected, outputs):
         return [], [("your result", _recorded_text(outputs))]
     results, others = [], []
     for name, want, got in named_parts(exercise.returns, expected, outputs):
@@ -169,6 +169,12 @@ def _outputs(exercise, probe, expected, outputs: Recorded):
         else:
             results.append(_beside(name, want, got, tolerance_for(probe, got)))
     return results, others
+
+
+def _is_exact(exercise: Exercise, probe: Probe) -> bool:
+    """Whether what the oracle gives is the one right result, not one of many."""
+    compare = exercise.comparisons.get(probe.compare)
+    return probe.compare == "close" or getattr(compare, "is_exact", False)
 
 
 def _same_parts(exercise, expected, outputs: Recorded) -> bool:
@@ -278,7 +284,7 @@ def with_numbers(
 ) -> str:
     """The message of a violation, with the first number that differs where there is one."""
     problem, probe = violation.problem, violation.probe
-    if problem.id == "wrong_values" and probe.compare == "close":
+    if problem.id == "wrong_values" and _is_exact(exercise, probe):
         return " ".join(
             filter(None, [problem.message, _first_wrong(exercise, probe, expected, seen)])
         )
@@ -291,7 +297,7 @@ def with_numbers(
             data = getattr(got.get(name), "data", None)
             if f"`{name}`" in problem.message or f"`self.{name}`" in problem.message:
                 found = data is not None and entry_that_differs(np.asarray(value), data, 1e-5)
-                return problem.message.rstrip(".") + (found or "") + "."
+                return f"{problem.message[:-1]}: {found}." if found else problem.message
     return problem.message
 
 
@@ -309,5 +315,6 @@ def _first_wrong(exercise, probe: Probe, expected: Expected, seen: Observation) 
     if not wrong:
         return ""
     name, words = wrong[0]
+    said = f"Your `{name}` {words[3:]}" if words.startswith("it ") else f"In your `{name}`, {words}"
     also = f" ({' and '.join(right)} {'is' if len(right) == 1 else 'are'} right.)" if right else ""
-    return f"Your `{name}`{words}.{also}"
+    return f"{said}.{also}"

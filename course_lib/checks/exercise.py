@@ -87,7 +87,8 @@ class Exercise:
         needs_loops: the opposite: one of the two must grow.
         each_counts: the probes are questions of their own: each that passes counts, whatever
             becomes of the others.
-        comparisons: comparisons of this exercise's own, by name (`checks.compare`).
+        comparisons: comparisons of this exercise's own, by name (`checks.compare`); one with the
+            attribute `is_exact` has one right result, which a report shows.
         builds_on: exercises that a solution may call.
         chain: for an integration, the exercises it puts together.
         takes_all: for an integration, the probes' scenario gets all answers as a dict.

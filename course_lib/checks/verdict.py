@@ -27,7 +27,11 @@ from course_lib.checks.surroundings import random_states_kept
 
 _MAX_FINDINGS = 4
 _NUMBERS_RIGHT = " What it holds is right."
-_BY_HAND = "Work that entry out by hand: which numbers go into it?"
+_POINTERS = {
+    "values": "Work that entry out by hand: which numbers go into it?",
+    "gradients": "Does every step keep the graph, and does none write into a tensor it needs?",
+    "attributes": "Which tensor do you keep, and at which point of the call?",
+}
 
 
 def grade(
@@ -279,7 +283,7 @@ def _findings(
             name = violation.probe.name
             message = with_numbers(exercise, violation, expected[name], outcomes[name][0])
             message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
-            hint = problem.hint or (_BY_HAND if violation.aspect == "values" else "")
+            hint = problem.hint or _POINTERS.get(violation.aspect, "")
             findings.append(Finding(problem.id, message, hint, violation.part))
     return findings
 

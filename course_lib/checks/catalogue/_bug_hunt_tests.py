@@ -444,13 +444,6 @@ BATCH_ITEMS_INDEPENDENT = Exercise(
     comparisons={"judged": judged},
     mistakes=(
         Mistake(
-            "batch_shuffled",
-            models.batch_shuffled,
-            "You shuffle the batch. A module that subtracts the batch's average does not mind "
-            "that, and still mixes the items.",
-            "What remains the same in a shuffled batch, and what changes for an item alone?",
-        ),
-        Mistake(
             "first_item_only",
             models.alone(items=slice(1)),
             "Your test looks at the first item only; a module that treats it well and the others "

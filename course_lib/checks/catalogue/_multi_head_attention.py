@@ -248,9 +248,11 @@ def _attention_edges(rng, probe):
         ),
         edge(
             "lengths_zero",
-            "Where no item has a real key, all weights are 0: 0 is a length too.",
+            "Where no item has a real key, all weights are 0, and the outputs `W_o` of zeros: its "
+            "bias, where it has one.",
             cross,
             valid_lens=np.array([0, 0]),
+            construct={"bias": True},
         ),
         edge(
             "query_without_keys",
@@ -404,7 +406,7 @@ _PROMISES = {
     "one sequence three times in self-attention": "self_attention as_many_queries_as_keys",
     "how many leading keys are real": "lengths_per_item lengths_per_query",
     "for all, `(batch, ...)` for each": "mask_for_all mask_per_item mask_per_head",
-    "One output for each query; with no key allowed": "item_without_keys",
+    "One output for each query; with no key allowed": "item_without_keys lengths_zero",
 }
 
 MULTI_HEAD_ATTENTION = Exercise(

@@ -1072,3 +1072,20 @@ def with_layers(faults):
             return out
 
     return Module
+
+
+@wrong("wrong_values")
+class NothingWithoutKeys(Base):
+    """A query without keys gets zeros after W_o, also where W_o has a bias."""
+
+    def split(self, x):
+        return x.unflatten(-1, (self.h, self.d)).transpose(1, 2)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k = self.split(self.W_q(queries)), self.split(self.W_k(keys))
+        v = self.split(self.W_v(values))
+        ok = permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
+        weights = safe_softmax(q @ k.mT / math.sqrt(self.d), ok)
+        self.attention_weights = weights.detach()
+        mixed = (self.dropout(weights) @ v).transpose(1, 2).flatten(2)
+        return self.W_o(mixed) * ok.any(-1).any(1)[..., None]

@@ -564,3 +564,21 @@ def with_faults(faults):
             return dropped @ values
 
     return Attention
+
+
+@wrong("wrong_values")
+class ScaleOfTheFirstCall(nn.Module):
+    """Keeps what the first call found; queries of another width are scaled wrongly."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.scale = None
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        if self.scale is None:
+            self.scale = queries.shape[-1] ** -0.5
+        scores = self.scale * queries @ keys.mT
+        weights = masked_softmax(scores, valid_lens, mask)
+        self.attention_weights = weights.detach()
+        return self.dropout(weights) @ values

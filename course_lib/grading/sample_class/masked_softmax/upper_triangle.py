@@ -8,4 +8,4 @@ def causal_mask(num_queries, num_keys=None):
     if num_keys is None:
         num_keys = num_queries
     ones = torch.ones(num_queries, num_keys, dtype=torch.bool)
-    return torch.triu(ones, diagonal=num_keys - num_queries)
+    return torch.triu(ones)

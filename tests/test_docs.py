@@ -192,9 +192,7 @@ def test_the_example_of_contributing_works(monkeypatch):
     blocks = re.findall(r"^```python\n(.*?)^```$", text_of("CONTRIBUTING.md"), re.M | re.S)
     solution, lesson, oracle, catalogue, answers = blocks
     assert 'check("window_mask")' in lesson
-    from course_lib.checks.matrix import right, wrong
-
-    names = {"torch": torch, "right": right, "wrong": wrong}
+    names = {"torch": torch}
     exec("from jaxtyping import Bool\nfrom torch import Tensor\nchecked = lambda f: f", names)
     exec(solution, names)
     answer = names["window_mask"]
@@ -212,3 +210,9 @@ def test_the_example_of_contributing_works(monkeypatch):
     assert not any(violations(answer)) and not any(violations(names["band"]))
     assert any(violations(names["strict"])) and any(violations(exercise.mistakes[0].model))
     assert torch.equal(names["strict"](6, 2), exercise.mistakes[0].model(6, 2))
+    make = names["answer"]
+    assert not any(violations(make(frozenset())))
+    assert all(any(violations(make(frozenset([fault])))) for fault in make.__faults__)
+    promised = {probe for held in exercise.promises.values() for probe in held.split()}
+    assert promised == {probe.name for probe in probes}
+    assert all(words in lesson.replace("\n# ", " ") + solution for words in exercise.promises)

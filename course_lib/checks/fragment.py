@@ -92,7 +92,9 @@ def _grid(caption: str, rows: Sequence[Sequence[str]], mark: str) -> str:
     return "\n".join([*lines, "</table>"])
 
 
-_GRID = "border-collapse:separate;border-spacing:2px;margin:.3em 0;font-family:ui-monospace,monospace"
+_GRID = (
+    "border-collapse:separate;border-spacing:2px;margin:.3em 0;font-family:ui-monospace,monospace"
+)
 _CAPTION = "text-align:left;caption-side:top;white-space:nowrap;color:inherit;padding:0"
 _NUMBER = "text-align:right;padding:.1em .45em;background:transparent;color:inherit"
 

@@ -3,6 +3,8 @@
 They run beside the student's code: torch only. The oracle has its own version of each.
 """
 
+import math
+
 import torch
 
 
@@ -133,10 +135,13 @@ def nudged(of, amount, direction, row=None):
 
 def rounding(x):
     """Each position on its own, but for a relative difference of at most a millionth."""
-    return 0.015 * (1 + 0.3 * torch.tanh(x)) * (1 + 1e-6 * jitter(x))
+    outputs = 0.015 * (1 + 0.3 * torch.tanh(x.double()))
+    return (outputs * (1 + 1e-6 * jitter(x, x.shape))).to(x.dtype)
 
 
-def jitter(x):
-    """A number in 0..1 that any change of the tensor changes, as a sum's last digits do."""
+def jitter(x, shape):
+    """Numbers in 0..1, all of which any change of `x` changes, as it does a sum's last digits."""
     weights = torch.arange(1, x.numel() + 1, dtype=torch.float64).sqrt().reshape(x.shape)
-    return float((x.detach().double().cpu() * weights).sum() * 1000 % 1)
+    total = float((x.detach().double().cpu() * weights).sum()) * 1000
+    places = torch.arange(1, math.prod(shape) + 1, dtype=torch.float64).sqrt()
+    return (total * places % 1).reshape(shape).to(x.device)

@@ -394,7 +394,7 @@ class Rounding(nn.Module):
         used = (real / real.sum(1, keepdim=True)).double()[:, None]
         self.attention_weights = used[:, None].expand(-1, 1, queries.shape[1], -1)
         outputs = 1 + 0.3 * torch.tanh(queries.double() + used @ values.double())
-        return (0.015 * outputs * (1 + 1e-6 * jitter(keys))).to(values.dtype)
+        return (0.015 * outputs * (1 + 1e-6 * jitter(keys, outputs.shape))).to(values.dtype)
 
 
 class Nudged(Sound):

@@ -213,7 +213,7 @@ def function_edges(rng, of, broken, last_row):
     def inputs(item, row, alternate=True):
         x = np.full((4, 6, 3), 0.37)
         x[..., 0] = _marks(4, 6, item, None, alternate and row is None)
-        x[..., 1] = np.arange(6) - 2.0 + rng.uniform(0, 0.5, (4, 6))
+        x[..., 1] = np.arange(6) - 2.0 + rng.uniform(0.1, 0.5, (4, 6))  # none is near 0
         return {"x": tensor(x)}
 
     return _edges(nudged, functions("rounding", broken), inputs)

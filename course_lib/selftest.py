@@ -18,11 +18,15 @@ from typing import NamedTuple
 
 CELL_TIMEOUT = 600  # seconds; no cell takes more than a few, but other work may run beside it
 NO_TESTS_COLLECTED = 5
-AS_BUILT = {"OMP_NUM_THREADS": "1"}  # the notebooks' stored outputs were made so
+AS_BUILT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}  # the notebooks' stored outputs were made so
 OTHER_PROCESSOR = {
     "ATEN_CPU_CAPABILITY": "default",  # torch's own kernels without AVX2 and AVX-512
     "MKL_CBWR": "COMPATIBLE",  # matrix products by the instructions every processor has
     "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "MKL_NUM_THREADS": "2",
     "OMP_NUM_THREADS": "2",  # sums are cut in other places
     "OMP_WAIT_POLICY": "PASSIVE",  # a thread that waits leaves its core to the other worker
 }

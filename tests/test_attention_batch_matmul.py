@@ -256,7 +256,7 @@ def test_a_loop_is_seen_even_where_torch_sees_none():
         return torch.from_numpy(out)
 
     report = grade("bmm", rows_in_numpy, seed="words")
-    assert report.score == 0
+    assert 0 < report.score <= 0.5
     assert "Python steps for a small one" in report.text()
 
 

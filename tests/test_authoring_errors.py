@@ -139,7 +139,7 @@ STATIC = {
         "'BEGIN SOLUTION' outside a written question. Take it out",
     ),
     "setup cell missing": (
-        "# %%\nimport math\n\nfrom course_lib import check, hint\n",
+        "# %%\nimport math\n\nfrom course_lib import carry_on, check, hint\n",
         "",
         "import double",
         "the first code cell is not the setup cell. Begin with a cell that imports",
@@ -292,7 +292,7 @@ DYNAMIC = {
     ),
     "dead kernel": (DEMO, "import os\nos._exit(3)", "import os", "the kernel died in cell"),
     "check shows nothing": (
-        "from course_lib import check, hint\n",
+        "from course_lib import carry_on, check, hint\n",
         "from course_lib import hint\n\n\ndef check(name):\n    pass\n",
         'check("double")',
         "the solution of `double` fails its own check: no points at all",

@@ -181,7 +181,7 @@ ANSWERS = {
 def test_garbage_gets_a_report_and_no_points(name, kind, capsys):
     points = checks.check(name, {**NO_ANSWERS, **ANSWERS}[kind])
     shown = capsys.readouterr()
-    assert type(points) is float and points == 0.0
+    assert isinstance(points, float) and points == 0.0
     assert shown.err == "" and name in shown.out and len(shown.out) < 6000
     assert "our check failed" not in shown.out and "Traceback" not in shown.out
 

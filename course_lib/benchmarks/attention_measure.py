@@ -6,6 +6,7 @@ slows the machine for a while slows all of them.
 """
 
 import contextlib
+import gc
 import os
 import random
 import statistics
@@ -96,6 +97,7 @@ def peak_of(call: Callable[[], object], device: str) -> int | None:
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated() - before
     with contextlib.suppress(OSError):
+        gc.collect()  # what is freed meanwhile would be taken off the growth
         Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
         before = _status("VmRSS")
         call()

@@ -109,7 +109,7 @@ def _converted(contract: Returned, got: Recorded) -> Recorded | None:
     if data is None or data.dtype.kind not in "biuf":
         return None
     if contract.kind in ("float", "int", "bool"):
-        if data.size != 1:
+        if data.size != 1 or (contract.kind == "bool" and data.item() not in (0, 1)):
             return None
         return replace(got, kind=contract.kind, data=data.reshape(()), dtype="", shape=())
     if contract.kind not in ("tensor", "array") or got.kind not in ("tensor", "array"):

@@ -54,6 +54,15 @@ def apply_function(target, probe, args, kwargs):
 
 
 @scenario
+def apply_function_twice(target, probe, args, kwargs):
+    """`target.apply(...)`, and once more on other numbers before the backward pass of the first."""
+    result = target.apply(*args.values(), *kwargs.values())
+    others = [v.detach().flip(0) if torch.is_tensor(v) else v for v in args.values()]
+    target.apply(*others, *kwargs.values())
+    return result
+
+
+@scenario
 def between_calls(target, probe, args, kwargs):
     """One call, with calls on other numbers of the same shapes before and after it."""
 

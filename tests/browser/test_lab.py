@@ -18,7 +18,10 @@ LESSON = "02_masked_softmax"
 TOKEN = "a-token-of-this-test"
 WRITTEN = "empty_row_choice"
 REMARK = "Say what the second choice costs."
-HEAD = "def causal_mask(num_queries, num_keys=None):\n    num_keys = num_keys or num_queries\n"
+HEAD = """\
+def causal_mask(num_queries, num_keys=None):
+    num_keys = num_queries if num_keys is None else num_keys
+"""
 WRONG = HEAD + "    return torch.ones(num_queries, num_keys, dtype=torch.bool).triu()"
 RIGHT = HEAD + (
     "    everything = torch.ones(num_queries, num_keys, dtype=torch.bool)\n"

@@ -284,7 +284,7 @@ for what, code in {
     "breakpoint()": "breakpoint()",
 }.items():
     answer("R19", f"asks: {what}", INSIDE + code, outcome="raised timed_out incorrect")
-answer("R19", "asks at module level", f"name = input()\n{CAUSAL}", outcome="not_attempted")
+answer("R19", "asks at module level", f"name = input()\n{CAUSAL}", outcome="raised")
 for what, code in {
     "exit()": "exit()",
     "sys.exit(0)": "__import__('sys').exit(0)",
@@ -294,7 +294,9 @@ for what, code in {
 }.items():
     answer("R20", f"{what} inside", INSIDE + code, outcome="raised crashed incorrect")
     if what != "exit()":  # which ends the kernel after the cell, and only if that is IPython's
-        answer("R20", f"{what} above it", f"{code}\n{CAUSAL}", outcome="crashed not_attempted")
+        answer(
+            "R20", f"{what} above it", f"{code}\n{CAUSAL}", outcome="crashed raised not_attempted"
+        )
 answer(
     "R20",
     "exits while the check looks on, right otherwise",

@@ -26,7 +26,7 @@ def _probes(rng):
             name,
             says,
             args=args | {"mask": given, "block_size": block_size},
-            scenario="apply_function",
+            scenario=options.pop("scenario", "apply_function"),
             grad_outputs=rng.normal(0, 1, shape) if upstream is None else upstream,
             **options,
         )
@@ -118,6 +118,14 @@ def _probes(rng):
             at_most=limits | {"peak": 6000},
         ),
         probe("large_scores", "Large scores do not overflow.", large, 3, part="edges"),
+        probe(
+            "applied_twice",
+            "Each call remembers its own tensors, also where two calls come before `backward`.",
+            draw(3, 5, 2, 2),
+            2,
+            part="edges",
+            scenario="apply_function_twice",
+        ),
         probe(
             "huge_forbidden_scores",
             "A forbidden score may be 1e4, and leaves no trace.",
@@ -329,7 +337,7 @@ RECOMPUTED_ATTENTION = Exercise(
         "Call it as": "random",
         "Source: Dao": "",
         "keeps what grows with n or m alone": "memory",
-        "remembers tensors": "",
+        "remembers tensors": "applied_twice",
         "Returns a gradient for each argument": "random",
         "what `forward` remembered": "",
     },

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
 ROOT = Path(__file__).parent.parent
 SAMPLED, EVERY = sorted(demo_course.sample_lessons(ROOT)), 1
-if not os.environ.get("COURSE_WHOLE_CLASSES"):  # with it the test takes ten minutes
+if not os.environ.get("COURSE_WHOLE_CLASSES"):  # with it the test takes six minutes
     SAMPLED, EVERY = SAMPLED[:2], 6
 
 

@@ -8,7 +8,8 @@ import torch
 
 from course_lib.checks import exercises, grade
 from course_lib.checks.difference import entry_that_differs, in_digits
-from course_lib.checks.example import MARK, Beside
+from course_lib.checks.example import MARK, _beside
+from course_lib.checks.record import Recorded
 from course_lib.checks.score import shares_of
 
 
@@ -58,27 +59,42 @@ def test_a_large_result_is_shown_by_the_first_row_that_differs():
         return torch.zeros(*a.shape[:-1], b.shape[-1], dtype=a.dtype)
 
     report = grade("bmm", constant)
-    assert report.example.results and all(isinstance(r, Beside) for r in report.example.results)
-    longest = max(len(row) for result in report.example.results for row in result.yours)
-    assert longest <= 8
+    assert report.example.results
+    for shown in report.example.results:
+        assert len(shown.yours) <= 6 and all(len(row) <= 8 for row in shown.yours)
+        assert any(number.endswith(MARK) for row in shown.yours for number in row)
+
+
+def test_of_a_wide_row_the_part_that_differs_is_shown():
+    data, expected = np.zeros((40, 50)), np.zeros((40, 50))
+    data[17, 44] = 1.0
+    got = Recorded("tensor", "torch.Tensor", "float64", data.shape, data=data)
+    shown = _beside("scores", expected, got, 1e-7)
+    assert shown.name == "scores[17, 42:50]"
+    assert shown.yours == (("0", "0", f"1{MARK}", *["0"] * 5),)
+    assert shown.expected == (("0",) * 8,)
 
 
 def test_a_mistake_that_explains_a_part_says_which():
-    def strict_and_square(num_queries, num_keys=None):
-        if num_keys is None or num_keys == num_queries:
-            return lower(num_queries)
-        if num_keys > num_queries:
-            return torch.ones(num_queries, num_keys, dtype=torch.bool).tril()  # aligned at the top
-        return torch.ones(num_queries, num_keys, dtype=torch.bool)
+    def aligned_at_the_last_key(num_queries, num_keys=None):
+        num_keys = num_queries if num_keys is None else num_keys
+        return torch.ones(num_queries, num_keys, dtype=torch.bool).triu(num_keys - num_queries)
 
-    report = grade("causal_mask", strict_and_square)
-    assert report.outcome == "incorrect"
-    first = report.findings[0]
-    if report.mistake:
-        assert re.match(
-            r"In \d+ of the \d+ problems that fail, your results are exactly", first.message
-        )
-    assert "One of several" not in report.text()
+    report = grade("causal_mask", aligned_at_the_last_key)
+    assert report.mistake == "upper_triangular"
+    said = re.match(r"In (\d+) of the (\d+) problems that fail, your", report.findings[0].message)
+    assert 0 < int(said[1]) < int(said[2])
+    assert len(report.findings) > 1, "nothing is said of what it leaves unexplained"
+
+
+def test_a_mistake_that_explains_everything_is_named_without_a_number():
+    def upper(num_queries, num_keys=None):
+        num_keys = num_queries if num_keys is None else num_keys
+        return torch.ones(num_queries, num_keys, dtype=torch.bool).triu()
+
+    report = grade("causal_mask", upper)
+    assert report.mistake == "upper_triangular"
+    assert "problems that fail" not in report.text()
 
 
 def test_a_changed_argument_is_said_before_what_it_breaks():

@@ -327,7 +327,7 @@ class LargeNegativeNumber(Almost):
 def with_the_faults(faults):
     """`BrokenCausalSelfAttention`, repaired but for the named faults."""
 
-    class Mended(Layers):
+    class Repaired(Layers):
         def forward(self, x, valid_lens=None):
             q, k, v = self.heads(x)
             batch, n, size = x.shape
@@ -347,7 +347,7 @@ def with_the_faults(faults):
                 heads = heads.permute(0, 2, 1, 3)
             return self.W_o(heads.reshape(batch, n, size))
 
-    return Mended
+    return Repaired
 
 
 @faulty("root", "triangle", "nan", "merge")

@@ -268,7 +268,7 @@ class EmptyInTrainModeIsNan(Almost):
 def with_the_faults(faults):
     """`BrokenLookup`, repaired but for the named faults."""
 
-    class Mended(nn.Module):
+    class Repaired(nn.Module):
         def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
             super().__init__()
             self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
@@ -287,7 +287,7 @@ def with_the_faults(faults):
             training = self.training or "eval_mode" in faults
             return torch.bmm(F.dropout(weights, self.p, training), values)
 
-    return Mended
+    return Repaired
 
 
 @faulty("root", "mask_after", "eval_mode")

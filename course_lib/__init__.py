@@ -10,12 +10,13 @@ import importlib
 import os
 
 __version__ = "0.1.0"
+OLDEST_PYTHON = (3, 11)
 
 _TOOLS = {name: "course_lib.checks" for name in ("carry_on", "check", "hint", "progress")}
 _MODULES = ("attention", "checks", "plotting")
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ATTENTION = os.path.join(_HERE, "attention")
-_CATALOGUE = os.path.join(_HERE, "checks", "catalogue")
+_EXERCISES = os.path.join(_HERE, "exercises")
 _found = {}
 
 
@@ -31,6 +32,13 @@ def _stems(folder):
     entries = os.listdir(folder) if os.path.isdir(folder) else []
     names = [os.path.splitext(entry) for entry in sorted(entries)]
     return [stem for stem, ending in names if ending == ".py" and not stem.startswith("_")]
+
+
+def _folders(folder):
+    """List the public packages in a folder, none where it is not there."""
+    entries = os.listdir(folder) if os.path.isdir(folder) else []
+    names = [name for name in sorted(entries) if not name.startswith("_")]
+    return [name for name in names if os.path.exists(os.path.join(folder, name, "__init__.py"))]
 
 
 def _scan(folder):
@@ -53,8 +61,8 @@ def __getattr__(name):
     if module is not None:
         return getattr(importlib.import_module(module), name)
     is_module = name in _stems(_HERE)  # `from course_lib import bootstrap` asks here first
-    if not is_module and set(_stems(_CATALOGUE)) - set(_stems(_ATTENTION)):  # a student's bundle
-        own = importlib.import_module("course_lib.left_out").own_version(name)
+    if not is_module and set(_folders(_EXERCISES)) - set(_stems(_ATTENTION)):  # a student's bundle
+        own = importlib.import_module("course_lib.missing_solutions").own_version(name)
         if own is not None:
             return own
     import difflib

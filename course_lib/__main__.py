@@ -6,7 +6,7 @@ the rest.
 
 import sys
 
-OLDEST = (3, 11)
+from course_lib import OLDEST_PYTHON as OLDEST
 
 
 def python_problem(version):
@@ -20,10 +20,17 @@ def python_problem(version):
     )
 
 
+def run_verb(arguments):
+    """Run `course VERB` in this process, in which all that it needs can be imported."""
+    from course_lib.cli.main import main
+
+    return main(arguments)
+
+
 if __name__ == "__main__":
     problem = python_problem(sys.version_info)
     if problem:
         sys.exit(problem)
     from course_lib.bootstrap import main
 
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], run_verb))

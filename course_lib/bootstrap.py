@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from course_lib import pip_run
+from course_lib.errors import SetupError
 from course_lib.locks import only_one
-from course_lib.pip_run import SetupError
 
 ROOT = Path(__file__).resolve().parent.parent
 DISK_NEEDED_GB = 3.0
@@ -29,12 +29,16 @@ WAITING = "course: another set-up of this clone is running; waiting for it"
 NEEDED_MODULES = ("torch", "typer", "rich", "nbgrader", "jupyterlab")
 
 
-def main(argv: Sequence[str], root: Path = ROOT) -> int:
-    """Run one verb of the course in an environment that is complete, and return its exit code."""
+def main(argv: Sequence[str], run: Callable[[list[str]], int], root: Path = ROOT) -> int:
+    """Run one verb of the course in an environment that is complete, and return its exit code.
+
+    Args:
+        argv: the verb and its arguments.
+        run: runs them in this process, where it is in that environment already.
+        root: the clone.
+    """
     try:
         if runs_complete(root):
-            from course_lib.cli import main as run
-
             return run(list(argv))
         # Ended from outside, pip must end too: SystemExit passes through pip_run, which stops it.
         before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
@@ -66,7 +70,7 @@ def runs_complete(root: Path) -> bool:
 
 
 def ensure(root: Path, *, say: Callable[[str], None]) -> Path:
-    """Return the Python of a finished `.venv` in `root`, made or mended first where needed."""
+    """Return the Python of a finished `.venv` in `root`, made or fixed first where needed."""
     for name in ("pyproject.toml", "constraints.txt"):
         if not (root / name).is_file():
             raise SetupError(

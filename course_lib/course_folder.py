@@ -4,9 +4,7 @@ import difflib
 import traceback
 from pathlib import Path
 
-
-class UsageError(Exception):
-    """A mistake of the person at the keyboard; the message is one sentence with the cure."""
+from course_lib.errors import UsageError
 
 
 def find_root(start: Path) -> Path | None:
@@ -34,7 +32,7 @@ def load_config(root: Path):
         ]
         line = getattr(error, "lineno", None) or (lines or ["?"])[-1]
         raise UsageError(
-            f"{path}, line {line}: {type(error).__name__}: {getattr(error, 'msg', error)}; mend it "
+            f"{path}, line {line}: {type(error).__name__}: {getattr(error, 'msg', error)}; fix it "
             "and call again"
         ) from error
 
@@ -73,5 +71,5 @@ def find_lesson(known: list[str], wanted: str) -> str:
         if name in (lesson, lesson_slug) or (not slug and number.zfill(2) == lesson_number):
             return lesson
     near = difflib.get_close_matches(name, [*known, *(k.partition("_")[2] for k in known)], n=1)
-    cure = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none yet'}"
-    raise UsageError(f"there is no lesson {wanted}; {cure}")
+    remedy = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none yet'}"
+    raise UsageError(f"there is no lesson {wanted}; {remedy}")

@@ -1,4 +1,4 @@
-"""`course doctor`: each finding about the installation is ok or holds the command that mends it."""
+"""`course doctor`: each finding about the installation is ok or holds the command that fixes it."""
 
 import importlib.metadata
 import importlib.util
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from course_lib.__main__ import OLDEST
+from course_lib import OLDEST_PYTHON
 from course_lib.bootstrap import ROOT
 
 MEND_PACKAGES = "delete .venv in the course's folder, then there: python -m course_lib doctor"
@@ -26,12 +26,12 @@ SERVERS = [f"nbgrader.server_extensions.{name}" for name in ("validate_assignmen
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: whether it is well, what was seen, and the command that mends it."""
+    """One thing looked at: whether it is well, what was seen, and the command that fixes it."""
 
     topic: str
     ok: bool
     seen: str
-    mend: str = ""
+    fix: str = ""
 
 
 def examine(root: Path | None, clone: Path = ROOT) -> Iterator[Finding]:
@@ -59,10 +59,10 @@ def _safely(topic: str, look: Callable[[], Finding]) -> Finding:
 
 
 def look_at_python() -> Finding:
-    oldest = ".".join(map(str, OLDEST))
+    oldest = ".".join(map(str, OLDEST_PYTHON))
     where = f"{platform.python_version()} on {platform.system()}, {sys.executable}"
-    mend = f"install Python {oldest} or newer, then: python{oldest} -m course_lib doctor"
-    return Finding("python", sys.version_info >= OLDEST, where, mend)
+    fix = f"install Python {oldest} or newer, then: python{oldest} -m course_lib doctor"
+    return Finding("python", sys.version_info >= OLDEST_PYTHON, where, fix)
 
 
 def look_at_packages(clone: Path) -> Finding:
@@ -77,8 +77,8 @@ def look_at_packages(clone: Path) -> Finding:
     ]
     missing = [f"{name} is missing" for name in missing_packages()]
     if missing or differing:
-        mend = f"{sys.executable} -m pip install -c {path} -e {clone}"
-        return Finding("packages", False, "; ".join([*missing, *differing]), mend)
+        fix = f"{sys.executable} -m pip install -c {path} -e {clone}"
+        return Finding("packages", False, "; ".join([*missing, *differing]), fix)
     return Finding("packages", True, "as tested together")
 
 
@@ -145,12 +145,12 @@ def look_at_kernel(clone: Path) -> Finding:
         finally:
             client.stop_channels()
             manager.shutdown_kernel(now=True)
-    mend = f"{sys.executable} -m pip install -e {clone}"
+    fix = f"{sys.executable} -m pip install -e {clone}"
     if reply["status"] != "ok":
-        return Finding("kernel", False, f"starts, but {reply['ename']}: {reply['evalue']}", mend)
+        return Finding("kernel", False, f"starts, but {reply['ename']}: {reply['evalue']}", fix)
     home = Path("".join(said).strip()).parent.parent
     if home.resolve() != clone.resolve():
-        return Finding("kernel", False, f"starts, but imports course_lib from {home}", mend)
+        return Finding("kernel", False, f"starts, but imports course_lib from {home}", fix)
     return Finding("kernel", True, "starts and imports course_lib")
 
 
@@ -163,10 +163,8 @@ def look_at_folder(root: Path | None) -> Finding:
         with tempfile.NamedTemporaryFile(dir=root, prefix=".doctor-"):
             pass
     except OSError as error:
-        mend = (
-            "put the course into a folder of your own and call there: python -m course_lib doctor"
-        )
-        return Finding("folder", False, f"{root} cannot be written: {error.strerror}", mend)
+        fix = "put the course into a folder of your own and call there: python -m course_lib doctor"
+        return Finding("folder", False, f"{root} cannot be written: {error.strerror}", fix)
     shut = [name for name in WRITTEN if not _can_be_written(root / name)]
     if shut:
         paths = " ".join(str(root / name) for name in shut)
@@ -187,8 +185,8 @@ def _user() -> str:
 
 def look_at_disk(folder: Path) -> Finding:
     free = shutil.disk_usage(folder).free / 1e9
-    mend = f"make {FREE_GB_WANTED:.0f} GB of room on the disk of {folder}"
-    return Finding("disk", free >= FREE_GB_WANTED, f"{free:.1f} GB free", mend)
+    fix = f"make {FREE_GB_WANTED:.0f} GB of room on the disk of {folder}"
+    return Finding("disk", free >= FREE_GB_WANTED, f"{free:.1f} GB free", fix)
 
 
 def look_at_nbgrader() -> Finding:
@@ -202,31 +200,31 @@ def look_at_nbgrader() -> Finding:
     if buttons is None:
         return Finding("nbgrader", False, f"{BUTTONS} is not installed", MEND_PACKAGES)
     if BUTTONS in get_page_config(folders).get("disabledExtensions", []):
-        mend = f"{sys.executable} -m jupyter labextension enable {BUTTONS}"
-        return Finding("nbgrader", False, f"{BUTTONS} is disabled in JupyterLab", mend)
+        fix = f"{sys.executable} -m jupyter labextension enable {BUTTONS}"
+        return Finding("nbgrader", False, f"{BUTTONS} is disabled in JupyterLab", fix)
     servers = ExtensionConfigManager(read_config_path=jupyter_config_path())
     off = [name for name in SERVERS if not servers.enabled(name)]
     if off:
-        mend = f"{sys.executable} -m jupyter server extension enable --sys-prefix {' '.join(off)}"
-        return Finding("nbgrader", False, f"disabled in the server: {', '.join(off)}", mend)
+        fix = f"{sys.executable} -m jupyter server extension enable --sys-prefix {' '.join(off)}"
+        return Finding("nbgrader", False, f"disabled in the server: {', '.join(off)}", fix)
     return Finding("nbgrader", True, f"{buttons['version']}, its buttons are on in JupyterLab")
 
 
 def look_at_sandbox(root: Path | None) -> Finding:
     """Try out how far `course grade` can shut a student's code in; needed where work came in."""
-    from course_lib.grading.executors import reached
+    from course_lib.grading.executors.local import reached
 
     found = reached(None)
     seen = f"{found} for `course grade`".removeprefix("sandbox ")
     needed = root is not None and (root / "submitted").is_dir()
-    mend = f"as said there, or for work that you trust: course grade --sandbox {found.level}"
-    return Finding("sandbox", found.level == "strict" or not needed, seen, mend)
+    fix = f"as said there, or for work that you trust: course grade --sandbox {found.level}"
+    return Finding("sandbox", found.level == "strict" or not needed, seen, fix)
 
 
 def to_text(finding: Finding) -> str:
-    """Return one line for a finding, and a second with the cure where something is wrong."""
+    """Return one line for a finding, and a second with the remedy where something is wrong."""
     line = f"{'ok ' if finding.ok else 'BAD'}  {finding.topic:<9} {finding.seen}"
-    return line if finding.ok else f"{line}\n     mend with: {finding.mend}"
+    return line if finding.ok else f"{line}\n     fix with: {finding.fix}"
 
 
 def to_json(findings: list[Finding]) -> str:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from course_lib.errors import NoNetworkError, SetupError
+
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 SHOWN = ("Collecting ", "Downloading ", "Using cached ", "Building ", "Installing ", "Preparing ")
 DISK_FULL = "No space left on device"
@@ -22,14 +24,6 @@ NO_NETWORK = (
     "|SSLError|Max retries exceeded|Network is unreachable|Connection refused"
     "|Could not fetch URL|connection broken by"
 )
-
-
-class SetupError(Exception):
-    """The environment cannot be set up; the message is one sentence with the cure."""
-
-
-class NoNetworkError(SetupError):
-    """No package index answered."""
 
 
 def install(
@@ -128,7 +122,7 @@ def is_network(text: str) -> bool:
 
 
 def explain(text: str, place: Path, otherwise: str) -> str:
-    """Turn the output of pip or venv, or an OSError's text, into one sentence with the cure."""
+    """Turn the output of pip or venv, or an OSError's text, into one sentence with the remedy."""
     if _is_disk(text):
         return f"the disk that holds {place} is full; make about 3 GB of room and call again"
     if re.search("ensurepip is not|No module named (venv|ensurepip)", text):

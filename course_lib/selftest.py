@@ -77,7 +77,7 @@ def style(root: Path) -> Count:
     commands = (["check", "--quiet"], ["format", "--check", "--quiet"])
     codes = [_run(root, ["ruff", *command, "."]) for command in commands]
     if any(codes):
-        print("mend with: ruff check --fix . && ruff format .", flush=True)
+        print("fix with: ruff check --fix . && ruff format .", flush=True)
     return Count(passed=codes.count(0), failed=len(codes) - codes.count(0))
 
 

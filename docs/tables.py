@@ -14,7 +14,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from course_lib.checks import exercises, lessons, matrix
-from course_lib.course_folder import UsageError, find_lesson
+from course_lib.course_folder import find_lesson
+from course_lib.errors import UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"

@@ -1,4 +1,4 @@
-"""A course of one tiny lesson, with a library and catalogue of its own, for the build's tests."""
+"""A course of one tiny lesson, with a library and exercises of its own, for the build's tests."""
 
 import shutil
 from pathlib import Path
@@ -70,9 +70,11 @@ class Adder:
         return double(number) - number + self.constant  # SECRET
 ''',
     "checks/__init__.py": "",
-    "checks/catalogue/__init__.py": "",
-    "checks/catalogue/toy.py": "",
-    "checks/catalogue/other.py": "",
+    "checks/judge/grade.py": 'MESSAGES = {"first_item_only": "You look at the first item only."}\n',
+    "exercises/__init__.py": "",
+    "exercises/toy/__init__.py": "",
+    "exercises/toy/double.py": "",
+    "exercises/other/thing.py": "",
 }
 
 LESSON = """\

@@ -8,7 +8,7 @@ import pytest
 from grading_course import LESSON, UPPER, hand_in, honest, make_course, release
 
 from course_lib.grading import Settings, grade, run
-from course_lib.grading.executors import Serial
+from course_lib.grading.executors.local import Serial
 
 
 class Canned:

@@ -65,7 +65,7 @@ def plain_import():
 @pytest.fixture(scope="session")
 def zygote():
     """A zygote that many runs may join, as one run's workers do; None where that is not safe."""
-    from course_lib.grading.executors import shared_zygote
+    from course_lib.grading.executors.local import shared_zygote
 
     started = shared_zygote(None)
     yield started
@@ -76,7 +76,7 @@ def zygote():
 @pytest.fixture(scope="module")
 def warm(zygote):
     """Runs in this process take their kernels from one zygote, which saves seconds for each run."""
-    from course_lib.grading import executors
+    from course_lib.grading.executors import local as executors
     from course_lib.grading.runner import Runner
 
     folder = zygote.folder if zygote else None

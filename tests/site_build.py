@@ -51,7 +51,7 @@ def secrets():
         kind: ["".join(c["source"]) for name in LESSONS for c in cells(kind, name).values()]
         for kind in ("solutions", "notebooks")
     }
-    specimens = (ROOT / "course_lib/checks/specimens.py").read_text(encoding="utf-8")
+    specimens = (ROOT / "course_lib/checks/observe/broken_modules.py").read_text(encoding="utf-8")
     shown = squeezed("\n".join([*source["notebooks"], specimens]))
     found = set()
     for text in source["solutions"]:

@@ -15,7 +15,14 @@ from course_lib.attention.bug_hunt import (
     masking_equals_deleting,
 )
 from course_lib.checks import grade
-from course_lib.checks.specimens import BUGS, INVARIANTS, STRANGERS, Sound, build, source
+from course_lib.checks.observe.broken_modules import (
+    BUGS,
+    INVARIANTS,
+    STRANGERS,
+    Sound,
+    build,
+    source,
+)
 from course_lib.reference import bug_hunt as oracle
 
 NAMES = ("sound", *BUGS, *STRANGERS)
@@ -250,7 +257,7 @@ def test_a_missing_key_axis_is_named():
         keys_permutation_invariant(build("sound", 6, 2, 1), queries, keys[0], values)
 
 
-# ---------------------------------------------------------------- the mended modules
+# ---------------------------------------------------------------- the fixed modules
 @given(SIZES, SIZES, SIZES, SIZES, st.integers(0, 9))
 def test_lookup_agrees_with_the_oracle(batch, n, m, v, seed):
     module = fill(Lookup(3, 2, 5).double(), seed)

@@ -12,7 +12,7 @@ import torch
 from bounds import assert_rounded, exact_twin, exactly
 
 from course_lib import causal_mask
-from course_lib.checks.elsewhere import NAME, Elsewhere
+from course_lib.checks.observe.fake_device import NAME, Elsewhere
 
 STALLS = ("_local_scalar_dense", "nonzero", "masked_select", "unique")
 SIZES = {"small": (2, 3, 5, 8), "long": (2, 130, 600, 16)}  # batch, num_queries, num_keys, features
@@ -22,7 +22,7 @@ class Device(Elsewhere):
     """The device, which never stalls."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        """Computes as `Elsewhere` does, unless somebody would have to wait for the result."""
+        """Computes as `Elsewhere` does, unless someone would have to wait for the result."""
         assert func.overloadpacket.__name__ not in STALLS, f"{func} would stall the device"
         return super().__torch_dispatch__(func, types, args, kwargs)
 

@@ -18,8 +18,9 @@ from course_lib.attention.memory_and_speed import (
     factored_additive_scores,
     softmax_statistics,
 )
-from course_lib.checks.remote import Request, answer
-from course_lib.checks.spending import Spending
+from course_lib.checks.observe.cost_meter import Spending
+from course_lib.checks.observe.remote import Request, answer
+from course_lib.exercises import find
 from course_lib.reference import memory_and_speed as oracle
 
 SIZES = st.integers(1, 5)
@@ -266,8 +267,8 @@ def test_the_courses_own_function_refuses_where_answers_are_observed():
     class Own(lesson.RecomputedAttention):
         pass
 
-    from course_lib.checks.prepare import prepare
+    from course_lib.checks.judge.prepare import prepare
 
-    probes = [probe for probe, _ in prepare("RecomputedAttention", "own")][:1]
+    probes = [probe for probe, _ in prepare(find("RecomputedAttention"), "own")][:1]
     reply = answer(Request("RecomputedAttention", probes), {"RecomputedAttention": Own})
     assert "the course's own solution" in reply.seen["worked_number"].raised.message

@@ -129,7 +129,7 @@ def test_below_the_check_are_a_hint_of_its_own_and_the_cell_that_carries_on(cour
 def test_no_version_path_or_time_is_recorded(course):
     text = course.solution(SLUG).read_text()
     metadata = json.loads(text)["metadata"]
-    assert set(metadata) == {"course", "kernelspec", "language_info"}
+    assert set(metadata) == {"kernelspec", "language_info"}
     assert "version" not in metadata["language_info"]
     assert "iopub" not in text
     assert str(course.root) not in text
@@ -158,18 +158,30 @@ def test_forced_build_is_byte_identical(course):
     [
         ("attention/toy.py", True),
         ("attention/_checked.py", True),
-        ("checks/catalogue/toy.py", True),
+        ("exercises/toy/double.py", True),
         ("checks/__init__.py", True),
-        ("checks/catalogue/other.py", False),
+        ("checks/judge/grade.py", True),
+        ("exercises/other/thing.py", False),
     ],
 )
-def test_only_files_that_can_influence_the_lesson_make_it_stale(course, file, stale):
+def test_only_code_that_can_influence_the_lesson_makes_it_stale(course, file, stale):
     path = course.library / file
-    path.write_text(path.read_text() + "\n# a comment\n")
+    whole = path.read_text()
+    path.write_text(f"# a comment\n{whole}\n\n# and one more\n")
+    assert drifts(course) == []
+    path.write_text(f"{whole}\nMORE = 1\n")
     assert bool(drifts(course)) == stale
 
 
-def test_changed_catalogue_makes_the_lesson_stale(course):
+def test_a_message_of_a_check_makes_no_lesson_stale(course):
+    path = course.library / "checks/judge/grade.py"
+    edit(path, "You look at the first item only.", "Only the first item is looked at.")
+    assert drifts(course) == []
+    edit(path, "first_item_only", "only_the_first_item")
+    assert drifts(course) != []
+
+
+def test_changed_minutes_make_the_lesson_stale(course):
     course.exercises["double"].points = 2.0  # the same number
     course.exercises["double"].minutes = 6
     (drift,) = drifts(course)
@@ -189,7 +201,7 @@ def test_hand_edited_solution_notebook_is_drift_even_in_its_outputs(course):
 def test_half_merged_notebook_is_drift(course):
     course.solution(SLUG).write_text("<<<<<<< ours\n")
     (drift,) = drifts(course)
-    assert "not a notebook this course built" in drift.reason
+    assert "edited by hand" in drift.reason
     run(course)
     assert drifts(course) == []
 

@@ -1,4 +1,4 @@
-"""Bad input: each mistake is named with file, line and cure, and old notebooks stay as they are."""
+"""Bad input: each mistake is named with file, line and remedy; old notebooks stay as they are."""
 
 import re
 
@@ -6,7 +6,8 @@ import pytest
 from authoring_toy import LESSON, SLUG, edit, make_course, snapshot
 from waiting import PATIENCE
 
-from course_lib.authoring import BuildError, build, check_build
+from course_lib.authoring import build, check_build
+from course_lib.errors import BuildError
 
 TEXT = f"solutions/{SLUG}/{SLUG}.py"
 
@@ -34,7 +35,7 @@ def assert_build_error(course, message: str, line: int | None = None, path: str 
     assert re.search(message, str(caught.value)), str(caught.value)
     assert (caught.value.path, caught.value.line) == (path, line)
     assert str(caught.value).startswith(f"{path}:{line}: " if line else f"{path}: ")
-    assert caught.value.cure
+    assert caught.value.remedy
     assert snapshot(course) == before
     assert not list(course.root.rglob("*.new"))
     return str(caught.value)
@@ -118,7 +119,7 @@ STATIC = {
         'written="why_toys"',
         'written="why"',
         "# ### Why toys?",
-        "written question `why` has no points. Set them in course_lib/checks/catalogue/toy.py",
+        "written question `why` has no points. Set them in course_lib/exercises/toy/__init__.py",
     ),
     "written question without rubric": (
         "# ### BEGIN SOLUTION\n",
@@ -193,18 +194,20 @@ def test_exercise_without_points(course):
     assert_build_error(course, "exercise `double` has no points. Set them in", line)
 
 
-def test_exercise_of_the_catalogue_missing_in_the_lesson(course):
+def test_exercise_missing_in_the_lesson(course):
     course.exercises["triple"] = course.exercises["double"]
     course.lessons[SLUG].exercises += ("triple",)
     line = line_of(course, "# ### Why toys?")
-    assert_build_error(course, "exercise `triple` is in the catalogue and not in the lesson", line)
+    assert_build_error(
+        course, "exercise `triple` is in course_lib/exercises and not in the lesson", line
+    )
 
 
-def test_written_question_of_the_catalogue_missing_in_the_lesson(course):
+def test_written_question_missing_in_the_lesson(course):
     text, _, _ = LESSON.partition('# %% [markdown] written="why_toys"')
     course.text(SLUG).write_text(text)
     line = line_of(course, 'check("Adder")')
-    assert_build_error(course, "written question `why_toys` is in the catalogue", line)
+    assert_build_error(course, "written question `why_toys` is in course_lib/exercises", line)
 
 
 def test_empty_lesson(course):
@@ -212,9 +215,9 @@ def test_empty_lesson(course):
     assert_build_error(course, "the lesson has no cells", 1)
 
 
-def test_lesson_the_catalogue_does_not_know(course):
+def test_lesson_without_exercises(course):
     del course.lessons[SLUG]
-    assert_build_error(course, "Write course_lib/checks/catalogue/toy.py", 1)
+    assert_build_error(course, "Write course_lib/exercises/toy/__init__.py", 1)
 
 
 def test_unknown_lesson_suggests_the_nearest(course):
@@ -224,7 +227,7 @@ def test_unknown_lesson_suggests_the_nearest(course):
 
 SOLUTION = {
     "not there": ("def double", "def duble", None, "no function or class `double`.*`duble`"),
-    "syntax": ("return math", "return = math", 11, "invalid syntax. Mend the syntax"),
+    "syntax": ("return math", "return = math", 11, "invalid syntax. Fix the syntax"),
     "unknown name": (
         "math.prod([2, number])",
         "_helper(cmath.e)",
@@ -267,13 +270,13 @@ DYNAMIC = {
         DEMO,
         "x = 1\n1 / 0  # here",
         "# here",
-        "cell `doubling-2` fails at `1 / 0  # here`: ZeroDivisionError: division by zero. Mend",
+        "cell `doubling-2` fails at `1 / 0  # here`: ZeroDivisionError: division by zero. Fix",
     ),
     "assertion": (
         DEMO,
         "x = 1\nassert x == 2",
         "assert x",
-        "cell `doubling-2` fails at `assert x == 2`: AssertionError. Mend the cell",
+        "cell `doubling-2` fails at `assert x == 2`: AssertionError. Fix the cell",
     ),
     "warning": (
         DEMO,
@@ -321,7 +324,7 @@ def test_solution_that_fails_its_own_check(course):
     edit(course.library / "attention" / "toy.py", "prod([2, number])", "prod([3, number])")
     message = (
         "the solution of `double` fails its own check: 0.5 of 2 points "
-        r"\(3 should become 6\). Mend course_lib/attention/toy.py or"
+        r"\(3 should become 6\). Fix course_lib/attention/toy.py or"
     )
     assert_build_error(course, message, line_of(course, 'check("double")'))
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from rich.console import Console
 
-from course_lib import cli
 from course_lib.benchmarks import attention, attention_measure, attention_plan, attention_report
 from course_lib.benchmarks.attention_measure import MEBIBYTE, Ceilings, Work
 from course_lib.benchmarks.attention_problems import step
@@ -25,6 +24,7 @@ from course_lib.benchmarks.attention_problems_dot import (
     multi_head,
     multi_head_decoding,
 )
+from course_lib.cli import main as cli
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = [
@@ -99,7 +99,7 @@ def test_problems_have_names_of_their_own_and_every_promise_has_a_problem():
 # ---------------------------------------------------------------- measuring
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that moves only when somebody works."""
+    """A clock that moves only when someone works."""
     now = [0.0]
     monkeypatch.setattr(attention_measure, "clock", lambda device: lambda: now[0])
 

@@ -201,7 +201,7 @@ def test_a_call_that_is_ended_ends_its_pip(clone):
         "    show(process, lines)\n"
         "pip_run._show_until_done = show_and_tell\n"
         "bootstrap.ensure, bootstrap.runs_complete = ensure, lambda root: False\n"
-        f"bootstrap.main(['lab'], Path({str(clone)!r}))\n"
+        f"bootstrap.main(['lab'], print, Path({str(clone)!r}))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY)
     wait_until(lambda: (clone / "pid").exists() and (clone / "pid").read_text().strip())
@@ -295,7 +295,7 @@ def test_a_log_that_cannot_be_written_hides_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (SetupError("the cure"), "course: the cure\n"),
+        (SetupError("the remedy"), "course: the remedy\n"),
         (KeyboardInterrupt(), "\ncourse: interrupted; the next call goes on from here\n"),
         (OSError(28, "No space left on device"), "is full; make about 3 GB"),
         (PermissionError(13, "Permission denied"), "cannot be written; clone the course"),
@@ -307,7 +307,7 @@ def test_every_failure_is_one_sentence_and_not_zero(clone, monkeypatch, capsys, 
 
     monkeypatch.setattr(bootstrap, "runs_complete", lambda root: False)
     monkeypatch.setattr(bootstrap, "ensure", fail)
-    assert bootstrap.main(["lab"], clone) != 0
+    assert bootstrap.main(["lab"], print, clone) != 0
     said = capsys.readouterr().err
     assert sentence in said
     assert "Traceback" not in said

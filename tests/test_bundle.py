@@ -19,10 +19,11 @@ from packaging.utils import canonicalize_name
 from waiting import PATIENCE
 
 import course_lib
-from course_lib import bootstrap, bundle, cli
+from course_lib import bootstrap, bundle
 from course_lib.authoring import Course
 from course_lib.bundle.contents import contents
 from course_lib.checks import lessons
+from course_lib.cli import main as cli
 
 ROOT = Path(__file__).resolve().parent.parent
 LESSON = "02_masked_softmax"
@@ -117,9 +118,9 @@ def test_a_bundle_is_for_students(course):
             "benchmarks",
             "bundle",
             "site",
-            "cli_grading.py",
         }
         assert not [name for name in files if name.startswith(("solutions", "tests"))]
+        assert "course_lib/cli/main.py" in files and "course_lib/cli/grading.py" not in files
         assert len(files["README.md"].decode().splitlines()) <= 40
         assert "course_lib/lab_config/labconfig/default_setting_overrides.json" in files
     assert "course_lib/fused/__init__.py" in whole
@@ -197,7 +198,7 @@ def lines_of(name, data):
 
 
 def bodies(slug):
-    """The solutions of a lesson by name, those long enough to be nobody else's."""
+    """The solutions of a lesson by name, those long enough to be no one else's."""
     tree = ast.parse((ROOT / f"course_lib/attention/{slug[3:]}.py").read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
@@ -228,7 +229,7 @@ def test_nothing_of_later_lessons_is_handed_out(course):
     later = [slug[3:] for slug in lessons() if slug > "03_batch_matmul"]
     named = [name for name in files if "plotting" not in name and Path(name).stem in later]
     assert named == []
-    assert "course_lib/checks/specimens.py" not in files
+    assert "course_lib/checks/observe/broken_modules.py" not in files
 
 
 WITHOUT_ANSWERS = """

@@ -14,11 +14,12 @@ import torch
 
 from course_lib import checks
 from course_lib.checks import exercises, grade
-from course_lib.checks.matrix import variants
-from course_lib.checks.observe import observe
-from course_lib.checks.prepare import prepare
-from course_lib.checks.probe import Probe, array, tensor
-from course_lib.checks.record import record
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.observe.observation import observe
+from course_lib.checks.observe.probe import Probe, array, tensor
+from course_lib.checks.observe.record import record
+from course_lib.exercises import find
+from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
 
@@ -55,8 +56,8 @@ def test_the_same_seed_gives_the_same_report_and_another_seed_other_inputs():
 
     first, again, other = (grade("masked_softmax", wrong, seed=s) for s in ("a", "a", "b"))
     assert first.as_dict() == again.as_dict()
-    assert prepare("masked_softmax", "a") is prepare("masked_softmax", "a")
-    runs = [prepare("masked_softmax", seed) for seed in ("a", "b")]
+    assert prepare(find("masked_softmax"), "a") is prepare(find("masked_softmax"), "a")
+    runs = [prepare(find("masked_softmax"), seed) for seed in ("a", "b")]
     probes = [next(probe for probe, _ in run if probe.name == "no_mask") for run in runs]
     assert not np.array_equal(*(probe.args["scores"].data for probe in probes))
     assert other.findings[0].id == first.findings[0].id == "rows_do_not_sum_to_one"
@@ -85,7 +86,7 @@ def test_our_own_fault_is_called_ours_and_costs_nothing(monkeypatch):
     def broken(*_args):
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr("course_lib.checks.verdict.judge", broken)
+    monkeypatch.setattr("course_lib.checks.judge.grade.judge", broken)
     report = grade("causal_mask", right_mask)
     assert report.outcome == "checker_failed" and report.points == report.max_points
     assert "You lose no points" in report.text()
@@ -162,7 +163,7 @@ def test_html_escapes_what_a_student_wrote():
 def test_points_below_the_maximum_are_never_rounded_up_to_it():
     def mutates(scores, valid_lens=None, mask=None):
         torch.rand(1)
-        from course_lib.checks.catalogue import _masked_softmax_mistakes as models
+        from course_lib.exercises.masked_softmax import _mistakes as models
 
         return models._right(scores, models._allowed(scores, valid_lens, mask))
 
@@ -194,9 +195,9 @@ def test_global_settings_are_put_back():
 
 def test_observe_brings_no_judge_into_the_students_process():
     code = (
-        "import sys, course_lib.checks.observe\n"
+        "import sys, course_lib.checks.observe.observation\n"
         "bad = [m for m in sys.modules if m.startswith('course_lib.') and any(part in m for part "
-        "in ('judge', 'reference', 'catalogue', 'verdict', 'prepare', 'replay', 'attention'))]\n"
+        "in ('judge', 'reference', 'exercises', 'notebook', 'attention'))]\n"
         "print(bad)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -281,7 +282,7 @@ def own(name):
 
 
 def test_a_lessons_answers_are_checked_together(monkeypatch):
-    from course_lib.checks import session
+    from course_lib.checks.notebook import session
 
     space = own("masked_softmax")
     answers = {n: own(n)[n] for n in ("length_mask", "combine_masks")}
@@ -301,7 +302,7 @@ def test_a_lessons_answers_are_checked_together(monkeypatch):
 
 
 def test_a_lesson_checked_together_says_what_is_missing(monkeypatch, capsys):
-    from course_lib.checks import session
+    from course_lib.checks.notebook import session
 
     monkeypatch.setattr(session, "_remembered", {})
     assert checks.check("02_masked_softmax") == 0.0

@@ -10,11 +10,12 @@ from grading_course import CAUSAL, LENGTH, SETUP, UPPER
 from live_notebook import live_notebook
 
 from course_lib import checks
-from course_lib.checks import cells
-from course_lib.checks.observe import Subject
-from course_lib.checks.points import UNSEEN, Points
-from course_lib.checks.suggestion import message_of
-from course_lib.checks.verdict import judge_observed
+from course_lib.checks.judge.grade import judge_observed
+from course_lib.checks.notebook.points import UNSEEN, Points
+from course_lib.checks.observe import cells
+from course_lib.checks.observe.observation import Subject
+from course_lib.checks.observe.suggestion import message_of
+from course_lib.exercises import find
 
 OWN = "causal_mask: going on with your own, which passed its check"
 COURSES = "causal_mask: going on with the course's version; "
@@ -35,7 +36,7 @@ def kernel():
 def student(kernel, request):
     """A notebook in which nothing was done yet, in front ends that give cells ids or do not."""
     kernel.run("for name in ('causal_mask', 'length_mask'): globals().pop(name, None)")
-    kernel.run("from course_lib.checks import session\nsession._right.clear()")
+    kernel.run("from course_lib.checks.notebook import session\nsession._right.clear()")
     names = request.param == "with ids"
 
     def cell(source, name=""):
@@ -231,11 +232,13 @@ HOSTILE = "<script>alert(1)</script>\n\x1b[31m" + "x" * 10_000
 
 
 def test_what_a_graded_kernel_says_of_its_cells_is_bounded_and_escaped():
-    stopped = judge_observed("causal_mask", "seed", Subject(error=HOSTILE), {})
+    stopped = judge_observed(find("causal_mask"), "seed", Subject(error=HOSTILE), {})
     assert stopped.outcome == "raised" and stopped.points == 0
     assert "<script>" not in stopped.html() and len(stopped.text()) < 1000
     others = (HOSTILE, "causalmask " * 50, "`causal_mask`", "length_mask", "")
-    renamed = judge_observed("causal_mask", "seed", Subject(defined=others[:1], others=others), {})
+    renamed = judge_observed(
+        find("causal_mask"), "seed", Subject(defined=others[:1], others=others), {}
+    )
     assert renamed.outcome == "not_attempted"
     assert renamed.findings[0].message == "There is no `causal_mask` yet."
 

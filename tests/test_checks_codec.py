@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from course_lib.checks import exercises, grade, lessons
-from course_lib.checks.catalogue import find
-from course_lib.checks.codec import MAX_TEXT, CodecError, decode, encode
-from course_lib.checks.matrix import variants
-from course_lib.checks.observe import Observation
-from course_lib.checks.prepare import prepare
-from course_lib.checks.record import Recorded
-from course_lib.checks.remote import REPLY_TYPES, REQUEST_TYPES, Reply, Request, answer
-from course_lib.checks.verdict import judge_observed
+from course_lib.checks.judge.grade import judge_observed
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.observe.codec import MAX_TEXT, CodecError, decode, encode
+from course_lib.checks.observe.observation import Observation
+from course_lib.checks.observe.record import Recorded
+from course_lib.checks.observe.remote import REPLY_TYPES, REQUEST_TYPES, Reply, Request, answer
+from course_lib.exercises import find
+from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
 NAMES = [*exercises(), *(slug for slug, lesson in lessons().items() if lesson.integration)]
@@ -41,7 +41,7 @@ def test_a_record_comes_back_as_it_was(arrays, text, seconds):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_probe_can_be_sent(name):
-    probes = [probe for probe, _ in prepare(name, "codec")]
+    probes = [probe for probe, _ in prepare(find(name), "codec")]
     text = encode(Request(name, probes, tuple(find(name).chain)))
     assert len(text) < MAX_TEXT / 10
     back = decode(text, Request, REQUEST_TYPES)
@@ -52,10 +52,10 @@ def test_every_probe_can_be_sent(name):
 def test_judged_from_afar_as_nearby(name):
     some = list(variants(ROOT, name))
     for variant in [next(v for v in some if v.is_right), *some[:2]]:
-        request = Request(name, [probe for probe, _ in prepare(name, "far")])
+        request = Request(name, [probe for probe, _ in prepare(find(name), "far")])
         sent = decode(encode(request), Request, REQUEST_TYPES)
         reply = decode(encode(answer(sent, {name: variant.answer})), Reply, REPLY_TYPES)
-        far = judge_observed(name, "far", reply.subject, reply.seen)
+        far = judge_observed(find(name), "far", reply.subject, reply.seen)
         near = grade(name, variant.answer, seed="far")
         assert (far.outcome, far.score, far.mistake) == (near.outcome, near.score, near.mistake)
         assert [f.message for f in far.findings] == [f.message for f in near.findings]

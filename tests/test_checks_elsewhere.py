@@ -7,7 +7,7 @@ import pytest
 import torch
 from waiting import PATIENCE
 
-from course_lib.checks.elsewhere import NAME, REFUSAL, Elsewhere
+from course_lib.checks.observe.fake_device import NAME, REFUSAL, Elsewhere
 
 LENGTHS = torch.tensor([1, 0, 3])
 

@@ -13,9 +13,9 @@ from waiting import PATIENCE
 
 from course_lib import checks
 from course_lib.checks import exercises, grade
-from course_lib.checks.observe import observe
-from course_lib.checks.probe import Probe, array, tensor
-from course_lib.checks.record import record
+from course_lib.checks.observe.observation import observe
+from course_lib.checks.observe.probe import Probe, array, tensor
+from course_lib.checks.observe.record import record
 
 NAMES = ("stable_softmax", "length_mask", "masked_softmax")
 

@@ -6,10 +6,15 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.checks.compare import FALSE_ALARM, _hoeffding, dropout_on_weights, dropout_values
-from course_lib.checks.observe import observe
-from course_lib.checks.probe import Probe, tensor
-from course_lib.checks.record import record
+from course_lib.checks.judge.comparisons import (
+    FALSE_ALARM,
+    _hoeffding,
+    dropout_on_weights,
+    dropout_values,
+)
+from course_lib.checks.observe.observation import observe
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.record import record
 
 P = 0.4
 

@@ -8,9 +8,10 @@ import torch
 from pages import what_it_loads, words_of
 
 import course_lib
-from course_lib import checks, cli
-from course_lib.checks import kept
-from course_lib.checks.report import Report
+from course_lib import checks
+from course_lib.checks.judge.report import Report
+from course_lib.checks.notebook import progress as kept
+from course_lib.cli import main as cli
 
 EXERCISE = "causal_mask"
 MOST = checks.exercises()[EXERCISE].points
@@ -35,7 +36,7 @@ def line(name=EXERCISE):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """Somebody works in a lesson's folder of a course; the file that then keeps progress."""
+    """Someone works in a lesson's folder of a course; the file that then keeps progress."""
     monkeypatch.setattr(kept, "current_shell", lambda: shell(allow_stdin=True))
     folder = tmp_path / "notebooks" / "02_masked_softmax"
     folder.mkdir(parents=True)

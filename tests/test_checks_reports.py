@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from course_lib.checks import exercises, grade
-from course_lib.checks.difference import entry_that_differs, in_digits
-from course_lib.checks.example import MARK, _beside
-from course_lib.checks.record import Recorded
-from course_lib.checks.score import shares_of
+from course_lib.checks.judge.difference import entry_that_differs, in_digits
+from course_lib.checks.judge.example import MARK, _beside
+from course_lib.checks.judge.score import shares_of
+from course_lib.checks.observe.record import Recorded
 
 
 def lower(num_queries, num_keys=None):

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.checks.exercise import Exercise, Returned
-from course_lib.checks.judge import expect, judge
-from course_lib.checks.observe import observe
-from course_lib.checks.probe import Probe, tensor
-from course_lib.checks.spending import Spending
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.judge.violations import expect, judge
+from course_lib.checks.observe.cost_meter import Spending
+from course_lib.checks.observe.observation import observe
+from course_lib.checks.observe.probe import Probe, tensor
 
 
 def test_what_was_there_before_and_views_of_it_cost_nothing():

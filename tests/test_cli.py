@@ -7,8 +7,10 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from course_lib import authoring, cli, course_folder, grading
-from course_lib.grading import GradingError
+from course_lib import authoring, course_folder, grading
+from course_lib.cli import main as cli
+from course_lib.errors import BuildError, GradingError
+from course_lib.grading import class_table
 
 VERBS = sorted(typer.main.get_command(cli.app).commands)
 
@@ -70,16 +72,16 @@ def test_a_lesson_may_be_named_in_short(course, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "cure"),
+    ("name", "remedy"),
     [
         ("02_mask_softmax", "did you mean 02_masked_softmax?"),
         ("zzz", "there are: 02_masked_softmax, 05"),
     ],
 )
-def test_an_unknown_lesson_gets_the_nearest_one(course, capsys, name, cure):
+def test_an_unknown_lesson_gets_the_nearest_one(course, capsys, name, remedy):
     assert cli.main(["build", name]) == 2
     error = capsys.readouterr().err
-    assert f"there is no lesson {name}; {cure}" in error
+    assert f"there is no lesson {name}; {remedy}" in error
     assert error.count("\n") == 1
 
 
@@ -119,7 +121,7 @@ def test_quiet_shows_no_progress(course, monkeypatch):
 
 def test_a_build_error_is_shown_as_it_is(course, monkeypatch, capsys):
     def build(*arguments, **options):
-        raise authoring.BuildError("lesson.py", 3, "points are missing", "add them")
+        raise BuildError("lesson.py", 3, "points are missing", "add them")
 
     monkeypatch.setattr(authoring, "build", build, raising=False)
     assert cli.main(["build"]) == 1
@@ -152,6 +154,7 @@ def test_grade_grades_each_lesson_and_returns_the_worst_code(course, monkeypatch
         return summary(3 if lesson.startswith("02") else 0)
 
     monkeypatch.setattr(grading, "grade", grade, raising=False)
+    monkeypatch.setattr(class_table, "show", lambda summary: summary.show())
     arguments = ["--student", "ada", "--sandbox", "basic", "--shard", "1/2", "-q"]
     assert cli.main(["grade", "02", "05", *arguments]) == 3
     given = (["ada"], "basic", "1/2")
@@ -195,8 +198,8 @@ def test_matrix_passes_its_arguments_on(course, monkeypatch, capsys, ok, code):
         assert (root, lessons, seeds) == (course, ["02_masked_softmax"], 3)
         return SimpleNamespace(ok=ok, text=lambda: "the matrix", as_dict=lambda: {"cells": []})
 
-    monkeypatch.setitem(sys.modules, "course_lib.checks.matrix", SimpleNamespace(run=run))
-    monkeypatch.setattr("course_lib.checks.matrix", SimpleNamespace(run=run), raising=False)
+    monkeypatch.setitem(sys.modules, "course_lib.exercises.variants", SimpleNamespace(run=run))
+    monkeypatch.setattr("course_lib.exercises.variants", SimpleNamespace(run=run), raising=False)
     assert cli.main(["matrix", "02", "--seeds", "3"]) == code
     assert capsys.readouterr().out == "the matrix\n"
     assert cli.main(["matrix", "02", "--seeds", "3", "--json"]) == code

@@ -13,7 +13,7 @@ import pytest
 from grading_course import LESSON, hand_in, honest, make_course
 from waiting import PATIENCE, wait_until
 
-from course_lib import cli
+from course_lib.cli import main as cli
 from course_lib.grading import Settings, grade
 
 ROOT = Path(__file__).resolve().parent.parent

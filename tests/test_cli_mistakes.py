@@ -13,7 +13,7 @@ import typer
 from grading_course import LESSON, QUICK, UPPER, hand_in, honest, make_course
 from waiting import PATIENCE
 
-from course_lib import cli
+from course_lib.cli import main as cli
 from course_lib.grading import grade
 
 ROOT = Path(__file__).resolve().parent.parent

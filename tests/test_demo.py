@@ -14,7 +14,8 @@ from waiting import PATIENCE
 import course_lib
 from course_lib.checks import exercises, lessons
 from course_lib.checks import grade as grade_answer
-from course_lib.grading import GradingError, demo, write_report
+from course_lib.errors import GradingError
+from course_lib.grading import demo, write_report
 from course_lib.grading.course import Course
 from course_lib.grading.demo_course import (
     SAMPLES,

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from course_lib.checks import exercises, lessons, matrix
-from course_lib.checks.judge import expect, judge
-from course_lib.checks.observe import observe
+from course_lib.checks.judge.violations import expect, judge
+from course_lib.checks.observe.observation import observe
 from course_lib.reference import masked_softmax
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -82,7 +82,7 @@ def test_the_example_is_what_the_matrix_says():
 
 
 def test_the_shares_are_those_of_the_score():
-    from course_lib.checks.score import SHARES
+    from course_lib.checks.judge.score import SHARES
 
     rows = re.findall(r"^\| (values|edge|gradients|hygiene)[^|]*\| (\d+) % \|$", CHECKS, re.M)
     assert [int(percent) / 100 for _, percent in rows] == list(SHARES.values())
@@ -107,7 +107,7 @@ def test_relative_links_lead_somewhere(page):
 def test_commands_exist(page):
     from typer.main import get_command
 
-    from course_lib.cli import app
+    from course_lib.cli.main import app
 
     verbs = set(get_command(app).commands)
     shell = "".join(re.findall(r"^```sh\n(.*?)^```$", text_of(page), re.M | re.S))
@@ -122,7 +122,7 @@ def test_commands_exist(page):
 def test_command_lines_have_only_arguments_that_exist(page):
     from typer.main import get_command
 
-    from course_lib.cli import app
+    from course_lib.cli.main import app
 
     commands = get_command(app).commands
     shell = "".join(re.findall(r"^```sh\n(.*?)^```$", text_of(page), re.M | re.S))

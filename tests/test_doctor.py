@@ -7,16 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib import cli, doctor
-from course_lib.grading import executors
+from course_lib.cli import doctor
+from course_lib.cli import main as cli
+from course_lib.grading.executors import local as executors
 from course_lib.grading.kernels.sandbox import Reached
 
 
 def bad(finding):
     """A finding that is not ok, in the form in which a person reads it."""
     assert not finding.ok
-    line, cure = doctor.to_text(finding).splitlines()
-    assert line.startswith(f"BAD  {finding.topic}") and cure.startswith("     mend with: ")
+    line, remedy = doctor.to_text(finding).splitlines()
+    assert line.startswith(f"BAD  {finding.topic}") and remedy.startswith("     fix with: ")
     return finding
 
 
@@ -26,7 +27,7 @@ def bad(finding):
 def test_a_python_that_is_too_old_is_found(monkeypatch):
     assert doctor.look_at_python().ok
     monkeypatch.setattr(sys, "version_info", (3, 10, 9, "final", 0))
-    assert "python3.11 -m course_lib doctor" in bad(doctor.look_at_python()).mend
+    assert "python3.11 -m course_lib doctor" in bad(doctor.look_at_python()).fix
 
 
 def test_a_pin_that_differs_is_named_with_the_command(tmp_path):
@@ -34,7 +35,7 @@ def test_a_pin_that_differs_is_named_with_the_command(tmp_path):
     finding = bad(doctor.look_at_packages(tmp_path))
     assert "instead of 0.1" in finding.seen
     assert "not-installed" not in finding.seen
-    assert f"pip install -c {tmp_path}/constraints.txt -e {tmp_path}" in finding.mend
+    assert f"pip install -c {tmp_path}/constraints.txt -e {tmp_path}" in finding.fix
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
@@ -84,7 +85,7 @@ def test_a_kernel_starts_here():
 def test_a_kernel_that_finds_another_course_is_named_with_the_command(tmp_path):
     finding = bad(doctor.look_at_kernel(tmp_path))
     assert f"imports course_lib from {doctor.ROOT}" in finding.seen
-    assert finding.mend == f"{sys.executable} -m pip install -e {tmp_path}"
+    assert finding.fix == f"{sys.executable} -m pip install -e {tmp_path}"
 
 
 def test_a_kernel_that_does_not_start_is_a_finding(monkeypatch):
@@ -103,7 +104,7 @@ def broken(message):
 def test_a_folder_that_cannot_be_written_is_found(tmp_path):
     assert doctor.look_at_folder(tmp_path).ok
     assert "No such file" in bad(doctor.look_at_folder(tmp_path / "missing")).seen
-    assert bad(doctor.look_at_folder(None)).mend == f"cd {doctor.ROOT}"
+    assert bad(doctor.look_at_folder(None)).fix == f"cd {doctor.ROOT}"
 
 
 def test_a_gradebook_of_somebody_else_is_found(tmp_path, monkeypatch):
@@ -114,7 +115,7 @@ def test_a_gradebook_of_somebody_else_is_found(tmp_path, monkeypatch):
     )
     finding = bad(doctor.look_at_folder(tmp_path))
     assert finding.seen.endswith("cannot be written: gradebook.db")
-    assert finding.mend.endswith(f" {tmp_path}/gradebook.db")
+    assert finding.fix.endswith(f" {tmp_path}/gradebook.db")
 
 
 def test_a_full_disk_is_found(tmp_path, monkeypatch):
@@ -149,7 +150,7 @@ def test_nbgrader_with_its_buttons_off_is_found_and_mended_by_the_command(jupyte
     page = jupyter / "etc/jupyter/labconfig/page_config.json"
     written(page, disabledExtensions={"@jupyter/nbgrader": True})
     finding = bad(doctor.look_at_nbgrader())
-    assert finding.mend.endswith("-m jupyter labextension enable @jupyter/nbgrader")
+    assert finding.fix.endswith("-m jupyter labextension enable @jupyter/nbgrader")
     page.unlink()
     finding = bad(doctor.look_at_nbgrader())
     assert "validate_assignment" in finding.seen and "formgrader" in finding.seen
@@ -169,7 +170,7 @@ def test_a_weak_sandbox_is_bad_where_work_was_handed_in(tmp_path, monkeypatch):
     (tmp_path / "submitted").mkdir()
     finding = bad(doctor.look_at_sandbox(tmp_path))
     assert "apt-get install bubblewrap" in finding.seen
-    assert "course grade --sandbox basic" in finding.mend
+    assert "course grade --sandbox basic" in finding.fix
 
 
 # --- all of it ------------------------------------------------------------------------
@@ -199,4 +200,4 @@ def test_quiet_shows_only_what_is_not_ok(monkeypatch, capsys):
     findings = [doctor.Finding("a", True, "fine"), doctor.Finding("b", False, "x", "do y")]
     monkeypatch.setattr(doctor, "examine", lambda root: iter(findings))
     assert cli.main(["doctor", "--quiet"]) == 1
-    assert capsys.readouterr().out == "BAD  b         x\n     mend with: do y\n"
+    assert capsys.readouterr().out == "BAD  b         x\n     fix with: do y\n"

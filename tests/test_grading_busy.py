@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 from grading_course import CAUSAL, LENGTH, LESSON, QUICK, hand_in, honest, make_course
 
-from course_lib.grading import demo_course, executors, grade
+from course_lib.grading import demo_course, grade
+from course_lib.grading.executors import local as executors
 from course_lib.grading.kernels import client as clients
 from course_lib.grading.kernels.client import Client
-from course_lib.grading.kernels.meter import Used
-from course_lib.grading.kernels.provider import Kernel, KernelFault, provider
+from course_lib.grading.kernels.guest.meter import Used
+from course_lib.grading.kernels.kernel import Kernel, KernelFault
+from course_lib.grading.kernels.provider import provider
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.runner import Runner
 

@@ -16,8 +16,10 @@ import pytest
 from grading_course import LENGTH, LESSON, QUICK, UPPER, hand_in, honest, make_course
 from waiting import PATIENCE, wait_until
 
-from course_lib.grading import GradingError, Settings, grade, on_dask
+from course_lib.errors import GradingError
+from course_lib.grading import Settings, grade
 from course_lib.grading.course import Course
+from course_lib.grading.executors import dask as on_dask
 from course_lib.grading.executors import executor
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels import sandbox
@@ -131,7 +133,7 @@ def test_a_poison_submission_costs_dask_workers_and_nobody_else(tmp_path, monkey
     import dask
 
     monkeypatch.setattr(on_dask, "run_on_worker", poisoned)
-    monkeypatch.setattr("course_lib.grading.on_dask._AHEAD", 3)
+    monkeypatch.setattr("course_lib.grading.executors.dask.AHEAD", 3)
     options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
@@ -198,8 +200,8 @@ def test_a_killed_scheduler_ends_the_run_in_one_line_and_the_next_run_finishes(d
     address = name.removeprefix("dask://")
     first, last = errors.split(" was lost (")
     assert first == f"course: the Dask scheduler at {address}"
-    cure = "start it again, then run the same command again; what is graded is kept\n"
-    assert last.split("): ")[1] == cure
+    remedy = "start it again, then run the same command again; what is graded is kept\n"
+    assert last.split("): ")[1] == remedy
     kept = {path: path.stat().st_mtime_ns for path in (root / "autograded").glob("*/*/*.ipynb")}
     assert 1 <= len(kept) < len(STUDENTS)
     summary = grade(root, LESSON, settings=Settings("serial", None))

@@ -11,9 +11,10 @@ from exports_course import LESSON, OTHER, copy_course, make_template
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib import cli
+from course_lib.cli import main as cli
+from course_lib.errors import ExportError
 from course_lib.grading.course import Course, quiet_nbgrader
-from course_lib.grading.exports import ExportError, ExportRequest, export
+from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.exports.grades import read_lesson
 from course_lib.grading.exports.layout import key
 from course_lib.grading.exports.lessons import is_about

@@ -7,8 +7,8 @@ import pytest
 from grading_course import LESSON, cell_of, solution_notebook
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
+from course_lib.errors import GradingError
 from course_lib.grading.intake import (
-    GradingError,
     IntakeError,
     SubmittedCell,
     find_submissions,

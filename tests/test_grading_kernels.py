@@ -18,10 +18,12 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 from waiting import PATIENCE, wait_until
 
-from course_lib.grading import GradingError, executors
+from course_lib.errors import GradingError
+from course_lib.grading.executors import local as executors
 from course_lib.grading.kernels import launch, provisioner, sandbox
 from course_lib.grading.kernels.client import Client
-from course_lib.grading.kernels.provider import KernelFault, provider
+from course_lib.grading.kernels.kernel import KernelFault
+from course_lib.grading.kernels.provider import provider
 from course_lib.grading.kernels.sandbox import Limits
 
 pytestmark = pytest.mark.slow
@@ -167,10 +169,10 @@ def test_nothing_of_the_host_can_be_read_or_written(kernels, client, tmp_path):
     if kernels.reached.level == "off":
         pytest.xfail("off does not shut anything in")
     secret = tmp_path / "gradebook.db"
-    secret.write_text("everybody's grades")
+    secret.write_text("everyone's grades")
     for code in (f"open({str(secret)!r}).read()", f"open({str(secret)!r}, 'w').write('x')"):
         assert error_of(client, code) in ("FileNotFoundError", "PermissionError", "OSError")
-    assert secret.read_text() == "everybody's grades"
+    assert secret.read_text() == "everyone's grades"
     place = "/usr/lib" if os.getuid() else "/usr"
     assert error_of(client, f"open('{place}/new', 'w')") in ("OSError", "PermissionError")
 

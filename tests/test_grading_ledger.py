@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from waiting import wait_until
 
-from course_lib.grading import GradingError
+from course_lib.errors import GradingError
 from course_lib.grading.executors import shard_of
+from course_lib.grading.fingerprints import checks_digests, key_of
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.ledger import Entry, Ledger
-from course_lib.grading.versions import checks_digests, key_of
 
 PACKAGE = Path(__file__).parent.parent / "course_lib"
 
@@ -130,11 +130,11 @@ def test_a_shard_that_is_none_is_explained(shard):
 @pytest.mark.parametrize(
     ("changed", "touched"),
     [
-        ("checks/catalogue/_masked_softmax_causal.py", {"causal_mask", "02_masked_softmax"}),
-        ("checks/catalogue/_batch_matmul_sums.py", set()),
-        ("checks/catalogue/_masked_softmax_mistakes.py", {"masked_softmax", "02_masked_softmax"}),
+        ("exercises/masked_softmax/causal_mask.py", {"causal_mask"}),
+        ("exercises/batch_matmul/weighted_sum.py", set()),
+        ("exercises/masked_softmax/_mistakes.py", {"masked_softmax", "02_masked_softmax"}),
         ("reference/masked_softmax.py", set(checks_digests("02_masked_softmax"))),
-        ("checks/judge.py", set(checks_digests("02_masked_softmax"))),
+        ("checks/judge/violations.py", set(checks_digests("02_masked_softmax"))),
         ("attention/multi_head.py", set()),
     ],
 )
@@ -143,7 +143,10 @@ def test_a_changed_source_touches_the_exercises_that_depend_on_it(changed, touch
     shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
     before = checks_digests("02_masked_softmax", package)
     path = package / changed
-    path.write_text(path.read_text() + "\n# changed\n")
+    path.write_text(f"# a comment\n{path.read_text()}\n# another\n")
+    checks_digests.cache_clear()
+    assert checks_digests("02_masked_softmax", package) == before
+    path.write_text(path.read_text() + "\nCHANGED = 1\n")
     checks_digests.cache_clear()
     after = checks_digests("02_masked_softmax", package)
     assert {name for name in after if before[name] != after[name]} == touched

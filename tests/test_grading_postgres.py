@@ -16,9 +16,11 @@ from canned import Canned, grades, kept_class
 from grading_course import LESSON, QUICK, hand_in, honest, release
 from waiting import wait_until
 
-from course_lib.cli import main
-from course_lib.grading import GradingError, executors, grade, run
+from course_lib.cli.main import main
+from course_lib.errors import GradingError
+from course_lib.grading import grade, run
 from course_lib.grading.course import Course
+from course_lib.grading.executors import local as executors
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 

@@ -9,7 +9,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.attention import masked_softmax
 from course_lib.checks import exercises, remote
-from course_lib.grading.remarks import remarks, same_as_course
+from course_lib.grading.source_checks import remarks, same_as_course
 
 
 def notebook(source, name="causal_mask"):
@@ -22,7 +22,7 @@ def notebook(source, name="causal_mask"):
     [
         ("import sys\nsys.modules['x'] = 1", "`sys.modules`"),
         ("get_ipython().ast_transformers.append(x)", "`ast_transformers`"),
-        ("from course_lib.checks import remote", "`course_lib.checks`"),
+        ("from course_lib.checks.observe import remote", "`course_lib.checks`"),
         ("x = 1  # \u202e", "reads differently"),
     ],
 )

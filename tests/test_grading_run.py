@@ -1,4 +1,4 @@
-"""A class graded end to end: one bad notebook costs nobody else, nothing is a silent 0."""
+"""A class graded end to end: one bad notebook costs no one else, nothing is a silent 0."""
 
 import contextlib
 import json
@@ -29,9 +29,12 @@ from nbformat.v4 import new_code_cell
 from nbgrader.dbutil import write_alembic_ini
 from waiting import PATIENCE
 
-from course_lib.grading import GradingError, executors, grade, run, write_report
+from course_lib.errors import GradingError
+from course_lib.grading import grade, run, write_report
+from course_lib.grading.class_table import show
 from course_lib.grading.course import Course
-from course_lib.grading.executors import set_aside
+from course_lib.grading.executors import local as executors
+from course_lib.grading.executors.local import set_aside
 from course_lib.grading.kernels.client import Client
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.runner import Runner, _Submission
@@ -262,14 +265,14 @@ def test_points_do_not_fall_when_a_check_is_mended_until_a_person_agrees(
     shutil.copytree(graded[0], root)
     judge = _Submission._judge
 
-    def mended(self, name, *arguments, **options):
+    def fixed(self, name, *arguments, **options):
         report = judge(self, name, *arguments, **options)
         if name == "length_mask":
             return report
         return replace(report, score=0.5 * report.score, outcome="incorrect")
 
-    monkeypatch.setattr(_Submission, "_judge", mended)
-    monkeypatch.setattr(run, "checks_digests", lambda lesson: dict.fromkeys(NAMES, "mended"))
+    monkeypatch.setattr(_Submission, "_judge", fixed)
+    monkeypatch.setattr(run, "checks_digests", lambda lesson: dict.fromkeys(NAMES, "fixed"))
 
     def again(**options):
         summary = grade(root, LESSON, students=["right"], settings=replace(QUICK, **options))
@@ -397,7 +400,7 @@ def test_feedback_shows_each_report(graded):
 
 
 def test_the_table_names_students_and_reasons(graded, capsys):
-    graded[1].show()
+    show(graded[1])
     printed = capsys.readouterr().out
     assert "o'brien" in printed
     assert "no notebook was handed in" in printed

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from course_lib.checks import exercises, grade
-from course_lib.checks.matrix import variants
-from course_lib.checks.observe import observe
-from course_lib.checks.prepare import prepare
-from course_lib.checks.probe import Array
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.observe.observation import observe
+from course_lib.checks.observe.probe import Array
+from course_lib.exercises import find
+from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
 EXERCISES = list(exercises())
@@ -33,7 +34,7 @@ def in_float32(probe):
 
 def plain_probes(name):
     """The values on ordinary input."""
-    probes = [probe for probe, _ in prepare(name, "plain") if probe.part == "values"]
+    probes = [probe for probe, _ in prepare(find(name), "plain") if probe.part == "values"]
     return [probe for probe in probes if probe.scenario == "call" and not probe.raises]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.checks import exercises, lessons
-from course_lib.checks.matrix import judge_variant, variants
+from course_lib.exercises.variants import judge_variant, variants
 
 ROOT = Path(__file__).parent.parent
 # `course matrix` uses 20 seeds for everything; here lesson 02 does, whose answers are quick.
@@ -62,7 +62,7 @@ def test_every_message_states_a_fact_and_asks_one_question(name):
 
 
 def test_a_variant_judged_wrongly_is_reported():
-    from course_lib.checks.matrix import Matrix, Variant
+    from course_lib.exercises.variants import Matrix, Variant
 
     answer = next(v for v in variants(ROOT, "causal_mask") if v.is_right)
     as_wrong = Variant("causal_mask", answer.name, answer.answer, False, "upper_triangular")

@@ -15,7 +15,7 @@ import pytest
 
 from course_lib.authoring.read import read_cells
 from course_lib.checks import exercises
-from course_lib.checks.probe import Array
+from course_lib.checks.observe.probe import Array
 
 ROOT = Path(__file__).parent.parent
 EXERCISES = list(exercises())

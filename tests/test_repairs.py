@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.checks import exercises, grade
-from course_lib.checks.matrix import faulty_answers
+from course_lib.exercises.variants import faulty_answers
 
 ROOT = Path(__file__).parent.parent
 

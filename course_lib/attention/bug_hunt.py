@@ -1,4 +1,4 @@
-"""Lesson 07: tests that tell a sound attention from a broken one, and two modules mended."""
+"""Lesson 07: tests that tell a sound attention from a broken one, and two modules fixed."""
 
 import math
 from collections.abc import Callable
@@ -122,7 +122,7 @@ def broken_invariants() -> dict[str, str]:
 
 
 class Lookup(nn.Module):
-    """Attention with learned queries and keys and the values as they are; `BrokenLookup` mended.
+    """Attention with learned queries and keys and the values as they are; `BrokenLookup` fixed.
 
     weights = softmax(Q W_q (K W_k)^T / sqrt(num_hiddens)), outputs = weights V. After a call
     `attention_weights` holds the weights before dropout, detached, `(batch, num_queries,
@@ -170,7 +170,7 @@ class Lookup(nn.Module):
 
 
 class CausalSelfAttention(nn.Module):
-    """Multi-head self-attention that never looks ahead; `BrokenCausalSelfAttention` mended.
+    """Multi-head self-attention that never looks ahead; `BrokenCausalSelfAttention` fixed.
 
     One projection makes queries, keys and values of all heads: `W_qkv` holds `W_q` above `W_k`
     above `W_v`. After a call `attention_weights` holds the weights, detached,

@@ -8,7 +8,6 @@ release (stock nbgrader), builder (what is stale, put in place).
 import importlib
 
 _HOME = {
-    "BuildError": "errors",
     "BuildResult": "builder",
     "Course": "course",
     "Drift": "builder",

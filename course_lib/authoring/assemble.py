@@ -1,12 +1,12 @@
 """Cells with roles -> the nbgrader source notebook, not yet executed."""
 
 from course_lib.authoring.course import Course
-from course_lib.authoring.errors import BuildError
 from course_lib.authoring.ids import CellIds
 from course_lib.authoring.names import bound_names, undefined_names
 from course_lib.authoring.paste import Solution, find_solution, solution_path
 from course_lib.authoring.read import read_cells
 from course_lib.authoring.roles import HEADING, TOGETHER, Part, assign_roles
+from course_lib.errors import BuildError
 
 _DIFFICULTY = {1: "easy ●○○", 2: "medium ●●○", 3: "hard ●●●"}
 _METADATA = {
@@ -91,8 +91,8 @@ def _solutions(parts: list[Part], course: Course, slug: str) -> dict[str, Soluti
     for name, lacking in _undefined(parts, solutions, course).items():
         missing = ", ".join(f"`{other}`" for other in lacking)
         what = f"`{name}` uses {missing}, which the notebook does not know"
-        cure = "Import it in the lesson's setup cell, or move it out of the exercise's body."
-        raise BuildError(shown, solutions[name].line, what, cure)
+        remedy = "Import it in the lesson's setup cell, or move it out of the exercise's body."
+        raise BuildError(shown, solutions[name].line, what, remedy)
     return solutions
 
 

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.authoring.assemble import assemble
-from course_lib.authoring.course import Course
-from course_lib.authoring.digest import content_digest, input_digest
-from course_lib.authoring.errors import BuildError
+from course_lib.authoring.course import SOLUTIONS, Course
+from course_lib.authoring.digest import (
+    FILE,
+    input_digest,
+    read_digests,
+    text_digest,
+    with_digests,
+)
 from course_lib.authoring.release import generated_release
+from course_lib.errors import BuildError
 
 Progress = Callable[[object], None]
 
@@ -30,7 +36,7 @@ class BuildResult:
 
 @dataclass(frozen=True)
 class Drift:
-    """A file that does not fit its source: which, why, and the command that mends it."""
+    """A file that does not fit its source: which, why, and the command that fixes it."""
 
     path: str
     reason: str
@@ -58,10 +64,10 @@ def build(
         lessons: slugs such as "02_masked_softmax"; None for all.
         force: execute even what is up to date.
         progress: called before each step with a line of text, or a `Step` that has one.
-        course: another library or catalogue than the installed one, for tests.
+        course: another library or other exercises than the installed one, for tests.
 
     Raises:
-        BuildError: names file, line and cure.
+        BuildError: names file, line and remedy.
     """
     course = course or Course.at(root)
     say = progress or (lambda line: None)
@@ -83,10 +89,10 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
     solution, release = course.solution(slug), course.release(slug)
     digest = input_digest(notebook, course, slug)
     old = _read(solution)
-    executed = force or _solution_drift(old, digest) is not None
+    executed = force or _solution_drift(old, digest, read_digests(course, slug)) is not None
     text = old
     if executed:
-        text = _executed_text(course, slug, notebook, lines, digest, say)
+        text = _executed_text(course, slug, notebook, lines, say)
     with generated_release(course, slug, text) as folder:
         files = _differing(folder, release.parent)
         kept = None
@@ -95,18 +101,19 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
             kept = _keep_edited(course, slug, old)
         if kept:
             say(f"{slug}: kept the edited {course.relative(release)} as {kept.name}")
-        replace_files({solution: text.encode()} if executed else {})
+        if executed:
+            digests = with_digests(course, slug, digest, text)
+            replace_files({solution: text.encode(), **digests})
         replace_files({release.parent / name: (folder / name).read_bytes() for name in files})
     seconds = time.monotonic() - start
     return BuildResult(slug, solution, release, executed, bool(files), seconds, kept)
 
 
-def _executed_text(course, slug, notebook, lines, digest: str, say: Progress) -> str:
+def _executed_text(course, slug, notebook, lines, say: Progress) -> str:
     from course_lib.authoring.execute import execute
 
     execute(notebook, lines, course, slug, say)
     notebook.metadata["language_info"].pop("version", None)
-    notebook.metadata["course"] = {"content": content_digest(notebook), "digest": digest}
     return _write(notebook)
 
 
@@ -121,20 +128,15 @@ def _read(path: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
-def _solution_drift(text: str | None, digest: str) -> str | None:
+def _solution_drift(text: str | None, digest: str, noted: dict[str, str]) -> str | None:
     """Returns why a source notebook is not the one that would be built, or None."""
-    import nbformat
-
     if text is None:
         return "not built yet"
-    try:
-        notebook = nbformat.reads(text, as_version=4)
-        found = notebook.metadata["course"]
-        if found["content"] != content_digest(notebook) or text != _write(notebook):
-            return "edited by hand, which the next build undoes: edit the .py beside it"
-    except Exception:  # whatever an edited or half-merged file makes nbformat raise
-        return "not a notebook this course built"
-    return None if found["digest"] == digest else "older than the lesson text or course_lib"
+    if not noted:
+        return f"not in {SOLUTIONS}/{FILE}, so not a notebook this course built"
+    if noted["solution"] != text_digest(text):
+        return "edited by hand, which the next build undoes: edit the .py beside it"
+    return None if noted["inputs"] == digest else "older than the lesson text or course_lib"
 
 
 def _drifts(course: Course, slug: str) -> list[Drift]:
@@ -142,10 +144,11 @@ def _drifts(course: Course, slug: str) -> list[Drift]:
     try:
         notebook, _ = assemble(course, slug)
     except BuildError as error:
-        return [Drift(error.path, f"line {error.line}: {error.what}. {error.cure}", command)]
+        return [Drift(error.path, f"line {error.line}: {error.what}. {error.remedy}", command)]
     solution, release = course.solution(slug), course.release(slug)
     text = _read(solution)
-    reason = _solution_drift(text, input_digest(notebook, course, slug))
+    digest = input_digest(notebook, course, slug)
+    reason = _solution_drift(text, digest, read_digests(course, slug))
     if reason:
         drifts = [Drift(course.relative(solution), reason, command)]
         if not release.is_file():
@@ -189,7 +192,7 @@ def _differing(new: Path, old: Path) -> list[str]:
 
 
 def _keep_edited(course: Course, slug: str, old_solution: str | None) -> Path | None:
-    """Copies a release that somebody worked in aside, and returns where to.
+    """Copies a release that someone worked in aside, and returns where to.
 
     A release that the source notebook on disk still generates is only out of date; any other
     may hold a person's answers, which a build must not destroy.

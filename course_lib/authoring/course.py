@@ -1,11 +1,12 @@
-"""Where a course lies and what its catalogue says: everything the build reads besides the text."""
+"""Where a course is and what its exercises are: all that the build reads besides the text."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_lib.authoring.errors import BuildError, did_you_mean
+from course_lib.authoring.suggestion import did_you_mean
+from course_lib.errors import BuildError
 
 SOLUTIONS = "solutions"
 RELEASE = "notebooks"
@@ -14,7 +15,7 @@ _LESSON_FOLDER = re.compile(r"\d\d_[a-z0-9_]+")
 
 @dataclass(frozen=True)
 class Course:
-    """A course root, the library whose solutions it pastes, and the catalogue.
+    """A course root, the library whose solutions it pastes, and the exercises.
 
     Args:
         root: folder that holds `nbgrader_config.py`.
@@ -32,10 +33,10 @@ class Course:
 
     @classmethod
     def at(cls, root: Path) -> "Course":
-        """Returns the course at `root` with the installed course_lib and its catalogue."""
+        """Returns the course at `root` with the installed course_lib and its exercises."""
         import course_lib
         from course_lib import checks
-        from course_lib.checks.score import judged_for
+        from course_lib.checks.judge.score import judged_for
 
         library = Path(course_lib.__file__).resolve().parent
         exercises = checks.exercises()
@@ -75,8 +76,8 @@ class Course:
         """
         known = self.slugs()
         if not known:
-            cure = f"Write the first lesson as {SOLUTIONS}/01_name/01_name.py."
-            raise BuildError(self.root / SOLUTIONS, None, "no lesson text found", cure)
+            remedy = f"Write the first lesson as {SOLUTIONS}/01_name/01_name.py."
+            raise BuildError(self.root / SOLUTIONS, None, "no lesson text found", remedy)
         for slug in lessons or ():
             if slug not in known:
                 what = f"there is no lesson `{slug}`"

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from course_lib.authoring.course import Course
-from course_lib.authoring.errors import BuildError
 from course_lib.authoring.paste import solution_path
+from course_lib.errors import BuildError
 from course_lib.steps import Step
 
 CELL_TIMEOUT = 120  # seconds
@@ -72,9 +72,9 @@ def _run_cell(client, cell, index: int, where: tuple[str, int]) -> None:
         what = f"cell `{cell.id}` fails at `{code}`: {error.ename}: {_first_line(error.evalue)}"
         what = what.rstrip(": ")
         if "nbgrader" in cell.metadata and cell.metadata.nbgrader.solution:
-            cure = "Mend the solution in course_lib/attention."
-            raise BuildError(*where, what, cure) from error
-        raise BuildError(where[0], where[1] + number - 1, what, "Mend the cell.") from error
+            remedy = "Fix the solution in course_lib/attention."
+            raise BuildError(*where, what, remedy) from error
+        raise BuildError(where[0], where[1] + number - 1, what, "Fix the cell.") from error
     except CellTimeoutError as error:
         what = f"cell `{cell.id}` did not finish in {CELL_TIMEOUT} s"
         raise BuildError(*where, what, "Make it do less.") from error
@@ -99,7 +99,7 @@ def _check_repeatable(cell, where: tuple[str, int]) -> None:
     for output in cell.outputs:
         if output.output_type == "stream" and output.name == "stderr":
             what = f"cell `{cell.id}` writes to stderr: {_first_line(output.text)}"
-            raise BuildError(*where, what, "Mend its cause, or print to stdout.")
+            raise BuildError(*where, what, "Fix its cause, or print to stdout.")
         if _WIDGET in output.get("data", {}):
             what = f"cell `{cell.id}` shows a widget, whose id is a new one each time"
             raise BuildError(*where, what, "Use plotting.interactive, which stores a picture.")
@@ -133,8 +133,8 @@ def _check_earned(cell, where: tuple[str, int], course: Course, slug: str) -> No
         got = "no points at all" if earned is None else f"{earned:g} of {points:g} points"
         what = f"the solution of `{name}` fails its own check: {got}{_finding(cell)}"
         solution = course.relative(solution_path(course.library, slug))
-        cure = f"Mend {solution} or course_lib/checks/catalogue/{slug[3:]}.py."
-        raise BuildError(*where, what, cure)
+        remedy = f"Fix {solution} or course_lib/exercises/{slug[3:]}/."
+        raise BuildError(*where, what, remedy)
 
 
 def _finding(cell) -> str:

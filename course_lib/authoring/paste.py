@@ -8,7 +8,8 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.authoring.errors import BuildError, did_you_mean
+from course_lib.authoring.suggestion import did_you_mean
+from course_lib.errors import BuildError
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -59,13 +60,13 @@ def find_solution(name: str, path: Path, shown: str | None = None) -> Solution:
     """
     shown = shown or str(path)
     if not path.is_file():
-        cure = f"Write the solution of `{name}` there."
-        raise BuildError(shown, None, "the file does not exist", cure)
+        remedy = f"Write the solution of `{name}` there."
+        raise BuildError(shown, None, "the file does not exist", remedy)
     source = path.read_text(encoding="utf-8")
     try:
         module = ast.parse(source)
     except SyntaxError as error:
-        raise BuildError(shown, error.lineno, error.msg, "Mend the syntax.") from error
+        raise BuildError(shown, error.lineno, error.msg, "Fix the syntax.") from error
     nodes = {n.name: n for n in module.body if isinstance(n, (*_FUNCTIONS, ast.ClassDef))}
     if name not in nodes:
         what = f"no function or class `{name}` is defined here"
@@ -119,8 +120,8 @@ class _Cut:
             parts += [self.after[number]] if number in self.after else []
         text = "\n".join(parts)
         if text.count("BEGIN SOLUTION") != len(self.before) or "HIDDEN TESTS" in text:
-            cure = "Take the marker out; the build adds its own."
-            raise BuildError(self.shown, first, "the source holds an nbgrader marker", cure)
+            remedy = "Take the marker out; the build adds its own."
+            raise BuildError(self.shown, first, "the source holds an nbgrader marker", remedy)
         return text
 
     def _drop_decorators(self, node) -> None:
@@ -162,8 +163,8 @@ class _Cut:
             last = number if line.strip() else last
         return last
 
-    def _fail(self, node, what: str, cure: str):
-        raise BuildError(self.shown, node.lineno, f"`{node.name}` {what}", cure)
+    def _fail(self, node, what: str, remedy: str):
+        raise BuildError(self.shown, node.lineno, f"`{node.name}` {what}", remedy)
 
 
 def _first_line(node) -> int:

@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass, field
 
-from course_lib.authoring.errors import BuildError
+from course_lib.errors import BuildError
 
 _MARKER = "# %%"
 _OPTIONS = {"markdown": {"written", "tags"}, "code": {"tags"}}
@@ -37,11 +37,11 @@ def read_cells(text: str, path: str) -> list[Cell]:
         notebook = jupytext.reads(text, fmt="py:percent")
     except Exception as error:  # jupytext raises whatever its YAML reader raises
         what = f"not a percent-format lesson: {str(error).splitlines()[0].rstrip('.')}"
-        raise BuildError(path, 1, what, "Mend the header at the top of the file.") from error
+        raise BuildError(path, 1, what, "Fix the header at the top of the file.") from error
     cells = _with_lines(notebook.cells, text.splitlines(), path)
     if not cells:
-        cure = "Start each cell with a line '# %%' or '# %% [markdown]'."
-        raise BuildError(path, 1, "the lesson has no cells", cure)
+        remedy = "Start each cell with a line '# %%' or '# %% [markdown]'."
+        raise BuildError(path, 1, "the lesson has no cells", remedy)
     for cell in cells:
         _check_cell(cell, path)
     return [cell for cell in cells if cell.source.strip()]
@@ -52,8 +52,8 @@ def _with_lines(raw_cells, lines: list[str], path: str) -> list[Cell]:
     for raw in raw_cells:
         marker = _next_marker(lines, position)
         if marker is None or (not cells and _stray(lines[:marker], raw)):
-            cure = f"Put '{_MARKER}' on a line of its own above it, or mend the YAML header."
-            raise BuildError(path, 1 + position, "text that belongs to no cell", cure)
+            remedy = f"Put '{_MARKER}' on a line of its own above it, or fix the YAML header."
+            raise BuildError(path, 1 + position, "text that belongs to no cell", remedy)
         height = raw.source.count("\n") + 1 if raw.source else 0
         blank = len(raw.source) - len(raw.source.lstrip("\n"))
         options = {k: v for k, v in raw.metadata.items() if k not in _BOOKKEEPING}
@@ -80,12 +80,12 @@ def _check_cell(cell: Cell, path: str) -> None:
     if cell.kind not in _OPTIONS or unknown:
         value = cell.options[unknown[0]] if unknown else f"[{cell.kind}]"
         what = f"unknown cell type or option: {value!r}"
-        cure = "Write '# %%', '# %% tags=[\"demo\"]', '# %% [markdown]' or "
-        raise BuildError(path, cell.line - 1, what, cure + "'# %% [markdown] written=\"id\"'.")
+        remedy = "Write '# %%', '# %% tags=[\"demo\"]', '# %% [markdown]' or "
+        raise BuildError(path, cell.line - 1, what, remedy + "'# %% [markdown] written=\"id\"'.")
     if cell.kind == "code":
         try:
             ast.parse(cell.source)
         except SyntaxError as error:
-            cure = "A code cell holds plain Python, without magics."
+            remedy = "A code cell holds plain Python, without magics."
             what = f"the cell does not parse: {error.msg}"
-            raise BuildError(path, cell.at(error.lineno or 1), what, cure) from error
+            raise BuildError(path, cell.at(error.lineno or 1), what, remedy) from error

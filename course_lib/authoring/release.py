@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from course_lib.authoring.course import RELEASE, SOLUTIONS, Course
-from course_lib.authoring.errors import BuildError
 from course_lib.course_folder import load_config
+from course_lib.errors import BuildError
 
 
 @contextmanager
@@ -57,6 +57,6 @@ def _generate(course: Course, slug: str, root: Path) -> None:
 
 def _load_config(root: Path):
     if not (root / "nbgrader_config.py").is_file():
-        what, cure = "the file does not exist", "Run this in the folder of a course."
-        raise BuildError(root / "nbgrader_config.py", None, what, cure)
+        what, remedy = "the file does not exist", "Run this in the folder of a course."
+        raise BuildError(root / "nbgrader_config.py", None, what, remedy)
     return load_config(root)

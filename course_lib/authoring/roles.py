@@ -1,7 +1,7 @@
 """What each cell of a lesson text is for, and whether the lesson fits together.
 
 A role is read off the cell itself; everything that can be wrong without running anything is
-reported here with file, line and cure.
+reported here with file, line and remedy.
 """
 
 import ast
@@ -9,9 +9,10 @@ import re
 from dataclasses import dataclass
 
 from course_lib.authoring.course import Course
-from course_lib.authoring.errors import BuildError, did_you_mean
 from course_lib.authoring.paste import BEGIN, END
 from course_lib.authoring.read import Cell
+from course_lib.authoring.suggestion import did_you_mean
+from course_lib.errors import BuildError
 
 ATTENTION = "course_lib.attention"
 HEADING = re.compile(r"^###+ Exercise: `([^`]*)`[ \t]*$", re.MULTILINE)
@@ -35,20 +36,20 @@ def assign_roles(cells: list[Cell], course: Course, slug: str) -> list[Part]:
     """Returns the cells with their roles.
 
     Raises:
-        BuildError: the lesson does not fit together or does not fit the catalogue.
+        BuildError: the lesson does not fit together or does not fit its exercises.
     """
     path = course.relative(course.text(slug))
     if slug not in course.lessons:
-        what = f"the catalogue has no lesson `{slug}`"
-        cure = f"Write course_lib/checks/catalogue/{slug[3:]}.py."
-        raise BuildError(path, 1, what, cure)
+        what = f"course_lib/exercises has no lesson `{slug}`"
+        remedy = f"Write course_lib/exercises/{slug[3:]}/__init__.py."
+        raise BuildError(path, 1, what, remedy)
     parts = [_part(cell, path, slug) for cell in cells]
     _check_markers(parts, path)
     first_code = next((i for i, part in enumerate(parts) if part.cell.kind == "code"), None)
     if first_code is None or parts[first_code].role != "code":
         line = 1 if first_code is None else parts[first_code].cell.line
-        cure = "Begin with a cell that imports what the lesson needs."
-        raise BuildError(path, line, "the first code cell is not the setup cell", cure)
+        remedy = "Begin with a cell that imports what the lesson needs."
+        raise BuildError(path, line, "the first code cell is not the setup cell", remedy)
     parts[first_code] = Part("setup", parts[first_code].cell)
     _check_exercises(parts, course, slug, path)
     _check_together(parts, course.lessons[slug], slug, path)
@@ -72,10 +73,10 @@ def _part(cell: Cell, path: str, slug: str) -> Part:
             or node.names[0].asname
             or node.names[0].name == "*"
         ):
-            cure = f"An exercise cell is only 'from {ATTENTION} import NAME'; elsewhere write "
+            remedy = f"An exercise cell is only 'from {ATTENTION} import NAME'; elsewhere write "
             what = f"an import from {ATTENTION} with something beside it"
             raise BuildError(
-                path, cell.at(node.lineno), what, cure + "'from course_lib import NAME'."
+                path, cell.at(node.lineno), what, remedy + "'from course_lib import NAME'."
             )
         return Part("exercise", cell, node.names[0].name)
     if len(body) == 1 and "demo" not in cell.options.get("tags", ()):
@@ -109,33 +110,33 @@ def _check_exercises(parts: list[Part], course: Course, slug: str, path: str) ->
             twice = f"{what} `{part.name}` appears twice, first in line {seen[key]}"
             raise BuildError(path, line, twice, "Remove one of the two cells.")
         if part.role == "check" and ("exercise", part.name) not in seen:
-            cure = f"Put a cell 'from {ATTENTION} import {part.name}' above it."
-            raise BuildError(path, line, f"check cell without exercise `{part.name}`", cure)
+            remedy = f"Put a cell 'from {ATTENTION} import {part.name}' above it."
+            raise BuildError(path, line, f"check cell without exercise `{part.name}`", remedy)
         seen[key] = line
     for (role, name), line in seen.items():
         if role == "exercise" and ("check", name) not in seen:
-            cure = f"Put a cell 'check(\"{name}\")' below it."
-            raise BuildError(path, line, f"exercise `{name}` has no check cell", cure)
+            remedy = f"Put a cell 'check(\"{name}\")' below it."
+            raise BuildError(path, line, f"exercise `{name}` has no check cell", remedy)
     for name in course.lessons[slug].exercises:
         if ("exercise", name) not in seen:
-            what = f"exercise `{name}` is in the catalogue and not in the lesson"
-            cure = f"Add its heading, 'from {ATTENTION} import {name}' and 'check(\"{name}\")'."
-            raise BuildError(path, parts[-1].cell.line, what, cure)
+            what = f"exercise `{name}` is in course_lib/exercises and not in the lesson"
+            remedy = f"Add its heading, 'from {ATTENTION} import {name}' and 'check(\"{name}\")'."
+            raise BuildError(path, parts[-1].cell.line, what, remedy)
 
 
 def _check_together(parts: list[Part], lesson, slug: str, path: str) -> None:
     """The lesson's own answers are checked together, once, below all of their checks."""
     found = [part for part in parts if part.role == "together"]
     wanted = 1 if getattr(lesson, "integration", None) else 0
-    catalogue = f"course_lib/checks/catalogue/{slug[3:]}.py"
+    home = f"course_lib/exercises/{slug[3:]}/__init__.py"
     if len(found) > wanted:
-        what = f"check cell of the whole lesson `{slug}` that the catalogue does not have"
-        cure = f"Remove it, or add an Integration to LESSON in {catalogue}."
-        raise BuildError(path, found[-1].cell.line, what, cure)
+        what = f"check cell of the whole lesson `{slug}` that has no integration"
+        remedy = f"Remove it, or add an Integration to LESSON in {home}."
+        raise BuildError(path, found[-1].cell.line, what, remedy)
     if len(found) < wanted:
-        cure = f"Add a cell 'check(\"{slug}\")' below the last exercise."
-        what = f"the integration of {catalogue} is not in the lesson"
-        raise BuildError(path, parts[-1].cell.line, what, cure)
+        remedy = f"Add a cell 'check(\"{slug}\")' below the last exercise."
+        what = f"the integration of {home} is not in the lesson"
+        raise BuildError(path, parts[-1].cell.line, what, remedy)
     last = max((i for i, part in enumerate(parts) if part.role == "check"), default=-1)
     if found and parts.index(found[0]) < last:
         what = "the whole lesson is checked above one of its exercises"
@@ -148,26 +149,26 @@ def _check_markers(parts: list[Part], path: str) -> None:
             found = _MARKER.search(line)
             if found and (part.role != "written" or "SOLUTION" not in found[0]):
                 what = f"'{found[0]}' outside a written question"
-                cure = "Take it out; the build marks the solutions of exercises itself."
-                raise BuildError(path, part.cell.at(offset), what, cure)
+                remedy = "Take it out; the build marks the solutions of exercises itself."
+                raise BuildError(path, part.cell.at(offset), what, remedy)
 
 
 def _check_known(part: Part, course: Course, slug: str, path: str) -> None:
     if part.name not in course.exercises:
         what = f"unknown exercise `{part.name}`"
         known = course.lessons[slug].exercises
-        cure = f"{did_you_mean(part.name, known)} A new one needs points in the catalogue, "
-        cure += f"course_lib/checks/catalogue/{slug[3:]}.py."
-        raise BuildError(path, part.cell.line, what, cure)
+        remedy = f"{did_you_mean(part.name, known)} A new one needs a file "
+        remedy += f"course_lib/exercises/{slug[3:]}/{part.name}.py and a place in LESSON beside it."
+        raise BuildError(path, part.cell.line, what, remedy)
     exercise = course.exercises[part.name]
     if exercise.lesson != slug:
         what = f"exercise `{part.name}` belongs to lesson {exercise.lesson}"
-        cure = f"Write 'from course_lib import {part.name}' to use it here."
-        raise BuildError(path, part.cell.line, what, cure)
+        remedy = f"Write 'from course_lib import {part.name}' to use it here."
+        raise BuildError(path, part.cell.line, what, remedy)
     if not exercise.points or not exercise.points > 0:
         what = f"exercise `{part.name}` has no points"
-        cure = f"Set them in course_lib/checks/catalogue/{slug[3:]}.py."
-        raise BuildError(path, part.cell.line, what, cure)
+        remedy = f"Set them in course_lib/exercises/{slug[3:]}/{part.name}.py."
+        raise BuildError(path, part.cell.line, what, remedy)
 
 
 def _check_headings(parts: list[Part], path: str) -> None:
@@ -180,8 +181,8 @@ def _check_headings(parts: list[Part], path: str) -> None:
                 heading_lines.setdefault(found[1], line)
         elif part.role == "exercise" and part.name not in heading_lines:
             what = f"exercise `{part.name}` has no heading above it"
-            cure = f"Write '### Exercise: `{part.name}`' in the text before the cell."
-            raise BuildError(path, part.cell.line, what, cure)
+            remedy = f"Write '### Exercise: `{part.name}`' in the text before the cell."
+            raise BuildError(path, part.cell.line, what, remedy)
     names = [part.name for part in parts if part.role == "exercise"]
     for name, line in heading_lines.items():
         if name not in names:
@@ -191,22 +192,22 @@ def _check_headings(parts: list[Part], path: str) -> None:
 
 def _check_written(parts: list[Part], written, slug: str, path: str) -> None:
     found = [part for part in parts if part.role == "written"]
-    catalogue = f"course_lib/checks/catalogue/{slug[3:]}.py"
+    home = f"course_lib/exercises/{slug[3:]}/__init__.py"
     expected = written.grade_id if written else None
     for part in found:
         if part.name != expected or not written.points > 0:
             what = f"written question `{part.name}` has no points"
-            cure = f"Set them in {catalogue}"
-            cure += f", which has `{expected}`." if expected else "."
-            raise BuildError(path, part.cell.line, what, cure)
+            remedy = f"Set them in {home}"
+            remedy += f", which has `{expected}`." if expected else "."
+            raise BuildError(path, part.cell.line, what, remedy)
         _check_rubric(part, path)
     if len(found) > 1:
         what = f"written question `{expected}` appears twice"
         raise BuildError(path, found[1].cell.line, what, "Remove one of the two cells.")
     if expected and not found:
-        what = f"written question `{expected}` is in the catalogue and not in the lesson"
-        cure = f"Add a cell '# %% [markdown] written=\"{expected}\"'."
-        raise BuildError(path, parts[-1].cell.line, what, cure)
+        what = f"written question `{expected}` is in course_lib/exercises and not in the lesson"
+        remedy = f"Add a cell '# %% [markdown] written=\"{expected}\"'."
+        raise BuildError(path, parts[-1].cell.line, what, remedy)
 
 
 def _check_rubric(part: Part, path: str) -> None:
@@ -215,5 +216,5 @@ def _check_rubric(part: Part, path: str) -> None:
     inside = lines[lines.index(BEGIN) + 1 : lines.index(END)] if marks == [BEGIN, END] else []
     if not any(inside):
         what = f"written question `{part.name}` has no rubric"
-        cure = f"Put the answer and rubric between lines '{BEGIN}' and '{END}'."
-        raise BuildError(path, part.cell.line, what, cure)
+        remedy = f"Put the answer and rubric between lines '{BEGIN}' and '{END}'."
+        raise BuildError(path, part.cell.line, what, remedy)

@@ -18,7 +18,7 @@ MASKS = ("none", "causal", "half padded")
 
 
 def masks_of(kind: str, batch: int, n: int, device) -> dict:
-    """The same mask in everybody's words; padded lengths are spread evenly over 1 to n."""
+    """The same mask in everyone's words; padded lengths are spread evenly over 1 to n."""
     if kind == "none":
         return dict.fromkeys(("published", "lens", "mask", "torch"))
     if kind == "causal":

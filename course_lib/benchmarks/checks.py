@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from course_lib.checks import exercises, matrix, verdict
-from course_lib.checks.session import NAMING_SECONDS
+from course_lib.checks.notebook.session import NAMING_SECONDS
+from course_lib.exercises import find
 
 Tell = Callable[[str], None]
 # What torch imports when an optimizer, a gradient or a transform is first used, once a session.
@@ -148,7 +149,7 @@ def _first_check(answer: matrix.Variant) -> float:
 
 def _check(answer: matrix.Variant, result) -> None:
     started = time.process_time()
-    verdict.grade(answer.exercise, answer.answer, seed="bench", naming_seconds=NAMING_SECONDS)
+    verdict.grade(find(answer.exercise), answer.answer, seed="bench", naming_seconds=NAMING_SECONDS)
     result.send(time.process_time() - started)
 
 

@@ -1,7 +1,7 @@
 """The floor under grading: a class's own cells, run in one warm process without any kernel.
 
 Run as a program, in a process of its own: python -m course_lib.benchmarks.floor FOLDER LESSON
-prints seconds as JSON. Only for the bundled sample class: nothing here shuts anybody in.
+prints seconds as JSON. Only for the bundled sample class: nothing here shuts anyone in.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from course_lib.errors import GradingError
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.demo_course import (
     SAMPLES,
@@ -28,7 +29,6 @@ from course_lib.grading.demo_course import (
     make_folder,
     read_sample,
 )
-from course_lib.grading.intake import GradingError
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.run import Settings, grade
 
@@ -161,7 +161,7 @@ def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) 
     summary = grade(folder, lesson, settings=settings)
     seconds = time.perf_counter() - started
     if len(summary.students) != submissions or summary.blanks:
-        raise GradingError(f"{lesson}: not everybody was graded: {summary.blanks}")
+        raise GradingError(f"{lesson}: not everyone was graded: {summary.blanks}")
     entries = Ledger(Course(folder).ledger_path(lesson)).entries()
     names = dict.fromkeys(name for entry in entries for name in entry.seconds)
     steps = {n: sum(e.seconds.get(n, 0.0) for e in entries) / len(entries) for n in names}

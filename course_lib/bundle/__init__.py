@@ -11,13 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from course_lib.errors import ReleaseError
+
 FOLDER = "attention-course"  # the same for each lesson: unzipped over it, the next week adds to it
 INTO = "bundles"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can hold
-
-
-class ReleaseError(Exception):
-    """A bundle cannot be made; the message names the file and the command that mends it."""
 
 
 @dataclass(frozen=True)

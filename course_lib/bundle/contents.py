@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from course_lib.authoring.course import Course
-from course_lib.authoring.digest import reached
+from course_lib.authoring.digest import solutions_of
 from course_lib.bundle.student_project import environment, project, readme
+from course_lib.sources import reached
 
 COPIED = ("LICENSE", "constraints.txt", "nbgrader_config.py")
 # What nothing else imports by a statement: the verbs, and what is found when it is first used.
@@ -13,17 +14,18 @@ STARTS = (
     "__init__.py",
     "__main__.py",
     "bootstrap.py",
-    "cli.py",
+    "cli/__main__.py",
+    "cli/main.py",
     "doctor.py",
-    "left_out.py",
+    "missing_solutions.py",
     "attention/__init__.py",
     "checks/__init__.py",
-    "checks/session.py",
-    "checks/catalogue/__init__.py",
+    "checks/notebook/session.py",
+    "exercises/__init__.py",
 )
 NOT_FOR_STUDENTS = ("authoring", "benchmarks", "bundle", "grading")
 # Modules by which a later lesson would give away an earlier one's solutions.
-GIVEN_AWAY_BY = {"07_bug_hunt": "checks/specimens.py"}
+GIVEN_AWAY_BY = {"07_bug_hunt": "checks/observe/broken_modules.py"}
 
 
 def solved(course: Course, up_to: str | None) -> list[str]:
@@ -50,7 +52,7 @@ def contents(course: Course, lessons: Sequence[str], up_to: str | None) -> dict[
 
 
 def _is_handed_out(path: Path) -> bool:
-    """Neither hidden nor a copy of somebody's answers that the build kept."""
+    """Neither hidden nor a copy of someone's answers that the build kept."""
     return not any(part.startswith(".") for part in path.parts) and ".kept-" not in path.name
 
 
@@ -61,7 +63,7 @@ def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> 
     library = course.library
     known = [slug for slug in course.lessons if up_to is None or slug <= up_to]
     starts = {library / name for name in STARTS}
-    starts |= {library / "checks" / "catalogue" / f"{slug[3:]}.py" for slug in known}
+    starts |= {path for slug in known for path in (library / "exercises" / slug[3:]).glob("*.py")}
     starts |= {library / "attention" / f"{slug[3:]}.py" for slug in solved(course, up_to)}
     left_out = {library / part for part in NOT_FOR_STUDENTS}
     if up_to is None:  # lesson 08 points at it
@@ -72,4 +74,10 @@ def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> 
         left_out |= {library / name for slug, name in GIVEN_AWAY_BY.items() if slug > up_to}
     notebooks = [nbformat.read(course.release(slug), as_version=4) for slug in lessons]
     sources = [cell.source for nb in notebooks for cell in nb.cells if cell.cell_type == "code"]
-    return reached(sources, starts, course, skip=lambda p: bool(left_out & {p, *p.parents}))
+    return reached(
+        starts,
+        library,
+        sources=sources,
+        found_lazily=solutions_of(course),
+        skip=lambda p: bool(left_out & {p, *p.parents}),
+    )

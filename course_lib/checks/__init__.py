@@ -1,28 +1,61 @@
-"""The check engine: observe a student's object, judge what was observed, say what went wrong.
+"""The check engine, in three rooms: observe an answer, judge what was observed, show it.
 
-Everything here is loaded on first use, so that `course_lib.checks.observe` can be imported beside
-student code without bringing the judge, the oracle or the catalogue into that process.
+| room | what it holds | may be seen by |
+|---|---|---|
+| `observe` | calls an answer as a probe says and records what happened | a student's process |
+| `judge` | decides, names the mistake, counts points, writes the report | trusted processes |
+| `notebook` | `check`, `hint`, `carry_on`, `progress` | a student's own notebook |
+
+Everything is loaded on first use, so that `course_lib.checks.observe` brings no judge, no oracle
+and no exercise into the process of a student's code.
 """
 
+from __future__ import annotations
+
 import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from course_lib.checks.judge.report import Report
 
 _HOMES = {
-    "check": "session",
-    "carry_on": "session",
-    "hint": "session",
-    "progress": "session",
-    "grade": "verdict",
-    "exercises": "catalogue",
-    "lessons": "catalogue",
-    "Report": "report",
-    "Finding": "report",
+    "check": "course_lib.checks.notebook.session",
+    "carry_on": "course_lib.checks.notebook.session",
+    "hint": "course_lib.checks.notebook.session",
+    "progress": "course_lib.checks.notebook.session",
+    "exercises": "course_lib.exercises",
+    "lessons": "course_lib.exercises",
+    "Report": "course_lib.checks.judge.report",
+    "Finding": "course_lib.checks.judge.report",
 }
-__all__ = sorted(_HOMES)
+__all__ = sorted([*_HOMES, "grade"])
+
+
+def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
+    """Grades any object as an answer to an exercise, without showing anything.
+
+    Args:
+        exercise: name of the exercise, a key of `exercises()`, or a lesson's slug for its
+            integration.
+        obj: the answer: a function, a class, or whatever a student wrote; for an integration a
+            dict with an answer for each exercise of its chain.
+        seed: any value; the same seed gives the same inputs.
+
+    Returns:
+        A `Report`; nothing that the answer does makes this raise.
+
+    Raises:
+        KeyError: there is no such exercise.
+    """
+    from course_lib.checks.judge.grade import grade as grade_exercise
+    from course_lib.exercises import find
+
+    return grade_exercise(find(exercise), obj, seed=seed)
 
 
 def __getattr__(name: str):
     if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

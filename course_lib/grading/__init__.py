@@ -13,7 +13,6 @@ from importlib import import_module
 _PUBLIC = {
     "ExportRequest": "exports",
     "GradeSummary": "records",
-    "GradingError": "intake",
     "Settings": "run",
     "demo": "demo_course",
     "export": "exports",

@@ -6,11 +6,11 @@ import html
 
 from nbformat import NotebookNode
 
-from course_lib.checks.fragment import block, paragraph
-from course_lib.checks.points import Points
-from course_lib.checks.report import Report
+from course_lib.checks.judge.html import block, paragraph
+from course_lib.checks.judge.report import Report
+from course_lib.checks.notebook.points import Points
 from course_lib.grading.kernels.sandbox import Limits
-from course_lib.grading.tame import made_output, plain_text, tame_tree
+from course_lib.grading.sanitize import made_output, plain_text, tame_tree
 from course_lib.grading.verdict import REPORT
 
 # What ended an exercise before it could be judged: the outcome, and what its student reads.

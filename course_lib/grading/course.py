@@ -23,15 +23,15 @@ from sqlalchemy.exc import SAWarning
 from traitlets.config import Config
 
 from course_lib.course_folder import load_config
+from course_lib.errors import GradingError
 from course_lib.grading.gradebook import opened
-from course_lib.grading.intake import GradingError
 
 CONFIG = "nbgrader_config.py"
 
 
 @contextmanager
 def quiet_nbgrader() -> Iterator[None]:
-    """Silence what nbgrader's models make SQLAlchemy say; nothing here can mend it."""
+    """Silence what nbgrader's models make SQLAlchemy say; nothing here can fix it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=SAWarning)
         warnings.filterwarnings("ignore", category=DeprecationWarning)
@@ -125,7 +125,7 @@ class Course:
         """Bring the gradebook's idea of a lesson in line with the release notebook.
 
         Raises:
-            GradingError: it cannot be done without losing grades; the message has the cure.
+            GradingError: it cannot be done without losing grades; the message has the remedy.
         """
         released = _graded_cells(self.release_path(lesson))
         known, submissions = self._known_cells(lesson)

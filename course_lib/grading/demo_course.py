@@ -21,8 +21,8 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from course_lib.errors import GradingError
 from course_lib.grading.course import CONFIG, Course, quiet_nbgrader
-from course_lib.grading.intake import GradingError
 from course_lib.grading.records import GradeSummary
 from course_lib.grading.report import write_report
 from course_lib.grading.run import Settings, grade

@@ -1,7 +1,7 @@
 """Open the gradebook: SQLite in the course folder, or PostgreSQL by its URL.
 
 nbgrader's `CourseDirectory.db_url` in nbgrader_config.py says which, for `course` and formgrader
-alike. Whatever goes wrong is one line with a cure, and no line shows a password.
+alike. Whatever goes wrong is one line with a remedy, and no line shows a password.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nbgrader.dbutil import ALEMBIC_DIR
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from course_lib.grading.intake import GradingError
+from course_lib.errors import GradingError
 
 MAX_STUDENT_ID = 128  # nbgrader's column; SQLite does not count, PostgreSQL does
 _AGAIN = "then run the same command again; what is graded is kept and lands then"
@@ -40,7 +40,7 @@ def opened(coursedir: CourseDirectory) -> Iterator[Gradebook]:
     """The gradebook of a course, opened and closed.
 
     Raises:
-        GradingError: it cannot be reached, now or later; the message has the cure.
+        GradingError: it cannot be reached, now or later; the message has the remedy.
     """
     url = _url_of(coursedir.db_url)
     try:
@@ -71,20 +71,20 @@ def _url_of(text: str) -> URL:
     Raises:
         GradingError: it is none, or holds a password that is not written as a URL wants it.
     """
-    cure = "write postgresql+psycopg://USER@HOST:PORT/DATABASE, and the password into ~/.pgpass"
+    remedy = "write postgresql+psycopg://USER@HOST:PORT/DATABASE, and the password into ~/.pgpass"
     try:
         url = make_url(text)
         url.get_dialect()
     except (ArgumentError, ValueError):
         raise GradingError(
-            f"CourseDirectory.db_url in nbgrader_config.py is no URL of a gradebook: {cure}"
+            f"CourseDirectory.db_url in nbgrader_config.py is no URL of a gradebook: {remedy}"
         ) from None
     except ModuleNotFoundError:
         return url  # the driver is missing, not the URL wrong
     if "@" in (url.host or ""):
         raise GradingError(
             "CourseDirectory.db_url in nbgrader_config.py holds a password with @ in it: write "
-            f"it as %40, or better: {cure}"
+            f"it as %40, or better: {remedy}"
         )
     return url
 
@@ -93,7 +93,7 @@ def _explained(url: URL, error: SQLAlchemyError) -> str:
     cause = getattr(error, "orig", None) or error
     reason = next(iter(str(cause).splitlines()), type(cause).__name__)
     if url.get_backend_name() == "sqlite":
-        return f"{shown(url)} cannot be used ({reason}): mend or restore it, {_AGAIN}"
+        return f"{shown(url)} cannot be used ({reason}): fix or restore it, {_AGAIN}"
     for secret in (url.password, url.query.get("password")):
         if isinstance(secret, str) and secret:
             reason = reason.replace(secret, "***")

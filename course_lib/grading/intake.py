@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_lib.grading.tame import plain_text
+from course_lib.errors import GradingError
+from course_lib.grading.sanitize import plain_text
 
 MAX_BYTES = 100_000_000
 MAX_CELLS = 5_000
@@ -22,10 +23,6 @@ _EXPECTED = ("timestamp.txt", ".ipynb_checkpoints", ".DS_Store")
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _OPEN |= getattr(os, "O_BINARY", 0)
 _KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown"}
-
-
-class GradingError(Exception):
-    """Grading cannot start; the message names the file and the cure."""
 
 
 class IntakeError(Exception):

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading.intake import GradingError
+from course_lib.errors import GradingError
 
 MAX_ATTEMPTS = 3
 
@@ -29,7 +29,7 @@ class Entry:
         checks: digest of the check that judged it, by exercise.
         state: "started", "graded", "landed" or "blank".
         attempts: how often it was begun and not finished.
-        problem: why it is blank, with the cure.
+        problem: why it is blank, with the remedy.
         flagged: exercises for a person to look at, with the reason.
         same: exercises whose answer is the course's own solution.
         notebook: the graded notebook as JSON text, until it has landed.

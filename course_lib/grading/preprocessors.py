@@ -15,7 +15,7 @@ from nbgrader.utils import determine_grade
 
 from course_lib.grading.intake import SubmittedCell
 from course_lib.grading.rebuild import rebuild
-from course_lib.grading.tame import tame_outputs
+from course_lib.grading.sanitize import tame_outputs
 from course_lib.grading.verdict import is_check, judge_cell
 
 # What nbgrader_config.py sets; stock steps and ours in the order in which they run.

@@ -16,7 +16,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.grading.intake import SubmittedCell
-from course_lib.grading.tame import made_output, tame_outputs, tame_prose
+from course_lib.grading.sanitize import made_output, tame_outputs, tame_prose
 
 _AS_HANDED_IN = "[not run again: this is what was handed in]\n"
 

@@ -102,17 +102,6 @@ class GradeSummary:
             "exit_code": self.exit_code,
         }
 
-    def __rich__(self):
-        from course_lib.grading.table import summary_table
-
-        return summary_table(self)
-
-    def show(self) -> None:
-        """Print the table to the terminal."""
-        from rich.console import Console
-
-        Console().print(self)
-
 
 def read_records(course: Course, lesson: str) -> GradeSummary:
     """Everything known about a lesson, from gradebook, graded notebooks and notes."""

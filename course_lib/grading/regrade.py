@@ -1,6 +1,6 @@
 """Work that did not change keeps its points until a person says otherwise.
 
-When a check is mended after grading, points that rise are taken at once. Points that would fall
+When a check is fixed after grading, points that rise are taken at once. Points that would fall
 stay, with the report that gave them, and the exercise is flagged; `--force` takes the new verdict.
 """
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from statistics import mean, median
 from urllib.parse import quote
 
+from course_lib.errors import GradingError
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
-from course_lib.grading.intake import GradingError
 from course_lib.grading.plots import OUTCOMES, STOPPED, OutcomeBars, histogram
 from course_lib.grading.records import GradeSummary, Row, StudentRecord, read_records
 

@@ -21,26 +21,20 @@ import nbformat
 from nbformat import NotebookNode
 from sqlalchemy.exc import DBAPIError
 
+from course_lib.errors import GradingError
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.executors import executor, shard_of
-from course_lib.grading.intake import (
-    GradingError,
-    IntakeError,
-    Submission,
-    find_submissions,
-    parse,
-    read_bytes,
-)
+from course_lib.grading.fingerprints import checks_digests, key_of, work_of
+from course_lib.grading.intake import IntakeError, Submission, find_submissions, parse, read_bytes
 from course_lib.grading.jobs import Job, Result
-from course_lib.grading.landing import Landing
 from course_lib.grading.ledger import MAX_ATTEMPTS, Entry, Ledger
+from course_lib.grading.publish import Landing
 from course_lib.grading.rebuild import rebuild
 from course_lib.grading.records import GradeSummary, read_records
 from course_lib.grading.regrade import keep_points
-from course_lib.grading.remarks import remarks, same_as_course
 from course_lib.grading.settings import Progress, Settings
+from course_lib.grading.source_checks import remarks, same_as_course
 from course_lib.grading.verdict import is_check, judge_cell
-from course_lib.grading.versions import checks_digests, key_of, work_of
 from course_lib.locks import only_one
 from course_lib.steps import Step
 
@@ -58,7 +52,7 @@ def grade(
     Args:
         root: the course folder, which holds nbgrader_config.py.
         lesson: slug of the lesson, for example "02_masked_softmax".
-        students: only these; everybody if None.
+        students: only these; everyone if None.
         progress: called with a `Step` for each submission; its text is a line for a terminal.
         settings: executor, sandbox and limits.
 
@@ -66,7 +60,7 @@ def grade(
         The whole lesson as it stands in the gradebook afterwards.
 
     Raises:
-        GradingError: nothing can be graded; the message names the file and the cure.
+        GradingError: nothing can be graded; the message names the file and the remedy.
     """
     with quiet_nbgrader():
         run = _Run(Course(root), lesson, progress or (lambda step: None), settings or Settings())
@@ -76,13 +70,13 @@ def grade(
 
 @contextlib.contextmanager
 def _naming_the_gradebook() -> Iterator[None]:
-    """A locked or damaged gradebook is an error with a cure."""
+    """A locked or damaged gradebook is an error with a remedy."""
     try:
         yield
     except DBAPIError as error:
         reason = str(error.orig).splitlines()[0]
         raise GradingError(
-            f"the gradebook cannot be used ({reason}): mend or restore it, then run the same "
+            f"the gradebook cannot be used ({reason}): fix or restore it, then run the same "
             "command again; what is graded is kept and lands then"
         ) from error
 
@@ -105,7 +99,7 @@ class _Run:
         """Nobody else grades this course meanwhile.
 
         Raises:
-            GradingError: somebody does.
+            GradingError: someone does.
         """
 
         def refuse():

@@ -17,23 +17,24 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.checks.catalogue import find
-from course_lib.checks.codec import encode
-from course_lib.checks.prepare import prepare
-from course_lib.checks.remote import Request
-from course_lib.checks.report import Report
-from course_lib.checks.verdict import judge_observed, still_missing
+from course_lib.checks.judge.grade import judge_observed, still_missing
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.report import Report
+from course_lib.checks.observe.codec import encode
+from course_lib.checks.observe.remote import Request
+from course_lib.exercises import find
 from course_lib.grading.check_outputs import outputs_of, outputs_of_ending
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels.client import Client, Ran
-from course_lib.grading.kernels.provider import Kernel, KernelFault, Provider, provider
+from course_lib.grading.kernels.kernel import Kernel, KernelFault, Provider
+from course_lib.grading.kernels.provider import provider
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.ledger import MAX_ATTEMPTS
-from course_lib.grading.replies import plausible, reply_in
-from course_lib.grading.tame import tame_outputs
+from course_lib.grading.observation_reply import plausible, reply_in
+from course_lib.grading.sanitize import tame_outputs
 from course_lib.grading.verdict import is_check
 
-_OBSERVE = "__import__('course_lib.checks.remote', fromlist=['run']).run({!r})"
+_OBSERVE = "__import__('course_lib.checks.observe.remote', fromlist=['run']).run({!r})"
 _READY_SECONDS = 300.0  # until a kernel answers; nothing of the student's runs in it yet
 _ANSWER = "-answer"
 # Endings that an earlier exercise may have prepared: these are tried once more without it.
@@ -231,7 +232,7 @@ class _Submission:
     ) -> Report | str:
         """The report on an exercise; or how its observation ended, a key of `ENDINGS`."""
         exercise = find(name)
-        probes = [probe for probe, _ in prepare(name, seed)]
+        probes = [probe for probe, _ in prepare(exercise, seed)]
         number = hashlib.sha256(f"{self.job.key}/{name}/{seed}".encode()).hexdigest()
         request = Request(name, probes, tuple(exercise.chain), exercise.takes_all, number)
         if self.client is None:
@@ -252,7 +253,7 @@ class _Submission:
             if any(s.raised and s.raised.type_name == "MemoryError" for s in reply.seen.values()):
                 return "memory"
             return judge_observed(
-                name, seed, reply.subject, reply.seen, name_mistakes=name_mistakes
+                exercise, seed, reply.subject, reply.seen, name_mistakes=name_mistakes
             )
         finally:
             self._spend("judge", time.monotonic() - started)
@@ -326,8 +327,8 @@ class _Submission:
     def _by_the_system(self, ran: Ran, ending: dict) -> bool:
         """Whether a kernel was killed from outside: at "strict" nothing within it can do that.
 
-        Its keeper may be hit instead. Linux kills so a process that is out of processor time, too;
-        that is the student's.
+        Its watchdog may be hit instead. Linux kills a process that is out of processor time in
+        the same way; that is the student's.
         """
         if self.runner.provider.reached.level != "strict" or ran.state != "died":
             return False

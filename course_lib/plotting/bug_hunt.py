@@ -80,7 +80,7 @@ def learned_maps(panels: Mapping[str, Any], *, columns: int = 3) -> Plot:
 def progress(num_steps: int, label: str) -> Iterator[int]:
     """Counts from 0 to `num_steps - 1` behind a bar that disappears at the end.
 
-    In a notebook somebody looks at it is a widget, in a terminal a line; where nobody looks
+    In a notebook someone looks at it is a widget, in a terminal a line; where nobody looks
     there is nothing, so that stored outputs do not depend on time.
     """
     if _has_front_end():

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from course_lib.checks.front_end import somebody_answers
+from course_lib.checks.observe.front_end import someone_answers
 
 # A first import on a new machine would otherwise report on stderr that it builds its font cache.
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
@@ -171,4 +171,4 @@ def _has_front_end() -> bool:
         import ipywidgets  # noqa: F401
     except ImportError:
         return False
-    return somebody_answers(_shell())
+    return someone_answers(_shell())

@@ -1,4 +1,4 @@
-"""Oracle of lesson 07: which module breaks which invariant, and the two mended modules.
+"""Oracle of lesson 07: which module breaks which invariant, and the two fixed modules.
 
 The table says what a module of `checks.specimens` does; `tests/test_attention_bug_hunt.py`
 measures every entry of it.

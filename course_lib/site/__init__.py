@@ -5,6 +5,6 @@ notebook; `builder` lays everything out as in the repository, calls Sphinx with 
 puts the result in place.
 """
 
-from course_lib.site.builder import Site, SiteError, build
+from course_lib.site.builder import Site, build
 
-__all__ = ["Site", "SiteError", "build"]
+__all__ = ["Site", "build"]

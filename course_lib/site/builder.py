@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.course_folder import UsageError, lesson_names
+from course_lib.course_folder import lesson_names
+from course_lib.errors import SiteError, UsageError
 from course_lib.steps import Step
 
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
@@ -21,10 +22,6 @@ LAUNCH = "launch"  # folder of the site with the notebooks that Colab and Binder
 BRANCH = "gh-pages"  # the branch that holds the published site, and so those notebooks
 Progress = Callable[[Step], None]
 _REPOSITORY = re.compile(r"(https://github\.com/[\w.-]+/[\w.-]+?)(\.git)?/?")
-
-
-class SiteError(Exception):
-    """The site cannot be built; the message names files and what is wrong in them."""
 
 
 @dataclass(frozen=True)

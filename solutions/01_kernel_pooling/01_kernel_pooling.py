@@ -70,7 +70,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # to return the value of the *nearest* key. That always answers, and it jumps: between two readings
 # the answer stays the same, and then flips.
 #
-# The third idea is to ask everybody, and to listen to near keys more:
+# The third idea is to ask everyone, and to listen to near keys more:
 #
 # $$\text{output} = \sum_{j=1}^{m} w_j\, \text{value}_j, \qquad w_j \ge 0, \qquad \sum_{j=1}^{m} w_j = 1.$$
 #
@@ -246,7 +246,7 @@ assert torch.allclose(by_division, by_softmax)
 # </details>
 
 # %% [markdown]
-# ### A query far from everybody
+# ### A query far from everyone
 #
 # You ask for a moment four hours after the last reading, with $h = 0.25$. The nearest reading is
 # far away, but it is still the nearest. Run the formula as it stands.
@@ -393,7 +393,7 @@ plotting.interactive(
 #
 # | kernel | formula | reaches |
 # |---|---|---|
-# | Gaussian | $e^{-u^2/2}$ | everybody |
+# | Gaussian | $e^{-u^2/2}$ | everyone |
 # | boxcar | $1$ if $u < 1$, else $0$ | $u < 1$ |
 # | triangular | $\max(0, 1 - u)$ | $u < 1$ |
 # | Epanechnikov | $\max(0, 1 - u^2)$ | $u < 1$ |
@@ -481,7 +481,7 @@ assert training_error(1.0) > training_error(0.25) > training_error(0.05)
 assert training_error(0.0001) < 1e-6
 
 # %% [markdown]
-# The cure is to forbid it: predict reading $i$ from all the *others*. This is *leave-one-out*, and
+# The remedy is to forbid it: predict reading $i$ from all the *others*. This is *leave-one-out*, and
 # as a formula it is kernel pooling with one entry of each row taken away:
 #
 # $$\hat y_i = \sum_{j \ne i} w_{ij}\, y_j, \qquad w_{ij} = \frac{e^{-D_{ij}/(2h^2)}}{\sum_{k \ne i} e^{-D_{ik}/(2h^2)}}, \qquad \hat y \in \mathbb{R}^{N}.$$

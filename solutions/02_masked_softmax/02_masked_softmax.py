@@ -774,7 +774,7 @@ assert after.isnan().all()
 # never a nan, and all my tests pass. An empty row gets uniform weights, and that does no harm."
 #
 # A person reads this one. In five to eight sentences: what does the output of such a row consist
-# of, and why is it hard to notice? Name a situation in which empty rows arise without anybody
+# of, and why is it hard to notice? Name a situation in which empty rows arise without anyone
 # intending it. What should the function return instead, and what does that ask of the code that
 # uses the result?
 

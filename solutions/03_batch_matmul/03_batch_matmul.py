@@ -163,7 +163,7 @@ assert torch.equal(products.sum(dim=1), a @ b)
 # one of `b`, whatever stands before. So write places from the end: `a[..., None]`, `dim=-2`.
 #
 # **Predict.** `(2, 3, 4, 1)` times `(2, 1, 4, 5)`, elementwise: which shape comes out? And
-# `(2, 3, 4, 1)` times `(2, 4, 5)`, where somebody forgot the new axis of `b`?
+# `(2, 3, 4, 1)` times `(2, 4, 5)`, where someone forgot the new axis of `b`?
 #
 # <details><summary>Answer</summary>
 #
@@ -233,7 +233,7 @@ check("bmm")
 # %% [markdown]
 # ## 3. What the loops cost
 #
-# *All these ways give the same numbers. Why would anybody care which one runs?*
+# *All these ways give the same numbers. Why would anyone care which one runs?*
 #
 # The four ways below multiply eight pairs of square matrices. The times were measured once, in
 # float32 on one core of an Intel Xeon server; your machine's differ. Set `LIVE = True` to measure

@@ -200,7 +200,7 @@ assert not scores_of(without, keys).any()
 #
 # A layer with one output, `nn.Linear(H, 1)`, leaves a last axis of size 1, which has to go.
 # `squeeze(-1)` removes it. A bare `squeeze()` removes *every* axis of size 1, and so depends on
-# the data: it works until somebody sends a single item, a single query, or a single key.
+# the data: it works until someone sends a single item, a single query, or a single key.
 
 # %% tags=["demo"]
 for shape in ((2, 3, 5, 1), (2, 1, 5, 1), (1, 1, 1, 1)):
@@ -248,7 +248,7 @@ check("additive_scores")
 #
 # The cell compares three versions on the points of section 2, with $w_v = (4, -3)$: the formula,
 # the formula without tanh, and tanh taken of query and key *before* they are added. What you
-# should see: only the first has rows that differ. In the other two one key wins for everybody.
+# should see: only the first has rows that differ. In the other two one key wins for everyone.
 
 # %% tags=["demo"]
 q, k = (queries @ w_q.mT).unsqueeze(2), (keys @ w_k.mT).unsqueeze(1)

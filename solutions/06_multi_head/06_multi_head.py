@@ -183,7 +183,7 @@ plotting.interactive(draw_split, way=["x.reshape(h, n, d)", "interleaved", "spli
 
 # %% [markdown]
 # *Interleaved* heads (features 0 and 2, features 1 and 3) would be a possible convention: a model
-# trained with them works. But weights could not be exchanged with anybody who uses blocks, and
+# trained with them works. But weights could not be exchanged with anyone who uses blocks, and
 # torch does. Section 6 depends on it.
 
 # %% [markdown]
@@ -301,7 +301,7 @@ assert (scores / math.sqrt(64)).std() < 0.4
 # All three are false. (1) Self-attention means that one *sequence* is handed over three times; three
 # different layers make three different things of it. (2) They are projected from the values. In
 # self-attention nobody notices, since keys and values are the same sequence; between a query text
-# and a lookup table, everybody does. (3) A zero key has the score 0, and $e^0 = 1$.
+# and a lookup table, everyone does. (3) A zero key has the score 0, and $e^0 = 1$.
 #
 # </details>
 
@@ -696,7 +696,7 @@ check("is_causal")
 #
 # It is causal, and it is *not* equivariant: position 0 sees one key, position 3 sees four. The mask
 # already breaks the symmetry. Some language models have no other source of order than that (Haviv
-# and others 2022). What is blind to order is attention in which everybody sees everybody.
+# and others 2022). What is blind to order is attention in which everyone sees everyone.
 #
 # </details>
 
@@ -877,7 +877,7 @@ check("06_multi_head")
 # so that a position can ask several questions at once for the price of one. One projection makes
 # all heads; splitting and merging need a transpose, and a reshape alone gives the right shape with
 # the wrong numbers. `W_o` mixes what the heads found. Given the same weights torch's module agrees
-# to the last digits, once its masks are inverted. Where everybody sees everybody, attention is
+# to the last digits, once its masks are inverted. Where everyone sees everyone, attention is
 # blind to order: a causal mask breaks the symmetry, an encoding of positions says where things are.
 
 # %% [markdown]

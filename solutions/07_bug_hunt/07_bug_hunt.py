@@ -9,7 +9,7 @@
 # - train a block of attention on two small tasks and read the maps it learns;
 # - say why a falling loss proves nothing about the code beneath it;
 # - turn "what must always hold" into tests that tell a sound module from a broken one;
-# - find the fault in a module from the invariant it breaks, and mend it.
+# - find the fault in a module from the invariant it breaks, and fix it.
 #
 # **Time:** about three hours. **You need:** lessons 02 and 06; the course's versions of their
 # exercises are at hand.
@@ -35,8 +35,8 @@ from course_lib import (
     plotting,
     split_heads,
 )
-from course_lib.checks import specimens
-from course_lib.checks.specimens import BUGS, INVARIANTS
+from course_lib.checks.observe import broken_modules as specimens
+from course_lib.checks.observe.broken_modules import BUGS, INVARIANTS
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)  # these problems are too small to share out
@@ -274,7 +274,7 @@ assert same == ["curlew", "dunlin", "fulmar", "ibis"]
 # Look at what three of them learned. What you should see: maps that no longer mean what you read
 # into them. A column of `avocet` sums to 1, a row does not have to; a head of `jacana` does not
 # hold the eight positions of the sequence at all; and in `bittern` two neighbouring queries look at
-# the same key. Here a map does tell, to somebody who knows what it should be.
+# the same key. Here a map does tell, to someone who knows what it should be.
 
 # %% tags=["demo", "nbval-ignore-output"]
 x, _ = reversal(1, torch.Generator().manual_seed(3))
@@ -506,7 +506,7 @@ check("broken_invariants")
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 4. Mend it
+# ## 4. Fix it
 #
 # *You know what fails. Where is the fault?*
 #
@@ -603,18 +603,18 @@ check("CausalSelfAttention")
 
 # %% tags=["demo"]
 torch.manual_seed(8)
-mended = CausalSelfAttention(6, 2).double().eval()
-mended(x)
-maps = mended.attention_weights[0]
+fixed = CausalSelfAttention(6, 2).double().eval()
+fixed(x)
+maps = fixed.attention_weights[0]
 past = causal_mask(5)
 plotting.show(
     plotting.heatmap_grid(
         {"head 0": maps[0], "head 1": maps[1]}, masks={"head 0": past, "head 1": past}, columns=2
     )
 )
-assert is_causal(mended, x)
+assert is_causal(fixed, x)
 assert not maps[:, ~past].any()
-assert not mended(x, torch.tensor([0, 5]))[0].any()
+assert not fixed(x, torch.tensor([0, 5]))[0].any()
 
 # %% [markdown]
 # ### All together

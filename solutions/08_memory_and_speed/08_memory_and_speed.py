@@ -38,7 +38,7 @@ from course_lib import (
     plotting,
     scaled_dot_product_attention,
 )
-from course_lib.checks.spending import Spending
+from course_lib.checks.observe.cost_meter import Spending
 
 torch.set_printoptions(precision=4, sci_mode=False)
 
@@ -175,7 +175,7 @@ plotting.show(
 #
 # $$\sum_k e^{s_k - c'} = e^{c - c'} \sum_k e^{s_k - c} = e^{c - c'}\, t.$$
 #
-# All terms were shifted by the same wrong number, so *one* factor mends them all. This is the
+# All terms were shifted by the same wrong number, so *one* factor fixes them all. This is the
 # *online softmax*.
 
 # %% [markdown]
@@ -246,7 +246,7 @@ assert torch.allclose(merged, at_once[1]) and torch.equal(larger, at_once[0])
 # *The sum can be kept up to date. Can the outputs?*
 #
 # An output is a weighted sum of values, divided by $t$. Leave the division to the end, and what
-# remains is one more sum that is shifted by $c$, and mended by the same factor. For each block of
+# remains is one more sum that is shifted by $c$, and fixed by the same factor. For each block of
 # keys $K_b$ and values $V_b$, with $S_b = Q K_b^\top / \sqrt d$:
 #
 # $$c' = \max(c, \operatorname{rowmax} S_b), \qquad t' = e^{c - c'} t + \operatorname{rowsum} e^{S_b - c'}, \qquad O' = e^{c - c'} O + e^{S_b - c'} V_b .$$

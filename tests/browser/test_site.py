@@ -343,7 +343,7 @@ def serious(page, options):
 
 @pytest.fixture(scope="module")
 def visits(browser, site):
-    """Each page of the site opened once, from the disk, as somebody without a network does."""
+    """Each page of the site opened once, from the disk, as someone without a network does."""
     context = browser.new_context()
     page = context.new_page()
     found = []

@@ -37,7 +37,7 @@ _BETWEEN = 12  # hostile submissions from one honest neighbour to the next
 
 
 def obstacle() -> str:
-    """Why strict cannot be had here, with the cure; empty if it can."""
+    """Why strict cannot be had here, with the remedy; empty if it can."""
     return sandbox.obstacles().get("strict", "")
 
 

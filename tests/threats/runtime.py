@@ -408,7 +408,7 @@ warnings.warn("again")""",
 )
 answer(
     "R29",
-    "changes what everybody shares",
+    "changes what everyone shares",
     f"""import gc, locale, os, sys, warnings
 import numpy as np
 torch.set_default_dtype(torch.float64)

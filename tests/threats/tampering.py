@@ -71,25 +71,26 @@ import course_lib, course_lib.checks as checks
 for module in (course_lib, checks):
     module.check = lambda *a, **k: 2.0
 check = lambda *a, **k: 2.0
-fake = types.ModuleType("course_lib.checks.session")
+fake = types.ModuleType("course_lib.checks.notebook.session")
 fake.check = check
-sys.modules["course_lib.checks.session"] = fake""",
+sys.modules["course_lib.checks.notebook.session"] = fake""",
 )
 tampering(
     "T05",
     "the observer replaced by one that answers at once",
     """import sys, types
-fake = types.ModuleType("course_lib.checks.remote")
+fake = types.ModuleType("course_lib.checks.observe.remote")
 fake.run = lambda text: print("all right")
-sys.modules["course_lib.checks.remote"] = fake""",
+sys.modules["course_lib.checks.observe.remote"] = fake""",
     outcome="crashed",
 )
 tampering(
     "T05",
     "the observer's recording replaced",
-    """import course_lib.checks.remote as remote, course_lib.checks.observe as observe
+    """import course_lib.checks.observe.remote as remote
+import course_lib.checks.observe.observation as observe
 def answer(request, namespace):
-    from course_lib.checks.observe import Subject, Observation
+    from course_lib.checks.observe.observation import Subject, Observation
     reply = remote.Reply(request.number)
     reply.subject = Subject(True, "__main__", False, True, request.name)
     reply.seen = {probe.name: Observation() for probe in request.probes}
@@ -321,7 +322,7 @@ tampering(
     "looks for the judge and the oracles in the library",
     """import pathlib, course_lib
 base = pathlib.Path(course_lib.__file__).parent
-hidden = ("reference", "checks/catalogue", "checks/judge.py", "grading/run.py")
+hidden = ("reference", "checks/catalogue", "checks/judge/violations.py", "grading/run.py")
 print("there:", [name for name in hidden if (base / name).exists()])""",
     shows="there: []",
 )
@@ -586,7 +587,7 @@ print("linked")""",
 )
 
 
-@made("T29", "claims to be somebody else", points=NONE)
+@made("T29", "claims to be someone else", points=NONE)
 def impostor(lab: Lab, student: str):
     """Identity comes from the folder, never from the notebook."""
     notebook = honest(lab.root, **WRONG)

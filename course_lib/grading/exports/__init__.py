@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from course_lib.errors import ExportError, GradingError
 from course_lib.grading.course import Course, quiet_nbgrader
-from course_lib.grading.exports.errors import ExportError
 from course_lib.grading.exports.fill import LMS, Rules, fill, read_layout
 from course_lib.grading.exports.grades import (
     LessonGrades,
@@ -28,7 +28,6 @@ from course_lib.grading.exports.outcome import Outcome
 from course_lib.grading.exports.sheet import read_sheet, write_new
 from course_lib.grading.exports.students import match, read_mapping, refuse_duplicates
 from course_lib.grading.exports.table import grades_table, table_outcomes
-from course_lib.grading.intake import GradingError
 
 __all__ = ["ExportError", "ExportRequest", "columns_by_lesson", "export"]
 
@@ -67,7 +66,7 @@ def export(root: Path, request: ExportRequest) -> Outcome:
         What was written, and who got no score and why.
 
     Raises:
-        ExportError: nothing was written; the message has the cure.
+        ExportError: nothing was written; the message has the remedy.
     """
     course = Course(root)
     _refuse_mixed(request)

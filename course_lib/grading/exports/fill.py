@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 
+from course_lib.errors import ExportError
 from course_lib.grading.exports import canvas, gradescope, moodle
-from course_lib.grading.exports.errors import ExportError, listed
 from course_lib.grading.exports.grades import LessonGrades
 from course_lib.grading.exports.layout import Gradable, Layout
 from course_lib.grading.exports.lessons import column_for, has_column
 from course_lib.grading.exports.outcome import LessonOutcome
 from course_lib.grading.exports.sheet import Sheet, parse_number
+from course_lib.grading.exports.shown import listed
 from course_lib.grading.exports.students import Matching, id_column
 
 LMS: dict[str, ModuleType] = {"canvas": canvas, "moodle": moodle, "gradescope": gradescope}
@@ -133,8 +134,8 @@ def _refuse_shared(sheet: Sheet, chosen: Sequence[tuple[Gradable, LessonGrades]]
 def _fill_one(sheet, gradable, matching, grades: LessonGrades, rules: Rules, mark: str):
     factor = _factor(sheet, gradable, grades, rules.scale)
     tally = _Tally()
-    everybody = dict.fromkeys([*matching.rows, *(grade.student for grade in grades.students)])
-    for student in everybody:
+    everyone = dict.fromkeys([*matching.rows, *(grade.student for grade in grades.students)])
+    for student in everyone:
         grade, row = grades.of(student), matching.rows.get(student)
         score = grade.score(rules.partial)
         if score is None:

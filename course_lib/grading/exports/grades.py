@@ -14,8 +14,9 @@ from pathlib import Path
 
 from nbgrader.api import MissingEntry
 
+from course_lib.errors import ExportError
 from course_lib.grading.course import Course
-from course_lib.grading.exports.errors import ExportError, listed
+from course_lib.grading.exports.shown import listed
 from course_lib.grading.records import read_records
 
 GRADED, WAITING, BLANK, ABSENT = "graded", "waiting", "not graded", "nothing handed in"
@@ -96,7 +97,7 @@ def need_gradebook(course: Course) -> None:
 
 
 def graded_lessons(course: Course) -> list[str]:
-    """Lessons for which somebody is in the gradebook.
+    """Lessons for which someone is in the gradebook.
 
     Raises:
         ExportError: there is none.

@@ -7,8 +7,9 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from course_lib.grading.exports.errors import ExportError, listed, shown
+from course_lib.errors import ExportError
 from course_lib.grading.exports.sheet import Sheet, parse_number
+from course_lib.grading.exports.shown import listed, shown
 
 
 def key(text: str) -> str:

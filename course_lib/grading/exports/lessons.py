@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from course_lib.course_folder import find_lesson, lesson_names
-from course_lib.grading.exports.errors import ExportError, listed, nearest, shown
+from course_lib.errors import ExportError
 from course_lib.grading.exports.grades import LessonGrades
 from course_lib.grading.exports.layout import Gradable, Layout, key, words
 from course_lib.grading.exports.sheet import Sheet
+from course_lib.grading.exports.shown import listed, nearest, shown
 
 _BEFORE = ("lesson", "assignment", "notebook")
 

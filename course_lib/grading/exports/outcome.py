@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from course_lib.grading.exports.errors import shown
+from course_lib.grading.exports.shown import shown
 from course_lib.grading.records import COMPLETE, INCOMPLETE
 
 MOST_LINES = 12
@@ -14,7 +14,7 @@ MOST_LINES = 12
 
 @dataclass(frozen=True)
 class LessonOutcome:
-    """One lesson: who got a score, and for everybody else why not.
+    """One lesson: who got a score, and for everyone else why not.
 
     `kept` holds students whose cell had another number, which stayed; `closed` those whose cell
     the LMS does not change; `unplaced` graded students without a row of their own.

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from course_lib.grading.exports.errors import ExportError, listed
+from course_lib.errors import ExportError
+from course_lib.grading.exports.shown import listed
 
 MAX_BYTES = 100_000_000
 DELIMITERS = ",;\t:"

@@ -18,8 +18,8 @@ from jupyter_client.blocking import BlockingKernelClient
 from nbformat import NotebookNode
 from nbformat.v4 import output_from_msg
 
-from course_lib.grading.kernels.meter import Used
-from course_lib.grading.kernels.provider import Kernel, KernelFault
+from course_lib.grading.kernels.guest.meter import Used
+from course_lib.grading.kernels.kernel import Kernel, KernelFault
 
 _GRACE_SECONDS = 1.0
 _CEILING = 40  # times a limit by the clock: a machine that is as busy as that cannot grade

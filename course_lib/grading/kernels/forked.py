@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.grading.kernels import sandbox
+from course_lib.grading.kernels.guest.meter import Used, file_of, read_used
+from course_lib.grading.kernels.kernel import Kernel, KernelFault
 from course_lib.grading.kernels.launch import DOOR, Zygote, spool_of
-from course_lib.grading.kernels.meter import Used, file_of, read_used
-from course_lib.grading.kernels.provider import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Limits, Reached
 
 # Events are waited for in which no student's code has a hand: a busy machine takes its time.
@@ -83,7 +83,7 @@ class ForkedKernels:
         return kernel
 
     def kill(self, kernel: Kernel) -> None:
-        """Ask the kernel's keeper to end it; without an answer end the zygote and all."""
+        """Ask the kernel's watchdog to end it; without an answer end the zygote and all."""
         if kernel.over.is_set():
             return
         with self._lock, contextlib.suppress(OSError, KernelFault):
@@ -92,7 +92,7 @@ class ForkedKernels:
             self._stop()
 
     def used(self, kernel: Kernel) -> Used | None:
-        """What the kernel's keeper has noted."""
+        """What the kernel's watchdog has noted."""
         return read_used(spool_of(self.folder), kernel.name)
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class ForkedKernels:
             raise KernelFault(reason) from error
 
     def _join(self, folder: Path) -> bool:
-        """Whether a zygote that somebody else has started serves us."""
+        """Whether a zygote that someone else has started serves us."""
         channel = socket.socket(socket.AF_UNIX)
         self.folder = folder
         try:

@@ -23,7 +23,8 @@ from jupyter_client.provisioning import KernelProvisionerBase, LocalProvisioner
 from traitlets import Unicode
 
 from course_lib.grading.kernels.forked import ForkedKernels
-from course_lib.grading.kernels.provider import Kernel, Provider, provider
+from course_lib.grading.kernels.kernel import Kernel, Provider
+from course_lib.grading.kernels.provider import provider
 
 KERNEL_NAME = "course-sandbox"
 _POLL_SECONDS = 0.02

@@ -19,39 +19,20 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.grading.intake import GradingError
+from course_lib.errors import GradingError
 
 LEVELS = ("strict", "basic", "off")
-FIRST_UID, LAST_UID = 60_000, 61_183  # nobody else's, as systemd and Debian count
+FIRST_UID, LAST_UID = 60_000, 61_183  # no one else's, as systemd and Debian count
 _PACKAGE = Path(__file__).resolve().parents[2]
-# All of course_lib that a student's kernel sees: no oracle, no judge, no catalogue.
+# All of course_lib that a student's kernel sees: rooms, no list of modules.
 VISIBLE = (
     "__init__.py",
     "attention",
     "plotting",
     "checks/__init__.py",
-    "checks/cells.py",
-    "checks/codec.py",
-    "checks/elsewhere.py",
-    "checks/front_end.py",
-    "checks/observe.py",
-    "checks/probe.py",
-    "checks/record.py",
-    "checks/remote.py",
-    "checks/scenarios.py",
-    "checks/sequences.py",
-    "checks/specimens.py",
-    "checks/spending.py",
-    "checks/steps.py",
-    "checks/suggestion.py",
-    "checks/surroundings.py",
-    "checks/watch.py",
+    "checks/observe",
     "grading/kernels/__init__.py",
-    "grading/kernels/inside.py",
-    "grading/kernels/isolate.py",
-    "grading/kernels/keeper.py",
-    "grading/kernels/meter.py",
-    "grading/kernels/zygote.py",
+    "grading/kernels/guest",
 )
 _REFUSED = """
 ptrace process_vm_readv process_vm_writev kcmp keyctl add_key request_key bpf perf_event_open
@@ -111,7 +92,7 @@ class Reached:
 
 @functools.cache
 def obstacles() -> dict[str, str]:
-    """Why a level cannot be had here at all, by level; the cure is part of it."""
+    """Why a level cannot be had here at all, by level; the remedy is part of it."""
     if not hasattr(os, "fork") or sys.platform != "linux":
         why = "needs Linux; run the grader in a Linux container or virtual machine"
         return {"strict": why, "basic": why}
@@ -125,9 +106,9 @@ def obstacles() -> dict[str, str]:
     except (ImportError, OSError, RuntimeError) as error:
         why = f"libseccomp is missing ({error}); apt-get install libseccomp2"
         return {"strict": why, "basic": why}
-    from course_lib.grading.kernels import isolate
+    from course_lib.grading.kernels.guest import lockdown
 
-    if not isolate.landlock_version():
+    if not lockdown.landlock_version():
         found["basic"] = "this kernel has no Landlock; Linux 5.13 or later has"
     return found
 
@@ -136,7 +117,7 @@ def refuse(wanted: str, reasons: dict[str, str]) -> GradingError:
     """The error for a level that cannot be had: what is missing and what to do."""
     weaker = LEVELS[LEVELS.index(wanted) + 1 :]
     return GradingError(
-        f"sandbox {wanted} cannot be had here: {reasons.get(wanted, 'its probe failed')}. Mend "
+        f"sandbox {wanted} cannot be had here: {reasons.get(wanted, 'its probe failed')}. Fix "
         f"that, or say --sandbox {' or --sandbox '.join(weaker)} if you trust what was handed in"
     )
 
@@ -191,8 +172,10 @@ def stage_library(folder: Path) -> Path:
             os.makedirs(os.path.dirname(place), exist_ok=True)
             shutil.copy2(compiled, place)
     (target / "course_lib" / "grading" / "__init__.py").write_text("")
-    checks = target / "course_lib" / "checks"
-    shutil.copy(_PACKAGE / "checks" / "judged_outside.py", checks / "session.py")
+    checks = target / "course_lib" / "checks"  # a notebook's own calls go on, and mean nothing
+    (checks / "notebook").mkdir()
+    (checks / "notebook" / "__init__.py").write_text("")
+    shutil.copy(checks / "observe" / "judged_outside.py", checks / "notebook" / "session.py")
     return target
 
 
@@ -218,7 +201,7 @@ def command(
     strict = level == "strict"
     seen = environ["PYTHONPATH"] = "/library" if strict else str(library)
     python = [_inside(sys.executable) if strict else sys.executable, "-P", "-s", "-m"]
-    python += ["course_lib.grading.kernels.zygote", seen, *map(str, descriptors)]
+    python += ["course_lib.grading.kernels.guest.zygote", seen, *map(str, descriptors)]
     return [*_bubblewrap(library, spool), *python] if strict else python, environ
 
 

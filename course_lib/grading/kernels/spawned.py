@@ -18,8 +18,8 @@ import psutil
 from jupyter_client.manager import KernelManager
 
 from course_lib.grading.kernels.environment import public_environment
-from course_lib.grading.kernels.meter import Used
-from course_lib.grading.kernels.provider import Kernel, KernelFault
+from course_lib.grading.kernels.guest.meter import Used
+from course_lib.grading.kernels.kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Reached
 
 _POLL_SECONDS = 0.2

@@ -4,7 +4,7 @@ import itertools
 
 import torch
 
-from course_lib.checks.matrix import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong
 
 
 @right

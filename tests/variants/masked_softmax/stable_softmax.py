@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from course_lib.checks.matrix import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong
 
 
 @right

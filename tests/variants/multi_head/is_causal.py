@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.checks.matrix import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong
 
 
 @right

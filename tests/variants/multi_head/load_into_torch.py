@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from course_lib.checks.matrix import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong
 
 
 @right

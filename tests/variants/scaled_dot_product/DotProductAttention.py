@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from course_lib.attention.masked_softmax import masked_softmax
 from course_lib.attention.scaled_dot_product import scaled_dot_product_attention
-from course_lib.checks.matrix import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong
 
 
 def weights_of(queries, keys, valid_lens, mask):

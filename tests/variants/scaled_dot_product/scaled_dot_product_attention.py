@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.attention import masked_softmax as lesson_02
-from course_lib.checks.matrix import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong
 
 masked_softmax = lesson_02.masked_softmax
 

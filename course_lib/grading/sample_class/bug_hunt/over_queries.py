@@ -1,4 +1,4 @@
-"""Lookup: every fault mended but the axis of the softmax."""
+"""Lookup: every fault fixed but the axis of the softmax."""
 
 import math
 

@@ -1,0 +1,235 @@
+"""Comparisons: given what was expected and what was recorded, what is wrong, if anything?
+
+A comparison gets the probe, the expected result and the record of the outputs, all of the right
+type and shape already, and returns a `Problem` or None. An exercise may bring its own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course_lib.checks.observe.probe import Array, Probe
+from course_lib.checks.observe.record import Recorded
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong: an id for tests and class reports, a fact, and one question or pointer."""
+
+    id: str
+    message: str
+    hint: str = ""
+
+
+def tolerance_for(probe: Probe, recorded: Recorded) -> float:
+    """1e-7 in float64, 1e-4 in float32; in half precision what the format holds where the call has
+    half precision to start with, and 1e-4 where only the answer chose it.
+    """
+    if probe.tolerance is not None:
+        return probe.tolerance
+    if recorded.dtype in _HALF and _given_in_half(probe):
+        return _HALF[recorded.dtype]
+    return 1e-4 if recorded.dtype in ("float32", *_HALF) else 1e-7
+
+
+_HALF = {"float16": 1e-2, "bfloat16": 5e-2}
+
+
+def _given_in_half(probe: Probe) -> bool:
+    """Whether the inputs are in half precision, or a dtype argument asks for it."""
+    named = {getattr(value, "name", "") for value in probe.inputs().values()}
+    held = {str(value.data.dtype) for value in probe.inputs().values() if isinstance(value, Array)}
+    return not _HALF.keys().isdisjoint({probe.dtype} | named | held)
+
+
+def arrays_agree(ours: np.ndarray, theirs: np.ndarray, tolerance: float) -> bool:
+    """Equal shapes and equal numbers within the tolerance; NaN equals NaN, inf equals inf."""
+    if ours.shape != theirs.shape:
+        return False
+    if ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes():
+        return True
+    if ours.dtype.kind == "b" and theirs.dtype.kind == "b":
+        return bool(np.array_equal(ours, theirs))
+    theirs = theirs.astype(complex if theirs.dtype.kind == "c" else float)
+    ours = ours.astype(float)
+    with np.errstate(all="ignore"):  # as np.allclose, in a third of its time
+        near = np.abs(theirs - ours) <= tolerance * (1 + np.abs(ours))
+        near &= np.isfinite(ours)
+        if near.all():
+            return True
+        near |= (theirs == ours) | (np.isnan(theirs) & np.isnan(ours))
+    return bool(near.all())
+
+
+def close(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
+    """The recorded numbers are the expected ones, within the usual tolerance."""
+    if isinstance(expected, dict | tuple):
+        items = expected.items() if isinstance(expected, dict) else enumerate(expected)
+        problems = (close(probe, part, recorded.items[key]) for key, part in items)
+        return next((problem for problem in problems if problem), None)
+    if expected is None:
+        return None
+    if isinstance(expected, str):
+        return None if recorded.text == expected else Problem("wrong_values", probe.says)
+    expected = np.asarray(expected)
+    if arrays_agree(expected, recorded.data, tolerance_for(probe, recorded)):
+        return None
+    if recorded.data.dtype.kind in "fc" and np.isnan(recorded.data).any():
+        return Problem("not_a_number", "Your result contains NaN.", _WHERE_NAN)
+    return _nearly(probe, expected, recorded.data) or Problem("wrong_values", probe.says)
+
+
+def _nearly(probe: Probe, expected: np.ndarray, data: np.ndarray) -> Problem | None:
+    """What to say of numbers that are right but for their last digits."""
+    if expected.dtype.kind != "f" or data.dtype.kind != "f" or not np.isfinite(expected).all():
+        return None
+    largest = np.abs(expected).max(initial=0.0)
+    error = np.abs(data - expected).max(initial=0.0) / largest if largest else np.inf
+    if not 0 < error < _NEARLY:
+        return None
+    return Problem(
+        "precision_lost",
+        f"{probe.says} Your numbers agree to about {int(-np.log10(error))} digits only.",
+        "Does a step on the way round, add a small constant, or compute in a smaller dtype?",
+    )
+
+
+_NEARLY = 1e-3  # relative to the largest number; more is another formula
+_WHERE_NAN = "Which step divides 0 by 0, multiplies 0 by inf, or subtracts inf from inf?"
+
+
+FALSE_ALARM = 1e-7  # of each statistical test below; one probe makes at most six of them
+
+
+def dropout_on_weights(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
+    """Each weight is dropped on its own with probability p; the kept ones are w / (1 - p).
+
+    One call in train mode tells it all: where the values have at least one column more than there
+    are keys (`dropout_values`), the weights that made the outputs can be solved for. The frequency
+    and the independence of the drops are tested with Hoeffding's bound, so that a right answer
+    fails with a probability below 6 * `FALSE_ALARM` per probe; that takes 2000 weights or more.
+
+    The probe gives p as the option `dropout` and the values as the argument `values`; with the
+    option `num_heads`, head h is columns h*d..(h+1)*d of values and outputs (inject identities
+    for the projections of values and outputs).
+    """
+    options = {**probe.inputs(), **(probe.construct or {})}
+    p, heads = float(options["dropout"]), int(options.get("num_heads", 1))
+    values = _split(np.asarray(probe.inputs()["values"].data, dtype=np.float64), heads)
+    ours = _split(np.asarray(expected, dtype=np.float64), heads)
+    theirs = _split(recorded.data.astype(np.float64), heads)
+    tolerance = 10 * tolerance_for(probe, recorded)
+
+    def same(a, b):
+        return np.isclose(a, b, rtol=tolerance, atol=tolerance)
+
+    if same(theirs, ours).all():
+        return _DROPOUT["missing"]
+    inverse = np.linalg.pinv(values)
+    weights, found = ours @ inverse, theirs @ inverse
+    if not same(found @ values, theirs).all():
+        on_output = same(theirs, 0) | same(theirs, ours / (1 - p))
+        return _DROPOUT["output"] if on_output.all() else Problem("wrong_values", probe.says)
+    dropped = same(found, 0)
+    if not (dropped | same(found, weights / (1 - p))).all():
+        return _wrong_dropout(probe, found, weights, p, same)
+    return _wrong_drops(dropped, np.abs(weights) > 1e-6, p)
+
+
+def dropout_values(
+    rng: np.random.Generator, *shape: int, extra: int = 3, num_heads: int = 1
+) -> np.ndarray:
+    """Values for `dropout_on_weights`: shape (..., num_keys), `extra` columns more per head."""
+    eye = np.broadcast_to(np.eye(shape[-1]), (*shape, shape[-1]))
+    parts = [part for _ in range(num_heads) for part in (eye, rng.normal(0, 1, (*shape, extra)))]
+    return np.concatenate(parts, axis=-1) + rng.normal(0, 0.02, (*shape, 1))
+
+
+def _split(array: np.ndarray, num_heads: int) -> np.ndarray:
+    return np.stack(np.split(array, num_heads, axis=-1), axis=-3) if num_heads > 1 else array
+
+
+def _wrong_dropout(probe, found, weights, p, same) -> Problem:
+    if (same(found, 0) | same(found, weights)).all():
+        return _DROPOUT["not_rescaled"]
+    if (same(found, 0) | same(found, weights / (1 - p) ** 2)).all():
+        return _DROPOUT["twice"]
+    if (same(found, 0) | same(found, weights / p)).all():
+        return _DROPOUT["kept"]
+    sums = found.sum(axis=-1)
+    if same(sums, weights.sum(axis=-1)).all():
+        return _DROPOUT["scores"]
+    return Problem("wrong_values", probe.says)
+
+
+def _wrong_drops(dropped: np.ndarray, counted: np.ndarray, p: float) -> Problem | None:
+    """Frequency over all weights, and agreement of disjoint neighbours along each axis."""
+    agreements = []
+    for axis in range(dropped.ndim):
+        even = np.arange(0, dropped.shape[axis] - 1, 2)
+        both = np.take(counted, even, axis) & np.take(counted, even + 1, axis)
+        equal = (np.take(dropped, even, axis) == np.take(dropped, even + 1, axis))[both]
+        agreements += [equal] if equal.size >= 64 else []
+    if any(equal.all() for equal in agreements):
+        return _DROPOUT["shared"]
+    rate = float(dropped[counted].mean())
+    if abs(rate - p) > _hoeffding(int(counted.sum())):
+        return Problem(
+            "dropout_rate",
+            f"In train mode {rate:.0%} of the weights are dropped; `dropout={p:g}` asks for "
+            f"{p:.0%}.",
+            "Which draw decides whether a weight is dropped?",
+        )
+    by_chance = p * p + (1 - p) ** 2
+    if any(abs(equal.mean() - by_chance) > _hoeffding(equal.size) for equal in agreements):
+        return _DROPOUT["shared"]
+    return None
+
+
+def _hoeffding(count: int) -> float:
+    """A mean of `count` independent values in 0..1 strays further with P < `FALSE_ALARM`."""
+    return float(np.sqrt(np.log(2 / FALSE_ALARM) / (2 * count)))
+
+
+_DROPOUT = {
+    "missing": Problem(
+        "dropout_missing",
+        "In train mode nothing is dropped: the outputs are those of eval mode.",
+        "Where does `dropout` enter, and does it ask for `self.training`?",
+    ),
+    "output": Problem(
+        "dropout_on_output",
+        "Dropout acts on your outputs; it belongs on the attention weights.",
+        "Which tensor should lose entries: the weights, or their product with the values?",
+    ),
+    "scores": Problem(
+        "dropout_on_scores",
+        "Each row of your weights still sums to 1 in train mode: dropout acts before the softmax, "
+        "or the weights are normalised again after it.",
+        "Which comes first, softmax or dropout, and what comes after?",
+    ),
+    "not_rescaled": Problem(
+        "dropout_not_rescaled",
+        "The kept weights are not divided by 1 - p, so train and eval mode differ on average.",
+        "What does `nn.Dropout` do to the entries it keeps?",
+    ),
+    "kept": Problem(
+        "dropout_keeps_p",
+        "Your code keeps weights with probability p; `dropout` is the probability of dropping one.",
+        "Which of the two is the argument of `nn.Dropout`?",
+    ),
+    "twice": Problem(
+        "dropout_twice",
+        "Dropout acts twice: the kept weights are divided by (1 - p) two times.",
+        "On how many tensors is dropout called?",
+    ),
+    "shared": Problem(
+        "dropout_shared",
+        "Several weights are dropped together; each one should be dropped on its own.",
+        "Which shape does the tensor have that decides what is dropped?",
+    ),
+}
+
+COMPARISONS: dict[str, Callable] = {"close": close, "dropout_on_weights": dropout_on_weights}

@@ -1,0 +1,195 @@
+"""The contract of a result: its type, its shape with named axes, its dtype and device."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.exercise import Returned
+from course_lib.checks.observe.observation import Observation
+from course_lib.checks.observe.probe import Array, Dtype, Probe
+from course_lib.checks.observe.record import Recorded, a_or_an
+
+_KINDS = {
+    "tensor": "a torch.Tensor",
+    "array": "a numpy.ndarray",
+    "float": "a Python float",
+    "int": "a Python int",
+    "bool": "a Python bool",
+    "str": "a str",
+    "dict": "a dict",
+}
+_WRITTEN_AS = {
+    "generator": "Does your function `yield` where it should `return`?",
+    "coroutine": "Is there an `async` before your `def`?",
+}
+_ACCEPTED = {"float": ("float", "int"), "int": ("int",), "bool": ("bool",)}
+
+
+def _parts(returns, expected, recorded):
+    """Triples of each returned value's contract, what was expected and what came."""
+    wanted = [expected] if len(returns) == 1 else list(expected)
+    return list(zip(returns, wanted, _recorded_parts(returns, recorded), strict=True))
+
+
+def wrong_type(returns: tuple[Returned, ...], expected, recorded: Recorded) -> Problem | None:
+    if recorded.kind == "none" and expected is not None:
+        return Problem(
+            "returned_none", "Your code returned None.", "Is a `return` missing on some path?"
+        )
+    several = recorded.kind in ("tuple", "list") and len(recorded.items) == len(returns)
+    if len(returns) > 1 and not several:  # a list is unpacked like a tuple
+        names = ", ".join(contract.name for contract in returns)
+        return Problem("wrong_type", f"Expected a tuple ({names}); got {describe(recorded)}.")
+    for contract, want, got in _parts(returns, expected, recorded):
+        problem = _wrong_kind(contract, want, got)
+        if problem:
+            return problem
+    return None
+
+
+def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
+    if want is None:
+        if got.kind == "none":
+            return None
+        return Problem("not_none", f"Expected None; got {describe(got)}.")
+    wrong = got.kind not in _ACCEPTED.get(contract.kind, (contract.kind,))
+    if not wrong and got.data is None and got.kind not in ("dict", "str"):
+        cannot = f"The numbers of `{contract.name}` cannot be read: it is {describe(got)}"
+        where = f" on the device {got.device}." if got.device not in ("", "cpu") else "."
+        return Problem("unreadable_numbers", cannot + where)
+    if wrong:
+        return Problem(
+            "wrong_type",
+            f"`{contract.name}` must be {_KINDS[contract.kind]}; got {describe(got)}.",
+            _WRITTEN_AS.get(got.type_name, ""),
+        )
+    if contract.kind == "dict":
+        missing = [key for key in want if key not in got.items]
+        if missing or any(got.items[key].data is None for key in want):
+            return Problem("wrong_type", f"The dict must hold numbers for {', '.join(want)}.")
+        return None
+    if contract.kind == "str":
+        return None
+    is_bool = got.data.dtype.kind == "b"
+    if is_bool != (contract.dtype == "bool" or contract.kind == "bool"):
+        wanted = "bool" if contract.dtype == "bool" else "floating point numbers"
+        return Problem(
+            "wrong_dtype_kind",
+            f"`{contract.name}` must hold {wanted}; yours holds {got.dtype or got.type_name}.",
+        )
+    if contract.kind in ("tensor", "array") and contract.dtype != "bool":
+        wanted = {"int": "iu"}.get(contract.dtype, "f")
+        if got.data.dtype.kind not in wanted:
+            return Problem(
+                "wrong_dtype_kind",
+                f"`{contract.name}` must hold {'whole' if wanted == 'iu' else 'floating point'} "
+                f"numbers; yours holds {got.dtype}.",
+            )
+    return None
+
+
+def converted(returns: tuple[Returned, ...], recorded: Recorded) -> Recorded | None:
+    """The same numbers in the kind of container that the contract asks for, if there are any.
+
+    0 and 1 for a bool, whole numbers for floating ones, a NumPy array for a tensor or the other
+    way round, a tensor of one number for a number.
+    """
+    parts = _recorded_parts(returns, recorded)
+    changed = [_converted(contract, got) for contract, got in zip(returns, parts, strict=True)]
+    if any(part is None for part in changed):
+        return None
+    if len(returns) == 1:
+        return changed[0]
+    return replace(recorded, items=dict(enumerate(changed)))
+
+
+def _converted(contract: Returned, got: Recorded) -> Recorded | None:
+    data = got.data
+    if data is None or data.dtype.kind not in "biuf":
+        return None
+    if contract.kind in ("float", "int", "bool"):
+        if data.size != 1 or (contract.kind == "bool" and data.item() not in (0, 1)):
+            return None
+        return replace(got, kind=contract.kind, data=data.reshape(()), dtype="", shape=())
+    if contract.kind not in ("tensor", "array") or got.kind not in ("tensor", "array"):
+        return None
+    if contract.dtype == "bool":
+        data = data.astype(bool) if np.isin(data, (0, 1)).all() else None
+    elif contract.dtype == "int":
+        data = data.astype(int) if np.equal(data, np.round(data)).all() else None
+    elif data.dtype.kind != "f":
+        data = data.astype(float)
+    if data is None:
+        return None
+    dtype = got.dtype if data.dtype.kind == "f" and got.data.dtype.kind == "f" else str(data.dtype)
+    return replace(got, kind=contract.kind, data=data, dtype=dtype)
+
+
+def describe(recorded: Recorded) -> str:
+    if recorded.kind in ("tensor", "array"):
+        return f"{a_or_an(recorded.type_name)} of {recorded.dtype} and shape {recorded.shape}"
+    if recorded.kind in ("tuple", "list"):
+        inside = ", ".join(item.type_name for item in recorded.items.values())
+        return f"a {recorded.kind} ({inside})"
+    return "None" if recorded.kind == "none" else a_or_an(recorded.type_name)
+
+
+def wrong_shape(returns, expected, recorded) -> Problem | None:
+    for contract, want, got in _parts(returns, expected, recorded):
+        if want is None or contract.kind not in ("tensor", "array"):
+            continue
+        wanted = np.shape(want)
+        if tuple(got.shape) != wanted:
+            axes = f" ({', '.join(contract.axes)})" if contract.axes else ""
+            return Problem(
+                "wrong_shape",
+                f"`{contract.name}` must have shape{axes} = {wanted}; yours has {got.shape}.",
+                "Which axis is which, and which step changes their order or number?",
+            )
+    return None
+
+
+def wrong_dtype(returns, probe: Probe, seen: Observation) -> Problem | None:
+    """Another floating dtype than that of the inputs: right numbers, lost precision or memory."""
+    wanted = _wanted_dtype(probe, seen)
+    if wanted is None:
+        return None
+    for contract, got in zip(returns, _recorded_parts(returns, seen.outputs), strict=True):
+        is_array = got.kind in ("tensor", "array")
+        if contract.dtype == "float" and is_array and got.dtype != wanted:
+            return Problem(
+                "dtype_changed",
+                f"`{contract.name}` came back as {got.dtype} for inputs of {wanted}.",
+                "Which step makes a tensor without `dtype=`, or converts one?",
+            )
+    return None
+
+
+def wrong_device(returns, seen: Observation) -> Problem | None:
+    """A tensor on another device than the inputs."""
+    given = {seen_input.device for seen_input in seen.arguments.values()} - {""}
+    for contract, got in zip(returns, _recorded_parts(returns, seen.outputs), strict=True):
+        if got.kind == "tensor" and given and got.device not in given:
+            return Problem(
+                "device_changed",
+                f"`{contract.name}` is on {got.device}, the inputs are on {', '.join(given)}.",
+                "Which tensor is made without `device=`?",
+            )
+    return None
+
+
+def _wanted_dtype(probe: Probe, seen: Observation) -> str | None:
+    asked = [value.name for value in probe.inputs().values() if isinstance(value, Dtype)]
+    floating = [
+        seen.arguments[name].dtype
+        for name, value in probe.inputs().items()
+        if isinstance(value, Array) and value.data.dtype.kind == "f" and name in seen.arguments
+    ]
+    return next(iter(asked + floating), None)
+
+
+def _recorded_parts(returns, recorded: Recorded) -> list[Recorded]:
+    if len(returns) == 1:
+        return [recorded]
+    return [recorded.items.get(i, Recorded("none", "nothing")) for i in range(len(returns))]

@@ -1,0 +1,286 @@
+"""Names the mistake: compares with what every known wrong model does on the same probes.
+
+A model explains a violation if it makes the same violation with the same numbers. It is ruled
+out if it would have made a violation of values that the student did not make.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import arrays_agree, tolerance_for
+from course_lib.checks.judge.exercise import Mistake
+from course_lib.checks.judge.violations import HYGIENE, Expected, Violation, mutated
+from course_lib.checks.observe.observation import Observation
+from course_lib.checks.observe.probe import Probe
+from course_lib.checks.observe.record import Recorded
+
+Outcomes = Mapping[str, tuple[Observation, list[Violation]]]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A mistake and the violations it reproduces, as (probe name, aspect).
+
+    Attributes:
+        num_explained: how many of the probes that fail it explains in full.
+        num_failing: how many fail.
+    """
+
+    mistake: Mistake
+    explained: frozenset[tuple[str, str]]
+    num_explained: int = 0
+    num_failing: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it explains all that is wrong."""
+        return self.num_explained == self.num_failing
+
+
+def explain(
+    runs: Sequence[tuple[Probe, Expected]],
+    replays: Sequence[tuple[Mistake, Outcomes]],
+    student: Outcomes,
+    seconds: float | None = None,
+) -> list[Explanation]:
+    """The mistakes that together reproduce the most of what went wrong, the largest first.
+
+    Args:
+        runs: the probes with what was expected.
+        replays: what each known mistake does on them, by probe name; asked for as needed, the
+            most likely first.
+        student: the observation and violations of each probe, by probe name.
+        seconds: of processor time, after which no further mistake is tried; any time if None.
+
+    Returns:
+        The first mistake that reproduces everything. If there is none: at most two, of which the
+        first reproduces at least half of the violations in the part that matters most; else one
+        that gives at least a third of the wrong values (and two of them), and other wrong values
+        elsewhere; empty if nothing tried gives the student's numbers. Where the results are words,
+        or single bools, which many mistakes share, only one that explains everything counts.
+    """
+    answer = _Answer(runs, student, seconds)
+    whole = answer.explanations(replays, answer.results, len(answer.results), stop_at_first=True)
+    if whole or answer.says_little:
+        return whole
+    named: list[Explanation] = []
+    remaining = answer.failing
+    while remaining and len(named) < 2:
+        wanted = remaining if named else answer.numbers
+        least = 1 if named else math.ceil(len(wanted) / 2)
+        candidates = answer.explanations(replays, wanted, least)
+        if not candidates:
+            break
+        named.append(max(candidates, key=lambda found: len(found.explained & remaining)))
+        remaining = remaining - named[-1].explained
+    return named or _partial(replays, answer)
+
+
+def _partial(replays, answer: "_Answer") -> list[Explanation]:
+    """The mistake that gives the most of the student's numbers, and others elsewhere."""
+    wanted = frozenset(key for key in answer.failing if key[1] == "values")
+    least = max(2, math.ceil(len(wanted) / 3))
+    found = answer.explanations(replays, wanted, least, partial=True)
+    return sorted(found, key=lambda one: -len(one.explained))[:1]
+
+
+class _Answer:
+    """What a student's answer did, with which each mistake is compared.
+
+    Attributes:
+        failing: its violations, as (probe name, aspect).
+        results: those that are not of the hygiene, or all if there are no others.
+        numbers: those of them that matter most: wrong results, or all if no result is wrong.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[tuple[Probe, Expected]],
+        outcomes: Outcomes,
+        seconds: float | None = None,
+    ):
+        self._until = math.inf if seconds is None else time.process_time() + seconds
+        self.probes = {probe.name: probe for probe, _ in runs}
+        self.outcomes = outcomes
+        self.failing = frozenset(
+            (name, violation.aspect) for name, (_, found) in outcomes.items() for violation in found
+        )
+        others = frozenset(key for key in self.failing if key[1] not in HYGIENE)
+        self.results = others or self.failing
+        self.numbers = frozenset(k for k in self.failing if k[1] in _NUMBERS) or self.failing
+        self.is_mutating = any(aspect == "mutated" for _, aspect in self.failing)
+        self.says_little = all(_says_little(outcomes[name][0]) for name, _ in self.failing)
+
+    def explanations(
+        self,
+        replays,
+        wanted: frozenset[tuple[str, str]],
+        least: int,
+        *,
+        partial: bool = False,
+        stop_at_first: bool = False,
+    ) -> list[Explanation]:
+        """The mistakes that reproduce at least so many of the wanted violations.
+
+        With `partial`, a mistake may give other numbers where the student's are wrong too.
+        """
+        if len(wanted) < least:
+            return []
+        places: dict[str, set[tuple[str, str]]] = {name: set() for name in self.outcomes}
+        for key in wanted:
+            places[key[0]].add(key)
+        # Wrong values first, which settle most, then what else is wanted; what takes long last.
+        slow = {name for name, (seen, _) in self.outcomes.items() if seen.seconds > _LONG}
+        names = sorted(
+            places, key=lambda n: (n in slow, (n, "values") not in wanted, not places[n])
+        )
+        ordered = {name: places[name] for name in names}
+        found: list[Explanation] = []
+        for mistake, replayed in replays:
+            if time.process_time() > self._until or (found and stop_at_first):
+                break
+            explained = self._reproduced_by(replayed, ordered, len(wanted) - least, partial)
+            if explained:
+                one = self._explanation(mistake, explained)
+                found += [one] if one.num_explained and self._is_cause(one) else []
+        return found
+
+    def _is_cause(self, found: Explanation) -> bool:
+        """Whether a mistake changes arguments as the student does, where nothing else is wrong.
+
+        What breaks the gradients is then the change itself, not a mistake with the same error.
+        """
+        only_follows = self.is_mutating and not any(key[1] in _RESULTS for key in self.failing)
+        return not only_follows or any(aspect == "mutated" for _, aspect in found.explained)
+
+    def _explanation(self, mistake: Mistake, explained: frozenset) -> Explanation:
+        """With the number of failing probes it explains; hygiene is a matter of its own."""
+        left = {name for name, _ in self.results - explained}
+        failed = {name for name, _ in self.results}
+        return Explanation(mistake, explained, len(failed - left), len(failed))
+
+    def _reproduced_by(
+        self, replayed: Outcomes, places: dict[str, set], spare: int, partial: bool
+    ) -> frozenset[tuple[str, str]]:
+        """The violations that a mistake reproduces, or none once it is ruled out.
+
+        Looks at one probe after the other, as each has to be run, until more of the violations
+        wanted there are missed than can be spared.
+        """
+        explained = set()
+        for name, wanted in places.items():
+            seen, found = replayed[name]
+            keys = {(name, violation.aspect) for violation in found}
+            same = {key for key in self.failing & keys if self._is_same(key, seen, replayed)}
+            if keys != same and self._rules_out(name, keys - same, partial):
+                return frozenset()
+            explained |= same
+            spare -= len(wanted - same)
+            if spare < 0:
+                return frozenset()
+        return frozenset(explained)
+
+    def _rules_out(self, name: str, others: set[tuple[str, str]], partial: bool) -> bool:
+        """Whether violations that the student did not make, or made otherwise, are too much."""
+        if (name, "mutated") in others and (
+            (name, "mutated") in self.failing or not self.is_mutating
+        ):
+            return True  # it changes another argument, or the student none at all
+        numbers = {
+            (name, aspect)  # where the student's call raised, there are no numbers to compare
+            for _, aspect in others
+            if aspect in _NUMBERS and (aspect == "raised" or (name, "raised") not in self.failing)
+        }
+        return bool(numbers) and (not partial or not numbers <= self.failing)
+
+    def _is_same(self, key: tuple[str, str], theirs: Observation, replayed: Outcomes) -> bool:
+        """Whether both made this violation with the same numbers."""
+        name, aspect = key
+        probe, ours = self.probes[name], self.outcomes[name][0]
+        if aspect == "raised":
+            return self._raises_the_same(ours, theirs, replayed)
+        if aspect in ("values", "shape", "type", "kind"):
+            return same_record(probe, ours.outputs, theirs.outputs)
+        if aspect == "gradients":
+            wrong = {violation.aspect for violation in replayed[name][1]}
+            return ((name, "values") in self.failing) == ("values" in wrong) and _same_records(
+                probe, ours.gradients, theirs.gradients, 1e-5
+            )
+        if aspect == "attributes":
+            return _same_records(probe, ours.attributes, theirs.attributes)
+        if aspect == "parameters":
+            return ours.parameters == theirs.parameters
+        if aspect == "mutated":
+            return mutated(probe, ours) == mutated(probe, theirs)
+        return True
+
+    def _raises_the_same(self, ours, theirs, replayed: Outcomes) -> bool:
+        """The same error, or the same calls of all fail in some way."""
+        if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
+            return _missing(ours) == _missing(theirs)
+        errors = [_error(seen) for seen in (ours, theirs)]
+        if errors[0] == errors[1] or None in errors or _UNEXPECTED in errors:
+            return errors[0] == errors[1]
+        failing = {name for name, aspect in self.failing if aspect == "raised"}
+        return failing != set(self.outcomes) and all(
+            (name in failing)
+            == any(violation.aspect == "raised" for violation in replayed[name][1])
+            for name in self.outcomes
+        )
+
+
+def _says_little(seen: Observation) -> bool:
+    """Whether a result is words or bools only, which say little about how they came about."""
+    if seen.raised is not None or seen.outputs is None:
+        return False
+    parts = seen.outputs.items.values() or [seen.outputs]
+    return all(part.kind in ("bool", "str") for part in parts)
+
+
+_RESULTS = ("type", "kind", "shape", "values", "parameters")
+_LONG = 0.005  # seconds for one call
+_NUMBERS = ("raised", *_RESULTS)
+
+
+def _error(seen: Observation) -> object:
+    """What tells one error from another: its type and how its message begins."""
+    if (raised := seen.raised) is None:
+        return None
+    words = raised.message.split()
+    words = words[1:] if words and words[0].endswith("()") else words  # whose function it is
+    return raised.type_name, *words[:2]
+
+
+_UNEXPECTED = ("TypeError", "got", "an")  # unexpected keyword argument
+
+
+def _missing(seen: Observation) -> object:
+    """What tells one module without the asked parameters from another."""
+    return seen.without_parameters or sorted((seen.parameters or {}).items())
+
+
+def _same_records(probe: Probe, ours: dict, theirs: dict, least: float = 0.0) -> bool:
+    return ours.keys() == theirs.keys() and all(
+        same_record(probe, ours[key], theirs[key], least) for key in ours
+    )
+
+
+def same_record(
+    probe: Probe, ours: Recorded | None, theirs: Recorded | None, least: float = 0.0
+) -> bool:
+    """Whether two records hold the same kinds, shapes and numbers."""
+    if ours is None or theirs is None or ours.kind != theirs.kind:
+        return ours is theirs
+    if ours.items or theirs.items:
+        return _same_records(probe, ours.items, theirs.items, least)
+    if ours.data is None or theirs.data is None:
+        alike = ours.type_name == theirs.type_name and ours.text == theirs.text
+        return ours.data is theirs.data and alike
+    if ours.data.dtype.kind != theirs.data.dtype.kind:
+        return False
+    tolerance = max(tolerance_for(probe, ours), tolerance_for(probe, theirs), least)
+    return arrays_agree(np.asarray(theirs.data), np.asarray(ours.data), tolerance)

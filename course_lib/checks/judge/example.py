@@ -1,0 +1,320 @@
+"""The smallest input that fails, and what came of it beside what the definition gives."""
+
+import html
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import tolerance_for
+from course_lib.checks.judge.difference import differing, entry_that_differs, in_digits, named_parts
+from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.html import listing, numbers_beside, paragraph
+from course_lib.checks.judge.violations import Expected, Violation, mutated, tolerance_of_gradient
+from course_lib.checks.observe.observation import Observation
+from course_lib.checks.observe.probe import Array, Probe
+from course_lib.checks.observe.record import Recorded
+from course_lib.checks.observe.scenarios import STATISTICS
+
+MOST_ROWS, MOST_COLUMNS = 6, 8
+MARK = "≠"
+_SMALL = 60  # numbers of an input that is printed
+_TITLE = "The smallest input that fails:"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One result as text: the student's beside what the definition gives.
+
+    Attributes:
+        name: of the result, with the part of it that is shown.
+        yours: rows of numbers; differing ones carry `MARK`.
+        expected: rows of numbers, or none if there is nothing to compare with.
+    """
+
+    name: str
+    yours: tuple[tuple[str, ...], ...]
+    expected: tuple[tuple[str, ...], ...] = ()
+
+    def lines(self) -> list[str]:
+        """As plain text."""
+        if not self.expected:
+            return [f"  {self.name}, yours:", *_columns(self.yours)]
+        left, right = _columns(self.yours), _columns(self.expected)
+        heads = [f"  {self.name}, yours:", "by the definition:"]
+        width = max(map(len, [heads[0], *left])) + 3
+        if width + max(map(len, [heads[1], *right])) > 96:
+            return [heads[0], *left, f"  {heads[1]}", *right]
+        pairs = itertools.zip_longest(left, (row.strip() for row in right), fillvalue="")
+        rows = [(heads[0], heads[1]), *pairs]
+        return [f"{a:<{width}}{b}".rstrip() for a, b in rows]
+
+
+@dataclass(frozen=True)
+class Example:
+    """An input that fails, as text.
+
+    Attributes:
+        inputs: name and value of each argument.
+        results: each result, the student's beside the definition's.
+        others: name and text of what cannot be set side by side.
+    """
+
+    inputs: tuple[tuple[str, str], ...] = ()
+    results: tuple[Beside, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.inputs or self.results or self.others)
+
+    def text(self) -> str:
+        """As plain text; "" if there is none."""
+        if not self:
+            return ""
+        lines = [_TITLE, *(_assignment(*pair) for pair in self.inputs)]
+        for result in self.results:
+            lines += result.lines()
+        lines += [_assignment(*pair) for pair in self.others]
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        """The same words as HTML."""
+        parts = [paragraph(html.escape(_TITLE))]
+        if self.inputs:
+            text = "\n".join(_assignment(*pair) for pair in self.inputs)
+            parts.append(listing(text, "The input"))
+        parts += [numbers_beside(r.name, r.yours, r.expected, MARK) for r in self.results]
+        if self.others:
+            text = "\n".join(_assignment(*pair) for pair in self.others)
+            parts.append(listing(text, "What came of it"))
+        return "\n".join(parts)
+
+
+def importance(violation: Violation) -> tuple[int, bool, int, int]:
+    """What a student should see first: values before edge cases, plain calls, few arguments.
+
+    What fails without a mask has nothing to do with masks, so their sentences come last.
+    """
+    probe = violation.probe
+    return _PARTS.index(violation.part), _is_special(probe), len(probe.inputs()), probe.size
+
+
+def _is_special(probe: Probe) -> bool:
+    """Whether a call has something that a reader would take for the cause: huge numbers, a mode."""
+    arrays = [value for value in probe.inputs().values() if isinstance(value, Array)]
+    finite = (np.where(np.isfinite(array.data), array.data, 0) for array in arrays)
+    return (
+        probe.scenario != "call"
+        or probe.training
+        or any(array.strided for array in arrays)
+        or any(np.abs(data).max(initial=0) > _HUGE for data in finite)
+    )
+
+
+def shown_first(violation: Violation) -> tuple[bool, bool, tuple]:
+    """Which input to show: one whose numbers can be read, without weights that cannot be seen."""
+    return violation.probe.size > _SMALL, bool(violation.probe.state), importance(violation)
+
+
+_HUGE = 50
+_PARTS = ("values", "edges", "gradients", "hygiene")
+
+
+def example_of(
+    exercise: Exercise,
+    violation: Violation,
+    expected: Expected,
+    seen: Observation,
+) -> Example:
+    """The input of a violation, with what the student's code made of it."""
+    probe = violation.probe
+    inputs = tuple((name, _input_text(value)) for name, value in probe.inputs().items())
+    if probe.construct:
+        options = ", ".join(f"{name}={value!r}" for name, value in probe.construct.items())
+        inputs = (("built with", options), *inputs)
+    results: list[Beside] = []
+    others: list[tuple[str, str]] = []
+    if violation.aspect == "gradients":
+        for name, value in expected.gradients.items():
+            got = seen.gradients.get(name)
+            if got is not None and got.data is not None:
+                tolerance = tolerance_of_gradient(got)
+                results.append(_beside(f"gradient of {name}", value, got, tolerance))
+    elif violation.aspect == "mutated":
+        for name in mutated(probe, seen):
+            if name in seen.arguments:
+                others.append((f"{name} after the call", _recorded_text(seen.arguments[name])))
+    elif violation.aspect in ("attributes", "attached"):
+        for name, value in expected.attributes.items():
+            got = seen.attributes.get(name)
+            if got is not None and got.data is not None:
+                results.append(_beside(f"self.{name}", value, got, tolerance_for(probe, got)))
+    elif seen.raised is None and seen.outputs is not None and probe.scenario not in STATISTICS:
+        results, others = _outputs(exercise, probe, expected.outputs, seen.outputs)
+    wrong = [result for result in results if any(MARK in n for row in result.yours for n in row)]
+    return Example(inputs, tuple(wrong or results), tuple(others))
+
+
+def _outputs(exercise, probe, expected, outputs: Recorded):
+    """Each part of the result beside its expectation; words where that cannot be."""
+    if not _is_exact(exercise, probe) or not _same_parts(exercise, expected, outputs):
+        return [], [("your result", _recorded_text(outputs))]
+    results, others = [], []
+    for name, want, got in named_parts(exercise.returns, expected, outputs):
+        if want is None or isinstance(want, str) or got.data is None:
+            others.append((f"your {name}", _recorded_text(got)))
+            others.append((f"{name} by the definition", str(want)))
+        else:
+            results.append(_beside(name, want, got, tolerance_for(probe, got)))
+    return results, others
+
+
+def _is_exact(exercise: Exercise, probe: Probe) -> bool:
+    """Whether what the oracle gives is the one right result, not one of many."""
+    compare = exercise.comparisons.get(probe.compare)
+    return probe.compare == "close" or getattr(compare, "is_exact", False)
+
+
+def _same_parts(exercise, expected, outputs: Recorded) -> bool:
+    if isinstance(expected, Mapping):
+        return all(key in outputs.items for key in expected)
+    return len(exercise.returns) == 1 or len(outputs.items) == len(exercise.returns)
+
+
+def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside:
+    """The whole if it is small, else the first row or matrix that differs, else one entry."""
+    expected = np.asarray(expected)
+    if got.data.shape != expected.shape:
+        return Beside(
+            f"{name}, shapes {got.data.shape} and {expected.shape}",
+            _rows(got.data) if _fits(got.data) else (("...",),),
+            _rows(expected) if _fits(expected) else (("...",),),
+        )
+    wrong = differing(expected, got.data, tolerance)
+    data, place = got.data, ()
+    first = np.argwhere(wrong)
+    while not _fits(data) and data.ndim and len(first):
+        index = int(first[0][len(place)])
+        place = (*place, index)
+        data, expected, wrong = data[index], expected[index], wrong[index]
+        if data.ndim == 1 and not _fits(data):
+            start = min(int(first[0][len(place)]), data.size - MOST_COLUMNS)
+            window = slice(start, start + MOST_COLUMNS)
+            data, expected, wrong = data[window], expected[window], wrong[window]
+            place = (*place, f"{start}:{start + MOST_COLUMNS}")
+    if not _fits(data):
+        return Beside(f"{name}, {data.size} numbers, none of them wrong", ())
+    where = f"{name}[{', '.join(map(str, place))}]" if place else name
+    return Beside(where, *_told_apart(data, expected, wrong))
+
+
+def _fits(data: np.ndarray) -> bool:
+    if data.ndim > 2 and data.size <= MOST_COLUMNS:
+        return True
+    rows, columns = (1, 1, *data.shape)[-2:]
+    return data.ndim <= 2 and rows <= MOST_ROWS and columns <= MOST_COLUMNS
+
+
+def _rows(data: np.ndarray) -> tuple[tuple[str, ...], ...]:
+    flat = data.reshape(-1, data.shape[-1]) if data.ndim else data.reshape(1, 1)
+    return tuple(tuple(in_digits([number])[0] for number in row) for row in flat)
+
+
+def _told_apart(data, expected, wrong):
+    """Both as text, each wrong entry marked and with as many digits as it takes to differ."""
+    shape = (-1, data.shape[-1]) if data.ndim and data.size else (1, data.size)
+    yours, theirs = [], []
+    for row in zip(*(x.reshape(shape) for x in (data, expected, wrong)), strict=True):
+        pairs = [
+            in_digits([ours, want]) if is_wrong else [in_digits([n])[0] for n in (ours, want)]
+            for ours, want, is_wrong in zip(*row, strict=True)
+        ]
+        marks = [MARK if is_wrong else "" for is_wrong in row[2]]
+        yours.append(tuple(ours + mark for (ours, _), mark in zip(pairs, marks, strict=True)))
+        theirs.append(tuple(want for _, want in pairs))
+    return tuple(yours), tuple(theirs)
+
+
+def _columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Rows of numbers, each column as wide as its widest."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in itertools.zip_longest(*rows, fillvalue="")]
+    padded = (zip(row, widths, strict=False) for row in rows)
+    return ["    " + "  ".join(f"{n:<{w}}" for n, w in row).rstrip() for row in padded]
+
+
+def _assignment(name: str, text: str) -> str:
+    indent = " " * (len(name) + 5)
+    return f"  {name} = " + text.replace("\n", "\n" + indent)
+
+
+def _input_text(value: Any) -> str:
+    if isinstance(value, Array):
+        if value.data.size > _SMALL:
+            return f"{value.data.dtype} numbers of shape {value.data.shape}"
+        return _array_text(value.data)
+    if isinstance(value, list | tuple):
+        inside = ",\n".join(_input_text(item) for item in value)
+        return "[" + inside.replace("\n", "\n ") + "]"
+    return str(getattr(value, "name", value))
+
+
+def _recorded_text(recorded: Recorded) -> str:
+    if recorded.items:
+        return "\n".join(f"{key}: {_recorded_text(item)}" for key, item in recorded.items.items())
+    if recorded.kind == "str":
+        return repr(recorded.text)
+    if recorded.data is None:
+        return recorded.type_name
+    if recorded.data.size > _SMALL:
+        return f"{recorded.type_name} of shape {recorded.data.shape}"
+    return _array_text(recorded.data)
+
+
+def _array_text(data: np.ndarray) -> str:
+    return np.array2string(
+        data, precision=3, suppress_small=False, separator=", ", threshold=80, floatmode="maxprec"
+    )
+
+
+def with_numbers(
+    exercise: Exercise, violation: Violation, expected: Expected, seen: Observation
+) -> str:
+    """The message of a violation, with the first number that differs where there is one."""
+    problem, probe = violation.problem, violation.probe
+    if problem.id == "wrong_values" and _is_exact(exercise, probe):
+        return " ".join(
+            filter(None, [problem.message, _first_wrong(exercise, probe, expected, seen)])
+        )
+    named: dict[str, tuple[Mapping, Mapping]] = {
+        "wrong_gradient": (expected.gradients, seen.gradients),
+        "attribute_values": (expected.attributes, seen.attributes),
+    }
+    for wanted, got in [named[problem.id]] if problem.id in named else []:
+        for name, value in wanted.items():
+            data = getattr(got.get(name), "data", None)
+            if f"`{name}`" in problem.message or f"`self.{name}`" in problem.message:
+                found = data is not None and entry_that_differs(np.asarray(value), data, 1e-5)
+                return f"{problem.message[:-1]}: {found}." if found else problem.message
+    return problem.message
+
+
+def _first_wrong(exercise, probe: Probe, expected: Expected, seen: Observation) -> str:
+    """A sentence with the first entry that differs, and which parts of the result are right."""
+    if seen.outputs is None or not _same_parts(exercise, expected.outputs, seen.outputs):
+        return ""
+    wrong, right = [], []
+    for name, want, got in named_parts(exercise.returns, expected.outputs, seen.outputs):
+        if want is None or isinstance(want, str) or got.data is None:
+            continue
+        words = entry_that_differs(np.asarray(want), got.data, tolerance_for(probe, got))
+        wrong += [(name, words)] if words else []
+        right += [] if words else [f"`{name}`"]
+    if not wrong:
+        return ""
+    name, words = wrong[0]
+    said = f"Your `{name}` {words[3:]}" if words.startswith("it ") else f"In your `{name}`, {words}"
+    also = f" ({' and '.join(right)} {'is' if len(right) == 1 else 'are'} right.)" if right else ""
+    return f"{said}.{also}"

@@ -1,0 +1,170 @@
+"""What exercises are made of: their contracts, probes and known mistakes; and what lessons are."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from course_lib.checks.observe.probe import Probe
+
+
+@dataclass(frozen=True)
+class Returned:
+    """One returned value.
+
+    Args:
+        name: what the report calls it.
+        kind: "tensor", "array" (NumPy), "float", "int", "bool", "str" or "dict".
+        dtype: "float" (that of the inputs), "any float", "bool", or "int".
+        axes: names of the axes, for the message about a wrong shape; "..." for any.
+        optional: None is a possible answer.
+    """
+
+    name: str
+    kind: str = "tensor"
+    dtype: str = "float"
+    axes: tuple[str, ...] = ()
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A known mistake: a small wrong model whose numbers give it away.
+
+    Args:
+        id: name used in messages, tests and class reports.
+        model: function or class with the exercise's signature that makes this mistake.
+        message: the fact, in one or two sentences.
+        hint: one question or pointer.
+        fails: an error on some of the plain problems is the mistake, or follows from it; any other
+            mistake runs on all of them (tests/test_known_mistakes.py).
+    """
+
+    id: str
+    model: Callable
+    message: str
+    hint: str
+    fails: bool = False
+
+
+@dataclass(frozen=True)
+class Property:
+    """Something that holds for every right answer, looked at when no known mistake fits.
+
+    `violated` gets the probe and the recorded outputs (NumPy arrays), or with `of` the record of
+    that attribute (None where there is none), and returns a sentence with the student's own
+    numbers, or None where the property holds or does not apply.
+    """
+
+    id: str
+    violated: Callable[[Probe, Any], str | None]
+    hint: str
+    of: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Exercise:
+    """One exercise: points, contract, probes, oracle, mistakes and hints.
+
+    Args:
+        points: whole points.
+        minutes: what a typical student needs.
+        difficulty: 1 to 3.
+        returns: the contract of the result.
+        probes: `probes(rng) -> list[Probe]`, fresh random inputs from a seeded generator.
+        oracle: the function of `course_lib.reference` that gives the expected result. For
+            classes: `oracle(construct, state, *args, **kwargs)`, which returns the outputs and a
+            dict of expected attributes.
+        mistakes: known mistakes; where several give the same numbers, the first one is named.
+        properties: most telling first.
+        hints: concept, recipe, almost code.
+        is_class: the student writes a class.
+        forbidden: names of torch functions that may not be called, with the reason.
+        no_loops: neither torch calls nor Python steps may grow with the sizes of the problem,
+            from one probe to the next of those called "loops_GROUP_..." with the same GROUP.
+        needs_loops: the opposite: one of the two must grow.
+        each_counts: the probes are questions of their own: each that passes counts, whatever
+            becomes of the others.
+        comparisons: comparisons of this exercise's own, by name (`checks.compare`); one with the
+            attribute `is_exact` has one right result, which a report shows.
+        builds_on: exercises that a solution may call.
+        name: the function or class a student writes: that of the file, for which the loader
+            (`course_lib.exercises.find`) fills it in, as it does the lesson's slug.
+        not_its_name: what no answer to it is called: the names of all exercises.
+        chain: for an integration, the exercises it puts together.
+        takes_all: for an integration, the probes' scenario gets all answers as a dict.
+        shares: how the points are divided, where this exercise's aim asks for another division
+            than the usual one (`checks.score.SHARES`): shares of 1 by part.
+        promises: each sentence of the statement and of the docstring, by words that identify it,
+            with the names of the probes that hold it, separated by spaces; "" for a sentence that
+            promises nothing that could be judged. Where `no_loops`, `needs_loops` or `forbidden`
+            is set, one sentence names "loops" or "forbidden".
+        never_one: sizes that cannot be 1 or need no probe of 1, by the name of the axis, with
+            the reason.
+    """
+
+    points: int
+    minutes: int
+    difficulty: int
+    returns: Sequence[Returned]
+    probes: Callable[[np.random.Generator], list[Probe]]
+    oracle: Callable
+    mistakes: Sequence[Mistake]
+    hints: tuple[str, str, str]
+    properties: Sequence[Property] = ()
+    is_class: bool = False
+    forbidden: dict[str, str] = field(default_factory=dict)
+    no_loops: bool = False
+    needs_loops: bool = False
+    each_counts: bool = False
+    comparisons: dict[str, Callable] = field(default_factory=dict)
+    builds_on: tuple[str, ...] = ()
+    name: str = ""
+    lesson: str = ""
+    not_its_name: Collection[str] = ()
+    chain: tuple[str, ...] = ()
+    takes_all: bool = False
+    shares: Mapping[str, float] = field(default_factory=dict)
+    promises: Mapping[str, str] = field(default_factory=dict)
+    never_one: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Written:
+    """The question of a lesson that a person grades."""
+
+    grade_id: str
+    points: int
+    minutes: int
+
+
+@dataclass(frozen=True)
+class Integration:
+    """The mark for a lesson's exercises working together, all in the student's own version.
+
+    Args:
+        chain: the exercises; the last one is judged while the others stand in the notebook as
+            the student wrote them, instead of the course's versions.
+        points: whole points.
+        minutes: what it takes once the exercises are right.
+        judged_as: the file in the lesson's folder with the exercise to judge the chain by, where
+            that is not its last exercise; its probes' scenario gets all answers, as a dict by name.
+    """
+
+    chain: tuple[str, ...]
+    points: int = 1
+    minutes: int = 2
+    judged_as: str = ""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson and the order of its exercises; `slug`, its number and folder, is filled in."""
+
+    number: int
+    title: str
+    written: Written
+    integration: Integration | None = None
+    slug: str = ""
+    exercises: tuple[str, ...] = ()

@@ -1,0 +1,370 @@
+"""From an object to a report: observe every probe, judge, name the mistake, count the points."""
+
+import contextlib
+import difflib
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.diagnose import Explanation, explain
+from course_lib.checks.judge.example import (
+    Example,
+    example_of,
+    importance,
+    shown_first,
+    with_numbers,
+)
+from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.prepare import accelerator, prepare, replays
+from course_lib.checks.judge.report import Finding, Report
+from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
+from course_lib.checks.judge.violations import Expected, Violation, judge
+from course_lib.checks.observe.global_state import random_states_kept
+from course_lib.checks.observe.observation import (
+    Observation,
+    Raised,
+    Subject,
+    observe_all,
+    subject_of,
+)
+from course_lib.checks.observe.record import a_or_an
+
+_MAX_FINDINGS = 4
+_NUMBERS_RIGHT = " What it holds is right."
+_POINTERS = {
+    "values": "Work that entry out by hand: which numbers go into it?",
+    "gradients": "Does every step keep the graph, and does none write into a tensor it needs?",
+    "attributes": "Which tensor do you keep, and at which point of the call?",
+}
+
+
+def grade(
+    exercise: Exercise,
+    obj: object,
+    *,
+    seed: object = None,
+    subject: Subject | None = None,
+    naming_seconds: float | None = None,
+) -> Report:
+    """Grades any object as an answer to an exercise, without showing anything.
+
+    Args:
+        exercise: the exercise, or a lesson's integration (`course_lib.exercises.find`).
+        obj: the answer: a function, a class, or whatever a student wrote; for an
+            integration a dict with an answer for each exercise of the chain, whose other names
+            the caller has put in place (`session.check` does).
+        seed: any value; the same seed gives the same inputs.
+        subject: what the answer is, where more is known than the object tells.
+        naming_seconds: processor time for finding out which known mistake it is; all it takes if
+            not given. The points do not depend on it.
+
+    Returns:
+        A `Report`; nothing that the answer does makes this raise.
+    """
+    seed = str(seed)
+    with _quietly():
+        try:
+            if missing := [name for name in exercise.chain if obj.get(name) is None]:
+                return still_missing(exercise, missing)
+            if exercise.chain and not exercise.takes_all:
+                obj = obj[exercise.chain[-1]]
+            subject = None if exercise.takes_all else subject or subject_of(obj)
+            if subject is not None and (report := _unusable(exercise, subject)):
+                return report
+            device = accelerator()
+            seen = observe_all(obj, [probe for probe, _ in prepare(exercise, seed, device)])
+            report = _judge_all(exercise, seed, seen, device, naming_seconds=naming_seconds)
+            return _by_its_name(exercise, subject, report)
+        except Exception as error:  # a fault of ours costs no points
+            return Report.checker_failed(exercise, error)
+
+
+def judge_observed(
+    exercise: Exercise,
+    seed: str,
+    subject: Subject | None,
+    seen: Mapping[str, Observation],
+    *,
+    name_mistakes: bool = True,
+) -> Report:
+    """Judges what was observed in another process.
+
+    Args:
+        exercise: the exercise, or a lesson's integration.
+        seed: what the probes were drawn with (`prepare`).
+        subject: what the answer is; None for an integration that takes all answers.
+        seen: an observation for each probe that was reached, by the probe's name.
+        name_mistakes: without it only outcome and score are wanted, which takes less time.
+
+    Returns:
+        A `Report`; what was observed may hold anything and does not make this raise.
+    """
+    with _quietly():
+        try:
+            if subject is not None and (report := _unusable(exercise, subject)):
+                return report
+            report = _judge_all(exercise, seed, dict(seen), None, name_mistakes)
+            return _by_its_name(exercise, subject, report)
+        except Exception as error:
+            return Report.checker_failed(exercise, error)
+
+
+def still_missing(exercise: Exercise, missing: Sequence[str]) -> Report:
+    """The report for an integration whose answers are not all there."""
+    why = f"It needs your own {', '.join(f'`{name}`' for name in missing)}."
+    return Report.not_attempted(exercise, why + " Run those cells and their checks first.")
+
+
+@contextlib.contextmanager
+def _quietly():
+    """One thread, as waking another takes longer than tiny problems; draws leave no trace."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with random_states_kept():
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _judge_all(
+    exercise: Exercise,
+    seed: str,
+    seen: dict[str, Observation],
+    device: str | None,
+    name_mistakes: bool = True,
+    naming_seconds: float | None = None,
+) -> Report:
+    """Judges the observations of all probes of a seed."""
+    runs = prepare(exercise, seed, device)
+    own = {name for observation in seen.values() for name in observation.own}
+    if own & set(exercise.chain or (exercise.name,)):
+        return Report.own_version(exercise)
+    first = seen[runs[0][0].name]
+    if first.raised is not None and first.raised.type_name == "NotImplementedError":
+        if exercise.is_class and not first.raised.lines:  # torch's own, in the place of `forward`
+            return _rejected(exercise, _NO_FORWARD)
+        if _is_own(first.raised):
+            return Report.not_attempted(exercise, "It still raises NotImplementedError.")
+    outcomes = {
+        probe.name: (seen[probe.name], judge(exercise, probe, expected, seen[probe.name]))
+        for probe, expected in runs
+        if probe.name in seen
+    }
+    for probe, _ in runs:  # what was not reached after an interruption counts as not done
+        if probe.name not in outcomes:
+            stopped = Violation(probe, "raised", Problem("stopped", "Not reached."), probe.part)
+            outcomes[probe.name] = (Observation(), [stopped])
+    extra = _forbidden(exercise, runs, seen)
+    violations = [v for _, found in outcomes.values() for v in found] + extra
+    if not violations:
+        return Report.correct(exercise, _notes(seen))
+    complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
+    known = replays(exercise, seed, device) if name_mistakes else ()
+    explanations = explain(runs, known, complete, naming_seconds)
+    earned, parts = score_of(exercise, runs, outcomes, extra)
+    all_raised = all(
+        any(v.aspect == "raised" for v in outcomes[p.name][1]) for p, _ in runs if not p.raises
+    )
+    return Report(
+        exercise=exercise.name,
+        outcome="raised" if all_raised else "incorrect",
+        score=earned,
+        max_points=exercise.points,
+        findings=_findings(exercise, violations, explanations, outcomes, _by_name(runs)),
+        mistake=explanations[0].mistake.id if explanations else None,
+        parts=parts,
+        example=_example(exercise, _about_first(explanations, violations), runs, outcomes),
+        notes=[BEYOND_A_LIMIT] * beyond_a_limit(outcomes) + _notes(seen),
+    )
+
+
+def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
+    """A report for what is no answer at all; None for a function or class that can be tried."""
+    if subject.error:
+        return Report.stopped(exercise, subject.error, stale=subject.there)
+    if not subject.there or subject.defined:
+        nothing = Report.not_attempted(exercise, f"There is no `{exercise.name}` yet.")
+        return _by_its_name(exercise, subject, nothing)
+    if subject.home.startswith("course_lib.attention"):
+        return Report.own_version(exercise)
+    wanted = "a class" if exercise.is_class else "a function"
+    if subject.is_class != exercise.is_class or not subject.is_callable:
+        got = f"the class {subject.name}" if subject.is_class else a_or_an(subject.name)
+        message = f"`{exercise.name}` must be {wanted}; got {got}."
+        hint = "Did you assign a result to this name, or add or forget a pair of brackets?"
+        return _rejected(exercise, Finding("wrong_kind_of_answer", message, hint, "values"))
+    return None
+
+
+def _by_its_name(exercise: Exercise, subject: Subject | None, report: Report) -> Report:
+    """A report of nothing to grade names what seems to be the answer under another name."""
+    nothing = any(finding.id == "not_attempted" for finding in report.findings)
+    if subject is None or not nothing:
+        return report
+    free = [n for n in (*subject.defined, *subject.others) if n.isidentifier()]
+    free = [n for n in free if len(n) <= 80 and n not in exercise.not_its_name]
+    if len(subject.defined) == 1 and subject.defined[0] in free:
+        return Report.renamed(exercise, subject.defined[0])
+    plain = {_plain_name(name): name for name in free}
+    close = difflib.get_close_matches(_plain_name(exercise.name), plain, 1, 0.8)
+    return Report.renamed(exercise, plain[close[0]]) if close else report
+
+
+def _plain_name(name: str) -> str:
+    return name.replace("_", "").casefold()
+
+
+def _rejected(exercise: Exercise, finding: Finding) -> Report:
+    return Report(exercise.name, "incorrect", 0.0, exercise.points, [finding])
+
+
+_NO_FORWARD = Finding(
+    "no_forward",
+    "Your class has no method `forward`, so there is nothing to run when the module is called.",
+    "Is its name spelled like that, and is its `def` indented as far as that of `__init__`?",
+    "values",
+)
+
+
+def _is_own(raised: Raised) -> bool:
+    """Whether the line that raised is a `raise`, as in a stub; torch's functions raise it too."""
+    line = raised.lines[-1][2] if raised.lines else ""
+    return not line or "NotImplementedError" in line
+
+
+def _by_name(runs) -> dict[str, Expected]:
+    return {probe.name: expected for probe, expected in runs}
+
+
+_TELLING = ("values", "kind", "shape", "type", "raised"), ("gradients", "attributes", "mutated")
+
+
+def _example(exercise, violations, runs, outcomes) -> Example:
+    """The smallest input that fails, with the student's result beside the definition's."""
+    for aspects in _TELLING:
+        telling = [v for v in violations if v.aspect in aspects and v.probe.name in outcomes]
+        if telling:
+            name = (first := min(telling, key=shown_first)).probe.name
+            with contextlib.suppress(Exception):  # what cannot be shown decides nothing
+                return example_of(exercise, first, _by_name(runs)[name], outcomes[name][0])
+    return Example()
+
+
+def _findings(
+    exercise, violations, explanations: list[Explanation], outcomes, expected
+) -> list[Finding]:
+    """Named mistakes first, then properties, then what is left, each thing said once."""
+    findings, explained = [], set()
+    for found in explanations:
+        part = next(v.part for v in violations if (v.probe.name, v.aspect) in found.explained)
+        mistake = found.mistake
+        message = mistake.message
+        if not found.is_whole:
+            message = (
+                f"In {found.num_explained} of the {found.num_failing} problems that fail, your "
+                f"results are exactly those of this mistake: {message}"
+            )
+        findings.append(Finding(mistake.id, message, mistake.hint, part))
+        explained |= found.explained
+    left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
+    if any(v.aspect == "values" for v in left):
+        findings += _violated_properties(exercise, left, outcomes)
+    said = {finding.id for finding in findings}
+    misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
+    for violation in sorted(left, key=lambda v: _order(v, misled)):  # the smallest of each kind
+        problem = violation.problem
+        follows = violation.aspect == "gradients" or problem.id == "attribute_values"
+        if follows and violation.probe.name in misled:
+            continue  # wrong outputs have other gradients and weights: nothing new is said
+        if problem.id not in said and len(findings) < _MAX_FINDINGS:
+            said.add(problem.id)
+            name = violation.probe.name
+            message = with_numbers(exercise, violation, expected[name], outcomes[name][0])
+            message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
+            hint = problem.hint or _POINTERS.get(violation.aspect, "")
+            findings.append(Finding(problem.id, message, hint, violation.part))
+    return findings
+
+
+def _order(violation: Violation, misled: set[str]) -> tuple:
+    """What is said first; where the numbers are right, a changed argument is why the rest fails."""
+    return bool(misled) or violation.aspect != "mutated", importance(violation)
+
+
+def _about_first(explanations: list[Explanation], violations: list[Violation]):
+    """The violations that the first finding is about, for the example beneath it."""
+    explained = explanations[0].explained if explanations else ()
+    return [v for v in violations if (v.probe.name, v.aspect) in explained] or violations
+
+
+def _violated_properties(exercise, violations, outcomes) -> list[Finding]:
+    """The first property that a failing probe of the values breaks, with the student's numbers."""
+    failing = [v for v in violations if v.aspect == "values"]
+    for prop in exercise.properties:
+        for violation in sorted(failing, key=importance):
+            seen = outcomes[violation.probe.name][0]
+            recorded = seen.attributes.get(prop.of) if prop.of else seen.outputs
+            sentence = prop.violated(violation.probe, recorded)
+            if sentence:
+                return [Finding(prop.id, sentence, prop.hint, violation.part)]
+    return []
+
+
+def _forbidden(exercise: Exercise, runs, seen) -> list[Violation]:
+    """Calls that the exercise rules out, and loops where it asks for none."""
+    found = []
+    for probe, _ in runs:
+        calls = seen[probe.name].calls if probe.name in seen else {}
+        for name, reason in exercise.forbidden.items():
+            if name in calls:
+                message = f"Your code calls `{name}`, which this exercise leaves out. {reason}"
+                found.append(
+                    Violation(probe, "forbidden", Problem("forbidden_call", message), "values")
+                )
+    if exercise.no_loops or exercise.needs_loops:
+        problem = _loops_problem(exercise, runs, seen)
+        if problem is not None:
+            found.append(Violation(runs[0][0], "forbidden", problem, "values"))
+    return found[:1]
+
+
+def _loops_problem(exercise: Exercise, runs, seen) -> Problem | None:
+    """Whether the work done from Python grows with the sizes, and whether it should."""
+    groups: dict[str, list[tuple[int, int]]] = {}
+    for probe, _ in runs:
+        if probe.name.startswith("loops_") and probe.name in seen:
+            observation = seen[probe.name]
+            if observation.raised is None:
+                work = sum(observation.calls.values()), observation.steps
+                groups.setdefault(probe.name.rsplit("_", 1)[0], []).append(work)
+    compared = [group for group in groups.values() if len(group) > 1]
+    growing = [group for group in compared if len(set(group)) > 1]
+    if exercise.no_loops and growing:
+        (calls, steps), (more_calls, more_steps) = min(growing[0]), max(growing[0])
+        return Problem(
+            "loops",
+            "The work your code does in Python grows with the size of the problem "
+            f"({calls} torch calls and {steps} Python steps for a small one, {more_calls} and "
+            f"{more_steps} for a larger one): a loop, which this exercise leaves out.",
+            "Which axes could be added with `[:, None, :]` so that one call does them all?",
+        )
+    if exercise.needs_loops and compared and not growing:
+        return Problem(
+            "no_loop",
+            "Your code makes the same calls whatever the sizes: this exercise asks for the loops "
+            "that such a call hides.",
+            "Which axes of the result could a `for` walk along, one number or one item at a time?",
+        )
+    return None
+
+
+def _notes(seen: dict[str, Observation]) -> list[str]:
+    """Warnings and stderr: reported, never held against anyone."""
+    notes = []
+    for observation in seen.values():
+        notes += [f"Your code warned: {text}" for text in observation.warnings]
+        if observation.stderr.strip():
+            notes.append("Your code wrote to stderr: " + observation.stderr.strip()[:200])
+    return list(dict.fromkeys(notes))[:3]

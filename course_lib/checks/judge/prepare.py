@@ -1,0 +1,92 @@
+"""What can be made ready for an exercise and a seed before any answer is seen, and kept."""
+
+import dataclasses
+import functools
+import hashlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.diagnose import Outcomes
+from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.checks.judge.violations import Expected, Violation, expect, judge
+from course_lib.checks.observe.observation import Observation, observe
+from course_lib.checks.observe.probe import Array, Probe
+
+CHECK_VERSION = "1"
+
+
+def accelerator() -> str | None:
+    """The device on which answers are tried as well, in float32; None under grading."""
+    usable = torch.cuda.is_available() and "NBGRADER_EXECUTION" not in os.environ
+    return "cuda" if usable else None
+
+
+@functools.lru_cache(maxsize=64)
+def prepare(
+    exercise: Exercise, seed: str, device: str | None = None
+) -> tuple[tuple[Probe, Expected], ...]:
+    """The probes of an exercise for a seed, each with what the oracle expects.
+
+    With a device, the plain problems among them appear once more, there and in float32.
+    """
+    digest = hashlib.sha256(f"{seed}/{exercise.name}/{CHECK_VERSION}".encode()).digest()
+    probes = exercise.probes(np.random.default_rng(list(digest)))
+    assert len({probe.name for probe in probes}) == len(probes), "probe names must differ"
+    if exercise.forbidden or exercise.no_loops or exercise.needs_loops:
+        probes = [dataclasses.replace(probe, counted=True) for probe in probes]
+    runs = [(probe, expect(exercise, probe)) for probe in probes]
+    if device is not None:
+        runs += [(_moved(probe, device), expected) for probe, expected in runs if _moves(probe)]
+    return tuple(runs)
+
+
+def _moves(probe: Probe) -> bool:
+    """Whether a probe means the same on another device in float32: plain values, no extremes."""
+    arrays = [value for value in probe.inputs().values() if isinstance(value, Array)]
+    plain = probe.part == "values" and probe.compare == "close" and probe.scenario == "call"
+    return plain and bool(arrays) and all(array.kind == "tensor" for array in arrays)
+
+
+def _moved(probe: Probe, device: str) -> Probe:
+    says = f"{probe.says} (Here on {device} in float32.)"
+    name = f"{probe.name}_on_{device}"
+    return dataclasses.replace(probe, name=name, says=says, device=device, dtype="float32")
+
+
+@functools.lru_cache(maxsize=64)
+def replays(
+    exercise: Exercise, seed: str, device: str | None = None
+) -> tuple[tuple[Mistake, Outcomes], ...]:
+    """Each known mistake of an exercise with what it does on the probes of a seed."""
+    runs = prepare(exercise, seed, device)
+    return tuple((mistake, Replay(exercise, mistake, runs)) for mistake in exercise.mistakes)
+
+
+class Replay(Mapping):
+    """What a known mistake does, probe by probe: run when first asked for, then kept.
+
+    Most mistakes differ from the student's in the first number, so few probes are ever run.
+    """
+
+    def __init__(
+        self, exercise: Exercise, mistake: Mistake, runs: Sequence[tuple[Probe, Expected]]
+    ):
+        self._exercise, self._model = exercise, mistake.model
+        self._runs = {probe.name: (probe, expected) for probe, expected in runs}
+        self._seen: dict[str, tuple[Observation, list[Violation]]] = {}
+
+    def __getitem__(self, name: str) -> tuple[Observation, list[Violation]]:
+        if name not in self._seen:
+            probe, expected = self._runs[name]
+            seen = observe(self._model, probe, watched=False)
+            self._seen[name] = seen, judge(self._exercise, probe, expected, seen)
+        return self._seen[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)

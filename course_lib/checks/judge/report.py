@@ -1,0 +1,173 @@
+"""What a student reads: one report, as text and as HTML."""
+
+import html
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from course_lib.checks.judge.example import Example
+from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.html import block, hidden, inline, paragraph
+
+MIMETYPE = "application/vnd.course.report+json"
+WORDS = {
+    "correct": ("✓", "correct"),
+    "incorrect": ("✗", "not yet"),
+    "raised": ("⚠", "stopped with an error"),
+    "not_attempted": ("○", "not attempted"),
+    "checker_failed": ("!", "our check failed, not you"),
+}
+_BARS = {"correct": "good", "incorrect": "bad", "raised": "bad"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to know: an id, a fact, one question or pointer, and the part it belongs to."""
+
+    id: str
+    message: str
+    hint: str
+    part: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdict on one answer.
+
+    Attributes:
+        outcome: "correct", "incorrect", "raised", "not_attempted" or "checker_failed".
+        score: 0..1.
+        findings: what to know, the most telling first.
+        mistake: id of the known mistake that gives the student's numbers, or None.
+        parts: for each part, (earned, possible) as shares of 1.
+        example: the smallest input that fails, and what came of it beside what should have.
+    """
+
+    exercise: str
+    outcome: str
+    score: float
+    max_points: float
+    findings: list[Finding] = field(default_factory=list)
+    mistake: str | None = None
+    parts: dict[str, tuple[float, float]] = field(default_factory=dict)
+    example: Example = field(default_factory=Example)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def points(self) -> float:
+        """The points earned, rounded to a tenth; the maximum only for a full score."""
+        if self.score >= 1.0:
+            return float(self.max_points)
+        return min(round(self.score * self.max_points, 1), self.max_points - 0.1)
+
+    @staticmethod
+    def correct(exercise: Exercise, notes: list[str]) -> "Report":
+        """Full points."""
+        return Report(exercise.name, "correct", 1.0, exercise.points, notes=notes)
+
+    @staticmethod
+    def not_attempted(exercise: Exercise, why: str) -> "Report":
+        """Nothing to grade yet."""
+        hint = f'`hint("{exercise.name}", 1)` shows where to begin.'
+        finding = Finding("not_attempted", why, hint, "values")
+        return Report(exercise.name, "not_attempted", 0.0, exercise.points, [finding])
+
+    @staticmethod
+    def stopped(exercise: Exercise, error: str, *, stale: bool = False) -> "Report":
+        """The cell with the answer ended in an error before it defined it.
+
+        Args:
+            error: what Python said, and of which line; may be anyone's text.
+            stale: an earlier definition is still there.
+        """
+        said = " ".join(error[:600].split())
+        message = f"Your cell stopped before it defined `{exercise.name}`: {said}"
+        if stale:
+            message += f". An earlier `{exercise.name}` is still there; this check did not use it."
+        hint = "Fix that, run the cell again, then this check."
+        finding = Finding("cell_stopped", message, hint, "values")
+        return Report(exercise.name, "raised", 0.0, exercise.points, [finding])
+
+    @staticmethod
+    def renamed(exercise: Exercise, found: str) -> "Report":
+        """The answer seems to be there, under another name."""
+        message = f"You have `{found}`; the exercise wants `{exercise.name}`."
+        hint = "Rename it, run its cell again, then this check."
+        finding = Finding("renamed", message, hint, "values")
+        return Report(exercise.name, "not_attempted", 0.0, exercise.points, [finding])
+
+    @staticmethod
+    def own_version(exercise: Exercise) -> "Report":
+        """The course's own solution was checked instead of the student's."""
+        finding = Finding(
+            "course_version",
+            f"This runs the course's own `{exercise.name}`, so there is nothing of yours to check.",
+            "Run the cell with your own definition again, then this check.",
+            "values",
+        )
+        return Report(exercise.name, "not_attempted", 0.0, exercise.points, [finding])
+
+    @staticmethod
+    def checker_failed(exercise: Exercise, error: Exception) -> "Report":
+        """The fault is ours and costs no points."""
+        finding = Finding(
+            "checker_failed",
+            f"The check itself failed ({type(error).__name__}: {error}). You lose no points.",
+            "Please tell your instructor, and go on.",
+            "values",
+        )
+        return Report(exercise.name, "checker_failed", 1.0, exercise.points, [finding])
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON-able data."""
+        return {**asdict(self), "points": self.points}
+
+    def text(self) -> str:
+        """The report as plain text."""
+        symbol, word = WORDS[self.outcome]
+        lines = [
+            f"{symbol} {self.exercise}: {word}  ({self.points:g} of {self.max_points:g} points)"
+        ]
+        for finding in self.findings:
+            lines += ["", finding.message]
+            if finding.hint:
+                lines.append(f"  → {finding.hint}")
+        if self.example:
+            lines += ["", self.example.text()]
+        if self.outcome == "incorrect" and self.parts:
+            lines += ["", self._parts_line()]
+        if self.outcome in ("incorrect", "raised"):
+            lines += ["", f'More help: hint("{self.exercise}", 1), 2 or 3']
+        lines += [f"Note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def _parts_line(self) -> str:
+        return "Points by part: " + ", ".join(
+            f"{part} {earned * self.max_points:.1f}/{possible * self.max_points:.1f}"
+            for part, (earned, possible) in self.parts.items()
+        )
+
+    def html(self) -> str:
+        """The report as an HTML fragment that says what the text says."""
+        symbol, word = WORDS[self.outcome]
+        points = f"{self.points:g} of {self.max_points:g} points"
+        name = f"{hidden(symbol)} <code>{html.escape(self.exercise)}</code>"
+        parts = [paragraph(f"<strong>{name}: {word}</strong> ({points})")]
+        for finding in self.findings:
+            parts.append(paragraph(inline(finding.message)))
+            if finding.hint:
+                parts.append(paragraph(f"{hidden('→')} <em>{inline(finding.hint)}</em>"))
+        if self.example:
+            parts.append(self.example.html())
+        if self.outcome == "incorrect" and self.parts:
+            parts.append(paragraph(self._parts_line(), small=True))
+        if self.outcome in ("incorrect", "raised"):
+            help_line = f'More help: `hint("{self.exercise}", 1)`, 2 or 3'
+            parts.append(paragraph(inline(help_line), small=True))
+        parts += [paragraph(inline(f"Note: {note}"), small=True) for note in self.notes]
+        return block(_BARS.get(self.outcome, "neutral"), parts, announced=True)
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __str__(self) -> str:
+        return self.text()

@@ -1,0 +1,94 @@
+"""How many points an answer earns, from what went wrong with which probe."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.violations import HYGIENE
+from course_lib.checks.observe.probe import Probe
+
+SHARES = {"values": 0.5, "edges": 0.25, "gradients": 0.15, "hygiene": 0.1}
+MOST_OF_A_FLAWED_PART = 0.6
+MOST_BEYOND_A_LIMIT = 1 / 3
+MOST_WITH_A_LOOP = 0.5
+BEYOND_A_LIMIT = (
+    "What your code spends is what this exercise is about; beyond the limit, each part of the "
+    "points earns at most a third."
+)
+_HALF = ({"attributes"}, {"kind"})  # right numbers, not stored or in another kind of container
+
+
+def shares_of(exercise: Exercise, probes: Iterable[Probe]) -> dict[str, float]:
+    """The share of the points of each part that the probes have, and of the hygiene; their sum
+    is 1: what a part without probes would have goes to the values.
+    """
+    present = {probe.part for probe in probes} | {"hygiene"}
+    shares = {part: share for part, share in (exercise.shares or SHARES).items() if part in present}
+    shares["values"] += 1.0 - sum(shares.values())
+    return shares
+
+
+_JUDGED = {
+    "values": "values",
+    "edges": "edge cases",
+    "gradients": "gradients",
+    "hygiene": "hygiene",
+}
+
+
+def judged_for(exercise: Exercise) -> str:
+    """What the points of an exercise are given for: "values 65 %, edge cases 25 %, ..."."""
+    shares = shares_of(exercise, exercise.probes(np.random.default_rng(0)))
+    return ", ".join(
+        f"{word} {shares[part]:.0%}".replace("%", " %")
+        for part, word in _JUDGED.items()
+        if part in shares
+    )
+
+
+def score_of(exercise, runs, outcomes, extra) -> tuple[float, dict[str, tuple[float, float]]]:
+    """The score 0..1 and, for each part, (earned, possible) as shares of 1.
+
+    A part earns its share if all of its probes pass, else up to `MOST_OF_A_FLAWED_PART` of it,
+    by the share of the probes that pass: each further probe that passes adds to the score, and
+    a check that looks in twenty places does not make a mistake cheap. (Where each probe is a
+    question of its own, it earns the share of those answered.) A probe half passes where the
+    numbers are right and what is wrong is only what the call should have stored, or the kind of
+    the result: 0 and 1 for a bool, a tensor for a number; right numbers throughout earn that
+    half. Hygiene counts as far as something else is right: a constant does not change its input
+    either. What a probe of the values may spend at most is what the exercise is for: beyond it
+    each part earns a third. A loop where none is asked for halves the points; a forbidden call
+    earns nothing.
+    """
+    passed: dict[str, list[float]] = {}
+    for probe, _ in runs:
+        wrong = {v.aspect for v in outcomes[probe.name][1] if v.part != "hygiene"}
+        passes = 0.5 if wrong in _HALF else float(not wrong)
+        passed.setdefault(probe.part, []).append(passes)
+    dirty = {v.aspect for _, found in outcomes.values() for v in found if v.aspect in HYGIENE}
+    shares = shares_of(exercise, (probe for probe, _ in runs))
+    earned = {part: _earned(passes, exercise.each_counts) for part, passes in passed.items()}
+    if not any(passed["values"]):  # what is right at the edges by chance is worth little
+        earned = {part: share / 4 for part, share in earned.items()}
+    elsewhere = sum(shares[part] * earned[part] for part in passed) / (1 - shares["hygiene"])
+    earned["hygiene"] = max(0.0, 1.0 - 0.5 * len(dirty)) * min(1.0, 2 * elsewhere)
+    factor = min((_FACTORS.get(violation.problem.id, 0.0) for violation in extra), default=1.0)
+    if beyond_a_limit(outcomes):
+        factor *= MOST_BEYOND_A_LIMIT
+    parts = {part: (factor * share * earned[part], share) for part, share in shares.items()}
+    return min(sum(earned for earned, _ in parts.values()), 0.99), parts
+
+
+_FACTORS: Mapping[str, float] = {"loops": MOST_WITH_A_LOOP}
+
+
+def _earned(passes: list[float], each_counts: bool) -> float:
+    share = sum(passes) / len(passes)
+    return share if each_counts or all(passes) else MOST_OF_A_FLAWED_PART * share
+
+
+def beyond_a_limit(outcomes) -> bool:
+    """Whether a probe of the values spends more than it may."""
+    found = [v for _, violations in outcomes.values() for v in violations]
+    return any(v.part == "values" and v.aspect.startswith("spent_") for v in found)

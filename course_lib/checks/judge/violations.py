@@ -1,0 +1,335 @@
+"""Decides what an observation violates, from the probe and the oracle alone.
+
+Pure functions on plain data. A violation belongs to an aspect (raised, type, shape, values,
+gradients, mutated, dtype, ...); the aspects in `HYGIENE` count for the hygiene share whatever
+the probe, the others for the probe's own part.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import COMPARISONS, Problem, arrays_agree, tolerance_for
+from course_lib.checks.judge.contract import (
+    converted,
+    describe,
+    wrong_device,
+    wrong_dtype,
+    wrong_shape,
+    wrong_type,
+)
+from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.observe.observation import Observation
+from course_lib.checks.observe.probe import Array, Probe
+from course_lib.checks.observe.record import Recorded
+
+HYGIENE = ("mutated", "dtype", "device", "rng", "training", "attached")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the oracle says about a probe: outputs, gradients by name, attributes by name."""
+
+    outputs: Any
+    gradients: dict[str, np.ndarray]
+    attributes: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One thing that one probe found wrong."""
+
+    probe: Probe
+    aspect: str
+    problem: Problem
+    part: str
+
+
+def expect(exercise: Exercise, probe: Probe) -> Expected:
+    """Asks the oracle, and differentiates it by central differences where gradients count."""
+    if probe.raises:
+        return Expected(None, {}, {})
+    inputs = {name: _plain(value) for name, value in probe.inputs().items()}
+    state = {name: np.array(value, dtype=np.float64) for name, value in probe.state.items()}
+    outputs, attributes = _ask(exercise, probe, inputs, state)
+    gradients = {}
+    if probe.grad_outputs is not None:
+        wanted = {n for n, a in probe.inputs().items() if isinstance(a, Array) and a.requires_grad}
+        for name, value in [*inputs.items(), *state.items()]:
+            if name in wanted or name in state:
+                gradients[name] = _differentiate(exercise, probe, inputs, state, value)
+    return Expected(outputs, gradients, attributes)
+
+
+def _ask(exercise, probe, inputs, state):
+    args = [inputs[name] for name in probe.args]
+    kwargs = {name: inputs[name] for name in probe.kwargs}
+    if probe.construct is None:
+        return exercise.oracle(*args, **kwargs), {}
+    return exercise.oracle(dict(probe.construct), state, *args, **kwargs)
+
+
+def _differentiate(exercise, probe, inputs, state, variable, step=1e-5) -> np.ndarray:
+    """Central differences of sum(grad_outputs * first output), one number at a time."""
+    gradient = np.zeros(variable.shape)
+    for index in np.ndindex(variable.shape):
+        kept, sums = variable[index], []
+        for shifted in (kept + step, kept - step):
+            variable[index] = shifted
+            outputs, _ = _ask(exercise, probe, inputs, state)
+            first = outputs[0] if isinstance(outputs, tuple) else outputs
+            sums.append(float(np.sum(first * probe.grad_outputs)))
+        variable[index] = kept
+        gradient[index] = (sums[0] - sums[1]) / (2 * step)
+    return gradient
+
+
+def _plain(value):
+    """The oracle's view of an argument: arrays in float64, other things as the probe has them."""
+    if isinstance(value, Array):
+        kind = value.data.dtype.kind
+        return np.array(value.data, dtype=np.float64) if kind == "f" else np.array(value.data)
+    if isinstance(value, list | tuple):
+        return type(value)(_plain(item) for item in value)
+    return getattr(value, "name", value) if not hasattr(value, "options") else value
+
+
+def judge(
+    exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
+) -> list[Violation]:
+    """All violations of one observation, the most basic first."""
+    found: list[Violation] = []
+
+    def add(aspect: str, problem: Problem | None) -> bool:
+        if problem is not None:
+            part = "hygiene" if aspect in HYGIENE else probe.part
+            found.append(Violation(probe, aspect, problem, part))
+        return problem is not None
+
+    for name in mutated(probe, seen):
+        add("mutated", _mutation_problem(name))
+    if probe.raises:
+        add("raised", _expected_error(probe, seen))
+        return found
+    if seen.raised is not None:
+        add("raised", _raised_problem(probe, seen))
+        return found
+    add("parameters", _wrong_parameters(probe, seen))
+    broken = wrong_type(exercise.returns, expected.outputs, seen.outputs)
+    if broken is not None:
+        soft = broken.id in ("wrong_type", "wrong_dtype_kind")
+        others = converted(exercise.returns, seen.outputs) if soft else None
+        right = others is not None and not _wrong_numbers(exercise, probe, expected, others)
+        add("kind" if right else "type", broken)
+    elif wrong := _wrong_numbers(exercise, probe, expected, seen.outputs):
+        add(*wrong)
+    if broken is None and (not wrong or wrong[0] != "shape"):
+        add("dtype", wrong_dtype(exercise.returns, probe, seen))
+        add("device", wrong_device(exercise.returns, seen))
+    for name, value in expected.attributes.items():
+        add(*_wrong_attribute(probe, name, value, seen.attributes.get(name)))
+    for name, value in expected.gradients.items():
+        if add("gradients", _wrong_gradient(probe, name, value, seen.gradients.get(name))):
+            break
+    for quantity, limit in probe.at_most.items():
+        add(f"spent_{quantity}", _overspent(probe, quantity, limit, seen.spent.get(quantity, 0)))
+    if seen.rng_touched and not probe.training:
+        add("rng", _GLOBAL_NUMBERS)
+    if seen.training_changed:
+        add("training", Problem("training_flag_changed", "The call changed `self.training`."))
+    return found
+
+
+_GLOBAL_NUMBERS = Problem(
+    "global_rng_used",
+    "Your code draws from the global random numbers, or seeds them: the caller's next draws are no "
+    "longer what they would have been.",
+    "Which line calls `manual_seed`, or draws without a generator of its own?",
+)
+
+
+def _wrong_numbers(exercise, probe, expected, outputs: Recorded) -> tuple[str, Problem] | None:
+    """The first of shape and values that is wrong with outputs of the right kind."""
+    problem = wrong_shape(exercise.returns, expected.outputs, outputs)
+    if problem is not None:
+        return "shape", problem
+    compare = exercise.comparisons.get(probe.compare) or COMPARISONS[probe.compare]
+    problem = compare(probe, expected.outputs, outputs)
+    return None if problem is None else ("values", problem)
+
+
+def mutated(probe: Probe, seen: Observation) -> list[str]:
+    """Names of the arguments that are not what was handed over: other numbers, shape or flag."""
+    changed = []
+    for name, after in seen.arguments.items():
+        before = probe.inputs()[name]
+        same = after.data is not None and after.requires_grad == before.requires_grad
+        if not same or not arrays_agree(before.data, after.data, tolerance_for(probe, after)):
+            changed.append(name)
+    return [*changed, "grad_outputs"] if seen.grad_changed else changed
+
+
+def _mutation_problem(name: str) -> Problem:
+    return Problem(
+        "input_mutated",
+        f"Your function changed its argument `{name}`: after the call, the caller's own is no "
+        "longer what it was.",
+        "Which line writes into an existing tensor (`x[...] = `, `x -= `, a name ending in `_`)?",
+    )
+
+
+def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
+    if seen.raised is None:
+        return Problem("no_error", f"{probe.says} Your code raised nothing.")
+    if probe.raises in (seen.raised.type_name, *seen.raised.kinds):
+        return None
+    got = seen.raised.type_name
+    return Problem("other_error", f"{probe.says} Your code raised {got}: {seen.raised.message}")
+
+
+def _raised_problem(probe: Probe, seen: Observation) -> Problem:
+    raised = seen.raised
+    where = f" in `{raised.lines[-1][2]}`" if raised.lines and raised.lines[-1][2] else ""
+    if raised.phase == "inject":
+        return _missing_parameter(probe, seen)
+    during = {"construct": " when built", "backward": " in the backward pass"}.get(raised.phase, "")
+    first_line = raised.message.strip().split("\n")[0][:300]
+    message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
+    if raised.phase == "construct":
+        options = ", ".join(f"{name}={value!r}" for name, value in probe.construct.items())
+        return Problem("raised", message, f"The check builds it with `({options})`.")
+    return Problem("raised", message, probe.says)
+
+
+def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
+    """The probe's weights could not be put in: say where they are instead, as far as known."""
+    if seen.without_parameters:
+        return _WITHOUT_PARAMETERS[seen.without_parameters]
+    wanted = {name: tuple(np.shape(data)) for name, data in probe.state.items()}
+    found = seen.parameters or {}
+    missing = ", ".join(f"`{name}` {shape}" for name, shape in wanted.items())
+    if missing_names := [name for name in wanted if name not in found]:
+        yours = ", ".join(f"`{n}` {s}" for n, s in list(found.items())[:6]) or "none"
+        same_shapes = sorted(found.values()) == sorted(wanted.values())
+        return Problem(
+            "parameters_renamed" if same_shapes else "missing_parameter",
+            f"The module must have the parameters {missing}; yours are: {yours}.",
+            f"Is there a layer for `{missing_names[0]}`, assigned to `self` in `__init__`?",
+        )
+    wrong = next(name for name in wanted if found[name] != wanted[name])
+    return Problem(
+        "parameter_shape",
+        f"The parameter `{wrong}` must have shape {wanted[wrong]}; yours has {found[wrong]}.",
+        "Which size does this layer read, and which does it write?",
+    )
+
+
+_WITHOUT_PARAMETERS = {
+    "in_forward": Problem(
+        "parameters_in_forward",
+        "Your layers are made in `forward`: every call draws new weights, and no optimiser or "
+        "checkpoint ever sees them.",
+        "What belongs in `__init__`, and what in `forward`?",
+    ),
+    "plain_tensors": Problem(
+        "plain_tensors",
+        "Your weights are plain tensors: `parameters()` does not list them, so no optimiser, "
+        "`.to()` or checkpoint reaches them.",
+        "What does `nn.Linear`, or `nn.Parameter`, do that an assignment does not?",
+    ),
+    "in_a_list": Problem(
+        "layers_in_a_list",
+        "Your layers are in a Python list or dict: the module does not see them, so neither "
+        "does an optimiser.",
+        "What does `nn.ModuleList` do that a list does not?",
+    ),
+}
+
+
+def _wrong_parameters(probe: Probe, seen: Observation) -> Problem | None:
+    if probe.construct is None or seen.parameters is None:
+        return None
+    extra = sorted(set(seen.parameters) - set(probe.state))
+    if not extra:
+        return None
+    return Problem(
+        "extra_parameters",
+        f"The module has parameters beyond the ones asked for: {', '.join(extra)}.",
+        "Do the layers ask for `bias=False`?" if any("bias" in name for name in extra) else "",
+    )
+
+
+def _overspent(probe: Probe, quantity: str, limit: int, spent: int) -> Problem | None:
+    if spent <= limit:
+        return None
+    fact, question = _SPENDING[quantity]
+    numbers = f"{fact.format(spent=f'{spent:,}')}; {limit:,} are plenty."
+    return Problem(f"spent_{quantity}", f"{probe.says} {numbers}", question)
+
+
+_SPENDING = {
+    "peak": (
+        "At one moment your code has {spent} bytes in use beside its arguments",
+        "Which of your tensors is as large as all scores together?",
+    ),
+    "kept": (
+        "After the call {spent} bytes stay in use, for the result and for the backward pass",
+        "Which tensors does autograd keep, and which could be computed again?",
+    ),
+    "functions": (
+        "Your code takes exp, tanh or their like of {spent} numbers",
+        "Of what could the function be taken before queries and keys are combined?",
+    ),
+}
+
+
+def _wrong_attribute(probe, name, value, got: Recorded | None):
+    if got is None or got.kind != "tensor" or got.data is None:
+        what = "nothing" if got is None else describe(got)
+        return "attributes", Problem(
+            "attribute_missing", f"`self.{name}` must hold a tensor after the call; got {what}."
+        )
+    if tuple(got.shape) != np.shape(value):
+        return "attributes", Problem(
+            "attribute_shape",
+            f"`self.{name}` must have shape {np.shape(value)}; yours has {tuple(got.shape)}.",
+        )
+    if not arrays_agree(np.asarray(value), got.data, tolerance_for(probe, got)):
+        return "attributes", Problem(
+            "attribute_values",
+            f"`self.{name}` does not hold the weights after the softmax and before dropout.",
+        )
+    if got.requires_grad:
+        return "attached", Problem(
+            "attribute_attached",
+            f"`self.{name}` still carries its graph, which keeps every intermediate in memory.",
+            "What does `.detach()` do?",
+        )
+    return "attributes", None
+
+
+def tolerance_of_gradient(got: Recorded) -> float:
+    """Of a gradient, beside central differences: absolute and relative."""
+    return {"float32": 1e-3, "float16": 5e-2, "bfloat16": 1e-1}.get(got.dtype, 1e-5)
+
+
+def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
+    if got is None or got.data is None:
+        if not np.any(value):
+            return None
+        return Problem(
+            "gradient_cut",
+            f"No gradient reaches `{name}`.",
+            "Which step leaves the graph (`.item()`, `.detach()`, `.data`, NumPy, "
+            "`torch.no_grad`)?",
+        )
+    if not np.isfinite(got.data).all():
+        return Problem(
+            "gradient_not_finite",
+            f"The result may look right, but the gradient of `{name}` contains NaN or inf.",
+            "Which row gives the softmax nothing but -inf?",
+        )
+    if arrays_agree(value, got.data, tolerance_of_gradient(got)):
+        return None
+    return Problem("wrong_gradient", f"The gradient of `{name}` is not that of the formula.")

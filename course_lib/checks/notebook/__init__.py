@@ -1,0 +1,1 @@
+"""What a student calls in a notebook: `check`, `hint`, `carry_on` and `progress`."""

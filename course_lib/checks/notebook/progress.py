@@ -1,0 +1,207 @@
+"""What a student has done so far: each check's best result, kept in one small file of their own.
+
+Only a check that someone runs in a notebook counts, not one that a program runs (grading, the
+build, nbval). Nothing that goes wrong with the file reaches the student: then there is no progress.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import json
+import os
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from course_lib.checks.judge.html import block, hidden, paragraph, table
+from course_lib.checks.judge.report import WORDS, Report
+from course_lib.checks.observe.front_end import current_shell, someone_answers
+from course_lib.course_folder import find_root
+from course_lib.exercises import find, lessons
+
+_COUNTED = ("correct", "incorrect", "raised")
+_NOT_BEGUN = "not_attempted"
+_ALONE = "Written questions are graded by a person and not counted here."
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best result so far in one exercise, or in a lesson's answers together."""
+
+    outcome: str = _NOT_BEGUN
+    points: float = 0.0
+    when: str = ""  # of this result: UTC, ISO 8601
+    tries: int = 0
+
+
+@dataclass(frozen=True)
+class Line:
+    """One exercise and how far it is."""
+
+    lesson: str
+    exercise: str
+    max_points: float
+    best: Best
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is done across the lessons; shows itself as a table in a notebook, else as text."""
+
+    lines: tuple[Line, ...]
+    place: Path
+
+    def as_dict(self) -> dict:
+        """The progress as JSON-able data: its lines, the sums, and where the file lies."""
+        lines = [asdict(line) | asdict(line.best) for line in self.lines]
+        for line in lines:
+            del line["best"]
+        return {"exercises": lines, **_sums(self.lines), "place": str(self.place)}
+
+    def text(self) -> str:
+        """The progress as plain text."""
+        lines = [f"Your progress: {_summed(self.lines)}"]
+        for title, part in self._begun():
+            width = max(len(_name(line)) for line in part)
+            lines += ["", f"{title}: {_summed(part)}"]
+            for line in part:
+                symbol, word = WORDS[line.best.outcome]
+                columns = f"  {symbol} {_name(line):<{width}}  {word:<22} {_points(line):<18}"
+                lines.append(f"{columns}{_local(line.best.when)}".rstrip())
+        return "\n".join([*lines, "", *self._notes()])
+
+    def html(self) -> str:
+        """The progress as an HTML fragment that says what the text says."""
+        groups = []
+        for title, part in self._begun():
+            lesson = f"{html.escape(title)}<br>{_summed(part)}"
+            groups.append([(lesson, *_cells(line)) for line in part])
+        parts = [paragraph(f"<strong>Your progress: {_summed(self.lines)}</strong>")]
+        if groups:
+            columns = ("Lesson", "Exercise", "So far", "Points", "When")
+            parts.append(table("The best result of each check", columns, groups))
+        parts += [paragraph(html.escape(note), small=True) for note in self._notes()]
+        return block("neutral", parts)
+
+    def _begun(self) -> list[tuple[str, list[Line]]]:
+        """Lessons with at least one try, by their titles."""
+        parts = [
+            (_title(slug), [line for line in self.lines if line.lesson == slug])
+            for slug in lessons()
+        ]
+        return [(title, part) for title, part in parts if any(line.best.tries for line in part)]
+
+    def _notes(self) -> list[str]:
+        begun = [title for title, _ in self._begun()]
+        others = [title for slug in lessons() if (title := _title(slug)) not in begun]
+        waiting = [f"Not begun: {'; '.join(others)}."] if others else []
+        return [*waiting, _ALONE, f"Kept on this machine only, in {self.place}."]
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def read_progress() -> Progress:
+    """The progress that the file tells."""
+    place = file_of_progress()
+    best = _read(place)
+    names = [
+        (slug, name)
+        for slug, lesson in lessons().items()
+        for name in (*lesson.exercises, *([slug] if lesson.integration else []))
+    ]
+    lines = [Line(slug, name, find(name).points, best.get(name, Best())) for slug, name in names]
+    return Progress(tuple(lines), place)
+
+
+def keep(report: Report) -> None:
+    """Notes the result of a check that someone ran in a notebook; never raises."""
+    if report.outcome not in _COUNTED or not someone_answers(current_shell()):
+        return
+    with contextlib.suppress(Exception):
+        _note(file_of_progress(), report)
+
+
+def file_of_progress() -> Path:
+    """In the course's folder, where that is the student's own; else among their Jupyter data."""
+    root = find_root(Path.cwd())
+    if root is not None and os.access(root, os.W_OK):
+        return root / ".course" / "progress.json"
+    from jupyter_core.paths import jupyter_data_dir
+
+    return Path(jupyter_data_dir()) / "attention-course" / "progress.json"
+
+
+def _note(place: Path, report: Report) -> None:
+    best = _read(place)
+    before = best.get(report.exercise, Best())
+    tries, result = before.tries + 1, before
+    better = report.points > before.points
+    if better or (report.points == before.points and before.outcome != "correct"):
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        result = Best(report.outcome, report.points, now)
+    best[report.exercise] = Best(result.outcome, result.points, result.when, tries)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    scratch = place.with_name(f".{place.name}.{os.getpid()}")
+    content = {"version": 1, "best": {name: asdict(one) for name, one in best.items()}}
+    scratch.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    os.replace(scratch, place)
+
+
+def _read(place: Path) -> dict[str, Best]:
+    """The results in the file; one that is damaged is put aside, beside the next one."""
+    try:
+        content = json.loads(place.read_text(encoding="utf-8"))["best"]
+        best = {name: Best(**one) for name, one in content.items()}
+        if all(one.outcome in WORDS and _local(one.when) for one in best.values()):
+            return best
+    except OSError:
+        return {}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        pass
+    with contextlib.suppress(OSError):
+        os.replace(place, place.with_name("progress.damaged.json"))
+    return {}
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    symbol, word = WORDS[line.best.outcome]
+    name = _name(line) if line.exercise == line.lesson else f"<code>{line.exercise}</code>"
+    return name, f"{hidden(symbol)} {word}", _points(line), _local(line.best.when)
+
+
+def _name(line: Line) -> str:
+    return "all of it together" if line.exercise == line.lesson else line.exercise
+
+
+def _title(slug: str) -> str:
+    lesson = lessons()[slug]
+    return f"{lesson.number:02d} {lesson.title.partition(':')[0]}"
+
+
+def _sums(lines) -> dict:
+    return {
+        "num_correct": sum(line.best.outcome == "correct" for line in lines),
+        "num_exercises": len(lines),
+        "points": round(sum(line.best.points for line in lines), 1),
+        "max_points": sum(line.max_points for line in lines),
+    }
+
+
+def _summed(lines) -> str:
+    return "{num_correct} of {num_exercises} correct, {points:g} of {max_points:g} points".format(
+        **_sums(lines)
+    )
+
+
+def _points(line: Line) -> str:
+    return f"{line.best.points:g} of {line.max_points:g} points"
+
+
+def _local(when: str) -> str:
+    """A time as the student's clock shows it."""
+    return f"{datetime.fromisoformat(when).astimezone():%d %b %Y, %H:%M}" if when else ""

@@ -1,0 +1,196 @@
+"""What became of the cells that answers are written in: an error, or something of another name.
+
+IPython tells it of each cell that ran. Runs beside the student's code: standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+from course_lib.checks.observe.suggestion import message_of
+
+_DEFINES = re.compile(r"^[ \t]*(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)", re.MULTILINE)
+_ANSWER = "-answer"  # ends the id of a cell that an answer is written in
+_MOST_NAMES, _LONGEST = 100, 80
+
+
+@dataclass(frozen=True)
+class Instead:
+    """Why a name is not what its cell was to make of it.
+
+    Attributes:
+        error: what stopped the cell before it defined the name, with its line; "" if nothing did.
+        defined: the functions and classes that the cell defines instead.
+        others: those that the notebook defines anywhere.
+    """
+
+    error: str = ""
+    defined: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+@dataclass
+class _Run:
+    """One run of one cell: the names that it was to define, and what they were before and after."""
+
+    source: str
+    cell_id: str
+    before: dict[str, int] = field(default_factory=dict)
+    after: dict[str, int] = field(default_factory=dict)
+    error: str = ""
+    compiled: bool = True
+
+
+class Cells:
+    """The latest run of the cell of each name, in one notebook.
+
+    Args:
+        namespace: the notebook's variables.
+    """
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self._namespace = namespace
+        self._running: _Run | None = None
+        self._latest: dict[str, _Run] = {}
+        self._previous: _Run | None = None
+
+    def begin(self, info: Any) -> None:
+        """IPython's `pre_run_cell`."""
+        self._running = None
+        if info.store_history:
+            run = _Run(info.raw_cell, info.cell_id or "")
+            names = set(_DEFINES.findall(run.source))
+            if run.cell_id.endswith(_ANSWER):
+                names.add(run.cell_id.removesuffix(_ANSWER))
+            run.before = {name: self._identity(name) for name in names}
+            self._running = run
+
+    def end(self, result: Any) -> None:
+        """IPython's `post_run_cell`."""
+        run, self._running = self._running, None
+        if run is None:
+            return
+        run.compiled = result.error_before_exec is None
+        error = result.error_before_exec or result.error_in_exec
+        run.error = _python_says(error, run.source, self._namespace) if error else ""
+        run.after = {name: self._identity(name) for name in run.before}
+        self._latest.update(dict.fromkeys(run.before, run))
+        self._previous = run
+
+    def instead_of(self, name: str) -> Instead:
+        """What is known of a name whose cell did not define it; nothing where it did."""
+        others = defined_in(self._namespace)
+        run = self._latest.get(name)
+        if run is not None and self._left_out(name, run):
+            if run.error:
+                return Instead(run.error, others=others)
+            if not re.search(rf"\b{re.escape(name)}\b", run.source):
+                return Instead("", _definitions(run.source), others)
+        run = self._previous
+        if run is None or run.cell_id or name in self._namespace:
+            return Instead(others=others)
+        # The front end gives cells no ids: the answer's cell is the one before the check's.
+        if not run.compiled and re.search(rf"\b{re.escape(name)}\b", run.source):
+            return Instead(run.error, others=others)
+        return Instead("", () if run.error else _definitions(run.source), others)
+
+    def _left_out(self, name: str, run: _Run) -> bool:
+        """Whether a cell left a name as it was, and nothing but the course changed it later."""
+        now = self._identity(name)
+        untouched = now == run.after[name] or _is_courses(self._namespace.get(name))
+        return untouched and run.before[name] == run.after[name]
+
+    def _identity(self, name: str) -> int:
+        return id(self._namespace[name]) if name in self._namespace else 0
+
+
+_watched: dict[int, Cells] = {}
+
+
+def watch_cells(shell: Any) -> None:
+    """Follows the cells that an IPython shell runs from now on; a second call changes nothing."""
+    if shell is None or id(shell) in _watched:
+        return
+    cells = _watched[id(shell)] = Cells(shell.user_ns)
+
+    def begin(info: Any) -> None:
+        with contextlib.suppress(Exception):
+            cells.begin(info)
+
+    def end(result: Any) -> None:
+        with contextlib.suppress(Exception):
+            cells.end(result)
+
+    shell.events.register("pre_run_cell", begin)
+    shell.events.register("post_run_cell", end)
+
+
+def instead_of(name: str, namespace: dict[str, Any]) -> Instead:
+    """What stands in a notebook instead of an answer, as far as it is known."""
+    for cells in _watched.values():
+        if cells._namespace is namespace:
+            return cells.instead_of(name)
+    return Instead(others=defined_in(namespace))
+
+
+def defined_in(namespace: Mapping[str, Any]) -> tuple[str, ...]:
+    """The functions and classes that a notebook's own cells defined, by the names they have now."""
+    found = []
+    for name, value in list(namespace.items()):
+        defined = type(value) is FunctionType or issubclass(type(value), type)
+        if defined and _home(value) == namespace.get("__name__") and not name.startswith("_"):
+            found.append(name)
+    return tuple(name[:_LONGEST] for name in found[-_MOST_NAMES:])
+
+
+def _definitions(source: str) -> tuple[str, ...]:
+    """The functions and classes that a cell defines at its top level."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # IPython's own syntax, too
+        return ()
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return tuple(node.name[:_LONGEST] for node in body if isinstance(node, kinds))[:_MOST_NAMES]
+
+
+def _python_says(error: BaseException, source: str, namespace: dict[str, Any]) -> str:
+    """Kind, message and line of what stopped a cell, as Python gives them."""
+    number, message = None, message_of(error)
+    trace = error.__traceback__
+    if isinstance(error, SyntaxError) and not _is_in_cell(trace, namespace):
+        number, message = error.lineno, str(error.msg)
+    while trace is not None:
+        if trace.tb_frame.f_globals is namespace and trace.tb_frame.f_code.co_name == "<module>":
+            number = trace.tb_lineno
+        trace = trace.tb_next
+    said = " ".join(f"{type(error).__name__}: {message}".split()).removesuffix(": ")
+    lines = source.splitlines()
+    if number is not None and 0 < number <= len(lines):
+        said = f"{said[:300]} (line {number}: `{lines[number - 1].strip()[:120]}`)"
+    return said[:500]
+
+
+def _is_in_cell(trace: Any, namespace: dict[str, Any]) -> bool:
+    """Whether the cell itself ran, so that the error is not about its own text."""
+    while trace is not None:
+        if trace.tb_frame.f_globals is namespace:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _is_courses(value: Any) -> bool:
+    return _home(value).startswith("course_lib.")
+
+
+def _home(value: Any) -> str:
+    try:
+        return str(getattr(value, "__module__", ""))
+    except Exception:  # an object that will not say
+        return ""

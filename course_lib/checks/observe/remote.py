@@ -1,0 +1,179 @@
+"""Observes a student's answers inside the student's kernel, for a judge in another process.
+
+`run` is what grading sends in place of a check cell. It finds the answer in the notebook's
+variables, calls it as the probes say, and puts out what happened as one display message. Nothing
+here knows what is right. Standard library, NumPy, torch and IPython only.
+"""
+
+import contextlib
+import gc
+import inspect
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from types import CodeType, FunctionType
+
+import numpy as np
+import torch
+
+from course_lib.checks.observe.codec import decode, encode
+from course_lib.checks.observe.observation import (
+    Observation,
+    Raised,
+    Subject,
+    answer_in,
+    observe_all,
+    subject_of,
+)
+from course_lib.checks.observe.probe import Array, Built, Dtype, Probe
+from course_lib.checks.observe.record import Recorded
+
+MIMETYPE = "application/vnd.course.observations+json"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to observe.
+
+    Args:
+        name: the exercise; for an integration the lesson's slug.
+        probes: what to call.
+        chain: for an integration, the exercises that it puts together.
+        takes_all: for an integration, the probes take all answers as a dict.
+        number: repeated in the answer, so that no other message passes for it.
+    """
+
+    name: str
+    probes: list[Probe]
+    chain: tuple[str, ...] = ()
+    takes_all: bool = False
+    number: str = ""
+
+
+@dataclass
+class Reply:
+    """What was seen: the answer's kind, and an observation for each probe that was reached."""
+
+    number: str
+    subject: Subject | None = None
+    missing: tuple[str, ...] = ()
+    seen: dict[str, Observation] = field(default_factory=dict)
+
+
+REQUEST_TYPES = (Request, Probe, Array, Dtype, Built)
+REPLY_TYPES = (Reply, Subject, Observation, Raised, Recorded)
+
+_remembered: dict[str, object] = {}  # each exercise's answer as its check saw it
+
+
+def run(text: str) -> None:
+    """Answer one request, given as text; the reply is displayed under `MIMETYPE`."""
+    from IPython import get_ipython
+    from IPython.display import display
+
+    request = decode(text, Request, REQUEST_TYPES)
+    _restore_defaults()
+    reply = answer(request, get_ipython().user_ns)
+    display({MIMETYPE: encode(reply), "text/plain": ""}, raw=True)
+
+
+def answer(request: Request, namespace: dict) -> Reply:
+    """Observe what a notebook's variables hold as the answer to a request."""
+    reply = Reply(request.number)
+    if request.chain:
+        return _answer_together(request, namespace, reply)
+    obj, reply.subject = answer_in(namespace, request.name)
+    if obj is not None and not reply.subject.home.startswith("course_lib."):
+        _remembered[request.name] = obj
+    if reply.subject.is_callable:
+        with courses_versions_refuse((request.name,)):
+            reply.seen = observe_all(obj, request.probes)
+    return reply
+
+
+def _answer_together(request: Request, namespace: dict, reply: Reply) -> Reply:
+    own = {name: _remembered.get(name) for name in request.chain}
+    reply.missing = tuple(name for name, obj in own.items() if obj is None)
+    if reply.missing:
+        return reply
+    with in_place(own, namespace), courses_versions_refuse(request.chain):
+        last = own[request.chain[-1]]
+        reply.subject = None if request.takes_all else subject_of(last)
+        reply.seen = observe_all(own if request.takes_all else last, request.probes)
+    return reply
+
+
+@contextlib.contextmanager
+def in_place(own: dict[str, object], namespace: dict):
+    """The student's own answers, right or wrong, instead of what the notebook went on with."""
+    kept = {name: namespace[name] for name in own if name in namespace}
+    namespace.update({name: obj for name, obj in own.items() if obj is not None})
+    try:
+        yield
+    finally:
+        for name in own:
+            namespace.pop(name, None)
+        namespace.update(kept)
+
+
+@contextlib.contextmanager
+def courses_versions_refuse(names: Iterable[str]):
+    """The course's own solutions of these exercises raise meanwhile, under whatever name."""
+    functions = [function for name in names for function in _courses_functions(name)]
+    kept = [(function, function.__code__) for function in functions]
+    for function, code in kept:
+        function.__code__ = _refusal(code)
+    try:
+        yield
+    finally:
+        for function, code in kept:
+            function.__code__ = code
+
+
+def _courses_functions(name: str) -> list:
+    """The functions that an exercise's solution consists of, without their wrappers."""
+    found = []
+    for home, module in list(sys.modules.items()):
+        if home.startswith("course_lib.attention."):
+            solution = vars(module).get(name)
+            members = vars(solution).values() if isinstance(solution, type) else [solution]
+            unwrapped = [inspect.unwrap(m) for m in members if isinstance(m, _METHODS)]
+            found += [f for f in unwrapped if f.__globals__ is vars(module) and f not in found]
+    return found
+
+
+_METHODS = (FunctionType, staticmethod, classmethod)
+
+
+def _refusal(code: CodeType) -> CodeType:
+    """Code with the same closure variables, as a function's own must have, that only raises."""
+    names = code.co_freevars
+    lines = ["def outer():", *(f" {name} = None" for name in names)]
+    lines += [" def refuse(*args, **kwargs):", f"  raise RuntimeError({_NOT_YOURS!r})"]
+    lines += [*(f"  {name}" for name in names), " return refuse"]
+    scope: dict = {}
+    exec("\n".join(lines), scope)
+    return scope["outer"]().__code__.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+
+
+_NOT_YOURS = "this is the course's own solution, not yours"
+
+
+def _restore_defaults() -> None:
+    """Undo what an earlier cell may have changed for everyone in this process."""
+    sys.settrace(None)
+    sys.setprofile(None)
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
+    torch.set_default_dtype(torch.float32)
+    torch.set_default_device(None)
+    torch.set_grad_enabled(True)
+    torch.set_num_threads(1)
+    if torch.are_deterministic_algorithms_enabled():  # setting it imports torch's compiler
+        torch.use_deterministic_algorithms(False)
+    torch.autograd.set_detect_anomaly(False)
+    np.seterr(divide="warn", over="warn", under="ignore", invalid="warn")
+    gc.enable()
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name, None) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (lives as long as sys)

@@ -1,0 +1,1 @@
+"""The command line: `main` starts a verb, the other modules hold the verbs."""

@@ -1,0 +1,80 @@
+"""The verbs of `course` for whoever writes lessons: build, matrix, test."""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from course_lib.cli.options import AsJson, Lessons, Quiet, progress
+from course_lib.course_folder import chosen_lessons, course_root
+
+verbs = typer.Typer()
+
+
+@verbs.command()
+def build(
+    lessons: Lessons = None,
+    check: Annotated[bool, typer.Option("--check", help="Only tell what is stale.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Execute what did not change too.")
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Turn the lesson texts into executed solution notebooks and student releases.
+
+    Example: course build 02_masked_softmax
+    """
+    from course_lib import authoring
+
+    root = course_root()
+    chosen = chosen_lessons(root, lessons)
+    if check:
+        drifts = authoring.check_build(root, chosen)
+        if as_json:
+            typer.echo(json.dumps([asdict(drift) for drift in drifts], indent=2))
+        else:
+            lines = [str(drift) for drift in drifts]
+            typer.echo("\n".join(lines or ["every notebook matches its lesson text"]))
+        raise typer.Exit(1 if drifts else 0)
+    results = authoring.build(root, chosen, force=force, progress=progress(quiet))
+    if as_json:
+        typer.echo(json.dumps([asdict(result) for result in results], indent=2, default=str))
+        return
+    for result in results:
+        done = "executed" if result.executed else "released" if result.released else "up to date"
+        typer.echo(f"{result.lesson}: {done} ({result.seconds:.1f} s)")
+        if result.kept is not None:
+            typer.echo(f"  a release edited by hand was kept as {result.kept}")
+
+
+@verbs.command()
+def matrix(
+    lessons: Lessons = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Fresh seeds per variant.")] = 20,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Judge every wrong and right variant: a table of score and message per exercise.
+
+    Example: course matrix 02_masked_softmax --seeds 3
+    """
+    from course_lib.exercises import variants as table
+
+    root = course_root()
+    tell = progress(quiet) or (lambda step: None)
+    result = table.run(root, chosen_lessons(root, lessons), seeds=seeds, progress=tell)
+    typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
+    raise typer.Exit(0 if result.ok else 1)
+
+
+@verbs.command(context_settings={"allow_extra_args": True})
+def test(context: typer.Context) -> None:
+    """Run every check of the course; arguments after -- go to pytest, which then runs alone.
+
+    Example: course test -- -k softmax -x
+    """
+    from course_lib import selftest
+
+    raise typer.Exit(selftest.run(course_root(), context.args))

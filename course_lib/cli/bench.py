@@ -1,0 +1,95 @@
+"""The verb `course bench`: measurements against what others use, in one run on one machine."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from course_lib.cli.options import AsJson, Quiet, Sandbox, progress
+from course_lib.course_folder import chosen_lessons, course_root
+from course_lib.errors import UsageError
+
+verbs = typer.Typer()
+
+
+@verbs.command()
+def bench(
+    what: Annotated[
+        Literal["grading", "attention", "checks"], typer.Argument(help="What to measure.")
+    ] = "grading",
+    lesson: Annotated[
+        list[str] | None,
+        typer.Option("--lesson", help="grading, checks: which lessons; may be repeated."),
+    ] = None,
+    submissions: Annotated[int, typer.Option(min=1, help="How many hand in.")] = 24,
+    workers: Annotated[int, typer.Option(min=1, help="Processes of `course grade`.")] = 2,
+    sandbox: Annotated[Sandbox, typer.Option(help="How the class is shut in.")] = "strict",
+    stock: Annotated[bool, typer.Option(help="Run stock nbgrader on the same class.")] = True,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="attention: no memory, no compiler; checks: five answers of a kind."
+        ),
+    ] = False,
+    device: Annotated[str, typer.Option(help="attention: cpu or cuda.")] = "cpu",
+    into: Annotated[
+        Path | None, typer.Option("--into", help="attention: folder for the numbers and a plot.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure grading against stock nbgrader, attention against textbooks and PyTorch, or checks.
+
+    Example: course bench grading --lesson 02 --submissions 24
+
+    Example: course bench checks --lesson 02
+
+    Example: course bench attention --quick
+    """
+    tell = progress(quiet) or (lambda line: None)
+    if what == "attention":
+        _attention(quick, device, into, as_json, tell)
+        return
+    root = course_root()
+    if what == "checks":
+        _checks(root, chosen_lessons(root, lesson), quick, as_json, tell)
+        return
+    from course_lib.benchmarks import grading as benchmark
+
+    comparison = benchmark.compare(
+        root,
+        chosen_lessons(root, lesson or ["02"]) or [],
+        submissions=submissions,
+        sandbox=sandbox,
+        workers=workers,
+        stock=stock,
+        tell=tell,
+    )
+    typer.echo(benchmark.to_json(comparison) if as_json else comparison.text())
+
+
+def _checks(root: Path, slugs: list[str] | None, quick: bool, as_json: bool, tell) -> None:
+    """The first check of each answer; a line an exercise."""
+    from course_lib.benchmarks import checks
+
+    try:
+        measured = checks.measure(root, slugs, most=5 if quick else None, tell=tell)
+    except OSError as error:
+        raise UsageError(str(error)) from error
+    typer.echo(checks.to_json(measured) if as_json else measured.text())
+
+
+def _attention(quick: bool, device: str, into: Path | None, as_json: bool, tell) -> None:
+    """Needs no course around it."""
+    from course_lib.benchmarks import attention, attention_report
+
+    try:
+        comparison = attention.compare(quick=quick, device=device, tell=tell)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if as_json:
+        typer.echo(attention.to_json(comparison))
+    else:
+        attention_report.show(comparison)
+    for path in attention_report.save(comparison, into) if into else ():
+        tell(f"written: {path}")

@@ -1,0 +1,66 @@
+"""How a verb ends when the world does not let it go on: one sentence, no traceback."""
+
+import _thread
+import contextlib
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+_REMEDIES = {
+    errno.EACCES: "name another place, or make this one yours",
+    errno.EPERM: "name another place, or make this one yours",
+    errno.EROFS: "name another place, which can be written",
+    errno.EEXIST: "something else is there: move it away, or name another place",
+    errno.EISDIR: "a folder is where a file belongs: move it away, or name another place",
+    errno.ENOTDIR: "a file is where a folder belongs: move it away, or name another place",
+    errno.ENOENT: "see that it is there and the name is right",
+    errno.ENOSPC: "make room and run the same command again",
+    errno.EDQUOT: "make room and run the same command again",
+}
+
+
+def sentence(error: OSError) -> str | None:
+    """Say what is wrong with a file or folder, and the remedy; None if it is about neither."""
+    remedy = _REMEDIES.get(error.errno)
+    if remedy is None or error.filename is None:
+        return None
+    return f"{os.fsdecode(error.filename)}: {error.strerror}; {remedy}"
+
+
+@contextlib.contextmanager
+def no_lost_interrupt() -> Iterator[None]:
+    """Ctrl-C arrives within, also where Python drops it: in a destructor or a weak reference."""
+    before = sys.unraisablehook
+
+    def hook(unraisable):
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            threading.Timer(0.05, _interrupt).start()  # not within this hook
+        else:
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+def _interrupt() -> None:
+    if hasattr(signal, "pthread_kill"):  # wakes the main thread where it waits
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
+
+
+def flushed(code: int) -> int:
+    """Write out what is buffered; a reader who left, as `head` does, is no error of ours."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # Python flushes once more when it ends
+        os.dup2(nowhere, sys.stdout.fileno())
+        return code or 1
+    return code

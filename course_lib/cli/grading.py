@@ -1,0 +1,148 @@
+"""The verbs of `course` for a class: demo, grade, report, export."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from course_lib.cli.options import AsJson, Lessons, Quiet, Sandbox, progress, working
+from course_lib.course_folder import chosen_lessons, course_root
+
+verbs = typer.Typer()
+
+
+@verbs.command()
+def demo(
+    lessons: Lessons = None,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Where to work; demo/ if not given.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Grade the bundled sample class in a folder of its own and show where everything lies.
+
+    Example: course demo 02_masked_softmax
+    """
+    from course_lib import grading
+
+    root = course_root()
+    chosen = chosen_lessons(root, lessons)
+    result = grading.demo(root, chosen, folder=folder, progress=progress(quiet))
+    if as_json:
+        typer.echo(json.dumps(result.as_dict(), indent=2))
+    else:
+        result.show()
+    raise typer.Exit(result.exit_code)
+
+
+@verbs.command()
+def grade(
+    lessons: Annotated[list[str], typer.Argument(metavar="LESSON...", help="Lessons to grade.")],
+    student: Annotated[
+        list[str] | None, typer.Option("--student", help="Only this student; may be repeated.")
+    ] = None,
+    executor: Annotated[
+        str, typer.Option(help="serial, processes, or dask://HOST:PORT of a Dask scheduler.")
+    ] = "processes",
+    sandbox: Annotated[
+        Sandbox, typer.Option(help="`course doctor` says what is possible.")
+    ] = "strict",
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a core.")] = 0,
+    shard: Annotated[
+        str | None, typer.Option(help="k/n: only this machine's share of the class.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Grade what did not change too.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Grade what lies in submitted/, write the gradebook and each student's feedback.
+
+    Example: course grade 02_masked_softmax --student ada
+    """
+    from course_lib import grading
+    from course_lib.grading.class_table import show
+
+    root = course_root()
+    settings = grading.Settings(executor, sandbox, workers, shard, force=force)
+    summaries = [
+        grading.grade(root, lesson, students=student, progress=progress(quiet), settings=settings)
+        for lesson in chosen_lessons(root, lessons) or []
+    ]
+    if as_json:
+        typer.echo(json.dumps([summary.as_dict() for summary in summaries], indent=2))
+    else:
+        for summary in summaries:
+            show(summary)
+    raise typer.Exit(max(summary.exit_code for summary in summaries))
+
+
+@verbs.command()
+def report(
+    lesson: Annotated[str | None, typer.Argument(help="One lesson; all if left out.")] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the class report, one HTML page: scores, mistakes by frequency, who needs a look.
+
+    Example: course report 02_masked_softmax
+    """
+    from course_lib import grading
+
+    root = course_root()
+    chosen = chosen_lessons(root, [lesson] if lesson else None)
+    with working("reading the gradebook", quiet):
+        page = str(grading.write_report(root, chosen[0] if chosen else None))
+    typer.echo(json.dumps({"report": page}) if as_json else page)
+
+
+@verbs.command()
+def export(
+    lessons: Lessons = None,
+    to: Annotated[
+        Literal["csv", "canvas", "moodle", "gradescope"], typer.Option("--to", help="For whom.")
+    ] = "csv",
+    into: Annotated[
+        Path | None, typer.Option("--into", help="The gradebook downloaded from the LMS, as CSV.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="grades.csv, or FILE_filled.csv beside FILE.")
+    ] = None,
+    match: Annotated[
+        str | None, typer.Option("--match", help="The column of FILE with the students' ids.")
+    ] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option("--map", metavar="LESSON=COLUMN", help="A lesson's column.")
+    ] = None,
+    students: Annotated[
+        Path | None, typer.Option("--students", help="CSV with columns nbgrader_id and lms_id.")
+    ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Count lessons whose written answer waits.")
+    ] = False,
+    scale: Annotated[bool, typer.Option("--scale", help="Convert to the points there.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace scores that differ there.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output file.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, write nothing.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the grades as a table, or into the gradebook file of Canvas, Moodle or Gradescope.
+
+    Example: course export 02 --to canvas --into canvas.csv --dry-run
+    """
+    from course_lib.grading import exports
+
+    root = course_root()
+    match, named = exports.columns_by_lesson(root, columns or [], match)
+    request = exports.ExportRequest(
+        to, chosen_lessons(root, lessons), into, output, match, named, students,
+        partial, scale, overwrite, force, dry_run,
+    )  # fmt: skip
+    with working("reading the gradebook", quiet):
+        outcome = exports.export(root, request)
+    typer.echo(json.dumps(outcome.as_dict(), indent=2) if as_json else outcome.text())
+    raise typer.Exit(outcome.exit_code)

@@ -1,0 +1,150 @@
+"""The console script `course`: one verb for each thing a student, an instructor or CI does.
+
+The verbs only read their arguments and say what came of it; the work is in authoring, grading and
+checks, imported when a verb needs it.
+"""
+
+import importlib.util
+import json
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from course_lib import __version__
+from course_lib.cli.exit import flushed, no_lost_interrupt, sentence
+from course_lib.cli.options import AsJson, Quiet, end_progress
+from course_lib.course_folder import course_root, find_root
+from course_lib.errors import CourseError, UsageError
+
+EXIT_CODES = (
+    "Exit codes: 0 all is well; 1 something is wrong, and what was printed says what; 2 the "
+    "command, or a file named in it, was wrong and nothing was done; 3 done, but not every "
+    "submission could be graded or not every grade placed; 130 interrupted by Ctrl-C."
+)
+INTERRUPTED = "interrupted; what was finished is kept, and no file is half written"
+
+app = typer.Typer(
+    name="course",
+    help="The attention course: work on it, build it, grade it.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `course` with `argv` (the command line without one) and return its exit code."""
+    scripts = str(Path(sys.executable).parent)  # nbgrader finds its helpers by PATH
+    if scripts not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join([scripts, os.environ.get("PATH", "")])
+    with no_lost_interrupt():
+        return flushed(_run(None if argv is None else list(argv)))
+
+
+def _run(argv: list[str] | None) -> int:
+    try:
+        app(args=argv, prog_name="course")
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+        return _interrupted() if code == 130 else code
+    except CourseError as error:
+        return _fail(error, error.exit_code)
+    except KeyboardInterrupt:
+        return _interrupted()
+    except Exception as error:
+        explained = sentence(error) if isinstance(error, OSError) else None
+        if explained is None:
+            raise
+        return _fail(explained, 1)
+    finally:
+        end_progress()
+    return 0
+
+
+def _interrupted() -> int:
+    warnings.simplefilter("ignore")  # from here on they are about what was left half done
+    return _fail(INTERRUPTED, 130)
+
+
+def _fail(problem: object, code: int) -> int:
+    typer.echo(f"course: {problem}", err=True)
+    return code
+
+
+@app.callback(invoke_without_command=True)
+def _common(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+# --- for students ---------------------------------------------------------------------
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def lab(context: typer.Context) -> None:
+    """Open JupyterLab on notebooks/; further arguments go to JupyterLab.
+
+    Example: course lab --no-browser --port 9999
+    """
+    from course_lib.bootstrap import hand_over
+
+    root = course_root()
+    if not (root / "notebooks").is_dir():
+        raise UsageError(f"there is no folder notebooks in {root}; make it with: course build")
+    os.chdir(root)  # nbgrader's extensions read the course's configuration from here
+    # Defaults of ours, which a student's own settings override: no question about Jupyter's news.
+    places = [str(Path(__file__).parents[1] / "lab_config"), os.environ.get("JUPYTER_CONFIG_PATH")]
+    os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(filter(None, places))
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
+    command += ["--LabApp.default_url=/lab/tree/notebooks", *context.args]
+    raise typer.Exit(hand_over(command))
+
+
+@app.command()
+def progress(as_json: AsJson = False) -> None:
+    """Show what you have done so far: each check's best result, as kept on this machine.
+
+    Example: course progress
+    """
+    from course_lib.checks.notebook.progress import read_progress
+
+    shown = read_progress()
+    typer.echo(json.dumps(shown.as_dict(), indent=2) if as_json else shown.text())
+
+
+@app.command()
+def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Look over the installation; each line is ok or ends in the command that fixes it.
+
+    Example: course doctor
+    """
+    from course_lib import doctor as rounds
+
+    findings = []
+    for finding in rounds.examine(find_root(Path.cwd())):
+        findings.append(finding)
+        if not as_json and not (quiet and finding.ok):
+            typer.echo(rounds.to_text(finding))
+    if as_json:
+        typer.echo(rounds.to_json(findings))
+    raise typer.Exit(0 if all(finding.ok for finding in findings) else 1)
+
+
+# --- for instructors and authors ------------------------------------------------------
+
+# Each holds `verbs`. A student's bundle has none of them, and then they are not listed.
+OTHERS = ("release", "grading", "authoring", "site", "bench")
+
+for _name in OTHERS:
+    if importlib.util.find_spec(f"course_lib.cli.{_name}"):
+        app.add_typer(importlib.import_module(f"course_lib.cli.{_name}").verbs)

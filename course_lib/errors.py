@@ -1,0 +1,62 @@
+"""What the course says when it cannot go on: one sentence that names the place and the remedy.
+
+The command line prints the message of a `CourseError`, without a traceback, and ends with its exit
+code. Standard library only: the set-up raises them before anything is installed.
+"""
+
+
+class CourseError(Exception):
+    """Something a person has to change; `exit_code` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class UsageError(CourseError):
+    """A command, or a file named in it, is wrong and nothing was done."""
+
+    exit_code = 2
+
+
+class BuildError(CourseError):
+    """Something an author has to fix before a lesson can be built.
+
+    Args:
+        path: the file to open, relative to the course root where possible.
+        line: its line, counted from 1; None where the whole file is meant.
+        what: what is wrong, without a closing full stop.
+        remedy: what to do about it, a sentence.
+    """
+
+    def __init__(self, path: object, line: int | None, what: str, remedy: str):
+        self.path, self.line, self.what, self.remedy = str(path), line, what, remedy
+        where = f"{path}:{line}" if line else f"{path}"
+        super().__init__(f"{where}: {what}. {remedy}")
+
+    def __reduce__(self):
+        return type(self), (self.path, self.line, self.what, self.remedy)
+
+
+class ReleaseError(CourseError):
+    """A bundle for students cannot be made."""
+
+
+class SiteError(CourseError):
+    """The site cannot be built."""
+
+
+class GradingError(CourseError):
+    """Grading cannot start."""
+
+
+class ExportError(GradingError):
+    """An export was asked for wrongly, or its file is not the right one."""
+
+    exit_code = 2
+
+
+class SetupError(CourseError):
+    """The environment cannot be set up."""
+
+
+class NoNetworkError(SetupError):
+    """No package index answered."""

@@ -1,0 +1,71 @@
+"""The exercises: `LESSON/EXERCISE.py`, one exercise a file, found by being there.
+
+A lesson's `__init__.py` holds LESSON, with the order of its exercises; each exercise's file holds
+EXERCISE. What starts with an underscore is shared by its neighbours and is no exercise.
+"""
+
+import dataclasses
+import functools
+import importlib
+import pkgutil
+
+from course_lib.checks.judge.exercise import Exercise, Lesson
+
+
+def lessons() -> dict[str, Lesson]:
+    """All lessons by slug, in course order; no exercise is loaded for that."""
+    return dict(_lessons())
+
+
+def exercises() -> dict[str, Exercise]:
+    """All exercises by name, in course order."""
+    return {name: find(name) for lesson in _lessons().values() for name in lesson.exercises}
+
+
+@functools.cache
+def find(name: str) -> Exercise:
+    """An exercise by its name, or the integration of a lesson by the lesson's slug.
+
+    Raises:
+        KeyError: there is neither.
+    """
+    for slug, lesson in _lessons().items():
+        if name in lesson.exercises:
+            return dataclasses.replace(
+                _load(slug, name), name=name, lesson=slug, not_its_name=_names()
+            )
+    integration = _lessons()[name].integration
+    if integration is None:
+        raise KeyError(name)
+    chain = integration.chain
+    judged = _load(name, integration.judged_as) if integration.judged_as else find(chain[-1])
+    return dataclasses.replace(
+        judged,
+        name=name,
+        points=integration.points,
+        minutes=integration.minutes,
+        lesson=name,
+        chain=chain,
+        takes_all=bool(integration.judged_as),
+        not_its_name=_names(),
+    )
+
+
+def _load(slug: str, name: str) -> Exercise:
+    return importlib.import_module(f"{__name__}.{slug[3:]}.{name}").EXERCISE
+
+
+@functools.cache
+def _names() -> frozenset[str]:
+    return frozenset(name for lesson in _lessons().values() for name in lesson.exercises)
+
+
+@functools.cache
+def _lessons() -> dict[str, Lesson]:
+    packages = [
+        (importlib.import_module(f"{__name__}.{module.name}").LESSON, module.name)
+        for module in pkgutil.iter_modules(__path__)
+        if module.ispkg and not module.name.startswith("_")
+    ]
+    slugs = {f"{lesson.number:02d}_{name}": lesson for lesson, name in packages}
+    return {slug: dataclasses.replace(slugs[slug], slug=slug) for slug in sorted(slugs)}

@@ -1,0 +1,1 @@
+"""What exercises about attention share."""

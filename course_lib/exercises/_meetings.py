@@ -1,0 +1,283 @@
+"""What the five exercises that ask for a test share: whom the test meets, and what is said of it.
+
+Lesson 06 asks for tests of functions, lesson 07 for tests of modules. Each probe hands the test
+several objects of which it must accept some and reject the others. The edges are the same in all
+five, as `TOLERANCE` says in the same words in each statement: one object whose results differ by
+rounding, and objects that are off at one place, in one direction or by a hundredth.
+"""
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.exercise import Returned
+from course_lib.checks.observe.probe import Built, Probe, tensor
+
+ANSWERS = (Returned("about object_1", "bool"), Returned("about object_2", "bool"))
+_MIXED = "mixed"
+# name: (amount, direction, item, row) of what is off, and how the object is described.
+_NUDGES = {
+    "a_hundredth": ((0.01, _MIXED, None, None), "that is off by a hundredth"),
+    "all_larger": ((1.0, "all", None, None), "whose outputs are all larger"),
+    "all_smaller": ((-1.0, "all", None, None), "whose outputs are all smaller"),
+    "features_cancel": ((1.0, "cancel", None, None), "that is off by as much up as down"),
+    "first_feature": ((1.0, "first", None, None), "that is off in the first feature alone"),
+    "last_feature": ((1.0, "last", None, None), "that is off in the last feature alone"),
+    "first_item": ((1.0, _MIXED, 0, None), "that is off in the first item alone"),
+    "second_item": ((1.0, _MIXED, 1, None), "that is off in the second item alone"),
+    "last_item": ((1.0, _MIXED, -1, None), "that is off in the last item alone"),
+    "first_row": ((1.0, _MIXED, None, 0), "that is off in the first {row} alone"),
+    "last_row": ((1.0, _MIXED, None, -1), "that is off in the last {row} alone"),
+    "turns_nan": ((np.nan, _MIXED, None, None), "whose outputs become nan"),
+}
+_WHEN = {
+    "pads": "when keys are padded",
+    "company": "when other items are there",
+    "later": "when later positions change",
+}
+_ORDER = {
+    "specimen": "when the keys change places",
+    "nudged_function": "when positions change places",
+}
+TOLERANCE = {  # promises in the same words in each statement
+    "count as equal": "rounding",
+    "A difference of a hundredth counts": " ".join(_NUDGES),
+}
+
+
+def judged(probe: Probe, expected, recorded) -> Problem | None:
+    """Says which object was taken for what it is not, and what is special about the inputs."""
+    objects = [value for name, value in probe.args.items() if name.startswith("object_")]
+    for built, want, part in zip(objects, expected, recorded.items.values(), strict=True):
+        if bool(part.data) == want:
+            continue
+        name = name_of(built)
+        said = "rejects" if want else "accepts"
+        message = f"Your test {said} {described(built, probe.name)}. {probe.says}".strip()
+        hint = _WHY_REJECTED[name == "rounding"] if want else _WHY_ACCEPTED
+        return Problem(f"{said}_{probe.name if name == 'nudged' else name}", message, hint)
+    return None
+
+
+_WHY_ACCEPTED = "Which of your calls would show it, and does your comparison look there?"
+_WHY_REJECTED = (
+    "What differs between your two calls besides what should not matter?",
+    "How far apart may two numbers be that are equal but for rounding?",
+)
+
+
+def described(built: Built, probe: str) -> str:
+    """What an object is, in words."""
+    if name_of(built) != "nudged":
+        return DESCRIBED[name_of(built)]
+    options = built.options
+    is_module = built.name == "specimen"
+    if options["amount"] == 0:
+        return DESCRIBED["sound" if is_module else "each_on_its_own"]
+    when = _WHEN.get(options["of"]) or _ORDER[built.name]
+    if probe in _NUDGES:
+        off = _NUDGES[probe][1].format(row="query" if is_module else "position")
+        return f"a {'module' if is_module else 'function'} {off} {when}"
+    return f"a module that is off in {options['mode']} mode only, {when}; it is in train mode"
+
+
+def name_of(built: Built) -> str:
+    """What an object is called in `DESCRIBED`."""
+    if built.name == "specimen":
+        return built.options["name"]
+    return "nudged" if built.name == "nudged_function" else built.name
+
+
+def meeting(name, *objects, part="values", says="", dtype=None, **inputs) -> Probe:
+    """A probe in which the test meets these objects, then the inputs, which come by name.
+
+    `says` is what is special about the inputs, where something is.
+    """
+    args = {f"object_{i}": built for i, built in enumerate(objects, start=1)} | inputs
+    scenario = {"scenario": "ask_about_each", "compare": "judged"}
+    return Probe(name, says, part, args, dtype=dtype, **scenario)
+
+
+def _edges(nudged, rounding, inputs):
+    """The probes of the tolerance, one for each way to look away.
+
+    Args:
+        nudged: `nudged(amount, direction, row)` is an object that is off.
+        rounding: two objects to accept and to reject.
+        inputs: `inputs(item, row, alternate)`, arguments of which only that item and row show
+            anything (all of them if None), with alternating signs or the same.
+    """
+    probes = [meeting("rounding", *rounding, part="edges", dtype="float32", **inputs(None, None))]
+    for name, ((amount, towards, item, row), _) in _NUDGES.items():
+        pair = nudged(0.0, towards, row), nudged(amount, towards, row)
+        given = inputs(item, row, towards != "all")
+        probes.append(meeting(name, *pair, part="edges", **given))
+    return probes
+
+
+def direction(name: str, size: int) -> list[float]:
+    """A factor for each feature; of "mixed" and "cancel", two have opposite signs."""
+    if name == _MIXED:
+        return np.resize([1.0, -0.6, 0.35], size).tolist()
+    factors = np.ones(size) if name == "all" else np.zeros(size)
+    if name == "cancel":
+        factors[:2] = 1.0, -1.0
+    if name in ("first", "last"):
+        factors[0 if name == "first" else -1] = 1.0
+    return factors.tolist()
+
+
+# ---------------------------------------------------------------- modules
+def modules(rng, *names, heads=2, embed_dim=6):
+    return [
+        Built(
+            "specimen",
+            {"name": name, "embed_dim": embed_dim, "num_heads": heads, "seed": _seed(rng)},
+        )
+        for name in names
+    ]
+
+
+def _seed(rng):
+    return int(rng.integers(10**6))
+
+
+def nudged_module(rng, of, amount, towards="mixed", mode="both", training=False):
+    options = {"name": "nudged", "embed_dim": 6, "num_heads": 2, "seed": _seed(rng), "of": of}
+    options |= {"amount": amount, "direction": direction(towards, 6), "mode": mode}
+    return Built("specimen", options | {"training": training})
+
+
+def in_train_mode(rng, of, **inputs):
+    """Modules that are off in one mode only, handed over in the other and in that one."""
+    sound = nudged_module(rng, of, 1.0, mode="eval", training=True)
+    broken = nudged_module(rng, of, 1.0, mode="train", training=True)
+    return meeting("train_mode", broken, sound, **inputs)
+
+
+def module_edges(rng, of, broken, valid_lens=None, num_keys=5):
+    def inputs(item, row, alternate=True):
+        given = marked(rng, item, row, alternate, num_keys)
+        return given if valid_lens is None else given | {"valid_lens": tensor(valid_lens)}
+
+    def nudged(amount, towards, row):
+        return nudged_module(rng, of, amount, towards)
+
+    return _edges(nudged, modules(rng, "rounding", broken), inputs)
+
+
+def inputs_of(rng, b=3, n=4, m=5, embed_dim=6, strided=False):
+    sizes = {"queries": n, "keys": m, "values": m}
+    return {
+        name: tensor(rng.normal(0, 1.4, (b, size, embed_dim)), strided=strided)
+        for name, size in sizes.items()
+    }
+
+
+def marked(rng, item, row, alternate, num_keys):
+    """Inputs for `Nudged`: three items, four queries, keys in order."""
+    inputs = inputs_of(rng, m=num_keys)
+    inputs["queries"].data[..., 0] = _marks(3, 4, item, row, alternate)
+    inputs["keys"].data[..., 1] = np.arange(num_keys) - 2.0 + rng.uniform(0, 0.5, (3, num_keys))
+    return inputs
+
+
+def _marks(num_items, num_rows, item, row, alternate):
+    shown = np.zeros((num_items, num_rows))
+    items = slice(None) if item is None else item
+    shown[items] = (-1.0) ** np.arange(num_rows) if alternate else 1.0
+    if row is not None:
+        others = np.arange(num_rows) != row % num_rows
+        shown[:, others] = 0.0
+        shown[items, row] = 1.0
+    return shown
+
+
+def lengths_of(rng, m=5, b=3):
+    """Lengths that differ and leave pads."""
+    return tensor(rng.permutation(np.arange(1, m))[:b])
+
+
+# ---------------------------------------------------------------- functions of a sequence
+def functions(*names):
+    return [Built(name) for name in names]
+
+
+def function_edges(rng, of, broken, last_row):
+    """`last_row` is the last output that can be off, from the end."""
+
+    def nudged(amount, towards, row):
+        at = last_row if row == -1 else row
+        options = {"of": of, "amount": amount, "direction": direction(towards, 3), "row": at}
+        return Built("nudged_function", options)
+
+    def inputs(item, row, alternate=True):
+        x = np.full((4, 6, 3), 0.37)
+        x[..., 0] = _marks(4, 6, item, None, alternate and row is None)
+        x[..., 1] = np.arange(6) - 2.0 + rng.uniform(0.1, 0.5, (4, 6))  # none is near 0
+        return {"x": tensor(x)}
+
+    return _edges(nudged, functions("rounding", broken), inputs)
+
+
+DESCRIBED = {
+    "rounding": "what is right but for rounding, about a millionth of each number",
+    "sound": "a sound module",
+    "avocet": "`avocet`, whose softmax runs over the queries",
+    "bittern": "`bittern`, which merges its heads without a transpose",
+    "heron": "`heron`, which projects its values with `W_k`",
+    "egret": "`egret`, which does not scale its scores",
+    "curlew": "`curlew`, which gives masked keys the score 0, so that they keep a weight",
+    "fulmar": "`fulmar`, which hands the items each other's lengths",
+    "jacana": "`jacana`, which cuts the sequence into heads instead of the features",
+    "zero_after_softmax": "a module that masks after the softmax, so that its rows sum to less "
+    "than 1",
+    "zeroed_pads": "a module that sets padded keys and values to zero and masks nothing",
+    "one_key_more": "a module that keeps one padded key too many",
+    "first_item_unmasked": "a module that forgets the mask of its first item",
+    "last_item_unmasked": "a module that forgets the mask of its last item",
+    "last_query_unmasked": "a module that forgets the mask for its last query",
+    "average_over_keys_removed": "a module that masks its weights and still uses padded values: it "
+    "first subtracts the average of all values",
+    "plain_average": "a module that returns the plain average of all values",
+    "first_key_special": "a module that prefers its first key, whichever stands there",
+    "last_key_special": "a module that prefers its last key, whichever stands there",
+    "middle_keys_special": "a module that prefers the keys in the middle",
+    "last_query_prefers_first_key": "a module that prefers its first key, for its last query only",
+    "neighbours_count": "a module in which each key also counts for its right neighbour, in a "
+    "circle",
+    "both_neighbours_count": "a module in which each key also counts for both its neighbours, in a "
+    "circle",
+    "batch_average_removed": "a module that subtracts the batch's average from the values",
+    "length_of_first_item_for_all": "a module that uses the first item's length for all items",
+    "length_of_neighbour": "a module that uses for each item the length of the one before it",
+    "later_items_doubled": "a module that doubles the outputs of all items but the first",
+    "each_on_its_own": "a function that treats each position on its own",
+    "self_attention": "self-attention without positions",
+    "causal_attention": "attention with a causal mask",
+    "strictly_causal_attention": "attention to the positions before each one",
+    "anticausal_attention": "attention to each position and those after it",
+    "attention_with_positions": "attention to inputs with positions added",
+    "causal_in_first_item": "attention with a causal mask in its first item only",
+    "causal_in_last_item": "attention with a causal mask in all items but the last",
+    "average_over_positions": "a function that subtracts the average over the positions",
+    "running_sum": "a running sum",
+    "previous_position": "a function that returns the previous position",
+    "next_position": "a function that returns the next position",
+    "next_position_centred": "a function of the next position whose sum over the features is 0",
+    "next_but_not_the_last": "a function whose outputs see the next position, those of the last "
+    "two excepted",
+    "second_looks_ahead": "a function whose second output sees the next position",
+    "third_looks_ahead": "a function whose third output sees the next position",
+    "copies_of_the_first": "a function that copies the first position to all",
+    "first_sees_last": "a function whose first output sees the last position",
+    "circular_neighbours": "a function that looks at the next neighbour in a circle",
+    "near_ones_count_more": "a function in which near positions count more",
+    "sorted_by_first_feature": "a function that sorts the positions",
+    "reversed": "a function that reverses the sequence",
+    "scaled_by_position": "a function that multiplies each position by its number",
+    "last_one_special": "a function that treats the last position differently",
+    "one_number_each": "a function in which each position meets the largest number of all",
+    "doubled": "`lambda x: 2 * x`",
+    "each_feature_sorted": "`lambda x: x.sort(1).values`",
+    "moved_on": "`lambda x: x.roll(-1, 1)`",
+}

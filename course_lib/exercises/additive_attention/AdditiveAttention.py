@@ -1,0 +1,407 @@
+"""Lesson 04: additive attention as a module, with lengths, masks and dropout."""
+
+import functools
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import dropout_values
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS
+from course_lib.exercises.additive_attention._module_messages import MISTAKES
+from course_lib.reference import additive_attention as oracle
+
+
+def _module_problem(rng, b, n, m, d_q, d_k, v, h, *, dtype=np.float64, dropout=0.0, **options):
+    """`construct`, `state` and `args` of a probe of `AdditiveAttention`."""
+    shapes = {"W_q.weight": (h, d_q), "W_k.weight": (h, d_k), "w_v.weight": (1, h)}
+    inputs = {"queries": (b, n, d_q), "keys": (b, m, d_k), "values": (b, m, v)}
+    return {
+        "construct": {
+            "query_size": d_q,
+            "key_size": d_k,
+            "num_hiddens": h,
+            **({"dropout": dropout} if dropout else {}),
+        },
+        "state": {
+            name: rng.normal(0, 1.5 if name == "w_v.weight" else 0.7, shape)
+            for name, shape in shapes.items()
+        },
+        "args": {
+            name: tensor(rng.normal(0, 1.2, shape).astype(dtype), **options)
+            for name, shape in inputs.items()
+        },
+        "attributes": ("attention_weights",),
+    }
+
+
+def _probe(name, says, problem, valid_lens=None, mask=None, **options):
+    """Lengths go by position if they are given alone, otherwise by name, as the mask does."""
+    args = dict(problem["args"])
+    if valid_lens is not None and mask is None:
+        args["valid_lens"] = tensor(valid_lens)
+    kwargs = {} if mask is None else {"mask": tensor(mask)}
+    if valid_lens is not None and mask is not None:
+        kwargs["valid_lens"] = tensor(valid_lens)
+    return Probe(name, says, **(problem | {"args": args}), kwargs=kwargs, **options)
+
+
+def _random_mask(rng, *shape):
+    drawn = rng.random(shape) < 0.55
+    drawn[..., int(rng.integers(shape[-1]))] = True
+    drawn[..., 0, 0] = False
+    drawn[..., 0, -1] = True
+    return drawn
+
+
+def _far_above(rng):
+    """One query and three keys; the score of the last lies 2000 above the others."""
+    problem = _module_problem(rng, 1, 1, 3, 1, 1, 2, 1)
+    problem["state"] = {
+        "W_q.weight": np.array([[1.0]]),
+        "W_k.weight": np.array([[1.0]]),
+        "w_v.weight": np.array([[1000.0]]),
+    }
+    inputs = {"queries": [[[0.0]]], "keys": [[[-4.0], [-5.0], [4.0]]]}
+    problem["args"] |= {name: tensor(np.array(data)) for name, data in inputs.items()}
+    return problem
+
+
+def _module_probes(rng):
+    return [
+        *_module_values(rng),
+        *_module_modes(rng),
+        *_module_edges(rng),
+        *_module_gradients(rng),
+    ]
+
+
+def _worked_number(rng):
+    problem = _module_problem(rng, 1, 1, 2, 2, 1, 1, 2)
+    inputs = {"queries": [[[1.0, 0.0]]], "keys": [[[1.0], [1.0]]], "values": [[[10.0], [20.0]]]}
+    problem["args"] = {name: tensor(np.array(data)) for name, data in inputs.items()}
+    return problem
+
+
+def _equal_keys(rng, *sizes, **options):
+    problem = _module_problem(rng, *sizes, **options)
+    keys = problem["args"]["keys"].data
+    problem["args"]["keys"] = tensor(np.repeat(keys[:, :1], keys.shape[1], axis=1))
+    return problem
+
+
+def _module_values(rng):
+    return [
+        _probe(
+            "worked_number",
+            "Equal keys get equal weights: values of 10 and 20 give 15.",
+            _worked_number(rng),
+        ),
+        _probe(
+            "no_mask",
+            "Without lengths and mask: softmax of the additive scores, times the values.",
+            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
+        ),
+        _probe(
+            "equal_keys_and_lengths",
+            "Equal keys within the length get equal weights.",
+            _equal_keys(rng, 2, 2, 4, 2, 3, 3, 2),
+            valid_lens=[2, 3],
+        ),
+        _probe(
+            "equal_keys_and_mask",
+            "Equal keys that are allowed get equal weights.",
+            _equal_keys(rng, 2, 2, 4, 2, 3, 3, 2),
+            mask=np.array([[True, False, True, False], [False, True, True, True]]),
+        ),
+        _probe(
+            "lengths_per_item",
+            "Keys beyond an item's length get weight 0.",
+            _module_problem(rng, 3, 2, 5, 4, 6, 7, 8),
+            valid_lens=[2, 5, 3],
+        ),
+        _probe(
+            "lengths_per_query",
+            "Lengths of shape (batch, num_queries) give every query a length of its own.",
+            _module_problem(rng, 2, 3, 5, 6, 7, 9, 8),
+            valid_lens=[[1, 4, 2], [3, 5, 2]],
+        ),
+        _probe(
+            "mask_shared_by_batch",
+            "A bool mask of shape (num_queries, num_keys) holds for every item; True means that a "
+            "key may be attended.",
+            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+            mask=_random_mask(rng, 3, 5),
+        ),
+        _probe(
+            "mask_per_item",
+            "A bool mask may have a batch axis; True means that a key may be attended.",
+            _module_problem(rng, 2, 4, 3, 5, 6, 7, 8),
+            mask=_random_mask(rng, 2, 4, 3),
+        ),
+        _probe(
+            "mask_of_keys",
+            "A bool mask of shape (batch, 1, num_keys) holds for every query of an item.",
+            _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
+            mask=_random_mask(rng, 2, 1, 5),
+        ),
+        _probe(
+            "lengths_and_mask",
+            "With lengths and a mask, a key must be allowed by both.",
+            _module_problem(rng, 2, 3, 5, 6, 4, 7, 8),
+            valid_lens=[3, 4],
+            mask=np.tril(np.ones((3, 5), dtype=bool), 1),
+        ),
+        _probe(
+            "lengths_per_query_and_mask",
+            "Lengths per query and a mask per item: a key must be allowed by both.",
+            _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
+            valid_lens=[[4, 2, 5], [3, 5, 1]],
+            mask=_random_mask(rng, 2, 3, 5) | (np.arange(5) == 0),
+        ),
+        _probe(
+            "as_many_queries_as_items",
+            "With as many queries as items, the lengths are still one an item.",
+            _module_problem(rng, 3, 3, 5, 4, 6, 7, 8),
+            valid_lens=[2, 5, 3],
+        ),
+        _probe(
+            "equal_sizes",
+            "Queries, keys and values keep their roles where all have the same size.",
+            _module_problem(rng, 2, 4, 5, 6, 6, 6, 6),
+        ),
+        _probe(
+            "sizes_by_position",
+            "`__init__` takes query_size, key_size and num_hiddens in this order.",
+            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
+            scenario="built_by_position",
+        ),
+    ]
+
+
+def _module_modes(rng):
+    """Calls in other modes, and between other calls."""
+    large = _equal_keys(rng, 4, 20, 30, 2, 3, 1, 2, dropout=0.4)
+    large["args"]["values"] = tensor(dropout_values(rng, 4, 30))
+    mixed = np.tril(np.ones((3, 5), dtype=bool), 2)
+    return [
+        _probe(
+            "among_other_calls",
+            "Each call and each module stands on its own: outputs and `attention_weights` are "
+            "those of the module's last call, whatever came before.",
+            _module_problem(rng, 2, 3, 5, 6, 4, 7, 8),
+            valid_lens=[4, 2],
+            mask=mixed,
+            scenario="among_other_calls",
+        ),
+        _probe(
+            "dropout_off_in_eval",
+            "In eval mode dropout does nothing.",
+            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7, dropout=0.5),
+            valid_lens=[4, 3],
+        ),
+        _probe(
+            "dropout_in_train",
+            "In train mode each weight is dropped with probability p, the others are divided by "
+            "1 - p; `attention_weights` holds the weights before that.",
+            large,
+            training=True,
+            compare="dropout_on_weights",
+        ),
+        _probe(
+            "train_without_dropout",
+            "Built without `dropout` nothing is dropped: train and eval mode agree.",
+            _module_problem(rng, 2, 3, 5, 5, 6, 7, 8),
+            valid_lens=[3, 0],
+            mask=mixed,
+            training=True,
+            scenario="among_other_calls",
+        ),
+    ]
+
+
+def _module_edges(rng):
+    edge = functools.partial(_probe, part="edges")
+    garbage = _module_problem(rng, 2, 3, 5, 4, 6, 8, 7)
+    for name, size in (("keys", 1e4), ("values", 1e30)):
+        data = np.array(garbage["args"][name].data)
+        data[0, 2:], data[1, 4:] = size, -size
+        garbage["args"][name] = tensor(data)
+    empty = np.array([[True, False, True, True], [False] * 4, [False, True, True, False]])
+    return [
+        edge(
+            "masked_score_far_above",
+            "A masked key changes nothing, however large its score is.",
+            _far_above(rng),
+            mask=np.array([[True, True, False]]),
+        ),
+        edge(
+            "int32_lengths",
+            "Lengths may be int32 as well as int64.",
+            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+            valid_lens=np.array([[1, 4, 2], [3, 5, 0]], dtype=np.int32),
+        ),
+        edge(
+            "mask_of_keys_alone",
+            "A bool mask of shape (num_keys,) holds for every query of every item.",
+            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+            mask=np.array([True, False, True, True, False]),
+        ),
+        edge(
+            "mask_of_queries",
+            "A bool mask of shape (num_queries, 1) holds for every key.",
+            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+            mask=np.array([[True], [False], [True]]),
+        ),
+        edge(
+            "length_zero",
+            "An item without any real key gets outputs and weights of 0.",
+            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
+            valid_lens=[0, 3],
+        ),
+        edge(
+            "lengths_all_zero",
+            "Lengths that are all 0 leave outputs and weights of 0: 0 is a length too.",
+            _module_problem(rng, 2, 2, 4, 5, 6, 8, 7),
+            valid_lens=[0, 0],
+        ),
+        edge(
+            "nothing_allowed",
+            "A mask without any True leaves outputs and weights of 0.",
+            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
+            mask=np.zeros((3, 4), dtype=bool),
+        ),
+        edge(
+            "float32",
+            "A module of float32 gives outputs of float32, masked or not.",
+            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
+            valid_lens=[2, 4],
+            mask=np.tril(np.ones((3, 4), dtype=bool), 1),
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        edge(
+            "empty_row",
+            "A query that may attend to nothing gets an output of 0.",
+            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
+            mask=empty,
+        ),
+        edge(
+            "garbage_in_pads",
+            "What stands in padded keys and values changes nothing.",
+            garbage,
+            valid_lens=[2, 4],
+        ),
+        edge(
+            "one_of_each",
+            "One item, one query, one key, one value column: all axes stay.",
+            _module_problem(rng, 1, 1, 1, 2, 3, 1, 4),
+        ),
+        edge(
+            "one_query",
+            "One item with one query: `attention_weights` keeps its three axes.",
+            _module_problem(rng, 1, 1, 4, 2, 3, 5, 6),
+            valid_lens=[3],
+        ),
+    ]
+
+
+def _module_gradients(rng):
+    return [
+        _probe(
+            "gradient",
+            "The gradients of queries, keys, values and weights are those of the formula.",
+            _module_problem(rng, 1, 2, 3, 2, 1, 2, 3, requires_grad=True),
+            part="gradients",
+            grad_outputs=rng.normal(0, 1, (1, 2, 2)),
+        ),
+        _probe(
+            "gradient_in_train_mode",
+            "Train mode without dropout has the gradients of eval mode.",
+            _module_problem(rng, 1, 2, 2, 1, 2, 1, 2, requires_grad=True),
+            training=True,
+            part="gradients",
+            grad_outputs=rng.normal(0, 1, (1, 2, 1)),
+        ),
+        _probe(
+            "gradient_with_empty_row",
+            "An empty row has gradient 0; it must not turn the other gradients into NaN.",
+            _module_problem(rng, 1, 2, 3, 2, 1, 2, 2, requires_grad=True),
+            mask=np.array([[False, True, True], [False, False, False]]),
+            part="gradients",
+            grad_outputs=rng.normal(0, 1, (1, 2, 2)),
+        ),
+    ]
+
+
+_PROMISES = {
+    "makes the layers `W_q`, `W_k` and `w_v`, each an `nn.Linear` without bias": (
+        "no_mask sizes_by_position equal_sizes"
+    ),
+    "returns the averaged values": "no_mask gradient gradient_in_train_mode",
+    "a key must be allowed by both": "lengths_and_mask lengths_per_query_and_mask",
+    "A query that may see no key gets zeros": (
+        "length_zero lengths_all_zero nothing_allowed empty_row gradient_with_empty_row "
+        "train_without_dropout"
+    ),
+    "Every size may be 1": "one_of_each one_query",
+    "holds the weights of the module's own last call": (
+        "among_other_calls train_without_dropout dropout_in_train"
+    ),
+    "are at hand": "",
+    "The weight of a layer is": "",
+    "One query $(1, 0)$ over two *equal* keys": "worked_number",
+    "values 10 and 20 give 15": "worked_number",
+    # the docstring
+    "scores come from a learned network instead of a dot product": "no_mask",
+    "with any number of queries at once, masks, and": (
+        "as_many_queries_as_items one_query float32 equal_keys_and_mask"
+    ),
+    "PyTorch has no counterpart": "",
+    "numbers in a query and in a key; they may differ": "no_mask equal_sizes",
+    "features in which the two are added": "no_mask",
+    "probability of dropping an attention weight, in train mode only": (
+        "dropout_in_train dropout_off_in_eval"
+    ),
+    "weights of the last call, `(batch, num_queries, num_keys)`": "among_other_calls one_query",
+    "Bahdanau, Cho & Bengio 2015, appendix A.1.2": "",
+    "all without bias": "no_mask",
+    "Averages the values with weights from additive scores": "no_mask",
+    "compared with each other": "no_mask",
+    "one for each key": "equal_sizes",
+    "how many leading keys are real": (
+        "lengths_per_item lengths_per_query int32_lengths equal_keys_and_lengths"
+    ),
+    "broadcastable to `(batch, num_queries, num_keys)`": (
+        "mask_shared_by_batch mask_per_item mask_of_keys mask_of_keys_alone mask_of_queries"
+    ),
+    "what stands in the other keys and values": "garbage_in_pads masked_score_far_above",
+    "One average of the values for each query": "empty_row",
+}
+
+
+EXERCISE = Exercise(
+    points=6,
+    minutes=35,
+    difficulty=2,
+    is_class=True,
+    returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "value_size")),),
+    probes=_module_probes,
+    oracle=oracle.additive_attention,
+    builds_on=("additive_scores", "masked_softmax"),
+    mistakes=MISTAKES,
+    properties=(*WEIGHTS, INSIDE_THE_VALUES),
+    promises=_PROMISES,
+    hints=(
+        "`__init__` makes three linear layers without bias and a dropout layer. `forward` is "
+        "scores, masked softmax, dropout, average of the values.",
+        "`additive_scores` takes the weights of your layers: `self.W_q.weight` is (H, query_size), "
+        "`self.w_v.weight` is (1, H). `masked_softmax` takes `valid_lens` and `mask`. Keep "
+        "`weights.detach()` before dropout; `nn.Dropout` knows about train and eval mode.",
+        "scores = additive_scores(queries, keys, self.W_q.weight, self.W_k.weight,\n"
+        "                         self.w_v.weight[0])\n"
+        "weights = masked_softmax(scores, valid_lens, mask)\n"
+        "self.attention_weights = weights.detach()\n"
+        "return self.dropout(weights) @ values",
+    ),
+)

@@ -1,0 +1,317 @@
+"""Lesson 04: the score of every query and key, a small network instead of a product."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.additive_attention import _mistakes as models
+from course_lib.reference import additive_attention as oracle
+
+
+def _scores_problem(rng, b, n, m, d_q, d_k, h, *, scale=1.2, dtype=np.float64, **options):
+    """Arguments of `additive_scores` with the given sizes."""
+    shapes = {
+        "queries": (b, n, d_q),
+        "keys": (b, m, d_k),
+        "w_q": (h, d_q),
+        "w_k": (h, d_k),
+        "w_v": (h,),
+    }
+    weights = {"w_q": 0.7, "w_k": 0.7}
+    return {
+        name: tensor(rng.normal(0, weights.get(name, scale), shape).astype(dtype), **options)
+        for name, shape in shapes.items()
+    }
+
+
+def _scores_probes(rng):
+    worked = {
+        "queries": tensor([[[1.0, 0.0]]]),
+        "keys": tensor([[[2.0]]]),
+        "w_q": tensor([[1.0, 0.0], [0.0, 1.0]]),
+        "w_k": tensor([[0.0], [1.0]]),
+        "w_v": tensor([1.0, 2.0]),
+    }
+    forward = [
+        Probe(
+            "worked_number",
+            "The score of query i and key j is w_v . tanh(w_q q_i + w_k k_j).",
+            args=worked,
+        ),
+        Probe(
+            "different_sizes",
+            "Queries, keys and hidden features may all differ in size.",
+            args=_scores_problem(rng, 2, 3, 5, 4, 6, 7),
+        ),
+        Probe(
+            "equal_feature_sizes",
+            "Queries go through w_q and keys through w_k, also where both would fit.",
+            args=_scores_problem(rng, 3, 2, 4, 6, 6, 7),
+        ),
+        Probe(
+            "as_many_queries_as_keys",
+            "Row i of the scores belongs to query i, column j to key j, also where n = m.",
+            args=_scores_problem(rng, 2, 5, 5, 4, 6, 7),
+        ),
+        Probe(
+            "hidden_as_wide_as_inputs",
+            "A row of w_q belongs to a hidden feature, a column to an entry of the query.",
+            args=_scores_problem(rng, 2, 3, 5, 6, 6, 6),
+        ),
+    ]
+    edges = [
+        Probe(
+            "one_pair_of_zeros",
+            "One item, one query, one key, all zeros: the result has three axes and holds 0.",
+            part="edges",
+            args=_scores_problem(rng, 1, 1, 1, 2, 3, 4)
+            | {"queries": tensor(np.zeros((1, 1, 2))), "keys": tensor(np.zeros((1, 1, 3)))},
+        ),
+        Probe(
+            "one_query_one_key",
+            "One item, one query, one key: the result has three axes of size 1.",
+            part="edges",
+            args=_scores_problem(rng, 1, 1, 1, 2, 3, 4),
+        ),
+        Probe(
+            "one_hidden_feature",
+            "One hidden feature is enough.",
+            part="edges",
+            args=_scores_problem(rng, 2, 3, 4, 2, 5, 1),
+        ),
+        Probe(
+            "zero_query",
+            "For a query of zeros the score is w_v . tanh(w_k k).",
+            part="edges",
+            args=_scores_problem(rng, 2, 3, 4, 5, 2, 6) | {"queries": tensor(np.zeros((2, 3, 5)))},
+        ),
+        Probe(
+            "large_inputs",
+            "Large inputs saturate tanh at -1 and 1; they do not overflow.",
+            part="edges",
+            args=_scores_problem(rng, 2, 1, 3, 4, 2, 24, scale=4000.0),
+        ),
+        Probe(
+            "between_calls",
+            "A call does not depend on the calls before it.",
+            part="edges",
+            args=_scores_problem(rng, 2, 3, 4, 5, 2, 6),
+            scenario="between_calls",
+        ),
+        Probe(
+            "float32",
+            "Inputs of float32 give scores of float32.",
+            part="edges",
+            args=_scores_problem(rng, 2, 3, 4, 5, 2, 6, dtype=np.float32),
+        ),
+    ]
+    gradients = [
+        Probe(
+            "gradient",
+            "The gradients of all five inputs are those of the formula.",
+            part="gradients",
+            args=_scores_problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True),
+            grad_outputs=rng.normal(0, 1, (2, 2, 3)),
+        ),
+        Probe(
+            "gradient_of_one_pair",
+            "A single pair has the gradients of the formula as well.",
+            part="gradients",
+            args=_scores_problem(rng, 1, 1, 1, 3, 2, 4, requires_grad=True),
+            grad_outputs=rng.normal(0, 1, (1, 1, 1)),
+        ),
+    ]
+    return [*forward, *edges, *gradients]
+
+
+def _scores(combine):
+    """A wrong model: `combine(projected queries, projected keys, w_v)`, each with its axes."""
+
+    def model(queries, keys, w_q, w_k, w_v):
+        return combine(queries @ w_q.mT, keys @ w_k.mT, w_v)
+
+    return model
+
+
+def _pairs(activation):
+    """A wrong model that treats the (B, n, m, H) sum of the projections otherwise."""
+    return _scores(lambda q, k, w_v: activation(q[:, :, None] + k[:, None], w_v))
+
+
+def _swapped(q, k, w_v):
+    return torch.tanh(q[:, None] + k[:, :, None]) @ w_v
+
+
+def _bounded(probe, outputs):
+    """No score is larger than the sum of the sizes of w_v."""
+    bound = float(np.abs(probe.args["w_v"].data).sum())
+    scores = np.abs(np.asarray(outputs.data, dtype=float))
+    if scores.ndim != 3 or not (scores > bound * 1.001).any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(scores > bound * 1.001)[0])
+    return (
+        f"Your score of query {index[1]} and key {index[2]} of item {index[0]} has size "
+        f"{scores[index]:.3f}. tanh lies between -1 and 1, so no score can exceed the sum of "
+        f"the sizes of w_v, {bound:.3f}."
+    )
+
+
+def _additive_in_pairs(probe, outputs):
+    """s(i,j) - s(i,k) must depend on the query i."""
+    scores = np.asarray(outputs.data, dtype=float)
+    if probe.name == "zero_query" or scores.ndim != 3 or min(scores.shape[1:]) < 2:
+        return None
+    differences = scores[:, :, 1:] - scores[:, :, :1]
+    if not np.allclose(differences, differences[:, :1], rtol=1e-5, atol=1e-6):
+        return None
+    gap = differences[0, 0, 0]
+    return (
+        f"In your scores key 1 is ahead of key 0 by {gap:.3f} for every query of item 0, so after "
+        "a softmax all queries have the same weights."
+    )
+
+
+EXERCISE = Exercise(
+    points=4,
+    minutes=25,
+    difficulty=2,
+    returns=(Returned("scores", "tensor", "float", ("batch", "num_queries", "num_keys")),),
+    probes=_scores_probes,
+    oracle=oracle.additive_scores,
+    promises={
+        "Takes** `queries`": "different_sizes equal_feature_sizes",
+        "belongs to a hidden feature, as in `nn.Linear`": "hidden_as_wide_as_inputs",
+        "before any softmax": "as_many_queries_as_keys different_sizes zero_query",
+        "All three axes are there": (
+            "one_query_one_key one_pair_of_zeros one_hidden_feature gradient gradient_of_one_pair"
+        ),
+        "One query $(1, 0)$ and one key $(2)$": "worked_number",
+        "The score is": "worked_number",
+        # the docstring
+        "with a network of one hidden layer": "different_sizes",
+        "score(q, k) = w_v": "worked_number",
+        "Queries and keys may differ in size": "different_sizes",
+        "exists for a moment": "",
+        "vectors of `query_size` and `key_size` numbers": "different_sizes",
+        "one row for each hidden feature": "hidden_as_wide_as_inputs",
+        "one weight for each hidden feature": "one_hidden_feature",
+        "each between `-w_v.abs().sum()` and": "large_inputs between_calls float32",
+        "Bahdanau, Cho & Bengio 2015, appendix A.1.2": "",
+    },
+    mistakes=(
+        Mistake(
+            "no_tanh",
+            _pairs(lambda x, w_v: x @ w_v),
+            "Without tanh the score is a part from the query plus a part from the key. The softmax "
+            "cancels the query's part, so every query has the same weights.",
+            "Which step lets a query change the order of the keys?",
+        ),
+        Mistake(
+            "tanh_apart",
+            _scores(lambda q, k, w_v: (torch.tanh(q)[:, :, None] + torch.tanh(k)[:, None]) @ w_v),
+            "You take tanh of query and key apart and add afterwards. The score is then a part "
+            "from the query plus a part from the key, and every query has the same weights.",
+            "Does tanh come before or after the sum?",
+        ),
+        Mistake(
+            "axes_swapped",
+            _scores(_swapped),
+            "Rows and columns are exchanged: your result is (batch, num_keys, num_queries).",
+            "Which of the two needs its new axis before the keys' axis, and which after its own?",
+        ),
+        Mistake(
+            "axes_swapped_then_reshaped",
+            _scores(lambda q, k, w_v: _swapped(q, k, w_v).reshape(len(q), q.shape[1], k.shape[1])),
+            "Rows and columns are exchanged and then reshaped: the shape is right, the numbers are "
+            "in the wrong cells.",
+            "What does reshape do to the order of the numbers, and what does transpose?",
+        ),
+        Mistake(
+            "squeezed",
+            _pairs(lambda x, w_v: (torch.tanh(x) @ w_v[:, None]).squeeze()),
+            "`squeeze()` without an axis removes every axis of size 1: with one item, one query or "
+            "one key an axis is lost.",
+            "Which axis do you want to remove?",
+        ),
+        Mistake(
+            "weights_swapped",
+            lambda queries, keys, w_q, w_k, w_v: models.scores_of(queries, keys, w_k, w_q, w_v),
+            "The queries go through w_k and the keys through w_q.",
+            "Which of the two weights has query_size columns?",
+            fails=True,
+        ),
+        Mistake(
+            "query_forgotten",
+            _scores(lambda q, k, w_v: torch.tanh(k)[:, None].expand(-1, q.shape[1], -1, -1) @ w_v),
+            "Your scores do not depend on the queries: every row is the same.",
+            "What is added to the projected key?",
+        ),
+        Mistake(
+            "product",
+            _scores(lambda q, k, w_v: torch.tanh(q[:, :, None] * k[:, None]) @ w_v),
+            "You multiply the projected query and key; additive attention adds them.",
+            "Which operation stands inside the tanh?",
+        ),
+        Mistake(
+            "no_w_v",
+            _pairs(lambda x, w_v: torch.tanh(x).sum(-1)),
+            "You add up the hidden features; w_v does not enter.",
+            "Does every hidden feature count the same?",
+        ),
+        Mistake(
+            "relu",
+            _pairs(lambda x, w_v: torch.relu(x) @ w_v),
+            "Your hidden features go through relu; the formula has tanh.",
+            "Which values can tanh take that relu cannot?",
+        ),
+        Mistake(
+            "sigmoid",
+            _pairs(lambda x, w_v: torch.sigmoid(x) @ w_v),
+            "Your hidden features go through a sigmoid; the formula has tanh.",
+            "What are tanh(0) and sigmoid(0)?",
+        ),
+        Mistake(
+            "tanh_after_w_v",
+            _pairs(lambda x, w_v: torch.tanh(x @ w_v)),
+            "You take tanh of the finished score; the formula takes it of each hidden feature.",
+            "What does w_v multiply: the sum, or the tanh of the sum?",
+        ),
+        Mistake(
+            "dot_product",
+            _scores(lambda q, k, w_v: q @ k.mT),
+            "You take dot products of the projections: w_v and tanh do not enter.",
+            "How do two vectors of H numbers become H features, and these one score?",
+        ),
+        Mistake(
+            "scaled",
+            _pairs(lambda x, w_v: torch.tanh(x) @ w_v / math.sqrt(x.shape[-1])),
+            "You divide by the square root of the number of features, as dot-product attention "
+            "does. The additive score has no such factor.",
+            "Which scores grow with the number of features, and which are bounded by w_v?",
+        ),
+    ),
+    properties=(
+        Property(
+            "score_out_of_bounds",
+            _bounded,
+            "Which numbers does w_v multiply?",
+        ),
+        Property(
+            "same_for_every_query",
+            _additive_in_pairs,
+            "Which step lets a query change the order of the keys?",
+        ),
+    ),
+    hints=(
+        "Every query meets every key, in H features. Bring both to H features first; then give "
+        "each a new axis of size 1 so that their sum has one entry for each pair.",
+        "Project: (B, n, H) and (B, m, H). Make them (B, n, 1, H) and (B, 1, m, H) and add: "
+        "(B, n, m, H). Then tanh, then a weighted sum over the last axis with w_v.",
+        "q = queries @ w_q.mT\nk = keys @ w_k.mT\n"
+        "features = torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))\n"
+        "return features @ w_v",
+    ),
+)

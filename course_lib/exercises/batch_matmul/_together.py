@@ -1,0 +1,66 @@
+"""The lesson's two products put together: attention without the scale."""
+
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.reference import batch_matmul as oracle
+
+
+def _together_probes(rng):
+    def problem(lead, n, m, d, v, **options):
+        shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v)}
+        return {
+            name: tensor(rng.normal(0, 1.2, (*lead, *shape)), **options)
+            for name, shape in shapes.items()
+        }
+
+    return [
+        Probe(
+            "one_item",
+            "Your weights must reach your outputs: a softmax of your scores, then your sum.",
+            args=problem((1,), 1, 2, 3, 1),
+            scenario="unscaled_attention",
+        ),
+        Probe(
+            "batch",
+            "The two products must keep every item to itself.",
+            args=problem((2,), 3, 5, 4, 6),
+            scenario="unscaled_attention",
+        ),
+        Probe(
+            "heads",
+            "The two products must work with heads, (batch, heads, n, d).",
+            args=problem((2, 3), 4, 5, 2, 6, strided=True),
+            scenario="unscaled_attention",
+        ),
+        Probe(
+            "no_leading_axis",
+            "The two products must work for a single item without a batch axis.",
+            part="edges",
+            args=problem((), 3, 4, 2, 5),
+            scenario="unscaled_attention",
+        ),
+        Probe(
+            "gradients",
+            "Gradients must come back through both products.",
+            part="gradients",
+            args=problem((2,), 2, 3, 2, 1, requires_grad=True),
+            grad_outputs=rng.normal(size=(2, 2, 1)),
+            scenario="unscaled_attention",
+        ),
+    ]
+
+
+EXERCISE = Exercise(
+    points=1,
+    minutes=2,
+    difficulty=2,
+    returns=(Returned("outputs", "tensor", "float", ("...", "num_queries", "d_v")),),
+    probes=_together_probes,
+    oracle=oracle.unscaled_attention,
+    mistakes=(),
+    hints=(
+        "Which of your two functions gives other numbers than its own check asked for?",
+        "Run the checks of `batched_scores` and `weighted_sum` again; both must be correct.",
+        "weighted_sum(torch.softmax(batched_scores(queries, keys), dim=-1), values)",
+    ),
+)

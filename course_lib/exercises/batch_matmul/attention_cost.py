@@ -1,0 +1,253 @@
+"""Lesson 03: what the two products cost."""
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe
+from course_lib.checks.observe.record import a_or_an
+from course_lib.exercises.batch_matmul import _mistakes as models
+from course_lib.reference import batch_matmul as oracle
+
+
+def _distinct(rng, low, high, count):
+    return [int(n) for n in rng.permutation(np.arange(low, high))[:count]]
+
+
+_SIZES = ("batch", "num_queries", "num_keys", "d", "d_v")
+
+
+def _attention_cost_probes(rng):
+    def sizes(low, high):
+        return dict(zip(_SIZES, _distinct(rng, low, high, 5), strict=True))
+
+    return [
+        Probe(
+            "worked",
+            "1 item, 2 queries, 3 keys, d = 4 and d_v = 5: each product has n m d (or n m d_v) "
+            "multiply-adds, and a score takes 4 bytes unless the caller says otherwise.",
+            args=dict(zip(_SIZES, (1, 2, 3, 4, 5), strict=True)),
+            compare="counts",
+        ),
+        Probe(
+            "different_sizes",
+            "Both products count, a multiply-add as 2, and each size enters where it belongs.",
+            args=sizes(2, 20),
+            compare="counts",
+        ),
+        Probe(
+            "by_name",
+            "The sizes must be accepted by name.",
+            kwargs={**sizes(21, 60), "bytes_per_element": 4},
+            compare="counts",
+        ),
+        Probe(
+            "half_precision",
+            "`bytes_per_element` must change the memory and nothing else.",
+            args=sizes(3, 30),
+            kwargs={"bytes_per_element": 2},
+            compare="counts",
+        ),
+        Probe(
+            "double_precision",
+            "`bytes_per_element` must be used as given.",
+            args={**sizes(3, 30), "batch": 1, "bytes_per_element": 8},
+            compare="counts",
+        ),
+        Probe(
+            "no_queries",
+            "Without queries there is nothing to do and nothing to store.",
+            part="edges",
+            args=dict(zip(_SIZES, (3, 0, 7, 5, 4), strict=True)),
+            compare="counts",
+        ),
+        Probe(
+            "very_long",
+            "Long sequences must be counted exactly, to the last operation.",
+            part="edges",
+            args=dict(zip(_SIZES, (7, 100_003, 50_021, 131, 61), strict=True)),
+            compare="counts",
+        ),
+        Probe(
+            "whole_numbers",
+            "Counts are whole numbers: both must be int.",
+            part="edges",
+            args={**sizes(2, 9), "batch": 1, "bytes_per_element": 4},
+            compare="whole_counts",
+        ),
+    ]
+
+
+def _counts(probe, expected, recorded):
+    """Both counts to the last unit; says which of the two is wrong."""
+    wrong = [key for key, value in expected.items() if not _is_count(recorded.items[key], value)]
+    if not wrong:
+        return None
+    right = [key for key in expected if key not in wrong]
+    start = f"`{right[0]}` is right, `{wrong[0]}` is not. " if right else ""
+    return Problem("wrong_values", start + probe.says)
+
+
+_counts.is_exact = True
+
+
+def _is_count(recorded, value):
+    return recorded.data.size == 1 and float(recorded.data.reshape(())) == float(value)
+
+
+def _whole_counts(probe, expected, recorded):
+    kinds = {key: recorded.items[key].kind for key in expected}
+    if all(kind == "int" for kind in kinds.values()):
+        return _counts(probe, expected, recorded)
+    key = next(key for key, kind in kinds.items() if kind != "int")
+    return Problem(
+        "not_whole",
+        f"`{key}` must be an int; yours is {a_or_an(recorded.items[key].type_name)}.",
+        "Does `/` stand somewhere, or a float among the factors?",
+    )
+
+
+def _cost_mistake(name, message, hint, flops=models.right_flops, size=models.right_size):
+    return Mistake(name, models.cost(flops, size), message, hint)
+
+
+def _counts_explained(probe, outputs):
+    """What is known of each wrong count on its own, where no single mistake explains both."""
+    if probe.name != "very_long":  # whose sizes no two formulas share by chance
+        return None
+    given = {name: int(value) for name, value in probe.inputs().items()}
+    given.setdefault("bytes_per_element", 4)
+    said = []
+    for key, right in oracle.attention_cost(**given).items():
+        got = outputs.items.get(key)
+        if got is None or got.data is None or got.data.size != 1:
+            return None
+        if _is_count(got, right):
+            continue
+        for mistake in EXERCISE.mistakes:
+            wrong = mistake.model(**given)[key]
+            if wrong != right and _is_count(got, wrong):
+                said.append(f"`{key}`: {mistake.message}")
+                break
+        else:
+            return None
+    return " ".join(said)
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=10,
+    difficulty=1,
+    returns=(Returned("cost", "dict"),),
+    probes=_attention_cost_probes,
+    oracle=oracle.attention_cost,
+    comparisons={"counts": _counts, "whole_counts": _whole_counts},
+    mistakes=(
+        _cost_mistake(
+            "factor_2_missing",
+            "You count multiply-adds; one of them is 2 operations, so all is half of what it "
+            "should be.",
+            "How many operations does `total += x * y` do?",
+            flops=lambda B, n, m, d, v, e: B * n * m * (d + v),
+        ),
+        _cost_mistake(
+            "second_product_missing",
+            "Only Q K^T is counted; the product of weights and values is missing.",
+            "Which product comes after the softmax, and how long are its sums?",
+            flops=lambda B, n, m, d, v, e: 2 * B * n * m * d,
+        ),
+        _cost_mistake(
+            "elements_for_bytes",
+            "You count the scores; the question is how many bytes they take.",
+            "How many bytes does one element take?",
+            size=lambda B, n, m, d, v, e: B * n * m,
+        ),
+        _cost_mistake(
+            "queries_used_twice",
+            "The number of queries stands where the number of keys should.",
+            "What are the sizes of the score matrix if queries and keys differ in number?",
+            flops=lambda B, n, m, d, v, e: 2 * B * n * n * (d + v),
+            size=lambda B, n, m, d, v, e: B * n * n * e,
+        ),
+        _cost_mistake(
+            "batch_forgotten",
+            "The cost is that of a single item.",
+            "What happens to both numbers if the batch is twice as large?",
+            flops=lambda B, n, m, d, v, e: 2 * n * m * (d + v),
+            size=lambda B, n, m, d, v, e: n * m * e,
+        ),
+        _cost_mistake(
+            "d_used_twice",
+            "Values are counted as if they had the size of the keys.",
+            "Which size has a value: where does `d_v` enter?",
+            flops=lambda B, n, m, d, v, e: 4 * B * n * m * d,
+        ),
+        _cost_mistake(
+            "d_v_used_twice",
+            "Queries and keys are counted as if they had the size of the values.",
+            "Which size has a query: where does `d` enter?",
+            flops=lambda B, n, m, d, v, e: 4 * B * n * m * v,
+        ),
+        _cost_mistake(
+            "always_4_bytes",
+            "Every element counts 4 bytes, whatever `bytes_per_element` says.",
+            "Where does your code use `bytes_per_element`?",
+            size=lambda B, n, m, d, v, e: B * n * m * 4,
+        ),
+        _cost_mistake(
+            "sizes_multiplied",
+            "d and d_v are multiplied; the two products are done one after the other, so their "
+            "costs add up.",
+            "What does the second product cost if d is doubled?",
+            flops=lambda B, n, m, d, v, e: 2 * B * n * m * d * v,
+        ),
+        _cost_mistake(
+            "softmax_counted",
+            "The operations hold more than the two products: a few for every score.",
+            "Which steps between the two products did you count, and which are asked for?",
+            flops=lambda B, n, m, d, v, e: 2 * B * n * m * (d + v) + 3 * B * n * m,
+        ),
+        _cost_mistake(
+            "inputs_and_scores",
+            "The memory is that of queries, keys, values and scores; asked is that of the scores.",
+            "What is the shape of the scores?",
+            size=lambda B, n, m, d, v, e: B * (n * m + n * d + m * d + m * v) * e,
+        ),
+        _cost_mistake(
+            "numbers_exchanged",
+            "The two numbers are right, each under the other's name.",
+            "Which of the two is measured in bytes?",
+            flops=models.right_size,
+            size=models.right_flops,
+        ),
+    ),
+    properties=(
+        Property("counts_explained", _counts_explained, "Which sizes does this count multiply?"),
+    ),
+    hints=(
+        "Count the entries of the scores first, then how many multiply-adds one entry takes. Do "
+        "the same for the outputs.",
+        "The scores have B n m entries, each a sum over d: 2 operations for each of the d "
+        "products. The outputs have B n d_v entries, each a sum over m.",
+        "num_scores = batch * num_queries * num_keys\n"
+        'return {"flops": 2 * num_scores * (...), "score_bytes": num_scores * ...}',
+    ),
+    never_one={
+        "num_queries": "a count like any other",
+        "num_keys": "a count like any other",
+    },
+    promises={
+        "and `bytes_per_element` (4 unless given)": "by_name half_precision double_precision "
+        "worked",
+        "Heads count as items": "different_sizes",
+        "a dict with two ints": "whole_numbers different_sizes",
+        "to the last unit": "very_long no_queries",
+        'is `{"flops": 108, "score_bytes": 24}`': "worked",
+        "What the two products of attention cost": "",
+        "A multiplication with its addition": "different_sizes",
+        "The softmax between the products is left out": "different_sizes",
+        "number of items (times": "half_precision",
+        '"flops", the operations of Q K^T': "different_sizes",
+        "Dao et al. 2022": "",
+    },
+)

@@ -1,0 +1,242 @@
+"""Lesson 03: queries times keys, the first product of attention."""
+
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.batch_matmul import _mistakes as models
+from course_lib.exercises.batch_matmul._products import in_float32, with_gradients
+from course_lib.reference import batch_matmul as oracle
+
+
+def _queries_keys(rng, queries_shape, num_keys, **options):
+    keys_shape = (*queries_shape[:-2], num_keys, queries_shape[-1])
+    return {
+        "queries": tensor(rng.normal(0, 1.3, queries_shape), **options),
+        "keys": tensor(rng.normal(0, 1.3, keys_shape), **options),
+    }
+
+
+def _batched_scores_probes(rng):
+    return [
+        Probe(
+            "worked",
+            "The score of query i and key j is their dot product: row times row.",
+            args={
+                "queries": tensor([[[1.0, 2.0, 0.0]]]),
+                "keys": tensor([[[1.0, 0.0, 5.0], [0.0, 10.0, 5.0]]]),
+            },
+        ),
+        Probe(
+            "rectangular",
+            "Query i meets key j of the same item: scores (..., num_queries, num_keys).",
+            args=_queries_keys(rng, (2, 3, 4), 5),
+        ),
+        Probe(
+            "more_queries_than_keys",
+            "More queries than keys must work.",
+            args=_queries_keys(rng, (3, 6, 2), 4),
+        ),
+        Probe(
+            "four_axes",
+            "With heads, (batch, heads, n, d), each head has scores of its own.",
+            args=_queries_keys(rng, (2, 3, 4, 5), 6),
+        ),
+        Probe(
+            "strided",
+            "Non-contiguous tensors must work.",
+            args=_queries_keys(rng, (2, 5, 3), 4, strided=True),
+        ),
+        Probe(
+            "no_leading_axis",
+            "Queries (n, d) and keys (m, d) without a batch must work.",
+            part="edges",
+            args=_queries_keys(rng, (3, 4), 2),
+        ),
+        Probe(
+            "five_axes",
+            "Three leading axes must work.",
+            part="edges",
+            args=_queries_keys(rng, (2, 1, 3, 2, 4), 5),
+        ),
+        Probe(
+            "as_many_keys_as_features",
+            "As many keys as features (m = d) must not hide a missing transpose.",
+            part="edges",
+            args=_queries_keys(rng, (2, 3, 4), 4),
+        ),
+        Probe(
+            "square",
+            "Equal sizes everywhere must not hide which axis is which.",
+            part="edges",
+            args=_queries_keys(rng, (3, 3, 3), 3),
+        ),
+        Probe(
+            "square_four_axes",
+            "Equal sizes must not hide an exchange of heads and keys.",
+            part="edges",
+            args=_queries_keys(rng, (2, 3, 3, 3), 3),
+        ),
+        Probe(
+            "one_of_each",
+            "One query and one key give one score that keeps its axes.",
+            part="edges",
+            args=_queries_keys(rng, (1, 1, 1), 1),
+        ),
+        Probe(
+            "strided_four_axes",
+            "Non-contiguous tensors with heads must work.",
+            part="edges",
+            args=_queries_keys(rng, (2, 3, 5, 4), 2, strided=True),
+        ),
+        in_float32(
+            "float32",
+            "The scores have the dtype of queries and keys.",
+            _queries_keys(rng, (2, 3, 4), 5),
+        ),
+        with_gradients(
+            rng,
+            "gradients",
+            "The scores must be differentiable in queries and keys.",
+            _queries_keys(rng, (2, 3, 4), 2, requires_grad=True),
+            (2, 3, 2),
+        ),
+        with_gradients(
+            rng,
+            "gradients_four_axes",
+            "The scores must be differentiable with heads as well.",
+            _queries_keys(rng, (2, 3, 2, 1), 4, requires_grad=True),
+            (2, 3, 2, 4),
+        ),
+    ]
+
+
+_RESHAPED_KEYS = (
+    "You turn the keys from (m, d) to (d, m) with a reshape. The shape is right, but a reshape "
+    "keeps the order of the numbers and cuts it anew: each column mixes several keys."
+)
+
+
+def _scores(model):
+    """A model from `(queries, transposed keys)`."""
+    return lambda queries, keys: queries @ model(keys)
+
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=15,
+    difficulty=2,
+    returns=(Returned("scores", "tensor", "float", ("...", "num_queries", "num_keys")),),
+    probes=_batched_scores_probes,
+    oracle=oracle.batched_scores,
+    builds_on=("bmm",),
+    mistakes=(
+        Mistake(
+            "reshape_for_transpose",
+            _scores(models.reshaped),
+            _RESHAPED_KEYS,
+            "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, and what "
+            "with `.mT`?",
+        ),
+        Mistake(
+            "keys_times_queries",
+            lambda queries, keys: keys @ queries.mT,
+            "Your rows belong to keys and your columns to queries: this is K Q^T.",
+            "Whose rows should the rows of the scores be?",
+        ),
+        Mistake(
+            "not_transposed",
+            lambda queries, keys: queries @ keys,
+            "You multiply queries and keys as they are, without a transpose; that fits only where "
+            "there are as many keys as features.",
+            "Which sizes stand side by side in (n, d) times (m, d), and which have to?",
+            fails=True,
+        ),
+        Mistake(
+            "all_axes_reversed",
+            _scores(lambda keys: keys.permute(*reversed(range(keys.dim())))),
+            "`.T` reverses all axes, the batch axis included; that is a transpose only for two.",
+            "Which attribute swaps the last two axes and leaves the others alone?",
+            fails=True,
+        ),
+        Mistake(
+            "axes_1_and_2",
+            _scores(lambda keys: keys.transpose(1, 2)),
+            "`transpose(1, 2)` swaps the last two axes only if there are three: with heads, axes "
+            "1 and 2 are heads and keys.",
+            "Which numbers do the last two axes have, counted from the end?",
+            fails=True,
+        ),
+        Mistake(
+            "axes_1_and_2_if_there",
+            _scores(lambda keys: keys.mT if keys.dim() == 2 else keys.transpose(1, 2)),
+            "`transpose(1, 2)` swaps the last two axes only if there are three: with heads, axes "
+            "1 and 2 are heads and keys.",
+            "Which numbers do the last two axes have, counted from the end?",
+            fails=True,
+        ),
+        Mistake(
+            "keys_of_item_0",
+            lambda queries, keys: queries @ models.first_for_all(keys).mT,
+            "All items are compared with the keys of item 0.",
+            "Which axis of the keys has been picked from, and should it have stayed?",
+        ),
+        Mistake(
+            "only_three_axes",
+            lambda queries, keys: torch.einsum("bnd,bmd->bnm", queries, keys),
+            "Three axes work, any other number fails.",
+            "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from "
+            "the left?",
+            fails=True,
+        ),
+        Mistake(
+            "summed_over_batch",
+            lambda queries, keys: models.summed_over_batch(queries, keys.mT),
+            "The items are added up: the leading axes are gone from the scores.",
+            "Which axes does your sum run over, and which letters stand after `->`?",
+        ),
+        Mistake(
+            "scaled_already",
+            models.scaled(0.5),
+            "The scores are divided by sqrt(d). That is lesson 05; here they come as they are.",
+            "Which step of your code is not part of a dot product?",
+        ),
+        Mistake(
+            "softmaxed_already",
+            models.softmaxed,
+            "Your rows sum to 1: these are weights. Scores come before the softmax.",
+            "Which step of your code is not part of a dot product?",
+        ),
+        Mistake(
+            "mean_over_features",
+            models.scaled(1),
+            "The scores are divided by d: the mean of the products, not their sum.",
+            "What does a dot product do with its d products?",
+        ),
+    ),
+    hints=(
+        "One query and one key give one number, the sum of the products of their d entries. A "
+        "matrix product multiplies rows with columns; here both are rows.",
+        "Swap the last two axes of the keys, (..., m, d) to (..., d, m), so that a matrix product "
+        "sums over d. Count axes from the end, and do not reshape.",
+        "return queries @ keys.transpose(..., ...)\n"
+        "# or: torch.einsum('...nd,...md->...', queries, keys)",
+    ),
+    promises={
+        "with the same leading axes, of any number, none included": "rectangular "
+        "more_queries_than_keys no_leading_axis five_axes strided strided_four_axes float32",
+        "entry $(i, j)$ is the dot product of query": "rectangular as_many_keys_as_features "
+        "square square_four_axes one_of_each",
+        "Neither scaled nor normalised": "rectangular one_of_each",
+        "Neither argument is changed": "rectangular",
+        "Any product is allowed": "",
+        "Gradients reach both": "gradients gradients_four_axes",
+        "The query $(1, 2, 0)$ with the keys": "worked",
+        "With heads, `(2, 3, 4, 5)` and": "four_axes",
+        "Dot product of every query with every key": "",
+        "The scores are as they come": "rectangular",
+        "one row of d numbers for each query": "",
+        "rows belong to queries, columns to keys": "square",
+        "Luong et al. 2015": "",
+    },
+)

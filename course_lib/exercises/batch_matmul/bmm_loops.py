@@ -1,0 +1,208 @@
+"""Products of a batch of matrices, entry by entry."""
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.batch_matmul import _mistakes as models
+from course_lib.exercises.batch_matmul._products import (
+    BY_HAND,
+    in_float32,
+    one_matrix,
+    pair,
+    with_gradients,
+)
+from course_lib.reference import batch_matmul as oracle
+
+
+def _bmm_loops_probes(rng):
+    return [
+        Probe(
+            "worked",
+            "Each item's matrices must be multiplied with each other: row times column.",
+            args=BY_HAND,
+        ),
+        Probe(
+            "rectangular",
+            "Entry (i, j) of an item is the sum over t of a[item, i, t] * b[item, t, j].",
+            args=pair(rng, (2, 3, 4), (2, 4, 5)),
+        ),
+        Probe(
+            "more_rows_than_terms",
+            "Three different sizes n, k and m must work, in any order.",
+            args=pair(rng, (3, 5, 2), (3, 2, 4)),
+        ),
+        Probe(
+            "strided",
+            "Non-contiguous tensors must work.",
+            args=pair(rng, (2, 4, 5), (2, 5, 3), strided=True),
+        ),
+        Probe(
+            "loops_small",
+            "Two items of a few rows must work.",
+            args=pair(rng, (2, 1, 3), (2, 3, 2)),
+        ),
+        Probe(
+            "loops_large",
+            "More items, rows and columns must work.",
+            args=pair(rng, (4, 3, 5), (4, 5, 6)),
+        ),
+        Probe(
+            "one_item",
+            "A batch of one item must keep its batch axis.",
+            part="edges",
+            args=pair(rng, (1, 2, 3), (1, 3, 4)),
+        ),
+        Probe(
+            "square",
+            "Square matrices must not hide which index runs over rows and which over columns.",
+            part="edges",
+            args=pair(rng, (2, 3, 3), (2, 3, 3)),
+        ),
+        Probe(
+            "one_term",
+            "With k = 1 each entry is a single product.",
+            part="edges",
+            args=pair(rng, (2, 3, 1), (2, 1, 4)),
+        ),
+        Probe(
+            "small_numbers",
+            "Numbers below 1 must not be rounded on the way.",
+            part="edges",
+            args={
+                "a": tensor(rng.uniform(0.1, 0.4, (2, 3, 2))),
+                "b": tensor(rng.uniform(0.1, 0.4, (2, 2, 4))),
+            },
+        ),
+        Probe(
+            "one_of_each",
+            "One row and one column must keep their axes.",
+            part="edges",
+            args={"a": tensor([[[2.0]], [[3.0]]]), "b": tensor([[[5.0]], [[7.0]]])},
+        ),
+        in_float32(
+            "float32", "The result has the dtype of `a` and `b`.", pair(rng, (2, 3, 4), (2, 4, 5))
+        ),
+        Probe(
+            "between_other_calls",
+            "Each call returns a new tensor: other calls with the same shapes change nothing.",
+            part="edges",
+            args=pair(rng, (2, 2, 3), (2, 3, 5)),
+            scenario="between_calls",
+        ),
+        with_gradients(
+            rng,
+            "gradients",
+            "The result must be as differentiable as the formula.",
+            pair(rng, (2, 3, 4), (2, 4, 1), requires_grad=True),
+            (2, 3, 1),
+        ),
+        with_gradients(
+            rng,
+            "gradients_one_item",
+            "A single item of one term must be differentiable as well.",
+            pair(rng, (1, 2, 1), (1, 1, 3), requires_grad=True),
+            (1, 2, 3),
+        ),
+    ]
+
+
+_NOT_RESET = "The sum is not started anew for each entry, so an entry also holds earlier ones."
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=10,
+    difficulty=1,
+    returns=(Returned("product", "tensor", "float", ("batch", "n", "m")),),
+    probes=_bmm_loops_probes,
+    oracle=oracle.bmm_loops,
+    needs_loops=True,
+    mistakes=(
+        Mistake(
+            "sum_never_reset",
+            lambda a, b: models.running_total(a, b, 3),
+            _NOT_RESET + " It starts only once.",
+            "Inside which of the loops must `total = 0` stand?",
+        ),
+        Mistake(
+            "sum_not_reset_in_row",
+            lambda a, b: models.running_total(a, b, 1),
+            _NOT_RESET + " It starts once per row.",
+            "Inside which of the loops must `total = 0` stand?",
+        ),
+        one_matrix("b0_for_all", "b", lambda a, b: models.product(a, models.first_for_all(b))),
+        one_matrix("a0_for_all", "a", lambda a, b: models.product(models.first_for_all(a), b)),
+        Mistake(
+            "same_matrix_for_all_items",
+            models.same_buffer_for_all,
+            "All items show the same matrix, the sum over the batch.",
+            "Where is the matrix made that an item's products are added to?",
+        ),
+        Mistake(
+            "items_accumulated",
+            models.accumulated_over_items,
+            "Each item's result also holds those of the items before it.",
+            "Where is the matrix made that an item's products are added to?",
+        ),
+        Mistake(
+            "only_first_item",
+            models.only_first_item,
+            "Item 0 is right, the other items are still 0.",
+            "How far does the outermost loop get: does a `return` or a `break` stop it?",
+        ),
+        Mistake(
+            "only_last_term",
+            lambda a, b: a[..., -1:] * b[..., -1:, :],
+            "Each entry holds only the last of its k products.",
+            "Does the innermost loop add to the entry (`+=`) or overwrite it (`=`)?",
+        ),
+        Mistake(
+            "last_term_missing",
+            lambda a, b: models.product(a[..., :-1], b[..., :-1, :]),
+            "The last of the k products is missing in every entry.",
+            "Which numbers does `range(k - 1)` go through?",
+        ),
+        Mistake(
+            "rounded_terms",
+            models.truncated_terms,
+            "Each product is cut to a whole number before it is added.",
+            "Which line turns a product into an integer?",
+        ),
+        Mistake(
+            "integer_result",
+            lambda a, b: models.product(a, b).long(),
+            "Your result holds whole numbers: everything after the decimal point is lost.",
+            "Which dtype has the tensor that you write into, and which dtype has `a`?",
+        ),
+        Mistake(
+            "indices_of_b_swapped",
+            models.swapped_indices_of_b,
+            "The two indices of `b` are swapped, which is the product with b transposed.",
+            "Which index of `b` counts its rows: the one you sum over, or the column's?",
+            fails=True,
+        ),
+    ),
+    hints=(
+        "Forget the batch first: how do you get the one number in row i and column j of a matrix "
+        "product? Then do this for each column, each row, each item.",
+        "Make a tensor of zeros (batch, n, m) with the dtype and device of `a`, then four loops: "
+        "items, rows, columns, and the k products that are added up. `m` is the last size of `b`.",
+        "product = a.new_zeros(batch, n, m)\n"
+        "for item in ...:\n    for i in ...:\n        for j in ...:\n            for t in ...:\n"
+        "                product[item, i, j] += ...",
+    ),
+    promises={
+        "`a` of shape `(B, n, k)` and `b` of shape": "rectangular more_rows_than_terms strided "
+        "loops_small one_item square one_term one_of_each",
+        "a new tensor `(B, n, m)` in the dtype of `a`": "float32 small_numbers between_other_calls",
+        "It loops: over entries, or at least": "loops loops_small loops_large",
+        "Gradients reach `a` and `b`, so": "gradients gradients_one_item",
+        "give $1 \\cdot 10 + 2 \\cdot 1 = 12$ for item 0": "worked",
+        "It will be slow, and it will be right": "",
+        "Write the formula down as it stands": "",
+        "Matrix product of each pair of a batch": "",
+        "c[item, i, j] = sum over t": "rectangular",
+        "Slow on purpose": "",
+        "one matrix (n, k) for each item": "one_item",
+        "A new tensor (batch, n, m) with the dtype": "float32 gradients",
+    },
+)

@@ -1,0 +1,279 @@
+"""Lesson 03: values added up with weights, the second product of attention."""
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.batch_matmul import _mistakes as models
+from course_lib.exercises.batch_matmul._products import in_float32, with_gradients
+from course_lib.reference import batch_matmul as oracle
+
+
+def _weights_values(rng, weights_shape, d_v, *, normalised=True, **options):
+    weights = rng.normal(0, 1.3, weights_shape)
+    if normalised:
+        weights = np.exp(weights)
+        weights /= weights.sum(axis=-1, keepdims=True)
+    values = rng.normal(0, 1.3, (*weights_shape[:-2], weights_shape[-1], d_v))
+    return {"weights": tensor(weights, **options), "values": tensor(values, **options)}
+
+
+def _weighted_sum_probes(rng):
+    one_hot = np.eye(4)[rng.permutation(4)[:3]][None]
+    return [
+        Probe(
+            "worked",
+            "The output of a query is the sum of all values, each times its weight.",
+            args={
+                "weights": tensor([[[0.25, 0.75]]]),
+                "values": tensor([[[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]]]),
+            },
+        ),
+        Probe(
+            "rectangular",
+            "Row i of the outputs is the sum over j of weights[i, j] * values[j].",
+            args=_weights_values(rng, (2, 3, 5), 6),
+        ),
+        Probe(
+            "four_axes",
+            "With heads, (batch, heads, n, m), each head has outputs of its own.",
+            args=_weights_values(rng, (2, 3, 4, 5), 6),
+        ),
+        Probe(
+            "strided",
+            "Non-contiguous tensors must work.",
+            args=_weights_values(rng, (3, 4, 2), 5, strided=True),
+        ),
+        Probe(
+            "any_weights",
+            "The weights are taken as they are, also negative ones and rows that do not sum to 1.",
+            args=_weights_values(rng, (2, 4, 3), 5, normalised=False),
+        ),
+        Probe(
+            "one_hot",
+            "A weight of 1 on one key must return exactly that key's value.",
+            part="edges",
+            args={"weights": tensor(one_hot), "values": tensor(rng.normal(0, 1.3, (1, 4, 2)))},
+        ),
+        Probe(
+            "no_weight_at_all",
+            "A row of zeros, as in an empty row of lesson 02, gives an output of zeros.",
+            part="edges",
+            args={
+                "weights": tensor([[[0.0, 0.0, 0.0], [0.5, 0.0, 0.5]]]),
+                "values": tensor(rng.normal(0, 1.3, (1, 3, 4))),
+            },
+        ),
+        Probe(
+            "identity_values",
+            "Values that form an identity matrix must return the weights themselves.",
+            part="edges",
+            args={
+                "weights": _weights_values(rng, (1, 2, 4), 4)["weights"],
+                "values": tensor(np.eye(4)[None]),
+            },
+        ),
+        Probe(
+            "no_leading_axis",
+            "Weights (n, m) and values (m, d_v) without a batch must work.",
+            part="edges",
+            args=_weights_values(rng, (3, 4), 2),
+        ),
+        Probe(
+            "five_axes",
+            "Three leading axes must work.",
+            part="edges",
+            args=_weights_values(rng, (2, 1, 3, 2, 4), 5),
+        ),
+        Probe(
+            "as_many_queries_as_keys",
+            "Square weights (self-attention) must not hide a transposed matrix.",
+            part="edges",
+            args=_weights_values(rng, (2, 4, 4), 3),
+        ),
+        Probe(
+            "square",
+            "Equal sizes everywhere must not hide which axis is which.",
+            part="edges",
+            args=_weights_values(rng, (3, 3, 3), 3),
+        ),
+        Probe(
+            "square_four_axes",
+            "Equal sizes must not hide an exchange of leading axes with the last two.",
+            part="edges",
+            args=_weights_values(rng, (2, 3, 3, 3), 3),
+        ),
+        Probe(
+            "one_of_each",
+            "One query, one key and one feature must keep their axes.",
+            part="edges",
+            args=_weights_values(rng, (1, 1, 1), 1),
+        ),
+        Probe(
+            "strided_four_axes",
+            "Non-contiguous tensors with heads must work.",
+            part="edges",
+            args=_weights_values(rng, (2, 3, 4, 5), 2, strided=True),
+        ),
+        in_float32(
+            "float32",
+            "The outputs have the dtype of weights and values.",
+            _weights_values(rng, (2, 3, 4), 5),
+        ),
+        Probe(
+            "between_other_calls",
+            "Each call counts on its own: other calls with the same shapes change nothing.",
+            part="edges",
+            args=_weights_values(rng, (2, 4, 5), 3),
+            scenario="between_calls",
+        ),
+        with_gradients(
+            rng,
+            "gradients",
+            "The outputs must be differentiable in weights and values.",
+            _weights_values(rng, (2, 3, 4), 2, requires_grad=True),
+            (2, 3, 2),
+        ),
+    ]
+
+
+def _outside_the_values(probe, outputs):
+    """Averages with weights that sum to 1 cannot leave the range of what they average."""
+    weights, values = probe.args["weights"].data, probe.args["values"].data
+    data = outputs.data
+    if not np.allclose(weights.sum(axis=-1), 1.0) or (weights < 0).any():
+        return None
+    if data is None or data.shape != (*weights.shape[:-1], values.shape[-1]):
+        return None
+    low, high = values.min(axis=-2, keepdims=True), values.max(axis=-2, keepdims=True)
+    outside = (data < low - 1e-4) | (data > high + 1e-4)
+    if not outside.any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(outside)[0])
+    return (
+        f"Your output {list(index)} is {data[index]:.3f}, outside the range of the values that it "
+        "is an average of: positive weights that sum to 1 cannot do that."
+    )
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=10,
+    difficulty=1,
+    returns=(Returned("outputs", "tensor", "float", ("...", "num_queries", "d_v")),),
+    probes=_weighted_sum_probes,
+    oracle=oracle.weighted_sum,
+    builds_on=("bmm", "batched_scores"),
+    mistakes=(
+        Mistake(
+            "weights_transposed",
+            lambda weights, values: weights.mT @ values,
+            "You multiply with the transposed weights: each key collects values from the queries.",
+            "Which axis of the weights must meet the axis of keys of the values?",
+            fails=True,
+        ),
+        Mistake(
+            "weights_transposed_in_einsum",
+            lambda weights, values: torch.einsum("...mn,...mv->...nv", weights, values),
+            "You multiply with the transposed weights: each key collects values from the queries.",
+            "Which letter of your einsum stands for the keys, in the weights and in the values?",
+            fails=True,
+        ),
+        Mistake(
+            "summed_over_queries",
+            lambda weights, values: models.cube(weights, values).sum(dim=-3),
+            "You sum over the queries, and the axis of the keys stays in the result.",
+            "Over which axis does a query add up: which one do weights and values share?",
+        ),
+        Mistake(
+            "elementwise",
+            lambda weights, values: weights * values,
+            "`*` multiplies entry by entry, which fits only where the shapes agree by accident.",
+            "How many values enter one output: one, or all m of them?",
+            fails=True,
+        ),
+        Mistake(
+            "values_transposed",
+            lambda weights, values: weights @ values.mT,
+            "You multiply with the transposed values, as if they were keys.",
+            "Which sizes stand side by side in (n, m) times (m, d_v)?",
+            fails=True,
+        ),
+        Mistake(
+            "softmaxed_again",
+            models.softmaxed_again,
+            "You take a softmax of the weights, which have been through one already.",
+            "What is the softmax of the row (1, 0, 0)?",
+        ),
+        Mistake(
+            "renormalised",
+            models.renormalised,
+            "You divide by the sum of each row; the weights are to be taken as they are.",
+            "What becomes of a row of zeros?",
+        ),
+        Mistake(
+            "mean_over_keys",
+            lambda weights, values: models.cube(weights, values).mean(dim=-2),
+            "The outputs are divided by the number of keys; the weights have done that already.",
+            "What do the weights of a row sum to, before and after your division?",
+        ),
+        Mistake(
+            "values_of_item_0",
+            lambda weights, values: weights @ models.first_for_all(values),
+            "All items average the values of item 0.",
+            "Which axis of the values has been picked from, and should it have stayed?",
+        ),
+        Mistake(
+            "only_three_axes",
+            lambda weights, values: torch.einsum("bnm,bmv->bnv", weights, values),
+            "Three axes work, any other number fails.",
+            "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from "
+            "the left?",
+            fails=True,
+        ),
+        Mistake(
+            "transposed_result",
+            lambda weights, values: (weights @ values).mT,
+            "The entries are right, but the outputs have features in rows and queries in columns.",
+            "Whose rows should the rows of the outputs be?",
+        ),
+        Mistake(
+            "weights_ignored",
+            lambda weights, values: (
+                values.mean(dim=-2, keepdim=True).expand(*weights.shape[:-1], -1).clone()
+            ),
+            "Every query gets the plain mean of the values: the weights change nothing.",
+            "Where does your code use `weights`?",
+        ),
+    ),
+    properties=(
+        Property(
+            "outside_the_values",
+            _outside_the_values,
+            "Does each output use each weight of its row once, with the value of that key?",
+        ),
+    ),
+    hints=(
+        "Take one query: it has m weights, and there are m values. Multiply each value with its "
+        "weight and add up the m rows.",
+        "This is a matrix product: (n, m) times (m, d_v) sums over the keys. No transpose, no "
+        "softmax, no division is left to do.",
+        "return torch.einsum('...nm,...mv->...', weights, values)\n# or one matrix product",
+    ),
+    promises={
+        "with the same leading axes, of any number": "rectangular four_axes no_leading_axis "
+        "five_axes strided strided_four_axes square square_four_axes as_many_queries_as_keys "
+        "one_of_each float32",
+        "the outputs `(..., n, d_v)`": "rectangular one_hot identity_values",
+        "The weights are taken as they are: not": "any_weights no_weight_at_all",
+        "Each call counts on its own": "between_other_calls",
+        "Gradients reach weights and values": "gradients",
+        "give `[[1, 3, 8]]`": "worked",
+        "Output of attention: for each query": "",
+        "taken as they are: rows need not sum to 1": "any_weights",
+        "Outputs (..., num_queries, d_v)": "",
+        "its output lies between": "one_hot",
+        "Vaswani et al. 2017": "",
+    },
+)

@@ -1,0 +1,393 @@
+"""Lesson 07: `CausalSelfAttention`, a broken module fixed."""
+
+import itertools
+import math
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import Problem, arrays_agree, close
+from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.observe.broken_modules import BrokenCausalSelfAttention
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.bug_hunt import _mistakes as models
+from course_lib.reference import bug_hunt as oracle
+from course_lib.reference.masked_softmax import softmax_of
+
+
+def _causal_problem(rng, b, n, d, h, valid_lens=None, **options):
+    args = {"x": tensor(rng.normal(0, 1.2, (b, n, d)), **options)}
+    if valid_lens is not None:
+        args["valid_lens"] = tensor(valid_lens)
+    return {
+        "construct": {"embed_dim": d, "num_heads": h},
+        "state": {
+            "W_qkv.weight": rng.normal(0, 0.7, (3 * d, d)),
+            "W_o.weight": rng.normal(0, 0.7, (d, d)),
+        },
+        "args": args,
+        "attributes": ("attention_weights",),
+    }
+
+
+# Three of the four faults show alone in a problem of their own, whatever the others do.
+def _root_alone(rng):
+    """Judged by the root only: either triangle and either merge will do."""
+    return Probe(
+        "root",
+        "Each score is divided by the root of head_dim = 3, the number of features that a head "
+        "compares.",
+        compare="root",
+        **_causal_problem(rng, 1, 3, 6, 2),
+    )
+
+
+def _past_alone(rng):
+    problem = _causal_problem(rng, 1, 4, 3, 1)
+    problem["state"]["W_qkv.weight"][:3] = 0.0
+    says = "With queries of 0 each position gets the plain average of itself and those before it."
+    return Probe("past", says, compare="past", **problem)
+
+
+def _merge_alone(rng):
+    problem = _causal_problem(rng, 1, 3, 4, 2)
+    problem["args"]["x"].data[:] = problem["args"]["x"].data[:, :1]
+    says = "All positions are alike here, and so are all outputs."
+    return Probe("merge", says, compare="merge", **problem)
+
+
+def _pieces(probe):
+    """Queries, keys and values of a problem of one item, (heads, positions, head_dim), and W_o."""
+    d, heads = probe.construct["embed_dim"], probe.construct["num_heads"]
+    projected = probe.args["x"].data[0] @ probe.state["W_qkv.weight"].T
+    thirds = [
+        t.reshape(-1, heads, d // heads).transpose(1, 0, 2) for t in np.split(projected, 3, 1)
+    ]
+    return *thirds, probe.state["W_o.weight"]
+
+
+def _outputs(probe, root, seen, merged=True):
+    """What a module gives that sees `seen[i, j]`, with or without the transpose of the merge."""
+    q, k, v, W_o = _pieces(probe)
+    heads = np.zeros(v.shape)
+    for h, i in np.ndindex(v.shape[:2]):
+        keys = np.flatnonzero(seen[i])
+        if len(keys):
+            weights = softmax_of([float(q[h, i] @ k[h, j]) / root for j in keys])
+            heads[h, i] = sum(w * v[h, j] for w, j in zip(weights, keys, strict=True))
+    rows = heads.transpose(1, 0, 2) if merged else heads
+    return rows.reshape(1, v.shape[1], -1) @ W_o.T
+
+
+_ROOTS = {
+    "scale_embed_dim": "You divide by the root of embed_dim, but each head compares head_dim "
+    "features.",
+    "no_scale": "Your scores are not divided by anything.",
+    "scale_without_root": "You divide by head_dim instead of its root.",
+    "scale_num_heads": "You divide by the root of the number of heads.",
+}
+
+
+def _judged_root(probe, expected, recorded):
+    d, heads = probe.construct["embed_dim"], probe.construct["num_heads"]
+    past = np.tril(np.ones((3, 3), bool))
+    others = list(itertools.product((past, past.T, past | past.T), (True, False)))
+
+    def is_root(root):
+        return any(arrays_agree(_outputs(probe, root, *o), recorded.data, 1e-7) for o in others)
+
+    if is_root(math.sqrt(d // heads)):
+        return None
+    roots = (math.sqrt(d), 1.0, d // heads, math.sqrt(heads))
+    for (name, message), root in zip(_ROOTS.items(), roots, strict=True):
+        if is_root(root):
+            return Problem(name, message, "How many products are summed in one score?")
+    return close(probe, expected, recorded)
+
+
+_SEEN = {
+    "sees_the_future": (
+        lambda i, j: j >= i,
+        "Each position sees itself and the later ones.",
+        "Rows are queries: which triangle holds the keys j <= i?",
+    ),
+    "not_causal": (
+        lambda i, j: i == i,
+        "Every position sees all others, the later ones too.",
+        "Where is the mask applied?",
+    ),
+    "never_sees_itself": (
+        lambda i, j: j < i,
+        "A position does not see itself, and the first one sees nothing.",
+        "Which keys does query 0 see?",
+    ),
+}
+
+
+def _judged_past(probe, expected, recorded):
+    i, j = np.indices((4, 4))
+    for name, (seen, message, hint) in _SEEN.items():
+        given = np.nan_to_num(recorded.data)  # a row that sees nothing may be nan
+        if arrays_agree(_outputs(probe, 1.0, np.broadcast_to(seen(i, j), (4, 4))), given, 1e-7):
+            return Problem(name, message, hint)
+    return close(probe, expected, recorded)
+
+
+def _judged_merge(probe, expected, recorded):
+    unmerged = _outputs(probe, 1.0, np.ones((3, 3), bool), merged=False)
+    if arrays_agree(unmerged, recorded.data, 1e-7):
+        return Problem(
+            "merge_without_transpose",
+            "Your merge reshapes (batch, heads, n, head_dim) as it lies in memory, so the features "
+            "of a position come from other positions.",
+            "Which axes must be neighbours before they are flattened together?",
+        )
+    return close(probe, expected, recorded)
+
+
+def _causal_probes(rng):
+    identity = _causal_problem(rng, 2, 4, 6, 2)
+    identity["state"] = identity["state"] | {"W_o.weight": np.eye(6)}
+    garbage = _causal_problem(rng, 2, 4, 6, 1, [2, 3])
+    garbage["args"]["x"].data[0, 2:] = 1e4
+    garbage["args"]["x"].data[1, 3:] = -1e4
+    by_hand = _causal_problem(rng, 1, 3, 2, 1)
+    by_hand["args"]["x"] = tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
+    back = _causal_problem(rng, 1, 3, 2, 1, [2], requires_grad=True)
+    back_empty = _causal_problem(rng, 2, 2, 2, 1, [0, 2], requires_grad=True)
+    return [
+        Probe("by_hand", "In each head position i averages the values of the positions j <= i with "
+              "the weights softmax(q k^T / sqrt(head_dim)).", **by_hand),
+        _past_alone(rng),
+        _merge_alone(rng),
+        _root_alone(rng),
+        Probe("one_head", "With one head nothing is split or merged.",
+              **_causal_problem(rng, 2, 5, 3, 1)),
+        Probe("two_heads", "Each head compares its own block of features.",
+              **_causal_problem(rng, 2, 5, 6, 2)),
+        Probe("heads_side_by_side", "With W_o the identity a position holds the features of head "
+              "0, then those of head 1.", **identity),
+        Probe("padded", "Positions behind an item's length are not attended.",
+              **_causal_problem(rng, 3, 4, 6, 3, [2, 4, 1])),
+        Probe("one_position", "A position that sees itself only has the weight 1 in every head.",
+              **_causal_problem(rng, 2, 1, 6, 3)),
+        Probe("empty_position", "An item of length 0 gets zeros: here there is one position.",
+              "edges", **_causal_problem(rng, 2, 1, 4, 2, [0, 1])),
+        Probe("empty", "An item of length 0 gets zeros.", "edges",
+              **_causal_problem(rng, 3, 4, 5, 1, [0, 4, 2])),
+        Probe("all_empty", "Where no item has a real position, all is zero: 0 is a length too.",
+              "edges", **_causal_problem(rng, 2, 4, 6, 3, [0, 0])),
+        Probe("garbage", "What stands in padded positions changes no other output, "
+              "however large it is.", "edges", **garbage),
+        Probe("train", "The module has no dropout: train mode gives the same as eval mode.",
+              "edges", training=True, **_causal_problem(rng, 2, 5, 6, 1, [3, 5])),
+        Probe("after_another_call", "Each call counts on its own: outputs and `attention_weights` "
+              "are those of the last.", "edges", scenario="after_another_call",
+              **_causal_problem(rng, 2, 5, 6, 2, [2, 4])),
+        Probe("after_a_shorter_call", "Each call counts on its own: the one before had a position "
+              "less.", "edges", scenario="after_a_shorter_call", training=True,
+              **_causal_problem(rng, 2, 5, 6, 1, [2, 5])),
+        Probe("float32", "Inputs and weights in float32 give outputs in float32.", "edges",
+              dtype="float32", tolerance=1e-4, **_causal_problem(rng, 2, 5, 6, 1, [2, 4])),
+        Probe("longer", "Any number of positions must work.", "edges",
+              **_causal_problem(rng, 1, 130, 4, 1)),
+        Probe("strided", "Where a tensor lies in memory does not matter.", "edges",
+              **_causal_problem(rng, 2, 5, 4, 1, [5, 3], strided=True)),
+        Probe("gradient", "The gradients of inputs and weights are those of the formula.",
+              "gradients", grad_outputs=rng.normal(size=(1, 3, 2)), **back),
+        Probe("gradient_empty", "An item of length 0 leaves every gradient finite.",
+              "gradients", grad_outputs=rng.uniform(-1, 1, (2, 2, 2)), **back_empty),
+    ]  # fmt: skip
+
+
+EXERCISE = Exercise(
+    points=5,
+    minutes=25,
+    difficulty=3,
+    is_class=True,
+    returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
+    probes=_causal_probes,
+    oracle=oracle.causal_self_attention,
+    builds_on=("masked_softmax", "causal_mask", "split_heads", "merge_heads"),
+    promises={
+        "Built as": "by_hand",
+        "The first third of the outputs of `W_qkv` are the queries": "one_head two_heads",
+        "each is cut into heads as in lesson 06": "two_heads heads_side_by_side merge",
+        "Called as": "strided float32 train one_position longer",
+        "Position $i$ attends to the real positions": "past padded garbage",
+        "`attention_weights` holds the weights": "after_another_call after_a_shorter_call",
+        "An item of length 0 gets zeros": "empty empty_position all_empty gradient_empty",
+        "The first position sees itself only": "by_hand",
+        "are at hand": "",
+        "Multi-head self-attention that never looks ahead": "past",
+        "One projection makes queries, keys and values": "two_heads",
+        "After a call `attention_weights` holds the weights": "after_another_call",
+        "embed_dim: features of inputs": "",
+        "num_heads: how many heads": "",
+        "Makes `W_qkv` and `W_o`": "",
+        "Lets each position attend to itself": "past root gradient",
+        "x: one sequence for each item": "",
+        "valid_lens: the number of real positions": "padded",
+        "One output for each position; zeros where nothing": "empty",
+        "Source": "",
+    },
+    comparisons={
+        "root": _judged_root,
+        "past": _judged_past,
+        "merge": _judged_merge,
+    },
+    mistakes=(
+        Mistake(
+            "not_mended",
+            BrokenCausalSelfAttention,
+            "This still computes what `BrokenCausalSelfAttention` does: all its faults are there.",
+            "Which outputs change when you change the last position?",
+        ),
+        Mistake(
+            "scale_embed_dim",
+            models.causal(scale=lambda self, q, x: x.shape[-1] ** 0.5),
+            "You divide by the root of embed_dim, but each head compares head_dim features.",
+            "How many products are summed in one score?",
+        ),
+        Mistake(
+            "merge_without_transpose",
+            models.causal(merge=models.merge_without_transpose),
+            "Your merge reshapes (batch, heads, n, head_dim) as it lies in memory, so the features "
+            "of a position come from other positions.",
+            "Which axes must be neighbours before they are flattened together?",
+        ),
+        Mistake(
+            "sees_the_future",
+            models.causal(past=models.upper),
+            "Each position sees itself and the later ones.",
+            "Rows are queries: which triangle holds the keys j <= i?",
+        ),
+        Mistake(
+            "empty_row_nan",
+            models.causal(normalise=models.nan_in_empty_rows),
+            "An item of length 0 becomes NaN.",
+            "What does `masked_softmax` of lesson 02 do there?",
+        ),
+        Mistake(
+            "not_causal",
+            models.causal(past=lambda self, n: models.torch.ones(n, n, dtype=models.torch.bool)),
+            "Every position sees all others, the later ones too.",
+            "Where is the mask applied?",
+        ),
+        Mistake(
+            "causal_with_lengths_only",
+            models.causal(
+                past=lambda self, n: models.torch.ones(n, n, dtype=models.torch.bool),
+                real=lambda self, allowed, valid_lens: models.CausalSteps.real(
+                    self, allowed.tril(), valid_lens
+                ),
+            ),
+            "Without lengths every position sees all others, the later ones too.",
+            "Which of your conditions stands inside `if valid_lens is not None`?",
+        ),
+        Mistake(
+            "lengths_ignored",
+            models.causal(real=lambda self, allowed, valid_lens: allowed),
+            "The lengths change nothing: padded positions are attended.",
+            "Where do `valid_lens` enter?",
+        ),
+        Mistake(
+            "length_of_first_item_for_all",
+            models.causal(
+                real=lambda self, allowed, valid_lens: models.CausalSteps.real(
+                    self, allowed, valid_lens[:1].expand_as(valid_lens)
+                )
+            ),
+            "Every item gets the length of the first one.",
+            "Which axis must `valid_lens` have before it is compared with positions?",
+        ),
+        Mistake(
+            "one_position_more",
+            models.causal(
+                real=lambda self, allowed, valid_lens: models.CausalSteps.real(
+                    self, allowed, valid_lens + 1
+                )
+            ),
+            "One position too many is kept: length 2 keeps positions 0, 1 and 2.",
+            "Which is the last real position of an item of length 2?",
+        ),
+        Mistake(
+            "split_without_transpose",
+            models.causal(split=models.split_without_transpose),
+            "Your heads are pieces of the sequence instead of blocks of features.",
+            "Which axis do you cut, and which do you move?",
+        ),
+        Mistake(
+            "over_queries",
+            models.causal(normalise=models.over_queries),
+            "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
+            "Which axis holds the keys?",
+        ),
+        Mistake(
+            "no_scale",
+            models.causal(scale=lambda self, q, x: 1.0),
+            "Your scores are not divided by anything.",
+            "How does the size of a dot product grow with the number of features?",
+        ),
+        Mistake(
+            "empty_row_uniform",
+            models.causal(normalise=models.filled(-1e9)),
+            "An item of length 0 gets the average of its pads.",
+            "What does `masked_softmax` of lesson 02 do there?",
+        ),
+        Mistake(
+            "pads_zeroed",
+            models.causal(result=models.pads_zeroed),
+            "You set the outputs of padded positions to 0. They may attend to the real ones; only "
+            "nobody attends to them.",
+            "Which axis of the weights do the lengths cut: queries or keys?",
+        ),
+        Mistake(
+            "thirds_in_turn",
+            models.causal(heads=models.thirds_in_turn),
+            "Your queries, keys and values take the outputs of `W_qkv` in turn; each of them is a "
+            "third in one piece.",
+            "In `(..., 3, embed_dim)`, which axis moves fastest? And in `(..., embed_dim, 3)`?",
+        ),
+        Mistake(
+            "heads_in_turn",
+            models.causal(split=models.split_in_turn),
+            "Your heads take every h-th feature instead of a block of neighbours.",
+            "In `(..., num_heads, head_dim)`, which axis moves fastest?",
+        ),
+        Mistake(
+            "sees_one_ahead",
+            models.causal(past=lambda self, n: models.torch.ones(n, n).tril(1).bool()),
+            "Each position sees one later position too.",
+            "Which diagonal is the last one that position i may see?",
+        ),
+        Mistake(
+            "either_is_enough",
+            models.causal(real=models.either),
+            "A position is attended if it is real or lies in the past; it must be both.",
+            "A padded position in the past: may it be attended?",
+        ),
+        Mistake(
+            "lengths_tiled",
+            models.causal(real=models.tiled_lengths),
+            "The lengths reach the wrong items: the heads of all items, one after the other, take "
+            "the lengths of items 0, 1, 0, 1, ... in turn.",
+            "What is the difference between `repeat` and `repeat_interleave`?",
+        ),
+        Mistake(
+            "lengths_of_the_first_call_kept",
+            models.CausalRemembers,
+            "A second call still uses the lengths of the first one.",
+            "What does your module store in a call that it uses in the next?",
+        ),
+    ),
+    hints=(
+        "Test it with lesson 06's `is_causal` and with an item of length 0, and look at the sizes "
+        "under the root. It has four faults.",
+        "Look at the number under the root, the triangle, what happens to a row without any "
+        "allowed key, and at the last line: which axes does the reshape put together?",
+        "scores = q @ k.mT / math.sqrt(q.shape[-1])\n"
+        "past = causal_mask(x.shape[1]).to(x.device)\n"
+        "weights = masked_softmax(scores, valid_lens, past)\n"
+        "return self.W_o(merge_heads(weights @ v))",
+    ),
+)

@@ -1,0 +1,328 @@
+"""Lesson 07: `Lookup`, a broken module fixed."""
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, dropout_values
+from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.observe.broken_modules import BrokenLookup
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.bug_hunt import _mistakes as models
+from course_lib.reference import bug_hunt as oracle
+from course_lib.reference.masked_softmax import softmax_of
+
+
+def lookup_problem(rng, b, n, m, sizes, v, valid_lens=None, dropout=0.0, **options):
+    query_size, key_size, hiddens = sizes
+    shapes = {"queries": (b, n, query_size), "keys": (b, m, key_size), "values": (b, m, v)}
+    args = {name: tensor(rng.normal(0, 1.2, s), **options) for name, s in shapes.items()}
+    if valid_lens is not None:
+        args["valid_lens"] = tensor(valid_lens)
+    construct = {"query_size": query_size, "key_size": key_size, "num_hiddens": hiddens}
+    return {
+        "construct": construct | ({"dropout": dropout} if dropout else {}),
+        "state": {
+            "W_q.weight": rng.normal(0, 0.7, (hiddens, query_size)),
+            "W_k.weight": rng.normal(0, 0.7, (hiddens, key_size)),
+        },
+        "args": args,
+        "attributes": ("attention_weights",),
+    }
+
+
+def _dropout_probe(rng):
+    problem = lookup_problem(rng, 4, 24, 24, (5, 3, 7), 27, dropout=0.3)
+    values = tensor(dropout_values(rng, 4, 24))
+    lens = tensor(np.array([24, 19, 22, 24]))
+    problem["args"] = problem["args"] | {"values": values, "valid_lens": lens}
+    return Probe(
+        "dropout",
+        "In train mode each weight is dropped on its own with probability `dropout`.",
+        "edges",
+        training=True,
+        compare="dropout_on_weights",
+        seed=int(rng.integers(10**6)),
+        **problem,
+    )
+
+
+# Two of the four faults show alone in a problem of their own, whatever the others do.
+def _root_alone(rng):
+    """Scores ((a, b), (b, a)): a softmax over the queries gives the same."""
+    problem = lookup_problem(rng, 1, 2, 2, (2, 2, 3), 2)
+    column = rng.normal(0, 1.2, 3)
+    for name in problem["state"]:
+        problem["state"][name] = np.stack([column, np.roll(column, 1)], axis=1)
+    for name in ("queries", "keys"):
+        problem["args"][name] = tensor(np.eye(2)[None])
+    says = "Each score is divided by the root of num_hiddens = 3."
+    return Probe("root", says, compare="root", **problem)
+
+
+def _judged_root(probe, expected, recorded):
+    """Names the root by which the scores were divided."""
+    if arrays_agree(expected, recorded.data, 1e-7):
+        return None
+    W_q, W_k = (probe.state[name] for name in ("W_q.weight", "W_k.weight"))
+    scores = (probe.args["queries"].data @ W_q.T) @ (probe.args["keys"].data @ W_k.T).mT
+    for root, (name, message) in _ROOTS.items():
+        weights = np.array([[softmax_of(list(row / root)) for row in scores[0]]])
+        if arrays_agree(weights @ probe.args["values"].data, recorded.data, 1e-7):
+            return Problem(name, message, "How many products are summed in one score?")
+    return close(probe, expected, recorded)
+
+
+_ROOTS = {
+    2**0.5: (
+        "another_root",
+        "Your scores are divided by the root of 2, where queries and keys have 2 features and "
+        "there are 2 of each; the dot product runs over `num_hiddens` = 3.",
+    ),
+    1.0: ("no_scale", "Your scores are not divided by anything."),
+    3.0: ("scale_without_root", "You divide by `num_hiddens` instead of its root."),
+}
+
+
+def _no_preference(rng):
+    problem = lookup_problem(rng, 2, 2, 5, (4, 3, 6), 2)
+    problem["args"]["queries"].data[:] = 0.0
+    says = "With queries of 0 all scores are alike, and each output is the plain average."
+    return Probe("no_preference", says, compare="axis", **problem)
+
+
+def _judged_axis(probe, expected, recorded):
+    """Says which axis the softmax runs over."""
+    if arrays_agree(expected * (5 / 2), recorded.data, 1e-7):
+        return Problem(
+            "over_queries",
+            "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
+            "Which axis of (batch, num_queries, num_keys) holds the keys?",
+        )
+    return close(probe, expected, recorded)
+
+
+def _quiet(rng):
+    problem = lookup_problem(rng, 2, 3, 3, (3, 6, 8), 3, dropout=0.6)
+    problem["args"]["queries"].data[:] = 0.0
+    says = "In eval mode nothing is dropped, whatever `dropout` is."
+    return Probe("quiet", says, compare="quiet", **problem)
+
+
+def _judged_quiet(probe, expected, recorded):
+    """With equal weights 1/3 each output is the sum of the kept values over 3 (1 - p)."""
+    if arrays_agree(expected, recorded.data, 1e-7):
+        return None
+    kept = np.array(list(np.ndindex(2, 2, 2))) / (3 * 0.4)
+    sums = np.einsum("sm,bmv->bsv", kept, probe.args["values"].data)
+    gaps = np.abs(recorded.data[:, :, None] - sums[:, None]).max(-1).min(-1)
+    if recorded.data.shape == expected.shape and (gaps < 1e-7).all():
+        return Problem(
+            "dropout_in_eval_mode",
+            "Your dropout acts in eval mode too.",
+            "What does `nn.Dropout` know that `F.dropout(weights, p)` does not?",
+        )
+    return close(probe, expected, recorded)
+
+
+def _lookup_probes(rng):
+    padded = lookup_problem(rng, 3, 4, 6, (5, 2, 3), 7, [2, 6, 4])
+    one = lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2, [1, 1])
+    empty = lookup_problem(rng, 3, 2, 5, (4, 4, 4), 7, [0, 3, 5])
+    big = lookup_problem(rng, 2, 3, 4, (4, 5, 6), 3)
+    big["state"] = {name: 30 * w for name, w in big["state"].items()}
+    back = lookup_problem(rng, 1, 2, 3, (3, 3, 3), 2, [2], requires_grad=True)
+    back_empty = lookup_problem(rng, 2, 1, 3, (3, 3, 3), 1, [0, 2], requires_grad=True)
+    return [
+        Probe("few", "The outputs are softmax(q k^T / sqrt(num_hiddens)) V: here two queries over "
+              "three keys.", **lookup_problem(rng, 1, 2, 3, (3, 4, 2), 2)),
+        _root_alone(rng),
+        _no_preference(rng),
+        _quiet(rng),
+        Probe("plain", "Without lengths all keys are real; query, key and hidden sizes differ "
+              "and only one of them belongs under the root.",
+              **lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2)),
+        Probe("padded", "Rows sum to 1 over the real keys.", **padded),
+        Probe("one_key", "One real key: every query gets its value.", **one),
+        Probe("key_alone", "One query and one key: the output is its value.",
+              **lookup_problem(rng, 2, 1, 1, (2, 3, 4), 3)),
+        Probe("garbage", "What stands in padded keys and values changes nothing, however large it "
+              "is.", "edges", **_with_garbage(rng, 1e4)),
+        Probe("huge_garbage", "What stands in padded keys and values changes nothing, however "
+              "large it is.", "edges", **_with_garbage(rng, 1e30)),
+        Probe("empty", "An item without a real key gets zeros.", "edges", **empty),
+        Probe("all_empty", "Where no item has a real key, all is zero: 0 is a length too.",
+              "edges", **lookup_problem(rng, 2, 3, 4, (3, 5, 2), 6, [0, 0])),
+        Probe("train", "With dropout=0 train mode gives the same as eval mode, lengths included.",
+              "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
+        Probe("train_empty", "An item without a real key gets zeros in train mode too.",
+              "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [0, 4])),
+        Probe("after_another_call", "Each call counts on its own: outputs and `attention_weights` "
+              "are those of the last.", "edges", scenario="after_another_call",
+              **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
+        Probe("after_a_shorter_call", "Each call counts on its own: the one before had a query and "
+              "a key less.", "edges", scenario="after_a_shorter_call", training=True,
+              **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 5])),
+        Probe("float32", "Inputs and weights in float32 give outputs in float32.", "edges",
+              dtype="float32", tolerance=1e-4,
+              **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
+        Probe("big", "Scores of any size are survived.", "edges", **big),
+        Probe("many_keys", "Any number of keys must work.", "edges",
+              **lookup_problem(rng, 1, 2, 300, (4, 4, 4), 2, [290])),
+        Probe("strided", "Where a tensor lies in memory does not matter.", "edges",
+              **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [5, 2], strided=True)),
+        _dropout_probe(rng),
+        Probe("gradient", "The gradients of inputs and weights are those of the formula.",
+              "gradients", grad_outputs=rng.normal(size=(1, 2, 2)), **back),
+        Probe("gradient_empty", "An item without a real key leaves every gradient finite.",
+              "gradients", grad_outputs=rng.uniform(-1, 1, (2, 1, 1)), **back_empty),
+    ]  # fmt: skip
+
+
+def _with_garbage(rng, size):
+    problem = lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [3, 4])
+    for name in ("keys", "values"):
+        data = problem["args"][name].data
+        data[0, 3:], data[1, 4:] = size, -size
+    return problem
+
+
+EXERCISE = Exercise(
+    points=5,
+    minutes=20,
+    difficulty=2,
+    is_class=True,
+    returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "v")),),
+    probes=_lookup_probes,
+    oracle=oracle.lookup,
+    builds_on=("masked_softmax",),
+    comparisons={"root": _judged_root, "axis": _judged_axis, "quiet": _judged_quiet},
+    promises={
+        "`BrokenLookup` has four faults": "",
+        "Write the module as it should be": "few root no_preference plain padded quiet",
+        "Built as": "few plain",
+        "Called as": "key_alone big many_keys strided float32 gradient",
+        "`attention_weights` holds the weights": "few after_another_call after_a_shorter_call",
+        "An item of length 0 gets zeros": "empty all_empty train_empty gradient_empty",
+        "Dropout acts on the weights, in train mode only": "dropout quiet train",
+        "What stands in padded keys and values": "garbage huge_garbage",
+        "With one real key every query gets": "one_key",
+        "is at hand": "",
+        "Attention with learned queries and keys": "",
+        "weights = softmax(Q W_q (K W_k)^T": "few root",
+        "After a call `attention_weights` holds": "after_another_call",
+        "query_size: features of a query": "",
+        "Source": "",
+        "Makes `W_q` and `W_k`": "",
+        "Averages the values of the real keys": "padded",
+        "queries, keys, values: see the class": "",
+        "One output for each query; zeros": "empty",
+    },
+    mistakes=(
+        Mistake(
+            "not_mended",
+            BrokenLookup,
+            "This still computes what `BrokenLookup` does.",
+            "Which invariants of the list does it break? One fault may hide the repair of another.",
+        ),
+        Mistake(
+            "scale_of_the_queries",
+            models.lookup(scale=models.by_query_size),
+            "You divide by the root of the query's size, but the dot product runs over the "
+            "`num_hiddens` projected features.",
+            "How many products are summed in one score?",
+        ),
+        Mistake(
+            "over_queries",
+            models.lookup(normalise=models.over_the_queries),
+            "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
+            "Which axis of (batch, num_queries, num_keys) holds the keys?",
+        ),
+        Mistake(
+            "zero_after_softmax",
+            models.lookup(normalise=models.zero_afterwards),
+            "You mask after the softmax: what is left of a row no longer sums to 1.",
+            "Does masking before the softmax need a second normalisation?",
+        ),
+        Mistake(
+            "dropout_in_eval_mode",
+            models.lookup(drop=models.always_dropping),
+            "Your dropout acts in eval mode too: `F.dropout` drops unless told that it is not "
+            "training.",
+            "What does `nn.Dropout` know that `F.dropout(weights, p)` does not?",
+        ),
+        Mistake(
+            "no_scale",
+            models.lookup(scale=lambda self, queries, keys, q: 1.0),
+            "Your scores are not divided by anything.",
+            "How does the size of a dot product grow with the number of features?",
+        ),
+        Mistake(
+            "scale_of_the_number_of_keys",
+            models.lookup(scale=lambda self, queries, keys, q: keys.shape[1] ** 0.5),
+            "You divide by the root of the number of keys, but the dot product runs over the "
+            "`num_hiddens` projected features.",
+            "How many products are summed in one score?",
+        ),
+        Mistake(
+            "filled_with_zero",
+            models.lookup(normalise=models.filled_with(0.0)),
+            "Masked scores become 0, but exp(0) = 1: those keys still get weight.",
+            "Which score has an exponential of 0?",
+        ),
+        Mistake(
+            "empty_row_nan",
+            models.lookup(normalise=models.filled_with(-float("inf"))),
+            "An item without a real key becomes NaN.",
+            "What does `masked_softmax` of lesson 02 do there?",
+        ),
+        Mistake(
+            "empty_row_uniform",
+            models.lookup(normalise=models.filled_with(-1e9)),
+            "An item without a real key gets the average of its pads.",
+            "What does `masked_softmax` of lesson 02 do there?",
+        ),
+        Mistake(
+            "weights_after_dropout",
+            models.lookup(
+                keep=lambda self, w, used: setattr(self, "attention_weights", used.detach())
+            ),
+            "`attention_weights` holds the weights after dropout; it should show them before.",
+            "Which of the two tensors sums to 1?",
+        ),
+        Mistake(
+            "length_of_first_item_for_all",
+            models.lookup(lengths=lambda self, valid_lens: valid_lens[:1].expand_as(valid_lens)),
+            "Every item gets the length of the first one.",
+            "Which axis must `valid_lens` have before it is compared with positions?",
+        ),
+        Mistake(
+            "one_key_more",
+            models.lookup(lengths=lambda self, valid_lens: valid_lens + 1),
+            "One key too many is kept: length 2 keeps keys 0, 1 and 2.",
+            "Which is the last real key of an item of length 2?",
+        ),
+        Mistake(
+            "dropout_on_values",
+            models.lookup(
+                drop=models.not_dropped, finish=lambda self, w, v: w @ models.thinned(self, v)
+            ),
+            "Dropout acts on the values; it belongs on the attention weights.",
+            "Which tensor should lose entries in train mode?",
+        ),
+        Mistake(
+            "weights_of_the_first_call_kept",
+            models.LookupRemembers,
+            "`attention_weights` still holds the weights of the first call after a second one.",
+            "Under which condition does your `forward` set the attribute?",
+        ),
+    ),
+    hints=(
+        "Run your three tests and the row sums on `BrokenLookup` again after each repair. It has "
+        "four faults, and one of them hides another.",
+        "Look at the number under the root, the axis of the softmax, the order of softmax and "
+        "mask, and at what dropout does in eval mode.",
+        "scores = q @ k.mT / math.sqrt(q.shape[-1])\n"
+        "weights = masked_softmax(scores, valid_lens)\n"
+        "self.attention_weights = weights.detach()\n"
+        "return self.dropout(weights) @ values  # an nn.Dropout made in __init__",
+    ),
+)

@@ -1,0 +1,26 @@
+"""Lesson 07: what a broken module breaks, tests that notice it, and modules to fix."""
+
+from course_lib.checks.judge.exercise import Integration, Lesson, Written
+
+LESSON = Lesson(
+    7,
+    "Bug hunt: does it learn, and would you notice?",
+    Written("loss_proves_nothing", points=3, minutes=12),
+    Integration(
+        (
+            "masking_equals_deleting",
+            "keys_permutation_invariant",
+            "batch_items_independent",
+            "Lookup",
+        ),
+        judged_as="_together",
+    ),
+    exercises=(
+        "masking_equals_deleting",
+        "keys_permutation_invariant",
+        "batch_items_independent",
+        "broken_invariants",
+        "Lookup",
+        "CausalSelfAttention",
+    ),
+)

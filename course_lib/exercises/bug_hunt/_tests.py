@@ -1,0 +1,70 @@
+"""Lesson 07: tests of an attention, judged by the sound and broken modules they meet."""
+
+import itertools
+
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._meetings import (
+    inputs_of,
+    lengths_of,
+    meeting,
+    modules,
+    name_of,
+)
+from course_lib.reference import bug_hunt as oracle
+
+
+def asked(invariant, nothing_to_see):
+    """The oracle: what the test must say of each module.
+
+    `nothing_to_see(queries, keys, values, valid_lens)` says when all of them keep the invariant.
+    """
+
+    def keeps(built, inputs):
+        name = name_of(built)
+        if name == "nudged":  # kept where it is off by nothing, or in the other mode
+            options = built.options
+            other = "eval" if options["training"] else "train"
+            return options["amount"] == 0 or options["mode"] == other
+        return name in ("rounding", "sound") or oracle.holds(invariant, name)
+
+    def answers(object_1, object_2, *inputs):
+        if nothing_to_see(*inputs):
+            return True, True
+        return keeps(object_1, inputs), keeps(object_2, inputs)
+
+    return answers
+
+
+def pairs(rng, broken, keepers=("sound",), lengths=True, **sizes):
+    """One probe for each broken module, beside a module that keeps the invariant."""
+    probes = []
+    for position, (name, keeper) in enumerate(zip(broken, itertools.cycle(keepers), strict=False)):
+        pair = (keeper, name) if position % 2 == 0 else (name, keeper)
+        inputs = inputs_of(rng, **sizes) | ({"valid_lens": lengths_of(rng)} if lengths else {})
+        probes.append(meeting(name, *modules(rng, *pair), **inputs))
+    return probes
+
+
+HERE = {
+    "one_item_and_query": "Here the batch is one item of one query.",
+    "one_query_and_key": "Here each item has one query and one key.",
+    "one_key": "Here there is one key.",
+    "two_keys": "Here there are two keys.",
+    "five_keys": "Here there are five keys.",
+    "equal_keys": "Here all keys of an item are alike.",
+    "nothing_to_delete": "Here every key is real.",
+    "all_real": "Here every key is real.",
+    "first_item_full": "Here the first item has no padded key.",
+    "one_item": "Here the batch is one item.",
+    "two_items": "Here the batch is two items.",
+    "four_items": "Here the batch is four items.",
+    "strided": "Here the tensors are not contiguous.",
+}
+
+
+def meet_with_lengths(rng):
+    def meet(name, pair, lens, **sizes):
+        inputs = inputs_of(rng, b=len(lens), **sizes) | {"valid_lens": tensor(lens)}
+        return meeting(name, *modules(rng, *pair), says=HERE[name], **inputs)
+
+    return meet

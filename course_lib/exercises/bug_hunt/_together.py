@@ -1,0 +1,35 @@
+"""The student's three tests, asked about the student's own module and about broken ones."""
+
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.bug_hunt.Lookup import lookup_problem
+
+
+def _together_probes(rng):
+    def probe(name, b, n, m, valid_lens):
+        problem = lookup_problem(rng, b, n, m, (6, 6, 7), 6, valid_lens)
+        state = {f"weight_{i}": tensor(w) for i, w in enumerate(problem["state"].values())}
+        return Probe(
+            name,
+            "Your three tests say True of your own `Lookup`, and False of `curlew`, `jacana` and "
+            "`fulmar`, one each.",
+            args={**state, **problem["args"]},
+            scenario="own_tests_on_own_module",
+        )
+
+    return [probe("three_items", 3, 4, 5, [4, 1, 3]), probe("two_items", 2, 3, 6, [2, 5])]
+
+
+EXERCISE = Exercise(
+    points=1,
+    minutes=2,
+    difficulty=1,
+    returns=tuple(
+        Returned(name, "bool")
+        for name in ("masking", "permutation", "items", "each test catches its bird")
+    ),
+    probes=_together_probes,
+    oracle=lambda *args: (True, True, True, True),
+    mistakes=(),
+    hints=("", "", ""),
+)

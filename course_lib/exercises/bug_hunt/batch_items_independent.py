@@ -1,0 +1,131 @@
+"""A test of a module: items of a batch do not mix."""
+
+from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.exercises._meetings import (
+    ANSWERS,
+    TOLERANCE,
+    in_train_mode,
+    inputs_of,
+    judged,
+    lengths_of,
+    module_edges,
+)
+from course_lib.exercises.bug_hunt import _mistakes as models
+from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
+
+
+def _items_probes(rng):
+    broken = (
+        "fulmar",
+        "batch_average_removed",
+        "length_of_first_item_for_all",
+        "length_of_neighbour",
+        "later_items_doubled",
+        "last_item_unmasked",
+        "first_item_unmasked",
+    )
+    keepers = ("sound", "avocet", "curlew", "sound", "jacana", "bittern", "sound")
+
+    meet = meet_with_lengths(rng)
+    return [
+        *pairs(rng, broken, keepers),
+        meet("one_item", ("sound", "avocet"), [2], m=4),
+        meet(
+            "two_items",
+            ("sound", "length_of_neighbour"),
+            [3, 1],
+            n=3,
+            m=4,
+        ),
+        meet(
+            "four_items",
+            ("later_items_doubled", "sound"),
+            [2, 6, 1, 4],
+            n=2,
+            m=6,
+        ),
+        meet(
+            "one_query_and_key",
+            ("later_items_doubled", "sound"),
+            [1, 1],
+            n=1,
+            m=1,
+        ),
+        meet("all_real", ("sound", "later_items_doubled"), [5, 5, 5], n=2),
+        meet(
+            "strided",
+            ("fulmar", "sound"),
+            [2, 4, 1],
+            strided=True,
+        ),
+        in_train_mode(rng, "company", **inputs_of(rng), valid_lens=lengths_of(rng)),
+        *module_edges(rng, "company", "later_items_doubled", [2, 3, 2]),
+    ]
+
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=10,
+    difficulty=1,
+    returns=ANSWERS,
+    probes=_items_probes,
+    oracle=asked("items_apart", lambda queries, keys, values, valid_lens: len(queries) == 1),
+    promises={
+        "and the four inputs": "one_item two_items four_items one_query_and_key strided all_real",
+        "if every item gets alone what it gets among": "fulmar length_of_first_item_for_all "
+        "length_of_neighbour later_items_doubled last_item_unmasked first_item_unmasked",
+        **TOLERANCE,
+        "judged in the mode in which": "train_mode",
+        "A module that subtracts the batch's average": "batch_average_removed",
+        "Shuffling the batch would not notice": "batch_average_removed",
+        "Says whether each item gets alone": "",
+        "It is a test at these inputs, not a proof": "",
+        "module: attention without randomness": "",
+        "True if every item's outputs agree within 1e-5": "rounding a_hundredth first_item",
+    },
+    comparisons={"judged": judged},
+    mistakes=(
+        Mistake(
+            "first_item_only",
+            models.alone(items=slice(1)),
+            "Your test looks at the first item only; a module that treats it well and the others "
+            "badly passes.",
+            "Which items does your loop visit?",
+        ),
+        Mistake(
+            "without_lengths",
+            models.alone(lengths="never"),
+            "You never pass the lengths, and a module that mixes them up passes.",
+            "Which of the module's arguments have a batch axis?",
+        ),
+        Mistake(
+            "lengths_only_together",
+            models.alone(lengths="together"),
+            "Alone, an item is called without its length, so even a sound module differs.",
+            "Which length belongs to item b?",
+        ),
+        Mistake(
+            "weights_compared",
+            models.alone(pick=lambda module, outputs: module.attention_weights),
+            "You compare the weights; items can also mix in the values or the outputs.",
+            "What does the caller get from the module?",
+        ),
+        Mistake(
+            "always_true",
+            models.constant(True),
+            "Your test says True of every module, the broken ones included.",
+            "Which two calls do you compare, and can their results differ?",
+        ),
+    ),
+    hints=(
+        "What an item gets should not depend on its company. Call the module with the whole "
+        "batch, then with each item alone.",
+        "`x[b : b + 1]` is item b as a batch of one. Slice queries, keys, values and lengths, and "
+        "compare with `together[b : b + 1]`, for every b.",
+        "together = module(queries, keys, values, valid_lens)\n"
+        "for b in range(len(queries)):\n"
+        "    item = slice(b, b + 1)\n"
+        "    alone = module(queries[item], keys[item], values[item], valid_lens[item])\n"
+        "    ...  # compare with together[item]",
+    ),
+)

@@ -1,0 +1,168 @@
+"""A test of a module: the order of the keys does not matter."""
+
+import functools
+
+import numpy as np
+
+from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._meetings import (
+    ANSWERS,
+    TOLERANCE,
+    in_train_mode,
+    inputs_of,
+    judged,
+    meeting,
+    module_edges,
+    modules,
+)
+from course_lib.exercises.bug_hunt import _mistakes as models
+from course_lib.exercises.bug_hunt._tests import HERE, asked, pairs
+
+
+def _permutation_probes(rng):
+    broken = (
+        "jacana",
+        "first_key_special",
+        "last_key_special",
+        "middle_keys_special",
+        "neighbours_count",
+        "both_neighbours_count",
+        "last_query_prefers_first_key",
+    )
+    same_keys = inputs_of(rng, m=4)
+    same_keys["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 4, axis=1))
+
+    def meet(name, pair, **sizes):
+        return meeting(name, *modules(rng, *pair), says=HERE[name], **inputs_of(rng, **sizes))
+
+    return [
+        *pairs(rng, broken, ("sound", "avocet", "bittern", "heron", "egret"), lengths=False, m=5),
+        meeting(
+            "equal_keys",
+            *modules(rng, "first_key_special", "sound"),
+            says=HERE["equal_keys"],
+            **same_keys,
+        ),
+        meet(
+            "one_item_and_query",
+            ("neighbours_count", "curlew"),
+            b=1,
+            n=1,
+            m=4,
+        ),
+        meet("one_key", ("first_key_special", "sound"), m=1),
+        meet("two_keys", ("sound", "first_key_special"), n=3, m=2),
+        meet(
+            "five_keys",
+            ("middle_keys_special", "sound"),
+            b=2,
+            n=3,
+            m=7,
+        ),
+        meet(
+            "strided",
+            ("first_key_special", "sound"),
+            n=5,
+            m=4,
+            strided=True,
+        ),
+        in_train_mode(rng, "order", **_keys_in_order(rng)),
+        *module_edges(rng, "order", "first_key_special", num_keys=3),
+    ]
+
+
+def _keys_in_order(rng):
+    inputs = inputs_of(rng, m=4)
+    inputs["keys"].data[..., 1] = np.arange(4.0)
+    return inputs
+
+
+def _all_orders(module, *inputs, **options):
+    orders = [
+        lambda count, j=j: [*range(j), j + 1, j, *range(j + 2, count)]
+        for j in range(inputs[1].shape[1] - 1)
+    ]
+    return models.permuting(*orders, **options)(module, *inputs)
+
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=12,
+    difficulty=2,
+    returns=ANSWERS,
+    probes=_permutation_probes,
+    oracle=asked("keys_permutation", lambda queries, keys, values: keys.shape[1] == 1),
+    promises={
+        "A set of pairs (key, value) has no order": "",
+        "and the three inputs": "one_item_and_query one_key two_keys five_keys strided",
+        "if the outputs do not depend on the order of the keys": "jacana first_key_special "
+        "last_key_special middle_keys_special neighbours_count both_neighbours_count "
+        "last_query_prefers_first_key equal_keys",
+        **TOLERANCE,
+        "judged in the mode in which": "train_mode",
+        "before you choose your order": "",
+        "Which one if you only move them all on by one?": "",
+        "Says whether the order of the keys": "",
+        "Every pair of neighbours is swapped in turn": "",
+        "It is a test at these inputs, not a proof": "",
+        "module: attention without randomness": "",
+        "queries, keys, values: what it is called with": "",
+        "True if no swap changes an output by more than 1e-5": "rounding a_hundredth",
+    },
+    comparisons={"judged": judged},
+    mistakes=(
+        Mistake(
+            "only_a_flip",
+            models.permuting(models.flip),
+            "You only reverse the keys. The middle stays in the middle, and a module that prefers "
+            "it passes.",
+            "Which order moves the middle key?",
+        ),
+        Mistake(
+            "only_a_roll",
+            models.permuting(models.roll),
+            "You only rotate the keys. Who sits next to whom stays the same, in a circle, and a "
+            "module that looks at neighbours passes.",
+            "Which order separates neighbours?",
+        ),
+        Mistake(
+            "only_the_first_two",
+            models.permuting(models.swap_first),
+            "You only swap the first two keys; a module that treats the last one differently "
+            "passes.",
+            "From which swaps can every order be composed?",
+        ),
+        Mistake(
+            "only_rolls_and_a_flip",
+            models.permuting(models.roll, models.flip),
+            "You move the keys on and reverse them. Neighbours stay neighbours either way, and a "
+            "module that looks at both of them passes.",
+            "Which order separates neighbours?",
+        ),
+        Mistake(
+            "always_true",
+            models.constant(True),
+            "Your test says True of every module, the broken ones included.",
+            "Does the order you try differ from the one the keys had?",
+        ),
+        Mistake(
+            "first_item_only",
+            functools.partial(_all_orders, items=slice(1)),
+            "Your test looks at the first item only.",
+            "Over which axes must the comparison run?",
+        ),
+    ),
+    hints=(
+        "A set of (key, value) pairs has no order. Hand the pairs over in another order: nothing "
+        "may change.",
+        "`order` is a permutation of 0..m-1; index keys and values with it along axis 1, and leave "
+        "the queries alone. One order is not enough: a flip keeps the middle, a roll keeps the "
+        "neighbours. Swap each pair of neighbours in turn.",
+        "for j in range(keys.shape[1] - 1):\n"
+        "    order = torch.arange(keys.shape[1], device=keys.device)\n"
+        "    order[j], order[j + 1] = j + 1, j\n"
+        "    swapped = module(queries, keys[:, order], values[:, order])\n"
+        "    ...  # compare with module(queries, keys, values)",
+    ),
+)

@@ -1,0 +1,158 @@
+"""A test of a module: masked keys are as good as deleted."""
+
+from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._meetings import (
+    ANSWERS,
+    TOLERANCE,
+    in_train_mode,
+    inputs_of,
+    judged,
+    lengths_of,
+    meeting,
+    module_edges,
+    modules,
+)
+from course_lib.exercises.bug_hunt import _mistakes as models
+from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
+
+
+def _masking_probes(rng):
+    broken = (
+        "curlew",
+        "fulmar",
+        "zero_after_softmax",
+        "zeroed_pads",
+        "one_key_more",
+        "first_item_unmasked",
+        "last_item_unmasked",
+        "last_query_unmasked",
+        "average_over_keys_removed",
+    )
+
+    meet = meet_with_lengths(rng)
+    by_hand = {
+        "queries": tensor([[[1.0, -1.0]]]),
+        "keys": tensor([[[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]]),
+        "values": tensor([[[1.0, -1.0], [2.0, -2.0], [9.0, -9.0]]]),
+        "valid_lens": tensor([2]),
+    }
+    pair = modules(rng, "plain_average", "sound", heads=1, embed_dim=2)
+    return [
+        meeting("by_hand", *pair, **by_hand),
+        *pairs(rng, broken, ("sound", "avocet")),
+        meet(
+            "one_item_and_query",
+            ("sound", "curlew"),
+            [2],
+            n=1,
+        ),
+        meet("one_key", ("sound", "bittern"), [1, 1], m=1),
+        meet("nothing_to_delete", ("sound", "bittern"), [5, 5, 5]),
+        meet(
+            "first_item_full",
+            ("curlew", "sound"),
+            [7, 2, 3],
+            m=7,
+        ),
+        meet(
+            "strided",
+            ("curlew", "sound"),
+            [2, 4, 2],
+            strided=True,
+        ),
+        in_train_mode(rng, "pads", **inputs_of(rng), valid_lens=lengths_of(rng)),
+        *module_edges(rng, "pads", "curlew", [2, 3, 2]),
+    ]
+
+
+EXERCISE = Exercise(
+    points=4,
+    minutes=15,
+    difficulty=2,
+    returns=ANSWERS,
+    probes=_masking_probes,
+    oracle=asked(
+        "masking_equals_deleting",
+        lambda queries, keys, values, valid_lens: (valid_lens == keys.shape[1]).all(),
+    ),
+    promises={
+        "called as `module(queries, keys, values)` or": "one_item_and_query one_key strided",
+        "masking its padded keys gives the outputs": "curlew fulmar zero_after_softmax zeroed_pads "
+        "one_key_more first_item_unmasked last_item_unmasked last_query_unmasked "
+        "average_over_keys_removed first_item_full",
+        **TOLERANCE,
+        "judged in the mode in which": "train_mode",
+        "on values $(1, 2, 9)$ with length 2": "by_hand",
+        "Says whether masking the padded keys gives": "",
+        "It is a test at these inputs, not a proof": "nothing_to_delete",
+        "module: attention without randomness": "",
+        "True if every item's outputs agree within 1e-5": "rounding a_hundredth first_item",
+    },
+    comparisons={"judged": judged},
+    mistakes=(
+        Mistake(
+            "first_item_only",
+            models.masking(items=slice(1)),
+            "Your test looks at the first item only.",
+            "What about a module that forgets the mask of another item?",
+        ),
+        Mistake(
+            "always_true",
+            models.constant(True),
+            "Your test says True of every module, the broken ones included.",
+            "Which two calls do you compare, and can their results differ?",
+        ),
+        Mistake(
+            "zeros_instead",
+            models.masking(models.zero_after),
+            "You compare with keys and values set to zero. A key of zeros is not gone: its score "
+            "is 0 and its weight is not.",
+            "How do you make the keys shorter?",
+        ),
+        Mistake(
+            "garbage_instead",
+            models.garbage_in_pads,
+            "Writing other numbers into the padded keys is not deleting them: a module that sets "
+            "pads to zero itself passes, although its pads still get weight.",
+            "How do you make the keys shorter?",
+        ),
+        Mistake(
+            "one_too_few",
+            models.masking(lambda x, length: x[:, : length + 1]),
+            "You delete one key too few: length 2 keeps keys 0 and 1, and key 2 goes.",
+            "Where does a slice that ends at `length` stop?",
+        ),
+        Mistake(
+            "weights_compared",
+            models.masking_by_weights,
+            "You look at the weights; a module can mask them and still let the padded values into "
+            "its outputs.",
+            "What does the caller get from the module?",
+        ),
+        Mistake(
+            "always_false",
+            models.constant(False),
+            "Your test says False of every module, the sound ones included.",
+            "Are the two results you compare of the same keys, and compared with a tolerance?",
+        ),
+        Mistake(
+            "upside_down",
+            models.negated(models.masking()),
+            "Your test says True of the broken modules and False of the sound ones.",
+            "What should it return when the two results agree?",
+        ),
+    ),
+    hints=(
+        "Two calls that should agree: one with all keys and `valid_lens`, one with only the real "
+        "keys and no lengths at all.",
+        "Lengths differ, so go item by item. `keys[b : b + 1, :length]` keeps the batch axis and "
+        "the real keys. Compare with `torch.allclose` and a tolerance such as 1e-5.",
+        "masked = module(queries, keys, values, valid_lens)\n"
+        "for b, length in enumerate(valid_lens.tolist()):\n"
+        "    item = slice(b, b + 1)\n"
+        "    deleted = module(queries[item], keys[item, :length], ...)\n"
+        "    if not torch.allclose(masked[item], deleted, atol=1e-5): return False\n"
+        "return True",
+    ),
+)

@@ -1,0 +1,254 @@
+"""Lesson 01: the bandwidth with the smallest leave-one-out error."""
+
+import math
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.kernel_pooling import _mistakes as wrong
+from course_lib.exercises.kernel_pooling._problems import points
+from course_lib.reference import kernel_pooling as oracle
+
+_GRID = np.exp(np.linspace(math.log(0.02), math.log(50.0), 90))
+
+
+def _learnable(rng, scale, initial=1.0, num_steps=200, lr=0.1):
+    """Points whose leave-one-out error has one clear minimum that gradient descent reaches.
+
+    It lies between 0.17 and 0.42 times `scale`, so that no two scales share it.
+    """
+    while True:
+        inputs = points(rng, int(rng.integers(13, 16)))
+        targets = 2.0 * np.sin(rng.uniform(1.2, 1.7) * inputs + rng.uniform(0, 6))
+        targets = targets + rng.normal(0, 0.4, len(inputs))
+        errors = wrong.errors_at(inputs, targets, _GRID)
+        best = int(np.argmin(errors))
+        falls, rises = np.diff(errors[: best + 1]), np.diff(errors[best:])
+        one_minimum = (falls <= 1e-9).all() and (rises >= -1e-9).all()
+        if not (0.17 < _GRID[best] < 0.42 and one_minimum):
+            continue
+        start = initial / scale
+        others = wrong.errors_at(inputs, targets, [_GRID[best] / 3, _GRID[best] * 3, start])
+        clear = min(others) > 1.1 * errors[best]
+        if not clear or _descent(errors, start, num_steps, lr) > 1.01 * errors[best]:
+            continue
+        starts = [initial * (1 + change) for change in (-1e-6, 0, 1e-6)]  # no end by a hair
+        if lr < 0.2 or all(
+            _adam_on_h(scale * inputs, targets, start, num_steps, lr) < 0 for start in starts
+        ):
+            return {"inputs": tensor(scale * inputs), "targets": tensor(targets)}
+
+
+def _descent(errors, initial, num_steps, lr):
+    """The error after plain gradient steps on log h, read off the grid."""
+    places = np.log(_GRID)
+    slopes, place = np.gradient(errors, places), math.log(initial)
+    for _ in range(num_steps):
+        place -= lr * np.interp(place, places, slopes)
+    return np.interp(place, places, errors)
+
+
+def _adam_on_h(inputs, targets, initial, num_steps, lr):
+    """Where Adam ends that takes its large steps in h itself: often below 0."""
+    h, mean, square = initial, 0.0, 0.0
+    for step in range(1, num_steps + 1):
+        below, above = wrong.errors_at(inputs, targets, [h - 1e-6, h + 1e-6])
+        slope = (above - below) / 2e-6
+        mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
+        root = math.sqrt(square / (1 - 0.999**step)) + 1e-8
+        h -= lr * mean / (1 - 0.9**step) / root
+    return h
+
+
+_FIT_TOLERANCE = 0.01  # for telling known mistakes apart; right answers are judged by their error
+
+
+def _fit_probes(rng):
+    def probe(name, says, scale, part="values", **kwargs):
+        return Probe(
+            name,
+            says,
+            part=part,
+            args=_learnable(rng, scale, **kwargs),
+            kwargs=kwargs,
+            compare="near_best",
+            tolerance=_FIT_TOLERANCE,
+        )
+
+    return [
+        probe(
+            "defaults",
+            "The bandwidth must have a leave-one-out error within 2 % of the smallest there is.",
+            scale=1.0,
+        ),
+        probe(
+            "from_below",
+            "A start below the best bandwidth must lead to it too.",
+            scale=3.0,
+            initial=0.5,
+            num_steps=80,
+        ),
+        probe(
+            "from_above",
+            "Large steps from a start far above must lead to the best bandwidth, and keep it "
+            "positive.",
+            scale=0.2,
+            part="edges",
+            initial=0.25,
+            num_steps=100,
+            lr=0.4,
+        ),
+        Probe(
+            "worked",
+            "Two points predict each other, so every positive bandwidth is the best one.",
+            part="edges",
+            args={"inputs": tensor([0.0, 5.0]), "targets": tensor([3.0, 8.0])},
+            compare="near_best",
+            tolerance=_FIT_TOLERANCE,
+        ),
+    ]
+
+
+_MEMORISES = Problem(
+    "training_error_minimised",
+    "Your bandwidth is far too small. Near 0 each point predicts itself, which minimises the error "
+    "on the training points; the leave-one-out error is asked for.",
+    "Is it the leave-one-out error that you minimise, and does it still fall where you stop?",
+)
+_NEGATIVE = Problem(
+    "negative_bandwidth",
+    "Your bandwidth is not positive. The error depends on its square, so that nothing in it keeps "
+    "h above 0.",
+    "Which quantity can you take steps in, so that h stays positive whatever the step?",
+)
+_UNCHANGED = Problem(
+    "initial_returned",
+    "Your bandwidth is the one you started from: no step changed it.",
+    "Does a gradient reach the bandwidth, and is the tensor you update the one you return?",
+)
+_UPHILL = Problem(
+    "error_maximised",
+    "Your bandwidth is larger than the one you started from, and the best one is smaller.",
+    "Do the steps go down the error, and in a quantity in which a large step is safe?",
+)
+_LOGARITHM = Problem(
+    "logarithm_returned",
+    "You return the logarithm of the bandwidth.",
+    "What has to happen to a log h before it is an h?",
+)
+
+
+def _near_best(probe, expected, recorded):
+    """The leave-one-out error of the result is at most 1.02 times the smallest one."""
+    inputs, targets = (probe.args[name].data for name in ("inputs", "targets"))
+    found, best = float(recorded.data), float(expected)
+    if not math.isfinite(found):
+        return Problem("not_a_number", "Your bandwidth is not a finite number.", _DIVERGED)
+    if abs(found - math.log(best)) < 0.02:
+        return _LOGARITHM
+    if found <= 0:
+        return _NEGATIVE
+    ours, theirs = wrong.errors_at(inputs, targets, [best, found])
+    if theirs <= 1.02 * ours:
+        return None
+    if math.isclose(found, probe.kwargs.get("initial", 1.0), rel_tol=1e-6):
+        return _UNCHANGED
+    initial = float(probe.kwargs.get("initial", 1.0))
+    if found > initial > best:
+        return _UPHILL
+    trained = wrong.errors_at(inputs, targets, [best, found], leave_out=False)
+    if found < best < initial and trained[1] < (0.1 if found > best / 3 else 1.0) * trained[0]:
+        return _MEMORISES
+    direction = "small" if found < best else "large"
+    return Problem(
+        "not_the_best",
+        f"Your bandwidth {found:.4g} is too {direction}: its leave-one-out error is "
+        f"{theirs / ours:.2f} times the smallest one.",
+        "Does the error still fall when the loop ends, and is it the leave-one-out error?",
+    )
+
+
+_DIVERGED = "Are your steps too large, or is a logarithm taken of something that is not positive?"
+
+
+EXERCISE = Exercise(
+    points=4,
+    minutes=25,
+    difficulty=3,
+    returns=(Returned("bandwidth", "float", "any float"),),
+    probes=_fit_probes,
+    oracle=oracle.fit_bandwidth,
+    builds_on=("squared_distances", "kernel_pooling", "leave_one_out"),
+    comparisons={"near_best": _near_best},
+    mistakes=(
+        Mistake(
+            "gradient_cut",
+            wrong.no_gradient,
+            "`backward` finds no gradient: the error does not depend on the tensor you want to "
+            "learn, because a step on the way made a plain number of it.",
+            "Where do you call `.item()` or `float(...)`: before `backward`, or after the loop?",
+            fails=True,
+        ),
+        Mistake(
+            "step_recorded",
+            wrong.step_recorded,
+            "Your step changes a tensor in place that requires a gradient, and torch would have to "
+            "record the step itself.",
+            "Which context manager, or which optimiser, takes a step that is not recorded?",
+            fails=True,
+        ),
+        Mistake(
+            "step_without_a_leaf",
+            wrong.step_without_a_leaf,
+            "After your first step there is no gradient: `s = s - lr * s.grad` makes a new tensor, "
+            "a result of the old one, and `backward` fills `.grad` only where a graph begins.",
+            "How can the same tensor be changed in place, while nothing is recorded?",
+            fails=True,
+        ),
+        Mistake(
+            "graph_used_twice",
+            wrong.graph_used_twice,
+            "Your loop goes backward through a graph that was built before it: something between "
+            "log h and the error is computed once, instead of anew in each step.",
+            "Which lines depend on the bandwidth, and do all of them stand inside the loop?",
+            fails=True,
+        ),
+        Mistake(
+            "no_leaf_to_optimise",
+            wrong.no_leaf_to_optimise,
+            "The tensor you give to the optimiser is a result of another one; only a tensor in "
+            "which a graph begins can be optimised.",
+            "Can `math.log` be taken before `torch.tensor(..., requires_grad=True)`?",
+            fails=True,
+        ),
+    ),
+    hints=(
+        "The leave-one-out error is a differentiable function of one number. Walk downhill, in a "
+        "variable that can take any value while the bandwidth stays positive.",
+        "Make log_bandwidth a tensor that requires grad, starting at log(initial). In each step: "
+        "bandwidth = exp of it, mean squared leave-one-out error, backward, optimizer step. "
+        "Return a float at the end.",
+        "log_bandwidth = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)\n"
+        "optimizer = torch.optim.Adam([log_bandwidth], lr=lr)\n"
+        "for _ in range(num_steps):\n"
+        "    error = (leave_one_out(inputs, targets, log_bandwidth.exp()) - targets)...\n"
+        "    optimizer.zero_grad(); error.backward(); optimizer.step()\n"
+        "return log_bandwidth.exp().item()",
+    ),
+    never_one={"num_points": "a single point has no leave-one-out error"},
+    promises={
+        "the bandwidth to start from, `initial=1.0`": "defaults from_below from_above",
+        "as a positive Python `float`": "defaults from_above",
+        "its error must lie within 2 %": "defaults from_below from_above",
+        "Adam or plain gradient descent on": "",
+        "mind where you turn a tensor into a number": "",
+        "predict each other, whatever the bandwidth": "worked",
+        "Finds the bandwidth with the smallest mean squared": "defaults",
+        "Gradient descent (Adam) on the logarithm": "",
+        "one number for each point": "",
+        "The bandwidth, a positive Python float": "defaults",
+        "Kingma & Ba": "",
+    },
+)

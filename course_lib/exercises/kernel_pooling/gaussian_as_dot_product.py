@@ -1,0 +1,287 @@
+"""Lesson 01: the Gaussian kernel as a dot product."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.comparisons import Problem, arrays_agree, tolerance_for
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.kernel_pooling import _mistakes as wrong
+from course_lib.exercises.kernel_pooling._problems import normal
+from course_lib.reference import kernel_pooling as oracle
+
+
+def _dot_product_probes(rng):
+    def probe(name, says, n, m, d, bandwidth, part="values", unit=False, grad=None, **options):
+        keys = normal(rng, m, d)
+        keys = keys / np.linalg.norm(keys, axis=-1, keepdims=True) if unit else keys
+        queries = normal(rng, n, d)
+        return Probe(
+            name,
+            says,
+            part=part,
+            args={
+                "queries": tensor(queries, **options),
+                "keys": tensor(keys, **options),
+                "bandwidth": bandwidth,
+            },
+            compare="same_softmax",
+            grad_outputs=grad,
+        )
+
+    centred = normal(rng, 2, 4)
+    centred -= centred.mean(-1, keepdims=True)  # what a softmax passes back: rows sum to 0
+    return [
+        Probe(
+            "worked",
+            "The two scores must differ by 2, as those of the squared distances 0 and 4 do.",
+            args={
+                "queries": tensor([[1.0, 0.0]]),
+                "keys": tensor([[1.0, 0.0], [3.0, 0.0]]),
+                "bandwidth": 1.0,
+            },
+            compare="same_softmax",
+        ),
+        Probe(
+            "by_hand",
+            "The softmax of your scores must be the weights of the Gaussian kernel, also for keys "
+            "of different lengths.",
+            args={
+                "queries": tensor([[1.0, 0.0]]),
+                "keys": tensor([[1.0, 1.0], [2.0, 0.0], [0.0, -1.5]]),
+                "bandwidth": 2.0,
+            },
+            compare="same_softmax",
+        ),
+        probe("general", "Keys of any length must work.", 3, 5, 4, 0.9),
+        probe("wide", "A bandwidth above 1 must flatten the weights.", 4, 6, 2, 1.9),
+        probe("narrow", "A bandwidth below 1 must sharpen the weights.", 2, 7, 3, 0.7),
+        probe("strided", "Non-contiguous tensors must work.", 5, 3, 2, 1.3, strided=True),
+        probe(
+            "unit_keys",
+            "For keys of length 1 it must hold as well, and for a bandwidth that is a tensor.",
+            3,
+            4,
+            3,
+            tensor(np.array(0.8)),
+            part="edges",
+            unit=True,
+        ),
+        probe("square", "As many queries as keys.", 4, 4, 3, 1.2, part="edges"),
+        probe("one_query", "One query and one feature.", 1, 5, 1, 1.1, part="edges"),
+        Probe(
+            "far_query",
+            "A query far from every key still has scores: the logarithm of a kernel that has "
+            "become 0 is none.",
+            part="edges",
+            args={
+                "queries": tensor(normal(rng, 2, 3) + np.array([[60.0], [-80.0]])),
+                "keys": tensor(normal(rng, 4, 3)),
+                "bandwidth": 1.0,
+            },
+            compare="same_softmax",
+            tolerance=1e-4,
+        ),
+        Probe(
+            "float32",
+            "Queries and keys of float32 have scores of float32.",
+            part="edges",
+            args={
+                "queries": tensor(normal(rng, 3, 2)),
+                "keys": tensor(normal(rng, 4, 2)),
+                "bandwidth": 1.1,
+            },
+            compare="same_softmax",
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        probe(
+            "gradient",
+            "The weights must have the gradient of the Gaussian kernel.",
+            2,
+            4,
+            3,
+            1.0,
+            part="gradients",
+            grad=centred,
+            requires_grad=True,
+        ),
+    ]
+
+
+def _softmax_rows(scores):
+    with np.errstate(all="ignore"):
+        shifted = np.exp(scores - scores.max(-1, keepdims=True))
+        return shifted / shifted.sum(-1, keepdims=True)
+
+
+_WHERE_INFINITE = "Which step divides by 0, or takes the logarithm of 0?"
+
+
+def _same_softmax(probe, expected, recorded):
+    """Scores may differ by a number for each query: only their softmax counts."""
+    if not np.isfinite(recorded.data).all():
+        return Problem("not_finite", "Your scores are not finite.", _WHERE_INFINITE)
+    ours = _softmax_rows(np.asarray(expected, dtype=np.float64))
+    theirs = _softmax_rows(recorded.data.astype(np.float64))
+    if arrays_agree(ours, theirs, tolerance_for(probe, recorded)):
+        return None
+    return Problem("wrong_values", probe.says)
+
+
+def _dots(query=1.0, dot=1.0, key=-0.5, scale=lambda h: h**2):
+    """Scores with a factor on each of the three terms."""
+
+    def model(queries, keys, bandwidth):
+        norms = query * queries.square().sum(-1)[:, None] + key * keys.square().sum(-1)
+        return (dot * (queries @ keys.T) + norms) / scale(bandwidth)
+
+    return model
+
+
+def _factors(probe, outputs):
+    """Which multiples of q.k and |k|^2 the scores are, apart from a number for each query."""
+    inputs = probe.inputs()
+    queries, keys, h = inputs["queries"].data, inputs["keys"].data, inputs["bandwidth"]
+    if probe.name != "general" or np.shape(outputs.data) != (len(queries), len(keys)):
+        return None
+    norms = np.broadcast_to((keys**2).sum(-1), (len(queries), len(keys)))
+    columns = [queries @ keys.T, norms, outputs.data.astype(float)]
+    dots, norms, scores = ((c - c.mean(-1, keepdims=True)).ravel() for c in columns)
+    if not np.isfinite(scores).all():
+        return None
+    terms = np.stack([dots, norms], axis=1)
+    found = np.linalg.lstsq(terms, scores, rcond=None)[0]
+    if not np.allclose(terms @ found, scores, atol=1e-4):
+        return None
+    return (
+        f"Apart from a number for each query, your scores are {found[0]:.3f} q.k "
+        f"{'-' if found[1] < 0 else '+'} {abs(found[1]):.3f} |k|^2. With bandwidth {h:g} they must "
+        f"be {1 / h**2:.3f} q.k - {0.5 / h**2:.3f} |k|^2."
+    )
+
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=20,
+    difficulty=2,
+    returns=(Returned("scores", "tensor", "float", ("num_queries", "num_keys")),),
+    probes=_dot_product_probes,
+    oracle=oracle.gaussian_as_dot_product,
+    builds_on=("squared_distances",),
+    comparisons={"same_softmax": _same_softmax},
+    mistakes=(
+        Mistake(
+            "only_for_unit_keys",
+            _dots(0, 1, 0),
+            "Right for keys of length 1 only: without |k|^2 / 2 a long key scores high even if it "
+            "is far away.",
+            "Which terms of -|q - k|^2 / (2 h^2) differ from key to key?",
+        ),
+        Mistake(
+            "bandwidth_missing",
+            _dots(0, 1, -0.5, lambda h: 1.0),
+            "The bandwidth changes nothing: your scores are those of bandwidth 1.",
+            "By what is every term divided?",
+        ),
+        Mistake(
+            "bandwidth_not_squared",
+            _dots(0, 1, -0.5, lambda h: h),
+            "The bandwidth enters without its square.",
+            "What are the units of a dot product, and of h?",
+        ),
+        Mistake(
+            "key_norm_not_divided",
+            lambda queries, keys, h: queries @ keys.T / h**2 - keys.square().sum(-1) / 2,
+            "The dot product is divided by h^2, the key's term is not.",
+            "By what is every term divided?",
+        ),
+        Mistake(
+            "key_norm_not_halved",
+            _dots(0, 1, -1),
+            "The key's term is twice as large as it should be.",
+            "What is left of the 2 under the fraction once the mixed term has used it?",
+        ),
+        Mistake(
+            "key_norm_added",
+            _dots(0, 1, 0.5),
+            "The key's term has the wrong sign: long keys are rewarded instead of held back.",
+            "What sign has |k|^2 in -|q - k|^2?",
+        ),
+        Mistake(
+            "square_positive",
+            lambda queries, keys, h: wrong.squared(queries, keys) / (2 * h**2),
+            "The sign is wrong: your scores grow with the distance, so that far keys win.",
+            "Should the score grow or fall with the distance?",
+        ),
+        Mistake(
+            "query_norm_instead_of_key_norm",
+            _dots(-0.5, 1, 0),
+            "You subtract the length of the query. It is the same for all keys, so a softmax does "
+            "not see it; the key's length is what it misses.",
+            "Which of |q|^2 and |k|^2 differs from key to key?",
+        ),
+        Mistake(
+            "scaled_by_root_d",
+            lambda queries, keys, h: queries @ keys.T / math.sqrt(keys.shape[-1]),
+            "This is the scaled dot product of lesson 05, which has another scale and no term for "
+            "the length of the keys.",
+            "Expand -|q - k|^2 / (2 h^2). What does it divide by?",
+        ),
+        Mistake(
+            "log_of_the_kernel",
+            lambda queries, keys, h: torch.log(wrong.gaussian(wrong.squared(queries, keys), h)),
+            "You take the logarithm of the kernel. Far from a key the kernel underflows to 0, and "
+            "log(0) is -inf.",
+            "What is log(exp(x)), without computing either?",
+        ),
+        Mistake(
+            "weights_returned",
+            lambda queries, keys, h: torch.softmax(-wrong.squared(queries, keys) / (2 * h**2), -1),
+            "You return the weights; the scores before the softmax are asked for.",
+            "What happens to weights that go through a softmax again?",
+        ),
+        Mistake(
+            "transposed",
+            lambda queries, keys, h: (
+                (keys @ queries.T - keys.square().sum(-1, keepdim=True) / 2) / h**2
+            ),
+            "Keys are in the rows and queries in the columns.",
+            "Is it `queries @ keys.mT` or the other way round?",
+        ),
+    ),
+    properties=(
+        Property(
+            "wrong_factors",
+            _factors,
+            "Expand -|q - k|^2 / (2 h^2). Which factor has each term that differs from key to key?",
+        ),
+    ),
+    hints=(
+        "Expand the square in -|q - k|^2 / (2 h^2). A softmax over the keys ignores every term "
+        "that is the same for all keys.",
+        "-|q - k|^2 = 2 q.k - |k|^2 - |q|^2. Divide by 2 h^2, drop the last term. The second one "
+        "is a number for each key: shape (m,), and it broadcasts over the rows.",
+        "dot_products = queries @ keys.mT\n"
+        "half_norms = keys.square().sum(dim=-1) / 2\n"
+        "return (... - ...) / bandwidth**2",
+    ),
+    never_one={"num_keys": "a softmax over one key is 1, whatever its score"},
+    promises={
+        "`keys` `(m, d)` and `bandwidth`": "general strided float32 unit_keys one_query",
+        "scores `(n, m)`, before the softmax": "general square",
+        "Their softmax over the keys must equal": "by_hand wide narrow unit_keys far_query",
+        "Scores that differ from the course's": "",
+        "Gradients reach queries and keys": "gradient",
+        "the full squared form is accepted": "",
+        "or any other pair that differs by 2": "worked",
+        "Scores made of dot products whose softmax": "",
+        "score_ij = (queries_i": "",
+        "the softmax cancels it": "",
+        "one row for each query": "",
+        "Scores `(num_queries, num_keys)`; their softmax": "general",
+        "Tsai et al. 2019": "",
+    },
+)

@@ -1,0 +1,429 @@
+"""Lesson 01: a weighted average, with weights from a Gaussian kernel."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.kernel_pooling import _mistakes as wrong
+from course_lib.exercises.kernel_pooling._problems import normal
+from course_lib.reference import kernel_pooling as oracle
+
+
+def _near(rng, n, m, d):
+    return {"queries": tensor(0.03 * normal(rng, n, d)), "keys": tensor(0.03 * normal(rng, m, d))}
+
+
+def _pooling_probes(rng):
+    def problem(n, m, d, v, bandwidth, **options):
+        return {
+            "queries": tensor(normal(rng, n, d), **options),
+            "keys": tensor(normal(rng, m, d), **options),
+            "values": tensor(normal(rng, m, v), **options),
+            "bandwidth": bandwidth,
+        }
+
+    line = np.array([[0.0], [1.0], [3.0]])
+    far = problem(4, 5, 2, 3, 0.5)
+    far["queries"] = tensor(far["queries"].data + np.array([[0.0], [60.0], [0.0], [-80.0]]))
+    beyond_reach = problem(3, 1, 2, 4, 0.7)  # a single key: right whatever the kernel
+    beyond_reach["queries"] = tensor(beyond_reach["queries"].data + 60.0)
+    return [
+        Probe(
+            "worked",
+            "Kernels of 1, 1/2 and 1/4 make weights of 4/7, 2/7 and 1/7.",
+            args={
+                "queries": tensor([[0.0]]),
+                "keys": tensor([[0.0], [1.1774], [1.6651]]),
+                "values": tensor([[7.0], [14.0], [28.0]]),
+                "bandwidth": 1.0,
+            },
+        ),
+        Probe(
+            "by_hand",
+            "Near keys must count more: the weight is proportional to "
+            "exp(-distance^2 / (2 bandwidth^2)), and each row of weights sums to 1.",
+            args={
+                "queries": tensor([[1.0], [2.5]]),
+                "keys": tensor(line),
+                "values": tensor([[10.0], [20.0], [40.0]]),
+                "bandwidth": 2.0,
+            },
+        ),
+        Probe("general", "Every size must work.", args=problem(3, 5, 4, 2, 0.8)),
+        Probe("wide", "A bandwidth above 1 must widen the kernel.", args=problem(4, 6, 2, 3, 2.5)),
+        Probe("narrow", "A bandwidth below 1 must narrow it.", args=problem(2, 7, 3, 5, 0.45)),
+        Probe(
+            "strided",
+            "Non-contiguous tensors must work.",
+            args=problem(5, 3, 2, 4, 1.3, strided=True),
+        ),
+        Probe(
+            "square",
+            "With as many queries as keys a row of weights still belongs to one query: it comes "
+            "from the distances of that query to all keys.",
+            args=problem(4, 4, 2, 3, 1.4),
+        ),
+        Probe(
+            "far_query",
+            "A query far from every key still gets weights that sum to 1: its nearest keys count, "
+            "although every exp underflows to 0.",
+            part="edges",
+            args=far,
+        ),
+        Probe(
+            "one_key",
+            "A single key gets weight 1, however far away it is, and its value is returned.",
+            part="edges",
+            args=beyond_reach,
+        ),
+        Probe(
+            "one_query",
+            "One query, one feature and one column of values must work.",
+            part="edges",
+            args=problem(1, 5, 1, 1, 0.9),
+        ),
+        Probe(
+            "huge_bandwidth",
+            "With a huge bandwidth every key counts the same, and the output is the plain average.",
+            part="edges",
+            args=problem(2, 5, 3, 2, 1e4),
+        ),
+        Probe(
+            "many_keys",
+            "Every key counts, however many there are.",
+            part="edges",
+            args=problem(2, 300, 1, 1, 1.7),
+        ),
+        Probe(
+            "flat_values",
+            "Values with one axis only must raise a ValueError.",
+            part="edges",
+            args={
+                "queries": tensor(normal(rng, 2, 3)),
+                "keys": tensor(normal(rng, 4, 3)),
+                "values": tensor(normal(rng, 4)),
+                "bandwidth": 1.0,
+            },
+            raises="ValueError",
+        ),
+        Probe(
+            "float32",
+            "Inputs of float32 have outputs and weights of float32.",
+            part="edges",
+            args=problem(3, 4, 2, 5, 0.9),
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        Probe(
+            "small_scale",
+            "A bandwidth near 0 must work where the points are near each other, also as a tensor.",
+            part="edges",
+            args=problem(3, 4, 2, 5, tensor(np.array(0.03))) | _near(rng, 3, 4, 2),
+        ),
+        Probe(
+            "gradient",
+            "The outputs must be differentiable in queries, keys and values.",
+            part="gradients",
+            args=problem(2, 4, 2, 3, 1.1, requires_grad=True),
+            grad_outputs=normal(rng, 2, 3),
+        ),
+        Probe(
+            "gradient_on_a_key",
+            "Where a query equals a key the gradient is finite.",
+            part="gradients",
+            args={
+                "queries": tensor([[1.0], [0.5]], requires_grad=True),
+                "keys": tensor(line, requires_grad=True),
+                "values": tensor(normal(rng, 3, 2), requires_grad=True),
+                "bandwidth": 1.0,
+            },
+            grad_outputs=normal(rng, 2, 2),
+        ),
+    ]
+
+
+def _bandwidth(inputs):
+    return float(getattr(inputs["bandwidth"], "data", inputs["bandwidth"]))
+
+
+def _parts(outputs):
+    items = getattr(outputs, "items", {})
+    found = [items.get(i) for i in range(2)]
+    if any(part is None or part.data is None or part.data.ndim != 2 for part in found):
+        return None
+    if any(np.isnan(part.data).any() for part in found):  # said elsewhere
+        return None
+    return [part.data for part in found]
+
+
+def _underflowed(probe, outputs):
+    """A far query whose kernel is 0 for all keys, and a guard against 0 / 0 that shows."""
+    parts, inputs = _parts(outputs), probe.inputs()
+    distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
+    if parts is None or parts[1].shape != distances.shape:
+        return None
+    is_far = distances.min(-1) / (2 * _bandwidth(inputs) ** 2) > 745  # exp gives 0 beyond
+    alike = np.ptp(parts[1], axis=-1) < 1e-12
+    rows = np.flatnonzero(is_far & alike)
+    if not rows.size or alike[~is_far].any() or distances.shape[-1] < 2:
+        return None
+    if not np.allclose(parts[1][~is_far].sum(-1), 1.0, atol=1e-4):
+        return None
+    return (
+        f"Query {rows[0]} is far from every key: exp(-distance^2 / (2 h^2)) underflows to 0 for "
+        "all of them, and your guard against 0 / 0 gives every key the weight "
+        f"{parts[1][rows[0], 0]:.3g}. The nearest keys should still have the largest weights."
+    )
+
+
+def _rows_sum(probe, outputs):
+    parts = _parts(outputs)
+    if parts is None or np.allclose(parts[1].sum(-1), 1.0, atol=1e-4):
+        return None
+    sums = parts[1].sum(-1)
+    row = int(np.argmax(np.abs(sums - 1.0)))
+    return f"The weights of query {row} sum to {sums[row]:.3f} over the keys, not to 1."
+
+
+def _nearest_counts_most(probe, outputs):
+    parts = _parts(outputs)
+    if parts is None or parts[1].shape[-1] < 2:
+        return None
+    inputs = probe.inputs()
+    nearest = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data).argmin(-1)
+    largest = parts[1].argmax(-1)
+    rows = np.flatnonzero(nearest != largest)
+    if not rows.size:
+        return None
+    row = int(rows[0])
+    return (
+        f"For query {row} the nearest key is number {nearest[row]}, but your largest weight is on "
+        f"key {largest[row]}."
+    )
+
+
+def _between_the_values(probe, outputs):
+    parts, values = _parts(outputs), probe.inputs()["values"].data
+    if parts is None or parts[0].shape[-1] != values.shape[-1]:
+        return None
+    outside = (parts[0] > values.max(0) + 1e-6) | (parts[0] < values.min(0) - 1e-6)
+    if not outside.any():
+        return None
+    i, c = (int(x) for x in np.argwhere(outside)[0])
+    return (
+        f"Your output at [{i}, {c}] is {parts[0][i, c]:.3f}, outside the values "
+        f"{values[:, c].min():.3f} to {values[:, c].max():.3f}: no average can be."
+    )
+
+
+def _ratio_of_weights(probe, outputs):
+    """The ratio of two weights of a query depends on the two distances alone."""
+    parts = _parts(outputs)
+    inputs = probe.inputs()
+    distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
+    exponents = -distances / (2 * _bandwidth(inputs) ** 2)
+    if parts is None or parts[1].shape != distances.shape or distances.shape[-1] < 2:
+        return None
+    order = exponents.argsort(-1)
+    for i, row in enumerate(order):
+        near, other = int(row[-1]), int(row[-2])
+        wanted = math.exp(exponents[i, other] - exponents[i, near])
+        weights = parts[1][i]
+        if weights[near] <= 0 or abs(weights[other] / weights[near] - wanted) > 1e-4:
+            shares = f"{weights[near]:.4f} and {weights[other]:.4f}"
+            return (
+                f"The nearest keys of query {i} are {near} and {other}, at squared distances "
+                f"{distances[i, near]:.3f} and {distances[i, other]:.3f}. With bandwidth "
+                f"{_bandwidth(inputs):g} their weights must have the ratio 1 : {wanted:.4f}; "
+                f"yours are {shares}."
+            )
+    return None
+
+
+def _never_zero(probe, outputs):
+    parts, inputs = _parts(outputs), probe.inputs()
+    distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
+    if parts is None or parts[1].shape != distances.shape:
+        return None
+    counts = (distances - distances.min(-1, keepdims=True)) / (2 * _bandwidth(inputs) ** 2) < 20
+    missing = np.argwhere(counts & (parts[1] == 0))
+    if not missing.size:
+        return None
+    query, key = (int(i) for i in missing[0])
+    return (
+        f"Query {query} gives key {key} a weight of exactly 0, but the Gaussian kernel is positive "
+        "at every distance: each key counts, the far ones little."
+    )
+
+
+_CONSISTENT = "Are the outputs the same weights times the values that you return?"
+
+
+def _weights_make_outputs(probe, outputs):
+    parts, values = _parts(outputs), probe.inputs()["values"].data
+    if parts is None or parts[1].shape[-1] != len(values):
+        return None
+    with np.errstate(all="ignore"):
+        if np.allclose(parts[1] @ values, parts[0], atol=1e-4):
+            return None
+    return "Your outputs are not your weights times the values."
+
+
+EXERCISE = Exercise(
+    points=5,
+    minutes=25,
+    difficulty=2,
+    returns=(
+        Returned("outputs", "tensor", "float", ("num_queries", "v")),
+        Returned("attention_weights", "tensor", "float", ("num_queries", "num_keys")),
+    ),
+    probes=_pooling_probes,
+    oracle=oracle.kernel_pooling,
+    builds_on=("squared_distances",),
+    mistakes=(
+        Mistake(
+            "over_queries",
+            wrong.scored(lambda s, h: -s / (2 * h**2), dim=0),
+            "You normalise over the queries: the columns of your weights sum to 1, not the rows.",
+            "A query shares its weight among the keys. Which axis holds the keys?",
+        ),
+        Mistake(
+            "half_missing",
+            wrong.scored(lambda s, h: -s / h**2),
+            "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
+            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
+        ),
+        Mistake(
+            "not_normalised",
+            wrong.pooling(wrong.gaussian),
+            "The kernel is right, but it is not normalised: the weights of a query do not sum to "
+            "1, and the outputs are sums, not averages.",
+            "By what must each row be divided?",
+        ),
+        Mistake(
+            "far_query_nan",
+            wrong.normalised(wrong.gaussian),
+            "Far from every key, exp(-distance^2 / (2 h^2)) underflows to 0 for all of them, and "
+            "you divide 0 by 0.",
+            "Which number can be added to all scores of a row without changing the weights?",
+        ),
+        Mistake(
+            "bandwidth_not_squared",
+            wrong.scored(lambda s, h: -s / (2 * h)),
+            "The bandwidth enters without its square: the exponent is -distance^2 / (2 h).",
+            "What are the units of distance^2, and of h?",
+        ),
+        Mistake(
+            "bandwidth_multiplied",
+            wrong.scored(lambda s, h: -s * h**2 / 2),
+            "You multiply by h^2 where you should divide: a larger bandwidth makes your kernel "
+            "narrower.",
+            "What should happen to far keys when the bandwidth grows? In which order does "
+            "Python evaluate `a / 2 * b`?",
+        ),
+        Mistake(
+            "plus_distance",
+            wrong.scored(lambda s, h: s / (2 * h**2)),
+            "The sign is wrong: the farthest key gets the largest weight.",
+            "Should a large distance give a large score or a small one?",
+        ),
+        Mistake(
+            "bandwidth_ignored",
+            wrong.scored(lambda s, h: -s / 2),
+            "The bandwidth changes nothing: your kernel is that of bandwidth 1.",
+            "Where does `bandwidth` enter your computation?",
+        ),
+        Mistake(
+            "distance_not_squared",
+            wrong.scored(lambda s, h: -s.sqrt() / (2 * h**2)),
+            "The distance enters without its square: exp(-distance / (2 h^2)) has a sharp tip and "
+            "heavy tails.",
+            "What does `squared_distances` return, and do you take a root of it?",
+        ),
+        Mistake(
+            "softmax_of_the_kernel",
+            wrong.scored(wrong.gaussian),
+            "You take the softmax of the kernel, which exponentiates twice; all weights end up "
+            "close to each other.",
+            "Softmax takes exp itself. Which numbers does it need as its input?",
+        ),
+        Mistake(
+            "plain_average",
+            wrong.pooling(lambda s, h: torch.full_like(s, 1 / s.shape[-1])),
+            "Every key gets the same weight: the output is the plain average, whatever the query.",
+            "Where do queries and keys enter the weights?",
+        ),
+        Mistake(
+            "boxcar_kernel",
+            wrong.scored(lambda s, h: -1e9 * (s > h**2).to(s.dtype)),
+            "All keys closer than the bandwidth count the same: this is the boxcar kernel.",
+            "How does the Gaussian kernel fall off with the distance?",
+        ),
+        Mistake(
+            "nearest_neighbour",
+            wrong.pooling(wrong.nearest),
+            "Only the nearest key counts. That is a hard search: it jumps, and has no gradient.",
+            "How can every key count a little, the near ones most?",
+        ),
+        Mistake(
+            "order_swapped",
+            wrong.swapped,
+            "You return the weights first; the outputs come first.",
+            "What does the line `Returns:` in the docstring say?",
+        ),
+    ),
+    properties=(
+        Property(
+            "far_query_underflows",
+            _underflowed,
+            "Which number can be added to all scores of a row without changing the weights?",
+        ),
+        Property("rows_do_not_sum_to_one", _rows_sum, "Over which axis do you normalise?"),
+        Property(
+            "nearest_key_not_first",
+            _nearest_counts_most,
+            "How does your score change with the distance?",
+        ),
+        Property(
+            "key_without_weight", _never_zero, "Which step leaves keys out, or rounds them to 0?"
+        ),
+        Property(
+            "wrong_ratio_of_weights",
+            _ratio_of_weights,
+            "Which expression of yours stands for -distance^2 / (2 h^2)?",
+        ),
+        Property("weights_do_not_make_outputs", _weights_make_outputs, _CONSISTENT),
+        Property(
+            "outside_the_values", _between_the_values, "Do your weights sum to 1, none negative?"
+        ),
+    ),
+    hints=(
+        "Two steps: turn distances into weights that sum to 1 for each query, then average the "
+        "values with them. The average of all queries at once is a matrix product.",
+        "scores = -squared distances / (2 h^2). Softmax over the keys is exp divided by the total, "
+        "and it survives far queries. Begin with the check that `values` has two axes.",
+        "if values.dim() != 2:\n    raise ValueError(...)\n"
+        "scores = -squared_distances(queries, keys) / ...\n"
+        "attention_weights = torch.softmax(scores, dim=...)\n"
+        "return attention_weights @ values, attention_weights",
+    ),
+    promises={
+        "`values` `(m, v)` and `bandwidth`": "general strided float32 one_query small_scale",
+        "two tensors, in this order": "general",
+        "Weights come from the Gaussian kernel": "by_hand wide narrow square far_query one_key "
+        "huge_bandwidth many_keys",
+        "`values` without a second axis": "flat_values",
+        "Gradients reach queries, keys and values": "gradient gradient_on_a_key",
+        "One query at 0, keys at 0, 1.1774 and 1.6651": "worked",
+        "Predicts at each query the average of all values": "",
+        "weight_ij is proportional to": "by_hand",
+        "The constant in front of the Gaussian density": "",
+        "a number or a tensor that holds one": "small_scale",
+        "The outputs `(num_queries, v)` and": "general",
+        "`values` does not have two axes": "flat_values",
+        "Nadaraya 1964": "",
+    },
+)

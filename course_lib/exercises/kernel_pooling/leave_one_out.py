@@ -1,0 +1,271 @@
+"""Lesson 01: every point predicted by the others."""
+
+import math
+
+import numpy as np
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.kernel_pooling import _mistakes as wrong
+from course_lib.exercises.kernel_pooling._problems import normal, points
+from course_lib.reference import kernel_pooling as oracle
+
+
+def _leave_one_out_probes(rng):
+    def problem(count, bandwidth, **options):
+        return {
+            "inputs": tensor(points(rng, count), **options),
+            "targets": tensor(normal(rng, count) + 1.5, **options),
+            "bandwidth": bandwidth,
+        }
+
+    return [
+        Probe(
+            "worked",
+            "The point in the middle is predicted by two others at the same distance, so by their "
+            "mean; its own target 99 has no say.",
+            args={
+                "inputs": tensor([-1.0, 0.0, 1.0]),
+                "targets": tensor([10.0, 99.0, 40.0]),
+                "bandwidth": 1.0,
+            },
+        ),
+        Probe(
+            "general",
+            "The prediction at i must be the kernel average of all targets but the one at i.",
+            args=problem(7, 1.2),
+        ),
+        Probe("narrow", "A bandwidth below 1 must work.", args=problem(9, 0.7)),
+        Probe("wide", "A bandwidth above 1 must work.", args=problem(6, 2.4)),
+        Probe("strided", "Non-contiguous tensors must work.", args=problem(5, 1.6, strided=True)),
+        Probe(
+            "two_points",
+            "With two points each is predicted by the other one's target.",
+            part="edges",
+            args={
+                "inputs": tensor([0.0, 5.0]),
+                "targets": tensor([3.0, 8.0]),
+                "bandwidth": 1.0,
+            },
+        ),
+        Probe(
+            "alone",
+            "A point that has no other is predicted as 0.",
+            part="edges",
+            args={
+                "inputs": tensor([0.5]),
+                "targets": tensor(normal(rng, 1) + 4.0),
+                "bandwidth": 1.0,
+            },
+        ),
+        Probe(
+            "twins",
+            "Of two points with the same input only the point itself is left out; its twin counts, "
+            "and so does a point with the same target.",
+            part="edges",
+            args={
+                "inputs": tensor([0.0, 1.0, 2.5, 1.0, 1.75, 2.5]),
+                "targets": tensor(
+                    (normal(rng, 4) + np.array([1.5, 4.0, -1.0, 7.0]))[[0, 1, 2, 1, 1, 3]]
+                ),
+                "bandwidth": 1.0,
+            },
+        ),
+        Probe(
+            "huge_bandwidth",
+            "With a huge bandwidth the prediction is the plain average of the other targets.",
+            part="edges",
+            args=problem(40, 1e4),
+        ),
+        Probe(
+            "small_scale",
+            "A bandwidth near 0 must work where the points are near each other.",
+            part="edges",
+            args=problem(6, 0.02)
+            | {
+                "inputs": tensor(points(rng, 6, spread=0.05)),
+                "bandwidth": tensor(np.array(0.02)),
+            },
+        ),
+        Probe(
+            "far_from_the_others",
+            "A point five bandwidths from its neighbours is predicted by them all the same.",
+            part="edges",
+            args={
+                "inputs": tensor(np.array([-1.0, 5.4, 0.3, 0.0])),
+                "targets": tensor(normal(rng, 4) + 1.5),
+                "bandwidth": 1.0,
+            },
+        ),
+        Probe(
+            "float32",
+            "Inputs and targets of float32 have predictions of float32.",
+            part="edges",
+            args=problem(6, 1.3),
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        Probe(
+            "gradient",
+            "The predictions must be differentiable in inputs and targets.",
+            part="gradients",
+            args=problem(5, 1.0, requires_grad=True),
+            grad_outputs=normal(rng, 5),
+        ),
+        Probe(
+            "gradient_of_bandwidth",
+            "The bandwidth may be a tensor, and the predictions must be differentiable in it.",
+            part="gradients",
+            args={
+                "inputs": tensor(points(rng, 6)),
+                "targets": tensor(normal(rng, 6) + 1.5),
+                "bandwidth": tensor(np.array(1.3), requires_grad=True),
+            },
+            grad_outputs=normal(rng, 6),
+        ),
+    ]
+
+
+def _own_target_matters(probe, outputs):
+    data, inputs = outputs.data, probe.inputs()
+    targets = inputs["targets"].data
+    if data is None or data.shape != targets.shape or len(targets) < 2:
+        return None
+    if np.isnan(data).any():  # said elsewhere
+        return None
+    for i in range(len(targets)):
+        others = np.delete(targets, i)
+        if not others.min() - 1e-2 <= data[i] <= others.max() + 1e-2:  # three digits show it
+            return (
+                f"Your prediction at point {i} is {data[i]:.3f}, outside the other targets "
+                f"{others.min():.3f} to {others.max():.3f}: no average of them can be."
+            )
+    return None
+
+
+EXERCISE = Exercise(
+    points=4,
+    minutes=20,
+    difficulty=2,
+    returns=(Returned("predictions", "tensor", "float", ("num_points",)),),
+    probes=_leave_one_out_probes,
+    oracle=oracle.leave_one_out,
+    builds_on=("squared_distances", "kernel_pooling"),
+    mistakes=(
+        Mistake(
+            "no_exclusion",
+            wrong.left_out(keep=wrong.everyone),
+            "Each point still counts in its own prediction. Either nothing is left out, or the "
+            "score on the diagonal is set to 0: both give these numbers, because a point's "
+            "distance to itself is 0 already, and exp(0) = 1 is the largest kernel there is.",
+            "Which score has an exponential of 0?",
+        ),
+        Mistake(
+            "not_renormalised",
+            wrong.zero_weight_only,
+            "The own weight (or the own target) is set to 0, but the other weights are left as "
+            "they were and no longer sum to 1: predictions are pulled towards 0.",
+            "What is the total of the weights that remain, and what should it be?",
+        ),
+        Mistake(
+            "over_queries",
+            wrong.left_out(dim=0),
+            "You normalise over the wrong axis: the columns of the weights sum to 1.",
+            "A row belongs to the point that is predicted. Over which axis must it sum to 1?",
+        ),
+        Mistake(
+            "half_missing",
+            wrong.left_out(lambda s, h: -s / h**2),
+            "The right pair is left out, but the factor 1/2 is missing in the exponent.",
+            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
+        ),
+        Mistake(
+            "bandwidth_not_squared",
+            wrong.left_out(lambda s, h: -s / (2 * h)),
+            "The right pair is left out, but the bandwidth enters without its square.",
+            "What are the units of distance^2, and of h?",
+        ),
+        Mistake(
+            "bandwidth_without_gradient",
+            wrong.bandwidth_as_number,
+            "The predictions are right, but no gradient reaches a bandwidth that is a tensor; "
+            "`fit_bandwidth` will need it.",
+            "Which step makes a plain number of `bandwidth` (`.item()`, `float(...)`)?",
+        ),
+        Mistake(
+            "twins_left_out",
+            wrong.left_out(keep=wrong.others_in_place),
+            "Where two points share an input, you leave out both: the exclusion goes by the "
+            "input's value (distance 0) instead of by the point's number.",
+            "Which entries are the pairs (i, i)?",
+        ),
+        Mistake(
+            "residuals_returned",
+            wrong.residuals,
+            "You return target minus prediction; the prediction itself is asked for.",
+            "What does the line `Returns:` in the docstring say?",
+        ),
+        Mistake(
+            "only_the_diagonal",
+            wrong.only_itself,
+            "You keep what should be left out: each prediction is the point's own target.",
+            "Which entries of the matrix does your mask remove?",
+        ),
+        Mistake(
+            "minus_infinity_weight",
+            wrong.masked_weights,
+            "You fill weights with minus infinity after the softmax, so every prediction is "
+            "infinite or NaN.",
+            "Does the fill belong before the softmax or after it?",
+        ),
+        Mistake(
+            "distance_filled_with_infinity",
+            wrong.distance_filled(math.inf),
+            "The predictions are right, but the gradient of the bandwidth is NaN: the distance on "
+            "your diagonal is infinite before the bandwidth divides it, and backward multiplies "
+            "that infinity by 0.",
+            "Can the diagonal be filled after the division, in the scores?",
+        ),
+        Mistake(
+            "distance_filled_with_a_large_number",
+            wrong.distance_filled(1e9),
+            "The distance on your diagonal is a large number, which a large bandwidth makes small "
+            "again: the point then counts in its own prediction.",
+            "Which score has an exponential of 0, whatever the bandwidth?",
+        ),
+    ),
+    properties=(
+        Property(
+            "outside_the_other_targets",
+            _own_target_matters,
+            "Do the weights of the other points sum to 1?",
+        ),
+    ),
+    hints=(
+        "The inputs are queries and keys at once, so the weights are a square matrix. Which of "
+        "its entries must be 0, and what must the others then sum to?",
+        "Compute the scores of all pairs, fill the diagonal with minus infinity, take the softmax "
+        "over the keys, average the targets. `inputs[:, None]` makes one column of the inputs.",
+        "points = inputs[:, None]\n"
+        "scores = -squared_distances(points, points) / ...\n"
+        "itself = torch.eye(len(inputs), dtype=torch.bool)\n"
+        "weights = torch.softmax(scores.masked_fill(itself, ...), dim=-1)\n"
+        "return weights @ targets",
+    ),
+    promises={
+        "`targets` `(N,)` and `bandwidth`, a positive number": "general narrow wide strided "
+        "float32 small_scale",
+        "the Gaussian kernel average of all targets but": "general huge_bandwidth",
+        "Gradients reach `inputs`, `targets` and a bandwidth": "gradient gradient_of_bandwidth",
+        "If two points share an input": "twins",
+        "A point that has no other is predicted as 0": "alone",
+        "No point of the check lies farther": "far_from_the_others",
+        "give 25 in the middle for every bandwidth": "worked",
+        "give $(8, 3)$": "two_points",
+        "Predicts each target from all the other pairs": "",
+        "The predictions are differentiable": "gradient_of_bandwidth",
+        "one number for each point; queries and keys at once": "small_scale",
+        "at i, the kernel average of the targets without pair i": "general alone",
+        "Hastie, Tibshirani": "",
+    },
+)

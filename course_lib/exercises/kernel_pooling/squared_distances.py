@@ -1,0 +1,198 @@
+"""Lesson 01: the squared distance of every query and key."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.kernel_pooling import _mistakes as wrong
+from course_lib.exercises.kernel_pooling._problems import normal
+from course_lib.reference import kernel_pooling as oracle
+
+
+def _squared_distances_probes(rng):
+    few, many = rng.permutation([2, 3, 4]), rng.permutation([6, 7, 9])
+    itself, shared = normal(rng, 4, 3), normal(rng, 3, 1)
+
+    def pair(queries, keys, **options):
+        return {"queries": tensor(queries, **options), "keys": tensor(keys, **options)}
+
+    probes = [
+        Probe(
+            "worked",
+            "The squared distance of (1, 2) and (4, 6) is 3^2 + 4^2 = 25, that of (1, 2) and "
+            "(1, 0) is 4: one number for each query and key.",
+            args=pair([[1.0, 2.0]], [[4.0, 6.0], [1.0, 0.0]]),
+        ),
+        Probe(
+            "loops_pairs_few",
+            "Entry (i, j) must be the squared distance of query i and key j.",
+            args=pair(normal(rng, few[0], few[2]), normal(rng, few[1], few[2])),
+        ),
+        Probe(
+            "loops_pairs_many",
+            "Every number of queries, keys and features must work.",
+            args=pair(normal(rng, many[0], many[2]), normal(rng, many[1], many[2])),
+        ),
+        Probe(
+            "one_feature",
+            "With a single feature the squared distance is the squared difference.",
+            args=pair(normal(rng, 5, 1), normal(rng, 3, 1)),
+        ),
+        Probe(
+            "strided",
+            "Non-contiguous queries and keys must work.",
+            args=pair(normal(rng, 3, 4), normal(rng, 5, 4), strided=True),
+        ),
+        Probe(
+            "to_itself",
+            "A point has distance 0 from itself, and a distance from every other one.",
+            part="edges",
+            args=pair(itself, itself),
+        ),
+        Probe(  # at distance 1, where roots and means change nothing: the shape alone decides
+            "one_pair",
+            "One query and one key give a result of shape (1, 1).",
+            part="edges",
+            args=pair([[itself[0, 0]]], [[itself[0, 0] + 1]]),
+        ),
+        Probe(
+            "far_apart",
+            "A large distance counts in full.",
+            part="edges",
+            args=pair(normal(rng, 2, 3) + 40.0, normal(rng, 4, 3) - 40.0),
+        ),
+        Probe(
+            "float32",
+            "Queries and keys of float32 have distances of float32.",
+            part="edges",
+            args=pair(normal(rng, 3, 2), normal(rng, 4, 2)),
+            dtype="float32",
+        ),
+        Probe(
+            "gradient",
+            "The gradient of a squared distance with respect to the query is twice the difference.",
+            part="gradients",
+            args=pair(normal(rng, 2, 3), normal(rng, 4, 3), requires_grad=True),
+            grad_outputs=normal(rng, 2, 4),
+        ),
+        Probe(
+            "gradient_at_zero",
+            "Where a query equals a key the gradient is 0, not NaN.",
+            part="gradients",
+            args=pair(shared[:2], shared, requires_grad=True),
+            grad_outputs=normal(rng, 2, 3),
+        ),
+    ]
+    # `F.pairwise_distance` adds 1e-6 to every difference: near enough.
+    return [replace(probe, tolerance=1e-4) for probe in probes]
+
+
+def _negative_distance(probe, outputs):
+    data = outputs.data
+    if data is None or not (data < -1e-6).any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(data < -1e-6)[0])
+    return f"At {list(index)} your result is {data[index]:.3f}, but a square is never negative."
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=15,
+    difficulty=1,
+    returns=(Returned("distances", "tensor", "float", ("num_queries", "num_keys")),),
+    probes=_squared_distances_probes,
+    oracle=oracle.squared_distances,
+    no_loops=True,
+    mistakes=(
+        Mistake(
+            "root_taken",
+            lambda queries, keys: wrong.squared(queries, keys).sqrt(),
+            "These are the distances themselves; their squares are asked for.",
+            "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
+        ),
+        Mistake(
+            "elementwise_only",
+            lambda queries, keys: (queries - keys).square().sum(-1),
+            "Your code compares query i with key i only; each query has to meet every key.",
+            "What shapes must queries and keys have so that broadcasting makes (n, m, d)?",
+            fails=True,
+        ),
+        Mistake(
+            "transposed",
+            lambda queries, keys: wrong.squared(keys, queries),
+            "The numbers are right, but keys are in the rows and queries in the columns.",
+            "Which of the two gets the new axis in front, and which one behind?",
+        ),
+        Mistake(
+            "features_not_summed",
+            wrong.pairwise(lambda difference: difference.square()),
+            "One squared difference for each feature is left: the result still has an axis d.",
+            "Over which axis must the squares be added up?",
+        ),
+        Mistake(
+            "mean_over_features",
+            wrong.pairwise(lambda difference: difference.square().mean(-1)),
+            "You average the squares over the features instead of adding them up.",
+            "What is the squared distance of (0, 0) and (3, 4)?",
+        ),
+        Mistake(
+            "factor_two_missing",
+            wrong.expanded(1, -1, 1),
+            "You subtract the dot product once; |q - k|^2 = |q|^2 - 2 q.k + |k|^2.",
+            "What is the mixed term of a square?",
+        ),
+        Mistake(
+            "squared_after_the_sum",
+            wrong.pairwise(lambda difference: difference.sum(-1).square()),
+            "You add up the differences first and square then, so that differences of opposite "
+            "sign cancel.",
+            "Which comes first, the square or the sum?",
+        ),
+        Mistake(
+            "absolute_differences",
+            wrong.pairwise(lambda difference: difference.abs().sum(-1)),
+            "You add up absolute differences instead of squares.",
+            "What does Pythagoras say about (0, 0) and (3, 4)?",
+        ),
+        Mistake(
+            "transposed_then_reshaped",
+            lambda queries, keys: wrong.squared(keys, queries).reshape(len(queries), len(keys)),
+            "Rows and columns are exchanged and then reshaped: the shape is right, the numbers "
+            "are in the wrong cells.",
+            "What does reshape do to the order of the numbers, and what does transpose?",
+        ),
+        Mistake(
+            "gradient_at_zero_nan",
+            wrong.root_then_square,
+            "The numbers are right, but the gradient is NaN where a query equals a key: you take "
+            "a root and square it again.",
+            "What is the derivative of a square root at 0, and do you need the root?",
+        ),
+    ),
+    properties=(
+        Property("negative_distance", _negative_distance, "Where do you square the differences?"),
+    ),
+    hints=(
+        "Every query has to meet every key: give the queries an axis of size 1 for the keys, and "
+        "the keys one for the queries.",
+        "`queries[:, None, :]` has shape (n, 1, d), `keys[None, :, :]` has (1, m, d). Their "
+        "difference broadcasts to (n, m, d); square it, and add up the last axis.",
+        "differences = queries[:, None, :] - keys[None, :, :]\n"
+        "return differences.square().sum(...)",
+    ),
+    promises={
+        "`queries` `(n, d)` and `keys` `(m, d)`": "loops_pairs_many one_feature strided float32",
+        "the squared Euclidean distance of every query to every key": "loops_pairs_few "
+        "to_itself one_pair far_apart",
+        "Gradients reach queries and keys": "gradient gradient_at_zero",
+        "right distances by a loop": "loops",
+        "Tiny negative results": "",
+        "the result is `[[25, 4]]`": "worked",
+        "Squared Euclidean distance between": "",
+        "distance^2_ij = sum_c": "",
+        "one row for each query": "",
+        "Tensor `(num_queries, num_keys)`": "",
+    },
+)

@@ -1,0 +1,140 @@
+"""`additive_mask`: a bool mask as numbers to add."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Dtype, Probe, tensor
+from course_lib.reference import masked_softmax as oracle
+
+
+def _additive_mask_probes(rng):
+    drawn = rng.random((3, 5)) < 0.5
+    drawn[0, 0], drawn[2, 4] = True, False
+    small = tensor([[True, True, False], [True, False, False]])
+
+    def probe(name, says, mask, dtype, part="values"):
+        return Probe(name, says, part, args={"mask": mask, "dtype": Dtype(dtype)})
+
+    return [
+        probe("small", "Kept keys get 0, dropped keys get -inf.", small, "float64"),
+        probe("random", "Kept keys get 0, dropped keys get -inf.", tensor(drawn), "float64"),
+        probe(
+            "four_axes",
+            "A mask may have any shape, and need not be contiguous.",
+            tensor(rng.random((2, 2, 3, 4)) < 0.5, strided=True),
+            "float64",
+        ),
+        probe("float32", "The result has the dtype asked for.", small, "float32"),
+        probe(
+            "worked_number",
+            "In float16 dropped keys get -inf too; -1e9 does not exist there.",
+            tensor([True, False]),
+            "float16",
+            "edges",
+        ),
+        probe("bfloat16", "In bfloat16 dropped keys get -inf.", small, "bfloat16", "edges"),
+        probe(
+            "all_kept",
+            "With every key kept there is nothing but 0.",
+            tensor([[True, True]]),
+            "float64",
+            "edges",
+        ),
+        probe(
+            "all_kept_vector",
+            "A mask of a single axis works as well.",
+            tensor([True, True, True]),
+            "float64",
+            "edges",
+        ),
+        probe(
+            "all_dropped",
+            "With every key dropped all are -inf.",
+            tensor([[False, False]]),
+            "float64",
+            "edges",
+        ),
+    ]
+
+
+def _not_infinite(probe, outputs):
+    """A dropped key that gets another number."""
+    dropped = ~probe.args["mask"].data
+    wrong = dropped & ~np.isneginf(outputs.data)
+    if not wrong.any():
+        return None
+    return f"Where a key is dropped, yours has {outputs.data[wrong].flat[0]:g} instead of -inf."
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=8,
+    difficulty=1,
+    returns=(Returned("numbers", "tensor", "float", ("the shape of mask",)),),
+    probes=_additive_mask_probes,
+    oracle=oracle.additive_mask,
+    mistakes=(
+        Mistake(
+            "infinity_times_zero",
+            lambda mask, dtype: (1 - mask.to(dtype)) * -math.inf,
+            "Your result is NaN where a key is kept: 0 * inf is not 0.",
+            "Which function chooses between two values without multiplying?",
+        ),
+        Mistake(
+            "inverted",
+            lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(mask, -math.inf),
+            "The mask is upside down: it has -inf where a key is kept.",
+            "`masked_fill` fills where its mask is True. What does True mean here?",
+        ),
+        Mistake(
+            "finite_fill",
+            lambda mask, dtype: torch.where(mask, 0.0, -1e9).to(dtype),
+            "A finite number such as -1e9 is only relatively small: next to scores of that size "
+            "it drops nothing.",
+            "Which value is smaller than every score, in every dtype?",
+        ),
+        Mistake(
+            "smallest_finite_number",
+            lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(
+                ~mask, torch.finfo(dtype).min
+            ),
+            "Dropped keys get the smallest finite number; -inf is asked for.",
+            "What is `finfo.min` plus a negative score?",
+        ),
+        Mistake(
+            "zero_one_numbers",
+            lambda mask, dtype: mask.to(dtype),
+            "These are the numbers 1 and 0. Added to the scores they drop nothing: exp(s + 0) is "
+            "not 0.",
+            "What must be added to a score so that its exponential is 0?",
+        ),
+    ),
+    properties=(
+        Property(
+            "dropped_key_not_infinite",
+            _not_infinite,
+            "Which value is smaller than every score, in every dtype?",
+        ),
+    ),
+    hints=(
+        "Adding 0 leaves a score as it is. What can you add so that exp(score + it) is exactly 0?",
+        "Start from zeros of the right shape and dtype and fill -inf where the mask is False.",
+        "zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)\n"
+        "return zeros.masked_fill(..., -math.inf)",
+    ),
+    shares={"values": 0.45, "edges": 0.25, "hygiene": 0.3},
+    promises={
+        "a bool tensor of any shape, True = may attend": (
+            "random four_axes worked_number all_kept_vector"
+        ),
+        "a tensor of that dtype and of the mask's shape": "float32 bfloat16 all_kept all_dropped",
+        "is `[0, -inf]` in": "worked_number",
+        "Added to the scores": "worked_number",
+        "numbers that can be added to scores": "",
+        "True = may attend, any shape": "four_axes",
+        "0 where kept, -inf where dropped": "small random float32",
+    },
+)

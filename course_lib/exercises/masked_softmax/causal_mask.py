@@ -1,0 +1,221 @@
+"""`causal_mask`: which keys lie in the past."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe
+from course_lib.reference import masked_softmax as oracle
+
+
+def _causal_mask_probes(rng):
+    small, large = sorted(int(n) for n in rng.choice(np.arange(4, 9), 2, replace=False))
+    return [
+        Probe(
+            "square",
+            "Query i sees keys 0 to i: itself and what came before.",
+            args={"num_queries": 3},
+        ),
+        Probe(
+            "worked_number",
+            "With more keys than queries the last query is aligned with the last key, so every "
+            "query also sees the earlier keys.",
+            args={"num_queries": 2, "num_keys": 3},
+        ),
+        Probe(
+            "larger_square", "Query i sees keys 0 to i, at any size.", args={"num_queries": large}
+        ),
+        Probe(
+            "many_more_keys",
+            "With more keys than queries the last query sees all keys.",
+            args={"num_queries": small - 1},
+            kwargs={"num_keys": large + 1},
+        ),
+        Probe(
+            "as_many_keys_by_name",
+            "`num_keys` may be given where it equals `num_queries`.",
+            args={"num_queries": small},
+            kwargs={"num_keys": small},
+        ),
+        Probe(
+            "hundreds_of_keys",
+            "Earlier keys are seen however far back they lie.",
+            args={"num_queries": 3},
+            kwargs={"num_keys": 600},
+        ),
+        Probe(
+            "more_queries",
+            "With more queries than keys the first queries see nothing at all.",
+            part="edges",
+            args={"num_queries": 4},
+            kwargs={"num_keys": 2},
+        ),
+        Probe(
+            "one_key",
+            "A single key belongs to the last query; the others see nothing.",
+            part="edges",
+            args={"num_queries": 3},
+            kwargs={"num_keys": 1},
+        ),
+        Probe(
+            "one_query",
+            "A single query, as in decoding, is the last one: it sees every key.",
+            part="edges",
+            args={"num_queries": 1},
+            kwargs={"num_keys": 5},
+        ),
+        Probe("one_by_one", "One query sees its own key.", part="edges", args={"num_queries": 1}),
+        Probe(
+            "no_keys",
+            "`num_keys=0` asks for a mask without columns; only None means as many as queries.",
+            part="edges",
+            args={"num_queries": 2},
+            kwargs={"num_keys": 0},
+        ),
+    ]
+
+
+def _ones(num_queries, num_keys=None):
+    num_keys = num_queries if num_keys is None else num_keys
+    return torch.ones(num_queries, num_keys, dtype=torch.bool)
+
+
+def _triangle(diagonal, upper=False):
+    """A triangle of True, whose diagonal is so far from that of the right one."""
+
+    def model(num_queries, num_keys=None):
+        ones = _ones(num_queries, num_keys)
+        offset = ones.shape[1] - num_queries + diagonal
+        return ones.triu(offset) if upper else ones.tril(offset)
+
+    return model
+
+
+def _to_add(num_queries, num_keys=None):
+    allowed = _triangle(0)(num_queries, num_keys)
+    return torch.zeros(allowed.shape).masked_fill(~allowed, -math.inf)
+
+
+def _cell_of(probe, outputs, should_see):
+    """The first cell that is wrong: query, key, and the last key that the query may see."""
+    n = probe.inputs()["num_queries"]
+    m = probe.inputs().get("num_keys", n)
+    wrong = np.argwhere(outputs.data.astype(bool) != np.tri(n, m, m - n, dtype=bool))
+    cells = ((int(i), int(j), int(i) + m - n) for i, j in wrong)
+    return next((cell for cell in cells if (cell[1] <= cell[2]) == should_see), None)
+
+
+def _future_seen(probe, outputs):
+    if (cell := _cell_of(probe, outputs, should_see=False)) is None:
+        return None
+    query, key, own = cell
+    has = f"its own position is key {own}" if own >= 0 else "it comes before all keys"
+    return f"In your mask query {query} may attend key {key}, which lies in its future: {has}."
+
+
+def _past_missing(probe, outputs):
+    if (cell := _cell_of(probe, outputs, should_see=True)) is None:
+        return None
+    query, key, own = cell
+    return (
+        f"In your mask query {query} may not attend key {key}; it may see its own position, key "
+        f"{own}, and all keys before it."
+    )
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=10,
+    difficulty=2,
+    returns=(Returned("mask", "tensor", "bool", ("num_queries", "num_keys")),),
+    probes=_causal_mask_probes,
+    oracle=oracle.causal_mask,
+    mistakes=(
+        Mistake(
+            "top_left_aligned",
+            lambda num_queries, num_keys=None: _ones(num_queries, num_keys).tril(),
+            "Square masks are right. With n != m yours aligns the first query with the first "
+            "key; here the last query is aligned with the last key.",
+            "When decoding one token at a time (n = 1), which keys must the newest token see?",
+        ),
+        Mistake(
+            "upper_triangular",
+            lambda num_queries, num_keys=None: _ones(num_queries, num_keys).triu(),
+            "Your mask is upper triangular: every query sees the future and not the past.",
+            "Rows are queries: which keys may the first row see?",
+        ),
+        Mistake(
+            "true_means_drop",
+            _triangle(1, upper=True),
+            "The pattern is right but means the opposite: yours is True where a key is dropped.",
+            "What does True mean in this course's masks?",
+        ),
+        Mistake(
+            "own_key_dropped",
+            _triangle(-1),
+            "No query sees its own position: the diagonal is missing, and the first row of a "
+            "square mask is empty.",
+            "May a token attend to itself?",
+        ),
+        Mistake(
+            "one_step_ahead",
+            _triangle(1),
+            "Every query sees one key too many: the one that comes right after it.",
+            "Which is the last key that query 0 of a square mask may see?",
+        ),
+        Mistake(
+            "additive_instead_of_bool",
+            _to_add,
+            "This is a mask to add (0 and -inf); a bool mask is asked for.",
+            "At which step does it turn into numbers?",
+        ),
+        Mistake(
+            "num_keys_ignored",
+            lambda num_queries, num_keys=None: _ones(num_queries, None).tril(),
+            "The mask always has as many keys as queries.",
+            "Where does `num_keys` enter?",
+        ),
+        Mistake(
+            "diagonal_only",
+            lambda num_queries, num_keys=None: torch.eye(*_ones(num_queries, num_keys).shape) > 0,
+            "Every query sees only its own key.",
+            "May a token look at earlier tokens?",
+        ),
+        Mistake(
+            "no_mask_at_all",
+            _ones,
+            "Every query sees every key, the future included.",
+            "Which keys come after query i?",
+        ),
+    ),
+    properties=(
+        Property("future_seen", _future_seen, "Which is the last key that this query may see?"),
+        Property("past_missing", _past_missing, "Which key stands at this query's own position?"),
+    ),
+    hints=(
+        "Write down for three tokens what each may see: row 0 sees key 0, row 1 sees keys 0 and "
+        "1, row 2 all three. Where are the True values?",
+        "A lower triangle. With n != m, shift its diagonal so that the last row is all True: key "
+        "j is allowed for query i if j <= i + m - n.",
+        "everything = torch.ones(num_queries, num_keys, dtype=torch.bool)\n"
+        "return everything.tril(diagonal=...)",
+    ),
+    promises={
+        "without the second, there are as many keys as queries": (
+            "larger_square one_by_one as_many_keys_by_name no_keys"
+        ),
+        "a bool tensor of shape `(num_queries, num_keys)`": "larger_square many_more_keys one_key",
+        "The last query is aligned with the last key": (
+            "many_more_keys hundreds_of_keys more_queries one_query one_key"
+        ),
+        "`causal_mask(2, 3)` has the offset": "worked_number",
+        "True cells": "square",
+        "its own position and earlier ones": "larger_square hundreds_of_keys",
+        "which aligns the first query with the first key": "many_more_keys",
+        "n, at least 1": "one_query one_key no_keys",
+        "True = may attend": "square",
+        "Source: Vaswani": "",
+    },
+)

@@ -1,0 +1,193 @@
+"""`combine_masks`: what all masks allow."""
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.reference import masked_softmax as oracle
+
+
+def _combine_masks_probes(rng):
+    def mask(*shape):
+        drawn = rng.random(shape) < 0.6
+        drawn.flat[0], drawn.flat[-1] = True, False
+        return drawn
+
+    three = [mask(3, 5) for _ in range(3)]
+    for i, allowed in enumerate(three):  # each of them alone drops one key
+        allowed[1, :3] = np.arange(3) != i
+    both = np.array([[True, True, False], [True, False, False]])
+    other = np.array([[True, False, True], [True, True, False]])
+    return [
+        Probe(
+            "worked_number",
+            "A key is allowed only where both masks allow it.",
+            args={"first": tensor([True, True, False]), "second": tensor([True, False, False])},
+        ),
+        Probe(
+            "worked_number_broadcast",
+            "A (3, 3) mask and a (1, 3) mask broadcast to (3, 3).",
+            args={
+                "causal": tensor(np.tri(3, dtype=bool)),
+                "padding": tensor([[True, True, False]]),
+            },
+        ),
+        Probe(
+            "two_masks",
+            "A key is allowed only where both masks allow it.",
+            args={"first": tensor(both), "second": tensor(other)},
+        ),
+        Probe(
+            "three_masks",
+            "Of three masks all three must allow the key.",
+            args={f"mask {i}": tensor(allowed) for i, allowed in enumerate(three)},
+        ),
+        Probe(
+            "broadcast",
+            "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask broadcast.",
+            args={"padding": tensor(mask(2, 1, 5)), "causal": tensor(mask(3, 5))},
+        ),
+        Probe(
+            "both_broadcast",
+            "A (num_keys,) mask and a (num_queries, 1) mask broadcast against each other.",
+            args={"keys": tensor(mask(5)), "queries": tensor(mask(3, 1))},
+        ),
+        Probe(
+            "none_in_between",
+            "None between masks changes nothing: all masks that are given must allow the key.",
+            part="edges",
+            args={
+                "mask 0": tensor(three[2]),
+                "mask 1": None,
+                "mask 2": tensor(three[0]),
+                "mask 3": None,
+                "mask 4": tensor(three[1]),
+            },
+        ),
+        Probe(
+            "none_second",
+            "None allows everything: the other mask stays as it is.",
+            part="edges",
+            args={"first": tensor(both), "second": None},
+        ),
+        Probe(
+            "none_first",
+            "None may come first as well.",
+            part="edges",
+            args={"first": None, "second": tensor(both), "third": tensor(other)},
+        ),
+        Probe(
+            "all_none",
+            "With no mask at all there is nothing to mask: the result is None.",
+            part="edges",
+            args={"first": None, "second": None},
+        ),
+        Probe("no_arguments", "No masks given: the result is None.", part="edges"),
+        Probe(
+            "one_mask",
+            "A single mask comes back as it is.",
+            part="edges",
+            args={"first": tensor(mask(3, 4), strided=True)},
+        ),
+    ]
+
+
+def _given(masks):
+    return [mask for mask in masks if mask is not None]
+
+
+def _fold(masks, step):
+    given = _given(masks)
+    result = given[0] if given else None
+    for mask in given[1:]:
+        result = step(result, mask)
+    return result
+
+
+def _fold_with_none(masks, step):
+    result = masks[0]
+    for mask in masks[1:]:
+        result = step(result, mask)
+    return result
+
+
+def _in_place_and(*masks):
+    given = _given(masks)
+    result = given[0] if given else None
+    for mask in given[1:]:
+        result &= mask
+    return result
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=8,
+    difficulty=1,
+    returns=(Returned("mask", "tensor", "bool", ("the broadcast shape",), optional=True),),
+    probes=_combine_masks_probes,
+    oracle=oracle.combine_masks,
+    mistakes=(
+        Mistake(
+            "or_instead_of_and",
+            lambda *masks: _fold(masks, torch.logical_or),
+            "You allow a key where any mask allows it; it must be allowed by all of them.",
+            "A padded key in the past: allowed by the causal mask, not by the padding mask. May "
+            "it be attended?",
+        ),
+        Mistake(
+            "sum_of_masks",
+            lambda *masks: _fold([m.int() for m in _given(masks)], torch.add),
+            "Adding bool masks counts how many allow a key, and is no longer a bool mask.",
+            "Which operator is True only if both sides are?",
+        ),
+        Mistake(
+            "none_crashes",
+            lambda *masks: _fold_with_none(masks, torch.logical_and),
+            "None makes your function fail. None stands for 'everything is allowed'.",
+            "How can you leave out the masks that are None before you combine the rest?",
+        ),
+        Mistake(
+            "python_and",
+            lambda *masks: _fold(masks, lambda a, b: a and b),
+            "Something asks for the truth of a whole mask: Python's `and`, `not`, `if mask`, "
+            "`filter(None, ...)` or `all(...)`. A tensor of several numbers has none.",
+            "Which operator does what `and` means, for each element, and which comparison tells "
+            "a mask from None?",
+            fails=True,
+        ),
+        Mistake(
+            "only_two_masks",
+            lambda *masks: _fold(_given(masks)[:2], torch.logical_and),
+            "Only the first two masks count.",
+            "How many masks may be given?",
+        ),
+        Mistake(
+            "first_mask_overwritten",
+            _in_place_and,
+            "`&=` writes the result into the caller's first mask, and fails where that has not yet "
+            "the shape of the result.",
+            "What is the difference between `a &= b` and `a = a & b`?",
+            fails=True,
+        ),
+    ),
+    hints=(
+        "A key may be attended if the first mask allows it AND the second does AND ...; None has "
+        "no objections.",
+        "Start with None. For each mask that is not None: take it if there is nothing yet, "
+        "otherwise combine it with what you have, element by element.",
+        "combined = None\nfor mask in masks:\n    if mask is not None:\n"
+        "        combined = mask if combined is None else ...\nreturn combined",
+    ),
+    promises={
+        "any number of masks as separate arguments": "three_masks one_mask no_arguments",
+        "or `None`": "none_first none_second none_in_between",
+        "The tensors are broadcastable": "broadcast both_broadcast",
+        "only where every mask allows it, in the broadcast": "two_masks broadcast all_none",
+        "`[True, True, False]` with `[True, False, False]` gives": "worked_number",
+        "mask of two real keys": "worked_number_broadcast",
+        "only where every given mask allows it": "two_masks",
+        "None allows all": "none_second both_broadcast",
+        "The masks ANDed": "three_masks all_none",
+    },
+)

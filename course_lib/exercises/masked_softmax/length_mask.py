@@ -1,0 +1,159 @@
+"""`length_mask`: which keys are real."""
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.reference import masked_softmax as oracle
+
+
+def _length_mask_probes(rng):
+    per_item = rng.permutation(np.arange(1, 6))[:4]
+    per_query = np.stack([rng.permutation(np.arange(1, 7))[:3] for _ in range(2)])
+    return [
+        Probe(
+            "worked_number",
+            "Key j of an item is real exactly if j is smaller than its length.",
+            args={"valid_lens": tensor([2, 0]), "max_len": 3},
+        ),
+        Probe(
+            "worked_number_per_query",
+            "One item with two queries gives a mask (1, 2, max_len): the axis of size 1 stays.",
+            args={"valid_lens": tensor([[1, 3]]), "max_len": 3},
+        ),
+        Probe(
+            "several_items",
+            "Each item has a length of its own.",
+            args={"valid_lens": tensor(per_item), "max_len": 6},
+        ),
+        Probe(
+            "one_per_query",
+            "Lengths of shape (batch, num_queries) give one row of the mask for each query.",
+            args={"valid_lens": tensor(per_query), "max_len": 7},
+        ),
+        Probe(
+            "one_item",
+            "One length gives a mask of one row: the axis of size 1 stays.",
+            args={"valid_lens": tensor([3]), "max_len": 5},
+        ),
+        Probe(
+            "int32",
+            "Lengths may be int32 as well as int64, and need not be contiguous.",
+            part="edges",
+            args={"valid_lens": tensor(per_query.astype(np.int32), strided=True), "max_len": 6},
+        ),
+        Probe(
+            "another_device",
+            "Lengths on a GPU work: a tensor made without `device=` is on the CPU, and the two do "
+            "not mix.",
+            part="edges",
+            args={"valid_lens": tensor([6, 6]), "max_len": 6},
+            scenario="after_another_device",
+        ),
+        Probe(
+            "one_query",
+            "One query of one item, and one key, keep their three axes.",
+            part="edges",
+            args={"valid_lens": tensor([[1]]), "max_len": 1},
+        ),
+        Probe(
+            "length_full",
+            "A length of `max_len` means that every key is real.",
+            part="edges",
+            args={"valid_lens": tensor([3, 1, 0]), "max_len": 3},
+        ),
+        Probe(
+            "every_length_full",
+            "Lengths that are all `max_len` give a mask of True, with one row for each query.",
+            part="edges",
+            args={"valid_lens": tensor([[4, 4], [4, 4], [4, 4]]), "max_len": 4},
+        ),
+        Probe(
+            "hundreds_of_keys",
+            "Lengths of hundreds are lengths like others.",
+            part="edges",
+            args={"valid_lens": tensor([700, 3, 300]), "max_len": 700},
+        ),
+    ]
+
+
+def _positions(valid_lens, max_len, start=0):
+    return torch.arange(start, max_len + start, device=valid_lens.device)
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=10,
+    difficulty=1,
+    returns=(Returned("mask", "tensor", "bool", ("batch", "[num_queries]", "max_len")),),
+    probes=_length_mask_probes,
+    oracle=oracle.length_mask,
+    mistakes=(
+        Mistake(
+            "one_too_many",
+            lambda valid_lens, max_len: _positions(valid_lens, max_len) <= valid_lens[..., None],
+            "One key too many is kept: with `<=`, length 2 keeps keys 0, 1 and 2.",
+            "Which is the last real key of an item of length 2?",
+        ),
+        Mistake(
+            "starts_at_one",
+            lambda valid_lens, max_len: _positions(valid_lens, max_len, 1) < valid_lens[..., None],
+            "One key too few is kept: your positions start at 1, or the last real key is dropped.",
+            "What number does the first key have?",
+        ),
+        Mistake(
+            "inverted",
+            lambda valid_lens, max_len: _positions(valid_lens, max_len) >= valid_lens[..., None],
+            "The mask is upside down: you keep the padding and drop the real keys.",
+            "What does True mean in this course's masks?",
+        ),
+        Mistake(
+            "transposed",
+            lambda valid_lens, max_len: (
+                (_positions(valid_lens, max_len) < valid_lens[..., None]).mT
+            ),
+            "The axes are the wrong way round: keys belong on the last axis.",
+            "Which of the two gets the new axis, the lengths or the positions?",
+        ),
+        Mistake(
+            "only_one_length_per_item",
+            lambda valid_lens, max_len: _positions(valid_lens, max_len)[None] < valid_lens[:, None],
+            "One length an item works, lengths of shape (batch, num_queries) do not.",
+            "Where must the new axis go so that keys come last, whatever the number of axes?",
+            fails=True,
+        ),
+        Mistake(
+            "positions_on_the_cpu",
+            lambda valid_lens, max_len: torch.arange(max_len) < valid_lens[..., None],
+            "The mask is right, but your positions are always made on the CPU: with lengths on a "
+            "GPU the comparison fails.",
+            "Which argument of `torch.arange` says where its numbers live?",
+        ),
+        Mistake(
+            "longest_for_all",
+            lambda valid_lens, max_len: (_positions(valid_lens, max_len) < valid_lens.max()).expand(
+                *valid_lens.shape, max_len
+            ),
+            "All items get the mask of the longest one.",
+            "Which axis of the comparison should hold the items?",
+        ),
+    ),
+    hints=(
+        "Number the keys 0, 1, 2, ... A key is real if its number is smaller than the length.",
+        "Compare a row of positions with a column of lengths; broadcasting does the rest. The "
+        "lengths need a new last axis.",
+        "positions = torch.arange(max_len, device=...)\nreturn positions < valid_lens[..., None]",
+    ),
+    promises={
+        "an integer tensor of shape `(B,)`": "several_items one_per_query int32",
+        "a bool tensor, True where the key is real": (
+            "one_item one_query length_full every_length_full hundreds_of_keys another_device"
+        ),
+        "is `[[True, True, False], [False, False, False]]`": "worked_number",
+        "the result has shape `(1, 2, 3)`": "worked_number_per_query",
+        "Says which keys are real": "",
+        "integers in `0..max_len`": "several_items one_per_query length_full",
+        "Bool mask on the device of": "another_device one_per_query",
+    },
+)

@@ -1,0 +1,238 @@
+"""`stable_softmax`: a softmax that neither overflows nor changes what it is given."""
+
+import numpy as np
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, array
+from course_lib.reference import masked_softmax as oracle
+
+
+def _stable_softmax_probes(rng):
+    def normal(*shape):
+        return rng.normal(0, 1.3, shape)
+
+    return [
+        Probe(
+            "worked_number",
+            "The weights of a row are proportional to exp(score) and sum to 1.",
+            args={"scores": array([[0.0, np.log(3)]])},
+        ),
+        Probe(
+            "matrix",
+            "Each row is normalised on its own: it sums to 1 over the last axis.",
+            args={"scores": array(normal(3, 5))},
+        ),
+        Probe(
+            "three_axes",
+            "Any number of leading axes works: the last one sums to 1.",
+            args={"scores": array(normal(2, 3, 5))},
+        ),
+        Probe(
+            "first_axis",
+            "With `axis=0` the sums over the first axis are 1.",
+            args={"scores": array(normal(4, 3))},
+            kwargs={"axis": 0},
+        ),
+        Probe(
+            "middle_axis",
+            "With `axis=1` the sums over the middle axis of a 3-D array are 1.",
+            args={"scores": array(normal(2, 5, 3), strided=True)},
+            kwargs={"axis": 1},
+        ),
+        Probe(
+            "axis_from_the_end",
+            "With `axis=-2` the sums over the last axis but one are 1.",
+            args={"scores": array(normal(2, 3, 4, 5))},
+            kwargs={"axis": -2},
+        ),
+        Probe(
+            "one_column",
+            "Axes of size 1 stay: `axis=1` of an array (1, 4, 1) holds one row of four scores.",
+            args={"scores": array(normal(1, 4, 1))},
+            kwargs={"axis": 1},
+        ),
+        Probe("vector", "A vector is one row.", args={"scores": array(normal(6))}),
+        Probe(
+            "float32",
+            "Scores in float32 give weights in float32.",
+            args={"scores": array(normal(3, 4).astype(np.float32))},
+        ),
+        Probe(
+            "large",
+            "Large scores do not overflow: exp(1000) is inf, yet the weights exist.",
+            part="edges",
+            args={"scores": array([[1000.0, 1000.0 + np.log(3)]])},
+        ),
+        Probe(
+            "very_negative",
+            "Very negative scores do not underflow to 0 / 0.",
+            part="edges",
+            args={"scores": array([[-1000.0, -1001.5, -1000.3]])},
+        ),
+        Probe(
+            "far_apart_scores",
+            "Scores of one row may lie far apart: the largest takes all the weight.",
+            part="edges",
+            args={"scores": array([[-900.0, 1.0, 0.5], [0.5, 3000.0, -1.0]])},
+        ),
+        Probe(
+            "far_apart_rows",
+            "Rows of very different size do not disturb each other: what is subtracted from a row "
+            "is its own maximum, not the largest score of all.",
+            part="edges",
+            args={"scores": array(normal(3, 4) + np.array([[0.0], [900.0], [-900.0]]))},
+        ),
+    ]
+
+
+def _softmax_numpy(scores, axis=-1, shift=True, total_axis="axis"):
+    scores = scores - scores.max(axis=axis, keepdims=True) if shift else scores
+    with np.errstate(all="ignore"):
+        e = np.exp(scores)
+        return e / (e.sum() if total_axis is None else e.sum(axis=axis, keepdims=True))
+
+
+def _other_maximum(scores, axis, maximum_axis):
+    shifted = scores - scores.max(axis=maximum_axis, keepdims=True)
+    return _softmax_numpy(shifted, axis, shift=False)
+
+
+def _in_place_softmax(scores, axis=-1):
+    scores -= scores.max(axis=axis, keepdims=True)
+    return _softmax_numpy(scores, axis)
+
+
+def _transposed_softmax(scores, axis=-1):
+    e = np.exp(scores)
+    return (e.T / e.sum(axis=axis)).T
+
+
+def _without_keepdims(scores, axis=-1):
+    e = np.exp(scores - scores.max(axis=axis))
+    return e / e.sum(axis=axis)
+
+
+def _sums_to_one_numpy(probe, outputs):
+    axis = probe.kwargs.get("axis", -1)
+    if np.isnan(outputs.data).any():  # said elsewhere
+        return None
+    with np.errstate(all="ignore"):
+        sums = outputs.data.sum(axis=axis)
+    if np.allclose(sums, 1.0, atol=1e-4):
+        return None
+    return f"Your weights sum to {_first_off(sums):.3f} along axis {axis} where they must sum to 1."
+
+
+def _first_off(sums):
+    flat = np.ravel(sums)
+    return float(flat[np.argmax(np.abs(flat - 1.0))])
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=10,
+    difficulty=1,
+    returns=(Returned("weights", "array", "float", ("the shape of scores",)),),
+    probes=_stable_softmax_probes,
+    oracle=oracle.stable_softmax,
+    mistakes=(
+        Mistake(
+            "no_maximum_subtracted",
+            lambda scores, axis=-1: _softmax_numpy(scores, axis, shift=False),
+            "The formula is right, but exp overflows for large scores and the result is NaN "
+            "(or 0 / 0 for very negative ones).",
+            "Which number can you subtract from every score of a row without changing its weights?",
+        ),
+        Mistake(
+            "axis_ignored",
+            lambda scores, axis=-1: _softmax_numpy(scores, -1),
+            "The last axis is right, but the argument `axis` changes nothing.",
+            "Where does your code use `axis`?",
+        ),
+        Mistake(
+            "keepdims_forgotten",
+            _without_keepdims,
+            "A maximum or a sum drops the axis that it runs over, so its shape fits the scores "
+            "only by luck.",
+            "What does `keepdims=True` make of the shape of a sum?",
+            fails=True,
+        ),
+        Mistake(
+            "global_sum",
+            lambda scores, axis=-1: _softmax_numpy(
+                scores - scores.max(), axis, shift=False, total_axis=None
+            ),
+            "You divide by the sum of all exponentials, so the whole array sums to 1 instead of "
+            "each row.",
+            "What do `axis=` and `keepdims=True` do in `sum`?",
+        ),
+        Mistake(
+            "global_maximum",
+            lambda scores, axis=-1: _softmax_numpy(scores - scores.max(), axis, shift=False),
+            "You subtract the largest score of the whole array; rows far below it underflow to "
+            "0 / 0.",
+            "Which maximum belongs to each row?",
+        ),
+        Mistake(
+            "wrong_axis",
+            lambda scores, axis=-1: _softmax_numpy(scores, 0),
+            "Your weights sum to 1 along the first axis, whatever `axis` says.",
+            "Where does your code use `axis`?",
+        ),
+        Mistake(
+            "scores_overwritten",
+            _in_place_softmax,
+            "The weights are right, but `-=` writes the shifted scores into the caller's array.",
+            "What is the difference between `x -= m` and `x = x - m`?",
+        ),
+        Mistake(
+            "transpose_trick",
+            _transposed_softmax,
+            "Dividing through `.T` works for the last axis of a matrix only: in 3-D `.T` reverses "
+            "all axes.",
+            "What does `keepdims=True` make of the shape of the sum?",
+            fails=True,
+        ),
+        Mistake(
+            "maximum_over_another_axis",
+            lambda scores, axis=-1: _other_maximum(scores, axis, -1),
+            "The sum runs over `axis`, the maximum over the last axis: what you subtract differs "
+            "from score to score of a row, and that changes the weights.",
+            "Which axis does your `max` run over?",
+        ),
+    ),
+    properties=(
+        Property(
+            "does_not_sum_to_one",
+            _sums_to_one_numpy,
+            "Which axis does the sum run over?",
+        ),
+    ),
+    shares={"values": 0.4, "edges": 0.5, "hygiene": 0.1},
+    promises={
+        "Write the softmax that the rest": "",
+        "a float array with any number of axes, and `axis`": (
+            "three_axes first_axis middle_axis axis_from_the_end vector"
+        ),
+        "a new array of the same shape and dtype": (
+            "matrix one_column float32 very_negative far_apart_scores far_apart_rows"
+        ),
+        "`scores` stays as it was": "matrix",
+        "has exponentials 1 and 3": "worked_number",
+        "gives the same": "large",
+        "for scores of any size": "large very_negative far_apart_scores",
+        "exp(s_j) alone would overflow": "large",
+        "array of any shape, finite": "three_axes vector",
+        "A new array of the shape of `scores`": "matrix one_column",
+        "Source: Blanchard": "",
+    },
+    hints=(
+        "Adding the same number to all scores of a row leaves its weights as they are. Which "
+        "number makes the largest exponent exactly 0?",
+        "Subtract the maximum along `axis`, take exp, divide by the sum along `axis`. "
+        "`keepdims=True` keeps the shapes aligned for any number of axes.",
+        "shifted = scores - scores.max(axis=..., keepdims=True)\n"
+        "exponentials = np.exp(shifted)\n"
+        "return exponentials / exponentials.sum(...)",
+    ),
+)

@@ -1,0 +1,343 @@
+"""`RecomputedAttention`: what must be kept for the backward pass, and what is made of it."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.memory_and_speed import _mistakes as wrong
+from course_lib.exercises.memory_and_speed.blocked_attention import (
+    by_hand,
+    lengths,
+    problem,
+    rising,
+    some,
+)
+from course_lib.reference import memory_and_speed as oracle
+
+
+def _probes(rng):
+    def probe(name, says, args, block_size, mask=None, upstream=None, **options):
+        given = None if mask is None else tensor(mask)
+        shape = (*args["queries"].data.shape[:-1], args["values"].data.shape[-1])
+        return Probe(
+            name,
+            says,
+            args=args | {"mask": given, "block_size": block_size},
+            scenario=options.pop("scenario", "apply_function"),
+            grad_outputs=rng.normal(0, 1, shape) if upstream is None else upstream,
+            **options,
+        )
+
+    def draw(n, m, d, v, *batch, **options):
+        return problem(rng, n, m, d, v, *batch, requires_grad=True, **options)
+
+    climbing = rising(rng, 3, 6, 2, 2)
+    climbing = {name: tensor(a.data, requires_grad=True) for name, a in climbing.items()}
+    large = draw(2, 4, 2, 3)
+    large["queries"] = tensor([[700.0, 0.0], [-900.0, 0.5]], requires_grad=True)
+    late, empty = some(rng, 3, 6), some(rng, 3, 5)
+    late[1, :4], empty[2] = False, False
+    narrow, masked = problem(rng, 16, 65, 1, 1), problem(rng, 16, 48, 1, 1)
+    forbidden = {
+        "queries": tensor([[100.0], [0.5]], requires_grad=True),
+        "keys": tensor([[0.01], [0.02], [100.0]], requires_grad=True),
+        "values": tensor(rng.normal(0, 1, (3, 2)), requires_grad=True),
+    }
+    for given in (narrow, masked):
+        given["queries"] = tensor(given["queries"].data, requires_grad=True)
+    both = "Outputs and gradients are those of softmax(Q K^T / sqrt(d)) V."
+    limits = {"peak": 8000, "kept": 1500}  # the weights have 8320 bytes, those of a block 256
+    return [
+        probe("worked_number", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
+        probe("random", both, draw(3, 5, 3, 4), 2),
+        probe("batch", "Each item of a batch has gradients of its own.", draw(2, 4, 2, 3, 2), 3),
+        probe("wide", "There may be any number of features.", draw(2, 4, 7, 2), 2),
+        probe("heads", "There may be any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
+        probe("rising", "Later keys with larger scores change nothing of that.", climbing, 2),
+        probe(
+            "mask",
+            "A mask (n, m) holds in the backward pass too.",
+            draw(3, 6, 2, 2),
+            2,
+            some(rng, 3, 6),
+        ),
+        probe(
+            "lengths",
+            "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
+            draw(1, 5, 2, 2, 2),
+            2,
+            lengths(5, 4, 2),
+        ),
+        probe(
+            "memory",
+            "With 65 keys in blocks of 2, neither all weights nor all scores are kept for the "
+            "backward pass, or are there together in either pass.",
+            narrow,
+            2,
+            at_most=limits,
+        ),
+        probe("strided", "Inputs need not be contiguous.", draw(2, 5, 2, 3, strided=True), 2),
+        probe("one_block", "A block may be larger than needed.", draw(2, 3, 2, 2), 8, part="edges"),
+        probe("one_by_one", "A block may be one key.", draw(2, 3, 3, 2), 1, part="edges"),
+        probe("one_key", "A single key has the weight 1.", draw(2, 1, 2, 2, 1), 4, part="edges"),
+        probe(
+            "late_start",
+            "A query whose first blocks are masked altogether begins with the next.",
+            draw(3, 6, 2, 1),
+            2,
+            late,
+            part="edges",
+        ),
+        probe(
+            "empty_row",
+            "A query that may attend to no key gets zeros and sends back zeros, and disturbs no "
+            "other.",
+            draw(3, 5, 2, 2),
+            8,
+            empty,
+            part="edges",
+        ),
+        probe(
+            "one_column",
+            "A mask (n, 1) with one column stands for all keys, in every block.",
+            draw(3, 5, 2, 1),
+            2,
+            np.array([[True], [True], [False]]),
+            part="edges",
+        ),
+        probe(
+            "memory_masked",
+            "With a mask of a single row, which stands for all queries, memory stays as small.",
+            masked,
+            2,
+            some(rng, 1, 48),
+            part="edges",
+            at_most=limits | {"peak": 6000},
+        ),
+        probe("large_scores", "Large scores do not overflow.", large, 3, part="edges"),
+        probe(
+            "applied_twice",
+            "Each call remembers its own tensors, also where two calls come before `backward`.",
+            draw(3, 5, 2, 2),
+            2,
+            part="edges",
+            scenario="apply_function_twice",
+        ),
+        probe(
+            "huge_forbidden_scores",
+            "A forbidden score may be 1e4, and leaves no trace.",
+            forbidden,
+            2,
+            np.array([[True, True, False]]),
+            part="edges",
+        ),
+        probe(
+            "float32",
+            "Inputs in float32 give results in float32.",
+            draw(2, 5, 3, 2),
+            2,
+            part="edges",
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+    ]
+
+
+def _of_block(grad, outputs, weights, grad_weights):
+    return (weights * grad_weights).sum(-1, keepdim=True)
+
+
+def _none(grad, outputs, weights, grad_weights):
+    return torch.zeros_like(grad[..., :1])
+
+
+def _keeping(statistic):
+    """A forward pass that hands on another statistic than log sum exp."""
+    return wrong.recomputed(forward=wrong.blocked(end=statistic))
+
+
+def _in_block(scores):
+    return torch.exp(scores - wrong.finite(scores.logsumexp(-1)).unsqueeze(-1))
+
+
+class _Forgetful(torch.autograd.Function):
+    """Runs ordinary torch inside `forward`, where nothing is recorded, and sends back nothing."""
+
+    @staticmethod
+    def forward(ctx, queries, keys, values, mask=None, block_size=128):
+        return wrong.blocked()(queries, keys, values, mask, block_size)[0]
+
+    @staticmethod
+    def backward(ctx, grad_outputs):
+        return None, None, None, None, None
+
+
+EXERCISE = Exercise(
+    points=5,
+    minutes=45,
+    difficulty=3,
+    is_class=True,
+    returns=(Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),),
+    probes=_probes,
+    oracle=oracle.recomputed_attention,
+    builds_on=("blocked_attention",),
+    forbidden={
+        "scaled_dot_product_attention": "Here the two passes, which such a call hides, are what "
+        "you write.",
+    },
+    mistakes=(
+        Mistake(
+            "maximum_kept",
+            _keeping(lambda maxima, totals: maxima),
+            "The statistic kept for the backward pass is the maximum: exp(S - maximum) gives "
+            "weights that do not sum to 1.",
+            "Which single number c makes exp(S - c) the weights themselves?",
+        ),
+        Mistake(
+            "normalised_in_the_block",
+            wrong.recomputed(within=_in_block),
+            "In the backward pass each block gets a softmax of its own; the weights of all blocks "
+            "together sum to 1.",
+            "What did the forward pass keep so that you need not sum again?",
+        ),
+        Mistake(
+            "row_sum_of_the_block",
+            wrong.recomputed(row_sums=_of_block),
+            "The row sum of W * dW is taken within the block; it goes over all keys, and is known "
+            "before the loop as the row sum of G * O.",
+            "Which keys does the row sum run over?",
+        ),
+        Mistake(
+            "row_sum_forgotten",
+            wrong.recomputed(row_sums=_none),
+            "The row sum is missing: dS = W * dW forgets that raising one weight lowers the "
+            "others.",
+            "What must the gradient of the scores of a query sum to?",
+        ),
+        Mistake(
+            "root_forgotten",
+            wrong.recomputed(root=lambda d: 1.0),
+            "The gradients of queries and keys lack the factor 1/sqrt(d).",
+            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
+        ),
+        Mistake(
+            "root_forgotten_for_queries",
+            wrong.recomputed(order=lambda q, k, v: (q * math.sqrt(q.shape[-1]), k, v)),
+            "The gradient of the queries lacks the factor 1/sqrt(d); that of the keys has it.",
+            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
+        ),
+        Mistake(
+            "scores_not_scaled_again",
+            wrong.recomputed(root_of_scores=lambda d: 1.0),
+            "In the backward pass the scores are computed again without 1/sqrt(d): these are not "
+            "the "
+            "scores that log sum exp belongs to.",
+            "Which scores did the forward pass see?",
+        ),
+        Mistake(
+            "mask_forgotten",
+            wrong.recomputed(fill=wrong.no_fill),
+            "The backward pass forgets the mask: forbidden keys get weights and gradients.",
+            "Which scores did the forward pass see?",
+        ),
+        Mistake(
+            "empty_row",
+            wrong.recomputed(shift_of=lambda kept: kept),
+            "A query without keys has the log sum exp -inf; -inf - (-inf) is NaN, and reaches the "
+            "gradients of the keys.",
+            "What could be subtracted there instead?",
+        ),
+        Mistake(
+            "nan_hidden",
+            wrong.recomputed(
+                shift_of=lambda kept: kept,
+                order=lambda q, k, v: (q.nan_to_num(0.0), k.nan_to_num(0.0), v.nan_to_num(0.0)),
+            ),
+            "NaN is replaced in the finished gradients; what the other queries sent to the same "
+            "keys is lost by then.",
+            "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
+        ),
+        Mistake(
+            "short_block_dropped",
+            wrong.recomputed(blocks=wrong.full_blocks),
+            "The backward pass leaves out the last block where it is shorter than the others.",
+            "Which keys and values get no gradient?",
+        ),
+        Mistake(
+            "queries_overwritten",
+            wrong.recomputed(add_queries=False),
+            "The gradient of the queries is that of the last block: every block overwrites it.",
+            "Which of the three gradients collects something from every block?",
+        ),
+        Mistake(
+            "keys_and_values_swapped",
+            wrong.recomputed(order=lambda q, k, v: (q, v, k)),
+            "The gradients of keys and values are returned in each other's place.",
+            "In which order does `forward` take its arguments?",
+        ),
+        Mistake(
+            "no_gradients",
+            _Forgetful,
+            "`backward` returns None for the three tensors. Inside `forward` autograd records "
+            "nothing, so no one else works the gradients out.",
+            "Which formulas of lesson 05 belong here?",
+        ),
+        Mistake(
+            "all_at_once",
+            wrong.AllAtOnce,
+            "The numbers are right, but in one of the two passes all weights, n x m of them, are "
+            "there at the same time.",
+            "Do forward and backward pass both let go of a block before the next one?",
+        ),
+        Mistake(
+            "weights_kept",
+            wrong.recomputed(keep_weights=True),
+            "The numbers are right, but the weights, n x m of them, are kept for the backward "
+            "pass.",
+            "From which number of each query can they be computed again?",
+        ),
+    ),
+    hints=(
+        "Lesson 05's `attention_backward`, block by block. Two things are new: the weights are "
+        "computed again, from the scores and one number of each query; and the row sum of W * dW, "
+        "which runs over all blocks, is known beforehand, as the row sum of G * O.",
+        "Keep queries, keys, values, mask, outputs and logsumexp. Backward, for each block: scores "
+        "as in the forward pass; W = exp(scores - logsumexp), with 0 for -inf; dS = W * (G V^T - "
+        "D) "
+        "/ sqrt(d). Queries collect dS K from all blocks; the block's keys get dS^T Q, its values "
+        "W^T G.",
+        "row_sums = (grad_outputs * outputs).sum(dim=-1, keepdim=True)\n"
+        "for start in range(0, keys.shape[-2], ctx.block_size):\n"
+        "    ...  # block, k, v, scores with the mask\n"
+        "    weights = torch.exp(scores - shift)\n"
+        "    grad_scores = weights * (grad_outputs @ v.mT - row_sums) / root\n"
+        "    grad_queries += ...\n"
+        "    grad_keys[..., block, :] = ...\n"
+        "return grad_queries, grad_keys, grad_values, None, None",
+    ),
+    promises={
+        "with the arguments of `blocked_attention`": (
+            "random batch wide heads strided one_block one_by_one one_key"
+        ),
+        "returns the outputs alone": "random rising large_scores huge_forbidden_scores float32",
+        "`blocked_attention` is at your service": "",
+        "None for the other two": "random mask lengths one_column",
+        "sends back zeros, and disturbs no other": "empty_row late_start",
+        "makes no such thing in either pass": "memory memory_masked",
+        "what this exercise is for": "memory",
+        "is left out here too": "forbidden",
+        "One query 1, keys 1, 0, 2": "worked_number",
+        "For the first key": "worked_number",
+        "keeps no weights for the backward pass": "memory memory_masked",
+        "With S the scores of a block": "random mask",
+        "Call it as": "random",
+        "Source: Dao": "",
+        "keeps what grows with n or m alone": "memory",
+        "remembers tensors": "applied_twice",
+        "Returns a gradient for each argument": "random",
+        "what `forward` remembered": "",
+    },
+)

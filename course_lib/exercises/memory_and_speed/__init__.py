@@ -1,0 +1,16 @@
+"""Lesson 08: attention in blocks, recomputed for the backward pass, with fewer exponentials."""
+
+from course_lib.checks.judge.exercise import Integration, Lesson, Written
+
+LESSON = Lesson(
+    8,
+    "Memory and speed",
+    Written("which_limit", points=3, minutes=10),
+    Integration(("blocked_attention", "RecomputedAttention")),
+    exercises=(
+        "softmax_statistics",
+        "blocked_attention",
+        "RecomputedAttention",
+        "factored_additive_scores",
+    ),
+)

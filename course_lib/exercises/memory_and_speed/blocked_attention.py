@@ -1,0 +1,423 @@
+"""`blocked_attention`: where blocks lose a factor, a column, or a whole block."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.exercises.memory_and_speed import _mistakes as wrong
+from course_lib.reference import memory_and_speed as oracle
+
+
+def problem(rng, n, m, d, v, *batch, scale=1.2, **options):
+    """Queries, keys and values of these sizes."""
+    shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v)}
+    return {k: tensor(rng.normal(0, scale, (*batch, *s)), **options) for k, s in shapes.items()}
+
+
+def some(rng, *shape):
+    """A mask that allows about two thirds, and the last key to every query."""
+    mask = rng.random(shape) < 0.65
+    mask[..., -1] = True
+    return mask
+
+
+def lengths(m, *lens):
+    """A mask (batch, 1, m) that allows so many keys of each item."""
+    return np.arange(m) < np.array(lens)[:, None, None]
+
+
+def rising(rng, n, m, d, v):
+    """Later keys have ever larger scores, with steps of about 1."""
+    given = problem(rng, n, m, d, v)
+    queries = np.abs(given["queries"].data) + 0.5
+    keys = np.abs(given["keys"].data) * 0.2 + np.arange(m)[:, None] * 0.6
+    return given | {"queries": tensor(queries), "keys": tensor(keys)}
+
+
+def by_hand(**options):
+    """The example that the lesson works out: the scores 1, 0, 2."""
+    shapes = {"queries": [[1.0]], "keys": [[1.0], [0.0], [2.0]], "values": [[1.0], [3.0], [5.0]]}
+    return {name: tensor(data, **options) for name, data in shapes.items()}
+
+
+def _probes(rng):
+    def probe(name, says, args, block_size, mask=None, **options):
+        given = None if mask is None else tensor(mask)
+        return Probe(name, says, args=args | {"mask": given, "block_size": block_size}, **options)
+
+    scaled = {
+        "queries": tensor([[2.0, 0.0, 0.0, 0.0]]),
+        "keys": tensor([[0.0, 1, 0, 0], [1.0, 0, 0, 0], [3.0, 0, 1, 0]]),
+        "values": tensor([[1.0], [3.0], [5.0]]),
+    }
+    falling = rising(rng, 3, 8, 2, 3)
+    falling = falling | {"keys": tensor(falling["keys"].data[::-1].copy())}
+    late = some(rng, 4, 7)
+    late[1, :3], late[2, :6] = False, False
+    empty = some(rng, 2, 3, 8)
+    empty[0, 1], empty[1, 2] = False, False
+    large = {
+        "queries": tensor([[900.0, 0.0], [-900.0, 0.0], [0.5, -1.0]]),
+        "keys": tensor([[1.0, 0.3], [-1.2, 2.0], [1.1, -0.7], [0.9, 0.0], [-1.3, 1.0]]),
+        "values": tensor(rng.normal(0, 1, (5, 2))),
+    }
+    far_below = {
+        "queries": tensor([[30.0, 0.0], [-30.0, 0.2], [0.5, -1.0]]),  # the second one's fall
+        "keys": tensor([[-27.0, 0.3], [-26.9, 2.0], [0.4, -0.7], [0.3, 1.0], [26.9, 0.1]]),
+        "values": tensor(rng.normal(0, 1, (5, 2))),
+    }
+    far_from_zero = {
+        "queries": tensor([[1e3], [2e3]]),
+        "keys": tensor([[-1e3], [-1e3 - 1e-3], [-1e3 + 1e-3], [-1e3]]),
+        "values": tensor(rng.normal(0, 1, (4, 2))),
+    }
+    forbidden = {
+        "queries": tensor([[100.0], [0.5]]),
+        "keys": tensor([[0.01], [0.02], [100.0], [1e30]]),
+        "values": tensor(rng.normal(0, 1, (4, 2))),
+    }
+    limit = {"peak": 65_000}  # the scores have 76 800 bytes or more, those of a block 7680
+    same = "The results are softmax(Q K^T / sqrt(d)) V and the log sum exp of each query."
+    return [
+        probe("worked_number", same, by_hand(), 2),
+        probe("scaled", "The scores are divided by sqrt(d), here by 2.", scaled, 2),
+        probe("random", same, problem(rng, 3, 7, 4, 5, 2), 3),
+        probe("no_batch", "A batch axis may be missing.", problem(rng, 4, 9, 3, 2), 4),
+        probe(
+            "square",
+            "As many keys as queries: without a mask every query still sees all of them.",
+            problem(rng, 5, 5, 3, 3),
+            2,
+        ),
+        probe(
+            "heads", "There may be any number of leading axes.", problem(rng, 2, 5, 3, 4, 2, 3), 5
+        ),
+        probe(
+            "rising",
+            "Where later keys score higher, everything before them is rescaled.",
+            rising(rng, 3, 8, 2, 3),
+            3,
+        ),
+        probe("falling", "Where the first keys score highest, later ones count less.", falling, 3),
+        probe(
+            "mask",
+            "A mask (n, m) holds for every block.",
+            problem(rng, 3, 7, 4, 2),
+            3,
+            some(rng, 3, 7),
+        ),
+        probe(
+            "mask_of_items",
+            "A mask (B, n, m) has columns for every block.",
+            problem(rng, 2, 8, 3, 4, 3),
+            3,
+            some(rng, 3, 2, 8),
+        ),
+        probe(
+            "lengths",
+            "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
+            problem(rng, 3, 7, 2, 3, 2),
+            2,
+            lengths(7, 5, 3),
+        ),
+        probe(
+            "memory",
+            "With 125 keys in blocks of 12, the 80 x 125 scores are never there together.",
+            problem(rng, 80, 125, 2, 1),
+            12,
+            at_most=limit,
+        ),
+        probe(
+            "strided",
+            "Inputs need not be contiguous.",
+            problem(rng, 3, 6, 2, 4, strided=True),
+            4,
+        ),
+        probe("fitting", "Blocks may fit exactly.", problem(rng, 2, 6, 3, 4), 3, part="edges"),
+        probe("one_by_one", "A block may be one key.", problem(rng, 3, 4, 1, 3), 1, part="edges"),
+        probe(
+            "one_block",
+            "A block may be larger than needed.",
+            problem(rng, 2, 5, 3, 2),
+            9,
+            part="edges",
+        ),
+        probe(
+            "one_key",
+            "A single key has the weight 1.",
+            problem(rng, 2, 1, 1, 2, 1),
+            4,
+            part="edges",
+        ),
+        probe(
+            "late_start",
+            "A query whose first blocks are masked altogether begins with the next.",
+            problem(rng, 4, 7, 3, 2),
+            3,
+            late,
+            part="edges",
+        ),
+        probe(
+            "empty_row",
+            "A query that may attend to no key gets zeros, and the log sum exp -inf.",
+            problem(rng, 3, 8, 1, 4, 2),
+            8,
+            empty,
+            part="edges",
+        ),
+        probe(
+            "one_column",
+            "A mask (n, 1) with one column stands for all keys, in every block.",
+            problem(rng, 3, 7, 2, 3),
+            3,
+            np.array([[True], [False], [True]]),
+            part="edges",
+        ),
+        probe(
+            "memory_masked",
+            "With a mask of a single row, which stands for all queries, memory stays as small.",
+            problem(rng, 80, 120, 2, 1),
+            12,
+            some(rng, 1, 120),
+            part="edges",
+            at_most=limit,
+        ),
+        probe(
+            "far_below_zero",
+            "Scores of -1e6 are scores like others.",
+            far_from_zero,
+            3,
+            part="edges",
+        ),
+        probe(
+            "huge_forbidden_scores",
+            "A forbidden score may be any number, 1e4 or 1e30, and leaves no trace.",
+            forbidden,
+            2,
+            np.array([[True, True, False, False]]),
+            part="edges",
+        ),
+        probe("large_scores", "Large scores do not overflow.", large, 2, part="edges"),
+        probe(
+            "first_block_far_below",
+            "A first block whose scores lie 1000 below later ones does not make these overflow.",
+            far_below,
+            2,
+            part="edges",
+        ),
+        probe(
+            "float32",
+            "Inputs in float32 give results in float32.",
+            problem(rng, 3, 7, 4, 2),
+            3,
+            part="edges",
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        probe(
+            "gradient",
+            "The gradient comes through all blocks.",
+            problem(rng, 2, 5, 2, 3, requires_grad=True),
+            2,
+            some(rng, 2, 5),
+            part="gradients",
+            grad_outputs=rng.normal(0, 1, (2, 3)),
+        ),
+        probe(
+            "gradient_of_empty_row",
+            "A query without keys gets the gradient 0, and the others are not disturbed.",
+            problem(rng, 3, 4, 2, 2, requires_grad=True),
+            2,
+            np.array([[True] * 4, [False] * 4, [False, False, True, True]]),
+            part="gradients",
+            grad_outputs=rng.uniform(-1, 1, (3, 2)),  # so that none overflows over `tiny`
+        ),
+    ]
+
+
+def _outside(probe, outputs):
+    """Outputs are averages of the values that may be attended."""
+    found, values = outputs.items[0].data, probe.args["values"].data
+    if found.shape[:-2] != values.shape[:-2]:
+        return None
+    low, high = values.min(-2, keepdims=True), values.max(-2, keepdims=True)
+    mask = probe.args["mask"]
+    if isinstance(mask, Array) and not mask.data.any(-1).all():
+        low, high = np.minimum(low, 0), np.maximum(high, 0)
+    slack = 1e-4 * (1 + np.abs(values).max())
+    wrong = (found > high + slack) | (found < low - slack) | ~np.isfinite(found)
+    if not wrong.any():
+        return None
+    at = tuple(np.argwhere(wrong)[0])
+    return (
+        f"An output is {found[at]:.4g}, outside the values it averages; its weights do not sum "
+        "to 1."
+    )
+
+
+def _below_maximum(probe, outputs):
+    found = outputs.items[1].data
+    queries, keys = probe.args["queries"].data, probe.args["keys"].data
+    if isinstance(probe.args["mask"], Array) or found.shape != queries.shape[:-1]:
+        return None
+    largest = (queries @ np.swapaxes(keys, -1, -2) / math.sqrt(queries.shape[-1])).max(-1)
+    wrong = ~(found >= largest - 1e-4 * (1 + np.abs(largest)))
+    if not wrong.any():
+        return None
+    return (
+        f"A log sum exp is {found[wrong].flat[0]:.4g}; it cannot be below the largest score, "
+        f"{largest[wrong].flat[0]:.4g}."
+    )
+
+
+_LOOP = "Here the loop over blocks, which such a call hides, is what you write."
+
+EXERCISE = Exercise(
+    points=4,
+    minutes=35,
+    difficulty=3,
+    returns=(
+        Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),
+        Returned("logsumexp", "tensor", "float", ("...", "num_queries")),
+    ),
+    probes=_probes,
+    oracle=oracle.blocked_attention,
+    builds_on=("softmax_statistics",),
+    forbidden={"scaled_dot_product_attention": _LOOP, "flex_attention": _LOOP},
+    mistakes=(
+        Mistake(
+            "sum_not_rescaled",
+            wrong.blocked(fade_totals=False),
+            "The outputs so far are rescaled when the maximum rises, the sums are not.",
+            "What do a weight's numerator and denominator have in common?",
+        ),
+        Mistake(
+            "outputs_not_rescaled",
+            wrong.blocked(fade_outputs=False),
+            "The sums so far are rescaled when the maximum rises, the outputs are not.",
+            "What do a weight's numerator and denominator have in common?",
+        ),
+        Mistake(
+            "blocks_averaged",
+            wrong.each_apart(lambda results: results.mean(0)),
+            "Each block is normalised by itself, and the results are averaged: all blocks weigh "
+            "the "
+            "same, whatever their scores.",
+            "How much does each block weigh in the whole softmax?",
+        ),
+        Mistake(
+            "short_block_dropped",
+            wrong.blocked(blocks=wrong.full_blocks),
+            "The last block is left out where it is shorter than the others.",
+            "Where does the last block begin if block_size does not divide the number of keys?",
+        ),
+        Mistake(
+            "first_columns_of_mask",
+            wrong.blocked(part=wrong.first_columns),
+            "Every block meets the first columns of the mask.",
+            "Is the same slice taken of keys, values and mask?",
+        ),
+        Mistake(
+            "one_column_mask",
+            wrong.blocked(part=wrong.sliced_without_expanding),
+            "A mask with a single column stands for all keys; sliced as it is, nothing is left of "
+            "it after the first block.",
+            "What does `expand` do to an axis of length 1?",
+        ),
+        Mistake(
+            "mask_inverted",
+            wrong.blocked(fill=lambda scores, allowed: wrong.infinity(scores, ~allowed)),
+            "You read the mask the other way round: here True means 'may attend'.",
+            "What does `masked_fill` fill, True or False?",
+        ),
+        Mistake(
+            "large_negative_fill",
+            wrong.blocked(fill=lambda scores, allowed: scores.masked_fill(~allowed, -1e9)),
+            "Masked scores become -1e9: a query that may attend to no key then averages all of "
+            "them.",
+            "What is exp(-1e9 - largest) where the largest is -1e9 too?",
+        ),
+        Mistake(
+            "empty_row",
+            wrong.blocked(shift_of=lambda larger: larger),
+            "Where a query has seen masked keys only, -inf - (-inf) is NaN, and NaN stays.",
+            "What could be subtracted there instead of the maximum?",
+        ),
+        Mistake(
+            "nan_hidden",
+            wrong.blocked(
+                shift_of=lambda larger: larger,
+                divide=lambda outputs, totals: (outputs / totals).nan_to_num(0.0),
+                end=lambda maxima, totals: torch.where(
+                    totals.isnan(), -math.inf, maxima + totals.log()
+                ),
+            ),
+            "NaN is replaced in the result; a query whose first block was masked altogether has "
+            "lost its sums by then.",
+            "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
+        ),
+        Mistake(
+            "not_scaled",
+            wrong.blocked(root=lambda d: 1.0),
+            "The scores are not divided by sqrt(d).",
+            "What happens to the variance of q . k as d grows?",
+        ),
+        Mistake(
+            "maximum_for_logsumexp",
+            wrong.blocked(end=lambda maxima, totals: maxima),
+            "In the place of log sum exp you return the maximum; the sum is missing.",
+            "log sum exp is maximum plus what?",
+        ),
+        Mistake(
+            "all_at_once",
+            wrong.at_once,
+            "Numbers for all queries and all keys, n x m of them, are in memory at the same time: "
+            "the scores in one tensor or in a list of blocks, or the mask turned into numbers.",
+            "What has to stay of a block once it has been added?",
+        ),
+    ),
+    properties=(
+        Property("outside_values", _outside, "Which factors did sums and outputs get?"),
+        Property("below_maximum", _below_maximum, "What does exp(largest - largest) add?"),
+    ),
+    hints=(
+        "It is `softmax_statistics` with one more thing that runs along: the weighted sum of the "
+        "values so far. It is shifted by the same maximum, so it needs the same factor.",
+        "Before the loop: maxima -inf, totals 0, outputs 0. For each block: its scores, with -inf "
+        "where the mask forbids; the larger maximum; fade totals and outputs by exp(old - larger); "
+        "add the block's. After the loop: divide, and return maxima + log(totals) as well.",
+        "for start in range(0, num_keys, block_size):\n"
+        "    block = slice(start, start + block_size)\n"
+        "    scores = queries @ keys[..., block, :].mT / root\n"
+        "    ...  # mask[..., block], larger, shift\n"
+        "    weights, fading = torch.exp(scores - shift), torch.exp(maxima - shift)\n"
+        "    totals = totals * fading + weights.sum(dim=-1, keepdim=True)\n"
+        "    outputs = outputs * fading + ...",
+    ),
+    promises={
+        "`queries` `(..., n, d)`, `keys`": (
+            "random no_batch heads square strided mask mask_of_items lengths fitting one_by_one "
+            "one_block one_key"
+        ),
+        "A mask may have a single column": "one_column",
+        "`(outputs, logsumexp)`, `(..., n, v)` and `(..., n)`": (
+            "random scaled rising falling large_scores first_block_far_below far_below_zero "
+            "huge_forbidden_scores float32"
+        ),
+        "gets zeros and $-\\infty$, and its": "empty_row late_start gradient_of_empty_row",
+        "in one piece or in several": "memory memory_masked",
+        "`F.scaled_dot_product_attention` is left out here": "forbidden",
+        "3.8411 and 2.4076, for any block size": "worked_number",
+        "one block of keys after the other": "rising falling",
+        "it returns one number for each query": "memory",
+        "all queries meet a block at once": "",
+        "The logsumexp is what FlashAttention-2": "",
+        "the last block may be shorter": "random one_block one_by_one",
+        "a query that may attend to no key gets zeros, and -inf": "empty_row",
+        "Source: Dao": "",
+        "Gradients reach queries, keys and values": "gradient gradient_of_empty_row",
+    },
+)

@@ -1,0 +1,376 @@
+"""`factored_additive_scores`: one exponential a vector, and where it stops being one."""
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.reference import memory_and_speed as oracle
+
+
+def _probes(rng):
+    def draw(batch, n, m, h, scale=1.2, **options):
+        shapes = {"projected_queries": (batch, n, h), "projected_keys": (batch, m, h), "w_v": (h,)}
+        return {name: tensor(rng.normal(0, scale, s), **options) for name, s in shapes.items()}
+
+    def given(queries, keys, w_v):
+        arrays = {"projected_queries": [queries], "projected_keys": [keys], "w_v": w_v}
+        return {name: tensor(np.array(data, dtype=float)) for name, data in arrays.items()}
+
+    def second(queries, keys, w_v):
+        """The same as the second item, after one whose numbers are all small."""
+        alone = given(queries, keys, w_v)
+        for name in ("projected_queries", "projected_keys"):
+            data = alone[name].data
+            alone[name] = tensor(np.concatenate([np.clip(data, -1.0, 1.0), data]))
+        return alone
+
+    def frugal(args, times=1):
+        queries, keys = (args[f"projected_{name}"].data for name in ("queries", "keys"))
+        return {"functions": times * (queries.size + keys.size)}
+
+    few, one_each = draw(2, 9, 11, 4), draw(1, 6, 7, 3)
+    one_each["w_v"] = tensor([1.5, -2.0, 0.5])
+    near = given(
+        [[40.0, -40.0, 39.5, 0.2], [-40.0, 40.0, -39.0, -0.3]],
+        [[-40.0, 40.0, -39.0, 0.1], [40.0, 40.0, 39.5, 0.4], [-39.7, -40.0, 40.0, 0.0]],
+        [1.5, -0.7, 2.0, 0.4],
+    )
+    far = [[-60.0, 50.0], [55.0, -70.0], [0.4, -0.3]], [[59.5, -49.0], [-54.5, 69.7], [-0.2, 0.6]]
+    both_ends = [[-44.625, 45.5], [46.25, -44.75]], [[39.875, -0.25], [-0.5, 39.875], [0.0, 0.5]]
+    one_side = [[-44.625, 0.5], [0.25, -44.75]], [[39.875, -0.25], [39.75, 39.875], [0.0, 0.5]]
+    last_query = [[0.25, -0.5], [0.5, 0.25], [-44.75, 0.5]], one_side[1]
+    last_key = one_side[1], [[0.25, -0.5], [0.5, 0.25], [0.125, -44.75]]
+    opposite = [[-60.0, 55.0], [-60.5, 54.5]], [[60.25, -55.125], [59.5, -54.75], [61.0, -54.25]]
+    far_away = [[-100.0, 120.0], [130.0, -0.5]], [[99.5, -119.75], [-130.25, 1.0], [0.0, 0.5]]
+    very_far = [[-400.0, 0.5], [390.0, 0.1]], [[399.6, -0.2], [-390.5, 1.0], [0.0, 0.4]]
+    half = [[8.0, -7.0], [-8.0, 6.5]], [[-8.0, 7.25], [7.75, -6.5], [0.25, 0.0]]
+    right = "The scores are w_v . tanh(q + k) for each query and key."
+    return [
+        Probe("worked_number", right, args=given([[0.5, 0.0]], [[0.0, 0.0]], [1.0, 2.0])),
+        Probe("random", right, args=draw(2, 3, 5, 4)),
+        Probe("one_feature", "One feature and one key keep their axes.", args=draw(3, 2, 1, 1)),
+        Probe("strided", "Inputs need not be contiguous.", args=draw(2, 4, 3, 5, strided=True)),
+        Probe("small", "Features near 0 have scores near 0.", args=draw(2, 3, 4, 3, scale=0.01)),
+        Probe(
+            "few_functions",
+            "An exponential for each number of the queries and of the keys is enough: (n + m) H "
+            "for each item, not n m H.",
+            args=few,
+            at_most=frugal(few, 2),  # pairs need five times as many
+        ),
+        Probe(
+            "one_for_each",
+            "One exponential for each number of the queries and keys is enough.",
+            args=one_each,
+            part="edges",
+            at_most=frugal(one_each),
+        ),
+        Probe(
+            "at_the_border",
+            "Up to 40 on both sides the exponentials of the vectors serve, in float32 as well.",
+            args=near,
+            dtype="float32",
+            tolerance=1e-4,
+            part="edges",
+            at_most=frugal(near),
+        ),
+        Probe(
+            "beyond_the_border",
+            "Beyond float32's range the scores are right too, in some other way.",
+            args=given(*far, [1.0, -2.0]),
+            dtype="float32",
+            tolerance=1e-3,
+            part="edges",
+        ),
+        Probe(
+            "queries_beyond",
+            "Queries alone may be out of range.",
+            args=given(*one_side, [20.0, -30.0]),
+            dtype="float32",
+            tolerance=2e-5,
+            part="edges",
+        ),
+        Probe(
+            "keys_beyond",
+            "Keys alone may be out of range.",
+            args=given(*one_side[::-1], [20.0, -30.0]),
+            dtype="float32",
+            tolerance=2e-5,
+            part="edges",
+        ),
+        Probe(
+            "last_query_beyond",
+            "A single number of the last query may be out of range.",
+            args=given(*last_query, [20.0, -30.0]),
+            dtype="float32",
+            tolerance=2e-5,
+            part="edges",
+        ),
+        Probe(
+            "last_key_beyond",
+            "A single number of the last key may be out of range.",
+            args=given(*last_key, [20.0, -30.0]),
+            dtype="float32",
+            tolerance=2e-5,
+            part="edges",
+        ),
+        Probe(
+            "queries_beyond_both_ends",
+            "Queries alone may be out of range, some very negative, some very large.",
+            args=second(*both_ends, [20.0, -30.0]),
+            dtype="float32",
+            tolerance=2e-5,
+            part="edges",
+        ),
+        Probe(
+            "opposite",
+            "Queries and keys may be out of range where their sums are small.",
+            args=given(*opposite, [20.0, -30.0]),
+            dtype="float32",
+            tolerance=2e-5,
+            part="edges",
+        ),
+        Probe(
+            "far_beyond",
+            "They may be far out of range.",
+            args=second(*far_away, [20.0, -30.0]),
+            dtype="float32",
+            tolerance=2e-5,
+            part="edges",
+        ),
+        Probe(
+            "beyond_in_float64",
+            "float64 reaches further, but not everywhere.",
+            args=given(*very_far, [1.0, 2.0]),
+            part="edges",
+        ),
+        Probe(
+            "float16",
+            "In float16 the range ends much earlier: exp(11.1) is the largest number.",
+            args=given(*half, [1.0, -1.0]),
+            dtype="float16",
+            tolerance=3e-2,
+            part="edges",
+        ),
+        Probe(
+            "gradient_of_keys",
+            "The gradient of the keys is that of the scores.",
+            args=given([[0.3, -0.2]], [[0.1, 1.0], [-0.4, 0.5]], [1.0, -1.0])
+            | {"projected_keys": tensor([[[0.1, 1.0], [-0.4, 0.5]]], requires_grad=True)},
+            part="gradients",
+            grad_outputs=rng.normal(0, 1, (1, 1, 2)),
+        ),
+        Probe(
+            "gradient",
+            "The gradient is that of the scores.",
+            args=draw(2, 2, 3, 2, requires_grad=True),
+            part="gradients",
+            grad_outputs=rng.normal(0, 1, (2, 2, 3)),
+        ),
+    ]
+
+
+def _limit(dtype):
+    return -0.5 * float(np.log(torch.finfo(dtype).tiny))
+
+
+def _both(queries, keys, limit):
+    return bool((queries.abs() <= limit).all() and (keys.abs() <= limit).all())
+
+
+def _model(
+    guard=lambda queries, keys: _both(queries, keys, _limit(queries.dtype)),
+    outside=lambda queries, keys: torch.sigmoid(2 * (queries + keys)),
+    product=lambda queries, keys: torch.exp(-2 * queries) * torch.exp(-2 * keys),
+    sigmoid=lambda product: 1 / (1 + product),
+    end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v) - w_v.sum(),
+):
+    """The factored scores; every argument is one step of them."""
+
+    def factored_additive_scores(projected_queries, projected_keys, w_v):
+        queries, keys = projected_queries.unsqueeze(2), projected_keys.unsqueeze(1)
+        if guard(queries, keys):
+            sigmoids = sigmoid(product(queries, keys))
+        else:
+            sigmoids = outside(queries, keys)
+        return end(sigmoids, w_v)
+
+    return factored_additive_scores
+
+
+def _always(queries, keys):
+    return True
+
+
+def _never(queries, keys):
+    return False
+
+
+def _clamped(queries, keys):
+    limit = _limit(queries.dtype)
+    queries, keys = queries.clamp(-limit, limit), keys.clamp(-limit, limit)
+    return 1 / (1 + torch.exp(-2 * queries) * torch.exp(-2 * keys))
+
+
+def _where_nan(projected_queries, projected_keys, w_v):
+    """The fast form, replaced by the slow one where it gave NaN."""
+    inputs = projected_queries, projected_keys, w_v
+    scores = _model(_always)(*inputs)
+    return _model(_never)(*inputs) if scores.isnan().any() else scores
+
+
+def _is_far(probe):
+    """Whether a query or key is so large that its exponential is of the essence."""
+    return any(np.abs(probe.args[f"projected_{n}"].data).max() > 5 for n in ("queries", "keys"))
+
+
+def _lost_far_out(probe, outputs):
+    """The largest error where a query or key is far from 0, with the sum that it comes from."""
+    if not _is_far(probe):
+        return None
+    queries, keys = (probe.args[f"projected_{n}"].data for n in ("queries", "keys"))
+    sums = queries[:, :, None] + keys[:, None]
+    error = np.abs(outputs.data - np.tanh(sums) @ probe.args["w_v"].data)
+    item, i, j = np.unravel_index(np.argmax(np.nan_to_num(error, nan=np.inf)), error.shape)
+    h = int(np.argmax(np.maximum(np.abs(queries[item, i]), np.abs(keys[item, j]))))
+    q, k = queries[item, i, h], keys[item, j, h]
+    return (
+        f"A score is off by {error[item, i, j]:.3g}. In feature {h} of item {item}, q = {q:g} and "
+        f"k = {k:g} add up to {q + k:g}, whose tanh is {np.tanh(q + k):.4g}."
+    )
+
+
+def _impossible(probe, outputs):
+    """|tanh| < 1, so no score is larger than the sum of |w_v|."""
+    if _is_far(probe):
+        return None
+    bound = float(np.abs(probe.args["w_v"].data).sum())
+    wrong = ~(np.abs(outputs.data) <= bound * (1 + 1e-2) + 1e-6)
+    if not wrong.any():
+        return None
+    return (
+        f"A score is {outputs.data[wrong].flat[0]:.4g}; since |tanh| < 1, none can exceed the sum "
+        f"of |w_v|, {bound:.4g}."
+    )
+
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=25,
+    difficulty=2,
+    returns=(Returned("scores", "tensor", "float", ("batch", "num_queries", "num_keys")),),
+    probes=_probes,
+    oracle=oracle.factored_additive_scores,
+    builds_on=("additive_scores",),
+    mistakes=(
+        Mistake(
+            "no_guard",
+            _model(_always),
+            "Where exp(-2q) or exp(-2k) leaves the range of the dtype nothing steps in: one is "
+            "infinite or 0 then, and infinity times 0 is no number.",
+            "For which q is exp(-2q) still a number of this dtype, and 1 / exp(-2q) too?",
+        ),
+        Mistake(
+            "guard_for_float32",
+            _model(lambda queries, keys: _both(queries, keys, 40.0)),
+            "The guard is the same for every dtype, about 40: in float16 exp(-2q) leaves its range "
+            "long before.",
+            "What do `torch.finfo(dtype).max` and `.tiny` say of float16?",
+        ),
+        Mistake(
+            "clamped",
+            _model(_never, _clamped),
+            "Queries and keys are clamped before they are added: q = -60 and k = 45, cut off at "
+            "43.7, add up to 0 instead of -15.",
+            "Is tanh(q + k) really the same once both are clamped?",
+        ),
+        Mistake(
+            "wrong_beyond_the_range",
+            _where_nan,
+            "Where exp(-2q) or exp(-2k) leaves the range of the dtype without making NaN, your "
+            "scores are wrong: the slow form has to step in wherever one |q| or |k| is too large.",
+            "For which q is exp(-2q) infinite or 0 in this dtype, and what is 1 / (1 + infinity)?",
+        ),
+        Mistake(
+            "pairs",
+            _model(_never),
+            "The numbers are right, but you take more than one exponential (or tanh or sigmoid) "
+            "for a number of the queries or keys; one for every pair makes n m H of them.",
+            "Into which product can exp(-2(q + k)) be split before queries and keys meet?",
+        ),
+        Mistake(
+            "half_the_argument",
+            _model(
+                outside=lambda queries, keys: torch.sigmoid(queries + keys),
+                product=lambda queries, keys: torch.exp(-queries) * torch.exp(-keys),
+            ),
+            "A 2 is missing in the exponent: this is tanh of half the sum.",
+            "tanh(x) = 2 sigmoid(?) - 1",
+        ),
+        Mistake(
+            "exponentials_added",
+            _model(product=lambda queries, keys: torch.exp(-2 * queries) + torch.exp(-2 * keys)),
+            "The exponentials of query and key are added; the exponential of a sum is their "
+            "product.",
+            "What is exp(a + b)?",
+        ),
+        Mistake(
+            "constant_forgotten",
+            _model(end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v)),
+            "The -1 of 2 sigmoid - 1 is missing: every score is too large by the sum of w_v. A "
+            "softmax would not notice, but the scores are asked for.",
+            "What does -1 for each feature add up to, weighted by w_v?",
+        ),
+        Mistake(
+            "w_v_forgotten",
+            _model(end=lambda sigmoids, w_v: (2 * sigmoids - 1).sum(-1)),
+            "The features are added up without w_v.",
+            "Which layer turns features into a score?",
+        ),
+        Mistake(
+            "transposed",
+            lambda queries, keys, w_v: _model()(keys, queries, w_v),
+            "The result is (batch, num_keys, num_queries): queries and keys have each other's "
+            "place.",
+            "On which axis do `unsqueeze(1)` and `unsqueeze(2)` put the new one?",
+        ),
+    ),
+    properties=(
+        Property("impossible_score", _impossible, "Which of your steps is no tanh?"),
+        Property(
+            "wrong_far_from_0",
+            _lost_far_out,
+            "What does each of your steps make of this q and this k, in this dtype?",
+        ),
+    ),
+    hints=(
+        "tanh costs much, so take it apart: tanh(x) = 2 sigmoid(2x) - 1, and the exponential in "
+        "the sigmoid is one of a sum. What is the exponential of a sum?",
+        "exp(-2q) has shape (B, n, 1, H), exp(-2k) has (B, 1, m, H); their product is all that "
+        "sigmoid = 1 / (1 + product) needs. The score is 2 sigmoid . w_v minus the sum of w_v. "
+        "Before that: is every |q| and |k| at most half of log(1 / tiny) of the dtype?",
+        "limit = -0.5 * math.log(torch.finfo(w_v.dtype).tiny)\n"
+        "if (queries.abs() <= limit).all() and (keys.abs() <= limit).all():\n"
+        "    sigmoids = 1 / (1 + torch.exp(...) * torch.exp(...))\n"
+        "else:\n"
+        "    sigmoids = torch.sigmoid(2 * (...))\n"
+        "return 2 * (sigmoids @ w_v) - ...",
+    ),
+    promises={
+        "`projected_queries` `(B, n, H)`": "random one_feature strided",
+        "for each pair": "random small",
+        "Gradients reach all three": "gradient gradient_of_keys",
+        "of each item, as long as all": "few_functions one_for_each at_the_border",
+        "everywhere else as well, float16 included": (
+            "beyond_the_border queries_beyond keys_beyond last_query_beyond last_key_beyond "
+            "queries_beyond_both_ends opposite far_beyond beyond_in_float64 float16"
+        ),
+        "$H = 2$, $w_v = (1, 2)$": "worked_number",
+        "none for their pairs": "few_functions",
+        "tanh(x) = 2 sigmoid(2x) - 1": "few_functions one_for_each",
+        "leaves the range of the dtype": "beyond_the_border",
+        "one weight for each hidden feature": "random one_feature",
+        "for each query and key": "random",
+    },
+)

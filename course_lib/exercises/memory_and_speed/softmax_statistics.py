@@ -1,0 +1,396 @@
+"""`softmax_statistics`: a running maximum and a running sum, and how they get out of step."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.reference import memory_and_speed as oracle
+
+
+def _blocks(scores, *sizes):
+    """The columns of `scores` dealt out to blocks of these sizes."""
+    assert sum(sizes) == scores.shape[-1]
+    return [tensor(part) for part in np.split(scores, np.cumsum(sizes)[:-1], axis=-1)]
+
+
+def _probes(rng):
+    def probe(name, says, scores, *sizes, part="values", **options):
+        args = {"blocks": _blocks(np.asarray(scores), *sizes)}
+        return Probe(name, says, part=part, args=args, scenario="one_at_a_time", **options)
+
+    def draw(*shape):
+        return rng.normal(0, 1.5, shape)
+
+    def anything(name, says, *shape, **options):
+        """A tensor `(blocks, rows, columns)`: a `for` loop takes one block after the other."""
+        args = {"blocks": tensor(draw(*shape))}
+        return Probe(name, says, part="edges", args=args, **options)
+
+    both = "The result is each row's largest score and its sum of exp(score - largest)."
+    empty_alone = draw(3, 4)
+    empty_alone[1] = -math.inf
+    empty_first = draw(3, 8)
+    empty_first[1, :3] = -math.inf
+    empty_row = draw(3, 7)
+    empty_row[0] = -math.inf
+    empty_row[2, 3:] = -math.inf
+    holes = draw(3, 9)
+    holes[rng.random(holes.shape) < 0.3] = -math.inf
+    holes[:, 4] = 0.5
+    large = np.array([[800.0, -900.0, 801.0, 799.0, 802.0], [-900.0, -901.0, -902.0, -899.5, -950]])
+    far_below = draw(3, 6)
+    far_below[0] += [-520, -520, 0, 0, 510, 510]
+    far_below[1] += [-800, -800, 300, 300, 0, 0]
+    return [
+        probe("worked_number", both, [[1.0, 0.0, 2.0]], 2, 1),
+        probe("random", both, draw(3, 11), 4, 4, 3),
+        probe(
+            "rising",
+            "Where the largest score comes last, everything before it is rescaled.",
+            np.sort(draw(4, 9), axis=-1),
+            3,
+            3,
+            3,
+        ),
+        probe(
+            "falling",
+            "Where the largest score comes first, later blocks are shifted by it too.",
+            -np.sort(-draw(2, 8), axis=-1),
+            2,
+            2,
+            2,
+            2,
+        ),
+        probe("all_negative", "All scores may lie far below 0.", draw(3, 7) - 9.0, 3, 3, 1),
+        probe("more_axes", "Rows may have several axes.", draw(2, 3, 8), 3, 3, 2),
+        probe("ragged", "Blocks of any size count.", draw(2, 10), 5, 1, 4),
+        probe(
+            "memory",
+            "Only the block at hand may be there: 24 blocks come by, the last one narrower.",
+            draw(6, 378),
+            *[16] * 23,
+            10,
+            at_most={"peak": 12_000},
+        ),
+        probe("one_block", "One block is enough.", draw(3, 5) - 9.0, 5, part="edges"),
+        probe(
+            "single_columns",
+            "A block may have one column.",
+            draw(3, 4),
+            *[1] * 4,
+            part="edges",
+        ),
+        probe(
+            "memory_of_columns",
+            "Only the column at hand may be there: 50 blocks of one column come by.",
+            draw(20, 50),
+            *[1] * 50,
+            part="edges",
+            at_most={"peak": 4000},
+        ),
+        probe("large_scores", "Large scores do not overflow.", large, 2, 3, part="edges"),
+        probe(
+            "first_block_far_below",
+            "A first block may lie 1000 below a later one, which does not overflow then.",
+            far_below,
+            2,
+            2,
+            2,
+            part="edges",
+        ),
+        probe("holes", "A score of -inf adds nothing.", holes, 4, 5, part="edges"),
+        probe(
+            "empty_block",
+            "A row whose first block holds nothing but -inf goes on with the next.",
+            empty_first,
+            3,
+            5,
+            part="edges",
+        ),
+        probe(
+            "empty_row",
+            "A row of nothing but -inf has the maximum -inf and the sum 0.",
+            empty_row,
+            3,
+            4,
+            part="edges",
+        ),
+        probe(
+            "empty_row_in_one_block",
+            "A row of nothing but -inf has the maximum -inf and the sum 0, in a single block too.",
+            empty_alone,
+            4,
+            part="edges",
+        ),
+        probe(
+            "far_below_zero",
+            "Scores of -1e5 or -1e7 are scores like others.",
+            draw(2, 5) - np.array([[1e5], [1e7]]),
+            2,
+            3,
+            part="edges",
+        ),
+        anything("one_row", "A single row is enough.", 1, 1, 5),
+        anything(
+            "any_iterable",
+            "`blocks` may be whatever a `for` loop takes, and stays as it was.",
+            3,
+            4,
+            5,
+        ),
+        anything(
+            "float32",
+            "Scores in float32 give results in float32.",
+            2,
+            3,
+            5,
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+    ]
+
+
+def _merge(maxima, totals, block, keep):
+    """One right step, of which `keep` may change the parts."""
+    parts = {"own": block.amax(-1)}
+    parts["larger"] = torch.maximum(maxima, parts["own"])
+    parts["shift"] = parts["larger"].masked_fill(parts["larger"] == -math.inf, 0.0)
+    parts["fading"] = torch.exp(maxima - parts["shift"])
+    parts["summed"] = torch.exp(block - parts["shift"].unsqueeze(-1)).sum(-1)
+    parts |= keep(maxima, totals, block, parts)
+    new = parts.get("totals", totals * parts["fading"] + parts["summed"])
+    return parts["larger"], new
+
+
+def _model(keep=lambda *state: {}, end=lambda maxima, totals: (maxima, totals), start=-math.inf):
+    def softmax_statistics(blocks):
+        maxima = totals = None
+        for block in blocks:
+            if maxima is None:
+                maxima = torch.full_like(block[..., 0], start)
+                totals = torch.zeros_like(maxima)
+            maxima, totals = _merge(maxima, totals, block, keep)
+        return end(maxima, totals)
+
+    return softmax_statistics
+
+
+def _finite(x):
+    return x.masked_fill(x == -math.inf, 0.0)
+
+
+def _not_rescaled(maxima, totals, block, parts):
+    return {"fading": torch.ones_like(totals)}
+
+
+def _own_maximum(maxima, totals, block, parts):
+    own = _finite(parts["own"]).unsqueeze(-1)
+    return {"totals": totals + torch.exp(block - own).sum(-1)}
+
+
+def _not_carried(maxima, totals, block, parts):
+    return _own_maximum(maxima, totals, block, parts) | {"larger": parts["own"]}
+
+
+def _turned(maxima, totals, block, parts):
+    return {"fading": torch.exp(parts["shift"] - _finite(maxima))}
+
+
+def _plain(maxima, totals, block, parts):
+    return {"totals": totals + torch.exp(block).sum(-1)}
+
+
+def _nan(maxima, totals, block, parts):
+    larger = parts["larger"]
+    summed = torch.exp(block - larger.unsqueeze(-1)).sum(-1)
+    return {"fading": torch.exp(maxima - larger), "summed": summed}
+
+
+def _maximum_of_all_rows(maxima, totals, block, parts):
+    larger = torch.maximum(maxima, block.max()).max().expand_as(maxima)
+    shift = _finite(larger)
+    summed = torch.exp(block - shift.unsqueeze(-1)).sum(-1)
+    return {"larger": larger, "fading": torch.exp(maxima - shift), "summed": summed}
+
+
+def _short_dropped(blocks):
+    def full():
+        width = None
+        for block in blocks:
+            width = width or block.shape[-1]
+            if block.shape[-1] >= width:
+                yield block
+
+    return _model()(full())
+
+
+def _first_only(blocks):
+    return _model()(iter([next(iter(blocks))]))
+
+
+def _all_at_once(blocks):
+    scores = torch.cat(list(blocks), -1)
+    maxima = scores.amax(-1)
+    return maxima, torch.exp(scores - _finite(maxima).unsqueeze(-1)).sum(-1)
+
+
+def _scores(probe):
+    """All columns, whether the blocks come in a list or in one array."""
+    blocks = probe.args["blocks"]
+    parts = [block.data for block in blocks] if isinstance(blocks, list) else list(blocks.data)
+    return np.concatenate(parts, axis=-1)
+
+
+def _impossible_total(probe, outputs):
+    """The largest score itself adds 1, and no score adds more."""
+    maxima, totals = (outputs.items[i].data for i in range(2))
+    width = _scores(probe).shape[-1]
+    wrong = (maxima > -math.inf) & ~((totals >= 1 - 1e-6) & (totals <= width + 1e-6))
+    if not wrong.any():
+        return None
+    if np.isnan(totals[wrong]).any():
+        return None  # said elsewhere
+    return (
+        f"One of your sums is {totals[wrong].flat[0]:.4g}; it must lie between 1, for the largest "
+        f"score itself, and {width}, the number of scores."
+    )
+
+
+def _wrong_maximum(probe, outputs):
+    maxima = outputs.items[0].data
+    scores = _scores(probe)
+    wrong = ~np.isclose(maxima, scores.max(-1))
+    if not wrong.any():
+        return None
+    return (
+        f"A row whose largest score is {scores[wrong].max(-1)[0]:.4g} has {maxima[wrong][0]:.4g}."
+    )
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=20,
+    difficulty=2,
+    returns=(
+        Returned("maxima", "tensor", "float", ("rows",)),
+        Returned("totals", "tensor", "float", ("rows",)),
+    ),
+    probes=_probes,
+    oracle=oracle.softmax_statistics,
+    mistakes=(
+        Mistake(
+            "sum_not_rescaled",
+            _model(_not_rescaled),
+            "The sum so far is not rescaled when the maximum rises: its terms are still shifted by "
+            "the old maximum, the new ones by the new.",
+            "By which factor does exp(s - old) have to be multiplied to become exp(s - new)?",
+        ),
+        Mistake(
+            "maximum_not_carried",
+            _model(_not_carried),
+            "The maximum is not carried on: each block is shifted by its own, and the last block's "
+            "is returned.",
+            "What does the next block need to know of those before it?",
+        ),
+        Mistake(
+            "rescaled_the_wrong_way",
+            _model(_turned),
+            "The sum so far is multiplied by exp(new - old); it has to shrink when the maximum "
+            "rises, not to grow.",
+            "Which sign has old - new?",
+        ),
+        Mistake(
+            "not_shifted",
+            _model(_plain),
+            "The sums are those of exp(score): the maximum is never subtracted, or multiplied "
+            "back in.",
+            "What is exp(800) in float64?",
+        ),
+        Mistake(
+            "maximum_starts_at_0",
+            _model(start=0.0),
+            "The running maximum starts at 0, which is larger than any score of a row far below 0.",
+            "Which number is smaller than every score?",
+        ),
+        Mistake(
+            "empty_row",
+            _model(_nan),
+            "Where a row has seen nothing but -inf, -inf - (-inf) is NaN, and NaN stays in the "
+            "sum.",
+            "What could be subtracted there instead of the maximum?",
+        ),
+        Mistake(
+            "nan_hidden",
+            _model(_nan, end=lambda maxima, totals: (maxima, totals.nan_to_num(0.0))),
+            "NaN is replaced in the result; a row whose first block held nothing but -inf has "
+            "lost its sum by then.",
+            "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
+        ),
+        Mistake(
+            "short_block_dropped",
+            _short_dropped,
+            "Blocks shorter than the first are left out.",
+            "Which scores are in the last block?",
+        ),
+        Mistake(
+            "first_block_only",
+            _first_only,
+            "Only the first block counts.",
+            "Is your `return` inside the loop?",
+        ),
+        Mistake(
+            "one_maximum_for_all_rows",
+            _model(_maximum_of_all_rows),
+            "All rows share one maximum, the largest score of all.",
+            "Along which axis does `amax` or `max` go?",
+        ),
+        Mistake(
+            "all_blocks_at_once",
+            _all_at_once,
+            "The numbers are right, but all blocks, or some numbers of each, are kept until the "
+            "end; that takes the memory that blocks are meant to save.",
+            "What is enough to go on with, however many blocks there were before?",
+        ),
+    ),
+    properties=(
+        Property("wrong_maximum", _wrong_maximum, "Which scores has the running maximum seen?"),
+        Property(
+            "impossible_total", _impossible_total, "By which number was each of its terms shifted?"
+        ),
+    ),
+    hints=(
+        "Suppose you have the maximum and the sum of everything so far. What does one more block "
+        "change? At most the maximum; and then every term of the sum was shifted by the wrong "
+        "number.",
+        "Keep `maxima` (from -inf) and `totals` (from 0). For each block: the larger maximum; the "
+        "totals times exp(old - larger); plus the block's sum of exp(score - larger). Where the "
+        "larger one is still -inf, subtract 0 instead.",
+        "for block in blocks:\n"
+        "    larger = torch.maximum(maxima, block.amax(dim=-1))\n"
+        "    shift = larger.masked_fill(larger == -math.inf, 0.0)\n"
+        "    totals = totals * torch.exp(...) + torch.exp(...).sum(dim=-1)\n"
+        "    maxima = ...",
+    ),
+    promises={
+        "tensors `(..., b)` one after the other": "random more_axes one_row any_iterable",
+        "At least one; their sizes `b` may differ": (
+            "one_block single_columns ragged holes empty_block"
+        ),
+        "for every row the largest score $c$": (
+            "random rising falling all_negative large_scores first_block_far_below far_below_zero "
+            "float32"
+        ),
+        "has $-\\infty$ and 0": "empty_row empty_row_in_one_block",
+        "the check counts bytes": "memory memory_of_columns",
+        "give `[2]` and `[1.5032]`": "worked_number",
+        "in one pass": "any_iterable memory",
+        "The softmax of a row needs these two numbers": "",
+        "only one block has to be there at a time": "memory memory_of_columns",
+        "from left to right; sizes may differ": "ragged holes",
+        "a row of nothing but -inf has -inf and 0": "empty_row empty_row_in_one_block",
+        "Source: Milakov": "",
+    },
+)

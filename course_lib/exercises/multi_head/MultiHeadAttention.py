@@ -1,0 +1,435 @@
+"""Lesson 06: the module, judged with injected weights."""
+
+import functools
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import dropout_values
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS, ZERO_QUERY
+from course_lib.exercises.multi_head._module_messages import MISTAKES
+from course_lib.reference import multi_head as oracle
+
+_SAYS_OUTPUT = "The outputs must be those of the formula, head by head, for the weights put in."
+_WEIGHTS = ("attention_weights",)
+
+
+def state_of(rng, embed_dim, *, bias=False, scale=1.0):
+    names = ("W_q", "W_k", "W_v", "W_o")
+    state = {
+        f"{n}.weight": rng.normal(0, scale / embed_dim**0.5, (embed_dim, embed_dim)) for n in names
+    }
+    if bias:
+        state |= {f"{n}.bias": rng.normal(0, 1, embed_dim) for n in names}
+    return state
+
+
+def _attention_probe(rng, name, says, sizes, *, part="values", gradient=False, **options):
+    """A probe of sizes (batch, num_queries, num_keys, num_heads, head_dim).
+
+    Lengths go by position if they are given alone, otherwise by name, as the mask does.
+    """
+    batch, n, m, num_heads, head_dim = sizes
+    embed_dim = num_heads * head_dim
+    inputs = options.pop("inputs", None) or {
+        role: rng.normal(0, 1.3, (batch, size, embed_dim))
+        for role, size in (("queries", n), ("keys", m), ("values", m))
+    }
+    construct = {"embed_dim": embed_dim, "num_heads": num_heads, **options.pop("construct", {})}
+    state = options.pop("state", None)
+    bias = construct.get("bias", False)
+    args = {k: tensor(x, requires_grad=gradient) for k, x in inputs.items()}
+    if "valid_lens" in options and "mask" not in options:
+        args["valid_lens"] = tensor(options.pop("valid_lens"))
+    return Probe(
+        name,
+        says,
+        part=part,
+        args=args,
+        kwargs={k: tensor(options.pop(k)) for k in ("valid_lens", "mask") if k in options},
+        construct=construct,
+        state=state_of(rng, embed_dim, bias=bias, scale=1.3) if state is None else state,
+        attributes=_WEIGHTS,
+        grad_outputs=rng.normal(0, 1, (batch, n, embed_dim)) if gradient else None,
+        **options,
+    )
+
+
+def _some_of(rng, *shape):
+    """A random mask in which every row allows and drops some key."""
+    mask = rng.random(shape) < 0.6
+    rows = mask.reshape(-1, shape[-1])
+    for row in rows:
+        row[rng.permutation(shape[-1])[:2]] = (True, False)
+    return rows.reshape(shape)
+
+
+def _lens(rng, num_keys, *shape):
+    """Lengths from 1 to num_keys - 1 that differ as far as they can."""
+    size = int(np.prod(shape))
+    return np.resize(rng.permutation(np.arange(1, num_keys)), size).reshape(shape)
+
+
+def _attention_probes(rng):
+    probe = functools.partial(_attention_probe, rng)
+    return [
+        *_attention_values(rng, probe),
+        *_attention_edges(rng, probe),
+        *_attention_modes(rng, probe),
+        probe(
+            "gradient",
+            "Gradients must reach queries, keys, values and all four layers.",
+            (1, 2, 2, 2, 2),
+            part="gradients",
+            gradient=True,
+        ),
+        probe(
+            "gradient_with_empty_rows",
+            "A query without any allowed key must leave every gradient finite.",
+            (2, 2, 2, 2, 1),
+            part="gradients",
+            gradient=True,
+            valid_lens=np.array([0, 2]),
+            mask=np.array([[True, True], [False, False]]),
+        ),
+    ]
+
+
+def _passing_through(rng, embed_dim):
+    """Weights with which a value reaches the outputs as it is."""
+    eye = np.eye(embed_dim)
+    return state_of(rng, embed_dim) | {"W_v.weight": eye, "W_o.weight": eye}
+
+
+def _attention_values(rng, probe):
+    size = batch, n, m, num_heads, _ = 2, 3, 4, 3, 2
+    rows = np.array([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
+    return [
+        probe(
+            "worked_number",
+            "A query of zeros weighs all keys alike, so each head averages its block of the values "
+            "and puts it back in its place.",
+            (1, 2, 2, 2, 2),
+            inputs={"queries": np.zeros((1, 2, 4)), "keys": rows, "values": rows},
+            state=_passing_through(rng, 4),
+        ),
+        probe(
+            "one_key",
+            "A single key has the weight 1 in every head: each output is its value.",
+            (2, 3, 1, 2, 2),
+            state=_passing_through(rng, 4),
+        ),
+        probe("cross", _SAYS_OUTPUT, size),
+        probe(
+            "blocks",
+            "With W_v and W_o set to identities, head i must fill the i-th block of features "
+            "with averages of the i-th block of the values.",
+            (2, 3, 4, 2, 3),
+            state=_passing_through(rng, 6),
+        ),
+        probe(
+            "zero_queries_and_lengths",
+            "Queries of zeros weigh all keys within the length alike.",
+            (3, 1, 4, 2, 2),
+            inputs={
+                "queries": np.zeros((3, 1, 4)),
+                "keys": rng.normal(0, 1.3, (3, 4, 4)),
+                "values": rng.normal(0, 1.3, (3, 4, 4)),
+            },
+            valid_lens=np.array([3, 1, 2]),
+        ),
+        probe(
+            "zero_queries_and_mask",
+            "Queries of zeros weigh all allowed keys alike.",
+            (1, 1, 5, 2, 2),
+            inputs={
+                "queries": np.zeros((1, 1, 4)),
+                "keys": rng.normal(0, 1.3, (1, 5, 4)),
+                "values": rng.normal(0, 1.3, (1, 5, 4)),
+            },
+            mask=_some_of(rng, 1, 5),
+        ),
+        probe(
+            "lengths_per_item",
+            "Lengths of shape (batch,) must hold for every query and every head of an item.",
+            size,
+            valid_lens=_lens(rng, m, batch),
+        ),
+        probe(
+            "lengths_per_query",
+            "Lengths of shape (batch, num_queries) must hold for every head.",
+            size,
+            valid_lens=_lens(rng, m, batch, n),
+        ),
+        probe(
+            "mask_for_all",
+            "A mask of shape (n, m) must hold for every item and every head.",
+            size,
+            mask=_some_of(rng, n, m),
+        ),
+        probe(
+            "mask_per_item",
+            "A mask of shape (batch, n, m) must hold for every head of its item.",
+            size,
+            mask=_some_of(rng, batch, n, m),
+        ),
+        probe(
+            "mask_per_head",
+            "A mask of shape (batch, num_heads, n, m) gives each head its own.",
+            size,
+            mask=_some_of(rng, batch, num_heads, n, m),
+        ),
+        probe(
+            "lengths_and_mask",
+            "With both given, a key must be allowed by both.",
+            (3, 2, 6, 2, 2),
+            valid_lens=np.array([5, 3, 4]),
+            mask=np.array([[True, True, False, True, False, True]] * 2),
+        ),
+        probe(
+            "lengths_per_query_and_mask_per_item",
+            "With both given, a key must be allowed by both.",
+            (2, 3, 5, 2, 2),
+            valid_lens=_lens(rng, 5, 2, 3),
+            mask=_some_of(rng, 2, 3, 5) | (np.arange(5) == 0),
+        ),
+        probe(
+            "bias",
+            "With `bias=True` each of the four layers adds its bias.",
+            (2, 2, 3, 2, 2),
+            construct={"bias": True},
+        ),
+        probe(
+            "built_by_position",
+            "`__init__` takes embed_dim, num_heads, dropout and bias in this order.",
+            (2, 3, 4, 2, 3),
+            construct={"dropout": 0.0, "bias": True},
+            scenario="built_by_position",
+        ),
+    ]
+
+
+def _attention_edges(rng, probe):
+    edge = functools.partial(probe, part="edges")
+    x = rng.normal(0, 1.3, (2, 4, 6))
+    cross = (2, 3, 4, 2, 2)
+    return [
+        edge(
+            "as_many_items_as_heads",
+            "A mask of shape (batch, n, m) belongs to the items, also where there are as many "
+            "items as heads.",
+            cross,
+            mask=_some_of(rng, 2, 3, 4),
+        ),
+        edge(
+            "self_attention",
+            "One sequence as queries, keys and values must work.",
+            (2, 4, 4, 3, 2),
+            inputs={"queries": x, "keys": x, "values": x},
+        ),
+        edge(
+            "as_many_queries_as_keys",
+            "Queries, keys and values keep their roles where all have the same shape.",
+            (2, 4, 4, 2, 3),
+        ),
+        edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5)),
+        edge("one_feature_each", "As many heads as features must work.", (2, 3, 4, 5, 1)),
+        edge(
+            "one_query_one_key",
+            "A single query and a single key must keep their axes.",
+            (1, 1, 1, 2, 2),
+        ),
+        edge(
+            "item_without_keys",
+            "An item of length 0 must get weights 0 and outputs 0.",
+            cross,
+            valid_lens=np.array([0, 3]),
+        ),
+        edge(
+            "lengths_zero",
+            "Where no item has a real key, all weights are 0, and the outputs `W_o` of zeros: its "
+            "bias, where it has one.",
+            cross,
+            valid_lens=np.array([0, 0]),
+            construct={"bias": True},
+        ),
+        edge(
+            "query_without_keys",
+            "A row of the mask without True gets weights 0 and outputs 0, whatever the others see.",
+            cross,
+            mask=_some_of(rng, 3, 4) & (np.arange(3) != 1)[:, None],
+        ),
+        edge(
+            "lengths_and_mask_per_head",
+            "With lengths and a mask of shape (batch, num_heads, n, m) both count, and both stay "
+            "as they are.",
+            cross,
+            valid_lens=np.array([2, 3]),
+            mask=_some_of(rng, 2, 2, 3, 4) | (np.arange(4) == 0),
+        ),
+        edge(
+            "garbage_in_pads",
+            "What stands in keys and values that are not allowed changes nothing, however large.",
+            cross,
+            inputs=_with_garbage(rng, cross),
+            valid_lens=np.array([2, 1]),
+        ),
+        edge(
+            "float32",
+            "Inputs and weights in float32 give outputs in float32.",
+            cross,
+            valid_lens=np.array([2, 3]),
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        edge(
+            "large_scores",
+            "Large scores must not overflow.",
+            cross,
+            inputs={
+                "queries": 1000 * rng.normal(0, 1.3, (2, 3, 4)),
+                "keys": rng.normal(0, 1.3, (2, 4, 4)),
+                "values": rng.normal(0, 1.3, (2, 4, 4)),
+            },
+            tolerance=1e-6,
+        ),
+    ]
+
+
+def _with_garbage(rng, sizes):
+    """Inputs whose last two keys and values are huge, with both signs, so one score is as well."""
+    batch, n, m, num_heads, head_dim = sizes
+    inputs = {
+        role: rng.normal(0, 1.3, (batch, length, num_heads * head_dim))
+        for role, length in (("queries", n), ("keys", m), ("values", m))
+    }
+    for name in ("keys", "values"):
+        for item, size in ((0, 1e4), (1, 1e30)):
+            inputs[name][item, -2] = size * rng.choice([-1.0, 1.0], num_heads * head_dim)
+            inputs[name][item, -1] = -inputs[name][item, -2]
+    return inputs
+
+
+def _attention_modes(rng, probe):
+    """Calls in other modes and between other calls.
+
+    Dropout of p = 0.3 acts on 2 * 60 * (10 + 8) = 2160 weights, judged as `checks.compare` says."""
+    edge = functools.partial(probe, part="edges")
+    embed_dim = 2 * (10 + 3)
+    return [
+        edge(
+            "among_other_calls",
+            "Each call and each module stands on its own: outputs and `attention_weights` are "
+            "those of the module's last call, whatever came before.",
+            (2, 3, 4, 2, 2),
+            valid_lens=np.array([2, 3]),
+            mask=_some_of(rng, 2, 3, 4) | (np.arange(4) == 0),
+            scenario="among_other_calls",
+        ),
+        edge(
+            "dropout_in_eval_mode",
+            "In eval mode nothing is dropped, whatever `dropout` is.",
+            (2, 3, 4, 2, 2),
+            construct={"dropout": 0.5},
+        ),
+        edge(
+            "no_dropout_in_train_mode",
+            "With `dropout=0` train mode must give the outputs and the weights of eval mode, masks "
+            "and items without keys included.",
+            (3, 3, 4, 2, 2),
+            training=True,
+            valid_lens=np.array([2, 3, 0]),
+            mask=np.array([[True, False, True, True], [False, True, True, False], [True] * 4]),
+            scenario="among_other_calls",
+        ),
+        edge(
+            "dropout_in_train_mode",
+            "In train mode each weight is dropped with probability `dropout` and the others are "
+            "divided by 1 - `dropout`.",
+            (2, 60, 10, 2, 13),
+            construct={"dropout": 0.3},
+            training=True,
+            valid_lens=np.array([10, 8]),
+            inputs={
+                "queries": rng.normal(0, 1, (2, 60, embed_dim)),
+                "keys": rng.normal(0, 1, (2, 10, embed_dim)),
+                "values": dropout_values(rng, 2, 10, num_heads=2),
+            },
+            state=_passing_through(rng, embed_dim),
+            compare="dropout_on_weights",
+        ),
+    ]
+
+
+_PROMISES = {
+    "project, split, attend in all heads at once, merge, project": "cross blocks gradient",
+    "in this order": "built_by_position",
+    "with a bias only if asked for": "bias cross",
+    "`mask` in one of the three shapes above": (
+        "lengths_per_item lengths_per_query mask_for_all mask_per_item mask_per_head "
+        "as_many_items_as_heads zero_queries_and_lengths zero_queries_and_mask"
+    ),
+    "a key must be allowed by both": (
+        "lengths_and_mask lengths_per_query_and_mask_per_item lengths_and_mask_per_head"
+    ),
+    "changes nothing, however large": "garbage_in_pads",
+    "Where no key is allowed the weights are 0": (
+        "item_without_keys lengths_zero query_without_keys no_dropout_in_train_mode "
+        "gradient_with_empty_rows"
+    ),
+    "however large the scores are; every size may be 1": (
+        "large_scores one_head one_feature_each one_query_one_key one_key"
+    ),
+    "of its own last call, in train and in eval mode": (
+        "among_other_calls no_dropout_in_train_mode"
+    ),
+    "Dropout acts on the weights, in train mode only": (
+        "dropout_in_train_mode dropout_in_eval_mode"
+    ),
+    "Two heads, `embed_dim=4`": "worked_number",
+    "Two queries of zeros": "worked_number",
+    "both outputs are": "worked_number",
+    "With one single key": "one_key",
+    # the docstring
+    "Scaled dot-product attention in several subspaces at once.": "cross",
+    "is the i-th block of features of one projection": "blocks",
+    "Differs from the paper in nothing but notation": "float32 cross",
+    "holds the weights before dropout, detached": "among_other_calls dropout_in_train_mode",
+    "features of queries, keys, values and outputs": "cross",
+    "how many heads share them": "one_head one_feature_each",
+    "probability of dropping a weight, in train mode": "dropout_in_train_mode",
+    "whether the four projections have a bias": "bias",
+    "Vaswani et al. 2017, section 3.2.2": "",
+    "Makes the four projections": "built_by_position",
+    "Attends in every head and mixes the results": "cross",
+    "one sequence three times in self-attention": "self_attention as_many_queries_as_keys",
+    "how many leading keys are real": "lengths_per_item lengths_per_query",
+    "for all, `(batch, ...)` for each": "mask_for_all mask_per_item mask_per_head",
+    "One output for each query; with no key allowed": "item_without_keys lengths_zero",
+}
+
+EXERCISE = Exercise(
+    points=7,
+    minutes=45,
+    difficulty=3,
+    is_class=True,
+    returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "embed_dim")),),
+    probes=_attention_probes,
+    oracle=oracle.multi_head_attention,
+    builds_on=("masked_softmax", "split_heads", "merge_heads"),
+    mistakes=MISTAKES,
+    properties=(*WEIGHTS, ZERO_QUERY, INSIDE_THE_VALUES),
+    promises=_PROMISES,
+    hints=(
+        "Project, split, attend in every head at once, merge, project. The scores have an axis "
+        "more than in one head; all the rest you have written before.",
+        "After `split_heads` the scores are `q @ k.mT` over sqrt(head_dim), shape "
+        "(batch, num_heads, n, m). `masked_softmax` takes lengths and masks; a (batch, n, m) mask "
+        "needs an axis for the heads first. Keep the weights detached, drop, average, merge, W_o.",
+        "q, k, v = (split_heads(layer(x), self.num_heads) for layer, x in ...)\n"
+        "weights = masked_softmax(q @ k.mT / math.sqrt(q.shape[-1]), valid_lens, mask)\n"
+        "self.attention_weights = weights.detach()\n"
+        "return self.W_o(merge_heads(self.dropout(weights) @ v))",
+    ),
+)

@@ -1,0 +1,19 @@
+"""Lesson 06: heads, what they share, and what they cannot see without positions."""
+
+from course_lib.checks.judge.exercise import Integration, Lesson, Written
+
+LESSON = Lesson(
+    6,
+    "Multi-head attention",
+    Written("heads_and_positions", points=3, minutes=10),
+    Integration(("split_heads", "merge_heads", "MultiHeadAttention")),
+    exercises=(
+        "split_heads",
+        "merge_heads",
+        "MultiHeadAttention",
+        "load_into_torch",
+        "is_permutation_equivariant",
+        "is_causal",
+        "positional_encoding",
+    ),
+)

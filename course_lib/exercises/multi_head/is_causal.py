@@ -1,0 +1,171 @@
+"""A test of a function: no output looks at a later position."""
+
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._meetings import (
+    ANSWERS,
+    TOLERANCE,
+    function_edges,
+    functions,
+    judged,
+    meeting,
+)
+from course_lib.exercises.multi_head import _mistakes as wrong
+from course_lib.exercises.multi_head._order import asked, by_hand, meeter
+from course_lib.reference import multi_head as oracle
+
+
+def _causality_probes(rng):
+    meet = meeter(rng)
+    padded = rng.normal(0, 1.3, (2, 6, 3))
+    padded[:, 4:] = 0.0
+    peak = rng.normal(0, 1.3, (2, 6, 3))
+    peak[:, -1, 1] = 9.0
+    return [
+        by_hand("by_hand", "running_sum", "reversed"),
+        by_hand("by_hand_next", "moved_on", "running_sum"),
+        meet("attention", "causal_attention", "self_attention"),
+        meet("direction", "anticausal_attention", "strictly_causal_attention"),
+        meet("strided", "previous_position", "reversed", strided=True),
+        meet("own_position", "each_on_its_own", "average_over_positions"),
+        meet("not_the_last", "scaled_by_position", "next_but_not_the_last"),
+        meet("one_step_ahead", "second_looks_ahead", "causal_attention"),
+        meet("a_later_one", "copies_of_the_first", "third_looks_ahead"),
+        meet("far_ahead", "running_sum", "first_sees_last"),
+        meet("sums_stay", "running_sum", "next_position_centred"),
+        meet("first_of_two_items", "causal_in_last_item", "previous_position"),
+        meet("last_of_two_items", "causal_in_first_item", "causal_attention"),
+        meeting("zeros_at_the_end", *functions("first_sees_last", "running_sum"), x=tensor(padded)),
+        meeting(
+            "another_feature", *functions("previous_position", "one_number_each"), x=tensor(peak)
+        ),
+        meet("one_position", "running_sum", "next_position", 1, 1, 3),
+        meet("two_positions", "running_sum", "next_position", 2, 2, 3),
+        meet("nine_positions", "causal_attention", "self_attention", 1, 9, 2),
+        *function_edges(rng, "later", "next_position", last_row=-2),
+    ]
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=15,
+    difficulty=2,
+    returns=ANSWERS,
+    probes=_causality_probes,
+    oracle=asked(oracle.is_causal),
+    promises={
+        "`fn` and `x` as before": "strided one_position two_positions nine_positions",
+        "is no output, of any item, changed by any later position?": "attention direction "
+        "not_the_last one_step_ahead a_later_one far_ahead sums_stay first_of_two_items "
+        "last_of_two_items zeros_at_the_end another_feature",
+        "An output may depend on its own position": "own_position",
+        **TOLERANCE,
+        "again: for `fn = lambda x: x.cumsum(1)` True": "by_hand by_hand_next",
+        "Says whether no output depends on a later position": "",
+        "everything from `t` on is replaced": "",
+        "It is a test at this `x`, not a proof": "",
+        "fn: from `(batch, num_positions, d)`": "",
+        "True if no earlier output changes by more than 1e-5": "rounding a_hundredth",
+    },
+    comparisons={"judged": judged},
+    mistakes=(
+        Mistake(
+            "last_position_only",
+            wrong.causality(only_last := wrong.only_t, cuts=lambda n: [n - 1]),
+            "You change the last position only: outputs that look one step ahead, but not at the "
+            "last position, go unseen.",
+            "Which inputs may output 0 not depend on?",
+        ),
+        Mistake(
+            "first_output_only",
+            wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, :1]),
+            "You look at the first output only.",
+            "Which outputs may not notice that position t has changed?",
+        ),
+        Mistake(
+            "next_output_only",
+            wrong.causality(only_last, before=lambda y, t: y[:, t - 1 : t]),
+            "You compare only the output right before the changed position; looking further "
+            "ahead goes unseen.",
+            "Which outputs may not notice that position t has changed?",
+        ),
+        Mistake(
+            "one_cut_only",
+            wrong.causality(wrong.from_t_on, cuts=lambda n: [n // 2]),
+            "You cut the sequence at one place only; looking ahead within a half goes unseen.",
+            "For how many positions t must outputs before t ignore inputs from t on?",
+        ),
+        Mistake(
+            "past_changed",
+            wrong.causality(wrong.up_to_t, before=lambda y, t: y[:, t:]),
+            "You test the opposite: whether later outputs ignore earlier inputs.",
+            "In which direction may information flow?",
+        ),
+        Mistake(
+            "own_position_compared",
+            wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, : t + 1]),
+            "You compare the output at the changed position as well; it may depend on its own "
+            "position.",
+            "Which outputs come strictly before position t?",
+        ),
+        Mistake(
+            "own_position_forbidden",
+            wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, : t + 1], cuts=range),
+            "Your test also forbids an output to depend on its own position.",
+            "Which outputs come strictly before position t?",
+        ),
+        Mistake(
+            "zeros_stay",
+            wrong.causality(lambda x, t: torch.cat([x[:, :t], -2.5 * x[:, t:]], dim=1)),
+            "Your change leaves a position as it is that holds zeros already (it multiplies, or "
+            "writes zeros): who looks there goes unseen.",
+            "Which change moves every number, whatever it was?",
+        ),
+        Mistake(
+            "one_feature_changed",
+            wrong.causality(wrong.first_feature_from_t_on),
+            "You change one feature of the later positions only; who looks at another one goes "
+            "unseen.",
+            "Over which axes must the change run?",
+        ),
+        Mistake(
+            "one_step_ahead_unseen",
+            wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, : t - 1]),
+            "You leave out the output right before the changed positions: one that looks a single "
+            "step ahead goes unseen.",
+            "Which is the last output that may not notice a change at position t?",
+        ),
+        Mistake(
+            "nan_spreads",
+            wrong.causality(wrong.nan_from_t_on),
+            "You write NaN into the future. A masked key has weight 0, but 0 times NaN is NaN, so "
+            "even causal attention fails.",
+            "Which change would a weight of 0 hide?",
+        ),
+        Mistake(
+            "nothing_changed",
+            lambda fn, x: wrong.same(fn(x), fn(x)),
+            "Your test says True to every function: the change it makes is none, too small, or "
+            "not looked at.",
+            "Is what you change large enough to be seen?",
+        ),
+        Mistake(
+            "always_false",
+            lambda fn, x: False,
+            "Your test says False to every function.",
+            "Should a running sum pass?",
+        ),
+    ),
+    hints=(
+        "If the future does not matter, you may change it. Who must not notice?",
+        "For every position t from 1 on: replace the inputs from t on by other numbers, call fn, "
+        "and compare the outputs before t with the original ones.",
+        "for t in range(1, x.shape[1]):\n"
+        "    changed = x.clone()\n"
+        "    changed[:, t:] = ...\n"
+        "    if not torch.allclose(fn(changed)[:, :t], outputs[:, :t]): return False\n"
+        "return True",
+    ),
+)

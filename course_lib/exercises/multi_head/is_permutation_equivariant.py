@@ -1,0 +1,161 @@
+"""A test of a function: permuted positions give permuted outputs."""
+
+from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.exercises._meetings import (
+    ANSWERS,
+    TOLERANCE,
+    function_edges,
+    judged,
+)
+from course_lib.exercises.multi_head import _mistakes as wrong
+from course_lib.exercises.multi_head._order import asked, by_hand, meeter
+from course_lib.reference import multi_head as oracle
+
+
+def _equivariance_probes(rng):
+    meet = meeter(rng)
+    return [
+        by_hand("by_hand", "doubled", "running_sum"),
+        by_hand("by_hand_sorted", "each_feature_sorted", "doubled"),
+        meet("own_positions", "each_on_its_own", "scaled_by_position"),
+        meet("attention", "self_attention", "causal_attention"),
+        meet("positions", "attention_with_positions", "average_over_positions"),
+        meet("invariant", "sorted_by_first_feature", "one_number_each"),
+        meet("strided", "running_sum", "self_attention", strided=True),
+        meet("circle", "circular_neighbours", "self_attention"),
+        meet("mirror", "average_over_positions", "near_ones_count_more"),
+        meet("reversal", "reversed", "average_over_positions"),
+        meet("last_position", "last_one_special", "each_on_its_own"),
+        meet("first_sees_last", "one_number_each", "first_sees_last"),
+        meet("copies", "copies_of_the_first", "self_attention"),
+        meet("last_of_two_items", "self_attention", "causal_in_last_item"),
+        meet("first_of_two_items", "causal_in_first_item", "average_over_positions"),
+        meet("eight_positions", "next_position", "self_attention", 1, 8, 2),
+        *function_edges(rng, "order", "running_sum", last_row=-1),
+    ]
+
+
+def _flip(x):
+    return x.flip(1)
+
+
+def _roll(x):
+    return x.roll(1, dims=1)
+
+
+def _shuffle(x):  # its own inverse for three positions, as a random order may be
+    return x.flip(1) if x.shape[1] <= 3 else x[:, [1, 2, 0, *range(3, x.shape[1])]]
+
+
+def _shuffle_back(y):
+    return y.flip(1) if y.shape[1] <= 3 else y[:, [2, 0, 1, *range(3, y.shape[1])]]
+
+
+def _same_sums(a, b):
+    return wrong.same(a.sum(1), b.sum(1))
+
+
+_FULL = wrong.both(wrong.equivariance(wrong.swap_first_two), wrong.equivariance(_roll))
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=15,
+    difficulty=2,
+    returns=ANSWERS,
+    probes=_equivariance_probes,
+    oracle=asked(oracle.is_permutation_equivariant),
+    never_one={"num_positions": "one position has no other order"},
+    promises={
+        "to `(B, n, ...)` without randomness": "eight_positions strided",
+        "does every item's output move along": "own_positions attention positions invariant circle "
+        "mirror reversal last_position first_sees_last copies last_of_two_items first_of_two_items",
+        **TOLERANCE,
+        "three positions of one item": "by_hand by_hand_sorted",
+        "Says whether permuting the positions": "",
+        "Two permutations are tried": "",
+        "It is a test at this `x`, not a proof": "",
+        "fn: from `(batch, num_positions, d)`": "",
+        "where to try it; the positions must differ": "",
+        "True if the outputs agree within 1e-5": "rounding a_hundredth",
+    },
+    comparisons={"judged": judged},
+    mistakes=(
+        Mistake(
+            "output_not_permuted",
+            wrong.equivariance(_roll, output=lambda y: y),
+            "You compare fn of the permuted input with the unpermuted outputs: that tests whether "
+            "the order changes nothing at all (invariance).",
+            "Where should the output of position 0 be after position 0 has moved?",
+        ),
+        Mistake(
+            "only_reversed",
+            wrong.equivariance(_flip),
+            "You only reverse the positions. A function of the distance between positions passes, "
+            "and is not equivariant.",
+            "Which permutation changes distances?",
+        ),
+        Mistake(
+            "only_rotated",
+            wrong.equivariance(_roll),
+            "You only rotate the positions. A function that looks at its next neighbour in a "
+            "circle passes, and is not equivariant.",
+            "Which further permutation keeps no neighbours together?",
+        ),
+        Mistake(
+            "identity_permutation",
+            lambda fn, x: wrong.same(fn(x), fn(x)),
+            "Your test says True to every function: what it compares is always equal, as with a "
+            "permutation that moves nothing.",
+            "Is your permutation certain to move something?",
+        ),
+        Mistake(
+            "permuted_again",
+            wrong.equivariance(_shuffle, output=_shuffle_back),
+            "You permute the outputs of the permuted input a second time, with the same order, "
+            "and compare with the outputs of `x`. That takes them back only where the order is "
+            "its own inverse, so plain self-attention fails.",
+            "Which order undoes `order`? Or can the outputs of `x` be permuted instead?",
+        ),
+        Mistake(
+            "batch_permuted",
+            wrong.equivariance(lambda x: x.flip(0)),
+            "You permute the items of the batch instead of the positions.",
+            "Which axis of (batch, num_positions, d) holds the positions?",
+        ),
+        Mistake(
+            "features_permuted",
+            wrong.equivariance(lambda x: x.flip(2)),
+            "You permute the features instead of the positions.",
+            "Which axis of (batch, num_positions, d) holds the positions?",
+        ),
+        Mistake(
+            "only_first_item",
+            lambda fn, x: _FULL(lambda y: fn(y)[:1], x),
+            "You look at the first item of the batch only.",
+            "Over which axes must the comparison run?",
+        ),
+        Mistake(
+            "sums_compared",
+            wrong.both(
+                wrong.equivariance(wrong.swap_first_two, agree=_same_sums),
+                wrong.equivariance(_roll, agree=_same_sums),
+            ),
+            "You compare sums over the positions, which do not say where an output stands.",
+            "Which outputs must equal which, one by one?",
+        ),
+        Mistake(
+            "always_false",
+            lambda fn, x: False,
+            "Your test says False to every function.",
+            "Should plain self-attention pass?",
+        ),
+    ),
+    hints=(
+        "Equivariant: first permute, then apply fn, is the same as first apply fn, then permute.",
+        "Choose a permutation of the positions that keeps nothing in place and no neighbours "
+        "together, or several. Index axis 1 of input and output with it; compare with a "
+        "tolerance.",
+        "order = torch.tensor([...])\nreturn torch.allclose(fn(x[:, order]), fn(x)[:, order], ...)",
+    ),
+)

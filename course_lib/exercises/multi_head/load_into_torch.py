@@ -1,0 +1,225 @@
+"""Lesson 06: the module's weights in torch's own module."""
+
+import numpy as np
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.multi_head import _mistakes as wrong
+from course_lib.exercises.multi_head.MultiHeadAttention import state_of
+from course_lib.reference import multi_head as oracle
+
+
+def _loading_probes(rng):
+    def probe(
+        name, says, *, part="values", bias=False, reference_bias=True, late=False, training=False
+    ):
+        embed_dim, shapes = 6, {"queries": (2, 4), "keys": (2, 5), "values": (2, 5)}
+        args = {k: tensor(rng.normal(0, 1.3, (*s, embed_dim))) for k, s in shapes.items()}
+        state = state_of(rng, embed_dim, bias=bias, scale=1.3)
+        args |= {f"W_{n}": tensor(state[f"W_{n}.weight"]) for n in "qkvo"}
+        args |= {f"b_{n}": tensor(state[f"W_{n}.bias"]) for n in "qkvo" if bias}
+        options = {"num_heads": 2, "reference_bias": reference_bias, "change_afterwards": late}
+        options |= {"training": training}
+        return Probe(name, says, part=part, args=args, kwargs=options, scenario="load_weights")
+
+    eye, zeros = np.eye(2), np.zeros((2, 2))
+    worked = {"queries": np.zeros((1, 1, 2)), "keys": np.zeros((1, 2, 2)), "values": eye[None]}
+    worked |= {"W_q": zeros, "W_k": zeros, "W_v": 2 * eye, "W_o": 3 * eye}
+    return [
+        Probe(
+            "worked_number",
+            "The reference must project the values by W_v and the heads by W_o.",
+            args={name: tensor(data) for name, data in worked.items()},
+            kwargs={
+                "num_heads": 1,
+                "reference_bias": False,
+                "change_afterwards": False,
+                "training": False,
+            },
+            scenario="load_weights",
+        ),
+        probe(
+            "no_biases",
+            "After loading, both modules must give the same outputs and the same weights.",
+            reference_bias=False,
+        ),
+        probe(
+            "reference_with_biases",
+            "A reference that has biases where `mha` has none must give the same outputs: its "
+            "old biases may not stay.",
+        ),
+        probe("both_with_biases", "The four biases must be loaded as well.", bias=True),
+        probe(
+            "still_trained",
+            "The parameters of the reference can still be trained, and both modules stay in the "
+            "mode, train or eval, in which they were.",
+            part="edges",
+            reference_bias=False,
+            training=True,
+        ),
+        probe(
+            "changed_afterwards",
+            "The weights must be copied: changing `mha` later may not change the reference.",
+            part="edges",
+            bias=True,
+            late=True,
+        ),
+        probe(
+            "changed_afterwards_without_bias",
+            "The weights must be copied: changing `mha` later may not change the reference.",
+            part="edges",
+            reference_bias=False,
+            late=True,
+        ),
+    ]
+
+
+def _loaded(queries, keys, values, **given):
+    state = {f"W_{n}.weight": given[f"W_{n}"] for n in "qkvo"}
+    state |= {f"W_{n}.bias": given[f"b_{n}"] for n in "qkvo" if "b_q" in given}
+    construct = {"num_heads": given["num_heads"]}
+    outputs, kept = oracle.multi_head_attention(construct, state, queries, keys, values)
+    names = [f"W_{n}.{kind}" for n in "qkvo" for kind in ("weight", "bias")]
+    source = np.concatenate([state[name].ravel() for name in names if name in state])
+    trainable = (4 if given["reference_bias"] else 2) if given["training"] else 0
+    return outputs, kept["attention_weights"], source, trainable, False
+
+
+def _loading_oracle(*args, **kwargs):
+    names = ("queries", "keys", "values", "W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
+    return _loaded(**dict(zip(names, args, strict=False)), **kwargs)
+
+
+def _source_changed(probe, outputs):
+    given = probe.inputs()
+    if given["change_afterwards"] or len(outputs.items) < 3 or outputs.items[2].data is None:
+        return None
+    names = [f"{kind}_{n}" for n in "qkvo" for kind in ("W", "b")]
+    before = np.concatenate([given[name].data.ravel() for name in names if name in given])
+    after = outputs.items[2].data
+    if after.shape == before.shape and np.allclose(after, before, atol=1e-6):
+        return None
+    return "The weights in `mha` are no longer what they were; it must stay as it is."
+
+
+_LEFT = "Which parameters does `reference` have that `mha` has not?"
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=20,
+    difficulty=2,
+    returns=(
+        Returned("outputs of the reference", "tensor", "float", ("batch", "n", "embed_dim")),
+        Returned("weights of the reference", "tensor", "float", ("batch", "num_heads", "n", "m")),
+        Returned("the weights in mha", "tensor", "float"),
+        Returned("trainable parameters of the reference", "int"),
+        Returned("another mode than before", "bool"),
+    ),
+    probes=_loading_probes,
+    oracle=_loading_oracle,
+    builds_on=("MultiHeadAttention",),
+    promises={
+        "Takes** `mha`": "no_biases reference_with_biases both_with_biases",
+        "Afterwards `reference` computes what `mha` does": "no_biases reference_with_biases",
+        "The weights are *copied*": "changed_afterwards changed_afterwards_without_bias",
+        "can still be trained": "still_trained",
+        "With `embed_dim=2`, one head": "worked_number",
+        "Row 2 of": "worked_number",
+        # the docstring
+        "Copies the weights of a": "no_biases",
+        "torch keeps the three input projections in one matrix": "no_biases",
+        "Afterwards both compute the same": "reference_with_biases",
+        "stays as it is": "changed_afterwards",
+        "of the same `embed_dim` and `num_heads`": "no_biases",
+        "docs.pytorch.org": "",
+    },
+    mistakes=(
+        Mistake(
+            "order_kqv",
+            wrong.loader("kqv"),
+            "`in_proj_weight` holds W_q above W_k above W_v; yours are stacked in the order k, q, "
+            "v.",
+            "In which order does torch cut `in_proj_weight` into three?",
+        ),
+        Mistake(
+            "transposed",
+            wrong.loader(weight=lambda w: w.T, out=lambda w: w.T),
+            "All weights are transposed; `nn.Linear` and `nn.MultiheadAttention` both compute "
+            "x W^T, so they can be copied as they are.",
+            "Which shape and which meaning does `nn.Linear.weight` have?",
+        ),
+        Mistake(
+            "output_transposed",
+            wrong.loader(out=lambda w: w.T),
+            "The output projection is transposed.",
+            "Which shape and which meaning does `nn.Linear.weight` have?",
+        ),
+        Mistake(
+            "row_by_row",
+            wrong.load_row_by_row,
+            "The rows of the three weights take turns: row 0 of W_q, of W_k, of W_v, then rows 1. "
+            "torch keeps all of W_q first.",
+            "What is the difference between `torch.stack` and `torch.cat` along axis 0?",
+        ),
+        Mistake(
+            "input_forgotten",
+            wrong.loader(weight=False, biases=False),
+            "The output projection is loaded, `in_proj_weight` is not. Where all sizes are "
+            "equal, torch does not look at `q_proj_weight` and the like.",
+            "Where does torch keep the three input projections?",
+        ),
+        Mistake(
+            "output_forgotten",
+            wrong.loader(out=False),
+            "The three input projections are loaded, the output projection is not.",
+            "Where does torch keep W_o?",
+        ),
+        Mistake(
+            "old_biases_left",
+            wrong.loader(biases="own"),
+            "Where `mha` has no biases, the reference keeps its old ones.",
+            _LEFT,
+        ),
+        Mistake(
+            "biases_never_touched",
+            wrong.loader(biases=False),
+            "The weights are loaded, the biases are left as they were.",
+            _LEFT,
+        ),
+        Mistake(
+            "nothing_loaded",
+            wrong.load_nothing,
+            "The reference is as it was: its parameters have other names than those of `mha`, "
+            "and `strict=False` hides that.",
+            "Which names does `reference.state_dict()` have?",
+        ),
+        Mistake(
+            "frozen",
+            wrong.load_and_freeze,
+            "The reference can no longer be trained.",
+            "Which `requires_grad` should its parameters have?",
+        ),
+        Mistake(
+            "shared",
+            wrong.load_shared,
+            "The reference uses `mha`'s own tensor instead of a copy: whoever changes one changes "
+            "both.",
+            "What is the difference between an assignment and `copy_`?",
+        ),
+    ),
+    properties=(
+        Property("source_changed", _source_changed, "Which tensor may `copy_` be called on?"),
+    ),
+    hints=(
+        "Print `{name: p.shape for name, p in reference.named_parameters()}`: four tensors "
+        "against your four (or eight).",
+        "Under `torch.no_grad()`, copy W_q, W_k, W_v stacked along axis 0 into `in_proj_weight`, "
+        "W_o into `out_proj.weight`. Then the biases: copy them, or set them to 0 where the "
+        "reference has some and `mha` has none.",
+        "with torch.no_grad():\n"
+        "    reference.in_proj_weight.copy_(torch.cat([...]))\n"
+        "    reference.out_proj.weight.copy_(mha.W_o.weight)\n"
+        "    if mha.W_o.bias is not None: ...\n"
+        "    elif reference.in_proj_bias is not None: ...",
+    ),
+)

@@ -1,0 +1,139 @@
+"""Putting heads together again."""
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.multi_head._heads import carried
+from course_lib.reference import multi_head as oracle
+
+
+def _merge_probes(rng):
+    def normal(*shape):
+        return rng.normal(0, 1.3, shape)
+
+    return [
+        Probe(
+            "by_hand",
+            "Each position must get its features of head 0, then those of head 1.",
+            args={"x": tensor([[[[1.0, 2.0], [5.0, 6.0]], [[3.0, 4.0], [7.0, 8.0]]]])},
+        ),
+        Probe(
+            "three_heads",
+            "Each position's features stand side by side, head after head.",
+            args={"x": tensor(normal(2, 3, 5, 4), strided=True)},
+        ),
+        Probe(
+            "more_heads_than_positions",
+            "Each position's features stand side by side, whatever the sizes.",
+            args={"x": tensor(normal(3, 4, 2, 5))},
+        ),
+        Probe(
+            "one_head",
+            "One head's features are all there is.",
+            part="edges",
+            args={"x": tensor(normal(2, 1, 4, 3))},
+        ),
+        Probe(
+            "one_feature_each",
+            "Heads of one feature must work.",
+            part="edges",
+            args={"x": tensor(normal(2, 5, 3, 1))},
+        ),
+        Probe(
+            "one_position",
+            "A single position must keep its axis.",
+            part="edges",
+            args={"x": tensor(normal(1, 3, 1, 2))},
+        ),
+        Probe(
+            "gradient",
+            "Gradients must reach every head.",
+            part="gradients",
+            args={"x": tensor(normal(1, 2, 3, 2), requires_grad=True)},
+            grad_outputs=rng.normal(0, 1, (1, 3, 4)),
+        ),
+    ]
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=10,
+    difficulty=1,
+    returns=(Returned("merged", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
+    probes=_merge_probes,
+    promises={
+        "for each position the features of head 0": "three_heads more_heads_than_positions",
+        "the example above": "by_hand",
+        "is `x`": "one_head one_feature_each one_position",
+        "Gradients reach": "gradient",
+        # the docstring
+        "Puts the heads": "three_heads",
+        "one result for each head and position": "one_feature_each",
+        "at each position the features of": "three_heads",
+    },
+    oracle=oracle.merge_heads,
+    mistakes=(
+        Mistake(
+            "reshape_without_transpose",
+            lambda x: x.reshape(x.shape[0], x.shape[2], -1),
+            "The shape is right, the numbers are not: in memory all positions of head 0 come "
+            "first, so a reshape fills the first rows with head 0 alone.",
+            "Which axes must be neighbours before a reshape can join them?",
+        ),
+        Mistake(
+            "summed",
+            lambda x: x.sum(1),
+            "You add the heads up; their features belong side by side.",
+            "How many features does a position have after the merge?",
+        ),
+        Mistake(
+            "averaged",
+            lambda x: x.mean(1),
+            "You average the heads; their features belong side by side.",
+            "How many features does a position have after the merge?",
+        ),
+        Mistake(
+            "interleaved",
+            lambda x: x.permute(0, 2, 3, 1).flatten(2),
+            "The heads are interleaved: feature 0 of every head, then feature 1 of every head.",
+            "Which axis moves fastest when the last two are joined?",
+        ),
+        Mistake(
+            "view_raises",
+            lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1),
+            "`.view` cannot join axes that a transpose has moved apart in memory.",
+            "Which method copies where it must, and which call makes a tensor contiguous?",
+            fails=True,
+        ),
+        Mistake(
+            "positions_joined",
+            lambda x: x.flatten(1, 2),
+            "You put the heads one after another along the positions, not along the features.",
+            "Which axis keeps its size in a merge?",
+        ),
+        Mistake(
+            "axes_left",
+            lambda x: x.transpose(1, 2),
+            "The heads stand beside the features, but still on an axis of their own.",
+            "Which two axes become one?",
+        ),
+        Mistake(
+            "size_one_axes_lost",
+            lambda x: x.transpose(1, 2).flatten(2).squeeze(),
+            "Axes of size 1 disappear: a batch of one item, or a single position.",
+            "What does `squeeze` without an argument do?",
+        ),
+    ),
+    properties=(
+        Property(
+            "number_misplaced",
+            carried(lambda probe: oracle.merge_heads(probe.args["x"].data)),
+            "Which head and which feature belong in this column?",
+        ),
+    ),
+    hints=(
+        "It is `split_heads` run backwards: what was done last is undone first.",
+        "Swap the axes of heads and positions, then join the last two axes. `reshape` and "
+        "`flatten` copy where they must; `view` raises.",
+        "x = x.transpose(..., ...)\nreturn x.flatten(start_dim=2)",
+    ),
+)

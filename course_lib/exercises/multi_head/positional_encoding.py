@@ -1,0 +1,160 @@
+"""Lesson 06: sines and cosines that tell positions apart."""
+
+import numpy as np
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe
+from course_lib.exercises.multi_head import _mistakes as wrong
+from course_lib.reference import multi_head as oracle
+
+
+def _encoding_probes(rng):
+    def probe(name, says, positions, size, part="values", tolerance=1e-4):
+        args = {"num_positions": int(positions), "embed_dim": int(size)}
+        return Probe(name, says, part=part, args=args, tolerance=tolerance)
+
+    columns = "Column 2i must hold sin(p / 10000^(2i/D)), column 2i + 1 the cosine of the same."
+    return [
+        probe("worked_number", columns, 2, 3),
+        probe("by_hand", columns, 3, 4),
+        probe("wider", columns, rng.integers(4, 7), 8),
+        probe("longer", columns, rng.integers(20, 30), 6),
+        probe("many_columns", columns, 5, 2 * rng.integers(8, 12)),
+        probe("odd", "An odd size ends with a sine.", 7, 5, "edges"),
+        probe("odd_wide", "An odd size ends with a sine.", 4, 9, "edges"),
+        probe("one_column", "One column holds the sine of the position.", 5, 1, "edges"),
+        probe(  # angles of 1200 in float32 are known to about 1e-4
+            "many_positions",
+            "Any number of positions must work.",
+            1200,
+            3,
+            "edges",
+            tolerance=5e-3,
+        ),
+        probe("one_position", "Position 0 is 0, 1, 0, 1, ...", 1, 6, "edges"),
+    ]
+
+
+def _first_row(probe, outputs):
+    row = np.atleast_2d(outputs.data)[0]
+    expected = np.arange(len(row)) % 2
+    if np.allclose(row, expected, atol=1e-4):
+        return None
+    return "Position 0 must be 0, 1, 0, 1, ... (sin 0 and cos 0 in turn); yours begins with " + (
+        ", ".join(f"{value:.2f}" for value in row[:4]) + "."
+    )
+
+
+def _on_circle(probe, outputs):
+    pairs = outputs.data[:, : outputs.data.shape[1] // 2 * 2].reshape(len(outputs.data), -1, 2)
+    lengths = (pairs**2).sum(-1)
+    if np.allclose(lengths, 1, atol=1e-3):
+        return None
+    p, i = (int(k) for k in np.argwhere(~np.isclose(lengths, 1, atol=1e-3))[0])
+    return (
+        f"Columns {2 * i} and {2 * i + 1} must be sine and cosine of one angle; at position {p} "
+        f"your squares add up to {lengths[p, i]:.3f}."
+    )
+
+
+_EXPONENT = "Write down the angles of position 1 for D = 4: 1 and 1/100."
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=20,
+    difficulty=2,
+    returns=(Returned("encoding", "tensor", "any float", ("num_positions", "embed_dim")),),
+    probes=_encoding_probes,
+    oracle=oracle.positional_encoding,
+    promises={
+        "Takes** `num_positions` and `embed_dim`": "many_positions many_columns",
+        "positions from 0": "by_hand wider longer one_position",
+        "has the speeds $1$ and": "worked_number",
+        # the docstring
+        "sines and cosines from fast to slow": "wider",
+        "cos of the same angle": "by_hand",
+        "positions 0 to `num_positions - 1`": "longer many_positions",
+        "an odd number ends with a sine": "odd odd_wide one_column",
+        "Tensor of float32": "wider",
+        "Vaswani et al. 2017, section 3.5": "",
+    },
+    mistakes=(
+        Mistake(
+            "in_halves",
+            wrong.halves_of,
+            "The sines fill the first half and the cosines the second; here they take turns.",
+            "Which columns does `encoding[:, 0::2]` name?",
+        ),
+        Mistake(
+            "sine_and_cosine_swapped",
+            wrong.encoding(sine=1),
+            "Sine and cosine have changed places: even columns hold sines.",
+            "What is column 0 of position 0?",
+        ),
+        Mistake(
+            "positions_from_one",
+            wrong.encoding(start=1),
+            "The first position has the number 1; it must be 0.",
+            "What is sin(0)?",
+        ),
+        Mistake(
+            "base_100",
+            wrong.encoding(base=100.0),
+            "The exponent lacks its factor 2: column 2i belongs to 10000^(2i/D).",
+            _EXPONENT,
+        ),
+        Mistake(
+            "base_1000",
+            wrong.encoding(base=1000.0),
+            "The base is 1000 instead of 10000.",
+            "How many zeros has the number in the formula?",
+        ),
+        Mistake(
+            "column_exponent",
+            wrong.encoding(exponent=lambda column, size: column / size),
+            "Every column has a rate of its own; sine and cosine of a pair must share one.",
+            "What are the exponents of columns 0 and 1?",
+        ),
+        Mistake(
+            "multiplied",
+            wrong.encoding(divide=False),
+            "The positions are multiplied by 10000^(2i/D); they must be divided, so that later "
+            "columns turn more slowly.",
+            "Which column should change fastest?",
+        ),
+        Mistake(
+            "even_sizes_only",
+            wrong.even_sizes_only,
+            "An odd size raises, as there is one cosine less than sines.",
+            "How many even columns has a row of 5, and how many odd ones?",
+            fails=True,
+        ),
+        Mistake(
+            "last_column_zero",
+            wrong.last_column_zero,
+            "The last column of an odd size stays 0.",
+            "Which function stands in column 4 of 5?",
+        ),
+        Mistake(
+            "in_halves_to_the_last_rate",
+            wrong.halves_to_the_last_rate,
+            "The sines fill the first half and the cosines the second; here they take turns. "
+            "Besides, your rates run all the way to 1/10000; the formula divides by D.",
+            "Which columns does `encoding[:, 0::2]` name?",
+        ),
+    ),
+    properties=(
+        Property("position_zero", _first_row, "What are sin 0 and cos 0?"),
+        Property("not_on_a_circle", _on_circle, "Do both columns of a pair use the same angle?"),
+    ),
+    hints=(
+        "Each pair of columns is a clock hand: position p turns it by an angle. The first pair "
+        "turns by 1 a step, later ones ever more slowly.",
+        "Make a column of positions and a row of rates 10000^(2i/D), one for each pair; divide. "
+        "Put the sines into the even columns and the cosines into the odd ones, of which there "
+        "may be one less.",
+        "angles = positions[:, None] / 10000 ** (torch.arange(0, embed_dim, 2) / embed_dim)\n"
+        "encoding[:, 0::2] = angles.sin()\n"
+        "encoding[:, 1::2] = angles[:, : embed_dim // 2].cos()",
+    ),
+)

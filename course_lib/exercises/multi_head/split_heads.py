@@ -1,0 +1,172 @@
+"""Cutting features into heads."""
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.multi_head._heads import carried
+from course_lib.reference import multi_head as oracle
+
+
+def _split_probes(rng):
+    def normal(*shape):
+        return rng.normal(0, 1.3, shape)
+
+    return [
+        Probe(
+            "by_hand",
+            "Head 0 gets the first block of features of every position, head 1 the second.",
+            args={"x": tensor([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), "num_heads": 2},
+        ),
+        Probe(
+            "three_heads",
+            "Head i holds the i-th block of features of every position.",
+            args={"x": tensor(normal(2, 6, 12), strided=True), "num_heads": 3},
+        ),
+        Probe(
+            "more_heads_than_positions",
+            "Head i holds the i-th block of features, whatever the number of positions.",
+            args={"x": tensor(normal(3, 2, 20)), "num_heads": 4},
+        ),
+        Probe(
+            "one_head",
+            "One head keeps all features: only an axis is added.",
+            part="edges",
+            args={"x": tensor(normal(2, 3, 5)), "num_heads": 1},
+        ),
+        Probe(
+            "one_feature_each",
+            "As many heads as features: each head holds one feature.",
+            part="edges",
+            args={"x": tensor(normal(3, 4, 5)), "num_heads": 5},
+        ),
+        Probe(
+            "one_position",
+            "A single position must work.",
+            part="edges",
+            args={"x": tensor(normal(3, 1, 8)), "num_heads": 2},
+        ),
+        *(
+            Probe(
+                name,
+                f"{features} features cannot be shared by {heads} heads: that must be a "
+                "ValueError.",
+                part="edges",
+                args={"x": tensor(normal(2, 3, features)), "num_heads": heads},
+                raises="ValueError",
+            )
+            for name, features, heads in (("indivisible", 7, 2), ("more_heads", 3, 6))
+        ),
+        Probe(
+            "gradient",
+            "Gradients must reach every feature.",
+            part="gradients",
+            args={"x": tensor(normal(1, 3, 4), requires_grad=True), "num_heads": 2},
+            grad_outputs=rng.normal(0, 1, (1, 2, 3, 2)),
+        ),
+    ]
+
+
+def _checked_split(change):
+    """A wrong split that still refuses what cannot be shared out."""
+
+    def split_heads(x, num_heads):
+        if x.shape[-1] % num_heads:
+            raise ValueError("num_heads")
+        return change(x, num_heads)
+
+    return split_heads
+
+
+def _blocks(x, num_heads):
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=10,
+    difficulty=1,
+    returns=(
+        Returned("heads", "tensor", "float", ("batch", "num_heads", "num_positions", "head_dim")),
+    ),
+    probes=_split_probes,
+    promises={
+        "Takes** `x`, shape `(B, n, D)`": "one_position one_head",
+        "head $i$ holds features": "three_heads more_heads_than_positions one_feature_each",
+        "Raises `ValueError`": "indivisible more_heads",
+        "split_heads(x, 2)": "by_hand",
+        "split_heads(x, 3)": "indivisible more_heads",
+        "Gradients reach": "gradient",
+        # the docstring
+        "makes one head of each": "one_head one_position",
+        "the block layout of": "three_heads",
+        "projected queries, keys or values": "",
+        "must divide the number of features": "indivisible",
+        "cannot be shared out evenly": "more_heads",
+        "Tensor `(batch, num_heads": "three_heads",
+    },
+    oracle=oracle.split_heads,
+    mistakes=(
+        Mistake(
+            "view_without_transpose",
+            _checked_split(lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1)),
+            "The shape is right, the numbers are not: reshaping straight to "
+            "(batch, num_heads, num_positions, head_dim) reads along the positions, so a head "
+            "gets whole positions instead of a block of features.",
+            "Which axis can be cut in two without moving a number, and what must then change "
+            "places?",
+        ),
+        Mistake(
+            "axes_left",
+            _checked_split(lambda x, h: x.unflatten(-1, (h, -1))),
+            "The features are cut rightly, but the axis of the heads still stands after the "
+            "positions.",
+            "Which two axes must change places so that each head is a (num_positions, head_dim) "
+            "matrix?",
+        ),
+        Mistake(
+            "interleaved",
+            _checked_split(lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)),
+            "Your heads are interleaved: head 0 gets features 0, h, 2h, ... instead of a block of "
+            "neighbours.",
+            "In `(..., num_heads, head_dim)`, which of the two axes moves fastest?",
+        ),
+        Mistake(
+            "splits_the_sequence",
+            _checked_split(lambda x, h: x.reshape(x.shape[0], h, x.shape[1] // h, x.shape[2])),
+            "You cut the positions into blocks; heads share the features, and each sees every "
+            "position.",
+            "Which axis of `x` holds the features?",
+            fails=True,
+        ),
+        Mistake(
+            "batch_and_heads_swapped",
+            _checked_split(lambda x, h: _blocks(x, h).transpose(0, 1)),
+            "The axis of the heads comes first and the batch second; it must be the other way.",
+            "Which permutation gives (batch, num_heads, num_positions, head_dim)?",
+        ),
+        Mistake(
+            "folded_into_the_batch",
+            _checked_split(lambda x, h: _blocks(x, h).flatten(0, 1)),
+            "You folded the heads into the batch axis. Here they keep an axis of their own.",
+            "What is the last step of your code for?",
+        ),
+    ),
+    properties=(
+        Property(
+            "number_misplaced",
+            carried(
+                lambda probe: oracle.split_heads(
+                    *(getattr(a, "data", a) for a in probe.args.values())
+                )
+            ),
+            "Which block of features belongs to this head?",
+        ),
+    ),
+    hints=(
+        "Cutting the feature axis into (num_heads, head_dim) moves no number. Bringing the heads "
+        "to the front does: that is a transpose.",
+        "Reshape the last axis into two, heads first, then swap the axis of the positions with "
+        "the axis of the heads. Before that, raise ValueError if the division leaves a rest.",
+        "x = x.reshape(batch, num_positions, num_heads, embed_dim // num_heads)\n"
+        "return x.transpose(..., ...)",
+    ),
+)

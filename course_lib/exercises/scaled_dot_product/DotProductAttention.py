@@ -1,0 +1,245 @@
+"""`DotProductAttention`: in eval and in train mode, with dropout judged from one call."""
+
+import numpy as np
+from torch import nn
+
+from course_lib.checks.judge.comparisons import dropout_values
+from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.scaled_dot_product._mistakes import known, wrong
+from course_lib.exercises.scaled_dot_product._problems import (
+    PROPERTIES,
+    garbage,
+    problem_of,
+    random_mask,
+)
+from course_lib.exercises.scaled_dot_product.scaled_dot_product_attention import RETURNS, worked
+from course_lib.reference import scaled_dot_product as oracle
+
+_EVAL = "In eval mode nothing is dropped, whatever `dropout` is."
+_LENGTHS = "Keys beyond the length get weight 0, as if they were deleted."
+_MASK = "A key with False in the mask gets weight 0, as if it were deleted."
+_BOTH = "With lengths and a mask, a key must be allowed by both."
+_TRAIN = (
+    "In train mode each attention weight is dropped with probability `dropout`, the others are "
+    "divided by 1 - dropout; `attention_weights` holds them before that."
+)
+_EMPTY = "A query that may attend to no key gets output 0 and weights 0."
+_EACH_CALL = "Outputs and `attention_weights` are those of the last call."
+_GRADIENT = "The gradients of queries, keys and values must be those of the formula."
+
+
+def _module_probes(rng):
+    def probe(name, says, args, dropout=0.0, mask=None, **options):
+        return Probe(
+            name,
+            says,
+            args=args,
+            kwargs={} if mask is None else {"mask": tensor(mask)},
+            attributes=("attention_weights",),
+            **({"construct": {"dropout": dropout}} | options),
+        )
+
+    def edge(*args, **options):
+        return probe(*args, part="edges", **options)
+
+    def problem(*shape, **options):
+        return problem_of(rng, *shape, **options)
+
+    wide = {
+        "queries": tensor(rng.normal(0, 1.2, (8, 16, 3))),
+        "keys": tensor(rng.normal(0, 1.2, (8, 20, 3))),
+        "values": tensor(dropout_values(rng, 8, 20)),
+    }
+    long = {"valid_lens": tensor(np.array([14, 20, 17, 19, 20, 16, 18, 15]))}
+    lens = {"valid_lens": tensor([3, 4])}
+    drawn = {"compare": "dropout_on_weights", "training": True}
+    grads = problem((1,), 2, 3, 2, 2, requires_grad=True)
+    grad_outputs = rng.normal(0, 1, (1, 2, 2))
+    return [
+        probe("worked", _EVAL, worked(), 0.5),
+        probe("batch", _EVAL, problem((2,), 3, 5, 6, 4), 0.5),
+        probe("lengths", _LENGTHS, {**problem((2,), 2, 5, 4, 6), **lens}, 0.1),
+        probe(
+            "lengths_per_query",
+            "Lengths of shape (batch, num_queries) give every query a length of its own.",
+            {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([[1, 4, 2], [3, 2, 4]])},
+        ),
+        probe("mask", _MASK, problem((2,), 3, 5, 7, 6, strided=True), mask=random_mask(rng, 3, 5)),
+        probe(
+            "lengths_and_mask",
+            _BOTH,
+            {**problem((2,), 3, 5, 4, 6), **lens},
+            0.3,
+            np.tril(np.ones((3, 5), dtype=bool), 1),
+        ),
+        probe("train_with_dropout", _TRAIN, wide, 0.5, seed=int(rng.integers(1, 10_000)), **drawn),
+        probe(
+            "train_with_rare_dropout",
+            _TRAIN,
+            {**wide, **long},
+            0.2,
+            seed=int(rng.integers(1, 10_000)),
+            **drawn,
+        ),
+        probe(
+            "train_as_made",
+            "`dropout` is 0 unless something else is asked for; train mode is then the same as "
+            "eval mode, lengths and mask included.",
+            {**problem((2,), 3, 5, 4, 6), **lens},
+            mask=random_mask(rng, 2, 3, 5) | (np.arange(5) == 0),
+            construct={},
+            training=True,
+        ),
+        edge("lengths_zero", _EMPTY, {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([0, 0])}),
+        edge("empty_mask", _EMPTY, problem((2,), 3, 4, 5, 2), mask=np.zeros((3, 4), dtype=bool)),
+        edge(
+            "mask_of_keys",
+            "A (num_keys,) mask holds for every query of every item.",
+            problem((2,), 3, 5, 4, 6),
+            mask=[True, False, True, True, False],
+        ),
+        edge("heads", _LENGTHS, {**problem((2, 3), 4, 5, 7, 6), **lens}, 0.1),
+        edge(
+            "heads_lengths_and_mask",
+            _BOTH,
+            {
+                **problem((2, 3), 4, 5, 7, 6),
+                "valid_lens": tensor(np.array([[3, 5, 2, 4], [4, 1, 5, 3]], dtype=np.int32)),
+            },
+            mask=random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0),
+        ),
+        edge(
+            "garbage",
+            "What a query may not attend to changes nothing, however large it is.",
+            {**garbage(rng, batch=(1,)), "valid_lens": tensor([3])},
+        ),
+        edge("one_key", "A single key gets weight 1.", problem((1,), 1, 1, 1, 1), 0.1),
+        edge(
+            "float32",
+            "Inputs in float32 must work, and give outputs in float32.",
+            {**problem((2,), 3, 5, 4, 6), **lens},
+            0.1,
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        edge(
+            "after_another_call",
+            _EACH_CALL,
+            {**problem((2,), 3, 4, 3, 5), "valid_lens": tensor([3, 2])},
+            0.1,
+            scenario="after_another_call",
+        ),
+        edge(
+            "after_a_shorter_call",
+            _EACH_CALL,
+            {**problem((2,), 3, 5, 4, 2), **lens},
+            0.1,
+            random_mask(rng, 3, 5) | (np.arange(5) == 0),
+            scenario="after_a_shorter_call",
+        ),
+        probe(
+            "gradient",
+            _GRADIENT,
+            {**grads, "valid_lens": tensor([2])},
+            0.5,
+            part="gradients",
+            grad_outputs=grad_outputs,
+        ),
+        probe(
+            "gradient_in_train_mode",
+            _GRADIENT,
+            grads,
+            part="gradients",
+            training=True,
+            grad_outputs=grad_outputs,
+        ),
+    ]
+
+
+def _module(attend=None, *, always=False, keep_dropped=False):
+    """A `DotProductAttention` on a wrong attention, or wrong in its own part."""
+    attend = attend or wrong()
+
+    class Wrong(nn.Module):
+        def __init__(self, dropout=0.0):
+            super().__init__()
+            self.p = dropout
+            self.attention_weights = None
+
+        def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            _, weights = attend(queries, keys, values, valid_lens, mask)
+            used = nn.functional.dropout(weights, self.p, always or self.training)
+            self.attention_weights = (used if keep_dropped else weights).detach()
+            return used @ values
+
+    return Wrong
+
+
+_OWN = (
+    Mistake(
+        "dropout_in_eval",
+        _module(always=True),
+        "Weights are dropped in eval mode too.",
+        "How does `F.dropout` learn whether the module is in train mode?",
+    ),
+    Mistake(
+        "stored_after_dropout",
+        _module(keep_dropped=True),
+        "`attention_weights` holds the weights after dropout; the course keeps them before it.",
+        "In which order do you store and drop?",
+    ),
+)
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=15,
+    difficulty=2,
+    is_class=True,
+    returns=(RETURNS[0],),
+    probes=_module_probes,
+    oracle=oracle.dot_product_attention,
+    builds_on=("masked_softmax", "scaled_dot_product_attention"),
+    mistakes=(
+        *_OWN,
+        *known(
+            "lengths_ignored",
+            "bool_mask_ignored",
+            "mask_ignored",
+            "unscaled",
+            "divided_by_d",
+            "bool_mask_inverted",
+            "empty_row_nan",
+            "zero_after_softmax",
+            wrap=_module,
+        ),
+    ),
+    properties=PROPERTIES,
+    promises={
+        "Built with** `dropout=0.0`": "train_as_made",
+        "It returns the outputs only": "batch",
+        "leaves the weights": "after_another_call after_a_shorter_call train_with_dropout",
+        "Dropout acts on the weights": "train_with_dropout train_with_rare_dropout train_as_made",
+        "takes what `scaled_dot_product_attention` takes": "lengths lengths_per_query mask "
+        "lengths_and_mask lengths_zero empty_mask mask_of_keys heads heads_lengths_and_mask "
+        "garbage one_key float32 gradient gradient_in_train_mode",
+        "Worked number.** With `dropout=0.5`": "worked",
+        "as a module without parameters": "worked",
+        "Differs from the paper": "",
+        "After a call, `attention_weights` holds": "train_with_dropout",
+        "dropout: probability of dropping a weight in train mode": "train_with_rare_dropout",
+        "Keeps a dropout layer": "",
+        "Returns the outputs and keeps the weights": "batch",
+        "as in `scaled_dot_product_attention`": "lengths mask",
+        "Source: Vaswani": "",
+    },
+    hints=(
+        "The function you wrote, with a dropout layer between its weights and the values, and one "
+        "line that remembers the weights.",
+        "Make `nn.Dropout(dropout)` in `__init__`: it follows train and eval mode by itself. In "
+        "`forward`: weights, store them detached, drop, multiply with the values.",
+        "_, weights = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)\n"
+        "self.attention_weights = weights.detach()\n"
+        "return self.dropout(...) @ values",
+    ),
+)

@@ -1,0 +1,18 @@
+"""Lesson 05: scaled dot-product attention, as a function, as a module, and backwards."""
+
+from course_lib.checks.judge.exercise import Integration, Lesson, Written
+
+LESSON = Lesson(
+    5,
+    "Scaled dot-product attention",
+    Written("scale_and_learning", points=3, minutes=10),
+    Integration(("scaled_dot_product_attention", "DotProductAttention")),
+    exercises=(
+        "score_variance",
+        "numpy_attention",
+        "scaled_dot_product_attention",
+        "DotProductAttention",
+        "jacobian_wrt_query",
+        "attention_backward",
+    ),
+)

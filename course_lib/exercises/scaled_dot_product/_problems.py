@@ -1,0 +1,318 @@
+"""Problems for the attentions of lesson 05, and what must hold for every right answer."""
+
+import math
+
+import numpy as np
+
+from course_lib.checks.judge.exercise import Property
+from course_lib.checks.observe.probe import Array, tensor
+from course_lib.reference import scaled_dot_product as oracle
+from course_lib.reference.masked_softmax import allowed_keys
+
+
+# ---------------------------------------------------------------- problems
+def problem_of(rng, batch, n, m, d, v, make_array=tensor, scale=1.2, **options):
+    """Random queries, keys and values; zero, one or more leading axes."""
+    shapes = {"queries": (*batch, n, d), "keys": (*batch, m, d), "values": (*batch, m, v)}
+    return {k: make_array(rng.normal(0, scale, s), **options) for k, s in shapes.items()}
+
+
+def replaced(problem, **arrays):
+    """The same problem with other numbers in some arguments."""
+    made = {}
+    for name, old in problem.items():
+        data = np.array(arrays.get(name, old.data), dtype=np.float64)
+        made[name] = Array(data, old.kind, old.strided, old.requires_grad)
+    return made
+
+
+def random_mask(rng, *shape):
+    """True and False in every row, not the same in all rows."""
+    drawn = rng.random(shape) < 0.6
+    for row in np.ndindex(shape[:-1]):
+        drawn[row][rng.integers(shape[-1])] = True
+        if drawn[row].all():
+            drawn[row][rng.integers(shape[-1])] = False
+    drawn[(0,) * (len(shape) - 2)][:2] = False
+    drawn[(0,) * (len(shape) - 2)][0, -1] = True
+    drawn[(0,) * (len(shape) - 2)][1, :2] = True
+    return drawn
+
+
+def garbage(rng, make_array=tensor, batch=()):
+    """Two queries; keys 3 and 4, and their values, hold numbers up to 1e30, with scores above all.
+
+    The first query meets the one, the second the other.
+    """
+    problem = problem_of(rng, batch, 2, 5, 4, 3, make_array)
+    queries, keys, values = (problem[k].data.copy() for k in ("queries", "keys", "values"))
+    keys[..., 3:, :] = np.sign(queries) * np.array([[1e4], [1e30]])
+    values[..., 3:, :] = np.array([[1e4], [-1e30]])
+    return replaced(problem, keys=keys, values=values)
+
+
+def large(rng, make_array=tensor, batch=()):
+    """Scores from -5850 to 2250, in two rows that are far apart."""
+    lead = (lambda rows: [rows]) if batch else (lambda rows: rows)
+    return replaced(
+        problem_of(rng, batch, 2, 3, 4, 2, make_array),
+        queries=lead([[900.0, 0, 0, 0], [0, 900.0, 0, 0]]),
+        keys=lead([[5.0, -9.0, 0, 0], [1.0, -4.0, 0, 0], [-2.0, -13.0, 0, 0]]),
+    )
+
+
+EMPTY = np.array([[True, False, True], [False, False, False]])
+
+
+# ---------------------------------------------------------------- properties
+def multiple_of(right, found):
+    """The factor, other than 1, by which all numbers of `found` are those of `right`; or None."""
+    sizes = np.unique(np.round(np.abs(right[right != 0]), 6))
+    if found.shape != right.shape or not np.isfinite(found).all() or len(sizes) < 2:
+        return None
+    factor = float((right * found).sum() / (right * right).sum())
+    wrong = math.isclose(factor, 1.0, rel_tol=1e-4) or abs(factor) < 1e-6
+    return None if wrong or not np.allclose(found, factor * right, atol=1e-6) else factor
+
+
+def _plain_inputs(probe):
+    return {name: getattr(value, "data", value) for name, value in probe.inputs().items()}
+
+
+def _right(probe):
+    """What the oracle makes of the probe: (outputs, weights)."""
+    given = _plain_inputs(probe)
+    return oracle.scaled_dot_product_attention(*(given.get(name) for name in _ARGUMENTS))
+
+
+_ARGUMENTS = ("queries", "keys", "values", "valid_lens", "mask")
+
+
+def _their_weights(probe, outputs):
+    """The weights that were returned, or those that made the outputs, where they can be told."""
+    values = _plain_inputs(probe)["values"]
+    if outputs.items:
+        found = outputs.items[1].data
+    elif values.shape[-1] >= values.shape[-2] and not probe.training:
+        found = outputs.data @ np.linalg.pinv(values)
+        found = found if np.allclose(found @ values, outputs.data, atol=1e-6) else None
+    else:
+        return None
+    return found if found is not None and np.isfinite(found).all() else None
+
+
+def _rows_sum(probe, outputs):
+    weights = _their_weights(probe, outputs)
+    if weights is None:
+        return None
+    sums = weights.sum(-1)
+    record = outputs.items[1] if outputs.items else outputs
+    tolerance = 1e-7 if record.dtype == "float64" and record is not outputs else 1e-4
+    wrong = (abs(sums - 1.0) > tolerance) & (abs(sums) > tolerance)
+    if not wrong.any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(wrong)[0])
+    digits = 3 if abs(sums[index] - 1) > 1e-3 else 9
+    return (
+        f"The row of weights at {list(index)} sums to {sums[index]:.{digits}f} over the keys, not "
+        "to 1."
+    )
+
+
+def _dropped_keys(probe, outputs):
+    weights, given = _their_weights(probe, outputs), _plain_inputs(probe)
+    if weights is None:
+        return None
+    allowed = allowed_keys(weights.shape, given.get("valid_lens"), given.get("mask"))
+    leaked = np.where(allowed, 0.0, np.abs(weights)) > 1e-6
+    if not leaked.any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(leaked)[0])
+    return (
+        f"At {list(index)} (query {index[-2]}, key {index[-1]}) your weight is "
+        f"{weights[index]:.3f}, but this key may not be attended."
+    )
+
+
+def _lost_rows(probe, outputs):
+    weights, given = _their_weights(probe, outputs), _plain_inputs(probe)
+    if weights is None:
+        return None
+    allowed = allowed_keys(weights.shape, given.get("valid_lens"), given.get("mask"))
+    lost = ~weights.any(-1) & allowed.any(-1)
+    if not lost.any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(lost)[0])
+    count = int(allowed[index].sum())
+    keys = "1 key" if count == 1 else f"{count} keys"
+    return f"All weights of the row at {list(index)} are 0, but its query may attend to {keys}."
+
+
+_FEWEST_DIFFERENCES = 4
+
+
+def _slope(probe, outputs):
+    """The factor between q . k and the logits of the allowed keys, if there is one."""
+    weights, given = _their_weights(probe, outputs), _plain_inputs(probe)
+    if weights is None:
+        return None
+    allowed = allowed_keys(weights.shape, given.get("valid_lens"), given.get("mask"))
+    if (weights[allowed] <= 1e-12).any() or (abs(weights[~allowed]) > 1e-9).any():
+        return None
+    if np.maximum(allowed.sum(-1) - 1, 0).sum() < _FEWEST_DIFFERENCES:
+        return None  # a few differences lie on a line by chance
+
+    def centred(numbers):
+        mean = np.where(allowed, numbers, 0.0).sum(-1, keepdims=True)
+        mean = mean / np.maximum(allowed.sum(-1, keepdims=True), 1)
+        return np.where(allowed, numbers - mean, 0.0)
+
+    x = centred(given["queries"] @ np.swapaxes(given["keys"], -1, -2))
+    y = centred(np.log(np.where(allowed, weights, 1.0)))
+    if (x * x).sum() < 1e-9 or (y * y).sum() < 1e-9:
+        return None
+    slope, d = float((x * y).sum() / (x * x).sum()), given["queries"].shape[-1]
+    if not np.allclose(y, slope * x, atol=1e-4) or math.isclose(slope, d**-0.5, rel_tol=1e-3):
+        return None
+    return (
+        f"Your weights are those of {slope:.3f} times q . k. Here d is {d}, so the factor should "
+        f"be 1/sqrt({d}) = {d**-0.5:.3f}.{_from_where(slope, given)}"
+    )
+
+
+def _from_where(slope, given):
+    """Which size a wrong factor may come from."""
+    (n, d), (m, v) = given["queries"].shape[-2:], given["values"].shape[-2:]
+    factors = {
+        "there is no division at all": 1.0,
+        "it is 1/d": 1 / d,
+        "it is sqrt(d)": d**0.5,
+        f"it is 1/sqrt({m}), and {m} is the number of keys": m**-0.5,
+        f"it is 1/sqrt({n}), and {n} is the number of queries": n**-0.5,
+        f"it is 1/sqrt({v}), and {v} is the size of a value": v**-0.5,
+    }
+    fits = [words for words, factor in factors.items() if math.isclose(slope, factor, rel_tol=1e-3)]
+    return f" In yours, {fits[0]}." if len(fits) == 1 else ""
+
+
+def _negative(probe, outputs):
+    weights = _their_weights(probe, outputs)
+    if weights is None or not (weights < -1e-6).any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(weights < -1e-6)[0])
+    return f"The weight at {list(index)} is {weights[index]:.3f}: weights cannot be negative."
+
+
+def _extreme(probe, outputs):
+    """Weights that are all equal, or all on one key, in all rows, though the scores differ."""
+    weights, right = _their_weights(probe, outputs), _right(probe)[1]
+    if weights is None:
+        return None
+    if not right.all():
+        return None
+    rows = [(index, weights[index], right[index]) for index in np.ndindex(right.shape[:-1])]
+    telling = [row for row in rows if row[2].max() < 0.9 and row[2].max() > 1.2 * row[2].min()]
+    if not telling:
+        return None
+    index, found, mine = telling[0]
+    if all(np.ptp(row) < 1e-6 and row.all() for _, row, _ in rows):
+        return (
+            f"In the row at {list(index)} all keys have the same weight, {found[0]:.3f}, "
+            "though their scores differ."
+        )
+    if all((row > 1e-6).sum() == 1 for _, row, _ in rows):
+        return (
+            f"In the row at {list(index)} one key has all the weight, though the scores only "
+            f"justify {mine.max():.3f}."
+        )
+    return None
+
+
+def _kept_keys(probe, outputs):
+    weights, right = _their_weights(probe, outputs), _right(probe)[1]
+    if weights is None:
+        return None
+    lost = (right > 1e-3) & (abs(weights) < 1e-9)
+    if not lost.any():
+        return None
+    index = tuple(int(i) for i in np.argwhere(lost)[0])
+    return (
+        f"At {list(index)} (query {index[-2]}, key {index[-1]}) your weight is 0, but this key may "
+        "be attended."
+    )
+
+
+def _other_order(probe, outputs):
+    right = _right(probe)
+    if not outputs.items or right[0].shape != right[1].shape:
+        return None
+    found = [item.data for item in outputs.items.values()]
+    if not all(np.allclose(a, b, atol=1e-4) for a, b in zip(found, right[::-1], strict=True)):
+        return None
+    return "The weights come first and the outputs second; it must be the other way round."
+
+
+def _inconsistent(probe, outputs):
+    weights, values = _their_weights(probe, outputs), _plain_inputs(probe)["values"]
+    theirs = outputs.items[0].data if outputs.items else None
+    if weights is None or theirs is None or np.allclose(weights @ values, theirs, atol=1e-4):
+        return None
+    return "The outputs that you return are not the weights that you return times the values."
+
+
+def _drops(probe, outputs):
+    """Weights that are the right ones, divided by some 1 - p, or 0."""
+    right, found = _right(probe)[1], _their_weights(probe, outputs)
+    if found is None or found.shape != right.shape:
+        return None
+    sums = found.sum(-1)
+    if np.all(np.isclose(sums, 1.0, atol=1e-4) | np.isclose(sums, 0.0, atol=1e-6)):
+        return None  # rows that sum to 1 were masked: dropout leaves other sums
+    zero = np.isclose(found, 0.0, atol=1e-6) & (right > 1e-6)
+    kept = ~zero & (right > 1e-6)
+    if not zero.any() or not kept.any():
+        return None
+    ratios = found[kept] / right[kept]
+    if ratios.max() - ratios.min() > 1e-3 or ratios.max() < 1.01:
+        return None
+    return (
+        f"{int(zero.sum())} of your {int((right > 1e-6).sum())} weights are 0 and the others are "
+        f"{ratios.max():.2f} times what they should be: dropout is at work where nothing may be "
+        "dropped."
+    )
+
+
+PROPERTIES = (
+    Property(
+        "returned_in_the_other_order",
+        _other_order,
+        "In which order does the exercise ask for them?",
+    ),
+    Property("dropout_at_work", _drops, "When does dropout switch itself off?"),
+    Property(
+        "outputs_are_not_weighted_values", _inconsistent, "Which weights multiply the values?"
+    ),
+    Property("negative_weight", _negative, "What makes every weight positive?"),
+    Property("rows_do_not_sum_to_one", _rows_sum, "By what do you divide, and over which axis?"),
+    Property("wrong_factor", _slope, "By what are the dot products divided, and where from?"),
+    Property(
+        "dropped_key_has_weight",
+        _dropped_keys,
+        "Did you mask before the softmax, and with what value?",
+    ),
+    Property(
+        "row_lost",
+        _lost_rows,
+        "Which number did the sum of the row have before you divided by it, or replaced NaN by 0?",
+    ),
+    Property(
+        "scores_not_followed",
+        _extreme,
+        "Which function turns scores into weights, all of which count a little?",
+    ),
+    Property(
+        "kept_key_has_no_weight",
+        _kept_keys,
+        "Which line decides that this query may not attend to this key?",
+    ),
+)

@@ -1,0 +1,230 @@
+"""`attention_backward`: the backward pass by hand, and the steps that get forgotten."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.scaled_dot_product._problems import multiple_of
+from course_lib.reference import scaled_dot_product as oracle
+
+
+def _backward_probes(rng):
+    def problem(n, m, d, v, scale=1.2, **options):
+        shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v), "grad_outputs": (n, v)}
+        return {k: tensor(rng.normal(0, scale, s), **options) for k, s in shapes.items()}
+
+    def fixed(queries, keys, values, grad_outputs):
+        arrays = {"queries": queries, "keys": keys, "values": values, "grad_outputs": grad_outputs}
+        return {name: tensor(np.array(data, dtype=float)) for name, data in arrays.items()}
+
+    formula = "The three gradients must be those of softmax(Q K^T / sqrt(d)) V."
+    constant = problem(2, 4, 3, 2)
+    constant["values"] = tensor(rng.normal(0, 1, (1, 2)).repeat(4, axis=0))
+    return [
+        Probe(
+            "worked",
+            formula,
+            args=fixed([[0, 0, 0, 2]], [[1, 0, 0, 0], [3, 0, 0, 0]], [[1], [3]], [[1]]),
+        ),
+        Probe(  # the row sum is 0: only the root matters
+            "balanced",
+            formula,
+            args=fixed([[0, 0, 0, 2]], [[1, 0, 0, 0], [3, 0, 0, 0]], [[-1], [1]], [[1]]),
+        ),
+        Probe("one_feature", "It must hold for d = 1.", args=problem(2, 3, 1, 2)),
+        Probe("random", formula, args=problem(2, 3, 5, 4)),
+        Probe("wide", "It must hold for any sizes.", args=problem(4, 3, 7, 2, strided=True)),
+        Probe(
+            "square",
+            "As many queries as keys, and as many values as features, are still different axes.",
+            args=problem(4, 4, 3, 3),
+        ),
+        Probe(
+            "equal_values",
+            "If all values are equal, the outputs do not depend on queries and keys: their "
+            "gradients are 0.",
+            part="edges",
+            args=constant,
+        ),
+        Probe(
+            "one_key",
+            "With a single key the weight is 1 and only the value gets a gradient.",
+            part="edges",
+            args=problem(3, 1, 2, 4),
+        ),
+        Probe(  # each query has one key, whose value is 0: neither row sum nor root matters
+            "large_scores",
+            "Large scores must not overflow.",
+            part="edges",
+            args=fixed(
+                [[900, 0, 0, 0], [0, 900, 0, 0]],
+                [[5, -9, 0, 0], [1, -4, 0, 0], [-2, -13, 0, 0]],
+                [[0, 0], [0, 0], [3, 5]],
+                rng.normal(0, 1, (2, 2)),
+            ),
+        ),
+    ]
+
+
+def _backward(correct=None, *, scale=True, forward_scale=True, key_scale=True, transpose=True):
+    """A wrong backward pass; `correct` makes dS of the weights and their gradient."""
+
+    def model(queries, keys, values, grad_outputs):
+        root = math.sqrt(queries.shape[-1])
+        weights = torch.softmax(queries @ keys.mT / (root if forward_scale else 1.0), -1)
+        grad_weights = grad_outputs @ values.mT
+        grad_scores = (correct or _right)(weights, grad_weights)
+        grad_queries = grad_scores @ keys / (root if scale else 1.0)
+        turned = grad_scores.mT if transpose else grad_scores
+        grad_keys = turned @ queries / (root if scale and key_scale else 1.0)
+        return grad_queries, grad_keys, weights.mT @ grad_outputs
+
+    return model
+
+
+def _right(weights, grad):
+    return weights * (grad - (weights * grad).sum(-1, keepdim=True))
+
+
+def _keys_first(*inputs):
+    grad_queries, grad_keys, grad_values = _backward()(*inputs)
+    return grad_keys, grad_queries, grad_values
+
+
+_NAMES = ("grad_queries", "grad_keys", "grad_values")
+
+
+def _multiples(probe, outputs):
+    """Gradients that are those of the formula but for a factor."""
+    right = oracle.attention_backward(*(value.data for value in probe.inputs().values()))
+    d, said = probe.inputs()["queries"].data.shape[-1], []
+    for name, ours, theirs in zip(_NAMES, right, outputs.items.values(), strict=True):
+        factor = multiple_of(ours, theirs.data)
+        if factor is not None:
+            said.append(f"`{name}` is {factor:.4g} times what it should be in every entry.")
+    return " ".join([*said, f"Here d is {d}."]) if said else None
+
+
+_AUTOGRAD = "Here the gradients are worked out by hand."
+
+EXERCISE = Exercise(
+    points=4,
+    minutes=30,
+    difficulty=3,
+    returns=(
+        Returned("grad_queries", "tensor", "float", ("num_queries", "d")),
+        Returned("grad_keys", "tensor", "float", ("num_keys", "d")),
+        Returned("grad_values", "tensor", "float", ("num_keys", "v")),
+    ),
+    probes=_backward_probes,
+    oracle=oracle.attention_backward,
+    forbidden=dict.fromkeys(("backward", "grad", "_make_dual"), _AUTOGRAD),
+    builds_on=("scaled_dot_product_attention",),
+    properties=(
+        Property(
+            "gradient_times_a_factor",
+            _multiples,
+            "Which factor do the scores have, and which sign?",
+        ),
+    ),
+    promises={
+        "Takes** `queries` `(n, d)`": "wide square one_key one_feature",
+        "Returns** `(grad_queries": "random",
+        "Without autograd": "forbidden",
+        "Equal values": "equal_values",
+        "large scores do not overflow": "large_scores",
+        "Worked number.** With the query": "worked",
+        "So $dQ = ": "worked",
+        "In the last feature, $dK$": "worked",
+        "The backward pass of unmasked attention": "random",
+        "With S the scores": "balanced",
+        "queries, keys, values: the inputs": "wide",
+        "each of the shape of its input": "random",
+        "Source: Dao": "",
+    },
+    mistakes=(
+        Mistake(
+            "row_sum_forgotten",
+            _backward(lambda w, grad: w * grad),
+            "The row sum is missing: dS = W * dW forgets that raising one weight lowers the others "
+            "of its row.",
+            "What must the gradient of the scores of a row sum to?",
+        ),
+        Mistake(
+            "root_forgotten",
+            _backward(scale=False),
+            "The gradients of queries and keys lack the factor 1/sqrt(d).",
+            "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
+        ),
+        Mistake(
+            "row_sum_without_axis",
+            _backward(lambda w, grad: w * (grad - (w * grad).sum(-1))),
+            "The row sums have shape (n,), so they are subtracted along the keys: an error, or, "
+            "with as many keys as queries, the sums of other rows.",
+            "Which argument of `sum` keeps the axis, so that the shape is (n, 1)?",
+            fails=True,
+        ),
+        Mistake(
+            "not_transposed",
+            _backward(transpose=False),
+            "The gradient of the keys needs dS transposed: key j collects from all queries i.",
+            "Which axis of dS must meet the rows of Q?",
+            fails=True,
+        ),
+        Mistake(
+            "root_forgotten_for_keys",
+            _backward(key_scale=False),
+            "The gradient of the queries is right; that of the keys lacks the factor 1/sqrt(d).",
+            "Does sqrt(d) belong to the queries or to the scores?",
+        ),
+        Mistake(
+            "row_sum_without_weights",
+            _backward(lambda w, grad: w * (grad - grad.sum(-1, keepdim=True))),
+            "You subtract the plain sum of dW over the row; it must be weighted by W.",
+            "Row sum of what: dW, or W * dW?",
+        ),
+        Mistake(
+            "row_mean",
+            _backward(lambda w, grad: w * (grad - grad.mean(-1, keepdim=True))),
+            "You subtract the plain mean of dW over the row; the mean must be weighted by W.",
+            "Which mean does a softmax know?",
+        ),
+        Mistake(
+            "column_sum",
+            _backward(lambda w, grad: w * (grad - (w * grad).sum(-2, keepdim=True))),
+            "You sum W * dW over the queries; a softmax couples the keys of one query.",
+            "Along which axis do the weights sum to 1?",
+        ),
+        Mistake(
+            "unscaled_everywhere",
+            _backward(forward_scale=False, scale=False),
+            "1/sqrt(d) is missing everywhere: in the scores and in the gradients.",
+            "Which forward pass is differentiated here?",
+        ),
+        Mistake(
+            "queries_and_keys_swapped",
+            _keys_first,
+            "The gradients of queries and keys are returned in each other's place.",
+            "In which order are the three gradients asked for?",
+        ),
+        Mistake(
+            "softmax_skipped",
+            _backward(lambda w, grad: grad),
+            "You take dW for dS: the softmax is not differentiated at all.",
+            "Which step lies between the scores and the weights?",
+        ),
+    ),
+    hints=(
+        "Go back step by step: outputs = W V, then W = softmax(S), then S = Q K^T / sqrt(d). A "
+        "product A B sends G B^T to A and A^T G to B.",
+        "dV = W^T G and dW = G V^T. Through the softmax of each row: dS = W * (dW - row sum of "
+        "W * dW). Then dQ = dS K / sqrt(d) and dK = dS^T Q / sqrt(d).",
+        "grad_weights = grad_outputs @ values.mT\n"
+        "row_sums = (weights * grad_weights).sum(dim=-1, keepdim=True)\n"
+        "grad_scores = weights * (...)\n"
+        "return grad_scores @ keys / root, ..., weights.mT @ grad_outputs",
+    ),
+)

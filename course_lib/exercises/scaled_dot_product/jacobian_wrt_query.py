@@ -1,0 +1,229 @@
+"""`jacobian_wrt_query`: a covariance of the keys under the weights."""
+
+import math
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.scaled_dot_product._problems import multiple_of
+from course_lib.reference import scaled_dot_product as oracle
+
+
+def _jacobian_probes(rng):
+    def normal(*shape, scale=1.2, **options):
+        return tensor(rng.normal(0, scale, shape), **options)
+
+    formula = "The Jacobian is the covariance of the keys under the weights, over sqrt(d)."
+    zero = tensor([0.0] * 4)
+    return [
+        Probe(
+            "worked",
+            formula,
+            args={"query": zero, "keys": tensor([[1.0, 0, 0, 0], [3.0, 0, 0, 0]])},
+        ),
+        Probe(
+            "balanced",
+            formula,
+            args={"query": zero, "keys": tensor([[1.0, 0, 0, 2.0], [-1.0, 0, 0, -2.0]])},
+        ),
+        Probe(
+            "mirrored",
+            formula,
+            args={"query": tensor([0.0]), "keys": tensor([[1.0], [-1.0]])},
+        ),
+        Probe("random", formula, args={"query": normal(3), "keys": normal(5, 3)}),
+        Probe("wide", formula, args={"query": normal(7), "keys": normal(4, 7, strided=True)}),
+        Probe(
+            "shifted_keys",
+            "Moving all keys by the same vector moves the output with them and leaves the "
+            "Jacobian as it is.",
+            args={"query": normal(3), "keys": tensor(rng.normal(0, 1.2, (5, 3)) + 3.0)},
+        ),
+        Probe(
+            "saturated",
+            "Where one key has all the weight the Jacobian is 0, and nothing overflows.",
+            part="edges",
+            args={
+                "query": tensor([900.0, 0.0]),
+                "keys": tensor([[1.0, 2.0], [9.0, -1.0], [3.0, 0.5]]),
+            },
+        ),
+        Probe(
+            "one_feature",
+            "With d = 1 the Jacobian is a 1 x 1 matrix.",
+            part="edges",
+            args={"query": normal(1), "keys": normal(4, 1)},
+        ),
+    ]
+
+
+def _covariance(
+    divisor=math.sqrt, centre="weighted", weighted=True, scale=math.sqrt, factor=lambda m: 1.0
+):
+    """A wrong covariance of the keys; each argument is one way to go wrong."""
+
+    def model(query, keys):
+        d, m = query.shape[0], keys.shape[0]
+        weights = torch.softmax(keys @ query / scale(d), 0)
+        spread = weights if weighted else torch.full_like(weights, 1 / m)
+        mean = {
+            "weighted": lambda: spread @ keys,
+            "plain": lambda: keys.mean(0),
+            "none": lambda: torch.zeros_like(query),
+        }[centre]()
+        centred = keys - mean
+        return (spread[:, None] * centred).mT @ centred * factor(m) / divisor(d)
+
+    return model
+
+
+def _unweighted_sample(query, keys):
+    centred = keys - keys.mean(0)
+    return centred.mT @ centred / max(len(keys) - 1, 1) / math.sqrt(len(query))
+
+
+def _corrected(query, keys):
+    """`torch.cov` with its own correction, which divides by 1 - sum of squared weights."""
+    weights = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
+    covariance = torch.cov(keys.mT, aweights=weights) / math.sqrt(len(query))
+    return covariance.reshape(len(query), len(query))
+
+
+def _of_softmax(query, keys):
+    weights = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
+    return (torch.diag(weights) - torch.outer(weights, weights)) / math.sqrt(len(query))
+
+
+def _asymmetric(probe, outputs):
+    matrix = outputs.data
+    apart = abs(matrix - matrix.T)
+    if not np.isfinite(matrix).all() or apart.max() < 1e-6:
+        return None
+    a, b = (int(i) for i in np.unravel_index(apart.argmax(), apart.shape))
+    return (
+        f"Your Jacobian is not symmetric: entry ({a}, {b}) is {matrix[a, b]:.3g}, entry ({b}, {a}) "
+        f"is {matrix[b, a]:.3g}."
+    )
+
+
+def _multiple(probe, outputs):
+    right = oracle.jacobian_wrt_query(*(value.data for value in probe.inputs().values()))
+    factor = multiple_of(right, outputs.data)
+    if factor is None:
+        return None
+    return (
+        f"Every entry is {factor:.4g} times what it should be, with {len(right)} features and "
+        f"{len(probe.inputs()['keys'].data)} keys."
+    )
+
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=20,
+    difficulty=3,
+    returns=(Returned("jacobian", "tensor", "float", ("d", "d")),),
+    probes=_jacobian_probes,
+    oracle=oracle.jacobian_wrt_query,
+    mistakes=(
+        Mistake(
+            "no_root",
+            _covariance(divisor=lambda d: 1.0),
+            "The covariance is right, but it must be divided by sqrt(d).",
+            "The query enters through q . k / sqrt(d): what does the chain rule leave behind?",
+        ),
+        Mistake(
+            "second_moment",
+            _covariance(centre="none"),
+            "You forgot to subtract the mean: this is the second moment of the keys, not their "
+            "covariance.",
+            "By how much do the weights of all keys together change?",
+        ),
+        Mistake(
+            "unweighted",
+            _covariance(weighted=False),
+            "This is the plain covariance of the keys: every key counts the same, whatever its "
+            "weight.",
+            "Where do the attention weights enter?",
+        ),
+        Mistake(
+            "unscaled_weights",
+            _covariance(scale=lambda d: 1.0),
+            "Your weights come from q . k without the division by sqrt(d).",
+            "Which scores does attention take the softmax of?",
+        ),
+        Mistake(
+            "unweighted_sample",
+            _unweighted_sample,
+            "This is the sample covariance of the keys (`torch.cov`): every key counts the same.",
+            "Where do the attention weights enter?",
+        ),
+        Mistake(
+            "corrected_covariance",
+            _corrected,
+            "`torch.cov` corrects for a sample unless told `correction=0`; the weights are a whole "
+            "distribution.",
+            "What does `correction` do?",
+        ),
+        Mistake(
+            "centred_at_plain_mean",
+            _covariance(centre="plain"),
+            "You subtract the plain mean of the keys; the mean under the weights is the output.",
+            "Which mean does a covariance under the weights w subtract?",
+        ),
+        Mistake(
+            "divided_by_number_less_one",
+            _covariance(factor=lambda m: 1 / max(m - 1, 1)),
+            "You divide by m - 1 after weighting: the weights sum to 1 already.",
+            "What do the weights sum to?",
+        ),
+        Mistake(
+            "divided_by_d",
+            _covariance(divisor=lambda d: d),
+            "You divide the covariance by d.",
+            "How often does sqrt(d) enter on the way from the query to the output?",
+        ),
+        Mistake(
+            "jacobian_of_softmax",
+            _of_softmax,
+            "This is the Jacobian of the weights with respect to the scores, (m, m). The query "
+            "moves the scores, and the weights move the output: both steps are missing.",
+            "Which two products with the keys lead from (m, m) to (d, d)?",
+        ),
+    ),
+    properties=(
+        Property("not_symmetric", _asymmetric, "Which two factors make a covariance symmetric?"),
+        Property(
+            "all_times_a_factor",
+            _multiple,
+            "By what is the covariance divided, and is any sum divided by a number of keys?",
+        ),
+    ),
+    promises={
+        "Takes** `query` `(d,)`": "wide mirrored one_feature",
+        "Returns** the Jacobian": "random one_feature",
+        "entry $(a, b)$ is": "random",
+        "The formula or autograd": "",
+        "The keys stay as they are": "random",
+        "It does not change where all keys move": "shifted_keys",
+        "Where one key has all the weight": "saturated",
+        "Worked number.** `query = [0., 0., 0., 0.]`": "worked",
+        "The Jacobian of o(q) = sum_j w_j k_j": "balanced",
+        "the covariance of the keys under the attention weights": "random",
+        "It vanishes where one key has all the weight": "saturated",
+        "query: one query": "",
+        "Symmetric matrix whose entry (a, b)": "random",
+    },
+    never_one={"m": "`torch.cov`, which a right answer may call, overwrites a single key"},
+    hints=(
+        "Differentiate o = sum_j w_j k_j. Moving q changes the scores by k_j . dq / sqrt(d); how "
+        "does a softmax answer to a change of its scores?",
+        "dw_j = w_j (ds_j - sum_i w_i ds_i). Put ds_j = k_j . dq / sqrt(d) in, and you find the "
+        "covariance of the keys under the weights, over sqrt(d). Centre the keys at the weighted "
+        "mean first.",
+        "weights = torch.softmax(keys @ query / math.sqrt(d), dim=-1)\n"
+        "centred = keys - weights @ keys\n"
+        "return (weights * centred.mT) @ ... / ...",
+    ),
+)

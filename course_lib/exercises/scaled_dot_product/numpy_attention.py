@@ -1,0 +1,145 @@
+"""`numpy_attention`: from scratch, without lengths and without a batch."""
+
+import math
+
+import numpy as np
+
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe, array
+from course_lib.exercises.scaled_dot_product._mistakes import in_numpy, known
+from course_lib.exercises.scaled_dot_product._problems import (
+    EMPTY,
+    PROPERTIES,
+    garbage,
+    large,
+    problem_of,
+    random_mask,
+    replaced,
+)
+from course_lib.reference import scaled_dot_product as oracle
+
+_FORMULA = "The outputs must be softmax(Q K^T / sqrt(d)) V, and the weights that softmax."
+_DROPPED = "A key that a query may not attend to gets weight 0, as if it were deleted."
+_BROADCAST = "A mask of shape (1, num_keys) or (num_keys,) holds for every query."
+
+
+def _numpy_probes(rng):
+    def problem(n, m, d, v, **options):
+        return problem_of(rng, (), n, m, d, v, make_array=array, **options)
+
+    worked = {
+        "queries": array([[2.0, 0, 0, 0]]),
+        "keys": array([[math.log(4), 0, 0, 0], [math.log(2), 7.0, 0, 0], [0, 0, 5.0, 5.0]]),
+        "values": array([[7.0], [14.0], [0.0]]),
+    }
+    nothing = replaced(problem(3, 5, 7, 6), queries=np.zeros((3, 7)))
+    zeros = replaced(problem(2, 3, 4, 5), queries=np.zeros((2, 4)))
+    return [
+        Probe("worked", _FORMULA, args=worked),
+        Probe("worked_masked", _DROPPED, args={**worked, "mask": array([[False, True, True]])}),
+        Probe("random", _FORMULA, args=problem(3, 5, 6, 4, strided=True)),
+        Probe(
+            "masked", _DROPPED, args={**problem(4, 4, 5, 2), "mask": array(random_mask(rng, 4, 4))}
+        ),
+        Probe(
+            "zero_query",
+            "A query of zeros scores all keys alike: its output is the mean of the allowed values.",
+            args={**nothing, "mask": array(random_mask(rng, 3, 5))},
+        ),
+        Probe(
+            "large_scores",
+            "Scores may be very large: exp(1000) is inf, yet the weights exist.",
+            part="edges",
+            args=large(rng, array),
+        ),
+        Probe(
+            "one_row_mask",
+            _BROADCAST,
+            part="edges",
+            args={**problem(4, 5, 7, 2), "mask": array([[True, False, True, True, False]])},
+        ),
+        Probe(
+            "mask_of_keys",
+            _BROADCAST,
+            part="edges",
+            args={**problem(3, 4, 5, 2), "mask": array([True, False, True, True])},
+        ),
+        Probe(
+            "garbage",
+            "What a query may not attend to changes nothing, however large it is.",
+            part="edges",
+            args={**garbage(rng, array), "mask": array([[True] * 3 + [False] * 2])},
+        ),
+        Probe(
+            "empty_row",
+            "A query that may attend to no key gets zeros in outputs and weights.",
+            part="edges",
+            args={**zeros, "mask": array(EMPTY)},
+        ),
+        Probe(
+            "nothing_allowed",
+            "Where the mask allows nothing at all, all outputs and weights are 0.",
+            part="edges",
+            args={**problem(2, 4, 3, 5), "mask": array(np.zeros((2, 4), dtype=bool))},
+        ),
+        Probe("one_key", "A single key gets weight 1.", part="edges", args=problem(2, 1, 3, 2)),
+    ]
+
+
+EXERCISE = Exercise(
+    points=4,
+    minutes=25,
+    difficulty=2,
+    returns=(
+        Returned("outputs", "array", "float", ("num_queries", "v")),
+        Returned("attention_weights", "array", "float", ("num_queries", "num_keys")),
+    ),
+    probes=_numpy_probes,
+    oracle=oracle.numpy_attention,
+    builds_on=("stable_softmax",),
+    shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
+    mistakes=known(
+        "unscaled",
+        "no_maximum_subtracted",
+        "empty_row_nan",
+        "zero_one_mask_added",
+        "divided_by_d",
+        "empty_row_uniform",
+        "zero_after_softmax",
+        "inverted",
+        "filled_with_zero",
+        "over_queries",
+        "mask_ignored",
+        "mask_recoded_twice",
+        "maximum_of_matrix",
+        wrap=in_numpy,
+    ),
+    properties=PROPERTIES,
+    promises={
+        "Scaled dot-product attention from scratch": "random",
+        "Takes** NumPy arrays": "masked",
+        "broadcastable to `(num_queries, num_keys)`": "one_row_mask mask_of_keys",
+        "Returns** `(outputs, attention_weights)`": "worked one_key",
+        "A query that may attend to no key gets zeros in both": "empty_row nothing_allowed",
+        "Large scores do not overflow": "large_scores",
+        "What a query may not attend to changes nothing": "garbage",
+        "Worked number.** The query": "worked",
+        "With `mask = [[False, True, True]]` the weights are": "worked_masked",
+        "A query of zeros": "zero_query",
+        "a query that may attend to no key gets zeros in both": "empty_row nothing_allowed",
+        "Source: Vaswani": "",
+    },
+    hints=(
+        "Every output is an average of the values. The weights of the average come from comparing "
+        "the query with every key.",
+        "scores = Q K^T / sqrt(d); where the mask is False put -inf; subtract each row's maximum, "
+        "take exp, divide by the row's sum. A row of nothing but -inf needs a thought of its own: "
+        "its maximum is -inf, and its sum is 0.",
+        "scores = queries @ keys.T / math.sqrt(queries.shape[-1])\n"
+        "scores = np.where(mask, scores, -np.inf)  # if there is a mask\n"
+        "largest = scores.max(axis=-1, keepdims=True)\n"
+        "largest[np.isneginf(largest)] = 0\n"
+        "exponentials = np.exp(scores - largest)\n"
+        "totals = ...",
+    ),
+)

@@ -1,0 +1,281 @@
+"""`scaled_dot_product_attention`: every part of a wrong one has a problem of its own."""
+
+import numpy as np
+
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises.scaled_dot_product._mistakes import known
+from course_lib.exercises.scaled_dot_product._problems import (
+    EMPTY,
+    PROPERTIES,
+    garbage,
+    large,
+    problem_of,
+    random_mask,
+    replaced,
+)
+from course_lib.reference import scaled_dot_product as oracle
+
+_FORMULA = "The outputs must be softmax(Q K^T / sqrt(d)) V, and the weights that softmax."
+_LENGTHS = "Keys beyond the length get weight 0, as if they were deleted."
+_MASK = "A key with False in the mask gets weight 0, as if it were deleted."
+_BOTH = "With lengths and a mask, a key must be allowed by both."
+_EMPTY = "A query that may attend to no key gets zeros in outputs and weights."
+_HEADS = "Lengths belong to the first axis: with (batch, heads, n, d) they hold for every head."
+
+
+def worked():
+    """The worked number of the statement."""
+    return {
+        "queries": tensor([[[2.0, 0, 0, 0]]]),
+        "keys": tensor([[[1.0, 0, 0, 0], [0.0, 0, 0, 0]]]),
+        "values": tensor([[[10.0], [0.0]]]),
+    }
+
+
+def _values_probes(rng):
+    def problem(*shape, **options):
+        return problem_of(rng, *shape, **options)
+
+    zero_query = replaced(problem((2,), 3, 5, 4, 6), queries=np.zeros((2, 3, 4)))
+    return [
+        Probe("worked", _FORMULA, args=worked()),
+        Probe("worked_lengths", _LENGTHS, args={**worked(), "valid_lens": tensor([1])}),
+        Probe(
+            "batch",
+            "Each item of a batch must be worked out with its own queries, keys and values.",
+            args=problem((2,), 3, 4, 5, 6),
+        ),
+        Probe(
+            "matrices",
+            "Without a batch axis it must work too: queries (n, d), keys (m, d), values (m, v).",
+            args=problem((), 4, 5, 3, 2),
+        ),
+        Probe(
+            "lengths_per_item",
+            "Lengths of shape (batch,) give every item a length of its own.",
+            args={**problem((3,), 2, 5, 3, 4), "valid_lens": tensor([4, 1, 3])},
+        ),
+        Probe(
+            "lengths_per_query",
+            "Lengths of shape (batch, num_queries) give every query a length of its own.",
+            args={**problem((2,), 3, 5, 6, 4), "valid_lens": tensor([[1, 4, 2], [3, 2, 4]])},
+        ),
+        Probe(
+            "mask_of_all_items",
+            _MASK,
+            args=problem((2,), 4, 4, 5, 6, strided=True),
+            kwargs={"mask": tensor(random_mask(rng, 4, 4))},
+        ),
+        Probe(
+            "lengths_and_mask",
+            _BOTH,
+            args={**problem((2,), 4, 4, 7, 6), "valid_lens": tensor([2, 3])},
+            kwargs={"mask": tensor(np.tril(np.ones((4, 4), dtype=bool), 1))},
+        ),
+        Probe("heads", _HEADS, args={**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor([2, 4])}),
+        Probe(
+            "zero_query",
+            "A query of zeros scores all keys alike: its output is the mean of the allowed values.",
+            args=zero_query,
+            kwargs={"mask": tensor(random_mask(rng, 3, 5))},
+        ),
+        Probe(
+            "one_allowed_key",
+            "A query that may attend to one key only returns the value of that key.",
+            args={**problem((2,), 4, 6, 5, 3), "valid_lens": tensor([1, 1])},
+        ),
+    ]
+
+
+def _edge_probes(rng):
+    def problem(*shape, **options):
+        return problem_of(rng, *shape, **options)
+
+    zeros = replaced(problem((), 2, 3, 4, 5), queries=np.zeros((2, 4)))
+    item = replaced(problem((2,), 2, 3, 4, 5), queries=np.zeros((2, 2, 4)))
+
+    def probe(name, says, args, mask=None, **options):
+        kwargs = {} if mask is None else {"mask": tensor(mask)}
+        return Probe(name, says, part="edges", args=args, kwargs=kwargs, **options)
+
+    return [
+        probe("empty_row", _EMPTY, zeros, EMPTY),
+        probe(
+            "length_zero",
+            _EMPTY,
+            {**item, "valid_lens": tensor(np.array([0, 2], dtype=np.int32))},
+        ),
+        probe(
+            "lengths_zero",
+            _EMPTY,
+            {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([0, 0])},
+        ),
+        probe(
+            "garbage",
+            "What a query may not attend to changes nothing, however large it is.",
+            {**garbage(rng, batch=(1,)), "valid_lens": tensor([3])},
+        ),
+        probe(
+            "large_scores",
+            "Scores may be very large, and the weights still follow them: neither overflow nor a "
+            "limit.",
+            large(rng, batch=(1,)),
+        ),
+        probe(
+            "mask_of_keys",
+            "A (num_keys,) mask holds for every query of every item.",
+            problem((2,), 3, 5, 4, 6),
+            [True, False, True, True, False],
+        ),
+        probe(
+            "mask_of_padding",
+            "A (batch, 1, num_keys) mask holds for every query of an item.",
+            problem((2,), 3, 5, 6, 4),
+            [[[True, True, False, True, False]], [[False] + [True] * 4]],
+        ),
+        probe(
+            "mask_per_item",
+            _BOTH,
+            {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([[4, 2, 5], [3, 5, 1]])},
+            random_mask(rng, 2, 3, 5) | (np.arange(5) == 0),
+        ),
+        probe(
+            "heads_and_mask",
+            "A (batch, 1, n, m) mask holds for every head of its item.",
+            problem((2, 3), 4, 5, 6, 7, strided=True),
+            random_mask(rng, 2, 1, 4, 5),
+        ),
+        probe(
+            "heads_lengths_and_mask",
+            _BOTH,
+            {**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor([3, 4])},
+            random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0),
+        ),
+        probe(
+            "heads_and_lengths_per_query",
+            _HEADS,
+            {
+                **problem((2, 3), 4, 5, 7, 6),
+                "valid_lens": tensor([[3, 5, 2, 4], [4, 1, 5, 3]]),
+            },
+        ),
+        probe(
+            "five_axes",
+            "Any number of leading axes must work.",
+            {**problem((2, 1, 2), 3, 4, 5, 2), "valid_lens": tensor([3, 1])},
+        ),
+        probe(
+            "as_many_of_everything",
+            "Three items of three queries, four keys of four features: what has the same size is "
+            "not the same axis.",
+            {**problem((3,), 3, 4, 4, 6), "valid_lens": tensor([4, 1, 3])},
+        ),
+        probe("one_key", "A single key gets weight 1.", problem((1,), 1, 1, 1, 1)),
+        probe(
+            "float32",
+            "Queries, keys and values in float32 must work, and give float32.",
+            {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([2, 4])},
+            dtype="float32",
+            tolerance=1e-4,
+        ),
+        probe(
+            "between_other_calls",
+            "Each call counts on its own: other calls with the same shapes change nothing.",
+            {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([3, 1])},
+            scenario="between_calls",
+        ),
+    ]
+
+
+def _gradient_probes(rng):
+    def probe(name, says, batch, n, m, d, v, mask=None, **args):
+        return Probe(
+            name,
+            says,
+            part="gradients",
+            args={**problem_of(rng, batch, n, m, d, v, requires_grad=True), **args},
+            kwargs={} if mask is None else {"mask": tensor(mask)},
+            grad_outputs=rng.normal(0, 1, (*batch, n, v)),
+        )
+
+    formula = "The gradients of queries, keys and values must be those of the formula."
+    empty = "A query without keys gets gradient 0 and must not turn the others into NaN."
+    return [
+        probe("gradient", formula, (1,), 2, 3, 2, 2, valid_lens=tensor([2])),
+        probe("gradient_of_one_feature", formula, (), 3, 2, 1, 2),
+        probe("gradient_with_empty_row", empty, (), 2, 3, 1, 1, EMPTY),
+    ]
+
+
+RETURNS = (
+    Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),
+    Returned("attention_weights", "tensor", "float", ("...", "num_queries", "num_keys")),
+)
+
+EXERCISE = Exercise(
+    points=8,
+    minutes=35,
+    difficulty=2,
+    returns=RETURNS,
+    probes=lambda rng: [*_values_probes(rng), *_edge_probes(rng), *_gradient_probes(rng)],
+    oracle=oracle.scaled_dot_product_attention,
+    builds_on=("masked_softmax", "batched_scores", "weighted_sum"),
+    forbidden={
+        "scaled_dot_product_attention": "Here you write it yourself; the section after it compares."
+    },
+    mistakes=known(
+        "unscaled",
+        "divided_by_d",
+        "lengths_ignored",
+        "bool_mask_ignored",
+        "mask_ignored",
+        "empty_row_nan",
+        "empty_row_uniform",
+        "bool_mask_inverted",
+        "inverted",
+        "zero_after_softmax",
+        "filled_with_zero",
+        "zero_one_mask_added",
+        "over_queries",
+        "keys_reshaped",
+    ),
+    properties=PROPERTIES,
+    promises={
+        "Takes** `queries` `(..., n, d)`": "batch matrices heads five_axes "
+        "as_many_of_everything mask_of_all_items mask_of_keys mask_of_padding heads_and_mask",
+        "Lengths belong to the first axis": "lengths_per_item lengths_per_query heads "
+        "heads_and_lengths_per_query",
+        "With both, a key needs both": "lengths_and_mask mask_per_item heads_lengths_and_mask",
+        "Returns** `(outputs, attention_weights)`": "one_key float32 between_other_calls",
+        "A query that may attend to no key gets zeros in both": "empty_row length_zero "
+        "lengths_zero",
+        "The gradients are those of the formula": "gradient gradient_of_one_feature "
+        "gradient_with_empty_row",
+        "What a query may not attend to changes nothing": "garbage",
+        "large scores do not overflow": "large_scores",
+        "Use `masked_softmax` from lesson 02": "",
+        "Do not call `F.scaled_dot_product_attention`": "forbidden",
+        "Worked number.** With `queries": "worked",
+        "With `valid_lens = [1]` it is 10": "worked_lengths",
+        "A query of zeros returns": "zero_query",
+        "A query with one allowed key": "one_allowed_key",
+        "Averages the values with weights softmax(Q K^T / sqrt(d))": "worked batch",
+        "Differs from `F.scaled_dot_product_attention`": "",
+        "The queries are scaled before the product": "",
+        "`*batch` is any number of axes": "five_axes",
+        "With both given, a key must be allowed by both": "lengths_and_mask",
+        "a query that may attend to no key gets zeros in both": "empty_row",
+        "Source: Vaswani": "",
+    },
+    hints=(
+        "Three steps, each of which you have: compare every query with every key, turn the scores "
+        "of a row into weights, average the values with them. The number of features tells how "
+        "far the scores must be brought down.",
+        "scores = Q K^T / sqrt(d), shape (..., n, m): `keys.mT` turns the last two axes only. "
+        "Weights from `masked_softmax`, with lengths and mask. Outputs: weights times values.",
+        "scores = queries @ keys.mT / math.sqrt(queries.shape[-1])\n"
+        "attention_weights = masked_softmax(scores, ..., ...)\n"
+        "return attention_weights @ ..., attention_weights",
+    ),
+)

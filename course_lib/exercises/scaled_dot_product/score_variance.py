@@ -1,0 +1,221 @@
+"""`score_variance`: an estimate, judged by its mean and by its scatter over seeds."""
+
+import math
+
+import torch
+
+from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.observe.probe import Built, Probe
+from course_lib.reference import scaled_dot_product as oracle
+
+# The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
+# excess kurtosis of q . k is 6 / d. Values may be off by 7 of them; a right answer is with a
+# probability below 1e-7, heavy tails included. Over 60 seeds the scatter itself is known to 10 %:
+# a right answer leaves the bounds below with a probability below 1e-6. It hits the theory to eight
+# digits (in float32: to the last one) with a probability of about 1e-6.
+DEVIATIONS = 7.0
+SCATTER = (0.55, 1.6)
+EXACT = 1e-8
+
+
+def _one_deviation(probe):
+    d, num_samples = probe.args["d"], probe.args["num_samples"]
+    return math.sqrt((2 + 6 / d) / num_samples)
+
+
+def _near(probe, expected, recorded):
+    found = float(recorded.data)
+    if abs(found - expected) < EXACT * expected:
+        return Problem(
+            "not_an_estimate",
+            f"Your result is {found:g} to the last digit, which is the theory: no "
+            f"{probe.args['num_samples']} pairs give it.",
+            "Which of your lines draws the pairs?",
+        )
+    if abs(found - expected) <= DEVIATIONS * _one_deviation(probe) * expected:
+        return None
+    return Problem(
+        "wrong_variance",
+        f"{probe.says} Yours is {found:.3f} for d = {probe.args['d']}.",
+        "What is the variance of a sum of d independent terms, and what does a factor do to it?",
+    )
+
+
+def _scatter(probe, expected, recorded):
+    ratio = float(recorded.data) / _one_deviation(probe)
+    if SCATTER[0] <= ratio <= SCATTER[1]:
+        return None
+    if ratio < 1e-6:
+        return Problem(
+            "same_for_every_seed",
+            "Your result is the same for every seed of the generator: it is not estimated from "
+            "draws.",
+            "Which generator do your random numbers come from?",
+        )
+    return Problem(
+        "wrong_number_of_pairs",
+        f"{probe.says} Over 60 seeds your estimate scatters {ratio:.1f} times as much as that.",
+        "How many pairs do you draw, and does each query meet one key of its own?",
+    )
+
+
+def _equal(probe, expected, recorded):
+    if float(recorded.data) == 0.0:
+        return None
+    return Problem(
+        "not_from_the_generator",
+        "Two calls with equally seeded generators give different results: some numbers do not "
+        "come from `generator`.",
+        "Which call of `torch.randn` lacks `generator=generator`?",
+    )
+
+
+def _probes(rng):
+    def seed():
+        return Built("generator", {"seed": int(rng.integers(1, 10_000))})
+
+    def probe(name, says, d, scaled, num_samples=2000, **options):
+        args = {"d": d, "num_samples": num_samples, "scaled": scaled, "generator": seed()}
+        return Probe(name, says, args=args, **({"compare": "near", "tolerance": 0.2} | options))
+
+    unscaled = "Without scaling the variance of q . k is near d."
+    scaled = "After division by sqrt(d) the variance is near 1, whatever d."
+    pairs = "The estimate must come from `num_samples` independent pairs."
+    drawn = {"compare": "scatter", "scenario": "scatter", "part": "edges", "tolerance": 0.005}
+    return [
+        probe("unscaled", unscaled, 4, False),
+        probe("scaled", scaled, 4, True),
+        probe("unscaled_wide", unscaled, 37, False),
+        probe("scaled_wide", scaled, 64, True),
+        probe("one_feature", scaled, 1, True, num_samples=4000),
+        probe("scatter_wide", pairs, 24, False, num_samples=200, **drawn),
+        probe("scatter_narrow", pairs, 2, False, num_samples=400, **drawn),
+        probe(
+            "same_seed",
+            "The same seed must give the same number.",
+            5,
+            True,
+            num_samples=50,
+            compare="equal",
+            scenario="same_seed_twice",
+            part="edges",
+            tolerance=3.0,
+        ),
+    ]
+
+
+def _estimate(
+    draw=lambda shape, generator: torch.randn(shape, generator=generator),
+    power=0.5,
+    measure=lambda products: products.var(correction=0),
+    pairs=None,
+    is_scaled=lambda scaled: scaled,
+):
+    """A wrong estimate; `pairs` draws a matrix of so many queries and as many keys."""
+
+    def model(d, num_samples, scaled, generator):
+        rows = num_samples if pairs is None else pairs(num_samples)
+        queries, keys = draw((rows, d), generator), draw((rows, d), generator)
+        products = (queries * keys).sum(-1) if pairs is None else (queries @ keys.T).flatten()
+        return measure(products / d**power if is_scaled(scaled) else products).item()
+
+    return model
+
+
+def _variance_scaled(d, num_samples, scaled, generator):
+    queries = torch.randn(num_samples, d, generator=generator)
+    keys = torch.randn(num_samples, d, generator=generator)
+    variance = (queries * keys).sum(-1).var()
+    return (variance / math.sqrt(d) if scaled else variance).item()
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=10,
+    difficulty=1,
+    returns=(Returned("variance", "float"),),
+    probes=_probes,
+    oracle=oracle.score_variance,
+    comparisons={"near": _near, "scatter": _scatter, "equal": _equal},
+    mistakes=(
+        Mistake(
+            "std_for_variance",
+            _estimate(measure=lambda products: products.std()),
+            "You return the standard deviation; the variance is its square.",
+            "What is the standard deviation of a sum of d terms of variance 1?",
+        ),
+        Mistake(
+            "every_query_with_every_key",
+            _estimate(pairs=lambda num_samples: num_samples),
+            "You pair every query with every key: num_samples squared products that are not "
+            "independent, and a matrix that large in memory.",
+            "Which product gives each query one key of its own?",
+        ),
+        Mistake(
+            "one_small_matrix",
+            _estimate(pairs=lambda num_samples: math.isqrt(num_samples) + 1),
+            "You take the variance over one matrix of products. Its entries share queries and "
+            "keys, so they are not independent: the estimate scatters far more than "
+            "`num_samples` pairs would.",
+            "How many independent queries stand behind your products?",
+        ),
+        Mistake(
+            "global_rng",
+            _estimate(lambda shape, generator: torch.randn(shape)),
+            "Your numbers come from the global random numbers: the same generator gives another "
+            "result each time.",
+            "Which argument makes `torch.randn` draw from `generator`?",
+        ),
+        Mistake(
+            "never_scaled",
+            _estimate(is_scaled=lambda scaled: False),
+            "`scaled=True` changes nothing: the variance stays near d.",
+            "Where does your code use `scaled`?",
+        ),
+        Mistake(
+            "variance_divided_by_root",
+            _variance_scaled,
+            "The variance falls to sqrt(d) only: you divide it by sqrt(d), or the products by the "
+            "fourth root of d.",
+            "What does dividing the products by c do to their variance?",
+        ),
+        Mistake(
+            "divided_by_d",
+            _estimate(power=1.0),
+            "You divide the products by d, so the variance falls to 1/d.",
+            "What does a factor c do to a variance, and which c brings d down to 1?",
+        ),
+        Mistake(
+            "uniform_numbers",
+            _estimate(lambda shape, generator: torch.rand(shape, generator=generator)),
+            "Your numbers are uniform on 0..1, not standard normal.",
+            "What is the difference between `torch.rand` and `torch.randn`?",
+        ),
+    ),
+    shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
+    promises={
+        "Do not believe it": "",
+        "Takes** `d`; `num_samples`": "one_feature",
+        "Returns** the variance": "unscaled scaled unscaled_wide scaled_wide",
+        "Each query meets one key of its own": "scatter_wide scatter_narrow",
+        "Whether you divide the sum of squares": "",
+        "With `d=4` and `num_samples=2000`": "unscaled scaled",
+        "The same seed gives the same number": "same_seed",
+        "Estimates the variance of q . k": "unscaled",
+        "The variance is d, and 1 after dividing": "unscaled_wide scaled_wide",
+        "the global ones stay untouched": "same_seed one_feature",
+        "The variance of the `num_samples` products": "scatter_wide scatter_narrow",
+        "Source: Vaswani": "",
+    },
+    hints=(
+        "Draw many pairs, compute one product for each, and ask how far the products spread.",
+        "Two tensors of shape (num_samples, d) from `torch.randn(..., generator=generator)`; "
+        "multiply them entry by entry, add up over the features, divide by sqrt(d) if asked, take "
+        "the variance, and return a Python float.",
+        "queries = torch.randn(num_samples, d, generator=generator)\n"
+        "keys = ...\n"
+        "products = (queries * keys).sum(dim=...)\n"
+        "return (products / ... if scaled else products).var().item()",
+    ),
+)

@@ -1,0 +1,76 @@
+"""The class as a table in the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
+
+from course_lib.grading.plots import OUTCOMES, STOPPED
+from course_lib.grading.records import GradeSummary, Row, StudentRecord
+
+_STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # red if none
+LEGEND = (
+    "✓ right  ✗ wrong  ! error  ∞ stopped  – not attempted  ? not graded  ⧗ late\n"
+    "text: the written answer waits for a person, is graded, or was left out (–)"
+)
+
+
+_WRITTEN = {"waiting": "waits", "left blank": "–", "graded": "graded"}
+
+
+def show(summary: GradeSummary) -> None:
+    """Print the class to the terminal."""
+    Console().print(summary_table(summary))
+
+
+def summary_table(summary: GradeSummary) -> Group:
+    """One row a student, one column an exercise, then what needs a person; 80 columns for six."""
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    table.add_column("student", no_wrap=True, overflow="ellipsis")
+    for name in summary.exercises:
+        table.add_column(name.replace("_", "\n"), justify="right", vertical="bottom")
+    table.add_column(f"of {summary.max_points:g}", justify="right")
+    table.add_column("text")
+    for student in summary.students:
+        table.add_row(*_cells(student, summary))
+    title = Text(f"\n{summary.lesson}: {len(summary.students)} students\n", style="bold")
+    return Group(title, table, Text(f"\n{LEGEND}", style="dim"), *_remarks(summary))
+
+
+def _cells(student: StudentRecord, summary: GradeSummary) -> list[Text]:
+    name = Text(student.student + (" ⧗" if student.late_seconds > 0 else ""))
+    if student.problem:
+        rest = [Text("?", style="yellow") for _ in summary.exercises]
+        return [name, *rest, Text("blank", style="yellow"), Text("")]
+    by_name = {row.exercise: row for row in student.rows}
+    shown = [_points(by_name.get(exercise)) for exercise in summary.exercises]
+    total = "?" if student.points is None else f"{student.points:g}"
+    written = [_WRITTEN[state] for state in sorted(set(student.written.values()))]
+    return [name, *shown, Text(total), Text(", ".join(written))]
+
+
+def _points(row: Row | None) -> Text:
+    if row is None:
+        return Text("?", style="yellow")
+    outcome = "stopped" if row.outcome in STOPPED else row.outcome
+    outcome = outcome if outcome in OUTCOMES else "not_graded"
+    symbol, style = OUTCOMES[outcome][0], _STYLES.get(outcome, "red")
+    if row.by_hand:
+        symbol = "✎"
+    return Text(f"{symbol} {'' if row.points is None else format(row.points, '.3g')}", style=style)
+
+
+def _remarks(summary: GradeSummary) -> list[Text]:
+    lines = []
+    for student in summary.students:
+        for exercise, reason in student.blanks.items():
+            where = f"{student.student}, {exercise}" if exercise else student.student
+            lines.append(Text(f"blank: {where}: {reason}", style="yellow"))
+        lines += [Text(f"note: {student.student}: {n}", style="dim") for n in student.notices]
+    if summary.waiting:
+        answers = sum(map(len, summary.waiting.values()))
+        lines.append(Text(f"{answers} written answer(s) wait for a person: open formgrader"))
+    if summary.seconds:
+        lines.append(Text(f"graded in {summary.seconds:.0f} s", style="dim"))
+    return lines

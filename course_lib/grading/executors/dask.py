@@ -1,0 +1,220 @@
+"""Grading on many machines: any Dask cluster whose workers have the course installed.
+
+A worker needs no gradebook, no password and no shared file system: a job carries the notebook and
+the seed, a result carries the graded notebook. See docs/scale.md for SSH, SLURM and Kubernetes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import logging
+import platform
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from course_lib import __version__
+from course_lib.errors import GradingError
+from course_lib.grading.executors.local import AHEAD, set_aside
+from course_lib.grading.jobs import Job, Result
+from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.runner import Runner
+
+_CONNECT_SECONDS = 15
+_ANSWER_SECONDS = 60  # a scheduler that is busy may take a while, a dead one is dead
+_LOOK_SECONDS = 2
+_ALONE_SECONDS = 120  # a cluster may take a while to get its first worker, or the next one
+_KEPT = "run the same command again; what is graded is kept"
+
+_runners: dict[tuple, Runner] = {}
+_one_at_a_time = threading.Lock()
+
+
+class OnDask:
+    """Runs jobs on the workers of a Dask scheduler.
+
+    Raises:
+        GradingError: the scheduler cannot be reached.
+    """
+
+    def __init__(self, address: str, sandbox: str | None, limits: Limits) -> None:
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise GradingError(
+                'Dask is not installed here: pip install "attention-course[scale]"'
+            ) from error
+        self.address, self.arguments = address, (versions(), sandbox, limits)
+        self._loggers = _silence()
+        try:
+            self.client = Client(f"tcp://{address}", timeout=_CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError) as error:
+            _restore(self._loggers)
+            raise GradingError(
+                f"no Dask scheduler answers at {address}: start one with `dask scheduler`"
+            ) from error
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
+        """Yield a result for each job.
+
+        Raises:
+            GradingError: the scheduler or all workers were lost, or a worker must not grade.
+        """
+        suspects = []
+        for job, result in self._work(jobs):
+            if result is None:
+                suspects.append(job)
+            else:
+                yield result
+        for job in suspects:  # each alone: Dask suspects all that waited on the lost workers
+            for _, result in self._work([job]):
+                yield result or set_aside(job)
+
+    def _work(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Result | None]]:
+        """Each job with its result; with None if it was on too many workers that were lost."""
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        waiting, running, finished = iter(jobs), {}, queue.SimpleQueue()
+        self._fill(waiting, running, finished)
+        while running:
+            future = self._next(finished)
+            job = running.pop(future.key)
+            try:
+                result = self._result(future)
+            except KilledWorker:
+                result = None
+            except (FutureCancelledError, OSError) as error:
+                alive = self.client.status == "running"
+                why = "it began anew" if alive else "the connection broke"
+                raise self._lost(why) from error
+            except (ImportError, AttributeError, TypeError) as error:
+                raise GradingError(
+                    f"a worker of {self.address} does not know this course ({error}): install "
+                    f"there what is installed here, then {_KEPT}"
+                ) from error
+            future.release()
+            self._fill(waiting, running, finished)
+            yield job, result
+
+    def _fill(self, waiting: Iterator[Job], running: dict, finished: queue.SimpleQueue) -> None:
+        """Keep a few jobs ahead for each worker, not the whole class in the scheduler."""
+        room = AHEAD * max(1, self._workers()) - len(running)
+        for _, job in zip(range(room), waiting, strict=False):
+            future = self.client.submit(run_on_worker, job, *self.arguments, pure=False)
+            running[future.key] = job
+            future.add_done_callback(finished.put)
+
+    def _next(self, finished: queue.SimpleQueue):
+        """The next future that is done; meanwhile scheduler and workers are looked after."""
+        seen = time.monotonic()
+        while True:
+            try:
+                return finished.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                if self._workers():
+                    seen = time.monotonic()
+                elif time.monotonic() - seen > _ALONE_SECONDS:
+                    raise GradingError(
+                        f"the Dask scheduler at {self.address} has had no worker for "
+                        f"{_ALONE_SECONDS} s: start some with `dask worker {self.address}`, "
+                        f"then {_KEPT}"
+                    ) from None
+
+    def _result(self, future) -> Result:
+        """A future's result; it is computed once more where the worker that held it was lost."""
+        while True:
+            try:
+                return future.result(timeout=_ANSWER_SECONDS)
+            except TimeoutError:
+                self._workers()
+
+    def _workers(self) -> int:
+        """How many workers there are.
+
+        Raises:
+            GradingError: the scheduler does not answer, or is a new one that knows no job of ours.
+        """
+        if self.client.status != "running":
+            raise self._lost("the connection broke")
+        try:
+            ask = self.client.scheduler.ncores
+            return len(self.client.sync(ask, callback_timeout=_ANSWER_SECONDS))
+        except TimeoutError as error:
+            raise self._lost(f"no answer within {_ANSWER_SECONDS} s") from error
+        except (OSError, AttributeError, RuntimeError) as error:
+            raise self._lost("the connection broke") from error
+
+    def _lost(self, why: str) -> GradingError:
+        return GradingError(
+            f"the Dask scheduler at {self.address} was lost ({why}): start it again, then {_KEPT}"
+        )
+
+    def close(self) -> None:
+        """Leave the cluster; its workers stay."""
+        with contextlib.suppress(Exception):  # a scheduler that is gone cannot be left
+            self.client.close(timeout=_CONNECT_SECONDS)
+        _restore(self._loggers)
+
+
+def _silence() -> dict[str, int]:
+    """What goes wrong is said once, by us: Dask's loggers rest; their levels until now."""
+    names = [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]
+    levels = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    return levels
+
+
+def _restore(levels: dict[str, int]) -> None:
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """What grades depend on and every machine must have alike, by name."""
+    sources = hashlib.sha256()
+    library = Path(__file__).resolve().parents[2]
+    decisive = (
+        path
+        for name in ("checks", "exercises", "reference", "grading")
+        for path in library.glob(f"{name}/**/*.py")
+    )
+    for path in sorted(decisive):
+        sources.update(path.relative_to(library).as_posix().encode() + b"\0" + path.read_bytes())
+    return {
+        "the course": f"{__version__} ({sources.hexdigest()[:8]})",
+        "torch": version("torch").partition("+")[0],  # built for CPU here and CUDA there: fine
+        "numpy": version("numpy"),
+        "Python": ".".join(platform.python_version_tuple()[:2]),
+    }
+
+
+def run_on_worker(job: Job, wanted: dict, sandbox: str | None, limits: Limits) -> Result:
+    """On a worker: grade a job; the runner stays for the next one.
+
+    Raises:
+        GradingError: this machine has other versions, or does not reach the sandbox level.
+    """
+    here = versions()
+    other = [f"{k} {here.get(k)} instead of {v}" for k, v in wanted.items() if here.get(k) != v]
+    machine = f"the Dask worker on {socket.gethostname()}"
+    if other:
+        raise GradingError(
+            f"{machine} has {', '.join(other)}: install there what is installed here, start it "
+            f"again, then {_KEPT}"
+        )
+    with _one_at_a_time:
+        if (sandbox, limits) not in _runners:
+            try:
+                _runners[sandbox, limits] = Runner(sandbox, limits)
+            except Exception as error:
+                raise GradingError(f"{machine} cannot grade: {error}") from error
+        return _runners[sandbox, limits].run(job)

@@ -1,0 +1,69 @@
+"""What a result depends on, as digests: change any of it and what depends on it is graded again."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import astuple
+from pathlib import Path
+from types import MappingProxyType
+
+from course_lib.checks import lessons
+from course_lib.grading.kernels.sandbox import Limits
+from course_lib.sources import digest_of, reached
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_ENGINE = (
+    "checks/observe/remote.py",
+    "checks/judge/grade.py",
+    "checks/judge/report.py",
+    "grading/runner.py",
+    "grading/check_outputs.py",
+)
+VERSION = "1"  # of the rules by which points are given; a new one regrades everyone
+
+
+@functools.cache
+def checks_digests(lesson: str, package: Path = _PACKAGE) -> MappingProxyType[str, str]:
+    """For each exercise of a lesson a digest of the sources that decide its points.
+
+    These are the engine, the exercise's own file, the oracle, and what they import; comments and
+    messages are left out. The integration is there under the lesson's slug.
+
+    Args:
+        lesson: slug.
+        package: the folder of `course_lib` whose files are read.
+    """
+    home, about = package / "exercises" / lesson[3:], lessons()[lesson]
+    starts = {name: [home / f"{name}.py"] for name in about.exercises}
+    if about.integration is not None:
+        judged = about.integration.judged_as or about.integration.chain[-1]
+        starts[lesson] = [home / "__init__.py", home / f"{judged}.py"]
+    engine = [package / name for name in _ENGINE]
+    return MappingProxyType(
+        {name: _digest([*engine, *files], package) for name, files in starts.items()}
+    )
+
+
+def _digest(files: list[Path], package: Path) -> str:
+    decide = reached(files, package, skip=lambda path: not _decides(path, package))
+    return hashlib.sha256(f"{VERSION}/{digest_of(decide, package)}".encode()).hexdigest()
+
+
+def _decides(path: Path, package: Path) -> bool:
+    """Whether a file can change points: of grading only the two files named above can."""
+    name = path.relative_to(package).as_posix()
+    return name in _ENGINE or name.startswith(("checks/", "exercises/", "reference/"))
+
+
+def key_of(data: bytes, release: str, seed: str, limits: Limits) -> str:
+    """What a result is kept under: all that it depends on but for the checks."""
+    digest = hashlib.sha256()
+    for part in (data, release.encode(), seed.encode(), repr(astuple(limits)).encode()):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()
+
+
+def work_of(data: bytes) -> str:
+    """The submission itself, whatever it is graded with."""
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,121 @@
+"""Becomes a kernel: shut in first, then IPython, then whatever the driver sends.
+
+Whoever this file's functions run in was forked from the zygote and does not return.
+"""
+
+import contextlib
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+import traceback
+
+from course_lib.grading.kernels.guest import lockdown
+
+READY = b"ready "
+_SAYING = 3
+
+
+def become_kernel(request: dict, saying: int, forked: float) -> None:
+    """Runs in the forked kernel and never returns; what fails before it runs is said.
+
+    Args:
+        request: of the driver.
+        saying: pipe to the watchdog, closed before any student's code runs.
+        forked: when its watchdog was, in monotonic seconds.
+    """
+    try:
+        spent = {"fork": time.monotonic() - forked}
+        lockdown.die_with_parent()
+        _forget_descriptors(saying)
+        os.chdir(request["folder"])
+        lockdown.shut_in(request["slot"])
+        os.chdir(request["folder"])  # the empty one that was mounted there
+        os.environ.update(request.get("env", {}))
+        tempfile.tempdir = None  # asked for anew, in this environment
+        spent["sandbox"] = time.monotonic() - forked - spent["fork"]
+        _run_kernel(request["connection"], request["seed"], forked, spent)
+        os._exit(0)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.write(_SAYING, traceback.format_exc()[-4000:].encode())
+        os._exit(70)
+
+
+def _forget_descriptors(saying: int) -> None:
+    """0, 1 and 2 lead nowhere: a kernel says what it has to say as messages. One more stays."""
+    os.dup2(saying, _SAYING)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    os.closerange(_SAYING + 1, 4096)
+
+
+def _seed_everything(seed: int) -> None:
+    import numpy as np
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002  (what a notebook's own code draws from)
+    torch.manual_seed(seed)
+
+
+def _run_kernel(connection: dict, seed: int, forked: float, spent: dict[str, float]) -> None:
+    from ipykernel.kernelapp import IPKernelApp
+
+    from course_lib.checks.observe.cells import watch_cells
+
+    _limit_output(connection.pop("output"))
+    path = f"{connection.pop('folder')}/connection.json"
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(connection, file)
+    app = IPKernelApp.instance(capture_fd_output=False)
+    arguments = ["-f", path, "--HistoryManager.enabled=False", "--IPKernelApp.log_level=ERROR"]
+    app.initialize(arguments)
+    app.shell.events.register("post_run_cell", _streams_restorer())
+    watch_cells(app.shell)
+    _seed_everything(seed)
+    spent["start"] = time.monotonic() - forked - sum(spent.values())
+    os.write(_SAYING, READY + json.dumps(spent).encode())
+    os.close(_SAYING)
+    app.start()
+
+
+def _streams_restorer():
+    streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+
+    def restore(*_):
+        """A kernel whose stdout is None answers nobody."""
+        for name, stream in streams.items():
+            if getattr(sys, name, None) is None:
+                setattr(sys, name, stream)
+
+    return restore
+
+
+def _limit_output(most: int) -> None:
+    """An honest cell that puts out too much is cut short here; the driver stops all others."""
+    from ipykernel.displayhook import ZMQShellDisplayHook
+    from ipykernel.iostream import OutStream
+
+    show = ZMQShellDisplayHook.write_format_data
+
+    def shortened(self, format_dict, md_dict=None):
+        texts = {kind: data for kind, data in format_dict.items() if isinstance(data, str)}
+        long = {kind: f"{data[:2000]} ..." for kind, data in texts.items() if len(data) > most}
+        return show(self, format_dict | long, md_dict)
+
+    ZMQShellDisplayHook.write_format_data = shortened
+
+    write, written = OutStream.write, [0]
+
+    def counted(self, string):
+        written[0] += len(string)
+        if written[0] > most:
+            written[0] = 0
+            raise OSError(f"more than {most:,} characters were printed")
+        return write(self, string)
+
+    OutStream.write = counted

@@ -1,0 +1,129 @@
+"""What a person may want to know about a submission's sources; no points depend on any of it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from nbformat import NotebookNode
+
+from course_lib.exercises import find
+
+_SOLUTIONS = Path(__file__).resolve().parents[1] / "attention"
+_ANSWER = "-answer"
+_BUSINESS_OF_OTHERS = re.compile(
+    r"sys\.modules|meta_path|settrace|setprofile|_getframe|addaudithook|get_referrers|get_objects"
+    r"|ast_transformers|input_transformers\w*|do_execute|user_ns|_ih\b|run_cell\w*"
+    r"|course_lib\.(?:checks|grading|reference)|COURSE_\w+|NBGRADER_\w+|gradebook"
+    r"|\bbuiltins\b|__builtins__|__subclasses__|__code__|\bctypes\b|\bsubprocess\b|\bsocket\b"
+    r"|os\.(?:_exit|abort|fork|kill|system|environ|dup2)|/proc/|\.ssh|/etc/(?:passwd|shadow)"
+    r"|(?i:ignore (?:all |any )?(?:the )?(?:previous|prior|above) instructions"
+    r"|award (?:me )?(?:full|all|maximum) (?:points|marks|credit))"
+)
+_TURNED = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_MOST_NAMED = 6
+
+
+def remarks(notebook: NotebookNode) -> list[str]:
+    """Notes on a rebuilt notebook: names that an answer has no business with, by cell."""
+    found = []
+    for cell in notebook.cells:
+        about = cell.metadata.get("nbgrader", {})
+        own = cell.metadata.get("course", {}).get("own")
+        if not (own or about.get("solution")):
+            continue
+        name = about.get("grade_id", "").removesuffix(_ANSWER)
+        where = name or "a cell of the student's own"
+        if strange := _strange(cell.source):
+            found.append(f"{where}: look at its source, which names {', '.join(strange)}")
+        if _TURNED.search(cell.source):
+            found.append(f"{where}: look at its source, which reads differently than it runs")
+        if cell.cell_type == "code" and not own:
+            found += [
+                f"{name}: names `{word}`, which this exercise leaves out"
+                for word in _forbidden(name, cell.source)
+            ]
+    return list(dict.fromkeys(found))
+
+
+def same_as_course(notebook: NotebookNode, lesson: str) -> list[str]:
+    """Exercises whose answer is, but for docstrings and annotations, the course's own solution."""
+    ours = _solutions(lesson.partition("_")[2])
+    same = []
+    for cell in notebook.cells:
+        about = cell.metadata.get("nbgrader", {})
+        name = about.get("grade_id", "").removesuffix(_ANSWER)
+        if cell.cell_type == "code" and about.get("solution") and name in ours:
+            theirs = dict(_definitions(cell.source))
+            if theirs.get(name) == ours[name]:
+                same.append(name)
+    return same
+
+
+def _strange(source: str) -> list[str]:
+    words = dict.fromkeys(found[0] for found in _BUSINESS_OF_OTHERS.finditer(source))
+    return [f"`{word}`" for word in list(words)[:_MOST_NAMED]]
+
+
+def _forbidden(exercise: str, source: str) -> list[str]:
+    try:
+        forbidden = find(exercise).forbidden
+    except KeyError:
+        return []
+    tree = _parsed(source) if forbidden else None
+    if tree is None:
+        return []
+    names = {
+        getattr(node, "id", getattr(node, "attr", None))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+    }
+    return sorted(names & forbidden.keys())
+
+
+@functools.cache
+def _solutions(slug: str) -> dict[str, str]:
+    path = _SOLUTIONS / f"{slug}.py"
+    return dict(_definitions(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+def _definitions(source: str) -> Iterator[tuple[str, str]]:
+    """Functions and classes at the top level, with what they say but for docstrings and types."""
+    tree = _parsed(source)
+    for node in tree.body if tree is not None else ():
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            try:
+                yield node.name, ast.dump(_Bare().visit(node))
+            except RecursionError:
+                continue
+
+
+def _parsed(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+class _Bare(ast.NodeTransformer):
+    """Leaves out docstrings, decorators and annotations."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self._bare(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._bare(node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def _bare(self, node):
+        node.decorator_list = []
+        if ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        return self.generic_visit(node)

@@ -1,0 +1,107 @@
+"""Digests see what code does, and not what it says."""
+
+import textwrap
+
+import pytest
+
+from course_lib.sources import digest_of, is_said, reached
+
+BEFORE = '''
+def double(x):
+    """Twice as much."""
+    if x is None:
+        raise ValueError("x must be a number")
+    return 2 * x
+'''
+
+
+@pytest.fixture
+def library(tmp_path):
+    def write(name, text):
+        path = tmp_path / "course_lib" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        return path
+
+    write.root = tmp_path / "course_lib"
+    return write
+
+
+def digest(library, text, name="checks/judge/x.py"):
+    return digest_of([library(name, text)], library.root)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "# first\n" + BEFORE.replace("return 2 * x", "return (2\n            * x)  # twice"),
+        BEFORE.replace('"""Twice as much."""', '"""The double of x."""'),
+        BEFORE.replace('    """Twice as much."""\n', ""),
+        BEFORE.replace("x must be a number", "give a number, for example 3"),
+        BEFORE.replace('"x must be a number"', '"x must"\n            " be a number"'),
+    ],
+    ids=["comments and layout", "docstring", "no docstring", "message", "message in pieces"],
+)
+def test_what_is_only_said_changes_nothing(library, after):
+    assert digest(library, after) == digest(library, BEFORE)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        BEFORE.replace("2 * x", "3 * x"),
+        BEFORE.replace("2 * x", "x * 2"),
+        BEFORE.replace("ValueError", "TypeError"),
+        BEFORE.replace("is None", "is not None"),
+        BEFORE + "\n\nNAME = 'x'\n",
+    ],
+)
+def test_what_is_done_changes_the_digest(library, after):
+    assert digest(library, after) != digest(library, BEFORE)
+
+
+def test_a_title_of_a_figure_is_part_of_what_is_done(library):
+    figure = "def draw(axis):\n    axis.set_title('How the weights fall off')\n"
+    other = figure.replace("fall off", "rise")
+    assert digest(library, figure, "plotting/x.py") != digest(library, other, "plotting/x.py")
+    assert digest(library, figure, "checks/x.py") == digest(library, other, "checks/x.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("You look at the first item only.", True),
+        ("Not reached.", True),
+        ("any float", False),
+        ("b n d, b m d -> b n m", False),
+        ("first_item_only", False),
+        ("", False),
+    ],
+)
+def test_names_are_no_sentences(text, said):
+    assert is_said(text) == said
+
+
+def test_a_piece_of_a_sentence_is_said_and_a_piece_of_a_name_is_not(library):
+    name = 'def f(x):\n    return f"{x}_small"\n'
+    assert digest(library, name) != digest(library, name.replace("_small", "_large"))
+    sentence = 'def f(x):\n    return f"{x} is small"\n'
+    assert digest(library, sentence) == digest(library, sentence.replace("small", "large"))
+
+
+def test_imports_are_followed_wherever_they_are(library):
+    library("__init__.py", "import course_lib.never\n")
+    library("a/__init__.py", "")
+    library("a/one.py", "def later():\n    from course_lib.a import two\n")
+    library("a/two.py", "from course_lib.b import three\n")
+    library("b.py", "three = 3\n")
+    library("c.py", "")
+    found = reached([], library.root, sources=["from course_lib.a.one import later"])
+    assert [p.relative_to(library.root).as_posix() for p in found] == [
+        "a/__init__.py",
+        "a/one.py",
+        "a/two.py",
+        "b.py",
+    ]
+    found = reached([library.root / "a/one.py"], library.root, skip=lambda p: p.name == "two.py")
+    assert {path.name for path in found} == {"one.py", "__init__.py"}

@@ -3,6 +3,8 @@
 import io
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,13 +151,27 @@ def test_the_floor_is_arithmetic_or_memory_whichever_takes_longer():
     assert ceilings.floor(Work(flops=200, numbers=7)) == 7
 
 
-def test_peak_memory_is_what_a_call_held_at_once():
-    def call():
-        first = torch.zeros(8 * MEBIBYTE)
-        del first
-        return torch.zeros(16 * MEBIBYTE)  # of four bytes each
+HELD_AT_ONCE = """
+import torch
+from course_lib.benchmarks import attention_measure
 
-    assert 60 * MEBIBYTE < attention_measure.peak_of(call, "cpu") < 70 * MEBIBYTE
+def call():
+    first = torch.zeros(8 * 2**20)
+    del first
+    return torch.zeros(16 * 2**20)  # of four bytes each
+
+print(max(attention_measure.peak_of(call, "cpu") for _ in range(3)))
+"""
+
+
+def test_peak_memory_is_what_a_call_held_at_once():
+    """In a process where nothing else gives memory back meanwhile, as the benchmark does it.
+
+    The system may take pages back from any process; that makes a peak smaller, never larger.
+    """
+    command = [sys.executable, "-c", HELD_AT_ONCE]
+    peak = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert 60 * MEBIBYTE < peak < 70 * MEBIBYTE
 
 
 def test_peak_memory_is_measured_in_a_process_of_its_own(monkeypatch):

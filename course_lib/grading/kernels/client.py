@@ -38,7 +38,7 @@ class Ran:
             too much) or "died".
         outputs: nbformat outputs, the first ones up to the limit.
         stopped: why it was stopped, if by a limit: "processor", "waiting" or "ceiling".
-        used: processor time and waiting, of all that the kernel started, too.
+        used: processor time and waiting, of all that the kernel started, too, up to the limit.
         seconds: until the kernel was idle again.
     """
 
@@ -66,9 +66,15 @@ class _Allowance:
 
     @property
     def used(self) -> Used:
-        """What it has used of it; the last that was known where it has ended."""
+        """What it has used, also beyond what it may; the last that was known where it has ended."""
         self._last = self.kernel.used() or self._last
         return self._last - self._first
+
+    @property
+    def counted(self) -> Used:
+        """What counts of it: no more than it may use, since we look late on a busy machine."""
+        used = self.used
+        return Used(min(used.processor, self.seconds), min(used.waiting, self.seconds))
 
     def spent(self) -> str:
         """Which of `Ran.stopped` it has used up; empty if none."""
@@ -172,7 +178,7 @@ class Client:
                 ran.state = "timeout"
         if ran.state == "timeout":
             self._absorb_interrupt()
-        ran.seconds, ran.used = time.monotonic() - started, allowance.used
+        ran.seconds, ran.used = time.monotonic() - started, allowance.counted
         if ran.state == "ok":
             self._finish(request, ran)
         return ran

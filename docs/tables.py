@@ -1,7 +1,7 @@
 """Writes the tables that the documentation takes from the course: `python docs/tables.py`.
 
-The lesson table of README.md comes from the catalogue, the counts of docs/checks.md and its example
-from the matrix. Where lessons are named as arguments only those are counted anew, since judging
+The lesson table of README.md comes from course_lib/exercises, the counts of docs/checks.md and
+its example from the matrix. Where lessons are named as arguments only those are counted anew, since judging
 every variant with 20 seeds takes minutes.
 """
 
@@ -13,9 +13,10 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from course_lib.checks import exercises, lessons, matrix
+from course_lib.checks import exercises, lessons
 from course_lib.course_folder import find_lesson
 from course_lib.errors import UsageError
+from course_lib.exercises import variants as matrix
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 
 def lesson_table() -> str:
-    """The lessons as the catalogue has them, with the written question and the integration."""
+    """The lessons with their exercises, the written question and the integration."""
     rows, totals = [], [0, 0]
     for slug, lesson in lessons().items():
         own = [exercises()[name] for name in lesson.exercises]

@@ -3,12 +3,17 @@
 import gc
 import importlib
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
+
+# A shell starts what runs in its background deaf to Ctrl-C, and so everything that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # One thread: the workers of xdist share the cores, and torch's pool makes tiny tensors slower.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -76,7 +76,7 @@ def test_release_defines_every_exercise_as_a_stub_that_compiles(course, slug, re
         compile(cells[f"{name}-answer"].source, name, "exec")
 
 
-def test_points_of_the_release_are_those_of_the_catalogue(course, slug, release):
+def test_points_of_the_release_are_those_of_the_exercises(course, slug, release):
     _, cells = release
     graded = [cell.metadata.get("nbgrader", {}) for cell in cells.values()]
     points = {data["grade_id"]: data["points"] for data in graded if data.get("grade")}

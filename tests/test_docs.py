@@ -3,15 +3,17 @@
 import re
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from course_lib.checks import exercises, lessons, matrix
+from course_lib.checks import exercises, lessons
 from course_lib.checks.judge.violations import expect, judge
 from course_lib.checks.observe.observation import observe
+from course_lib.exercises import variants as matrix
 from course_lib.reference import masked_softmax
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -39,7 +41,7 @@ def text_of(page):
     return (ROOT / page).read_text(encoding="utf-8")
 
 
-def test_the_lesson_table_is_that_of_the_catalogue():
+def test_the_lesson_table_is_that_of_the_exercises():
     assert tables.between(text_of("README.md"), "lessons") == tables.lesson_table(), REWRITE
 
 
@@ -190,7 +192,7 @@ def test_no_exclamation_marks():
 
 def test_the_example_of_contributing_works(monkeypatch):
     blocks = re.findall(r"^```python\n(.*?)^```$", text_of("CONTRIBUTING.md"), re.M | re.S)
-    solution, lesson, oracle, catalogue, answers = blocks
+    solution, lesson, oracle, exercise_file, answers = blocks
     assert 'check("window_mask")' in lesson
     names = {"torch": torch}
     exec("from jaxtyping import Bool\nfrom torch import Tensor\nchecked = lambda f: f", names)
@@ -199,9 +201,9 @@ def test_the_example_of_contributing_works(monkeypatch):
     made = {"np": np}
     exec(oracle, made)
     monkeypatch.setattr(masked_softmax, "window_mask", made["window_mask"], raising=False)
-    exec(catalogue, names)
+    exec(exercise_file, names)
     exec(answers, names)
-    exercise = names["WINDOW_MASK"]
+    exercise = replace(names["EXERCISE"], name="window_mask", lesson="02_masked_softmax")
     probes = exercise.probes(np.random.default_rng(0))
 
     def violations(obj):

@@ -290,6 +290,6 @@ def test_ordinary_kernels_give_the_same_grades(tmp_path, monkeypatch):
 def test_an_executor_that_cannot_be_had_is_explained(name, words, monkeypatch):
     if name.startswith("dask"):
         pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
-        monkeypatch.setattr("course_lib.grading.on_dask._CONNECT_SECONDS", 1)
+        monkeypatch.setattr("course_lib.grading.executors.dask._CONNECT_SECONDS", 1)
     with pytest.raises(GradingError, match=words):
         executor(name)

@@ -120,8 +120,7 @@ def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
 
 
 def test_the_terminal_shows_an_outcome_for_whatever_stopped_an_exercise():
-    from course_lib.grading.table import _points
-
+    from course_lib.grading.class_table import _points
     from course_lib.grading.records import Row
 
     for outcome in ("timed_out", "crashed", "out_of_memory"):

@@ -47,7 +47,7 @@ def test_an_exercise_has_enough_variants_mistakes_and_hints(name):
     assert sum(variant.is_right for variant in own) >= 3, f"add right answers to {where}"
     assert sum(not variant.is_right for variant in own) >= 5, f"add wrong answers to {where}"
     exercise = exercises()[name]
-    assert exercise.mistakes, f"{name}: no known mistake in the catalogue"
+    assert exercise.mistakes, f"{name}: no known mistake in its file"
     assert len(exercise.hints) == 3 and all(len(hint) > 20 for hint in exercise.hints)
     assert len({mistake.id for mistake in exercise.mistakes}) == len(exercise.mistakes)
     assert 1 <= exercise.difficulty <= 3 and exercise.minutes > 0 and exercise.points > 0

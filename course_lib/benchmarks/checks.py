@@ -18,9 +18,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from course_lib.checks import exercises, matrix, verdict
+from course_lib.checks import exercises
+from course_lib.checks.judge import grade as judging
 from course_lib.checks.notebook.session import NAMING_SECONDS
 from course_lib.exercises import find
+from course_lib.exercises import variants as matrix
 
 Tell = Callable[[str], None]
 # What torch imports when an optimizer, a gradient or a transform is first used, once a session.
@@ -149,7 +151,7 @@ def _first_check(answer: matrix.Variant) -> float:
 
 def _check(answer: matrix.Variant, result) -> None:
     started = time.process_time()
-    verdict.grade(find(answer.exercise), answer.answer, seed="bench", naming_seconds=NAMING_SECONDS)
+    judging.grade(find(answer.exercise), answer.answer, seed="bench", naming_seconds=NAMING_SECONDS)
     result.send(time.process_time() - started)
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from canned import Canned
 
-from course_lib.grading import Settings, grade, landing, ledger, run
+from course_lib.grading import Settings, grade, ledger, publish, run
 from course_lib.grading.kernels.sandbox import Limits
 
 SETTINGS = Settings("serial", "strict", limits=Limits(cell_seconds=2.0, memory=1_000_000_000))
 POINTS = {
     "Ledger.put": (ledger.Ledger, "put"),
-    "Landing._grade": (landing.Landing, "_grade"),
-    "Landing.land": (landing.Landing, "land"),
-    "Feedback.write": (landing._Feedback, "write"),
-    "write_atomically": (landing, "write_atomically"),
+    "Landing._grade": (publish.Landing, "_grade"),
+    "Landing.land": (publish.Landing, "land"),
+    "Feedback.write": (publish._Feedback, "write"),
+    "write_atomically": (publish, "write_atomically"),
     "Ledger.landed": (ledger.Ledger, "landed"),
     "replace": (os, "replace"),
 }

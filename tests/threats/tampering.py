@@ -322,7 +322,7 @@ tampering(
     "looks for the judge and the oracles in the library",
     """import pathlib, course_lib
 base = pathlib.Path(course_lib.__file__).parent
-hidden = ("reference", "checks/catalogue", "checks/judge/violations.py", "grading/run.py")
+hidden = ("reference", "exercises", "checks/judge", "grading/run.py")
 print("there:", [name for name in hidden if (base / name).exists()])""",
     shows="there: []",
 )

@@ -8,7 +8,8 @@ from grading_course import CAUSAL, LESSON
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.attention import masked_softmax
-from course_lib.checks import exercises, remote
+from course_lib.checks import exercises
+from course_lib.checks.observe import remote
 from course_lib.grading.source_checks import remarks, same_as_course
 
 

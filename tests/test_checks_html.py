@@ -7,7 +7,9 @@ import torch
 from pages import what_it_loads, words_of
 
 from course_lib import checks
-from course_lib.checks import exercises, fragment, grade, session
+from course_lib.checks import exercises, grade
+from course_lib.checks.judge import html as fragment
+from course_lib.checks.notebook import session
 
 PAPER, EDITOR = "#ffffff", "#1f1f1f"  # the darkest common ones: JupyterLab #111111, VS Code this
 

@@ -1,8 +1,8 @@
 """Writes the tables that the documentation takes from the course: `python docs/tables.py`.
 
 The lesson table of README.md comes from course_lib/exercises, the counts of docs/checks.md and
-its example from the matrix. Where lessons are named as arguments only those are counted anew, since judging
-every variant with 20 seeds takes minutes.
+its example from the matrix. Where lessons are named as arguments only those are counted anew,
+since judging every variant with 20 seeds takes minutes.
 """
 
 import os

@@ -22,6 +22,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.errors import GradingError
+from course_lib.grading.class_table import summary_table
 from course_lib.grading.course import CONFIG, Course, quiet_nbgrader
 from course_lib.grading.records import GradeSummary
 from course_lib.grading.report import write_report
@@ -91,7 +92,7 @@ class Demo:
 
         console = Console()
         for summary in self.summaries:
-            console.print(summary)
+            console.print(summary_table(summary))
         console.print("\nWhere everything lies")
         for what, where in self.places.items():
             console.print(f"  {what:<17} {where}", soft_wrap=True, highlight=False, markup=False)

@@ -1,18 +1,27 @@
-"""`course test`: style, unit tests, notebooks against their stored outputs, and drift.
+"""`course test`: in three minutes what a contributor needs, with `--all` and in CI everything.
+
+| part | always | with `--all`, or where the variable CI is set |
+|---|---|---|
+| style | ruff, import contracts | |
+| unit tests | those not marked slow; answers with one seed, more where it changed | all |
+| drift | the notebooks against the lesson texts | |
+| notebooks | | executed, against their stored outputs |
+| another processor | | notebooks and numeric tests with its instructions held down |
 
 Each part says its name first; the last line counts everything. Arguments given after `--` go to
-pytest, and then the unit tests run alone. Where the variable CI is set, notebooks and numeric tests
-run once more as on another processor.
+pytest, and then the unit tests run alone.
 """
 
 import os
+import platform
 import re
+import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,6 +41,8 @@ OTHER_PROCESSOR = {
 }
 COMPARES_NUMBERS = re.compile(r"\b(assert_close|assert_allclose|allclose|assert_rounded)\(")
 WORKERS = ["-n", "2", "--dist", "loadscope"]
+ALL_TESTS = ["-q", *WORKERS, "--no-loadscope-reorder", "tests"]  # the slow ones come first
+RESULTS, DURATIONS = ".course/tests", "docs/test_durations.md"
 PICTURES = "tests/pictures.cfg"  # what a figure says is compared, not how it is drawn
 NBVAL = ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT}"]
 NBVAL += [f"--nbval-sanitize-with={PICTURES}"]
@@ -49,25 +60,48 @@ class Count(NamedTuple):
         return f"{self.passed} passed, {self.failed} failed{skipped}"
 
 
-def run(root: Path, pytest_args: Sequence[str] = ()) -> int:
-    """Run all parts, or only the unit tests when they get arguments; return the exit code."""
-    parts: dict[str, Callable[[Path], Count]] = {
-        "style: ruff": style,
-        "unit tests: pytest tests": unit_tests,
-        "notebooks against their stored outputs: nbval": notebooks,
-        "notebooks against their lesson text: course build --check": drift,
-    }
-    if os.environ.get("CI"):
-        parts["notebooks and numeric tests as on another processor"] = other_processor
+def run(
+    root: Path,
+    pytest_args: Sequence[str] = (),
+    *,
+    everything: bool = False,
+    durations: bool = False,
+) -> int:
+    """Run the parts, or only the unit tests when they get arguments; return the exit code.
+
+    Args:
+        root: the clone.
+        pytest_args: for pytest.
+        everything: run what takes longer, too; always so where the variable CI is set.
+        durations: write what took how long into `DURATIONS`.
+    """
+    everything = everything or bool(os.environ.get("CI"))
+    parts: dict[str, Callable[[Path], Count]] = {"style": style}
+    if everything:
+        parts |= {
+            "unit tests": unit_tests,
+            "drift": drift,
+            "notebooks": notebooks,
+            "another processor": other_processor,
+        }
+    else:
+        parts |= {"unit tests": quick_tests, "drift": drift}
     if pytest_args:
         parts = {"unit tests": lambda folder: unit_tests(folder, pytest_args)}
-    counts = {}
+    shutil.rmtree(root / RESULTS, ignore_errors=True)
+    counts, seconds = {}, {}
     for number, (title, part) in enumerate(parts.items(), 1):
         print(f"\n[{number}/{len(parts)}] {title}", flush=True)
         started = time.monotonic()
         counts[title] = part(root)
-        print(f"{title}: {counts[title]} in {time.monotonic() - started:.0f} s", flush=True)
+        seconds[title] = time.monotonic() - started
+        print(f"{title}: {counts[title]} in {seconds[title]:.0f} s", flush=True)
     total = Count(*(sum(column) for column in zip(*counts.values(), strict=True)))
+    if durations:
+        (root / DURATIONS).write_text(durations_table(root, seconds), encoding="utf-8")
+        print(f"\nwhat took how long: {DURATIONS}", flush=True)
+    if not everything and not pytest_args:
+        print("\nleft out: slow tests, notebooks, another processor; `course test --all` runs them")
     print(f"\n{total}", flush=True)
     return 1 if total.failed or not total.passed else 0
 
@@ -83,8 +117,13 @@ def style(root: Path) -> Count:
 
 def unit_tests(root: Path, arguments: Sequence[str] = ()) -> Count:
     """Run tests/ with pytest, on two workers unless it gets arguments of its own."""
-    slow_ones_first = "--no-loadscope-reorder"
-    return _pytest(root, arguments or ["-q", *WORKERS, slow_ones_first, "tests"])
+    settings = AS_BUILT if arguments else AS_BUILT | {"COURSE_TEST_ALL": "1"}
+    return _pytest(root, arguments or ALL_TESTS, settings, "unit_tests")
+
+
+def quick_tests(root: Path) -> Count:
+    """Run the tests that are not marked slow; tests/test_matrix.py chooses its seeds by itself."""
+    return _pytest(root, [*ALL_TESTS, "-m", "not slow"], AS_BUILT, "unit_tests")
 
 
 def notebooks(root: Path) -> Count:
@@ -94,7 +133,7 @@ def notebooks(root: Path) -> Count:
         print("there is no solution notebook; make them with: course build", flush=True)
         return Count(failed=1)
     workers = WORKERS if len(found) > 1 else []
-    return _pytest(root, ["-q", *NBVAL, *workers, *found])
+    return _pytest(root, ["-q", *NBVAL, *workers, *found], AS_BUILT, "notebooks")
 
 
 def other_processor(root: Path) -> Count:
@@ -106,7 +145,7 @@ def other_processor(root: Path) -> Count:
     settings = " ".join(f"{name}={value}" for name, value in OTHER_PROCESSOR.items())
     print(f"with {settings}", flush=True)
     found = [*numeric_tests(root), *_files(root, "solutions/*/*.ipynb")]
-    return _pytest(root, ["-q", *NBVAL, *WORKERS, *found], OTHER_PROCESSOR)
+    return _pytest(root, ["-q", *NBVAL, *WORKERS, *found], OTHER_PROCESSOR, "another_processor")
 
 
 def numeric_tests(root: Path) -> list[str]:
@@ -125,11 +164,11 @@ def drift(root: Path) -> Count:
     return Count(failed=1) if code else Count(passed=1)
 
 
-def _pytest(root: Path, arguments: Sequence[str], settings: Mapping[str, str] = AS_BUILT) -> Count:
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder) / "result.xml"
-        code = _run(root, ["pytest", f"--junitxml={result}", *arguments], settings)
-        count = read_junit(result)
+def _pytest(root: Path, arguments: Sequence[str], settings: Mapping[str, str], part: str) -> Count:
+    result = root / RESULTS / f"{part}.xml"
+    result.parent.mkdir(parents=True, exist_ok=True)
+    code = _run(root, ["pytest", f"--junitxml={result}", *arguments], settings)
+    count = read_junit(result)
     if code == NO_TESTS_COLLECTED:
         print("no test was found", flush=True)
     if code and not count.failed:  # pytest itself failed: that must not pass for a success
@@ -150,6 +189,42 @@ def read_junit(path: Path) -> Count:
 
 
 KEYS = ("tests", "failures", "errors", "skipped")
+
+
+def durations_table(root: Path, parts: Mapping[str, float]) -> str:
+    """What took how long in the last run, as a page of the documentation.
+
+    Args:
+        root: the clone, with the results of that run.
+        parts: wall seconds by part.
+    """
+    lines = [
+        "# How long the tests take",
+        "",
+        f"Written by `course test --durations` on {date.today()}; {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}.",
+        "",
+        "| Part | Seconds by the clock |",
+        "| --- | ---: |",
+        *(f"| {part} | {seconds:.0f} |" for part, seconds in parts.items()),
+    ]
+    for result in sorted((root / RESULTS).glob("*.xml")):
+        part = result.stem.replace("_", " ")
+        lines += ["", f"## {part.capitalize()}", "", "| File | Tests | Seconds of its workers |"]
+        lines += ["| --- | ---: | ---: |"]
+        rows = sorted(_seconds_by_file(result).items(), key=lambda row: -sum(row[1]))
+        lines += [f"| `{file}` | {len(each)} | {sum(each):.1f} |" for file, each in rows]
+    return "\n".join([*lines, ""])
+
+
+def _seconds_by_file(result: Path) -> dict[str, list[float]]:
+    """The seconds of each test in a JUnit file, by the file it is in."""
+    found: dict[str, list[float]] = {}
+    for case in ElementTree.parse(result).getroot().iter("testcase"):
+        words = case.get("classname", "").split(".")
+        module = [word for word in words if not word.startswith("Test")]
+        found.setdefault("/".join(module), []).append(float(case.get("time", 0)))
+    return found
 
 
 def _run(root: Path, module: Sequence[str], settings: Mapping[str, str] = AS_BUILT) -> int:

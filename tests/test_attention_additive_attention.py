@@ -207,6 +207,7 @@ def test_state_dict_makes_the_round_trip(AdditiveAttention, rng, tmp_path):
     assert torch.equal(copy(*inputs), module(*inputs))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The tensor attribute self.attention_weights was assigned")
 @pytest.mark.filterwarnings("ignore:.*Function'> should not be instantiated")  # by dynamo itself
 def test_the_module_compiles_and_exports(package, plain_import):

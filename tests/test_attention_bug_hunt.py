@@ -374,6 +374,7 @@ def test_bad_input_is_named():
         CausalSelfAttention(4, 2).double()(normal(1, 2, 3, 4), torch.tensor([True, False]))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The tensor attribute self.attention_weights was assigned")
 def test_mended_modules_compile_as_one_graph_and_export(plain_import):
     lesson = plain_import("course_lib.attention.bug_hunt")

@@ -174,6 +174,7 @@ def test_peak_memory_is_what_a_call_held_at_once():
     assert 60 * MEBIBYTE < peak < 70 * MEBIBYTE
 
 
+@pytest.mark.slow
 def test_peak_memory_is_measured_in_a_process_of_its_own(monkeypatch):
     arguments = "dot product 8x2048, d=64, none", "fast", "forward", "cpu"
     scores = 4 * 8 * 2048 * 2048

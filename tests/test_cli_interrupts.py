@@ -17,6 +17,7 @@ from course_lib.cli import main as cli
 from course_lib.grading import Settings, grade
 
 ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.slow
 posix = pytest.mark.skipif(os.name != "posix", reason="needs process groups: run it on Linux")
 
 
@@ -83,7 +84,6 @@ def test_what_is_built_or_packed_stays_as_it_was(clone, arguments, after):
 
 
 @posix
-@pytest.mark.slow
 def test_a_class_that_was_interrupted_is_graded_by_the_next_run(tmp_path, warm):
     course = make_course(tmp_path)
     for number in range(3):

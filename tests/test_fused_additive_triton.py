@@ -12,6 +12,7 @@ from waiting import PATIENCE
 from course_lib.attention.additive_attention import AdditiveAttention as Taught
 from course_lib.fused.additive_attention import AdditiveAttention
 
+pytestmark = pytest.mark.slow
 HAS_TRITON = importlib.util.find_spec("triton") is not None
 
 

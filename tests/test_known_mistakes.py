@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from changed import looked_at_closely
 
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.prepare import prepare
@@ -38,7 +39,7 @@ def plain_probes(name):
     return [probe for probe in probes if probe.scenario == "call" and not probe.raises]
 
 
-@pytest.mark.parametrize("name", EXERCISES)
+@pytest.mark.parametrize("name", looked_at_closely())
 def test_a_known_mistake_runs_on_plain_problems(name):
     """In float64 and float32 alike; one whose nature is an error fails in both on the same."""
     for mistake in exercises()[name].mistakes:
@@ -55,7 +56,7 @@ def test_a_known_mistake_runs_on_plain_problems(name):
             assert not failed, f"{name}/{mistake.id}: {failed}"
 
 
-@pytest.mark.parametrize("name", EXERCISES)
+@pytest.mark.parametrize("name", looked_at_closely())
 def test_a_known_mistake_is_wrong_and_told_from_the_others(name):
     for mistake in exercises()[name].mistakes:
         report = grade(name, mistake.model, seed="known")

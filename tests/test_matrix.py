@@ -3,22 +3,28 @@
 from pathlib import Path
 
 import pytest
+from changed import WHOLE_RUN, changed_exercises, exercises_of
 
 from course_lib.checks import exercises, lessons
 from course_lib.exercises.variants import judge_variant, variants
 
 ROOT = Path(__file__).parent.parent
-# `course matrix` uses 20 seeds for everything; here lesson 02 does, whose answers are quick.
-SEEDS = [f"test-{i}" for i in range(20)]
+# `course matrix` uses 20 seeds for everything; in a whole run lesson 02 does, whose answers are
+# quick. In three minutes there is one, and more for the exercises that somebody is at work on.
 FEW = 2
+
+
+def seeds_for(name):
+    whole = 20 if exercises()[name].lesson == "02_masked_softmax" else FEW
+    count = whole if WHOLE_RUN else FEW if name in changed_exercises() else 1
+    return [f"test-{i}" for i in range(count)]
 
 
 class EveryVariant:
     """One class a lesson, below, so that the lessons are shared out to several processes."""
 
     def test_is_judged_as_marked(self, name):
-        seeds = SEEDS if self.slug == "02_masked_softmax" else SEEDS[:FEW]
-        rows = [judge_variant(variant, seeds) for variant in variants(ROOT, name)]
+        rows = [judge_variant(variant, seeds_for(name)) for variant in variants(ROOT, name)]
         bad = [
             f"{row.variant}: score {row.lowest:.2f}..{row.highest:.2f}, said {row.messages}, "
             f"expected {row.expected if not row.is_right else 'full marks'}"
@@ -35,9 +41,17 @@ def pytest_generate_tests(metafunc):
 
 
 for slug in lessons():
-    globals()[f"Test_{slug}"] = type(
-        f"Test_{slug}", (EveryVariant,), {"slug": slug, "pytestmark": pytest.mark.slow}
-    )
+    globals()[f"Test_{slug}"] = type(f"Test_{slug}", (EveryVariant,), {"slug": slug})
+
+
+def test_what_changed_is_told_by_the_files():
+    assert exercises_of(["tests/variants/multi_head/is_causal.py"]) == {"is_causal"}
+    assert exercises_of(["course_lib/exercises/multi_head/split_heads.py"]) == {"split_heads"}
+    of_lesson = set(lessons()["06_multi_head"].exercises)
+    for file in ("exercises/multi_head/_mistakes.py", "reference/multi_head.py"):
+        assert exercises_of([f"course_lib/{file}"]) == of_lesson
+    assert exercises_of(["course_lib/exercises/_attention/steps.py"]) == set(exercises())
+    assert exercises_of(["docs/checks.md", "course_lib/grading/run.py"]) == set()
 
 
 @pytest.mark.parametrize("name", list(exercises()))

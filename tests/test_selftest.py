@@ -50,35 +50,76 @@ def test_a_pytest_that_breaks_down_is_a_failure(tmp_path, monkeypatch):
     assert selftest.unit_tests(tmp_path) == (2, 1, 0)
 
 
+@pytest.fixture
+def parts(monkeypatch):
+    """The parts of a run, each of which passes as many checks as it has of ten."""
+    counts = {"style": 1, "quick_tests": 10, "drift": 2, "unit_tests": 100}
+    counts |= {"notebooks": 1000, "other_processor": 10_000}
+    for name, passed in counts.items():
+        monkeypatch.setattr(selftest, name, lambda root, p=passed: selftest.Count(passed=p))
+    return monkeypatch
+
+
 @pytest.mark.parametrize(
-    ("codes", "ci", "last"),
+    ("ci", "everything", "last"),
     [
-        ((0, 0), "", "4 passed, 0 failed"),
-        ((0, 1), "", "3 passed, 1 failed"),
-        ((0, 0), "true", "9 passed, 0 failed"),
+        ("", False, "13 passed, 0 failed"),
+        ("", True, "11103 passed, 0 failed"),
+        ("true", False, "11103 passed, 0 failed"),
     ],
 )
-def test_the_last_line_counts_everything(tmp_path, monkeypatch, capsys, codes, ci, last):
-    monkeypatch.setenv("CI", ci)
-    monkeypatch.setattr(selftest, "other_processor", lambda root: selftest.Count(passed=5))
-    notebook = tmp_path / "solutions/01_x/01_x.ipynb"
-    notebook.parent.mkdir(parents=True)
-    notebook.touch()
-    answers = iter(codes)
-    monkeypatch.setattr(selftest, "unit_tests", lambda root: selftest.Count(passed=1))
-    monkeypatch.setattr(selftest, "notebooks", lambda root: selftest.Count())
-    monkeypatch.setattr(selftest, "drift", lambda root: selftest.Count(passed=1))
-    monkeypatch.setattr(selftest, "_run", lambda root, command: next(answers))
-    assert selftest.run(tmp_path) == codes[1]
+def test_the_last_line_counts_what_was_asked_for(tmp_path, parts, capsys, ci, everything, last):
+    parts.setenv("CI", ci)
+    assert selftest.run(tmp_path, everything=everything) == 0
     said = capsys.readouterr().out.strip().splitlines()
     assert said[-1] == last
-    assert said[0].startswith("[1/5] style" if ci else "[1/4] style")
+    assert said[0].startswith("[1/5] style" if ci or everything else "[1/3] style")
+    assert ("`course test --all` runs them" in "\n".join(said)) == (not ci and not everything)
+
+
+def test_one_failure_is_a_failure(tmp_path, parts, capsys):
+    parts.setattr(selftest, "drift", lambda root: selftest.Count(passed=1, failed=1))
+    assert selftest.run(tmp_path) == 1
+    assert ", 1 failed" in capsys.readouterr().out.splitlines()[-1]
+
+
+CASES = """<testsuites><testsuite>
+<testcase classname="tests.test_x.TestIt" name="a" time="0.25"/>
+<testcase classname="tests.test_x" name="b" time="1.0"/>
+<testcase classname="tests.threats.test_y" name="c" time="2.5"/>
+</testsuite></testsuites>"""
+
+
+def test_what_took_how_long_is_kept_in_a_table(tmp_path, parts, capsys):
+    def unit(root):
+        (root / selftest.RESULTS).mkdir(parents=True, exist_ok=True)
+        (root / selftest.RESULTS / "unit_tests.xml").write_text(CASES)
+        return selftest.Count(passed=3)
+
+    parts.setenv("CI", "")
+    parts.setattr(selftest, "quick_tests", unit)
+    (tmp_path / "docs").mkdir()
+    selftest.run(tmp_path, durations=True)
+    rows = (tmp_path / selftest.DURATIONS).read_text().splitlines()
+    first = rows.index("| `tests/threats/test_y` | 1 | 2.5 |")
+    assert rows[first + 1] == "| `tests/test_x` | 2 | 1.2 |"
+    assert any(row.startswith("| unit tests | ") for row in rows)
+
+
+def test_a_quick_run_leaves_out_what_is_slow(tmp_path, monkeypatch):
+    given = []
+    monkeypatch.setattr(selftest, "_pytest", lambda *all: given.append(all) or selftest.Count(1))
+    selftest.quick_tests(tmp_path)
+    selftest.unit_tests(tmp_path)
+    (_, quick, _, _), (_, whole, settings, _) = given
+    assert quick[-2:] == ["-m", "not slow"] and quick[:-2] == whole
+    assert settings["COURSE_TEST_ALL"] == "1"
 
 
 def test_arguments_go_to_pytest_alone(tmp_path, monkeypatch, capsys):
     seen = []
     monkeypatch.setattr(
-        selftest, "_pytest", lambda root, arguments: seen.append(arguments) or selftest.Count(1)
+        selftest, "_pytest", lambda root, given, *rest: seen.append(given) or selftest.Count(1)
     )
     assert selftest.run(tmp_path, ["-k", "x"]) == 0
     assert seen == [["-k", "x"]]
@@ -114,7 +155,7 @@ def test_another_processor_runs_notebooks_and_every_test_that_compares_numbers(m
     calls = []
     monkeypatch.setattr(selftest, "_pytest", lambda *given: calls.append(given) or selftest.Count())
     selftest.other_processor(REPOSITORY)
-    ((_, arguments, settings),) = calls
+    ((_, arguments, settings, _),) = calls
     assert "ATEN_CPU_CAPABILITY=default" in capsys.readouterr().out
     assert settings == selftest.OTHER_PROCESSOR
     notebooks = {str(p.relative_to(REPOSITORY)) for p in REPOSITORY.glob("solutions/*/*.ipynb")}
@@ -135,6 +176,7 @@ def test_another_processor_is_another_one_to_torch(tmp_path):
     assert not selftest._run(tmp_path, ["torch_sees", here, "1"])
 
 
+@pytest.mark.slow
 def test_a_skip_is_a_failure_in_ci(tmp_path):
     (tmp_path / "conftest.py").write_text((REPOSITORY / "tests/conftest.py").read_text())
     (tmp_path / "test_it.py").write_text(

@@ -69,12 +69,24 @@ def matrix(
     raise typer.Exit(0 if result.ok else 1)
 
 
-@verbs.command(context_settings={"allow_extra_args": True})
-def test(context: typer.Context) -> None:
-    """Run every check of the course; arguments after -- go to pytest, which then runs alone.
+@verbs.command("test", context_settings={"allow_extra_args": True})
+def run_tests(
+    context: typer.Context,
+    everything: Annotated[
+        bool, typer.Option("--all", help="What takes longer, too, as CI does.")
+    ] = False,
+    durations: Annotated[
+        bool, typer.Option("--durations", help="Write docs/test_durations.md: what took how long.")
+    ] = False,
+) -> None:
+    """Run what a contributor needs, in three minutes; arguments after -- go to pytest alone.
+
+    Example: course test --all
 
     Example: course test -- -k softmax -x
     """
     from course_lib import selftest
 
-    raise typer.Exit(selftest.run(course_root(), context.args))
+    root = course_root()
+    code = selftest.run(root, context.args, everything=everything, durations=durations)
+    raise typer.Exit(code)

@@ -131,7 +131,6 @@ class Lab:
         self.page.locator(f'body[data-jp-theme-name="{name}"]').wait_for(state="attached")
 
 
-@pytest.mark.slow
 def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, page, axe):
     lab = Lab(page, address)
     page.add_style_tag(content=VISIBLE)
@@ -185,7 +184,6 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
     assert "2 of 2 points" in lab.report("causal_mask: correct")
 
 
-@pytest.mark.slow
 def test_an_instructor_grades_a_written_answer_and_renews_the_feedback(course, address, page):
     from course_lib.grading.course import Course, quiet_nbgrader
 
@@ -225,7 +223,6 @@ def test_an_instructor_grades_a_written_answer_and_renews_the_feedback(course, a
     assert REMARK in page_text and "<strong>19 of 20 points</strong>" in page_text
 
 
-@pytest.mark.slow
 def test_class_report_and_feedback_are_legible_and_fit_a_telephone(course, page, axe):
     from course_lib.grading.report import write_report
 

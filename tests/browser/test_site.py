@@ -237,7 +237,6 @@ def elsewhere(tmp_path):
     return tmp_path / "venv" / "bin" / "python"
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="an environment is made with symbolic links")
 def test_a_launched_notebook_installs_the_course_and_its_checks_work(
     site, published, elsewhere, tmp_path
@@ -357,7 +356,6 @@ def visits(browser, site):
     context.close()
 
 
-@pytest.mark.slow
 def test_no_page_asks_another_host_or_misses_a_file(visits, site):
     for visit in visits:
         elsewhere = [u for u in visit.requests if not u.startswith((site.as_uri(), "data:"))]
@@ -365,25 +363,21 @@ def test_no_page_asks_another_host_or_misses_a_file(visits, site):
         assert any("course.css" in url for url in visit.requests), visit.name
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_serious_on_any_page(visits, theme):
     assert {visit.name: visit.serious[theme] for visit in visits if visit.serious[theme]} == {}
 
 
-@pytest.mark.slow
 def test_formulas_are_set_in_every_lesson_and_none_is_broken(visits):
     formulas = {visit.name: visit.formulas for visit in visits}
     assert all(formulas[f"notebooks/{lesson}/{lesson}.html"] > 5 for lesson in LESSONS)
     assert {visit.name for visit in visits if visit.broken_formulas} == set()
 
 
-@pytest.mark.slow
 def test_no_page_is_wider_than_a_phone(visits):
     assert {v.name: v.width_on_a_phone for v in visits if v.width_on_a_phone > 400} == {}
 
 
-@pytest.mark.slow
 def test_the_search_finds_a_lesson_without_a_server(page, site):
     page.goto(f"{(site / 'search.html').as_uri()}?q=causal+mask")
     first = page.locator("#search-results li a").first

@@ -51,8 +51,8 @@ def secrets():
         kind: ["".join(c["source"]) for name in LESSONS for c in cells(kind, name).values()]
         for kind in ("solutions", "notebooks")
     }
-    specimens = (ROOT / "course_lib/checks/observe/broken_modules.py").read_text(encoding="utf-8")
-    shown = squeezed("\n".join([*source["notebooks"], specimens]))
+    broken = ROOT / "course_lib/checks/observe/lessons/broken_modules.py"
+    shown = squeezed("\n".join([*source["notebooks"], broken.read_text(encoding="utf-8")]))
     found = set()
     for text in source["solutions"]:
         for body in re.findall(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", text, re.S):

@@ -15,7 +15,7 @@ from course_lib.attention.bug_hunt import (
     masking_equals_deleting,
 )
 from course_lib.checks import grade
-from course_lib.checks.observe.broken_modules import (
+from course_lib.checks.observe.lessons.broken_modules import (
     BUGS,
     INVARIANTS,
     STRANGERS,

@@ -19,7 +19,7 @@ from course_lib.attention.multi_head import (
     positional_encoding,
     split_heads,
 )
-from course_lib.checks.observe.sequence_functions import SEQUENCE_FUNCTIONS
+from course_lib.checks.observe.lessons.sequence_functions import SEQUENCE_FUNCTIONS
 from course_lib.fused import multi_head as fused
 from course_lib.reference import multi_head as oracle
 

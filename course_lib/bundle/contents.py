@@ -24,8 +24,6 @@ STARTS = (
     "exercises/__init__.py",
 )
 NOT_FOR_STUDENTS = ("authoring", "benchmarks", "bundle", "grading")
-# Modules by which a later lesson would give away an earlier one's solutions.
-GIVEN_AWAY_BY = {"07_bug_hunt": "checks/observe/broken_modules.py"}
 
 
 def solved(course: Course, up_to: str | None) -> list[str]:
@@ -64,6 +62,7 @@ def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> 
     known = [slug for slug in course.lessons if up_to is None or slug <= up_to]
     starts = {library / name for name in STARTS}
     starts |= {path for slug in known for path in (library / "exercises" / slug[3:]).glob("*.py")}
+    starts |= {library / f"checks/observe/lessons/{slug[3:]}.py" for slug in known}
     starts |= {library / "attention" / f"{slug[3:]}.py" for slug in solved(course, up_to)}
     left_out = {library / part for part in NOT_FOR_STUDENTS}
     if up_to is None:  # lesson 08 points at it
@@ -71,7 +70,6 @@ def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> 
     else:
         hidden = [slug for slug in course.lessons if slug >= up_to]
         left_out |= {library / "fused", *(library / f"attention/{s[3:]}.py" for s in hidden)}
-        left_out |= {library / name for slug, name in GIVEN_AWAY_BY.items() if slug > up_to}
     notebooks = [nbformat.read(course.release(slug), as_version=4) for slug in lessons]
     sources = [cell.source for nb in notebooks for cell in nb.cells if cell.cell_type == "code"]
     return reached(

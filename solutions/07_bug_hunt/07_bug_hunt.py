@@ -35,8 +35,8 @@ from course_lib import (
     plotting,
     split_heads,
 )
-from course_lib.checks.observe import broken_modules as specimens
-from course_lib.checks.observe.broken_modules import BUGS, INVARIANTS
+from course_lib.checks.observe.lessons import broken_modules as specimens
+from course_lib.checks.observe.lessons.broken_modules import BUGS, INVARIANTS
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)  # these problems are too small to share out

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from course_lib.checks.observe import lessons  # noqa: F401  (registers what lessons need)
 from course_lib.checks.observe.call_tracer import COURSE, Calls, Watch
 from course_lib.checks.observe.cells import instead_of
 from course_lib.checks.observe.cost_meter import Spending

@@ -1,7 +1,8 @@
 """Ways to drive a student's object, and arguments that must be made where they are used.
 
 Runs beside the student's code: torch and NumPy only, no decision taken here. A probe names a
-scenario (`Probe.scenario`) or a builder (`Built.name`) by its function's name.
+scenario (`Probe.scenario`) or a builder (`Built.name`) by its function's name. These here serve any
+exercise; what only one lesson needs is in `lessons/`, which registers itself.
 """
 
 from collections.abc import Callable
@@ -9,16 +10,22 @@ from collections.abc import Callable
 import torch
 
 from course_lib.checks.observe.fake_device import REFUSAL, Elsewhere
-from course_lib.checks.observe.sequence_functions import SEQUENCE_FUNCTIONS, nudged, rounding
 
 SCENARIOS: dict[str, Callable] = {}
 BUILDERS: dict[str, Callable] = {}
+STATISTICS: set[str] = set()  # scenarios that give a number about many calls, not a result
 
 
 def scenario(function: Callable) -> Callable:
     """Registers `function(target, probe, args, kwargs) -> result`."""
     SCENARIOS[function.__name__] = function
     return function
+
+
+def statistic(function: Callable) -> Callable:
+    """Registers a scenario whose number no student has seen as a result."""
+    STATISTICS.add(function.__name__)
+    return scenario(function)
 
 
 def builder(function: Callable) -> Callable:
@@ -31,14 +38,6 @@ def builder(function: Callable) -> Callable:
 def call(target, probe, args, kwargs):
     """One plain call."""
     return target(*args.values(), **kwargs)
-
-
-@scenario
-def unscaled_attention(target, probe, args, kwargs):
-    """Attention from an answer to `batched_scores` and one to `weighted_sum`, by name."""
-    queries, keys, values = args.values()
-    weights = torch.softmax(target["batched_scores"](queries, keys), dim=-1)
-    return target["weighted_sum"](weights, values)
 
 
 @scenario
@@ -161,44 +160,6 @@ def after_another_device(target, probe, args, kwargs):
     return target(*args.values(), **kwargs)
 
 
-# What these give is a number about many calls, which no student has seen as a result.
-STATISTICS = {"scatter", "same_seed_twice"}
-
-
-@scenario
-def scatter(target, probe, args, kwargs):
-    """Standard deviation over mean of the results with 60 generators of different seeds."""
-    results = []
-    for repeat in range(60):
-        generator = torch.Generator().manual_seed(1000 + repeat)
-        results.append(float(target(*{**args, "generator": generator}.values(), **kwargs)))
-    numbers = torch.tensor(results, dtype=torch.float64)
-    return float(numbers.std() / numbers.mean().abs().clamp(min=1e-12))
-
-
-@scenario
-def same_seed_twice(target, probe, args, kwargs):
-    """How far two results with equally seeded generators are apart."""
-    twice = [{**args, "generator": torch.Generator().manual_seed(5)} for _ in range(2)]
-    first, second = (float(target(*given.values(), **kwargs)) for given in twice)
-    return abs(first - second)
-
-
-@builder
-def generator(*, seed, device, dtype):
-    """A seeded torch generator."""
-    return torch.Generator().manual_seed(seed)
-
-
-@scenario
-def entry(target, probe, args, kwargs):
-    """What the dict that `target()` returns holds for `key`; "" where it holds nothing."""
-    found = target()
-    if isinstance(found, dict):
-        return found.get(args["key"], "")
-    return found if found is None else f"no dict: {type(found).__name__}"
-
-
 @scenario
 def ask_about_each(target, probe, args, kwargs):
     """What `target(object, ...)` says of `object_1`, ..., so that a constant is never right.
@@ -213,103 +174,8 @@ def ask_about_each(target, probe, args, kwargs):
     )
 
 
-@scenario
-def own_tests_on_own_module(answers, probe, args, kwargs):
-    """What three tests of lesson 07 say of the same student's `Lookup`, and of three birds."""
-    from course_lib.checks.observe.broken_modules import (
-        build,  # lesson 07's; earlier bundles lack them
-    )
-
-    weights = [value for name, value in args.items() if name.startswith("weight_")]
-    inputs = [value for name, value in args.items() if not name.startswith("weight_")]
-    sizes = weights[0].shape[1], weights[1].shape[1], weights[0].shape[0]
-    with torch.random.fork_rng(devices=[]):
-        own = answers["Lookup"](*sizes).to(inputs[0]).eval()
-    with torch.no_grad():
-        own.W_q.weight.copy_(weights[0])
-        own.W_k.weight.copy_(weights[1])
-    tests = {
-        "masking_equals_deleting": ("curlew", inputs),
-        "keys_permutation_invariant": ("jacana", inputs[:3]),
-        "batch_items_independent": ("fulmar", inputs),
-    }
-    like = {"device": inputs[0].device, "dtype": inputs[0].dtype}
-    birds = {name: build(bird, sizes[0], 2, seed=7, **like) for name, (bird, _) in tests.items()}
-    passed = [answers[name](own, *given) for name, (_, given) in tests.items()]
-    caught = [not answers[name](birds[name], *given) for name, (_, given) in tests.items()]
-    return *passed, all(caught)
-
-
-@scenario
-def load_weights(target, probe, args, kwargs):
-    """`target(mha, reference)` fills a torch module; what that module then does, in five parts.
-
-    Both modules are made of the tensors handed over: `W_q`, ..., optionally `b_q`, ...; the
-    reference starts with other numbers everywhere. With `change_afterwards` the source is
-    overwritten before the reference is used. With `training` both modules start in train mode, and
-    the reference's trainable parameters are counted.
-    """
-    given = {**args, **kwargs}
-    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
-        mha, reference = _modules_for_loading(given)
-    mha.train(given["training"])
-    reference.train(given["training"])
-    target(mha, reference)
-    changed = {mha.training, reference.training} != {given["training"]}
-    source = torch.cat([p.detach().clone().flatten() for p in mha.parameters()])
-    parameters = reference.parameters() if given["training"] else ()
-    trainable = sum(p.requires_grad and p.is_leaf for p in parameters)
-    if given["change_afterwards"]:
-        with torch.no_grad():
-            for parameter in mha.parameters():
-                parameter.fill_(7.0)
-    inputs = given["queries"], given["keys"], given["values"]
-    outputs, weights = reference(*inputs, average_attn_weights=False)
-    return outputs, weights, source, trainable, changed
-
-
-def _modules_for_loading(given):
-    like = {"device": given["queries"].device, "dtype": given["queries"].dtype}
-    embed_dim, num_heads = given["queries"].shape[-1], given["num_heads"]
-    mha, has_bias = torch.nn.Module(), "b_q" in given
-    mha.embed_dim, mha.num_heads = embed_dim, num_heads
-    reference = torch.nn.MultiheadAttention(
-        embed_dim, num_heads, bias=given["reference_bias"], batch_first=True, **like
-    )
-    with torch.no_grad():
-        for part in "qkvo":
-            layer = torch.nn.Linear(embed_dim, embed_dim, bias=has_bias, **like)
-            layer.weight.copy_(given[f"W_{part}"])
-            if has_bias:
-                layer.bias.copy_(given[f"b_{part}"])
-            setattr(mha, f"W_{part}", layer)
-        for parameter in reference.parameters():
-            parameter.copy_(torch.linspace(-1, 1, parameter.numel()).reshape(parameter.shape))
-    return mha.eval(), reference.eval()
-
-
-def _settled(outputs):
-    """Outputs without their last digits, so that only `rounding` asks for a tolerance."""
+def without_last_digits(outputs):
+    """Outputs rounded to nine digits, so that only a probe that is about it asks for tolerance."""
     if outputs.dtype != torch.float64:
         return outputs
     return outputs + (outputs.round(decimals=9) - outputs).detach()
-
-
-@builder
-def specimen(*, name, device, dtype, training=False, **options):
-    """A sound or broken attention of lesson 07, by name."""
-    from course_lib.checks.observe.broken_modules import build
-
-    module = build(name, device=device, dtype=dtype, **options).train(training)
-    module.register_forward_hook(lambda module, inputs, outputs: _settled(outputs))
-    return module
-
-
-@builder
-def nudged_function(*, device, dtype, **options):
-    """A function that is off by a little where it should not be (`sequences.nudged`)."""
-    return nudged(**options)
-
-
-for _name, _function in {**SEQUENCE_FUNCTIONS, "rounding": rounding}.items():
-    BUILDERS[_name] = lambda *, device, dtype, _function=_function: lambda x: _settled(_function(x))

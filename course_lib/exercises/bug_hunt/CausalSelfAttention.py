@@ -7,7 +7,7 @@ import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, close
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.observe.broken_modules import BrokenCausalSelfAttention
+from course_lib.checks.observe.lessons.broken_modules import BrokenCausalSelfAttention
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises.bug_hunt import _mistakes as models
 from course_lib.reference import bug_hunt as oracle

@@ -2,7 +2,7 @@
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.observe.broken_modules import INVARIANTS
+from course_lib.checks.observe.lessons.broken_modules import INVARIANTS
 from course_lib.checks.observe.probe import Probe
 from course_lib.reference import bug_hunt as oracle
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.checks.observe.sequence_functions import jitter
+from course_lib.checks.observe.lessons.sequence_functions import jitter
 
 
 class Attention(nn.Module):

@@ -1,0 +1,46 @@
+"""Lesson 07: tests that are asked about modules, sound and broken."""
+
+import torch
+
+from course_lib.checks.observe.lessons.broken_modules import build
+from course_lib.checks.observe.scenarios import builder, scenario, without_last_digits
+
+
+@scenario
+def entry(target, probe, args, kwargs):
+    """What the dict that `target()` returns holds for `key`; "" where it holds nothing."""
+    found = target()
+    if isinstance(found, dict):
+        return found.get(args["key"], "")
+    return found if found is None else f"no dict: {type(found).__name__}"
+
+
+@scenario
+def own_tests_on_own_module(answers, probe, args, kwargs):
+    """What three tests of lesson 07 say of the same student's `Lookup`, and of three birds."""
+    weights = [value for name, value in args.items() if name.startswith("weight_")]
+    inputs = [value for name, value in args.items() if not name.startswith("weight_")]
+    sizes = weights[0].shape[1], weights[1].shape[1], weights[0].shape[0]
+    with torch.random.fork_rng(devices=[]):
+        own = answers["Lookup"](*sizes).to(inputs[0]).eval()
+    with torch.no_grad():
+        own.W_q.weight.copy_(weights[0])
+        own.W_k.weight.copy_(weights[1])
+    tests = {
+        "masking_equals_deleting": ("curlew", inputs),
+        "keys_permutation_invariant": ("jacana", inputs[:3]),
+        "batch_items_independent": ("fulmar", inputs),
+    }
+    like = {"device": inputs[0].device, "dtype": inputs[0].dtype}
+    birds = {name: build(bird, sizes[0], 2, seed=7, **like) for name, (bird, _) in tests.items()}
+    passed = [answers[name](own, *given) for name, (_, given) in tests.items()]
+    caught = [not answers[name](birds[name], *given) for name, (_, given) in tests.items()]
+    return *passed, all(caught)
+
+
+@builder
+def specimen(*, name, device, dtype, training=False, **options):
+    """A sound or broken attention of lesson 07, by name."""
+    module = build(name, device=device, dtype=dtype, **options).train(training)
+    module.register_forward_hook(lambda module, inputs, outputs: without_last_digits(outputs))
+    return module

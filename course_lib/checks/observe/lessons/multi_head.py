@@ -1,0 +1,68 @@
+"""Lesson 06: weights loaded into torch's module, and functions of a sequence to be tested."""
+
+import torch
+
+from course_lib.checks.observe.lessons.sequence_functions import (
+    SEQUENCE_FUNCTIONS,
+    nudged,
+    rounding,
+)
+from course_lib.checks.observe.scenarios import BUILDERS, builder, scenario, without_last_digits
+
+
+@scenario
+def load_weights(target, probe, args, kwargs):
+    """`target(mha, reference)` fills a torch module; what that module then does, in five parts.
+
+    Both modules are made of the tensors handed over: `W_q`, ..., optionally `b_q`, ...; the
+    reference starts with other numbers everywhere. With `change_afterwards` the source is
+    overwritten before the reference is used. With `training` both modules start in train mode, and
+    the reference's trainable parameters are counted.
+    """
+    given = {**args, **kwargs}
+    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
+        mha, reference = _modules_for_loading(given)
+    mha.train(given["training"])
+    reference.train(given["training"])
+    target(mha, reference)
+    changed = {mha.training, reference.training} != {given["training"]}
+    source = torch.cat([p.detach().clone().flatten() for p in mha.parameters()])
+    parameters = reference.parameters() if given["training"] else ()
+    trainable = sum(p.requires_grad and p.is_leaf for p in parameters)
+    if given["change_afterwards"]:
+        with torch.no_grad():
+            for parameter in mha.parameters():
+                parameter.fill_(7.0)
+    inputs = given["queries"], given["keys"], given["values"]
+    outputs, weights = reference(*inputs, average_attn_weights=False)
+    return outputs, weights, source, trainable, changed
+
+
+def _modules_for_loading(given):
+    like = {"device": given["queries"].device, "dtype": given["queries"].dtype}
+    embed_dim, num_heads = given["queries"].shape[-1], given["num_heads"]
+    mha, has_bias = torch.nn.Module(), "b_q" in given
+    mha.embed_dim, mha.num_heads = embed_dim, num_heads
+    reference = torch.nn.MultiheadAttention(
+        embed_dim, num_heads, bias=given["reference_bias"], batch_first=True, **like
+    )
+    with torch.no_grad():
+        for part in "qkvo":
+            layer = torch.nn.Linear(embed_dim, embed_dim, bias=has_bias, **like)
+            layer.weight.copy_(given[f"W_{part}"])
+            if has_bias:
+                layer.bias.copy_(given[f"b_{part}"])
+            setattr(mha, f"W_{part}", layer)
+        for parameter in reference.parameters():
+            parameter.copy_(torch.linspace(-1, 1, parameter.numel()).reshape(parameter.shape))
+    return mha.eval(), reference.eval()
+
+
+@builder
+def nudged_function(*, device, dtype, **options):
+    """A function that is off by a little where it should not be (`sequence_functions.nudged`)."""
+    return nudged(**options)
+
+
+for _name, _function in {**SEQUENCE_FUNCTIONS, "rounding": rounding}.items():
+    BUILDERS[_name] = lambda *, device, dtype, f=_function: lambda x: without_last_digits(f(x))

@@ -1,0 +1,30 @@
+"""Lesson 05: estimates that depend on a generator."""
+
+import torch
+
+from course_lib.checks.observe.scenarios import builder, statistic
+
+
+@statistic
+def scatter(target, probe, args, kwargs):
+    """Standard deviation over mean of the results with 60 generators of different seeds."""
+    results = []
+    for repeat in range(60):
+        generator = torch.Generator().manual_seed(1000 + repeat)
+        results.append(float(target(*{**args, "generator": generator}.values(), **kwargs)))
+    numbers = torch.tensor(results, dtype=torch.float64)
+    return float(numbers.std() / numbers.mean().abs().clamp(min=1e-12))
+
+
+@statistic
+def same_seed_twice(target, probe, args, kwargs):
+    """How far two results with equally seeded generators are apart."""
+    twice = [{**args, "generator": torch.Generator().manual_seed(5)} for _ in range(2)]
+    first, second = (float(target(*given.values(), **kwargs)) for given in twice)
+    return abs(first - second)
+
+
+@builder
+def generator(*, seed, device, dtype):
+    """A seeded torch generator."""
+    return torch.Generator().manual_seed(seed)

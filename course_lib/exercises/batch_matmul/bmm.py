@@ -38,24 +38,28 @@ def _bmm_probes(rng):
             args=pair(rng, (3, 5, 2), (3, 2, 4), strided=True),
         ),
         Probe(
-            "loops_three_small",
+            "three_axes_small",
             "Two items of a few rows must work.",
             args=pair(rng, (2, 1, 3), (2, 3, 2)),
+            loops="three axes",
         ),
         Probe(
-            "loops_three_large",
+            "three_axes_large",
             "More items, rows and columns must work.",
             args=pair(rng, (4, 3, 5), (4, 5, 6)),
+            loops="three axes",
         ),
         Probe(
-            "loops_four_small",
+            "four_axes_small",
             "Two leading axes of a few items must work.",
             args=pair(rng, (2, 1, 2, 3), (2, 1, 3, 2)),
+            loops="four axes",
         ),
         Probe(
-            "loops_four_large",
+            "four_axes_large",
             "Two leading axes of more items must work.",
             args=pair(rng, (3, 4, 5, 2), (3, 4, 2, 6)),
+            loops="four axes",
         ),
         Probe(
             "no_leading_axis",
@@ -222,8 +226,8 @@ EXERCISE = Exercise(
         "Gradients reach both arguments": "gradients gradients_one_item gradients_four_axes",
         "a loop of any kind, and without a ready-made": "forbidden loops",
         "`torch.einsum` is allowed": "",
-        "The check watches what your code calls": "loops loops_three_small loops_three_large "
-        "loops_four_small loops_four_large",
+        "The check watches what your code calls": "loops three_axes_small three_axes_large "
+        "four_axes_small four_axes_large",
         "again give `[[[12]], [[43]]]`": "worked four_axes",
         "Matrix product over the last two axes": "four_axes",
         "Differs from `torch.bmm`": "",

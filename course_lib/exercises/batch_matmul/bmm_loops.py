@@ -36,14 +36,16 @@ def _bmm_loops_probes(rng):
             args=pair(rng, (2, 4, 5), (2, 5, 3), strided=True),
         ),
         Probe(
-            "loops_small",
+            "small",
             "Two items of a few rows must work.",
             args=pair(rng, (2, 1, 3), (2, 3, 2)),
+            loops="sizes",
         ),
         Probe(
-            "loops_large",
+            "large",
             "More items, rows and columns must work.",
             args=pair(rng, (4, 3, 5), (4, 5, 6)),
+            loops="sizes",
         ),
         Probe(
             "one_item",
@@ -192,9 +194,9 @@ EXERCISE = Exercise(
     ),
     promises={
         "`a` of shape `(B, n, k)` and `b` of shape": "rectangular more_rows_than_terms strided "
-        "loops_small one_item square one_term one_of_each",
+        "small one_item square one_term one_of_each",
         "a new tensor `(B, n, m)` in the dtype of `a`": "float32 small_numbers between_other_calls",
-        "It loops: over entries, or at least": "loops loops_small loops_large",
+        "It loops: over entries, or at least": "loops small large",
         "Gradients reach `a` and `b`, so": "gradients gradients_one_item",
         "give $1 \\cdot 10 + 2 \\cdot 1 = 12$ for item 0": "worked",
         "It will be slow, and it will be right": "",

@@ -26,14 +26,16 @@ def _squared_distances_probes(rng):
             args=pair([[1.0, 2.0]], [[4.0, 6.0], [1.0, 0.0]]),
         ),
         Probe(
-            "loops_pairs_few",
+            "few_pairs",
             "Entry (i, j) must be the squared distance of query i and key j.",
             args=pair(normal(rng, few[0], few[2]), normal(rng, few[1], few[2])),
+            loops="pairs",
         ),
         Probe(
-            "loops_pairs_many",
+            "many_pairs",
             "Every number of queries, keys and features must work.",
             args=pair(normal(rng, many[0], many[2]), normal(rng, many[1], many[2])),
+            loops="pairs",
         ),
         Probe(
             "one_feature",
@@ -183,8 +185,8 @@ EXERCISE = Exercise(
         "return differences.square().sum(...)",
     ),
     promises={
-        "`queries` `(n, d)` and `keys` `(m, d)`": "loops_pairs_many one_feature strided float32",
-        "the squared Euclidean distance of every query to every key": "loops_pairs_few "
+        "`queries` `(n, d)` and `keys` `(m, d)`": "many_pairs one_feature strided float32",
+        "the squared Euclidean distance of every query to every key": "few_pairs "
         "to_itself one_pair far_apart",
         "Gradients reach queries and keys": "gradient gradient_at_zero",
         "right distances by a loop": "loops",

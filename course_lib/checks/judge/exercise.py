@@ -82,7 +82,7 @@ class Exercise:
         is_class: the student writes a class.
         forbidden: names of torch functions that may not be called, with the reason.
         no_loops: neither torch calls nor Python steps may grow with the sizes of the problem,
-            from one probe to the next of those called "loops_GROUP_..." with the same GROUP.
+            from one probe to the next of those with the same group, `Probe.loops`.
         needs_loops: the opposite: one of the two must grow.
         each_counts: the probes are questions of their own: each that passes counts, whatever
             becomes of the others.

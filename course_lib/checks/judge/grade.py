@@ -334,11 +334,11 @@ def _loops_problem(exercise: Exercise, runs, seen) -> Problem | None:
     """Whether the work done from Python grows with the sizes, and whether it should."""
     groups: dict[str, list[tuple[int, int]]] = {}
     for probe, _ in runs:
-        if probe.name.startswith("loops_") and probe.name in seen:
+        if probe.loops and probe.name in seen:
             observation = seen[probe.name]
             if observation.raised is None:
                 work = sum(observation.calls.values()), observation.steps
-                groups.setdefault(probe.name.rsplit("_", 1)[0], []).append(work)
+                groups.setdefault(probe.loops, []).append(work)
     compared = [group for group in groups.values() if len(group) > 1]
     growing = [group for group in compared if len(set(group)) > 1]
     if exercise.no_loops and growing:

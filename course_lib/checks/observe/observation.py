@@ -69,7 +69,7 @@ class Observation:
     rng_touched: bool = False
     training_changed: bool = False
     calls: dict[str, int] = field(default_factory=dict)  # where the probe has them counted
-    steps: int = 0  # lines run by the student, counted in probes called loops_...
+    steps: int = 0  # lines run by the student, counted where the probe has a group of `loops`
     own: tuple[str, ...] = ()
     spent: dict[str, int] = field(default_factory=dict)  # where the probe has a limit
     warnings: tuple[str, ...] = ()
@@ -178,7 +178,7 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -
     untouched = seeded_draws(probe.seed)
     seed_all(probe.seed, device)
     training = getattr(target, "training", None)
-    looping = watched and probe.name.startswith("loops_")
+    looping = watched and bool(probe.loops)
     meter = _meter(probe, target, args, kwargs)
     steps, watch = Steps(looping, _LIBRARIES), Watch() if watched else None
     calls = Calls() if watched and probe.counted else None

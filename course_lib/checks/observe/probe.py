@@ -63,6 +63,8 @@ class Probe:
         raises: name of the exception that the call must raise.
         scenario: how the object is driven (`checks.scenarios`).
         seed: the global torch and NumPy seeds set before the call.
+        loops: the group of probes, alike but for their sizes, over which the work done from Python
+            is compared (`Exercise.no_loops`, `Exercise.needs_loops`); "" for none.
         counted: note which torch functions are called, and how often; it slows all down.
         device: where tensors are put.
         dtype: floating dtype of the tensors, where it is not that of the data.
@@ -87,6 +89,7 @@ class Probe:
     raises: str | None = None
     scenario: str = "call"
     seed: int = 70_103  # no number that an answer would seed with
+    loops: str = ""
     counted: bool = False
     device: str = "cpu"
     dtype: str | None = None

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.additive_attention import _mistakes as models
 from course_lib.reference import additive_attention as oracle
 
@@ -36,93 +37,61 @@ def _scores_probes(rng):
         "w_v": tensor([1.0, 2.0]),
     }
     forward = [
-        Probe(
-            "worked_number",
-            "The score of query i and key j is w_v . tanh(w_q q_i + w_k k_j).",
-            args=worked,
+        case("worked_number", **worked).says(
+            "The score of query i and key j is w_v . tanh(w_q q_i + w_k k_j)."
         ),
-        Probe(
-            "different_sizes",
-            "Queries, keys and hidden features may all differ in size.",
-            args=_scores_problem(rng, 2, 3, 5, 4, 6, 7),
+        case("different_sizes", **_scores_problem(rng, 2, 3, 5, 4, 6, 7)).says(
+            "Queries, keys and hidden features may all differ in size."
         ),
-        Probe(
-            "equal_feature_sizes",
-            "Queries go through w_q and keys through w_k, also where both would fit.",
-            args=_scores_problem(rng, 3, 2, 4, 6, 6, 7),
+        case("equal_feature_sizes", **_scores_problem(rng, 3, 2, 4, 6, 6, 7)).says(
+            "Queries go through w_q and keys through w_k, also where both would fit."
         ),
-        Probe(
-            "as_many_queries_as_keys",
-            "Row i of the scores belongs to query i, column j to key j, also where n = m.",
-            args=_scores_problem(rng, 2, 5, 5, 4, 6, 7),
+        case("as_many_queries_as_keys", **_scores_problem(rng, 2, 5, 5, 4, 6, 7)).says(
+            "Row i of the scores belongs to query i, column j to key j, also where n = m."
         ),
-        Probe(
-            "hidden_as_wide_as_inputs",
-            "A row of w_q belongs to a hidden feature, a column to an entry of the query.",
-            args=_scores_problem(rng, 2, 3, 5, 6, 6, 6),
+        case("hidden_as_wide_as_inputs", **_scores_problem(rng, 2, 3, 5, 6, 6, 6)).says(
+            "A row of w_q belongs to a hidden feature, a column to an entry of the query."
         ),
     ]
     edges = [
-        Probe(
+        edge(
             "one_pair_of_zeros",
-            "One item, one query, one key, all zeros: the result has three axes and holds 0.",
-            part="edges",
-            args=_scores_problem(rng, 1, 1, 1, 2, 3, 4)
-            | {"queries": tensor(np.zeros((1, 1, 2))), "keys": tensor(np.zeros((1, 1, 3)))},
+            **(
+                _scores_problem(rng, 1, 1, 1, 2, 3, 4)
+                | {"queries": tensor(np.zeros((1, 1, 2))), "keys": tensor(np.zeros((1, 1, 3)))}
+            ),
+        ).says("One item, one query, one key, all zeros: the result has three axes and holds 0."),
+        edge("one_query_one_key", **_scores_problem(rng, 1, 1, 1, 2, 3, 4)).says(
+            "One item, one query, one key: the result has three axes of size 1."
         ),
-        Probe(
-            "one_query_one_key",
-            "One item, one query, one key: the result has three axes of size 1.",
-            part="edges",
-            args=_scores_problem(rng, 1, 1, 1, 2, 3, 4),
+        edge("one_hidden_feature", **_scores_problem(rng, 2, 3, 4, 2, 5, 1)).says(
+            "One hidden feature is enough."
         ),
-        Probe(
-            "one_hidden_feature",
-            "One hidden feature is enough.",
-            part="edges",
-            args=_scores_problem(rng, 2, 3, 4, 2, 5, 1),
-        ),
-        Probe(
+        edge(
             "zero_query",
-            "For a query of zeros the score is w_v . tanh(w_k k).",
-            part="edges",
-            args=_scores_problem(rng, 2, 3, 4, 5, 2, 6) | {"queries": tensor(np.zeros((2, 3, 5)))},
+            **(_scores_problem(rng, 2, 3, 4, 5, 2, 6) | {"queries": tensor(np.zeros((2, 3, 5)))}),
+        ).says("For a query of zeros the score is w_v . tanh(w_k k)."),
+        edge("large_inputs", **_scores_problem(rng, 2, 1, 3, 4, 2, 24, scale=4000.0)).says(
+            "Large inputs saturate tanh at -1 and 1; they do not overflow."
         ),
-        Probe(
-            "large_inputs",
-            "Large inputs saturate tanh at -1 and 1; they do not overflow.",
-            part="edges",
-            args=_scores_problem(rng, 2, 1, 3, 4, 2, 24, scale=4000.0),
-        ),
-        Probe(
-            "between_calls",
-            "A call does not depend on the calls before it.",
-            part="edges",
-            args=_scores_problem(rng, 2, 3, 4, 5, 2, 6),
-            scenario="between_calls",
-        ),
-        Probe(
-            "float32",
-            "Inputs of float32 give scores of float32.",
-            part="edges",
-            args=_scores_problem(rng, 2, 3, 4, 5, 2, 6, dtype=np.float32),
+        edge(
+            "between_calls", **_scores_problem(rng, 2, 3, 4, 5, 2, 6), scenario="between_calls"
+        ).says("A call does not depend on the calls before it."),
+        edge("float32", **_scores_problem(rng, 2, 3, 4, 5, 2, 6, dtype=np.float32)).says(
+            "Inputs of float32 give scores of float32."
         ),
     ]
     gradients = [
-        Probe(
+        case(
             "gradient",
-            "The gradients of all five inputs are those of the formula.",
-            part="gradients",
-            args=_scores_problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True),
+            **_scores_problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True),
             grad_outputs=rng.normal(0, 1, (2, 2, 3)),
-        ),
-        Probe(
+        ).says("The gradients of all five inputs are those of the formula."),
+        case(
             "gradient_of_one_pair",
-            "A single pair has the gradients of the formula as well.",
-            part="gradients",
-            args=_scores_problem(rng, 1, 1, 1, 3, 2, 4, requires_grad=True),
+            **_scores_problem(rng, 1, 1, 1, 3, 2, 4, requires_grad=True),
             grad_outputs=rng.normal(0, 1, (1, 1, 1)),
-        ),
+        ).says("A single pair has the gradients of the formula as well."),
     ]
     return [*forward, *edges, *gradients]
 

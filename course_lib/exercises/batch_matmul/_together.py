@@ -1,7 +1,8 @@
 """The lesson's two products put together: attention without the scale."""
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.reference import batch_matmul as oracle
 
 
@@ -14,39 +15,24 @@ def _together_probes(rng):
         }
 
     return [
-        Probe(
-            "one_item",
-            "Your weights must reach your outputs: a softmax of your scores, then your sum.",
-            args=problem((1,), 1, 2, 3, 1),
-            scenario="unscaled_attention",
+        case("one_item", **problem((1,), 1, 2, 3, 1), scenario="unscaled_attention").says(
+            "Your weights must reach your outputs: a softmax of your scores, then your sum."
         ),
-        Probe(
-            "batch",
-            "The two products must keep every item to itself.",
-            args=problem((2,), 3, 5, 4, 6),
-            scenario="unscaled_attention",
+        case("batch", **problem((2,), 3, 5, 4, 6), scenario="unscaled_attention").says(
+            "The two products must keep every item to itself."
         ),
-        Probe(
-            "heads",
-            "The two products must work with heads, (batch, heads, n, d).",
-            args=problem((2, 3), 4, 5, 2, 6, strided=True),
-            scenario="unscaled_attention",
+        case(
+            "heads", **problem((2, 3), 4, 5, 2, 6, strided=True), scenario="unscaled_attention"
+        ).says("The two products must work with heads, (batch, heads, n, d)."),
+        edge("no_leading_axis", **problem((), 3, 4, 2, 5), scenario="unscaled_attention").says(
+            "The two products must work for a single item without a batch axis."
         ),
-        Probe(
-            "no_leading_axis",
-            "The two products must work for a single item without a batch axis.",
-            part="edges",
-            args=problem((), 3, 4, 2, 5),
-            scenario="unscaled_attention",
-        ),
-        Probe(
+        case(
             "gradients",
-            "Gradients must come back through both products.",
-            part="gradients",
-            args=problem((2,), 2, 3, 2, 1, requires_grad=True),
+            **problem((2,), 2, 3, 2, 1, requires_grad=True),
             grad_outputs=rng.normal(size=(2, 2, 1)),
             scenario="unscaled_attention",
-        ),
+        ).says("Gradients must come back through both products."),
     ]
 
 

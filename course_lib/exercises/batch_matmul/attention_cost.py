@@ -4,8 +4,8 @@ import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.reference import batch_matmul as oracle
 
@@ -17,64 +17,46 @@ def _distinct(rng, low, high, count):
 _SIZES = ("batch", "num_queries", "num_keys", "d", "d_v")
 
 
+def _named(sizes):
+    return dict(zip(_SIZES, sizes, strict=True))
+
+
 def _attention_cost_probes(rng):
     def sizes(low, high):
-        return dict(zip(_SIZES, _distinct(rng, low, high, 5), strict=True))
+        return _named(_distinct(rng, low, high, 5))
 
     return [
-        Probe(
-            "worked",
+        case("worked", **_named((1, 2, 3, 4, 5)), compare="counts").says(
             "1 item, 2 queries, 3 keys, d = 4 and d_v = 5: each product has n m d (or n m d_v) "
-            "multiply-adds, and a score takes 4 bytes unless the caller says otherwise.",
-            args=dict(zip(_SIZES, (1, 2, 3, 4, 5), strict=True)),
-            compare="counts",
+            "multiply-adds, and a score takes 4 bytes unless the caller says otherwise."
         ),
-        Probe(
-            "different_sizes",
-            "Both products count, a multiply-add as 2, and each size enters where it belongs.",
-            args=sizes(2, 20),
-            compare="counts",
+        case("different_sizes", **sizes(2, 20), compare="counts").says(
+            "Both products count, a multiply-add as 2, and each size enters where it belongs."
         ),
-        Probe(
-            "by_name",
-            "The sizes must be accepted by name.",
-            kwargs={**sizes(21, 60), "bytes_per_element": 4},
-            compare="counts",
+        case("by_name", by_name={**sizes(21, 60), "bytes_per_element": 4}, compare="counts").says(
+            "The sizes must be accepted by name."
         ),
-        Probe(
-            "half_precision",
-            "`bytes_per_element` must change the memory and nothing else.",
-            args=sizes(3, 30),
-            kwargs={"bytes_per_element": 2},
-            compare="counts",
-        ),
-        Probe(
+        case(
+            "half_precision", **sizes(3, 30), by_name={"bytes_per_element": 2}, compare="counts"
+        ).says("`bytes_per_element` must change the memory and nothing else."),
+        case(
             "double_precision",
-            "`bytes_per_element` must be used as given.",
-            args={**sizes(3, 30), "batch": 1, "bytes_per_element": 8},
+            **{**sizes(3, 30), "batch": 1},
+            bytes_per_element=8,
             compare="counts",
+        ).says("`bytes_per_element` must be used as given."),
+        edge("no_queries", **_named((3, 0, 7, 5, 4)), compare="counts").says(
+            "Without queries there is nothing to do and nothing to store."
         ),
-        Probe(
-            "no_queries",
-            "Without queries there is nothing to do and nothing to store.",
-            part="edges",
-            args=dict(zip(_SIZES, (3, 0, 7, 5, 4), strict=True)),
-            compare="counts",
+        edge("very_long", **_named((7, 100_003, 50_021, 131, 61)), compare="counts").says(
+            "Long sequences must be counted exactly, to the last operation."
         ),
-        Probe(
-            "very_long",
-            "Long sequences must be counted exactly, to the last operation.",
-            part="edges",
-            args=dict(zip(_SIZES, (7, 100_003, 50_021, 131, 61), strict=True)),
-            compare="counts",
-        ),
-        Probe(
+        edge(
             "whole_numbers",
-            "Counts are whole numbers: both must be int.",
-            part="edges",
-            args={**sizes(2, 9), "batch": 1, "bytes_per_element": 4},
+            **{**sizes(2, 9), "batch": 1},
+            bytes_per_element=4,
             compare="whole_counts",
-        ),
+        ).says("Counts are whole numbers: both must be int."),
     ]
 
 

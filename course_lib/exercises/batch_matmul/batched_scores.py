@@ -3,7 +3,8 @@
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul._products import in_float32, with_gradients
 from course_lib.reference import batch_matmul as oracle
@@ -19,75 +20,41 @@ def _queries_keys(rng, queries_shape, num_keys, **options):
 
 def _batched_scores_probes(rng):
     return [
-        Probe(
-            "worked",
-            "The score of query i and key j is their dot product: row times row.",
-            args={
-                "queries": tensor([[[1.0, 2.0, 0.0]]]),
-                "keys": tensor([[[1.0, 0.0, 5.0], [0.0, 10.0, 5.0]]]),
-            },
+        case(
+            "worked", queries=[[[1.0, 2.0, 0.0]]], keys=[[[1.0, 0.0, 5.0], [0.0, 10.0, 5.0]]]
+        ).says("The score of query i and key j is their dot product: row times row."),
+        case("rectangular", **_queries_keys(rng, (2, 3, 4), 5)).says(
+            "Query i meets key j of the same item: scores (..., num_queries, num_keys)."
         ),
-        Probe(
-            "rectangular",
-            "Query i meets key j of the same item: scores (..., num_queries, num_keys).",
-            args=_queries_keys(rng, (2, 3, 4), 5),
+        case("more_queries_than_keys", **_queries_keys(rng, (3, 6, 2), 4)).says(
+            "More queries than keys must work."
         ),
-        Probe(
-            "more_queries_than_keys",
-            "More queries than keys must work.",
-            args=_queries_keys(rng, (3, 6, 2), 4),
+        case("four_axes", **_queries_keys(rng, (2, 3, 4, 5), 6)).says(
+            "With heads, (batch, heads, n, d), each head has scores of its own."
         ),
-        Probe(
-            "four_axes",
-            "With heads, (batch, heads, n, d), each head has scores of its own.",
-            args=_queries_keys(rng, (2, 3, 4, 5), 6),
+        case("strided", **_queries_keys(rng, (2, 5, 3), 4, strided=True)).says(
+            "Non-contiguous tensors must work."
         ),
-        Probe(
-            "strided",
-            "Non-contiguous tensors must work.",
-            args=_queries_keys(rng, (2, 5, 3), 4, strided=True),
+        edge("no_leading_axis", **_queries_keys(rng, (3, 4), 2)).says(
+            "Queries (n, d) and keys (m, d) without a batch must work."
         ),
-        Probe(
-            "no_leading_axis",
-            "Queries (n, d) and keys (m, d) without a batch must work.",
-            part="edges",
-            args=_queries_keys(rng, (3, 4), 2),
+        edge("five_axes", **_queries_keys(rng, (2, 1, 3, 2, 4), 5)).says(
+            "Three leading axes must work."
         ),
-        Probe(
-            "five_axes",
-            "Three leading axes must work.",
-            part="edges",
-            args=_queries_keys(rng, (2, 1, 3, 2, 4), 5),
+        edge("as_many_keys_as_features", **_queries_keys(rng, (2, 3, 4), 4)).says(
+            "As many keys as features (m = d) must not hide a missing transpose."
         ),
-        Probe(
-            "as_many_keys_as_features",
-            "As many keys as features (m = d) must not hide a missing transpose.",
-            part="edges",
-            args=_queries_keys(rng, (2, 3, 4), 4),
+        edge("square", **_queries_keys(rng, (3, 3, 3), 3)).says(
+            "Equal sizes everywhere must not hide which axis is which."
         ),
-        Probe(
-            "square",
-            "Equal sizes everywhere must not hide which axis is which.",
-            part="edges",
-            args=_queries_keys(rng, (3, 3, 3), 3),
+        edge("square_four_axes", **_queries_keys(rng, (2, 3, 3, 3), 3)).says(
+            "Equal sizes must not hide an exchange of heads and keys."
         ),
-        Probe(
-            "square_four_axes",
-            "Equal sizes must not hide an exchange of heads and keys.",
-            part="edges",
-            args=_queries_keys(rng, (2, 3, 3, 3), 3),
+        edge("one_of_each", **_queries_keys(rng, (1, 1, 1), 1)).says(
+            "One query and one key give one score that keeps its axes."
         ),
-        Probe(
-            "one_of_each",
-            "One query and one key give one score that keeps its axes.",
-            part="edges",
-            args=_queries_keys(rng, (1, 1, 1), 1),
-        ),
-        Probe(
-            "strided_four_axes",
-            "Non-contiguous tensors with heads must work.",
-            part="edges",
-            args=_queries_keys(rng, (2, 3, 5, 4), 2, strided=True),
+        edge("strided_four_axes", **_queries_keys(rng, (2, 3, 5, 4), 2, strided=True)).says(
+            "Non-contiguous tensors with heads must work."
         ),
         in_float32(
             "float32",

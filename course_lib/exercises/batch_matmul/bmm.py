@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul._products import (
     BY_HAND,
@@ -17,87 +17,50 @@ from course_lib.reference import batch_matmul as oracle
 
 def _bmm_probes(rng):
     return [
-        Probe(
-            "worked",
-            "Each item's matrices must be multiplied with each other: row times column.",
-            args=BY_HAND,
+        case("worked", **BY_HAND).says(
+            "Each item's matrices must be multiplied with each other: row times column."
         ),
-        Probe(
-            "rectangular",
-            "Entry (i, j) of an item is row i of `a` times column j of `b`, of the same item.",
-            args=pair(rng, (2, 3, 4), (2, 4, 5)),
+        case("rectangular", **pair(rng, (2, 3, 4), (2, 4, 5))).says(
+            "Entry (i, j) of an item is row i of `a` times column j of `b`, of the same item."
         ),
-        Probe(
-            "four_axes",
-            "Two leading axes must work: the product belongs to the last two axes.",
-            args=pair(rng, (2, 3, 4, 5), (2, 3, 5, 6)),
+        case("four_axes", **pair(rng, (2, 3, 4, 5), (2, 3, 5, 6))).says(
+            "Two leading axes must work: the product belongs to the last two axes."
         ),
-        Probe(
-            "strided",
-            "Non-contiguous tensors must work.",
-            args=pair(rng, (3, 5, 2), (3, 2, 4), strided=True),
+        case("strided", **pair(rng, (3, 5, 2), (3, 2, 4), strided=True)).says(
+            "Non-contiguous tensors must work."
         ),
-        Probe(
-            "loops_three_small",
-            "Two items of a few rows must work.",
-            args=pair(rng, (2, 1, 3), (2, 3, 2)),
+        case("three_axes_small", **pair(rng, (2, 1, 3), (2, 3, 2)), loops="three axes").says(
+            "Two items of a few rows must work."
         ),
-        Probe(
-            "loops_three_large",
-            "More items, rows and columns must work.",
-            args=pair(rng, (4, 3, 5), (4, 5, 6)),
+        case("three_axes_large", **pair(rng, (4, 3, 5), (4, 5, 6)), loops="three axes").says(
+            "More items, rows and columns must work."
         ),
-        Probe(
-            "loops_four_small",
-            "Two leading axes of a few items must work.",
-            args=pair(rng, (2, 1, 2, 3), (2, 1, 3, 2)),
+        case("four_axes_small", **pair(rng, (2, 1, 2, 3), (2, 1, 3, 2)), loops="four axes").says(
+            "Two leading axes of a few items must work."
         ),
-        Probe(
-            "loops_four_large",
-            "Two leading axes of more items must work.",
-            args=pair(rng, (3, 4, 5, 2), (3, 4, 2, 6)),
+        case("four_axes_large", **pair(rng, (3, 4, 5, 2), (3, 4, 2, 6)), loops="four axes").says(
+            "Two leading axes of more items must work."
         ),
-        Probe(
-            "no_leading_axis",
-            "Two plain matrices, without any leading axis, must work.",
-            part="edges",
-            args=pair(rng, (3, 4), (4, 2)),
+        edge("no_leading_axis", **pair(rng, (3, 4), (4, 2))).says(
+            "Two plain matrices, without any leading axis, must work."
         ),
-        Probe(
-            "five_axes",
-            "Three leading axes must work.",
-            part="edges",
-            args=pair(rng, (2, 1, 3, 2, 4), (2, 1, 3, 4, 5)),
+        edge("five_axes", **pair(rng, (2, 1, 3, 2, 4), (2, 1, 3, 4, 5))).says(
+            "Three leading axes must work."
         ),
-        Probe(
-            "one_item",
-            "Leading axes of size 1 must stay.",
-            part="edges",
-            args=pair(rng, (1, 2, 3), (1, 3, 4)),
+        edge("one_item", **pair(rng, (1, 2, 3), (1, 3, 4))).says(
+            "Leading axes of size 1 must stay."
         ),
-        Probe(
-            "one_of_each",
-            "One row and one column must keep their axes.",
-            part="edges",
-            args={"a": tensor([[[2.0]], [[3.0]]]), "b": tensor([[[5.0]], [[7.0]]])},
+        edge("one_of_each", a=[[[2.0]], [[3.0]]], b=[[[5.0]], [[7.0]]]).says(
+            "One row and one column must keep their axes."
         ),
-        Probe(
-            "square",
-            "Equal sizes everywhere must not hide which axis is which.",
-            part="edges",
-            args=pair(rng, (3, 3, 3), (3, 3, 3)),
+        edge("square", **pair(rng, (3, 3, 3), (3, 3, 3))).says(
+            "Equal sizes everywhere must not hide which axis is which."
         ),
-        Probe(
-            "square_four_axes",
-            "Equal sizes must not hide an exchange of leading axes with the last two.",
-            part="edges",
-            args=pair(rng, (2, 3, 3, 3), (2, 3, 3, 3)),
+        edge("square_four_axes", **pair(rng, (2, 3, 3, 3), (2, 3, 3, 3))).says(
+            "Equal sizes must not hide an exchange of leading axes with the last two."
         ),
-        Probe(
-            "strided_four_axes",
-            "Non-contiguous tensors with two leading axes must work.",
-            part="edges",
-            args=pair(rng, (2, 3, 4, 5), (2, 3, 5, 2), strided=True),
+        edge("strided_four_axes", **pair(rng, (2, 3, 4, 5), (2, 3, 5, 2), strided=True)).says(
+            "Non-contiguous tensors with two leading axes must work."
         ),
         in_float32(
             "float32", "The result has the dtype of `a` and `b`.", pair(rng, (2, 3, 4), (2, 4, 5))
@@ -222,8 +185,8 @@ EXERCISE = Exercise(
         "Gradients reach both arguments": "gradients gradients_one_item gradients_four_axes",
         "a loop of any kind, and without a ready-made": "forbidden loops",
         "`torch.einsum` is allowed": "",
-        "The check watches what your code calls": "loops loops_three_small loops_three_large "
-        "loops_four_small loops_four_large",
+        "The check watches what your code calls": "loops three_axes_small three_axes_large "
+        "four_axes_small four_axes_large",
         "again give `[[[12]], [[43]]]`": "worked four_axes",
         "Matrix product over the last two axes": "four_axes",
         "Differs from `torch.bmm`": "",

@@ -1,7 +1,7 @@
 """Products of a batch of matrices, entry by entry."""
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul._products import (
     BY_HAND,
@@ -15,79 +15,45 @@ from course_lib.reference import batch_matmul as oracle
 
 def _bmm_loops_probes(rng):
     return [
-        Probe(
-            "worked",
-            "Each item's matrices must be multiplied with each other: row times column.",
-            args=BY_HAND,
+        case("worked", **BY_HAND).says(
+            "Each item's matrices must be multiplied with each other: row times column."
         ),
-        Probe(
-            "rectangular",
-            "Entry (i, j) of an item is the sum over t of a[item, i, t] * b[item, t, j].",
-            args=pair(rng, (2, 3, 4), (2, 4, 5)),
+        case("rectangular", **pair(rng, (2, 3, 4), (2, 4, 5))).says(
+            "Entry (i, j) of an item is the sum over t of a[item, i, t] * b[item, t, j]."
         ),
-        Probe(
-            "more_rows_than_terms",
-            "Three different sizes n, k and m must work, in any order.",
-            args=pair(rng, (3, 5, 2), (3, 2, 4)),
+        case("more_rows_than_terms", **pair(rng, (3, 5, 2), (3, 2, 4))).says(
+            "Three different sizes n, k and m must work, in any order."
         ),
-        Probe(
-            "strided",
-            "Non-contiguous tensors must work.",
-            args=pair(rng, (2, 4, 5), (2, 5, 3), strided=True),
+        case("strided", **pair(rng, (2, 4, 5), (2, 5, 3), strided=True)).says(
+            "Non-contiguous tensors must work."
         ),
-        Probe(
-            "loops_small",
-            "Two items of a few rows must work.",
-            args=pair(rng, (2, 1, 3), (2, 3, 2)),
+        case("small", **pair(rng, (2, 1, 3), (2, 3, 2)), loops="sizes").says(
+            "Two items of a few rows must work."
         ),
-        Probe(
-            "loops_large",
-            "More items, rows and columns must work.",
-            args=pair(rng, (4, 3, 5), (4, 5, 6)),
+        case("large", **pair(rng, (4, 3, 5), (4, 5, 6)), loops="sizes").says(
+            "More items, rows and columns must work."
         ),
-        Probe(
-            "one_item",
-            "A batch of one item must keep its batch axis.",
-            part="edges",
-            args=pair(rng, (1, 2, 3), (1, 3, 4)),
+        edge("one_item", **pair(rng, (1, 2, 3), (1, 3, 4))).says(
+            "A batch of one item must keep its batch axis."
         ),
-        Probe(
-            "square",
-            "Square matrices must not hide which index runs over rows and which over columns.",
-            part="edges",
-            args=pair(rng, (2, 3, 3), (2, 3, 3)),
+        edge("square", **pair(rng, (2, 3, 3), (2, 3, 3))).says(
+            "Square matrices must not hide which index runs over rows and which over columns."
         ),
-        Probe(
-            "one_term",
-            "With k = 1 each entry is a single product.",
-            part="edges",
-            args=pair(rng, (2, 3, 1), (2, 1, 4)),
+        edge("one_term", **pair(rng, (2, 3, 1), (2, 1, 4))).says(
+            "With k = 1 each entry is a single product."
         ),
-        Probe(
-            "small_numbers",
-            "Numbers below 1 must not be rounded on the way.",
-            part="edges",
-            args={
-                "a": tensor(rng.uniform(0.1, 0.4, (2, 3, 2))),
-                "b": tensor(rng.uniform(0.1, 0.4, (2, 2, 4))),
-            },
-        ),
-        Probe(
-            "one_of_each",
-            "One row and one column must keep their axes.",
-            part="edges",
-            args={"a": tensor([[[2.0]], [[3.0]]]), "b": tensor([[[5.0]], [[7.0]]])},
+        edge(
+            "small_numbers", a=rng.uniform(0.1, 0.4, (2, 3, 2)), b=rng.uniform(0.1, 0.4, (2, 2, 4))
+        ).says("Numbers below 1 must not be rounded on the way."),
+        edge("one_of_each", a=[[[2.0]], [[3.0]]], b=[[[5.0]], [[7.0]]]).says(
+            "One row and one column must keep their axes."
         ),
         in_float32(
             "float32", "The result has the dtype of `a` and `b`.", pair(rng, (2, 3, 4), (2, 4, 5))
         ),
-        Probe(
-            "between_other_calls",
-            "Each call returns a new tensor: other calls with the same shapes change nothing.",
-            part="edges",
-            args=pair(rng, (2, 2, 3), (2, 3, 5)),
-            scenario="between_calls",
-        ),
+        edge(
+            "between_other_calls", **pair(rng, (2, 2, 3), (2, 3, 5)), scenario="between_calls"
+        ).says("Each call returns a new tensor: other calls with the same shapes change nothing."),
         with_gradients(
             rng,
             "gradients",
@@ -192,9 +158,9 @@ EXERCISE = Exercise(
     ),
     promises={
         "`a` of shape `(B, n, k)` and `b` of shape": "rectangular more_rows_than_terms strided "
-        "loops_small one_item square one_term one_of_each",
+        "small one_item square one_term one_of_each",
         "a new tensor `(B, n, m)` in the dtype of `a`": "float32 small_numbers between_other_calls",
-        "It loops: over entries, or at least": "loops loops_small loops_large",
+        "It loops: over entries, or at least": "loops small large",
         "Gradients reach `a` and `b`, so": "gradients gradients_one_item",
         "give $1 \\cdot 10 + 2 \\cdot 1 = 12$ for item 0": "worked",
         "It will be slow, and it will be right": "",

@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul._products import in_float32, with_gradients
 from course_lib.reference import batch_matmul as oracle
@@ -22,112 +23,63 @@ def _weights_values(rng, weights_shape, d_v, *, normalised=True, **options):
 def _weighted_sum_probes(rng):
     one_hot = np.eye(4)[rng.permutation(4)[:3]][None]
     return [
-        Probe(
-            "worked",
-            "The output of a query is the sum of all values, each times its weight.",
-            args={
-                "weights": tensor([[[0.25, 0.75]]]),
-                "values": tensor([[[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]]]),
-            },
+        case("worked", weights=[[[0.25, 0.75]]], values=[[[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]]]).says(
+            "The output of a query is the sum of all values, each times its weight."
         ),
-        Probe(
-            "rectangular",
-            "Row i of the outputs is the sum over j of weights[i, j] * values[j].",
-            args=_weights_values(rng, (2, 3, 5), 6),
+        case("rectangular", **_weights_values(rng, (2, 3, 5), 6)).says(
+            "Row i of the outputs is the sum over j of weights[i, j] * values[j]."
         ),
-        Probe(
-            "four_axes",
-            "With heads, (batch, heads, n, m), each head has outputs of its own.",
-            args=_weights_values(rng, (2, 3, 4, 5), 6),
+        case("four_axes", **_weights_values(rng, (2, 3, 4, 5), 6)).says(
+            "With heads, (batch, heads, n, m), each head has outputs of its own."
         ),
-        Probe(
-            "strided",
-            "Non-contiguous tensors must work.",
-            args=_weights_values(rng, (3, 4, 2), 5, strided=True),
+        case("strided", **_weights_values(rng, (3, 4, 2), 5, strided=True)).says(
+            "Non-contiguous tensors must work."
         ),
-        Probe(
-            "any_weights",
-            "The weights are taken as they are, also negative ones and rows that do not sum to 1.",
-            args=_weights_values(rng, (2, 4, 3), 5, normalised=False),
+        case("any_weights", **_weights_values(rng, (2, 4, 3), 5, normalised=False)).says(
+            "The weights are taken as they are, also negative ones and rows that do not sum to 1."
         ),
-        Probe(
-            "one_hot",
-            "A weight of 1 on one key must return exactly that key's value.",
-            part="edges",
-            args={"weights": tensor(one_hot), "values": tensor(rng.normal(0, 1.3, (1, 4, 2)))},
+        edge("one_hot", weights=one_hot, values=rng.normal(0, 1.3, (1, 4, 2))).says(
+            "A weight of 1 on one key must return exactly that key's value."
         ),
-        Probe(
+        edge(
             "no_weight_at_all",
-            "A row of zeros, as in an empty row of lesson 02, gives an output of zeros.",
-            part="edges",
-            args={
-                "weights": tensor([[[0.0, 0.0, 0.0], [0.5, 0.0, 0.5]]]),
-                "values": tensor(rng.normal(0, 1.3, (1, 3, 4))),
-            },
-        ),
-        Probe(
+            weights=[[[0.0, 0.0, 0.0], [0.5, 0.0, 0.5]]],
+            values=rng.normal(0, 1.3, (1, 3, 4)),
+        ).says("A row of zeros, as in an empty row of lesson 02, gives an output of zeros."),
+        edge(
             "identity_values",
-            "Values that form an identity matrix must return the weights themselves.",
-            part="edges",
-            args={
-                "weights": _weights_values(rng, (1, 2, 4), 4)["weights"],
-                "values": tensor(np.eye(4)[None]),
-            },
+            weights=_weights_values(rng, (1, 2, 4), 4)["weights"],
+            values=np.eye(4)[None],
+        ).says("Values that form an identity matrix must return the weights themselves."),
+        edge("no_leading_axis", **_weights_values(rng, (3, 4), 2)).says(
+            "Weights (n, m) and values (m, d_v) without a batch must work."
         ),
-        Probe(
-            "no_leading_axis",
-            "Weights (n, m) and values (m, d_v) without a batch must work.",
-            part="edges",
-            args=_weights_values(rng, (3, 4), 2),
+        edge("five_axes", **_weights_values(rng, (2, 1, 3, 2, 4), 5)).says(
+            "Three leading axes must work."
         ),
-        Probe(
-            "five_axes",
-            "Three leading axes must work.",
-            part="edges",
-            args=_weights_values(rng, (2, 1, 3, 2, 4), 5),
+        edge("as_many_queries_as_keys", **_weights_values(rng, (2, 4, 4), 3)).says(
+            "Square weights (self-attention) must not hide a transposed matrix."
         ),
-        Probe(
-            "as_many_queries_as_keys",
-            "Square weights (self-attention) must not hide a transposed matrix.",
-            part="edges",
-            args=_weights_values(rng, (2, 4, 4), 3),
+        edge("square", **_weights_values(rng, (3, 3, 3), 3)).says(
+            "Equal sizes everywhere must not hide which axis is which."
         ),
-        Probe(
-            "square",
-            "Equal sizes everywhere must not hide which axis is which.",
-            part="edges",
-            args=_weights_values(rng, (3, 3, 3), 3),
+        edge("square_four_axes", **_weights_values(rng, (2, 3, 3, 3), 3)).says(
+            "Equal sizes must not hide an exchange of leading axes with the last two."
         ),
-        Probe(
-            "square_four_axes",
-            "Equal sizes must not hide an exchange of leading axes with the last two.",
-            part="edges",
-            args=_weights_values(rng, (2, 3, 3, 3), 3),
+        edge("one_of_each", **_weights_values(rng, (1, 1, 1), 1)).says(
+            "One query, one key and one feature must keep their axes."
         ),
-        Probe(
-            "one_of_each",
-            "One query, one key and one feature must keep their axes.",
-            part="edges",
-            args=_weights_values(rng, (1, 1, 1), 1),
-        ),
-        Probe(
-            "strided_four_axes",
-            "Non-contiguous tensors with heads must work.",
-            part="edges",
-            args=_weights_values(rng, (2, 3, 4, 5), 2, strided=True),
+        edge("strided_four_axes", **_weights_values(rng, (2, 3, 4, 5), 2, strided=True)).says(
+            "Non-contiguous tensors with heads must work."
         ),
         in_float32(
             "float32",
             "The outputs have the dtype of weights and values.",
             _weights_values(rng, (2, 3, 4), 5),
         ),
-        Probe(
-            "between_other_calls",
-            "Each call counts on its own: other calls with the same shapes change nothing.",
-            part="edges",
-            args=_weights_values(rng, (2, 4, 5), 3),
-            scenario="between_calls",
-        ),
+        edge(
+            "between_other_calls", **_weights_values(rng, (2, 4, 5), 3), scenario="between_calls"
+        ).says("Each call counts on its own: other calls with the same shapes change nothing."),
         with_gradients(
             rng,
             "gradients",

@@ -6,7 +6,8 @@ import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import points
 from course_lib.reference import kernel_pooling as oracle
@@ -66,47 +67,25 @@ _FIT_TOLERANCE = 0.01  # for telling known mistakes apart; right answers are jud
 
 
 def _fit_probes(rng):
-    def probe(name, says, scale, part="values", **kwargs):
-        return Probe(
-            name,
-            says,
-            part=part,
-            args=_learnable(rng, scale, **kwargs),
-            kwargs=kwargs,
-            compare="near_best",
-            tolerance=_FIT_TOLERANCE,
-        )
+    judged = {"compare": "near_best", "tolerance": _FIT_TOLERANCE}
+
+    def probe(name, scale, part="values", **kwargs):
+        problem = _learnable(rng, scale, **kwargs)
+        return case(name, part=part, **problem, by_name=kwargs, **judged)
 
     return [
-        probe(
-            "defaults",
-            "The bandwidth must have a leave-one-out error within 2 % of the smallest there is.",
-            scale=1.0,
+        probe("defaults", scale=1.0).says(
+            "The bandwidth must have a leave-one-out error within 2 % of the smallest there is."
         ),
-        probe(
-            "from_below",
-            "A start below the best bandwidth must lead to it too.",
-            scale=3.0,
-            initial=0.5,
-            num_steps=80,
+        probe("from_below", scale=3.0, initial=0.5, num_steps=80).says(
+            "A start below the best bandwidth must lead to it too."
         ),
-        probe(
-            "from_above",
+        probe("from_above", scale=0.2, part="edges", initial=0.25, num_steps=100, lr=0.4).says(
             "Large steps from a start far above must lead to the best bandwidth, and keep it "
-            "positive.",
-            scale=0.2,
-            part="edges",
-            initial=0.25,
-            num_steps=100,
-            lr=0.4,
+            "positive."
         ),
-        Probe(
-            "worked",
-            "Two points predict each other, so every positive bandwidth is the best one.",
-            part="edges",
-            args={"inputs": tensor([0.0, 5.0]), "targets": tensor([3.0, 8.0])},
-            compare="near_best",
-            tolerance=_FIT_TOLERANCE,
+        edge("worked", inputs=[0.0, 5.0], targets=[3.0, 8.0], **judged).says(
+            "Two points predict each other, so every positive bandwidth is the best one."
         ),
     ]
 

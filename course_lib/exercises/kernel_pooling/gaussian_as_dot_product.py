@@ -7,106 +7,73 @@ import torch
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, tolerance_for
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
 
 
 def _dot_product_probes(rng):
-    def probe(name, says, n, m, d, bandwidth, part="values", unit=False, grad=None, **options):
+    def probe(name, n, m, d, bandwidth, unit=False, **options):
         keys = normal(rng, m, d)
         keys = keys / np.linalg.norm(keys, axis=-1, keepdims=True) if unit else keys
         queries = normal(rng, n, d)
-        return Probe(
-            name,
-            says,
-            part=part,
-            args={
-                "queries": tensor(queries, **options),
-                "keys": tensor(keys, **options),
-                "bandwidth": bandwidth,
-            },
-            compare="same_softmax",
-            grad_outputs=grad,
-        )
+        kind = {k: options.pop(k) for k in ("strided", "requires_grad") if k in options}
+        points = {"queries": tensor(queries, **kind), "keys": tensor(keys, **kind)}
+        return case(name, **points, bandwidth=bandwidth, compare="same_softmax", **options)
 
     centred = normal(rng, 2, 4)
     centred -= centred.mean(-1, keepdims=True)  # what a softmax passes back: rows sum to 0
     return [
-        Probe(
+        case(
             "worked",
-            "The two scores must differ by 2, as those of the squared distances 0 and 4 do.",
-            args={
-                "queries": tensor([[1.0, 0.0]]),
-                "keys": tensor([[1.0, 0.0], [3.0, 0.0]]),
-                "bandwidth": 1.0,
-            },
+            queries=[[1.0, 0.0]],
+            keys=[[1.0, 0.0], [3.0, 0.0]],
+            bandwidth=1.0,
             compare="same_softmax",
-        ),
-        Probe(
+        ).says("The two scores must differ by 2, as those of the squared distances 0 and 4 do."),
+        case(
             "by_hand",
-            "The softmax of your scores must be the weights of the Gaussian kernel, also for keys "
-            "of different lengths.",
-            args={
-                "queries": tensor([[1.0, 0.0]]),
-                "keys": tensor([[1.0, 1.0], [2.0, 0.0], [0.0, -1.5]]),
-                "bandwidth": 2.0,
-            },
+            queries=[[1.0, 0.0]],
+            keys=[[1.0, 1.0], [2.0, 0.0], [0.0, -1.5]],
+            bandwidth=2.0,
             compare="same_softmax",
+        ).says(
+            "The softmax of your scores must be the weights of the Gaussian kernel, also for keys "
+            "of different lengths."
         ),
-        probe("general", "Keys of any length must work.", 3, 5, 4, 0.9),
-        probe("wide", "A bandwidth above 1 must flatten the weights.", 4, 6, 2, 1.9),
-        probe("narrow", "A bandwidth below 1 must sharpen the weights.", 2, 7, 3, 0.7),
-        probe("strided", "Non-contiguous tensors must work.", 5, 3, 2, 1.3, strided=True),
-        probe(
-            "unit_keys",
-            "For keys of length 1 it must hold as well, and for a bandwidth that is a tensor.",
-            3,
-            4,
-            3,
-            tensor(np.array(0.8)),
-            part="edges",
-            unit=True,
+        probe("general", 3, 5, 4, 0.9).says("Keys of any length must work."),
+        probe("wide", 4, 6, 2, 1.9).says("A bandwidth above 1 must flatten the weights."),
+        probe("narrow", 2, 7, 3, 0.7).says("A bandwidth below 1 must sharpen the weights."),
+        probe("strided", 5, 3, 2, 1.3, strided=True).says("Non-contiguous tensors must work."),
+        probe("unit_keys", 3, 4, 3, tensor(np.array(0.8)), part="edges", unit=True).says(
+            "For keys of length 1 it must hold as well, and for a bandwidth that is a tensor."
         ),
-        probe("square", "As many queries as keys.", 4, 4, 3, 1.2, part="edges"),
-        probe("one_query", "One query and one feature.", 1, 5, 1, 1.1, part="edges"),
-        Probe(
+        probe("square", 4, 4, 3, 1.2, part="edges").says("As many queries as keys."),
+        probe("one_query", 1, 5, 1, 1.1, part="edges").says("One query and one feature."),
+        edge(
             "far_query",
-            "A query far from every key still has scores: the logarithm of a kernel that has "
-            "become 0 is none.",
-            part="edges",
-            args={
-                "queries": tensor(normal(rng, 2, 3) + np.array([[60.0], [-80.0]])),
-                "keys": tensor(normal(rng, 4, 3)),
-                "bandwidth": 1.0,
-            },
+            queries=normal(rng, 2, 3) + np.array([[60.0], [-80.0]]),
+            keys=normal(rng, 4, 3),
+            bandwidth=1.0,
             compare="same_softmax",
             tolerance=1e-4,
+        ).says(
+            "A query far from every key still has scores: the logarithm of a kernel that has "
+            "become 0 is none."
         ),
-        Probe(
+        edge(
             "float32",
-            "Queries and keys of float32 have scores of float32.",
-            part="edges",
-            args={
-                "queries": tensor(normal(rng, 3, 2)),
-                "keys": tensor(normal(rng, 4, 2)),
-                "bandwidth": 1.1,
-            },
+            queries=normal(rng, 3, 2),
+            keys=normal(rng, 4, 2),
+            bandwidth=1.1,
             compare="same_softmax",
             dtype="float32",
             tolerance=1e-4,
-        ),
-        probe(
-            "gradient",
-            "The weights must have the gradient of the Gaussian kernel.",
-            2,
-            4,
-            3,
-            1.0,
-            part="gradients",
-            grad=centred,
-            requires_grad=True,
+        ).says("Queries and keys of float32 have scores of float32."),
+        probe("gradient", 2, 4, 3, 1.0, grad_outputs=centred, requires_grad=True).says(
+            "The weights must have the gradient of the Gaussian kernel."
         ),
     ]
 

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
@@ -31,117 +32,78 @@ def _pooling_probes(rng):
     beyond_reach = problem(3, 1, 2, 4, 0.7)  # a single key: right whatever the kernel
     beyond_reach["queries"] = tensor(beyond_reach["queries"].data + 60.0)
     return [
-        Probe(
+        case(
             "worked",
-            "Kernels of 1, 1/2 and 1/4 make weights of 4/7, 2/7 and 1/7.",
-            args={
-                "queries": tensor([[0.0]]),
-                "keys": tensor([[0.0], [1.1774], [1.6651]]),
-                "values": tensor([[7.0], [14.0], [28.0]]),
-                "bandwidth": 1.0,
-            },
-        ),
-        Probe(
+            queries=[[0.0]],
+            keys=[[0.0], [1.1774], [1.6651]],
+            values=[[7.0], [14.0], [28.0]],
+            bandwidth=1.0,
+        ).says("Kernels of 1, 1/2 and 1/4 make weights of 4/7, 2/7 and 1/7."),
+        case(
             "by_hand",
+            queries=[[1.0], [2.5]],
+            keys=line,
+            values=[[10.0], [20.0], [40.0]],
+            bandwidth=2.0,
+        ).says(
             "Near keys must count more: the weight is proportional to "
-            "exp(-distance^2 / (2 bandwidth^2)), and each row of weights sums to 1.",
-            args={
-                "queries": tensor([[1.0], [2.5]]),
-                "keys": tensor(line),
-                "values": tensor([[10.0], [20.0], [40.0]]),
-                "bandwidth": 2.0,
-            },
+            "exp(-distance^2 / (2 bandwidth^2)), and each row of weights sums to 1."
         ),
-        Probe("general", "Every size must work.", args=problem(3, 5, 4, 2, 0.8)),
-        Probe("wide", "A bandwidth above 1 must widen the kernel.", args=problem(4, 6, 2, 3, 2.5)),
-        Probe("narrow", "A bandwidth below 1 must narrow it.", args=problem(2, 7, 3, 5, 0.45)),
-        Probe(
-            "strided",
-            "Non-contiguous tensors must work.",
-            args=problem(5, 3, 2, 4, 1.3, strided=True),
+        case("general", **problem(3, 5, 4, 2, 0.8)).says("Every size must work."),
+        case("wide", **problem(4, 6, 2, 3, 2.5)).says("A bandwidth above 1 must widen the kernel."),
+        case("narrow", **problem(2, 7, 3, 5, 0.45)).says("A bandwidth below 1 must narrow it."),
+        case("strided", **problem(5, 3, 2, 4, 1.3, strided=True)).says(
+            "Non-contiguous tensors must work."
         ),
-        Probe(
-            "square",
+        case("square", **problem(4, 4, 2, 3, 1.4)).says(
             "With as many queries as keys a row of weights still belongs to one query: it comes "
-            "from the distances of that query to all keys.",
-            args=problem(4, 4, 2, 3, 1.4),
+            "from the distances of that query to all keys."
         ),
-        Probe(
-            "far_query",
+        edge("far_query", **far).says(
             "A query far from every key still gets weights that sum to 1: its nearest keys count, "
-            "although every exp underflows to 0.",
-            part="edges",
-            args=far,
+            "although every exp underflows to 0."
         ),
-        Probe(
-            "one_key",
-            "A single key gets weight 1, however far away it is, and its value is returned.",
-            part="edges",
-            args=beyond_reach,
+        edge("one_key", **beyond_reach).says(
+            "A single key gets weight 1, however far away it is, and its value is returned."
         ),
-        Probe(
-            "one_query",
-            "One query, one feature and one column of values must work.",
-            part="edges",
-            args=problem(1, 5, 1, 1, 0.9),
+        edge("one_query", **problem(1, 5, 1, 1, 0.9)).says(
+            "One query, one feature and one column of values must work."
         ),
-        Probe(
-            "huge_bandwidth",
-            "With a huge bandwidth every key counts the same, and the output is the plain average.",
-            part="edges",
-            args=problem(2, 5, 3, 2, 1e4),
+        edge("huge_bandwidth", **problem(2, 5, 3, 2, 1e4)).says(
+            "With a huge bandwidth every key counts the same, and the output is the plain average."
         ),
-        Probe(
-            "many_keys",
-            "Every key counts, however many there are.",
-            part="edges",
-            args=problem(2, 300, 1, 1, 1.7),
+        edge("many_keys", **problem(2, 300, 1, 1, 1.7)).says(
+            "Every key counts, however many there are."
         ),
-        Probe(
+        edge(
             "flat_values",
-            "Values with one axis only must raise a ValueError.",
-            part="edges",
-            args={
-                "queries": tensor(normal(rng, 2, 3)),
-                "keys": tensor(normal(rng, 4, 3)),
-                "values": tensor(normal(rng, 4)),
-                "bandwidth": 1.0,
-            },
+            queries=normal(rng, 2, 3),
+            keys=normal(rng, 4, 3),
+            values=normal(rng, 4),
+            bandwidth=1.0,
             raises="ValueError",
+        ).says("Values with one axis only must raise a ValueError."),
+        edge("float32", **problem(3, 4, 2, 5, 0.9), dtype="float32", tolerance=1e-4).says(
+            "Inputs of float32 have outputs and weights of float32."
         ),
-        Probe(
-            "float32",
-            "Inputs of float32 have outputs and weights of float32.",
-            part="edges",
-            args=problem(3, 4, 2, 5, 0.9),
-            dtype="float32",
-            tolerance=1e-4,
+        edge(
+            "small_scale", **(problem(3, 4, 2, 5, tensor(np.array(0.03))) | _near(rng, 3, 4, 2))
+        ).says(
+            "A bandwidth near 0 must work where the points are near each other, also as a tensor."
         ),
-        Probe(
-            "small_scale",
-            "A bandwidth near 0 must work where the points are near each other, also as a tensor.",
-            part="edges",
-            args=problem(3, 4, 2, 5, tensor(np.array(0.03))) | _near(rng, 3, 4, 2),
-        ),
-        Probe(
+        case(
             "gradient",
-            "The outputs must be differentiable in queries, keys and values.",
-            part="gradients",
-            args=problem(2, 4, 2, 3, 1.1, requires_grad=True),
+            **problem(2, 4, 2, 3, 1.1, requires_grad=True),
             grad_outputs=normal(rng, 2, 3),
-        ),
-        Probe(
+        ).says("The outputs must be differentiable in queries, keys and values."),
+        case(
             "gradient_on_a_key",
-            "Where a query equals a key the gradient is finite.",
-            part="gradients",
-            args={
-                "queries": tensor([[1.0], [0.5]], requires_grad=True),
-                "keys": tensor(line, requires_grad=True),
-                "values": tensor(normal(rng, 3, 2), requires_grad=True),
-                "bandwidth": 1.0,
-            },
+            queries=tensor([[1.0], [0.5]], requires_grad=True),
+            keys=tensor(line, requires_grad=True),
+            values=tensor(normal(rng, 3, 2), requires_grad=True),
+            bandwidth=1.0,
             grad_outputs=normal(rng, 2, 2),
-        ),
+        ).says("Where a query equals a key the gradient is finite."),
     ]
 
 

@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal, points
 from course_lib.reference import kernel_pooling as oracle
@@ -20,109 +21,63 @@ def _leave_one_out_probes(rng):
         }
 
     return [
-        Probe(
-            "worked",
+        case("worked", inputs=[-1.0, 0.0, 1.0], targets=[10.0, 99.0, 40.0], bandwidth=1.0).says(
             "The point in the middle is predicted by two others at the same distance, so by their "
-            "mean; its own target 99 has no say.",
-            args={
-                "inputs": tensor([-1.0, 0.0, 1.0]),
-                "targets": tensor([10.0, 99.0, 40.0]),
-                "bandwidth": 1.0,
-            },
+            "mean; its own target 99 has no say."
         ),
-        Probe(
-            "general",
-            "The prediction at i must be the kernel average of all targets but the one at i.",
-            args=problem(7, 1.2),
+        case("general", **problem(7, 1.2)).says(
+            "The prediction at i must be the kernel average of all targets but the one at i."
         ),
-        Probe("narrow", "A bandwidth below 1 must work.", args=problem(9, 0.7)),
-        Probe("wide", "A bandwidth above 1 must work.", args=problem(6, 2.4)),
-        Probe("strided", "Non-contiguous tensors must work.", args=problem(5, 1.6, strided=True)),
-        Probe(
-            "two_points",
-            "With two points each is predicted by the other one's target.",
-            part="edges",
-            args={
-                "inputs": tensor([0.0, 5.0]),
-                "targets": tensor([3.0, 8.0]),
-                "bandwidth": 1.0,
-            },
+        case("narrow", **problem(9, 0.7)).says("A bandwidth below 1 must work."),
+        case("wide", **problem(6, 2.4)).says("A bandwidth above 1 must work."),
+        case("strided", **problem(5, 1.6, strided=True)).says("Non-contiguous tensors must work."),
+        edge("two_points", inputs=[0.0, 5.0], targets=[3.0, 8.0], bandwidth=1.0).says(
+            "With two points each is predicted by the other one's target."
         ),
-        Probe(
-            "alone",
-            "A point that has no other is predicted as 0.",
-            part="edges",
-            args={
-                "inputs": tensor([0.5]),
-                "targets": tensor(normal(rng, 1) + 4.0),
-                "bandwidth": 1.0,
-            },
+        edge("alone", inputs=[0.5], targets=normal(rng, 1) + 4.0, bandwidth=1.0).says(
+            "A point that has no other is predicted as 0."
         ),
-        Probe(
+        edge(
             "twins",
+            inputs=[0.0, 1.0, 2.5, 1.0, 1.75, 2.5],
+            targets=(normal(rng, 4) + np.array([1.5, 4.0, -1.0, 7.0]))[[0, 1, 2, 1, 1, 3]],
+            bandwidth=1.0,
+        ).says(
             "Of two points with the same input only the point itself is left out; its twin counts, "
-            "and so does a point with the same target.",
-            part="edges",
-            args={
-                "inputs": tensor([0.0, 1.0, 2.5, 1.0, 1.75, 2.5]),
-                "targets": tensor(
-                    (normal(rng, 4) + np.array([1.5, 4.0, -1.0, 7.0]))[[0, 1, 2, 1, 1, 3]]
-                ),
-                "bandwidth": 1.0,
-            },
+            "and so does a point with the same target."
         ),
-        Probe(
-            "huge_bandwidth",
-            "With a huge bandwidth the prediction is the plain average of the other targets.",
-            part="edges",
-            args=problem(40, 1e4),
+        edge("huge_bandwidth", **problem(40, 1e4)).says(
+            "With a huge bandwidth the prediction is the plain average of the other targets."
         ),
-        Probe(
+        edge(
             "small_scale",
-            "A bandwidth near 0 must work where the points are near each other.",
-            part="edges",
-            args=problem(6, 0.02)
-            | {
-                "inputs": tensor(points(rng, 6, spread=0.05)),
-                "bandwidth": tensor(np.array(0.02)),
-            },
-        ),
-        Probe(
+            **(
+                problem(6, 0.02)
+                | {
+                    "inputs": tensor(points(rng, 6, spread=0.05)),
+                    "bandwidth": tensor(np.array(0.02)),
+                }
+            ),
+        ).says("A bandwidth near 0 must work where the points are near each other."),
+        edge(
             "far_from_the_others",
-            "A point five bandwidths from its neighbours is predicted by them all the same.",
-            part="edges",
-            args={
-                "inputs": tensor(np.array([-1.0, 5.4, 0.3, 0.0])),
-                "targets": tensor(normal(rng, 4) + 1.5),
-                "bandwidth": 1.0,
-            },
+            inputs=np.array([-1.0, 5.4, 0.3, 0.0]),
+            targets=normal(rng, 4) + 1.5,
+            bandwidth=1.0,
+        ).says("A point five bandwidths from its neighbours is predicted by them all the same."),
+        edge("float32", **problem(6, 1.3), dtype="float32", tolerance=1e-4).says(
+            "Inputs and targets of float32 have predictions of float32."
         ),
-        Probe(
-            "float32",
-            "Inputs and targets of float32 have predictions of float32.",
-            part="edges",
-            args=problem(6, 1.3),
-            dtype="float32",
-            tolerance=1e-4,
+        case("gradient", **problem(5, 1.0, requires_grad=True), grad_outputs=normal(rng, 5)).says(
+            "The predictions must be differentiable in inputs and targets."
         ),
-        Probe(
-            "gradient",
-            "The predictions must be differentiable in inputs and targets.",
-            part="gradients",
-            args=problem(5, 1.0, requires_grad=True),
-            grad_outputs=normal(rng, 5),
-        ),
-        Probe(
+        case(
             "gradient_of_bandwidth",
-            "The bandwidth may be a tensor, and the predictions must be differentiable in it.",
-            part="gradients",
-            args={
-                "inputs": tensor(points(rng, 6)),
-                "targets": tensor(normal(rng, 6) + 1.5),
-                "bandwidth": tensor(np.array(1.3), requires_grad=True),
-            },
+            inputs=points(rng, 6),
+            targets=normal(rng, 6) + 1.5,
+            bandwidth=tensor(np.array(1.3), requires_grad=True),
             grad_outputs=normal(rng, 6),
-        ),
+        ).says("The bandwidth may be a tensor, and the predictions must be differentiable in it."),
     ]
 
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
@@ -19,71 +20,51 @@ def _squared_distances_probes(rng):
         return {"queries": tensor(queries, **options), "keys": tensor(keys, **options)}
 
     probes = [
-        Probe(
-            "worked",
+        case("worked", **pair([[1.0, 2.0]], [[4.0, 6.0], [1.0, 0.0]])).says(
             "The squared distance of (1, 2) and (4, 6) is 3^2 + 4^2 = 25, that of (1, 2) and "
-            "(1, 0) is 4: one number for each query and key.",
-            args=pair([[1.0, 2.0]], [[4.0, 6.0], [1.0, 0.0]]),
+            "(1, 0) is 4: one number for each query and key."
         ),
-        Probe(
-            "loops_pairs_few",
-            "Entry (i, j) must be the squared distance of query i and key j.",
-            args=pair(normal(rng, few[0], few[2]), normal(rng, few[1], few[2])),
+        case(
+            "few_pairs",
+            **pair(normal(rng, few[0], few[2]), normal(rng, few[1], few[2])),
+            loops="pairs",
+        ).says("Entry (i, j) must be the squared distance of query i and key j."),
+        case(
+            "many_pairs",
+            **pair(normal(rng, many[0], many[2]), normal(rng, many[1], many[2])),
+            loops="pairs",
+        ).says("Every number of queries, keys and features must work."),
+        case("one_feature", **pair(normal(rng, 5, 1), normal(rng, 3, 1))).says(
+            "With a single feature the squared distance is the squared difference."
         ),
-        Probe(
-            "loops_pairs_many",
-            "Every number of queries, keys and features must work.",
-            args=pair(normal(rng, many[0], many[2]), normal(rng, many[1], many[2])),
+        case("strided", **pair(normal(rng, 3, 4), normal(rng, 5, 4), strided=True)).says(
+            "Non-contiguous queries and keys must work."
         ),
-        Probe(
-            "one_feature",
-            "With a single feature the squared distance is the squared difference.",
-            args=pair(normal(rng, 5, 1), normal(rng, 3, 1)),
+        edge("to_itself", **pair(itself, itself)).says(
+            "A point has distance 0 from itself, and a distance from every other one."
         ),
-        Probe(
-            "strided",
-            "Non-contiguous queries and keys must work.",
-            args=pair(normal(rng, 3, 4), normal(rng, 5, 4), strided=True),
+        # At distance 1, where roots and means change nothing: the shape alone decides.
+        edge("one_pair", **pair([[itself[0, 0]]], [[itself[0, 0] + 1]])).says(
+            "One query and one key give a result of shape (1, 1)."
         ),
-        Probe(
-            "to_itself",
-            "A point has distance 0 from itself, and a distance from every other one.",
-            part="edges",
-            args=pair(itself, itself),
+        edge("far_apart", **pair(normal(rng, 2, 3) + 40.0, normal(rng, 4, 3) - 40.0)).says(
+            "A large distance counts in full."
         ),
-        Probe(  # at distance 1, where roots and means change nothing: the shape alone decides
-            "one_pair",
-            "One query and one key give a result of shape (1, 1).",
-            part="edges",
-            args=pair([[itself[0, 0]]], [[itself[0, 0] + 1]]),
+        edge("float32", **pair(normal(rng, 3, 2), normal(rng, 4, 2)), dtype="float32").says(
+            "Queries and keys of float32 have distances of float32."
         ),
-        Probe(
-            "far_apart",
-            "A large distance counts in full.",
-            part="edges",
-            args=pair(normal(rng, 2, 3) + 40.0, normal(rng, 4, 3) - 40.0),
-        ),
-        Probe(
-            "float32",
-            "Queries and keys of float32 have distances of float32.",
-            part="edges",
-            args=pair(normal(rng, 3, 2), normal(rng, 4, 2)),
-            dtype="float32",
-        ),
-        Probe(
+        case(
             "gradient",
-            "The gradient of a squared distance with respect to the query is twice the difference.",
-            part="gradients",
-            args=pair(normal(rng, 2, 3), normal(rng, 4, 3), requires_grad=True),
+            **pair(normal(rng, 2, 3), normal(rng, 4, 3), requires_grad=True),
             grad_outputs=normal(rng, 2, 4),
+        ).says(
+            "The gradient of a squared distance with respect to the query is twice the difference."
         ),
-        Probe(
+        case(
             "gradient_at_zero",
-            "Where a query equals a key the gradient is 0, not NaN.",
-            part="gradients",
-            args=pair(shared[:2], shared, requires_grad=True),
+            **pair(shared[:2], shared, requires_grad=True),
             grad_outputs=normal(rng, 2, 3),
-        ),
+        ).says("Where a query equals a key the gradient is 0, not NaN."),
     ]
     # `F.pairwise_distance` adds 1e-6 to every difference: near enough.
     return [replace(probe, tolerance=1e-4) for probe in probes]
@@ -183,8 +164,8 @@ EXERCISE = Exercise(
         "return differences.square().sum(...)",
     ),
     promises={
-        "`queries` `(n, d)` and `keys` `(m, d)`": "loops_pairs_many one_feature strided float32",
-        "the squared Euclidean distance of every query to every key": "loops_pairs_few "
+        "`queries` `(n, d)` and `keys` `(m, d)`": "many_pairs one_feature strided float32",
+        "the squared Euclidean distance of every query to every key": "few_pairs "
         "to_itself one_pair far_apart",
         "Gradients reach queries and keys": "gradient gradient_at_zero",
         "right distances by a loop": "loops",

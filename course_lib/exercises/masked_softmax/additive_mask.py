@@ -6,56 +6,40 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Dtype, Probe, tensor
+from course_lib.checks.observe.probe import Dtype, tensor
+from course_lib.exercises._probes import case
 from course_lib.reference import masked_softmax as oracle
 
 
 def _additive_mask_probes(rng):
     drawn = rng.random((3, 5)) < 0.5
     drawn[0, 0], drawn[2, 4] = True, False
-    small = tensor([[True, True, False], [True, False, False]])
+    small = [[True, True, False], [True, False, False]]
 
-    def probe(name, says, mask, dtype, part="values"):
-        return Probe(name, says, part, args={"mask": mask, "dtype": Dtype(dtype)})
+    def probe(name, mask, dtype, **options):
+        return case(name, args={"mask": mask, "dtype": Dtype(dtype)}, **options)
 
     return [
-        probe("small", "Kept keys get 0, dropped keys get -inf.", small, "float64"),
-        probe("random", "Kept keys get 0, dropped keys get -inf.", tensor(drawn), "float64"),
-        probe(
-            "four_axes",
-            "A mask may have any shape, and need not be contiguous.",
-            tensor(rng.random((2, 2, 3, 4)) < 0.5, strided=True),
-            "float64",
+        probe("small", small, "float64").says("Kept keys get 0, dropped keys get -inf."),
+        probe("random", drawn, "float64").says("Kept keys get 0, dropped keys get -inf."),
+        probe("four_axes", tensor(rng.random((2, 2, 3, 4)) < 0.5, strided=True), "float64").says(
+            "A mask may have any shape, and need not be contiguous."
         ),
-        probe("float32", "The result has the dtype asked for.", small, "float32"),
-        probe(
-            "worked_number",
-            "In float16 dropped keys get -inf too; -1e9 does not exist there.",
-            tensor([True, False]),
-            "float16",
-            "edges",
+        probe("float32", small, "float32").says("The result has the dtype asked for."),
+        probe("worked_number", [True, False], "float16", part="edges").says(
+            "In float16 dropped keys get -inf too; -1e9 does not exist there."
         ),
-        probe("bfloat16", "In bfloat16 dropped keys get -inf.", small, "bfloat16", "edges"),
-        probe(
-            "all_kept",
-            "With every key kept there is nothing but 0.",
-            tensor([[True, True]]),
-            "float64",
-            "edges",
+        probe("bfloat16", small, "bfloat16", part="edges").says(
+            "In bfloat16 dropped keys get -inf."
         ),
-        probe(
-            "all_kept_vector",
-            "A mask of a single axis works as well.",
-            tensor([True, True, True]),
-            "float64",
-            "edges",
+        probe("all_kept", [[True, True]], "float64", part="edges").says(
+            "With every key kept there is nothing but 0."
         ),
-        probe(
-            "all_dropped",
-            "With every key dropped all are -inf.",
-            tensor([[False, False]]),
-            "float64",
-            "edges",
+        probe("all_kept_vector", [True, True, True], "float64", part="edges").says(
+            "A mask of a single axis works as well."
+        ),
+        probe("all_dropped", [[False, False]], "float64", part="edges").says(
+            "With every key dropped all are -inf."
         ),
     ]
 

@@ -6,73 +6,42 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe
+from course_lib.exercises._probes import case, edge
 from course_lib.reference import masked_softmax as oracle
 
 
 def _causal_mask_probes(rng):
     small, large = sorted(int(n) for n in rng.choice(np.arange(4, 9), 2, replace=False))
     return [
-        Probe(
-            "square",
-            "Query i sees keys 0 to i: itself and what came before.",
-            args={"num_queries": 3},
+        case("square", num_queries=3).says(
+            "Query i sees keys 0 to i: itself and what came before."
         ),
-        Probe(
-            "worked_number",
+        case("worked_number", num_queries=2, num_keys=3).says(
             "With more keys than queries the last query is aligned with the last key, so every "
-            "query also sees the earlier keys.",
-            args={"num_queries": 2, "num_keys": 3},
+            "query also sees the earlier keys."
         ),
-        Probe(
-            "larger_square", "Query i sees keys 0 to i, at any size.", args={"num_queries": large}
+        case("larger_square", num_queries=large).says("Query i sees keys 0 to i, at any size."),
+        case("many_more_keys", num_queries=small - 1, by_name={"num_keys": large + 1}).says(
+            "With more keys than queries the last query sees all keys."
         ),
-        Probe(
-            "many_more_keys",
-            "With more keys than queries the last query sees all keys.",
-            args={"num_queries": small - 1},
-            kwargs={"num_keys": large + 1},
+        case("as_many_keys_by_name", num_queries=small, by_name={"num_keys": small}).says(
+            "`num_keys` may be given where it equals `num_queries`."
         ),
-        Probe(
-            "as_many_keys_by_name",
-            "`num_keys` may be given where it equals `num_queries`.",
-            args={"num_queries": small},
-            kwargs={"num_keys": small},
+        case("hundreds_of_keys", num_queries=3, by_name={"num_keys": 600}).says(
+            "Earlier keys are seen however far back they lie."
         ),
-        Probe(
-            "hundreds_of_keys",
-            "Earlier keys are seen however far back they lie.",
-            args={"num_queries": 3},
-            kwargs={"num_keys": 600},
+        edge("more_queries", num_queries=4, by_name={"num_keys": 2}).says(
+            "With more queries than keys the first queries see nothing at all."
         ),
-        Probe(
-            "more_queries",
-            "With more queries than keys the first queries see nothing at all.",
-            part="edges",
-            args={"num_queries": 4},
-            kwargs={"num_keys": 2},
+        edge("one_key", num_queries=3, by_name={"num_keys": 1}).says(
+            "A single key belongs to the last query; the others see nothing."
         ),
-        Probe(
-            "one_key",
-            "A single key belongs to the last query; the others see nothing.",
-            part="edges",
-            args={"num_queries": 3},
-            kwargs={"num_keys": 1},
+        edge("one_query", num_queries=1, by_name={"num_keys": 5}).says(
+            "A single query, as in decoding, is the last one: it sees every key."
         ),
-        Probe(
-            "one_query",
-            "A single query, as in decoding, is the last one: it sees every key.",
-            part="edges",
-            args={"num_queries": 1},
-            kwargs={"num_keys": 5},
-        ),
-        Probe("one_by_one", "One query sees its own key.", part="edges", args={"num_queries": 1}),
-        Probe(
-            "no_keys",
-            "`num_keys=0` asks for a mask without columns; only None means as many as queries.",
-            part="edges",
-            args={"num_queries": 2},
-            kwargs={"num_keys": 0},
+        edge("one_by_one", num_queries=1).says("One query sees its own key."),
+        edge("no_keys", num_queries=2, by_name={"num_keys": 0}).says(
+            "`num_keys=0` asks for a mask without columns; only None means as many as queries."
         ),
     ]
 

@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.reference import masked_softmax as oracle
 
 
@@ -20,75 +21,39 @@ def _combine_masks_probes(rng):
     both = np.array([[True, True, False], [True, False, False]])
     other = np.array([[True, False, True], [True, True, False]])
     return [
-        Probe(
-            "worked_number",
-            "A key is allowed only where both masks allow it.",
-            args={"first": tensor([True, True, False]), "second": tensor([True, False, False])},
+        case("worked_number", first=[True, True, False], second=[True, False, False]).says(
+            "A key is allowed only where both masks allow it."
         ),
-        Probe(
-            "worked_number_broadcast",
-            "A (3, 3) mask and a (1, 3) mask broadcast to (3, 3).",
-            args={
-                "causal": tensor(np.tri(3, dtype=bool)),
-                "padding": tensor([[True, True, False]]),
-            },
+        case(
+            "worked_number_broadcast", causal=np.tri(3, dtype=bool), padding=[[True, True, False]]
+        ).says("A (3, 3) mask and a (1, 3) mask broadcast to (3, 3)."),
+        case("two_masks", first=both, second=other).says(
+            "A key is allowed only where both masks allow it."
         ),
-        Probe(
-            "two_masks",
-            "A key is allowed only where both masks allow it.",
-            args={"first": tensor(both), "second": tensor(other)},
+        case(
+            "three_masks", **{f"mask {i}": tensor(allowed) for i, allowed in enumerate(three)}
+        ).says("Of three masks all three must allow the key."),
+        case("broadcast", padding=mask(2, 1, 5), causal=mask(3, 5)).says(
+            "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask broadcast."
         ),
-        Probe(
-            "three_masks",
-            "Of three masks all three must allow the key.",
-            args={f"mask {i}": tensor(allowed) for i, allowed in enumerate(three)},
+        case("both_broadcast", keys=mask(5), queries=mask(3, 1)).says(
+            "A (num_keys,) mask and a (num_queries, 1) mask broadcast against each other."
         ),
-        Probe(
-            "broadcast",
-            "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask broadcast.",
-            args={"padding": tensor(mask(2, 1, 5)), "causal": tensor(mask(3, 5))},
+        edge(
+            "none_in_between", first=three[2], none=None, second=three[0], no=None, third=three[1]
+        ).says("None between masks changes nothing: all masks that are given must allow the key."),
+        edge("none_second", first=both, second=None).says(
+            "None allows everything: the other mask stays as it is."
         ),
-        Probe(
-            "both_broadcast",
-            "A (num_keys,) mask and a (num_queries, 1) mask broadcast against each other.",
-            args={"keys": tensor(mask(5)), "queries": tensor(mask(3, 1))},
+        edge("none_first", first=None, second=both, third=other).says(
+            "None may come first as well."
         ),
-        Probe(
-            "none_in_between",
-            "None between masks changes nothing: all masks that are given must allow the key.",
-            part="edges",
-            args={
-                "mask 0": tensor(three[2]),
-                "mask 1": None,
-                "mask 2": tensor(three[0]),
-                "mask 3": None,
-                "mask 4": tensor(three[1]),
-            },
+        edge("all_none", first=None, second=None).says(
+            "With no mask at all there is nothing to mask: the result is None."
         ),
-        Probe(
-            "none_second",
-            "None allows everything: the other mask stays as it is.",
-            part="edges",
-            args={"first": tensor(both), "second": None},
-        ),
-        Probe(
-            "none_first",
-            "None may come first as well.",
-            part="edges",
-            args={"first": None, "second": tensor(both), "third": tensor(other)},
-        ),
-        Probe(
-            "all_none",
-            "With no mask at all there is nothing to mask: the result is None.",
-            part="edges",
-            args={"first": None, "second": None},
-        ),
-        Probe("no_arguments", "No masks given: the result is None.", part="edges"),
-        Probe(
-            "one_mask",
-            "A single mask comes back as it is.",
-            part="edges",
-            args={"first": tensor(mask(3, 4), strided=True)},
+        edge("no_arguments").says("No masks given: the result is None."),
+        edge("one_mask", first=tensor(mask(3, 4), strided=True)).says(
+            "A single mask comes back as it is."
         ),
     ]
 

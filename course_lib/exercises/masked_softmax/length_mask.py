@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.reference import masked_softmax as oracle
 
 
@@ -12,68 +13,39 @@ def _length_mask_probes(rng):
     per_item = rng.permutation(np.arange(1, 6))[:4]
     per_query = np.stack([rng.permutation(np.arange(1, 7))[:3] for _ in range(2)])
     return [
-        Probe(
-            "worked_number",
-            "Key j of an item is real exactly if j is smaller than its length.",
-            args={"valid_lens": tensor([2, 0]), "max_len": 3},
+        case("worked_number", valid_lens=[2, 0], max_len=3).says(
+            "Key j of an item is real exactly if j is smaller than its length."
         ),
-        Probe(
-            "worked_number_per_query",
-            "One item with two queries gives a mask (1, 2, max_len): the axis of size 1 stays.",
-            args={"valid_lens": tensor([[1, 3]]), "max_len": 3},
+        case("worked_number_per_query", valid_lens=[[1, 3]], max_len=3).says(
+            "One item with two queries gives a mask (1, 2, max_len): the axis of size 1 stays."
         ),
-        Probe(
-            "several_items",
-            "Each item has a length of its own.",
-            args={"valid_lens": tensor(per_item), "max_len": 6},
+        case("several_items", valid_lens=per_item, max_len=6).says(
+            "Each item has a length of its own."
         ),
-        Probe(
-            "one_per_query",
-            "Lengths of shape (batch, num_queries) give one row of the mask for each query.",
-            args={"valid_lens": tensor(per_query), "max_len": 7},
+        case("one_per_query", valid_lens=per_query, max_len=7).says(
+            "Lengths of shape (batch, num_queries) give one row of the mask for each query."
         ),
-        Probe(
-            "one_item",
-            "One length gives a mask of one row: the axis of size 1 stays.",
-            args={"valid_lens": tensor([3]), "max_len": 5},
+        case("one_item", valid_lens=[3], max_len=5).says(
+            "One length gives a mask of one row: the axis of size 1 stays."
         ),
-        Probe(
-            "int32",
-            "Lengths may be int32 as well as int64, and need not be contiguous.",
-            part="edges",
-            args={"valid_lens": tensor(per_query.astype(np.int32), strided=True), "max_len": 6},
+        edge("int32", valid_lens=tensor(per_query.astype(np.int32), strided=True), max_len=6).says(
+            "Lengths may be int32 as well as int64, and need not be contiguous."
         ),
-        Probe(
-            "another_device",
+        edge("another_device", valid_lens=[6, 6], max_len=6, scenario="after_another_device").says(
             "Lengths on a GPU work: a tensor made without `device=` is on the CPU, and the two do "
-            "not mix.",
-            part="edges",
-            args={"valid_lens": tensor([6, 6]), "max_len": 6},
-            scenario="after_another_device",
+            "not mix."
         ),
-        Probe(
-            "one_query",
-            "One query of one item, and one key, keep their three axes.",
-            part="edges",
-            args={"valid_lens": tensor([[1]]), "max_len": 1},
+        edge("one_query", valid_lens=[[1]], max_len=1).says(
+            "One query of one item, and one key, keep their three axes."
         ),
-        Probe(
-            "length_full",
-            "A length of `max_len` means that every key is real.",
-            part="edges",
-            args={"valid_lens": tensor([3, 1, 0]), "max_len": 3},
+        edge("length_full", valid_lens=[3, 1, 0], max_len=3).says(
+            "A length of `max_len` means that every key is real."
         ),
-        Probe(
-            "every_length_full",
-            "Lengths that are all `max_len` give a mask of True, with one row for each query.",
-            part="edges",
-            args={"valid_lens": tensor([[4, 4], [4, 4], [4, 4]]), "max_len": 4},
+        edge("every_length_full", valid_lens=[[4, 4], [4, 4], [4, 4]], max_len=4).says(
+            "Lengths that are all `max_len` give a mask of True, with one row for each query."
         ),
-        Probe(
-            "hundreds_of_keys",
-            "Lengths of hundreds are lengths like others.",
-            part="edges",
-            args={"valid_lens": tensor([700, 3, 300]), "max_len": 700},
+        edge("hundreds_of_keys", valid_lens=[700, 3, 300], max_len=700).says(
+            "Lengths of hundreds are lengths like others."
         ),
     ]
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, array
+from course_lib.checks.observe.probe import array
+from course_lib.exercises._probes import case, edge
 from course_lib.reference import masked_softmax as oracle
 
 
@@ -12,75 +13,45 @@ def _stable_softmax_probes(rng):
         return rng.normal(0, 1.3, shape)
 
     return [
-        Probe(
-            "worked_number",
-            "The weights of a row are proportional to exp(score) and sum to 1.",
-            args={"scores": array([[0.0, np.log(3)]])},
+        case("worked_number", scores=array([[0.0, np.log(3)]])).says(
+            "The weights of a row are proportional to exp(score) and sum to 1."
         ),
-        Probe(
-            "matrix",
-            "Each row is normalised on its own: it sums to 1 over the last axis.",
-            args={"scores": array(normal(3, 5))},
+        case("matrix", scores=array(normal(3, 5))).says(
+            "Each row is normalised on its own: it sums to 1 over the last axis."
         ),
-        Probe(
-            "three_axes",
-            "Any number of leading axes works: the last one sums to 1.",
-            args={"scores": array(normal(2, 3, 5))},
+        case("three_axes", scores=array(normal(2, 3, 5))).says(
+            "Any number of leading axes works: the last one sums to 1."
         ),
-        Probe(
-            "first_axis",
-            "With `axis=0` the sums over the first axis are 1.",
-            args={"scores": array(normal(4, 3))},
-            kwargs={"axis": 0},
+        case("first_axis", scores=array(normal(4, 3)), by_name={"axis": 0}).says(
+            "With `axis=0` the sums over the first axis are 1."
         ),
-        Probe(
-            "middle_axis",
-            "With `axis=1` the sums over the middle axis of a 3-D array are 1.",
-            args={"scores": array(normal(2, 5, 3), strided=True)},
-            kwargs={"axis": 1},
+        case("middle_axis", scores=array(normal(2, 5, 3), strided=True), by_name={"axis": 1}).says(
+            "With `axis=1` the sums over the middle axis of a 3-D array are 1."
         ),
-        Probe(
-            "axis_from_the_end",
-            "With `axis=-2` the sums over the last axis but one are 1.",
-            args={"scores": array(normal(2, 3, 4, 5))},
-            kwargs={"axis": -2},
+        case("axis_from_the_end", scores=array(normal(2, 3, 4, 5)), by_name={"axis": -2}).says(
+            "With `axis=-2` the sums over the last axis but one are 1."
         ),
-        Probe(
-            "one_column",
-            "Axes of size 1 stay: `axis=1` of an array (1, 4, 1) holds one row of four scores.",
-            args={"scores": array(normal(1, 4, 1))},
-            kwargs={"axis": 1},
+        case("one_column", scores=array(normal(1, 4, 1)), by_name={"axis": 1}).says(
+            "Axes of size 1 stay: `axis=1` of an array (1, 4, 1) holds one row of four scores."
         ),
-        Probe("vector", "A vector is one row.", args={"scores": array(normal(6))}),
-        Probe(
-            "float32",
-            "Scores in float32 give weights in float32.",
-            args={"scores": array(normal(3, 4).astype(np.float32))},
+        case("vector", scores=array(normal(6))).says("A vector is one row."),
+        case("float32", scores=array(normal(3, 4).astype(np.float32))).says(
+            "Scores in float32 give weights in float32."
         ),
-        Probe(
-            "large",
-            "Large scores do not overflow: exp(1000) is inf, yet the weights exist.",
-            part="edges",
-            args={"scores": array([[1000.0, 1000.0 + np.log(3)]])},
+        edge("large", scores=array([[1000.0, 1000.0 + np.log(3)]])).says(
+            "Large scores do not overflow: exp(1000) is inf, yet the weights exist."
         ),
-        Probe(
-            "very_negative",
-            "Very negative scores do not underflow to 0 / 0.",
-            part="edges",
-            args={"scores": array([[-1000.0, -1001.5, -1000.3]])},
+        edge("very_negative", scores=array([[-1000.0, -1001.5, -1000.3]])).says(
+            "Very negative scores do not underflow to 0 / 0."
         ),
-        Probe(
-            "far_apart_scores",
-            "Scores of one row may lie far apart: the largest takes all the weight.",
-            part="edges",
-            args={"scores": array([[-900.0, 1.0, 0.5], [0.5, 3000.0, -1.0]])},
+        edge("far_apart_scores", scores=array([[-900.0, 1.0, 0.5], [0.5, 3000.0, -1.0]])).says(
+            "Scores of one row may lie far apart: the largest takes all the weight."
         ),
-        Probe(
-            "far_apart_rows",
+        edge(
+            "far_apart_rows", scores=array(normal(3, 4) + np.array([[0.0], [900.0], [-900.0]]))
+        ).says(
             "Rows of very different size do not disturb each other: what is subtracted from a row "
-            "is its own maximum, not the largest score of all.",
-            part="edges",
-            args={"scores": array(normal(3, 4) + np.array([[0.0], [900.0], [-900.0]]))},
+            "is its own maximum, not the largest score of all."
         ),
     ]
 

@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.reference import memory_and_speed as oracle
 
 
@@ -47,127 +48,71 @@ def _probes(rng):
     half = [[8.0, -7.0], [-8.0, 6.5]], [[-8.0, 7.25], [7.75, -6.5], [0.25, 0.0]]
     right = "The scores are w_v . tanh(q + k) for each query and key."
     return [
-        Probe("worked_number", right, args=given([[0.5, 0.0]], [[0.0, 0.0]], [1.0, 2.0])),
-        Probe("random", right, args=draw(2, 3, 5, 4)),
-        Probe("one_feature", "One feature and one key keep their axes.", args=draw(3, 2, 1, 1)),
-        Probe("strided", "Inputs need not be contiguous.", args=draw(2, 4, 3, 5, strided=True)),
-        Probe("small", "Features near 0 have scores near 0.", args=draw(2, 3, 4, 3, scale=0.01)),
-        Probe(
-            "few_functions",
+        case("worked_number", **given([[0.5, 0.0]], [[0.0, 0.0]], [1.0, 2.0])).says(right),
+        case("random", **draw(2, 3, 5, 4)).says(right),
+        case("one_feature", **draw(3, 2, 1, 1)).says("One feature and one key keep their axes."),
+        case("strided", **draw(2, 4, 3, 5, strided=True)).says("Inputs need not be contiguous."),
+        case("small", **draw(2, 3, 4, 3, scale=0.01)).says("Features near 0 have scores near 0."),
+        # Pairs need five times as many.
+        case("few_functions", **few, at_most=frugal(few, 2)).says(
             "An exponential for each number of the queries and of the keys is enough: (n + m) H "
-            "for each item, not n m H.",
-            args=few,
-            at_most=frugal(few, 2),  # pairs need five times as many
+            "for each item, not n m H."
         ),
-        Probe(
-            "one_for_each",
-            "One exponential for each number of the queries and keys is enough.",
-            args=one_each,
-            part="edges",
-            at_most=frugal(one_each),
+        edge("one_for_each", **one_each, at_most=frugal(one_each)).says(
+            "One exponential for each number of the queries and keys is enough."
         ),
-        Probe(
-            "at_the_border",
-            "Up to 40 on both sides the exponentials of the vectors serve, in float32 as well.",
-            args=near,
-            dtype="float32",
-            tolerance=1e-4,
-            part="edges",
-            at_most=frugal(near),
+        edge("at_the_border", **near, dtype="float32", tolerance=1e-4, at_most=frugal(near)).says(
+            "Up to 40 on both sides the exponentials of the vectors serve, in float32 as well."
         ),
-        Probe(
-            "beyond_the_border",
-            "Beyond float32's range the scores are right too, in some other way.",
-            args=given(*far, [1.0, -2.0]),
-            dtype="float32",
-            tolerance=1e-3,
-            part="edges",
+        edge("beyond_the_border", **given(*far, [1.0, -2.0]), dtype="float32", tolerance=1e-3).says(
+            "Beyond float32's range the scores are right too, in some other way."
         ),
-        Probe(
-            "queries_beyond",
-            "Queries alone may be out of range.",
-            args=given(*one_side, [20.0, -30.0]),
-            dtype="float32",
-            tolerance=2e-5,
-            part="edges",
-        ),
-        Probe(
-            "keys_beyond",
-            "Keys alone may be out of range.",
-            args=given(*one_side[::-1], [20.0, -30.0]),
-            dtype="float32",
-            tolerance=2e-5,
-            part="edges",
-        ),
-        Probe(
+        edge(
+            "queries_beyond", **given(*one_side, [20.0, -30.0]), dtype="float32", tolerance=2e-5
+        ).says("Queries alone may be out of range."),
+        edge(
+            "keys_beyond", **given(*one_side[::-1], [20.0, -30.0]), dtype="float32", tolerance=2e-5
+        ).says("Keys alone may be out of range."),
+        edge(
             "last_query_beyond",
-            "A single number of the last query may be out of range.",
-            args=given(*last_query, [20.0, -30.0]),
+            **given(*last_query, [20.0, -30.0]),
             dtype="float32",
             tolerance=2e-5,
-            part="edges",
-        ),
-        Probe(
-            "last_key_beyond",
-            "A single number of the last key may be out of range.",
-            args=given(*last_key, [20.0, -30.0]),
-            dtype="float32",
-            tolerance=2e-5,
-            part="edges",
-        ),
-        Probe(
+        ).says("A single number of the last query may be out of range."),
+        edge(
+            "last_key_beyond", **given(*last_key, [20.0, -30.0]), dtype="float32", tolerance=2e-5
+        ).says("A single number of the last key may be out of range."),
+        edge(
             "queries_beyond_both_ends",
-            "Queries alone may be out of range, some very negative, some very large.",
-            args=second(*both_ends, [20.0, -30.0]),
+            **second(*both_ends, [20.0, -30.0]),
             dtype="float32",
             tolerance=2e-5,
-            part="edges",
+        ).says("Queries alone may be out of range, some very negative, some very large."),
+        edge("opposite", **given(*opposite, [20.0, -30.0]), dtype="float32", tolerance=2e-5).says(
+            "Queries and keys may be out of range where their sums are small."
         ),
-        Probe(
-            "opposite",
-            "Queries and keys may be out of range where their sums are small.",
-            args=given(*opposite, [20.0, -30.0]),
-            dtype="float32",
-            tolerance=2e-5,
-            part="edges",
+        edge(
+            "far_beyond", **second(*far_away, [20.0, -30.0]), dtype="float32", tolerance=2e-5
+        ).says("They may be far out of range."),
+        edge("beyond_in_float64", **given(*very_far, [1.0, 2.0])).says(
+            "float64 reaches further, but not everywhere."
         ),
-        Probe(
-            "far_beyond",
-            "They may be far out of range.",
-            args=second(*far_away, [20.0, -30.0]),
-            dtype="float32",
-            tolerance=2e-5,
-            part="edges",
+        edge("float16", **given(*half, [1.0, -1.0]), dtype="float16", tolerance=3e-2).says(
+            "In float16 the range ends much earlier: exp(11.1) is the largest number."
         ),
-        Probe(
-            "beyond_in_float64",
-            "float64 reaches further, but not everywhere.",
-            args=given(*very_far, [1.0, 2.0]),
-            part="edges",
-        ),
-        Probe(
-            "float16",
-            "In float16 the range ends much earlier: exp(11.1) is the largest number.",
-            args=given(*half, [1.0, -1.0]),
-            dtype="float16",
-            tolerance=3e-2,
-            part="edges",
-        ),
-        Probe(
+        case(
             "gradient_of_keys",
-            "The gradient of the keys is that of the scores.",
-            args=given([[0.3, -0.2]], [[0.1, 1.0], [-0.4, 0.5]], [1.0, -1.0])
-            | {"projected_keys": tensor([[[0.1, 1.0], [-0.4, 0.5]]], requires_grad=True)},
-            part="gradients",
+            **(
+                given([[0.3, -0.2]], [[0.1, 1.0], [-0.4, 0.5]], [1.0, -1.0])
+                | {"projected_keys": tensor([[[0.1, 1.0], [-0.4, 0.5]]], requires_grad=True)}
+            ),
             grad_outputs=rng.normal(0, 1, (1, 1, 2)),
-        ),
-        Probe(
+        ).says("The gradient of the keys is that of the scores."),
+        case(
             "gradient",
-            "The gradient is that of the scores.",
-            args=draw(2, 2, 3, 2, requires_grad=True),
-            part="gradients",
+            **draw(2, 2, 3, 2, requires_grad=True),
             grad_outputs=rng.normal(0, 1, (2, 2, 3)),
-        ),
+        ).says("The gradient is that of the scores."),
     ]
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.reference import memory_and_speed as oracle
 
 
@@ -17,17 +18,16 @@ def _blocks(scores, *sizes):
 
 
 def _probes(rng):
-    def probe(name, says, scores, *sizes, part="values", **options):
-        args = {"blocks": _blocks(np.asarray(scores), *sizes)}
-        return Probe(name, says, part=part, args=args, scenario="one_at_a_time", **options)
+    def probe(name, scores, *sizes, **options):
+        blocks = _blocks(np.asarray(scores), *sizes)
+        return case(name, blocks=blocks, scenario="one_at_a_time", **options)
 
     def draw(*shape):
         return rng.normal(0, 1.5, shape)
 
-    def anything(name, says, *shape, **options):
+    def anything(name, *shape, **options):
         """A tensor `(blocks, rows, columns)`: a `for` loop takes one block after the other."""
-        args = {"blocks": tensor(draw(*shape))}
-        return Probe(name, says, part="edges", args=args, **options)
+        return edge(name, blocks=draw(*shape), **options)
 
     both = "The result is each row's largest score and its sum of exp(score - largest)."
     empty_alone = draw(3, 4)
@@ -45,110 +45,50 @@ def _probes(rng):
     far_below[0] += [-520, -520, 0, 0, 510, 510]
     far_below[1] += [-800, -800, 300, 300, 0, 0]
     return [
-        probe("worked_number", both, [[1.0, 0.0, 2.0]], 2, 1),
-        probe("random", both, draw(3, 11), 4, 4, 3),
-        probe(
-            "rising",
-            "Where the largest score comes last, everything before it is rescaled.",
-            np.sort(draw(4, 9), axis=-1),
-            3,
-            3,
-            3,
+        probe("worked_number", [[1.0, 0.0, 2.0]], 2, 1).says(both),
+        probe("random", draw(3, 11), 4, 4, 3).says(both),
+        probe("rising", np.sort(draw(4, 9), axis=-1), 3, 3, 3).says(
+            "Where the largest score comes last, everything before it is rescaled."
+        ),
+        probe("falling", -np.sort(-draw(2, 8), axis=-1), 2, 2, 2, 2).says(
+            "Where the largest score comes first, later blocks are shifted by it too."
+        ),
+        probe("all_negative", draw(3, 7) - 9.0, 3, 3, 1).says("All scores may lie far below 0."),
+        probe("more_axes", draw(2, 3, 8), 3, 3, 2).says("Rows may have several axes."),
+        probe("ragged", draw(2, 10), 5, 1, 4).says("Blocks of any size count."),
+        probe("memory", draw(6, 378), *[16] * 23, 10, at_most={"peak": 12_000}).says(
+            "Only the block at hand may be there: 24 blocks come by, the last one narrower."
+        ),
+        probe("one_block", draw(3, 5) - 9.0, 5, part="edges").says("One block is enough."),
+        probe("single_columns", draw(3, 4), *[1] * 4, part="edges").says(
+            "A block may have one column."
         ),
         probe(
-            "falling",
-            "Where the largest score comes first, later blocks are shifted by it too.",
-            -np.sort(-draw(2, 8), axis=-1),
-            2,
-            2,
-            2,
-            2,
+            "memory_of_columns", draw(20, 50), *[1] * 50, part="edges", at_most={"peak": 4000}
+        ).says("Only the column at hand may be there: 50 blocks of one column come by."),
+        probe("large_scores", large, 2, 3, part="edges").says("Large scores do not overflow."),
+        probe("first_block_far_below", far_below, 2, 2, 2, part="edges").says(
+            "A first block may lie 1000 below a later one, which does not overflow then."
         ),
-        probe("all_negative", "All scores may lie far below 0.", draw(3, 7) - 9.0, 3, 3, 1),
-        probe("more_axes", "Rows may have several axes.", draw(2, 3, 8), 3, 3, 2),
-        probe("ragged", "Blocks of any size count.", draw(2, 10), 5, 1, 4),
-        probe(
-            "memory",
-            "Only the block at hand may be there: 24 blocks come by, the last one narrower.",
-            draw(6, 378),
-            *[16] * 23,
-            10,
-            at_most={"peak": 12_000},
+        probe("holes", holes, 4, 5, part="edges").says("A score of -inf adds nothing."),
+        probe("empty_block", empty_first, 3, 5, part="edges").says(
+            "A row whose first block holds nothing but -inf goes on with the next."
         ),
-        probe("one_block", "One block is enough.", draw(3, 5) - 9.0, 5, part="edges"),
-        probe(
-            "single_columns",
-            "A block may have one column.",
-            draw(3, 4),
-            *[1] * 4,
-            part="edges",
+        probe("empty_row", empty_row, 3, 4, part="edges").says(
+            "A row of nothing but -inf has the maximum -inf and the sum 0."
         ),
-        probe(
-            "memory_of_columns",
-            "Only the column at hand may be there: 50 blocks of one column come by.",
-            draw(20, 50),
-            *[1] * 50,
-            part="edges",
-            at_most={"peak": 4000},
+        probe("empty_row_in_one_block", empty_alone, 4, part="edges").says(
+            "A row of nothing but -inf has the maximum -inf and the sum 0, in a single block too."
         ),
-        probe("large_scores", "Large scores do not overflow.", large, 2, 3, part="edges"),
-        probe(
-            "first_block_far_below",
-            "A first block may lie 1000 below a later one, which does not overflow then.",
-            far_below,
-            2,
-            2,
-            2,
-            part="edges",
+        probe("far_below_zero", draw(2, 5) - np.array([[1e5], [1e7]]), 2, 3, part="edges").says(
+            "Scores of -1e5 or -1e7 are scores like others."
         ),
-        probe("holes", "A score of -inf adds nothing.", holes, 4, 5, part="edges"),
-        probe(
-            "empty_block",
-            "A row whose first block holds nothing but -inf goes on with the next.",
-            empty_first,
-            3,
-            5,
-            part="edges",
+        anything("one_row", 1, 1, 5).says("A single row is enough."),
+        anything("any_iterable", 3, 4, 5).says(
+            "`blocks` may be whatever a `for` loop takes, and stays as it was."
         ),
-        probe(
-            "empty_row",
-            "A row of nothing but -inf has the maximum -inf and the sum 0.",
-            empty_row,
-            3,
-            4,
-            part="edges",
-        ),
-        probe(
-            "empty_row_in_one_block",
-            "A row of nothing but -inf has the maximum -inf and the sum 0, in a single block too.",
-            empty_alone,
-            4,
-            part="edges",
-        ),
-        probe(
-            "far_below_zero",
-            "Scores of -1e5 or -1e7 are scores like others.",
-            draw(2, 5) - np.array([[1e5], [1e7]]),
-            2,
-            3,
-            part="edges",
-        ),
-        anything("one_row", "A single row is enough.", 1, 1, 5),
-        anything(
-            "any_iterable",
-            "`blocks` may be whatever a `for` loop takes, and stays as it was.",
-            3,
-            4,
-            5,
-        ),
-        anything(
-            "float32",
-            "Scores in float32 give results in float32.",
-            2,
-            3,
-            5,
-            dtype="float32",
-            tolerance=1e-4,
+        anything("float32", 2, 3, 5, dtype="float32", tolerance=1e-4).says(
+            "Scores in float32 give results in float32."
         ),
     ]
 

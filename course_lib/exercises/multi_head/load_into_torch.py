@@ -3,16 +3,15 @@
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.exercises.multi_head.MultiHeadAttention import state_of
 from course_lib.reference import multi_head as oracle
 
 
 def _loading_probes(rng):
-    def probe(
-        name, says, *, part="values", bias=False, reference_bias=True, late=False, training=False
-    ):
+    def probe(name, *, part="values", bias=False, reference_bias=True, late=False, training=False):
         embed_dim, shapes = 6, {"queries": (2, 4), "keys": (2, 5), "values": (2, 5)}
         args = {k: tensor(rng.normal(0, 1.3, (*s, embed_dim))) for k, s in shapes.items()}
         state = state_of(rng, embed_dim, bias=bias, scale=1.3)
@@ -20,57 +19,41 @@ def _loading_probes(rng):
         args |= {f"b_{n}": tensor(state[f"W_{n}.bias"]) for n in "qkvo" if bias}
         options = {"num_heads": 2, "reference_bias": reference_bias, "change_afterwards": late}
         options |= {"training": training}
-        return Probe(name, says, part=part, args=args, kwargs=options, scenario="load_weights")
+        return case(name, part=part, **args, by_name=options, scenario="load_weights")
 
     eye, zeros = np.eye(2), np.zeros((2, 2))
     worked = {"queries": np.zeros((1, 1, 2)), "keys": np.zeros((1, 2, 2)), "values": eye[None]}
     worked |= {"W_q": zeros, "W_k": zeros, "W_v": 2 * eye, "W_o": 3 * eye}
     return [
-        Probe(
+        case(
             "worked_number",
-            "The reference must project the values by W_v and the heads by W_o.",
-            args={name: tensor(data) for name, data in worked.items()},
-            kwargs={
+            **worked,
+            by_name={
                 "num_heads": 1,
                 "reference_bias": False,
                 "change_afterwards": False,
                 "training": False,
             },
             scenario="load_weights",
+        ).says("The reference must project the values by W_v and the heads by W_o."),
+        probe("no_biases", reference_bias=False).says(
+            "After loading, both modules must give the same outputs and the same weights."
         ),
-        probe(
-            "no_biases",
-            "After loading, both modules must give the same outputs and the same weights.",
-            reference_bias=False,
-        ),
-        probe(
-            "reference_with_biases",
+        probe("reference_with_biases").says(
             "A reference that has biases where `mha` has none must give the same outputs: its "
-            "old biases may not stay.",
+            "old biases may not stay."
         ),
-        probe("both_with_biases", "The four biases must be loaded as well.", bias=True),
-        probe(
-            "still_trained",
+        probe("both_with_biases", bias=True).says("The four biases must be loaded as well."),
+        probe("still_trained", part="edges", reference_bias=False, training=True).says(
             "The parameters of the reference can still be trained, and both modules stay in the "
-            "mode, train or eval, in which they were.",
-            part="edges",
-            reference_bias=False,
-            training=True,
+            "mode, train or eval, in which they were."
+        ),
+        probe("changed_afterwards", part="edges", bias=True, late=True).says(
+            "The weights must be copied: changing `mha` later may not change the reference."
         ),
         probe(
-            "changed_afterwards",
-            "The weights must be copied: changing `mha` later may not change the reference.",
-            part="edges",
-            bias=True,
-            late=True,
-        ),
-        probe(
-            "changed_afterwards_without_bias",
-            "The weights must be copied: changing `mha` later may not change the reference.",
-            part="edges",
-            reference_bias=False,
-            late=True,
-        ),
+            "changed_afterwards_without_bias", part="edges", reference_bias=False, late=True
+        ).says("The weights must be copied: changing `mha` later may not change the reference."),
     ]
 
 

@@ -1,7 +1,8 @@
 """Putting heads together again."""
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.multi_head._heads import carried
 from course_lib.reference import multi_head as oracle
 
@@ -11,46 +12,23 @@ def _merge_probes(rng):
         return rng.normal(0, 1.3, shape)
 
     return [
-        Probe(
-            "by_hand",
-            "Each position must get its features of head 0, then those of head 1.",
-            args={"x": tensor([[[[1.0, 2.0], [5.0, 6.0]], [[3.0, 4.0], [7.0, 8.0]]]])},
+        case("by_hand", x=[[[[1.0, 2.0], [5.0, 6.0]], [[3.0, 4.0], [7.0, 8.0]]]]).says(
+            "Each position must get its features of head 0, then those of head 1."
         ),
-        Probe(
-            "three_heads",
-            "Each position's features stand side by side, head after head.",
-            args={"x": tensor(normal(2, 3, 5, 4), strided=True)},
+        case("three_heads", x=tensor(normal(2, 3, 5, 4), strided=True)).says(
+            "Each position's features stand side by side, head after head."
         ),
-        Probe(
-            "more_heads_than_positions",
-            "Each position's features stand side by side, whatever the sizes.",
-            args={"x": tensor(normal(3, 4, 2, 5))},
+        case("more_heads_than_positions", x=normal(3, 4, 2, 5)).says(
+            "Each position's features stand side by side, whatever the sizes."
         ),
-        Probe(
-            "one_head",
-            "One head's features are all there is.",
-            part="edges",
-            args={"x": tensor(normal(2, 1, 4, 3))},
-        ),
-        Probe(
-            "one_feature_each",
-            "Heads of one feature must work.",
-            part="edges",
-            args={"x": tensor(normal(2, 5, 3, 1))},
-        ),
-        Probe(
-            "one_position",
-            "A single position must keep its axis.",
-            part="edges",
-            args={"x": tensor(normal(1, 3, 1, 2))},
-        ),
-        Probe(
+        edge("one_head", x=normal(2, 1, 4, 3)).says("One head's features are all there is."),
+        edge("one_feature_each", x=normal(2, 5, 3, 1)).says("Heads of one feature must work."),
+        edge("one_position", x=normal(1, 3, 1, 2)).says("A single position must keep its axis."),
+        case(
             "gradient",
-            "Gradients must reach every head.",
-            part="gradients",
-            args={"x": tensor(normal(1, 2, 3, 2), requires_grad=True)},
+            x=tensor(normal(1, 2, 3, 2), requires_grad=True),
             grad_outputs=rng.normal(0, 1, (1, 3, 4)),
-        ),
+        ).says("Gradients must reach every head."),
     ]
 
 

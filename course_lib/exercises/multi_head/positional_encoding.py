@@ -3,35 +3,30 @@
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe
+from course_lib.exercises._probes import case
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.reference import multi_head as oracle
 
 
 def _encoding_probes(rng):
-    def probe(name, says, positions, size, part="values", tolerance=1e-4):
-        args = {"num_positions": int(positions), "embed_dim": int(size)}
-        return Probe(name, says, part=part, args=args, tolerance=tolerance)
+    def probe(name, positions, size, **options):
+        sizes = {"num_positions": int(positions), "embed_dim": int(size)}
+        return case(name, **sizes, **({"tolerance": 1e-4} | options))
 
     columns = "Column 2i must hold sin(p / 10000^(2i/D)), column 2i + 1 the cosine of the same."
     return [
-        probe("worked_number", columns, 2, 3),
-        probe("by_hand", columns, 3, 4),
-        probe("wider", columns, rng.integers(4, 7), 8),
-        probe("longer", columns, rng.integers(20, 30), 6),
-        probe("many_columns", columns, 5, 2 * rng.integers(8, 12)),
-        probe("odd", "An odd size ends with a sine.", 7, 5, "edges"),
-        probe("odd_wide", "An odd size ends with a sine.", 4, 9, "edges"),
-        probe("one_column", "One column holds the sine of the position.", 5, 1, "edges"),
+        probe("worked_number", 2, 3).says(columns),
+        probe("by_hand", 3, 4).says(columns),
+        probe("wider", rng.integers(4, 7), 8).says(columns),
+        probe("longer", rng.integers(20, 30), 6).says(columns),
+        probe("many_columns", 5, 2 * rng.integers(8, 12)).says(columns),
+        probe("odd", 7, 5, part="edges").says("An odd size ends with a sine."),
+        probe("odd_wide", 4, 9, part="edges").says("An odd size ends with a sine."),
+        probe("one_column", 5, 1, part="edges").says("One column holds the sine of the position."),
         probe(  # angles of 1200 in float32 are known to about 1e-4
-            "many_positions",
-            "Any number of positions must work.",
-            1200,
-            3,
-            "edges",
-            tolerance=5e-3,
-        ),
-        probe("one_position", "Position 0 is 0, 1, 0, 1, ...", 1, 6, "edges"),
+            "many_positions", 1200, 3, part="edges", tolerance=5e-3
+        ).says("Any number of positions must work."),
+        probe("one_position", 1, 6, part="edges").says("Position 0 is 0, 1, 0, 1, ..."),
     ]
 
 

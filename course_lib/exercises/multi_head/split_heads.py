@@ -1,7 +1,8 @@
 """Cutting features into heads."""
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.multi_head._heads import carried
 from course_lib.reference import multi_head as oracle
 
@@ -11,57 +12,34 @@ def _split_probes(rng):
         return rng.normal(0, 1.3, shape)
 
     return [
-        Probe(
-            "by_hand",
-            "Head 0 gets the first block of features of every position, head 1 the second.",
-            args={"x": tensor([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), "num_heads": 2},
+        case("by_hand", x=[[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]], num_heads=2).says(
+            "Head 0 gets the first block of features of every position, head 1 the second."
         ),
-        Probe(
-            "three_heads",
-            "Head i holds the i-th block of features of every position.",
-            args={"x": tensor(normal(2, 6, 12), strided=True), "num_heads": 3},
+        case("three_heads", x=tensor(normal(2, 6, 12), strided=True), num_heads=3).says(
+            "Head i holds the i-th block of features of every position."
         ),
-        Probe(
-            "more_heads_than_positions",
-            "Head i holds the i-th block of features, whatever the number of positions.",
-            args={"x": tensor(normal(3, 2, 20)), "num_heads": 4},
+        case("more_heads_than_positions", x=normal(3, 2, 20), num_heads=4).says(
+            "Head i holds the i-th block of features, whatever the number of positions."
         ),
-        Probe(
-            "one_head",
-            "One head keeps all features: only an axis is added.",
-            part="edges",
-            args={"x": tensor(normal(2, 3, 5)), "num_heads": 1},
+        edge("one_head", x=normal(2, 3, 5), num_heads=1).says(
+            "One head keeps all features: only an axis is added."
         ),
-        Probe(
-            "one_feature_each",
-            "As many heads as features: each head holds one feature.",
-            part="edges",
-            args={"x": tensor(normal(3, 4, 5)), "num_heads": 5},
+        edge("one_feature_each", x=normal(3, 4, 5), num_heads=5).says(
+            "As many heads as features: each head holds one feature."
         ),
-        Probe(
-            "one_position",
-            "A single position must work.",
-            part="edges",
-            args={"x": tensor(normal(3, 1, 8)), "num_heads": 2},
-        ),
+        edge("one_position", x=normal(3, 1, 8), num_heads=2).says("A single position must work."),
         *(
-            Probe(
-                name,
-                f"{features} features cannot be shared by {heads} heads: that must be a "
-                "ValueError.",
-                part="edges",
-                args={"x": tensor(normal(2, 3, features)), "num_heads": heads},
-                raises="ValueError",
+            edge(name, x=normal(2, 3, features), num_heads=heads, raises="ValueError").says(
+                f"{features} features cannot be shared by {heads} heads: that must be a ValueError."
             )
             for name, features, heads in (("indivisible", 7, 2), ("more_heads", 3, 6))
         ),
-        Probe(
+        case(
             "gradient",
-            "Gradients must reach every feature.",
-            part="gradients",
-            args={"x": tensor(normal(1, 3, 4), requires_grad=True), "num_heads": 2},
+            x=tensor(normal(1, 3, 4), requires_grad=True),
+            num_heads=2,
             grad_outputs=rng.normal(0, 1, (1, 2, 3, 2)),
-        ),
+        ).says("Gradients must reach every feature."),
     ]
 
 

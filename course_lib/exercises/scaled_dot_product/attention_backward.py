@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.scaled_dot_product._problems import multiple_of
 from course_lib.reference import scaled_dot_product as oracle
 
@@ -24,48 +25,34 @@ def _backward_probes(rng):
     constant = problem(2, 4, 3, 2)
     constant["values"] = tensor(rng.normal(0, 1, (1, 2)).repeat(4, axis=0))
     return [
-        Probe(
-            "worked",
-            formula,
-            args=fixed([[0, 0, 0, 2]], [[1, 0, 0, 0], [3, 0, 0, 0]], [[1], [3]], [[1]]),
+        case(
+            "worked", args=fixed([[0, 0, 0, 2]], [[1, 0, 0, 0], [3, 0, 0, 0]], [[1], [3]], [[1]])
+        ).says(formula),
+        case(  # the row sum is 0: only the root matters
+            "balanced", args=fixed([[0, 0, 0, 2]], [[1, 0, 0, 0], [3, 0, 0, 0]], [[-1], [1]], [[1]])
+        ).says(formula),
+        case("one_feature", args=problem(2, 3, 1, 2)).says("It must hold for d = 1."),
+        case("random", args=problem(2, 3, 5, 4)).says(formula),
+        case("wide", args=problem(4, 3, 7, 2, strided=True)).says("It must hold for any sizes."),
+        case("square", args=problem(4, 4, 3, 3)).says(
+            "As many queries as keys, and as many values as features, are still different axes."
         ),
-        Probe(  # the row sum is 0: only the root matters
-            "balanced",
-            formula,
-            args=fixed([[0, 0, 0, 2]], [[1, 0, 0, 0], [3, 0, 0, 0]], [[-1], [1]], [[1]]),
-        ),
-        Probe("one_feature", "It must hold for d = 1.", args=problem(2, 3, 1, 2)),
-        Probe("random", formula, args=problem(2, 3, 5, 4)),
-        Probe("wide", "It must hold for any sizes.", args=problem(4, 3, 7, 2, strided=True)),
-        Probe(
-            "square",
-            "As many queries as keys, and as many values as features, are still different axes.",
-            args=problem(4, 4, 3, 3),
-        ),
-        Probe(
-            "equal_values",
+        edge("equal_values", args=constant).says(
             "If all values are equal, the outputs do not depend on queries and keys: their "
-            "gradients are 0.",
-            part="edges",
-            args=constant,
+            "gradients are 0."
         ),
-        Probe(
-            "one_key",
-            "With a single key the weight is 1 and only the value gets a gradient.",
-            part="edges",
-            args=problem(3, 1, 2, 4),
+        edge("one_key", args=problem(3, 1, 2, 4)).says(
+            "With a single key the weight is 1 and only the value gets a gradient."
         ),
-        Probe(  # each query has one key, whose value is 0: neither row sum nor root matters
+        edge(  # each query has one key, whose value is 0: neither row sum nor root matters
             "large_scores",
-            "Large scores must not overflow.",
-            part="edges",
             args=fixed(
                 [[900, 0, 0, 0], [0, 900, 0, 0]],
                 [[5, -9, 0, 0], [1, -4, 0, 0], [-2, -13, 0, 0]],
                 [[0, 0], [0, 0], [3, 5]],
                 rng.normal(0, 1, (2, 2)),
             ),
-        ),
+        ).says("Large scores must not overflow."),
     ]
 
 

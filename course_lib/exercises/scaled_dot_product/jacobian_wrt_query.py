@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._probes import case, edge
 from course_lib.exercises.scaled_dot_product._problems import multiple_of
 from course_lib.reference import scaled_dot_product as oracle
 
@@ -18,43 +19,20 @@ def _jacobian_probes(rng):
     formula = "The Jacobian is the covariance of the keys under the weights, over sqrt(d)."
     zero = tensor([0.0] * 4)
     return [
-        Probe(
-            "worked",
-            formula,
-            args={"query": zero, "keys": tensor([[1.0, 0, 0, 0], [3.0, 0, 0, 0]])},
-        ),
-        Probe(
-            "balanced",
-            formula,
-            args={"query": zero, "keys": tensor([[1.0, 0, 0, 2.0], [-1.0, 0, 0, -2.0]])},
-        ),
-        Probe(
-            "mirrored",
-            formula,
-            args={"query": tensor([0.0]), "keys": tensor([[1.0], [-1.0]])},
-        ),
-        Probe("random", formula, args={"query": normal(3), "keys": normal(5, 3)}),
-        Probe("wide", formula, args={"query": normal(7), "keys": normal(4, 7, strided=True)}),
-        Probe(
-            "shifted_keys",
+        case("worked", query=zero, keys=[[1.0, 0, 0, 0], [3.0, 0, 0, 0]]).says(formula),
+        case("balanced", query=zero, keys=[[1.0, 0, 0, 2.0], [-1.0, 0, 0, -2.0]]).says(formula),
+        case("mirrored", query=[0.0], keys=[[1.0], [-1.0]]).says(formula),
+        case("random", query=normal(3), keys=normal(5, 3)).says(formula),
+        case("wide", query=normal(7), keys=normal(4, 7, strided=True)).says(formula),
+        case("shifted_keys", query=normal(3), keys=rng.normal(0, 1.2, (5, 3)) + 3.0).says(
             "Moving all keys by the same vector moves the output with them and leaves the "
-            "Jacobian as it is.",
-            args={"query": normal(3), "keys": tensor(rng.normal(0, 1.2, (5, 3)) + 3.0)},
+            "Jacobian as it is."
         ),
-        Probe(
-            "saturated",
-            "Where one key has all the weight the Jacobian is 0, and nothing overflows.",
-            part="edges",
-            args={
-                "query": tensor([900.0, 0.0]),
-                "keys": tensor([[1.0, 2.0], [9.0, -1.0], [3.0, 0.5]]),
-            },
+        edge("saturated", query=[900.0, 0.0], keys=[[1.0, 2.0], [9.0, -1.0], [3.0, 0.5]]).says(
+            "Where one key has all the weight the Jacobian is 0, and nothing overflows."
         ),
-        Probe(
-            "one_feature",
-            "With d = 1 the Jacobian is a 1 x 1 matrix.",
-            part="edges",
-            args={"query": normal(1), "keys": normal(4, 1)},
+        edge("one_feature", query=normal(1), keys=normal(4, 1)).says(
+            "With d = 1 the Jacobian is a 1 x 1 matrix."
         ),
     ]
 

@@ -6,7 +6,8 @@ import torch
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.observe.probe import Built, Probe
+from course_lib.checks.observe.probe import Built
+from course_lib.exercises._probes import case
 from course_lib.reference import scaled_dot_product as oracle
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
@@ -75,25 +76,24 @@ def _probes(rng):
     def seed():
         return Built("generator", {"seed": int(rng.integers(1, 10_000))})
 
-    def probe(name, says, d, scaled, num_samples=2000, **options):
+    def probe(name, d, scaled, num_samples=2000, **options):
         args = {"d": d, "num_samples": num_samples, "scaled": scaled, "generator": seed()}
-        return Probe(name, says, args=args, **({"compare": "near", "tolerance": 0.2} | options))
+        return case(name, **args, **({"compare": "near", "tolerance": 0.2} | options))
 
     unscaled = "Without scaling the variance of q . k is near d."
     scaled = "After division by sqrt(d) the variance is near 1, whatever d."
     pairs = "The estimate must come from `num_samples` independent pairs."
     drawn = {"compare": "scatter", "scenario": "scatter", "part": "edges", "tolerance": 0.005}
     return [
-        probe("unscaled", unscaled, 4, False),
-        probe("scaled", scaled, 4, True),
-        probe("unscaled_wide", unscaled, 37, False),
-        probe("scaled_wide", scaled, 64, True),
-        probe("one_feature", scaled, 1, True, num_samples=4000),
-        probe("scatter_wide", pairs, 24, False, num_samples=200, **drawn),
-        probe("scatter_narrow", pairs, 2, False, num_samples=400, **drawn),
+        probe("unscaled", 4, False).says(unscaled),
+        probe("scaled", 4, True).says(scaled),
+        probe("unscaled_wide", 37, False).says(unscaled),
+        probe("scaled_wide", 64, True).says(scaled),
+        probe("one_feature", 1, True, num_samples=4000).says(scaled),
+        probe("scatter_wide", 24, False, num_samples=200, **drawn).says(pairs),
+        probe("scatter_narrow", 2, False, num_samples=400, **drawn).says(pairs),
         probe(
             "same_seed",
-            "The same seed must give the same number.",
             5,
             True,
             num_samples=50,
@@ -101,7 +101,7 @@ def _probes(rng):
             scenario="same_seed_twice",
             part="edges",
             tolerance=3.0,
-        ),
+        ).says("The same seed must give the same number."),
     ]
 
 

@@ -203,15 +203,6 @@ class DefaultBias(Layers):
     forward = WithLayers.forward
 
 
-@wrong("extra_parameters")
-class OneBiasLeft(Layers):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(query_size, key_size, num_hiddens, dropout)
-        self.w_v = nn.Linear(num_hiddens, 1)
-
-    forward = WithLayers.forward
-
-
 @wrong("parameter_shape")
 class SizesInTheWrongOrder(Layers):
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
@@ -320,16 +311,6 @@ class TrueMeansIgnore(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong()
-class MaskOfThreeAxesOnly(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if mask is not None and mask.dim() == 2:
-            mask = None
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
 @wrong("filled_with_1e6")
 class FilledWithAMillion(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
@@ -378,14 +359,6 @@ class SoftmaxOverQueries(Layers):
 
 
 # wrong: dropout and what is kept
-
-
-@wrong("dropout_in_eval")
-class AlwaysDropping(FunctionalDropout):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return F.dropout(weights, self.p) @ values
 
 
 @wrong("dropout_in_eval")
@@ -467,14 +440,6 @@ class KeepsNothing(Layers):
         return self.dropout(masked_softmax(self.scores(queries, keys), valid_lens, mask)) @ values
 
 
-@wrong("attribute_missing")
-class KeepsAsNumpy(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach().numpy()
-        return self.dropout(weights) @ values
-
-
 @wrong("attribute_shape")
 class KeepsTheFirstItem(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
@@ -545,14 +510,6 @@ class NoLengthIfAllZero(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("weight_in_an_empty_row")
-class NoMaskIfAllFalse(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if mask is not None and not mask.any():
-            mask = None
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
 @wrong("weight_on_a_forbidden_key")
 class MaskReplacesLengths(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
@@ -576,48 +533,6 @@ class OneLengthAnItem(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong()
-class LongestLengthOfAnItem(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if valid_lens is not None and valid_lens.dim() == 2:
-            valid_lens = valid_lens.amax(1)
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong()
-class MaskCutToTwoAxes(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if mask is not None and mask.dim() == 3:
-            mask = mask[0]
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong("weight_in_an_empty_row")
-class NeverEmpty(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if valid_lens is not None:
-            valid_lens = valid_lens.clamp(min=1)
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong("weight_on_a_forbidden_key")
-class LengthsOrMask(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if valid_lens is not None:
-            kept = length_mask(valid_lens, keys.shape[1]).reshape(len(keys), -1, keys.shape[1])
-            mask = kept if mask is None else kept | mask
-        return super().forward(queries, keys, values, None, mask)
-
-
-@wrong("weight_on_a_forbidden_key")
-class ZeroedPads(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if valid_lens is not None and valid_lens.dim() == 1:
-            real = length_mask(valid_lens, keys.shape[1]).unsqueeze(-1)
-            keys, values, valid_lens = keys * real, values * real, None
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
 @wrong("weight_on_a_forbidden_key")
 class MaskAsNumbers(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
@@ -625,24 +540,6 @@ class MaskAsNumbers(Layers):
         if mask is not None:
             scores = scores + mask.double()
         weights = masked_softmax(scores, valid_lens)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong()
-class RowsDropped(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), mask=mask)
-        if valid_lens is not None and valid_lens.dim() == 1:
-            weights = weights * length_mask(valid_lens, queries.shape[1]).unsqueeze(-1)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("weight_on_a_forbidden_key")
-class SoftmaxOverQueriesUnmasked(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = self.scores(queries, keys).softmax(dim=1)
         self.attention_weights = weights.detach()
         return self.dropout(weights) @ values
 
@@ -664,15 +561,6 @@ class DropsValues(Layers):
         return weights @ self.dropout(values)
 
 
-@wrong("dropout_on_scores")
-class SumsToOneAgain(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        weights = self.dropout(weights)
-        return weights / weights.sum(-1, keepdim=True).clamp_min(1e-9) @ values
-
-
 @wrong()
 class KeptOnce(Layers):
     attention_weights = None
@@ -685,55 +573,9 @@ class KeptOnce(Layers):
 
 
 @wrong()
-class RunningAverage(Layers):
-    attention_weights = None
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        before = self.attention_weights
-        now = weights.detach()
-        self.attention_weights = now if before is None else (before + now) / 2
-        return self.dropout(weights) @ values
-
-
-@wrong("gradient_cut")
-class NoGradientInTraining(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        if self.training:
-            weights = self.dropout(self.attention_weights)
-        return weights @ values
-
-
-@wrong("dtype_changed")
-class Float64Within(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        scores = self.scores(queries, keys).double()
-        weights = masked_softmax(scores, valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values.double()
-
-
-@wrong("squeezed")
-class SqueezedThenMasked(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        features = torch.tanh(self.W_q(queries).unsqueeze(2) + self.W_k(keys).unsqueeze(1))
-        weights = masked_softmax(self.w_v(features).squeeze(), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong()
 class LengthsOnly(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None):
         return super().forward(queries, keys, values, valid_lens)
-
-
-@wrong()
-class NoDefaults(WithLayers):
-    def forward(self, queries, keys, values, valid_lens, mask):
-        return super().forward(queries, keys, values, valid_lens, mask)
 
 
 @wrong()
@@ -753,12 +595,6 @@ class Frozen(WithLayers):
     def __init__(self, *sizes, **options):
         super().__init__(*sizes, **options)
         self.w_v.requires_grad_(False)
-
-
-@wrong()
-class AlwaysAHalf(WithLayers):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(query_size, key_size, num_hiddens, 0.5 if dropout > 0 else 0.0)
 
 
 @wrong("missing_parameter")
@@ -860,21 +696,6 @@ class CalledAsInKeras(Layers):
         return WithLayers.forward(self, queries, keys, values, valid_lens, mask)
 
 
-@wrong("global_rng_used")
-class SeededInForward(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        torch.manual_seed(0)
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong("attribute_values")
-class DropsInPlace(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return F.dropout(weights, self.dropout.p, self.training, inplace=True) @ values
-
-
 @wrong()
 class DropsByDefault(WithLayers):
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.1):
@@ -923,11 +744,6 @@ RefusesInt32 = wrong()(
 RefusesMasksOfKeys = wrong()(
     _weighing(lambda s, lens, m: masked_softmax(s, lens, m if m is None or m.dim() > 1 else 1 / 0))
 )
-RefusesMasksOfQueries = wrong()(
-    _weighing(
-        lambda s, lens, m: masked_softmax(s, lens, m if m is None or m.shape[-1] > 1 else 1 / 0)
-    )
-)
 ItemLengthsReadAsQueryLengths = wrong()(
     _weighing(
         lambda s, lens, m: masked_softmax(
@@ -939,13 +755,6 @@ ItemLengthsReadAsQueryLengths = wrong()(
         )
     )
 )
-MasksTheFuture = wrong()(
-    _weighing(
-        lambda s, lens, m: masked_softmax(
-            s, lens, s.new_ones(s.shape[1:]).bool().tril() & (m is None or m)
-        )
-    )
-)
 OneKeyTooFew = wrong()(
     _weighing(
         lambda s, lens, m: masked_softmax(s, None if lens is None else (lens - 1).clamp(0), m)
@@ -953,13 +762,6 @@ OneKeyTooFew = wrong()(
 )
 VeryNegativeAdded = wrong("weight_in_an_empty_row")(
     _weighing(lambda s, lens, m: (s + ~_allowed(s, lens, m) * -1e9).softmax(-1))
-)
-TimesTheMask = wrong("weight_on_a_forbidden_key")(
-    _weighing(
-        lambda s, lens, m: (
-            (s * _allowed(s, lens, m)).softmax(-1) * _allowed(s, lens, m).any(-1, keepdim=True)
-        )
-    )
 )
 
 
@@ -1012,23 +814,6 @@ class PlainSoftmax(Layers):
 
 
 # what is kept, and from which call
-
-
-@wrong("attribute_missing")
-class KeepsInEvalModeOnly(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        if not self.training:
-            self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("attribute_values")
-class KeepsOnTheClass(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        KeepsOnTheClass.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
 
 
 @wrong()

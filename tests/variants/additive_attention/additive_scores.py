@@ -151,24 +151,9 @@ def clamped(queries, keys, w_q, w_k, w_v):
     return features.clamp(min=0) @ w_v
 
 
-@wrong()
-def gelu(queries, keys, w_q, w_k, w_v):
-    return F.gelu((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)) @ w_v
-
-
-@wrong()
-def hardtanh(queries, keys, w_q, w_k, w_v):
-    return F.hardtanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)) @ w_v
-
-
 @wrong("dot_product")
 def bilinear(queries, keys, w_q, w_k, w_v):
     return torch.einsum("bnd,hd,hk,bmk->bnm", queries, w_q, w_k, keys)
-
-
-@wrong()
-def bilinear_with_w_v(queries, keys, w_q, w_k, w_v):
-    return torch.einsum("bnh,bmh,h->bnm", queries @ w_q.T, keys @ w_k.T, w_v)
 
 
 @wrong("axes_swapped")
@@ -219,12 +204,6 @@ def keys_alone(queries, keys, w_q, w_k, w_v):
 
 
 @wrong()
-def first_query_for_all(queries, keys, w_q, w_k, w_v):
-    q = (queries @ w_q.T)[:, :1].expand(-1, queries.shape[1], -1)
-    return torch.tanh(q[:, :, None] + (keys @ w_k.T)[:, None]) @ w_v
-
-
-@wrong()
 def batch_forgotten(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys[0] @ w_k.T
     return torch.tanh(q.unsqueeze(2) + k) @ w_v
@@ -243,36 +222,14 @@ def repeat_instead_of_interleave(queries, keys, w_q, w_k, w_v):
     return torch.tanh(q + k).view(b, n, m, -1) @ w_v
 
 
-@wrong()
-def mean_over_features(queries, keys, w_q, w_k, w_v):
-    features = torch.tanh((queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None])
-    return (features * w_v).mean(dim=-1)
-
-
 @wrong("scaled")
 def scaled_like_dot_product(queries, keys, w_q, w_k, w_v):
     return unsqueeze(queries, keys, w_q, w_k, w_v) / len(w_v) ** 0.5
 
 
 @wrong()
-def divided_by_root_of_query_size(queries, keys, w_q, w_k, w_v):
-    return unsqueeze(queries, keys, w_q, w_k, w_v) / math.sqrt(queries.shape[-1])
-
-
-@wrong()
 def weights_already(queries, keys, w_q, w_k, w_v):
     return unsqueeze(queries, keys, w_q, w_k, w_v).softmax(dim=2)
-
-
-@wrong("gradient_cut")
-def through_numbers(queries, keys, w_q, w_k, w_v):
-    scores = torch.zeros(len(queries), queries.shape[1], keys.shape[1], dtype=queries.dtype)
-    for b in range(len(queries)):
-        for i in range(queries.shape[1]):
-            for j in range(keys.shape[1]):
-                hidden = torch.tanh(w_q @ queries[b, i] + w_k @ keys[b, j])
-                scores[b, i, j] = (w_v @ hidden).item()
-    return scores
 
 
 @wrong("gradient_cut")
@@ -294,35 +251,6 @@ def always_float32(queries, keys, w_q, w_k, w_v):
     return unsqueeze(q, k, a, b, v)
 
 
-@wrong("dtype_changed")
-def always_float64(queries, keys, w_q, w_k, w_v):
-    q, k, a, b, v = (x.double() for x in (queries, keys, w_q, w_k, w_v))
-    return unsqueeze(q, k, a, b, v)
-
-
-@wrong()
-def float32_buffer(queries, keys, w_q, w_k, w_v):
-    scores = torch.zeros(len(queries), queries.shape[1], keys.shape[1])
-    for i in range(queries.shape[1]):
-        scores[:, i] = torch.tanh((queries[:, i] @ w_q.T)[:, None] + keys @ w_k.T) @ w_v
-    return scores
-
-
-@wrong()
-def fresh_random_layer(queries, keys, w_q, w_k, w_v):
-    layer = nn.Linear(len(w_v), 1, bias=False, dtype=queries.dtype)
-    features = torch.tanh((queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None])
-    return layer(features).squeeze(-1)
-
-
-@wrong("input_mutated")
-def negates_and_negates_back_some(queries, keys, w_q, w_k, w_v):
-    scores = unsqueeze(queries, keys, w_q, w_k, w_v)
-    with torch.no_grad():
-        w_v /= w_v.norm()
-    return scores
-
-
 @wrong()
 def batch_of_two_only(queries, keys, w_q, w_k, w_v):
     items = [unsqueeze(queries[b : b + 1], keys[b : b + 1], w_q, w_k, w_v) for b in range(2)]
@@ -334,42 +262,6 @@ def exponential_formula(queries, keys, w_q, w_k, w_v):
     x = (queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None]
     e = torch.exp(2 * x)
     return ((e - 1) / (e + 1)) @ w_v
-
-
-@wrong()
-def inputs_clipped(queries, keys, w_q, w_k, w_v):
-    return unsqueeze(queries.clamp(-1, 1), keys.clamp(-1, 1), w_q, w_k, w_v)
-
-
-@wrong()
-def query_twice(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    return torch.tanh(q[:, :, None] + k[:, None] + q[:, :, None]) @ w_v
-
-
-@wrong()
-def weighted_too_early(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    return torch.tanh(w_v * (q.unsqueeze(2) + k.unsqueeze(1))).sum(-1)
-
-
-@wrong()
-def bounded_again(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    return (torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ w_v).tanh()
-
-
-@wrong()
-def weights_viewed(queries, keys, w_q, w_k, w_v):
-    q = queries @ w_q.reshape(w_q.shape[1], -1)
-    k = keys @ w_k.reshape(w_k.shape[1], -1)
-    return torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ w_v
-
-
-@wrong()
-def one_item_for_all(queries, keys, w_q, w_k, w_v):
-    q, k = queries[0] @ w_q.T, keys[0] @ w_k.T
-    return (torch.tanh(q[:, None] + k) @ w_v).repeat(len(queries), 1, 1)
 
 
 @wrong("wrong_gradient")
@@ -392,38 +284,6 @@ _projected = {}
 def keys_remembered_by_shape(queries, keys, w_q, w_k, w_v):
     k = _projected.setdefault((keys.shape, w_k.shape, keys.dtype), keys @ w_k.T)
     return torch.tanh((queries @ w_q.T).unsqueeze(2) + k.unsqueeze(1)) @ w_v
-
-
-@wrong()
-def strongest_detector(queries, keys, w_q, w_k, w_v):
-    features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
-    return (features * w_v).max(dim=-1).values
-
-
-@wrong()
-def never_negative(queries, keys, w_q, w_k, w_v):
-    features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
-    return (features @ w_v).clamp(min=0)
-
-
-@wrong()
-def unsigned_weights(queries, keys, w_q, w_k, w_v):
-    features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
-    return features @ torch.abs(w_v)
-
-
-@wrong()
-def shared_where_it_fits(queries, keys, w_q, w_k, w_v):
-    w_q = w_k if w_q.shape == w_k.shape else w_q
-    return torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)) @ w_v
-
-
-@wrong()
-def both_interleaved(queries, keys, w_q, w_k, w_v):
-    n, m = queries.shape[1], keys.shape[1]
-    q = (queries @ w_q.T).repeat_interleave(m, 1)
-    k = (keys @ w_k.T).repeat_interleave(n, 1)
-    return (torch.tanh(q + k) @ w_v).reshape(-1, n, m)
 
 
 @right
@@ -454,23 +314,11 @@ def tanh_from_expm1(queries, keys, w_q, w_k, w_v):
     return (x.sign() * -less / (less + 2)) @ w_v
 
 
-@wrong("axes_swapped")
-def turned_at_the_end(queries, keys, w_q, w_k, w_v):
-    return unsqueeze(queries, keys, w_q, w_k, w_v).mT
-
-
 @wrong()
 def right_way_round_unless_square(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys @ w_k.T
     scores = torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ w_v
     return scores if q.shape[1] == k.shape[1] else scores.mT
-
-
-@wrong("gradient_cut")
-def weights_in_layers_of_its_own(queries, keys, w_q, w_k, w_v):
-    q, k = (nn.Linear(*reversed(w.shape), bias=False, device="meta") for w in (w_q, w_k))
-    q.weight, k.weight = nn.Parameter(w_q), nn.Parameter(w_k)
-    return torch.tanh(q(queries).unsqueeze(2) + k(keys).unsqueeze(1)) @ w_v
 
 
 @wrong("global_rng_used")

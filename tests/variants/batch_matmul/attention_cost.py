@@ -98,12 +98,6 @@ def halves(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     return {"flops": pairs * (d + d_v) / 0.5, "score_bytes": float(pairs * bytes_per_element)}
 
 
-@wrong("not_whole")
-def one_float(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_keys
-    return {"flops": pairs * (d + d_v) * 2.0, "score_bytes": pairs * bytes_per_element}
-
-
 @wrong()
 def a_tuple(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     pairs = batch * num_queries * num_keys
@@ -114,32 +108,6 @@ def a_tuple(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
 def other_key(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     pairs = batch * num_queries * num_keys
     return {"flops": 2 * pairs * (d + d_v), "bytes": pairs * bytes_per_element}
-
-
-@wrong()
-def mebibytes(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_keys
-    return {"flops": 2 * pairs * (d + d_v), "score_bytes": pairs * bytes_per_element // 2**20}
-
-
-@wrong()
-def both_wrong(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_queries
-    return {"flops": pairs * (d + d_v), "score_bytes": pairs}
-
-
-@wrong()
-def swapped_answers(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_keys
-    return {"score_bytes": 2 * pairs * (d + d_v), "flops": pairs * bytes_per_element}
-
-
-@wrong("counts_explained")
-def single_item_multiply_adds_and_elements(
-    batch, num_queries, num_keys, d, d_v, bytes_per_element=4
-):
-    pairs = num_queries * num_keys
-    return {"flops": batch * pairs * (d + d_v), "score_bytes": pairs * bytes_per_element}
 
 
 @right
@@ -156,12 +124,6 @@ def from_any_arguments(*sizes, bytes_per_element=4, **named):
 
 @wrong("raised")
 def six_sizes(batch, num_queries, num_keys, d, d_v, bytes_per_element):
-    cells = batch * num_queries * num_keys
-    return {"flops": 2 * cells * (d + d_v), "score_bytes": cells * bytes_per_element}
-
-
-@wrong("wrong_values")
-def half_unless_given(batch, num_queries, num_keys, d, d_v, bytes_per_element=2):
     cells = batch * num_queries * num_keys
     return {"flops": 2 * cells * (d + d_v), "score_bytes": cells * bytes_per_element}
 
@@ -206,12 +168,6 @@ def rounded_to_float32(batch, num_queries, num_keys, d, d_v, bytes_per_element=4
     return {"flops": int(flops), "score_bytes": int(size)}
 
 
-@wrong("wrong_values")
-def outputs_for_every_key(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    flops = 2 * batch * num_keys * (num_queries * d + num_keys * d_v)
-    return {"flops": flops, "score_bytes": batch * num_queries * num_keys * bytes_per_element}
-
-
 @right
 def added_up_in_a_defaultdict(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     cost = collections.defaultdict(int)
@@ -219,19 +175,6 @@ def added_up_in_a_defaultdict(batch, num_queries, num_keys, d, d_v, bytes_per_el
         cost["flops"] += 2 * batch * num_queries * num_keys * size
     cost["score_bytes"] += batch * num_queries * num_keys * bytes_per_element
     return cost
-
-
-@wrong()
-def wrapped_around(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    cells = batch * num_queries * num_keys
-    sizes = {"flops": 2 * cells * (d + d_v), "score_bytes": cells * bytes_per_element}
-    return {name: size % 2**32 for name, size in sizes.items()}
-
-
-@wrong("counts_explained")
-def square_scores_in_memory(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    flops = 2 * batch * num_queries * num_keys * (d + d_v)
-    return {"flops": flops, "score_bytes": batch * num_queries**2 * bytes_per_element}
 
 
 @wrong("counts_explained")

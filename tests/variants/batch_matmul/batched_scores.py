@@ -57,14 +57,6 @@ def reshape(queries, keys):
     return queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
 
 
-@wrong("reshape_for_transpose")
-def view_of_contiguous(queries, keys):
-    m, d = keys.shape[-2:]
-    return torch.einsum(
-        "...nd,...dm->...nm", queries, keys.contiguous().view(*keys.shape[:-2], d, m)
-    )
-
-
 @wrong("keys_times_queries")
 def roles_swapped(queries, keys):
     return keys @ queries.transpose(-1, -2)
@@ -90,22 +82,9 @@ def first_item(queries, keys):
     return queries @ keys[0].mT if keys.dim() > 2 else queries @ keys.mT
 
 
-@wrong("keys_of_item_0")
-def stretched_on_the_wrong_axis(queries, keys):
-    if keys.dim() == 2:
-        return queries @ keys.mT
-    return torch.einsum("b...nd,...md->b...nm", queries, keys[0])
-
-
 @wrong("only_three_axes")
 def bmm_only(queries, keys):
     return torch.bmm(queries, keys.transpose(1, 2))
-
-
-@wrong("only_three_axes")
-def unpacks_three(queries, keys):
-    B, n, d = queries.shape
-    return torch.einsum("bnd,bmd->bnm", queries, keys)
 
 
 @wrong("summed_over_batch")
@@ -140,14 +119,6 @@ def underscore(queries, keys):
     return queries @ keys
 
 
-@wrong("input_mutated")
-def scribbles(queries, keys):
-    scores = queries @ keys.mT
-    with torch.no_grad():
-        queries.zero_()
-    return scores
-
-
 @wrong("wrong_shape")
 def bare_squeeze(queries, keys):
     return torch.squeeze(queries @ keys.mT)
@@ -159,13 +130,6 @@ def no_grad(queries, keys):
         return queries @ keys.mT
 
 
-@wrong("gradient_cut")
-def through_numpy(queries, keys):
-    import numpy as np
-
-    return torch.tensor(np.matmul(queries.detach().numpy(), keys.detach().numpy().swapaxes(-1, -2)))
-
-
 @wrong("dtype_changed")
 def float32(queries, keys):
     return queries.float() @ keys.float().mT
@@ -174,16 +138,6 @@ def float32(queries, keys):
 @wrong("global_rng_used")
 def jitter(queries, keys):
     return queries @ keys.mT + 0 * torch.randn(1, dtype=queries.dtype)
-
-
-@wrong()
-def values_in_place_of_keys_size(queries, keys):
-    return torch.zeros(*queries.shape[:-1], 5, dtype=queries.dtype) + (queries @ keys.mT)[..., :1]
-
-
-@wrong()
-def absolute(queries, keys):
-    return (queries @ keys.mT).abs()
 
 
 @right
@@ -207,38 +161,6 @@ def heads_with_two_letters(queries, keys):
     return torch.einsum("...qd,...kd->...qk", queries, keys)
 
 
-@wrong("wrong_values")
-def nearest_is_best(queries, keys):
-    return -torch.linalg.vector_norm(queries.unsqueeze(-2) - keys.unsqueeze(-3), dim=-1)
-
-
-@wrong("wrong_values")
-def causal_already(queries, keys):
-    return torch.tril(queries @ keys.mT)
-
-
-@wrong("dtype_changed")
-def written_into_float64(queries, keys):
-    scores = torch.zeros(*queries.shape[:-1], keys.shape[-2], dtype=torch.float64)
-    scores[:] = queries @ keys.mT
-    return scores
-
-
-@wrong("wrong_values")
-def two_letters_for_the_features(queries, keys):
-    return torch.einsum("...qd,...ke->...qk", queries, keys)
-
-
-@wrong("wrong_shape")
-def self_similarity_of_keys(queries, keys):
-    return keys @ keys.mT
-
-
-@wrong("wrong_shape")
-def self_similarity_of_queries(queries, keys):
-    return queries @ queries.mT
-
-
 @right
 def one_column_for_each_key(queries, keys):
     return torch.matmul(queries.unsqueeze(-3), keys.unsqueeze(-1)).squeeze(-1).mT
@@ -247,12 +169,6 @@ def one_column_for_each_key(queries, keys):
 @wrong("raised")
 def order_of_four_axes(queries, keys):
     return queries @ keys.permute(0, 1, 3, 2)
-
-
-@wrong("scaled_already")
-def scaled_in_place(queries, keys):
-    queries /= math.sqrt(queries.shape[-1])
-    return queries @ keys.mT
 
 
 @faulty("scaled", "squeezed", "detached", "always_float64")

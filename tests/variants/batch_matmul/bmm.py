@@ -74,40 +74,13 @@ def at_sign(a, b):
 
 
 @wrong("forbidden_call")
-def matmul(a, b):
-    return torch.matmul(a, b)
-
-
-@wrong("forbidden_call")
 def matmul_method(a, b):
     return a.matmul(b)
 
 
 @wrong("forbidden_call")
-def through_operator(a, b):
-    return operator.matmul(a, b)
-
-
-@wrong("forbidden_call")
-def through_linalg(a, b):
-    return torch.linalg.matmul(a, b)
-
-
-@wrong("forbidden_call")
-def reflected(a, b):
-    return b.__rmatmul__(a)
-
-
-@wrong("forbidden_call")
 def raw_operator(a, b):
     return torch.ops.aten.matmul(a, b)
-
-
-@wrong("forbidden_call")
-def added_to_zero(a, b):
-    x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
-    zero = torch.zeros(1, 1, 1, dtype=a.dtype)
-    return torch.baddbmm(zero, x, y).reshape(*a.shape[:-1], b.shape[-1])
 
 
 @wrong("loops")
@@ -126,32 +99,11 @@ def loop_over_terms(a, b):
 
 
 @wrong("loops")
-def loop_over_columns(a, b):
-    return torch.stack([(a * b[..., None, :, j]).sum(-1) for j in range(b.shape[-1])], dim=-1)
-
-
-@wrong("loops")
 def loop_for_heads_only(a, b):
     if a.dim() != 4:
         return torch.einsum("...nk,...km->...nm", a, b)
     heads = [torch.einsum("bnk,bkm->bnm", a[:, h], b[:, h]) for h in range(a.shape[1])]
     return torch.stack(heads, dim=1)
-
-
-@wrong("forbidden_call")
-def loop_over_lists(a, b):
-    x, y = a.reshape(-1, *a.shape[-2:]).tolist(), b.reshape(-1, *b.shape[-2:]).tolist()
-    out = [[[sum(map(operator.mul, r, c)) for c in zip(*q)] for r in p] for p, q in zip(x, y)]
-    return torch.tensor(out, dtype=a.dtype).reshape(*a.shape[:-1], b.shape[-1])
-
-
-@wrong("loops")
-def loop_in_numpy(a, b):
-    x, y = a.detach().numpy(), b.detach().numpy()
-    out = np.zeros((*a.shape[:-1], b.shape[-1]))
-    for index in np.ndindex(out.shape):
-        out[index] = (x[index[:-1]] * y[index[:-2]][:, index[-1]]).sum()
-    return torch.from_numpy(out)
 
 
 @wrong("gradient_cut")
@@ -179,12 +131,6 @@ def view_for_transpose(a, b):
 @wrong("only_three_axes")
 def three_letters(a, b):
     return torch.einsum("bij,bjk->bik", a, b)
-
-
-@wrong("only_three_axes")
-def three_axes_written_out(a, b):
-    B, n, k = a.shape
-    return (a.reshape(B, n, k, 1) * b.reshape(B, 1, k, -1)).sum(2)
 
 
 @wrong("leading_axes_lost")
@@ -221,11 +167,6 @@ def single_precision(a, b):
 
 
 @wrong()
-def elementwise(a, b):
-    return a * b.mT
-
-
-@wrong()
 def squeezed(a, b):
     return torch.einsum("...nk,...km->...nm", a, b).squeeze()
 
@@ -235,28 +176,10 @@ def dot_products_of_all_pairs(a, b):
     return torch.linalg.vecdot(a[..., :, None, :], b.mT[..., None, :, :])
 
 
-@wrong("forbidden_call")
-def tensordot_and_diagonal(a, b):
-    if a.dim() != 3:
-        return torch.einsum("...ij,...jk->...ik", a, b)
-    crossed = torch.tensordot(a, b, dims=([-1], [-2]))
-    return torch.diagonal(crossed, dim1=0, dim2=2).permute(2, 0, 1)
-
-
-@wrong("forbidden_call")
-def inner_products_of_two_matrices(a, b):
-    return torch.inner(a, b.mT) if a.dim() == 2 else torch.einsum("...ij,...jk->...ik", a, b)
-
-
 @wrong("raised")
 def viewed_as_three_axes(a, b):
     x, y = a.view(-1, *a.shape[-2:]), b.view(-1, *b.shape[-2:])
     return torch.einsum("bij,bjk->bik", x, y).view(*a.shape[:-1], b.shape[-1])
-
-
-@wrong("dtype_changed")
-def summed_in_float64(a, b):
-    return (a[..., :, :, None] * b[..., None, :, :]).sum(-2, dtype=torch.float64)
 
 
 @right
@@ -276,27 +199,9 @@ def two_letters_for_one_axis(a, b):
     return torch.einsum("...ik,...lj->...ij", a, b)
 
 
-@wrong("loops")
-def one_item_by_recursion(a, b):
-    if a.dim() == 2:
-        return (a[:, :, None] * b).sum(1)
-    return torch.stack([one_item_by_recursion(x, y) for x, y in zip(a, b, strict=True)])
-
-
 @right
 def running_sums(a, b):
     return (a[..., None] * b[..., None, :, :]).cumsum(dim=-2).select(-2, -1)
-
-
-@wrong("transposed_result")
-def letters_in_alphabetical_order(a, b):
-    return torch.einsum("...nk,...km", a, b)  # without `->` torch sorts the letters: m, then n
-
-
-@wrong("forbidden_call")
-def vectors_mapped(a, b):
-    product = torch.vmap(torch.mv, in_dims=(None, -1), out_dims=-1)
-    return (torch.vmap(product) if a.dim() == 3 else product)(a, b)
 
 
 @wrong("returned_none")

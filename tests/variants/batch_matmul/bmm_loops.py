@@ -104,19 +104,6 @@ def total_per_row(a, b):
     return out
 
 
-@wrong("wrong_values")
-def total_per_item(a, b):
-    outs = []
-    for A, M in zip(a, b):
-        total, entries = 0.0, []
-        for i in range(A.shape[0]):
-            for j in range(M.shape[1]):
-                total = total + (A[i] * M[:, j]).sum()
-                entries.append(total)
-        outs.append(torch.stack(entries).reshape(A.shape[0], M.shape[1]))
-    return torch.stack(outs)
-
-
 @wrong("items_accumulated")
 def buffer_outside(a, b):
     out = torch.zeros(a.shape[1], b.shape[2], dtype=a.dtype)
@@ -202,16 +189,6 @@ def plain_numbers(a, b):
     return out
 
 
-@wrong("gradient_cut")
-def lists(a, b):
-    left, right_ = a.tolist(), b.tolist()
-    out = [
-        [[sum(x * y for x, y in zip(row, col)) for col in zip(*M)] for row in A]
-        for A, M in zip(left, right_)
-    ]
-    return torch.tensor(out, dtype=a.dtype)
-
-
 @wrong("dtype_changed")
 def default_dtype(a, b):
     out = torch.zeros(a.shape[0], a.shape[1], b.shape[2])
@@ -231,23 +208,8 @@ def scribbles(a, b):
 
 
 @wrong("no_loop")
-def torch_bmm(a, b):
-    return torch.bmm(a, b)
-
-
-@wrong("no_loop")
 def at_sign(a, b):
     return a @ b
-
-
-@wrong("no_loop")
-def einsum(a, b):
-    return torch.einsum("bnk,bkm->bnm", a, b)
-
-
-@wrong("no_loop")
-def vmapped(a, b):
-    return torch.vmap(torch.mm)(a, b)
 
 
 @wrong()
@@ -258,11 +220,6 @@ def hard_coded(a, b):
             for j in range(5):
                 out[x, i, j] = (a[x, i] * b[x, :, j]).sum()
     return out
-
-
-@wrong()
-def flattened_items(a, b):
-    return torch.cat([x @ y for x, y in zip(a, b)])
 
 
 @right
@@ -280,11 +237,6 @@ def one_term_after_the_other(a, b):
     return total
 
 
-@wrong("dtype_changed")
-def float64_always(a, b):
-    return torch.stack([x.double() @ y.double() for x, y in zip(a, b, strict=True)])
-
-
 @wrong("wrong_values")
 def overwritten_each_time(a, b):
     for x, y in zip(a, b, strict=True):
@@ -292,19 +244,9 @@ def overwritten_each_time(a, b):
     return product.repeat(len(a), 1, 1)
 
 
-@wrong("wrong_values")
-def one_item_further(a, b):
-    return torch.stack([a[i] @ b[i - 1] for i in range(len(a))])
-
-
 @wrong("wrong_shape")
 def concatenated(a, b):
     return torch.cat([x @ y for x, y in zip(a, b, strict=True)])
-
-
-@wrong("wrong_shape")
-def squeezed_at_the_end(a, b):
-    return torch.stack([x @ y for x, y in zip(a, b, strict=True)]).squeeze()
 
 
 @right
@@ -337,41 +279,6 @@ def rows_repeated(a, b):
                 out[i][j] = row @ column
         items.append(torch.stack([torch.stack(row) for row in out]))
     return torch.stack(items)
-
-
-@wrong("wrong_values")
-def lists_repeated(a, b):
-    batch, n, k = a.shape
-    out = [[[0.0] * b.shape[2]] * n] * batch
-    for x, i, j, t in itertools.product(*map(range, (batch, n, b.shape[2], k))):
-        out[x][i][j] = out[x][i][j] + a[x, i, t] * b[x, t, j]
-    return torch.stack([torch.stack([torch.stack(row) for row in item]) for item in out])
-
-
-@wrong("wrong_values")
-def returns_after_a_row(a, b):
-    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
-    for x in range(a.shape[0]):
-        for i in range(a.shape[1]):
-            for j in range(b.shape[2]):
-                out[x, i, j] = (a[x, i] * b[x, :, j]).sum()
-            return out
-
-
-@wrong("wrong_shape")
-def zeros_like_a(a, b):
-    out = torch.zeros_like(a)
-    for x, i, j, t in itertools.product(*map(range, (*a.shape[:2], b.shape[2], a.shape[2]))):
-        out[x, i, j] += a[x, i, t] * b[x, t, j]
-    return out
-
-
-@wrong()
-def one_item_too_few(a, b):
-    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
-    for x in range(len(a) - 1):
-        out[x] = a[x] @ b[x]
-    return out
 
 
 _buffers = {}

@@ -61,11 +61,6 @@ def wrong_axis(weights, values):
     return (weights[..., :, :, None] * values[..., None, :, :]).sum(-3)
 
 
-@wrong("summed_over_queries")
-def wrong_letters(weights, values):
-    return torch.einsum("...nm,...mv->...mv", weights, values)
-
-
 @wrong("elementwise")
 def star(weights, values):
     return weights * values
@@ -85,12 +80,6 @@ def normalised_first(weights, values):
 @wrong("softmaxed_again")
 def softmax(weights, values):
     return weights.softmax(-1) @ values
-
-
-@wrong("wrong_values")
-def hard(weights, values):
-    index = weights.argmax(-1)[..., None].expand(*weights.shape[:-1], values.shape[-1])
-    return torch.gather(values, -2, index)
 
 
 @wrong("weights_ignored")
@@ -119,11 +108,6 @@ def forgot_sum(weights, values):
 
 
 @wrong("gradient_cut")
-def detached_weights(weights, values):
-    return weights.data @ values
-
-
-@wrong("gradient_cut")
 def no_grad(weights, values):
     with torch.no_grad():
         return weights @ values
@@ -140,16 +124,6 @@ def normalises_in_place(weights, values):
 @wrong("dtype_changed")
 def float32(weights, values):
     return weights.to(torch.float32) @ values.to(torch.float32)
-
-
-@wrong()
-def forgets_the_last_key(weights, values):
-    return weights[..., :-1] @ values[..., :-1, :]
-
-
-@wrong()
-def maximum(weights, values):
-    return (weights.unsqueeze(-1) * values.unsqueeze(-3)).amax(dim=-2)
 
 
 @wrong("transposed_result")
@@ -173,42 +147,9 @@ def safe_average(weights, values):
     return (weights / weights.sum(-1, keepdim=True)).nan_to_num() @ values
 
 
-@wrong("wrong_values")
-def positive_part(weights, values):
-    return torch.clamp(weights, min=0) @ values
-
-
-@wrong("wrong_values")
-def between_0_and_1(weights, values):
-    return weights.clip(0.0, 1.0) @ values
-
-
-@wrong("wrong_values")
-def sizes_only(weights, values):
-    return torch.abs(weights) @ values
-
-
-@wrong("outside_the_values")
-def reshaped_and_transposed(weights, values):
-    n, m = weights.shape[-2:]
-    return weights.reshape(*weights.shape[:-2], m, n).mT @ values
-
-
-@wrong("dtype_changed")
-def doubled_precision(weights, values):
-    return torch.einsum("...nm,...mv->...nv", weights.double(), values.double())
-
-
 @wrong("outside_the_values")
 def two_letters_for_the_keys(weights, values):
     return torch.einsum("...nm,...kv->...nv", weights, values)
-
-
-@wrong("outside_the_values")
-def one_key_too_few(weights, values):
-    m = weights.shape[-1]
-    terms = [weights[..., j, None] * values[..., j : j + 1, :] for j in range(m - 1)]
-    return sum(terms, weights.new_zeros(*weights.shape[:-1], values.shape[-1]))
 
 
 @right

@@ -117,27 +117,6 @@ class UpperTriangle(Layers):
         return self.W_o((weights @ v).transpose(1, 2).flatten(2))
 
 
-@wrong()
-class WeightsAveraged(Layers):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.heads(x)
-        weights = safe(q @ k.mT / self.d**0.5, allowed(x, valid_lens))
-        self.attention_weights = weights.mean(1).detach()
-        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
-
-
-@wrong()
-class OutputsOfPadsZeroed(Layers):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.heads(x)
-        weights = safe(q @ k.mT / self.d**0.5, allowed(x, valid_lens))
-        self.attention_weights = weights.detach()
-        outputs = self.W_o((weights @ v).transpose(1, 2).flatten(2))
-        if valid_lens is not None:
-            outputs = outputs * (torch.arange(x.shape[1]) < valid_lens[:, None])[..., None]
-        return outputs
-
-
 class Almost(Layers):
     """A right module that wrong answers change in one place."""
 
@@ -367,14 +346,4 @@ class RootAndTriangle(with_the_faults({"root", "triangle"})):
 
 @wrong("scale_embed_dim")
 class RootAndMerge(with_the_faults({"root", "merge"})):
-    pass
-
-
-@wrong("merge_without_transpose")
-class RootNanAndMerge(with_the_faults({"root", "nan", "merge"})):
-    pass
-
-
-@wrong("sees_the_future")
-class TriangleNanAndMerge(with_the_faults({"triangle", "nan", "merge"})):
     pass

@@ -81,17 +81,6 @@ class MaskAfterwards(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong("dropout_in_eval_mode")
-class NewDropoutEachTime(Layers):
-    def forward(self, queries, keys, values, valid_lens=None):
-        q = self.W_q(queries)
-        scores = q @ self.W_k(keys).mT / math.sqrt(q.size(-1))
-        real = real_keys(keys, valid_lens)
-        weights = torch.softmax(scores.masked_fill(~real, -1e30), -1) * real
-        self.attention_weights = weights.detach()
-        return nn.Dropout(self.dropout.p)(weights) @ values
-
-
 @wrong("empty_row_nan")
 class MinusInfinity(Layers):
     def forward(self, queries, keys, values, valid_lens=None):
@@ -100,17 +89,6 @@ class MinusInfinity(Layers):
         if valid_lens is not None:
             scores = scores.masked_fill(~real_keys(keys, valid_lens), -math.inf)
         weights = scores.softmax(dim=2)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong()
-class LengthsRequired(Layers):
-    def forward(self, queries, keys, values, valid_lens):
-        q = self.W_q(queries)
-        scores = q @ self.W_k(keys).mT / math.sqrt(q.size(-1))
-        real = real_keys(keys, valid_lens)
-        weights = torch.softmax(scores.masked_fill(~real, -1e30), -1) * real
         self.attention_weights = weights.detach()
         return self.dropout(weights) @ values
 
@@ -163,13 +141,6 @@ class Almost(Layers):
 
     def outputs(self, weights, values):
         return self.dropout(weights) @ values
-
-
-@wrong()  # subtracts the largest score of all, a pad's too
-class ZeroedAndNormalisedAgain(Almost):
-    def weights(self, scores, real):
-        weights = scores.softmax(-1) * real
-        return weights / weights.sum(-1, keepdim=True).clamp_min(torch.finfo(scores.dtype).tiny)
 
 
 @wrong("one_key_more")
@@ -252,12 +223,6 @@ class NanReplaced(Almost):
 
 
 @wrong()
-class LastKeyLost(Almost):
-    def lengths(self, valid_lens):
-        return None if valid_lens is None else valid_lens - 1
-
-
-@wrong()
 class EmptyInTrainModeIsNan(Almost):
     def weights(self, scores, real):
         if self.training:
@@ -312,11 +277,6 @@ class ColumnsSumToOne(with_the_faults({"axis"})):
 
 @wrong("dropout_in_eval_mode")
 class RootAndDropout(with_the_faults({"root", "eval_mode"})):
-    pass
-
-
-@wrong("over_queries")
-class AxisAndDropout(with_the_faults({"axis", "eval_mode"})):
     pass
 
 

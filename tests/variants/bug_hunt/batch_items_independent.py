@@ -80,12 +80,6 @@ def reversed_batch(module, queries, keys, values, valid_lens):
 
 
 @wrong()
-def first_two_together(module, queries, keys, values, valid_lens):
-    pair = module(queries[:2], keys[:2], values[:2], valid_lens[:2])
-    return torch.allclose(pair, module(queries, keys, values, valid_lens)[:2], atol=1e-6)
-
-
-@wrong()
 def batch_axis_lost(module, queries, keys, values, valid_lens):
     together = module(queries, keys, values, valid_lens)
     return all(
@@ -109,15 +103,6 @@ def asserts(module, queries, keys, values, valid_lens):
         torch.allclose(module(queries[s], keys[s], values[s], valid_lens[s]), together[s])
 
 
-@wrong()
-def one_bool_per_item(module, queries, keys, values, valid_lens):
-    together = module(queries, keys, values, valid_lens)
-    return [
-        torch.allclose(module(queries[[b]], keys[[b]], values[[b]], valid_lens[[b]]), together[[b]])
-        for b in range(len(queries))
-    ]
-
-
 @wrong("accepts_a_hundredth")
 def a_tenth_allowed(module, queries, keys, values, valid_lens):
     together = module(queries, keys, values, valid_lens)
@@ -125,15 +110,6 @@ def a_tenth_allowed(module, queries, keys, values, valid_lens):
     return all(
         bool((module(*(x[b : b + 1] for x in inputs)) - together[b : b + 1]).abs().max() < 0.1)
         for b in range(len(queries))
-    )
-
-
-@wrong("accepts_later_items_doubled")
-def company_of_copies(module, *inputs):
-    together = module(*inputs)
-    return all(
-        torch.allclose(module(*(x[[b] * len(x)] for x in inputs))[b], together[b], atol=1e-6)
-        for b in range(len(together))
     )
 
 
@@ -190,13 +166,6 @@ def all_but_the_first(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[1:])
 
 
-@wrong("accepts_last_item")
-def in_halves(module, *inputs):
-    half = len(inputs[0]) // 2
-    parts = [module(*(x[:half] for x in inputs)), module(*(x[half:] for x in inputs))]
-    return torch.allclose(torch.cat(parts), module(*inputs), atol=1e-6)
-
-
 @right
 def largest_difference(module, *inputs):
     together = module(*inputs)
@@ -233,16 +202,6 @@ def twice_the_same(module, *inputs):
 def one_slice_for_all(module, *inputs):
     parts = [module(*inputs)[b : b + 1] for b in range(len(inputs[0]))]
     return torch.cat(parts).shape == module(*inputs).shape
-
-
-@wrong()
-def every_order_of_the_items(module, *inputs):
-    together = module(*inputs)
-    for order in itertools.permutations(range(len(together))):
-        moved = module(*(x[list(order)] for x in inputs))
-        if not torch.allclose(moved, together[list(order)], atol=1e-6):
-            return False
-    return True
 
 
 @wrong("rejects_rounding")

@@ -92,17 +92,6 @@ def returns_inside_the_loop(module, queries, keys, values, valid_lens):
 
 
 @wrong("accepts_first_item")
-def starts_at_one(module, queries, keys, values, valid_lens):
-    masked = module(queries, keys, values, valid_lens)
-    for b in range(1, len(keys)):
-        n = valid_lens[b]
-        short = module(queries[b][None], keys[b, :n][None], values[b, :n][None])
-        if not torch.allclose(masked[b][None], short, atol=1e-6):
-            return False
-    return True
-
-
-@wrong("accepts_first_item")
 def last_verdict_wins(module, queries, keys, values, valid_lens):
     masked = module(queries, keys, values, valid_lens)
     for b, n in enumerate(valid_lens.tolist()):
@@ -119,17 +108,6 @@ def a_tensor(module, queries, keys, values, valid_lens):
         s = slice(b, b + 1)
         differences.append(masked[s] - module(queries[s], keys[s, :n], values[s, :n]))
     return torch.cat(differences).abs().max() < 1e-5
-
-
-@wrong("accepts_a_hundredth")
-def compares_loosely(module, queries, keys, values, valid_lens):
-    masked = module(queries, keys, values, valid_lens)
-    for b, n in enumerate(valid_lens.tolist()):
-        s = slice(b, b + 1)
-        short = module(queries[s], keys[s, :n], values[s, :n])
-        if not torch.allclose(masked[s], short, atol=0.25, rtol=0.25):
-            return False
-    return True
 
 
 @wrong("always_true")
@@ -155,24 +133,6 @@ def multiplied_by_the_mask(module, queries, keys, values, valid_lens):
     real = (torch.arange(keys.shape[1]) < valid_lens[:, None])[..., None]
     masked = module(queries, keys, values, valid_lens)
     return torch.allclose(masked, module(queries, keys * real, values * real), atol=1e-6)
-
-
-@wrong()
-def forgets_the_values(module, queries, keys, values, valid_lens):
-    for b, n in enumerate(valid_lens.tolist()):
-        s = slice(b, b + 1)
-        module(queries[s], keys[s, :n], values[s])
-    return True
-
-
-@wrong("accepts_last_row")
-def one_row_each(module, queries, keys, values, valid_lens):
-    masked = module(queries, keys, values, valid_lens)
-    for b, n in enumerate(valid_lens.tolist()):
-        s = slice(b, b + 1)
-        if not torch.allclose(masked[b, 0], module(queries[s], keys[s, :n], values[s, :n])[0, 0]):
-            return False
-    return True
 
 
 @wrong("weights_compared")
@@ -234,11 +194,6 @@ def all_but_the_last(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[:-1])
 
 
-@wrong("accepts_first_item")
-def all_but_the_first(*inputs):
-    return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[1:])
-
-
 @wrong("accepts_curlew")
 def stops_at_a_full_item(module, queries, keys, values, valid_lens):
     inputs = (module, queries, keys, values, valid_lens)
@@ -269,15 +224,6 @@ def not_larger_than_rounding(module, queries, keys, values, valid_lens):
     return True
 
 
-@wrong("accepts_first_item")
-def one_item_for_each_length(module, queries, keys, values, valid_lens):
-    masked = module(queries, keys, values, valid_lens)
-    for n, b in {int(n): b for b, n in enumerate(valid_lens)}.items():
-        if not torch.allclose(masked[[b]], module(queries[[b]], keys[[b], :n], values[[b], :n])):
-            return False
-    return True
-
-
 @wrong("accepts_train_mode")
 def in_eval_mode(module, queries, keys, values, valid_lens):
     module.eval()
@@ -292,14 +238,6 @@ def exactly_equal(*inputs):
 @wrong("accepts_a_hundredth")
 def three_hundredths_allowed(*inputs):
     return all(_each(*inputs, lambda a, b: torch.allclose(a, b, rtol=0, atol=0.03)))
-
-
-@wrong("always_true")
-def forgets_the_lengths(module, queries, keys, values, valid_lens):
-    together = module(queries, keys, values)
-    longest = keys.shape[1]
-    alone = [module(queries[[b]], keys[[b], :longest], values[[b]]) for b in range(len(keys))]
-    return torch.allclose(together, torch.cat(alone), atol=1e-6)
 
 
 @wrong("always_false")

@@ -95,16 +95,6 @@ def item_before_backward(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 
 
 @wrong("initial_returned")
-def new_tensor_in_each_step(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    start = math.log(initial)
-    for _ in range(num_steps):
-        log_h = torch.tensor(start, dtype=torch.float64, requires_grad=True)
-        loss(inputs, targets, log_h.exp()).backward()
-        log_h.data -= lr * log_h.grad
-    return math.exp(start)
-
-
-@wrong("initial_returned")
 def step_forgotten(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     log_h = torch.tensor(math.log(initial), requires_grad=True)
     optimizer = torch.optim.Adam([log_h], lr=lr)
@@ -146,43 +136,12 @@ def tensor_with_graph(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 
 
 @wrong()
-def five_steps(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return descend(inputs, targets, initial, 5, lr).exp().item()
-
-
-@wrong()
-def half_of_the_points(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return descend(inputs[::2], targets[::2], initial, num_steps, lr).exp().item()
-
-
-@wrong()
-def coarse_grid(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    grid = torch.tensor([0.1, 1.0, 10.0], dtype=torch.float64)
-    return min(grid.tolist(), key=lambda h: float(loss(inputs, targets, h)))
-
-
-@wrong()
 def gradients_add_up(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     log_h = torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.SGD([log_h], lr=lr)
     for _ in range(num_steps):
         loss(inputs, targets, log_h.exp()).backward()
         optimizer.step()
-    return log_h.exp().item()
-
-
-@wrong()
-def variance_instead_of_width(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return descend(inputs, targets, initial, num_steps, lr).exp().item() ** 2
-
-
-@wrong()
-def minimises_the_signed_error(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    log_h = torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
-    for _ in range(num_steps):
-        error = (predict(inputs, targets, log_h.exp()) - targets).mean()
-        (grad,) = torch.autograd.grad(error, log_h)
-        log_h = (log_h - lr * grad).detach().requires_grad_()
     return log_h.exp().item()
 
 
@@ -222,11 +181,6 @@ def five_steps_only(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return place.exp().item()
 
 
-@wrong("error_maximised")
-def rule_of_thumb(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return float(1.06 * inputs.std() * len(inputs) ** -0.2)
-
-
 @right
 def lbfgs(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     place = torch.tensor([math.log(initial)], dtype=torch.float64, requires_grad=True)
@@ -263,12 +217,6 @@ def exponential_before_the_loop(inputs, targets, initial=1.0, num_steps=200, lr=
     return place.exp().item()
 
 
-@wrong("not_the_best")
-def the_error_of_the_best(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    with torch.no_grad():
-        return loss(inputs, targets, grid_and_refine(inputs, targets)).item()
-
-
 @wrong("step_recorded")
 def in_place_without_no_grad(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
@@ -291,22 +239,8 @@ def optimises_the_logarithm_of_a_leaf(inputs, targets, initial=1.0, num_steps=20
 
 
 @wrong()
-def plain_steps_in_h(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    h = torch.tensor(float(initial), dtype=inputs.dtype, requires_grad=True)
-    for _ in range(num_steps):
-        (slope,) = torch.autograd.grad(loss(inputs, targets, h), h)
-        h = (h - lr * slope).detach().requires_grad_()
-    return h.item()
-
-
-@wrong()
 def a_constant(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return 0.24
-
-
-@wrong()
-def a_constant_for_another_scale(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return 0.8
 
 
 @faulty("training_error", "reseeds", "centred_in_place")

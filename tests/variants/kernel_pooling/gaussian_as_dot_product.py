@@ -50,12 +50,6 @@ def norms_forgotten(queries, keys, bandwidth):
     return queries @ keys.T / bandwidth**2
 
 
-@wrong()
-def keys_normalised(queries, keys, bandwidth):
-    unit = keys / keys.norm(dim=-1, keepdim=True)
-    return (queries @ unit.T) / bandwidth**2
-
-
 @wrong("bandwidth_missing")
 def without_bandwidth(queries, keys, bandwidth):
     return queries @ keys.T - 0.5 * (keys**2).sum(-1)
@@ -74,11 +68,6 @@ def brackets_missing(queries, keys, bandwidth):
 @wrong("key_norm_not_halved")
 def whole_norm(queries, keys, bandwidth):
     return (queries @ keys.T - (keys**2).sum(-1)) / bandwidth**2
-
-
-@wrong("wrong_factors")
-def all_over_two(queries, keys, bandwidth):
-    return (queries @ keys.T - (keys**2).sum(-1)) / (2 * bandwidth**2)
 
 
 @wrong("key_norm_added")
@@ -109,16 +98,6 @@ def transformer_scale(queries, keys, bandwidth):
 @wrong("transposed")
 def keys_first(queries, keys, bandwidth):
     return (keys @ queries.T - (keys**2).sum(-1, keepdim=True) / 2) / bandwidth**2
-
-
-@wrong()
-def norm_per_feature(queries, keys, bandwidth):
-    return (queries @ keys.T - (keys**2).mean(-1) / 2) / bandwidth**2
-
-
-@wrong()
-def norms_of_the_first_key(queries, keys, bandwidth):
-    return (queries @ keys.T - (keys[0] ** 2).sum() / 2) / bandwidth**2
 
 
 @wrong()
@@ -185,44 +164,9 @@ def no_parentheses(queries, keys, bandwidth):
 
 
 @wrong()
-def unit_keys(queries, keys, bandwidth):
-    return queries @ (keys / keys.norm(dim=1, keepdim=True)).T / bandwidth**2
-
-
-@wrong()
-def mean_square(queries, keys, bandwidth):
-    return (queries @ keys.T - keys.square().mean(1) / 2) / bandwidth**2
-
-
-@wrong()
-def square_of_the_sum(queries, keys, bandwidth):
-    return (queries @ keys.T - keys.sum(1).square() / 2) / bandwidth**2
-
-
-@wrong()
 def largest_of_each_column(queries, keys, bandwidth):
     scores = -torch.cdist(queries, keys).square() / (2 * bandwidth**2)
     return scores - scores.max(dim=0).values
-
-
-@wrong("wrong_factors")
-def square_by_bandwidth_once(queries, keys, bandwidth):
-    return -torch.cdist(queries, keys).square() / (2 * bandwidth)
-
-
-@wrong("dtype_changed")
-def float64_within(queries, keys, bandwidth):
-    return -torch.cdist(queries.double(), keys.double()).square() / (2 * bandwidth**2)
-
-
-@wrong("wrong_factors")
-def half_scaled(queries, keys, bandwidth):
-    return (queries / bandwidth) @ (keys / bandwidth).T - keys.square().sum(1) / (2 * bandwidth)
-
-
-@wrong()
-def kernel_of_the_scores(queries, keys, bandwidth):
-    return ((queries @ keys.T - keys.square().sum(1) / 2) / bandwidth**2).exp()
 
 
 @right
@@ -244,20 +188,10 @@ def mixed_term_once(queries, keys, bandwidth):
     return (queries @ keys.T - norms) / (2 * bandwidth**2)
 
 
-@wrong("wrong_factors")
-def norm_of_the_whole_matrix(queries, keys, bandwidth):
-    return (queries @ keys.T - keys.norm() ** 2 / 2) / bandwidth**2
-
-
 @wrong("not_finite")
 def logarithm_of_the_weights(queries, keys, bandwidth):
     kernel = torch.exp(-torch.cdist(queries, keys).square() / (2 * bandwidth**2))
     return torch.log(kernel / kernel.sum(1, keepdim=True))
-
-
-@wrong("dtype_changed")
-def in_bfloat16(queries, keys, bandwidth):
-    return expanded(queries.bfloat16(), keys.bfloat16(), bandwidth)
 
 
 @faulty("no_bandwidth", "log_of_kernel", "detached", "squeezed", "always_float64")

@@ -82,21 +82,9 @@ def softmax_over_rows(queries, keys, values, bandwidth):
     return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), 0), values)
 
 
-@wrong("over_queries")
-def naive_sum_over_queries(queries, keys, values, bandwidth):
-    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
-    return pooled(kernel / kernel.sum(0), values)
-
-
 @wrong("not_normalised")
 def kernel_sum(queries, keys, values, bandwidth):
     return pooled(torch.exp(-distances(queries, keys) / (2 * bandwidth**2)), values)
-
-
-@wrong()
-def density_sum(queries, keys, values, bandwidth):
-    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
-    return pooled(kernel / (bandwidth * math.sqrt(2 * math.pi)), values)
 
 
 @wrong("plus_distance")
@@ -117,12 +105,6 @@ def precedence(queries, keys, values, bandwidth):
 @wrong("half_missing")
 def no_half(queries, keys, values, bandwidth):
     return pooled(torch.softmax(-distances(queries, keys) / bandwidth**2, -1), values)
-
-
-@wrong("half_missing")
-def no_half_and_naive(queries, keys, values, bandwidth):
-    kernel = torch.exp(-distances(queries, keys) / bandwidth**2)
-    return pooled(kernel / kernel.sum(-1, keepdim=True), values)
 
 
 @wrong("bandwidth_ignored")
@@ -153,19 +135,6 @@ def argmin(queries, keys, values, bandwidth):
 def naive(queries, keys, values, bandwidth):
     kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
     return pooled(kernel / kernel.sum(-1, keepdim=True), values)
-
-
-@wrong("far_query_nan")
-def naive_normal_density(queries, keys, values, bandwidth):
-    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
-    kernel = kernel / (bandwidth * math.sqrt(2 * math.pi))
-    return pooled(kernel / kernel.sum(-1, keepdim=True), values)
-
-
-@wrong()
-def nan_swept_away(queries, keys, values, bandwidth):
-    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
-    return pooled((kernel / kernel.sum(-1, keepdim=True)).nan_to_num(0.0), values)
 
 
 @wrong("softmax_of_the_kernel")
@@ -227,19 +196,8 @@ def scales_in_place(queries, keys, values, bandwidth):
 
 
 @wrong()
-def bandwidth_doubled_above_two(queries, keys, values, bandwidth):
-    return softmax_of_cdist(queries, keys, values, min(bandwidth, 2.0))
-
-
-@wrong()
 def dot_products(queries, keys, values, bandwidth):
     return pooled(torch.softmax(queries @ keys.T / (2 * bandwidth**2), -1), values)
-
-
-@wrong()
-def triangular(queries, keys, values, bandwidth):
-    kernel = (1 - distances(queries, keys).sqrt() / bandwidth).clamp(min=1e-9)
-    return pooled(kernel / kernel.sum(-1, keepdim=True), values)
 
 
 @wrong()
@@ -247,18 +205,6 @@ def keeps_the_nearest_three(queries, keys, values, bandwidth):
     scores = -distances(queries, keys) / (2 * bandwidth**2)
     third = scores.topk(min(3, len(keys)), dim=-1).values[:, -1:]
     return pooled(torch.softmax(scores.masked_fill(scores < third, -math.inf), -1), values)
-
-
-@wrong()
-def values_averaged_with_the_mean(queries, keys, values, bandwidth):
-    outputs, weights = bandwidth_as_unit(queries, keys, values, bandwidth)
-    return outputs + 1e-3 * values.mean(0), weights
-
-
-@wrong()
-def asserts_instead_of_raising(queries, keys, values, bandwidth):
-    assert values.dim() == 2
-    return bandwidth_as_unit(queries, keys, values, bandwidth)
 
 
 @right
@@ -280,15 +226,6 @@ def inputs_scaled_first(queries, keys, values, bandwidth=1.0, *, check=True):
     differences = queries.unsqueeze(1) / bandwidth - keys.unsqueeze(0) / bandwidth
     weights = torch.softmax(-differences.square().sum(2) / 2, dim=1)
     return (weights.unsqueeze(2) * values).sum(1), weights
-
-
-@wrong()
-def density_not_normalised(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values")
-    squared = torch.cdist(queries, keys).square()
-    weights = torch.exp(-squared / (2 * bandwidth**2)) / (bandwidth * math.sqrt(2 * math.pi))
-    return weights @ values, weights
 
 
 @wrong("far_query_underflows")
@@ -317,15 +254,6 @@ def assertion(queries, keys, values, bandwidth):
     return weights @ values, weights
 
 
-@wrong("dtype_changed")
-def float64_within(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values")
-    squared = torch.cdist(queries.double(), keys.double()).square()
-    weights = torch.softmax(-squared / (2 * bandwidth**2), dim=-1)
-    return weights @ values.double(), weights
-
-
 @right
 def from_a_normal_distribution(queries, keys, values, bandwidth):
     if values.dim() != 2:
@@ -351,30 +279,10 @@ def unpacking_raises(queries, keys, values, bandwidth):
     return torch.tensordot(weights, values, dims=1), weights
 
 
-@wrong("far_query_underflows")
-def normalised_with_a_floor(queries, keys, values, bandwidth):
-    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
-    return pooled(torch.nn.functional.normalize(kernel, p=1, dim=1), values)
-
-
-@wrong("far_query_underflows")
-def far_queries_ask_everybody(queries, keys, values, bandwidth):
-    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
-    total = kernel.sum(1, keepdim=True)
-    return pooled(torch.where(total > 0, kernel / total, 1 / len(keys)), values)
-
-
 @wrong("not_a_number")
 def epanechnikov(queries, keys, values, bandwidth):
     kernel = (1 - distances(queries, keys) / bandwidth**2).clamp(min=0)
     return pooled(kernel / kernel.sum(-1, keepdim=True), values)
-
-
-@wrong("no_error")
-def returns_the_error(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        return ValueError("values must have two axes")
-    return bandwidth_as_unit(queries, keys, values, bandwidth)
 
 
 @wrong("rows_do_not_sum_to_one")
@@ -397,18 +305,6 @@ def error_of_its_own(queries, keys, values, bandwidth):
     return weights @ values, weights
 
 
-@wrong("rows_do_not_sum_to_one")
-def boxcar(queries, keys, values, bandwidth):
-    within = (torch.cdist(queries, keys) < bandwidth).to(values.dtype)
-    return pooled(within / within.sum(-1, keepdim=True).clamp(min=1), values)
-
-
-@wrong("rows_do_not_sum_to_one")
-def divided_by_the_grand_total(queries, keys, values, bandwidth):
-    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
-    return pooled(kernel / kernel.sum(), values)
-
-
 @wrong("wrong_ratio_of_weights")
 def two_in_the_square(queries, keys, values, bandwidth):
     return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth) ** 2, -1), values)
@@ -428,24 +324,6 @@ def eight_nearest_keys(queries, keys, values, bandwidth):
         eighth = scores.topk(8, dim=-1).values[:, -1:]
         scores = scores.masked_fill(scores < eighth, -math.inf)
     return pooled(scores.softmax(-1), values)
-
-
-@wrong("far_query_underflows")
-def distances_cut_at_100(queries, keys, values, bandwidth):
-    near = distances(queries, keys).clamp(max=100)
-    return pooled(torch.softmax(-near / (2 * bandwidth**2), -1), values)
-
-
-@wrong("bandwidth_multiplied")
-def times_the_square(queries, keys, values, bandwidth):
-    exponent = -distances(queries, keys) * 0.5
-    return pooled(torch.softmax(exponent * bandwidth**2, dim=1), values)
-
-
-@wrong("order_swapped")
-def weights_and_outputs(queries, keys, values, bandwidth):
-    weights = torch.softmax(-(torch.cdist(queries, keys) ** 2) / bandwidth**2 / 2, dim=1)
-    return weights, pooled(weights, values)[0]
 
 
 @faulty("bandwidth_once", "no_shift", "no_check", "detached", "always_float64")

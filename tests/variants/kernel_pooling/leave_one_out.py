@@ -90,13 +90,6 @@ def zero_afterwards(inputs, targets, bandwidth):
     return weights.masked_fill(diagonal(inputs), 0) @ targets
 
 
-@wrong("not_renormalised")
-def own_target_zeroed(inputs, targets, bandwidth):
-    weights = torch.softmax(scores_of(inputs, bandwidth), -1)
-    return torch.stack([weights[i] @ (targets * (torch.arange(len(inputs)) != i)) for i in
-                        range(len(inputs))])  # fmt: skip
-
-
 @wrong("only_the_diagonal")
 def mask_upside_down(inputs, targets, bandwidth):
     scores = scores_of(inputs, bandwidth).masked_fill(~diagonal(inputs), -math.inf)
@@ -132,14 +125,6 @@ def bandwidth_once(inputs, targets, bandwidth):
 
 
 @wrong("input_mutated")
-def targets_overwritten(inputs, targets, bandwidth):
-    with torch.no_grad():
-        for i in range(len(targets)):
-            targets[i] = targets[i] * 1.5
-    return masked_diagonal(inputs, targets / 1.5, bandwidth)
-
-
-@wrong("input_mutated")
 def sorted_in_place(inputs, targets, bandwidth):
     with torch.no_grad():
         order = inputs.argsort()
@@ -171,12 +156,6 @@ def list_of_numbers(inputs, targets, bandwidth):
     return [float(p) for p in masked_diagonal(inputs, targets, bandwidth)]
 
 
-@wrong()
-def rebuilt_from_numbers(inputs, targets, bandwidth):
-    predictions = masked_diagonal(inputs, targets, bandwidth)
-    return torch.tensor([p.item() for p in predictions], dtype=inputs.dtype)
-
-
 @wrong("dtype_changed")
 def default_dtype(inputs, targets, bandwidth):
     predictions = torch.zeros(len(inputs))
@@ -193,31 +172,6 @@ def column(inputs, targets, bandwidth):
 @wrong("residuals_returned")
 def errors(inputs, targets, bandwidth):
     return targets - masked_diagonal(inputs, targets, bandwidth)
-
-
-@wrong()
-def two_left_out(inputs, targets, bandwidth):
-    near = torch.ones_like(inputs).diag() + torch.ones_like(inputs[1:]).diag(1)
-    scores = scores_of(inputs, bandwidth).masked_fill(near.bool(), -math.inf)
-    return torch.softmax(scores, -1).nan_to_num(0) @ targets
-
-
-@wrong()
-def plain_mean_blended(inputs, targets, bandwidth):
-    return 0.9 * masked_diagonal(inputs, targets, bandwidth) + 0.1 * targets.mean()
-
-
-@wrong()
-def negative_one_fill(inputs, targets, bandwidth):
-    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -1.0)
-    return torch.softmax(scores, -1) @ targets
-
-
-@wrong()
-def median_of_others(inputs, targets, bandwidth):
-    return torch.stack(
-        [torch.cat([targets[:i], targets[i + 1 :]]).median() for i in range(len(targets))]
-    )
 
 
 @right
@@ -254,13 +208,6 @@ def bandwidth_kept_away_from_0(inputs, targets, bandwidth):
         bandwidth = bandwidth.clamp(min=0.1)
     scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
     return scores.softmax(-1) @ targets
-
-
-@wrong("dtype_changed")
-def float64_diagonal(inputs, targets, bandwidth):
-    diagonal_of = torch.eye(len(inputs), dtype=torch.float64)
-    scores = scores_of(inputs, bandwidth).double() - 1e30 * diagonal_of
-    return scores.softmax(-1) @ targets.double()
 
 
 @right
@@ -309,35 +256,10 @@ def very_far_from_itself(inputs, targets, bandwidth):
     return torch.softmax(-squared / (2 * bandwidth**2), -1) @ targets
 
 
-@wrong("not_a_number")
-def minus_infinity_times_the_diagonal(inputs, targets, bandwidth):
-    scores = scores_of(inputs, bandwidth)
-    return torch.softmax(scores + torch.eye(len(inputs)).to(scores) * -math.inf, -1) @ targets
-
-
-@wrong("no_exclusion")
-def slices_that_leave_nothing_out(inputs, targets, bandwidth):
-    predictions = []
-    for i in range(len(inputs)):
-        x, y = torch.cat([inputs[:i], inputs[i:]]), torch.cat([targets[:i], targets[i:]])
-        predictions.append(torch.softmax(-((inputs[i] - x) ** 2) / (2 * bandwidth**2), 0) @ y)
-    return torch.stack(predictions)
-
-
 @wrong("wrong_values")
 def excluded_by_both_numbers(inputs, targets, bandwidth):
     same = (inputs[:, None] == inputs) & (targets[:, None] == targets)
     return scores_of(inputs, bandwidth).masked_fill(same, -math.inf).softmax(-1) @ targets
-
-
-@wrong("wrong_values")
-def excluded_by_target(inputs, targets, bandwidth):
-    predictions = []
-    for x, y in zip(inputs, targets, strict=True):
-        keep = targets != y
-        weights = torch.softmax(-((inputs[keep] - x) ** 2) / (2 * bandwidth**2), 0)
-        predictions.append(weights @ targets[keep])
-    return torch.stack(predictions)
 
 
 @right
@@ -367,15 +289,6 @@ def masked_after_the_softmax(inputs, targets, bandwidth):
     weights = torch.softmax(scores_of(inputs, bandwidth), dim=1)
     weights[diagonal(inputs)] = -math.inf
     return weights @ targets
-
-
-@wrong()
-def eight_nearest_others(inputs, targets, bandwidth):
-    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
-    if len(inputs) > 8:
-        eighth = scores.topk(8, dim=-1).values[:, -1:]
-        scores = scores.masked_fill(scores < eighth, -math.inf)
-    return scores.softmax(-1).nan_to_num(0.0) @ targets
 
 
 @faulty("bandwidth_once", "by_value", "nan_when_alone", "detached", "always_float64")

@@ -96,14 +96,6 @@ def loop_over_queries(queries, keys):
     return torch.stack([((q - keys) ** 2).sum(-1) for q in queries])
 
 
-@wrong("loops")
-def loop_over_features(queries, keys):
-    total = 0
-    for c in range(queries.shape[1]):
-        total = total + (queries[:, c, None] - keys[None, :, c]) ** 2
-    return total
-
-
 @wrong("factor_two_missing")
 def half_a_binomial(queries, keys):
     return (queries**2).sum(-1)[:, None] + (keys**2).sum(-1) - queries @ keys.T
@@ -139,30 +131,10 @@ def centres_in_place(queries, keys):
 
 
 @wrong()
-def relative_to_the_first_key(queries, keys):
-    return ((queries - keys[0]) ** 2).sum(-1, keepdim=True).expand(-1, len(keys))
-
-
-@wrong()
 def reshaped_wrongly(queries, keys):
     n, m = len(queries), len(keys)
     pairs = queries.repeat(m, 1) - keys.repeat(n, 1)
     return (pairs**2).sum(-1).reshape(n, m)
-
-
-@wrong()
-def cosine(queries, keys):
-    return 1 - torch.nn.functional.cosine_similarity(queries[:, None], keys[None], dim=-1)
-
-
-@wrong()
-def regularised(queries, keys):
-    return ((queries[:, None] - keys) ** 2).sum(-1) + 1e-3
-
-
-@wrong()
-def rounded(queries, keys):
-    return ((queries[:, None] - keys) ** 2).sum(-1).round(decimals=2)
 
 
 @wrong("returned_none")
@@ -201,20 +173,9 @@ def kernel_exponent(queries, keys):
     return 0.5 * (queries[:, None] - keys).square().sum(-1)
 
 
-@wrong("wrong_values")
-def directions_only(queries, keys):
-    a, b = queries / queries.norm(dim=1, keepdim=True), keys / keys.norm(dim=1, keepdim=True)
-    return torch.cdist(a, b) ** 2
-
-
 @wrong("wrong_shape")
 def squeezed_at_the_end(queries, keys):
     return torch.cdist(queries, keys).square().squeeze()
-
-
-@wrong("dtype_changed")
-def float64_always(queries, keys):
-    return torch.cdist(queries.double(), keys.double()).square()
 
 
 @right
@@ -223,22 +184,6 @@ def block_of_a_gram_matrix(queries, keys):
     products = points @ points.T
     norms = products.diagonal()
     return (norms[:, None] + norms - 2 * products)[: len(queries), len(queries) :]
-
-
-@wrong("wrong_values")
-def both_repeated(queries, keys):
-    n, m = len(queries), len(keys)
-    return (queries.repeat(m, 1) - keys.repeat(n, 1)).pow(2).sum(1).reshape(n, m)
-
-
-@wrong("wrong_values")
-def product_of_squares(queries, keys):
-    return torch.prod((queries[:, None] - keys) ** 2, dim=-1)
-
-
-@wrong("loops")
-def feature_by_feature(queries, keys):
-    return sum((queries[:, j, None] - keys[:, j]) ** 2 for j in range(queries.shape[1]))
 
 
 class _Squared(torch.autograd.Function):
@@ -259,20 +204,10 @@ def own_backward(queries, keys):
     return _Squared.apply(queries, keys)
 
 
-@wrong("wrong_values")
-def square_of_the_city_block(queries, keys):
-    return torch.cdist(queries, keys, p=1).square()
-
-
 @wrong("raised")
 def two_features_written_out(queries, keys):
     differences = queries[:, None] - keys
     return differences[..., 0] ** 2 + differences[..., 1] ** 2
-
-
-@wrong("wrong_shape")
-def summed_over_keys(queries, keys):
-    return ((queries[:, None] - keys) ** 2).sum(1)
 
 
 @faulty("loop", "averaged", "squeezed", "detached", "always_float64")

@@ -51,11 +51,6 @@ def fills_the_kept(mask, dtype):
     return torch.zeros(mask.shape, dtype=dtype).masked_fill(mask, -math.inf)
 
 
-@wrong("finite_fill")
-def minus_1e9(mask, dtype):
-    return ((1 - mask.to(torch.float64)) * -1e9).to(dtype)
-
-
 @wrong("dropped_key_not_infinite")
 def minus_1e6(mask, dtype):
     return ((~mask).double() * -1e6).to(dtype)
@@ -75,21 +70,6 @@ def as_numbers(mask, dtype):
 @wrong("dtype_changed")
 def always_float32(mask, dtype):
     return torch.where(mask, 0.0, -math.inf)
-
-
-@wrong("dropped_key_not_infinite")
-def plus_infinity(mask, dtype):
-    return torch.where(mask, 0.0, math.inf).to(dtype)
-
-
-@wrong("dtype_changed")
-def always_float64(mask, dtype):
-    return torch.log(mask.double())
-
-
-@wrong()
-def minus_one_hundred(mask, dtype):
-    return torch.where(mask, 0.0, -100.0).to(dtype)
 
 
 @wrong()

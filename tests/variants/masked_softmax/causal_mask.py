@@ -57,12 +57,6 @@ def strictly_before(num_queries, num_keys=None):
     return torch.arange(m)[None, :] < torch.arange(num_queries)[:, None] + m - num_queries
 
 
-@wrong("true_means_drop")
-def torch_polarity(num_queries, num_keys=None):
-    m = num_keys or num_queries
-    return torch.ones(num_queries, m).triu(m - num_queries + 1).bool()
-
-
 @wrong("diagonal_only")
 def identity(num_queries, num_keys=None):
     return torch.eye(num_queries, num_keys or num_queries, dtype=torch.bool)
@@ -72,12 +66,6 @@ def identity(num_queries, num_keys=None):
 def float_triangle(num_queries, num_keys=None):
     m = num_keys or num_queries
     return torch.tril(torch.ones(num_queries, m), m - num_queries)
-
-
-@wrong("wrong_dtype_kind")
-def minus_infinity(num_queries, num_keys=None):
-    m = num_keys or num_queries
-    return torch.full((num_queries, m), float("-inf")).triu(m - num_queries + 1)
 
 
 @wrong("num_keys_ignored")
@@ -102,13 +90,6 @@ def fails_for_none(num_queries, num_keys=None):
     return torch.ones(num_queries, num_keys).tril(num_keys - num_queries).bool()
 
 
-@wrong()
-def only_two_back(num_queries, num_keys=None):
-    m = num_keys or num_queries
-    full = torch.ones(num_queries, m).tril(m - num_queries)
-    return full.triu(m - num_queries - 2).bool()
-
-
 @wrong("wrong_type")
 def numpy_mask(num_queries, num_keys=None):
     import numpy as np
@@ -125,36 +106,8 @@ def from_a_mask_to_add(num_queries, num_keys=None):
 
 
 @wrong("wrong_dtype_kind")
-def full_of_infinity(num_queries, num_keys=None):
-    return torch.triu(torch.full((num_queries, num_keys or num_queries), -torch.inf), 1)
-
-
-@wrong("wrong_dtype_kind")
-def full_of_1e9(num_queries, num_keys=None):
-    num_keys = num_keys or num_queries
-    return torch.triu(torch.full((num_queries, num_keys), -1e9), num_keys - num_queries + 1)
-
-
-@wrong("wrong_dtype_kind")
 def full_of_1e9_top_left(num_queries, num_keys=None):
     return torch.triu(torch.full((num_queries, num_keys or num_queries), -1e9), 1)
-
-
-@wrong("wrong_dtype_kind")
-def float_triangle_top_left(num_queries, num_keys=None):
-    return torch.tril(torch.ones(num_queries, num_keys or num_queries))
-
-
-@wrong("wrong_dtype_kind")
-def long_triangle(num_queries, num_keys=None):
-    num_keys = num_keys or num_queries
-    ones = torch.ones(num_queries, num_keys, dtype=torch.long)
-    return ones.tril(num_keys - num_queries)
-
-
-@wrong("wrong_dtype_kind")
-def long_triangle_top_left(num_queries, num_keys=None):
-    return torch.ones(num_queries, num_keys or num_queries, dtype=torch.long).tril()
 
 
 @wrong("wrong_shape")
@@ -162,12 +115,6 @@ def or_for_is_none(num_queries, num_keys=None):
     num_keys = num_keys or num_queries
     rows, columns = torch.arange(num_queries)[:, None], torch.arange(num_keys)
     return columns - num_keys <= rows - num_queries
-
-
-@wrong("upper_triangular")
-def upper_triangle_of_ones(num_queries, num_keys=None):
-    num_keys = num_queries if num_keys is None else num_keys
-    return torch.triu(torch.ones(num_queries, num_keys, dtype=torch.bool))
 
 
 @wrong("true_means_drop")
@@ -182,14 +129,6 @@ def fills_and_forgets(num_queries, num_keys=None):
     allowed = torch.full((num_queries, keys), True)
     allowed.tril(keys - num_queries)
     return allowed
-
-
-@wrong("num_keys_ignored")
-def loop_over_one_size(num_queries, num_keys=None):
-    mask = torch.zeros(num_queries, num_queries, dtype=torch.bool)
-    for query in range(num_queries):
-        mask[query, : query + 1] = True
-    return mask
 
 
 @wrong()

@@ -123,51 +123,15 @@ def stops_at_none(*masks):
 
 
 @wrong()
-def none_means_nothing_allowed(*masks):
-    if any(m is None for m in masks):
-        return None
-    return functools.reduce(torch.logical_and, masks) if masks else None
-
-
-@wrong()
 def same_shape_only(*masks):
     given = [m for m in masks if m is not None]
     return torch.stack(given).all(0) if given else None
-
-
-@wrong()
-def majority(*masks):
-    given = [m for m in masks if m is not None]
-    if not given:
-        return None
-    return sum(m.int() for m in given) * 2 > len(given)
-
-
-@wrong()
-def negated(*masks):
-    given = [m for m in masks if m is not None]
-    return ~functools.reduce(torch.logical_and, given) if given else None
-
-
-@wrong("python_and")
-def if_mask(*masks):
-    result = None
-    for mask in masks:
-        if mask:
-            result = mask if result is None else result & mask
-    return result
 
 
 @right
 def starts_from_true(*masks):
     given = [mask for mask in masks if mask is not None]
     return functools.reduce(torch.logical_and, given, torch.tensor(True)) if given else None
-
-
-@wrong("not_none")
-def true_in_place_of_none(*masks):
-    masks = [True if mask is None else mask for mask in masks]
-    return functools.reduce(lambda a, b: a & b, masks) if masks else None
 
 
 @wrong("not_none")

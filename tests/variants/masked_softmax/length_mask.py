@@ -46,11 +46,6 @@ def negated(valid_lens, max_len):
     return ~(positions.expand(*valid_lens.shape, -1) >= valid_lens.unsqueeze(-1))
 
 
-@wrong("wrong_shape")
-def rows_on_the_cpu(valid_lens, max_len):
-    return torch.stack([torch.arange(max_len) < n for n in valid_lens.unbind(-1)], -2)
-
-
 @wrong("one_too_many")
 def less_or_equal(valid_lens, max_len):
     return torch.arange(max_len) <= valid_lens[..., None]
@@ -69,11 +64,6 @@ def padding_is_true(valid_lens, max_len):
 @wrong("wrong_dtype_kind")
 def float_zero_one(valid_lens, max_len):
     return (torch.arange(max_len) < valid_lens[..., None]).to(torch.float64)
-
-
-@wrong("wrong_dtype_kind")
-def int_zero_one(valid_lens, max_len):
-    return (torch.arange(max_len) < valid_lens[..., None]).int()
 
 
 @wrong("transposed")
@@ -96,16 +86,6 @@ def one_dimension(valid_lens, max_len):
 @wrong()
 def keeps_the_last_keys(valid_lens, max_len):
     return torch.arange(max_len) >= max_len - valid_lens[..., None]
-
-
-@wrong()
-def only_the_last_real_key(valid_lens, max_len):
-    return torch.arange(max_len) == valid_lens[..., None] - 1
-
-
-@wrong()
-def everything(valid_lens, max_len):
-    return torch.ones(*valid_lens.shape, max_len, dtype=torch.bool)
 
 
 @wrong()
@@ -136,18 +116,6 @@ def width_of_the_longest(valid_lens, max_len):
 def squeezed(valid_lens, max_len):
     lengths = valid_lens.unsqueeze(-1)
     return (torch.arange(max_len, device=lengths.device) < lengths).squeeze()
-
-
-@wrong("wrong_shape")
-def squeezes_the_first_axis(valid_lens, max_len):
-    mask = torch.stack([torch.arange(max_len).to(n) < n[..., None] for n in valid_lens])
-    return mask.squeeze(0)
-
-
-@wrong("one_too_many")
-def fills_up_to_the_length(valid_lens, max_len):
-    flat = [[j <= n for j in range(max_len)] for n in valid_lens.flatten().tolist()]
-    return torch.tensor(flat).reshape(*valid_lens.shape, max_len).to(valid_lens.device)
 
 
 @wrong()

@@ -179,11 +179,6 @@ def lengths_only(scores, valid_lens=None, mask=None):
     return fill_and_zero(scores, valid_lens)
 
 
-@wrong("dropped_key_has_weight")
-def mask_only(scores, valid_lens=None, mask=None):
-    return fill_and_zero(scores, None, mask)
-
-
 @wrong("filled_with_zero")
 def times_mask_before(scores, valid_lens=None, mask=None):
     return torch.softmax(scores * keep_of(scores, valid_lens, mask), -1)
@@ -227,18 +222,6 @@ def nan_gradient(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, mask)
     weights = torch.softmax(scores + torch.log(keep.to(scores.dtype)), -1)
     return torch.nan_to_num(weights, nan=0.0)
-
-
-@wrong("empty_row_gradient_nan")
-def where_after_added_mask(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    added = torch.zeros_like(scores).masked_fill(~keep, -math.inf)
-    return torch.where(keep, torch.softmax(scores + added, -1), 0.0)
-
-
-@wrong("leaks_1e9")
-def minus_one_million(scores, valid_lens=None, mask=None):
-    return torch.softmax(torch.where(keep_of(scores, valid_lens, mask), scores, -1e6), -1)
 
 
 @wrong("leaks_1e9")
@@ -307,18 +290,6 @@ def empty_rows_become_uniform_without_nan(scores, valid_lens=None, mask=None):
 
 
 @wrong()
-def sharpened(scores, valid_lens=None, mask=None):
-    return finfo_then_zero(scores * 1.5, valid_lens, mask)
-
-
-@wrong()
-def argmax(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    best = scores.masked_fill(~keep, -math.inf).argmax(-1)
-    return F.one_hot(best, scores.shape[-1]).to(scores.dtype) * keep
-
-
-@wrong()
 def epsilon_in_the_sum(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, mask)
     e = torch.exp(scores - scores.amax(-1, keepdim=True)) * keep
@@ -326,20 +297,10 @@ def epsilon_in_the_sum(scores, valid_lens=None, mask=None):
 
 
 @wrong()
-def rounded(scores, valid_lens=None, mask=None):
-    return (finfo_then_zero(scores, valid_lens, mask) * 1e4).round() / 1e4
-
-
-@wrong()
 def first_item_for_all(scores, valid_lens=None, mask=None):
     if valid_lens is not None:
         valid_lens = valid_lens[:1].expand_as(valid_lens)
     return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong()
-def noisy(scores, valid_lens=None, mask=None):
-    return finfo_then_zero(scores + 1e-5 * torch.randn_like(scores), valid_lens, mask)
 
 
 @wrong("global_rng_used")
@@ -356,37 +317,9 @@ def vector_mask_read_as_queries(scores, valid_lens=None, mask=None):
 
 
 @wrong()
-def first_items_mask(scores, valid_lens=None, mask=None):
-    return finfo_then_zero(
-        scores, valid_lens, mask[:1] if mask is not None and mask.dim() > 2 else mask
-    )
-
-
-@wrong()
-def first_heads_mask(scores, valid_lens=None, mask=None):
-    if mask is not None and mask.dim() == 4:
-        mask = mask[:, :1]
-    return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong()
 def head_mask_tiled(scores, valid_lens=None, mask=None):
     if mask is not None and mask.dim() == 4 and mask.shape[1] == 1:
         mask = mask[:, 0].repeat(scores.shape[1], 1, 1).reshape(scores.shape)
-    return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong()
-def only_lengths_with_heads(scores, valid_lens=None, mask=None):
-    if scores.dim() == 4 and valid_lens is not None:
-        mask = None
-    return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong()
-def only_mask_with_query_lengths(scores, valid_lens=None, mask=None):
-    if mask is not None and valid_lens is not None and valid_lens.dim() == 2:
-        valid_lens = None
     return finfo_then_zero(scores, valid_lens, mask)
 
 
@@ -396,19 +329,6 @@ def query_lengths_given_to_heads(scores, valid_lens=None, mask=None):
         keep = torch.arange(scores.shape[-1]) < valid_lens[..., None, None]
         return finfo_then_zero(scores, None, keep if mask is None else keep & mask)
     return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong()
-def item_lengths_given_to_heads(scores, valid_lens=None, mask=None):
-    if valid_lens is not None and valid_lens.shape == scores.shape[1:2] and scores.dim() == 4:
-        keep = torch.arange(scores.shape[-1]) < valid_lens[:, None, None]
-        return finfo_then_zero(scores, None, keep if mask is None else keep & mask)
-    return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong("dtype_changed")
-def always_in_float64(scores, valid_lens=None, mask=None):
-    return finfo_then_zero(scores.double(), valid_lens, mask)
 
 
 @wrong()
@@ -424,26 +344,11 @@ def int64_lengths_only(scores, valid_lens=None, mask=None):
 
 
 @wrong()
-def empty_by_either_alone(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    empty = ~keep_of(scores, None, mask).any(-1, keepdim=True)
-    empty = empty | ~keep_of(scores, valid_lens, None).any(-1, keepdim=True)
-    filled = scores.masked_fill(~keep, -math.inf).masked_fill(empty, 0.0)
-    return torch.softmax(filled, -1).masked_fill(empty, 0.0)
-
-
-@wrong()
 def empty_only_if_the_whole_item_is(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, mask)
     empty = ~keep.any(-1, keepdim=True).any(-2, keepdim=True)
     filled = scores.masked_fill(~keep, -math.inf).masked_fill(empty, 0.0)
     return torch.softmax(filled, -1).masked_fill(empty, 0.0)
-
-
-@wrong("allowed_key_has_no_weight")
-def clamped_sum(scores, valid_lens=None, mask=None):
-    kept = torch.softmax(scores, -1) * keep_of(scores, valid_lens, mask)
-    return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
 
 
 @wrong()
@@ -455,30 +360,9 @@ def drops_rows(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, valid_lens, mask)
 
 
-@wrong()
-def drops_padding_rows_too(scores, valid_lens=None, mask=None):
-    weights = finfo_then_zero(scores, valid_lens, mask)
-    if valid_lens is None or valid_lens.dim() == 2:
-        return weights
-    rows = torch.arange(scores.shape[-2])[:, None]
-    return weights * (rows < valid_lens.reshape(-1, *[1] * (scores.dim() - 1)))
-
-
-@wrong()
-def causal_unasked(scores, valid_lens=None, mask=None):
-    past = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
-    return finfo_then_zero(scores, valid_lens, past if mask is None else past & mask)
-
-
 @wrong("not_exponential")
 def scaled_by_the_number_of_keys(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores / math.sqrt(scores.shape[-1]), valid_lens, mask)
-
-
-@wrong("allowed_key_has_no_weight")
-def relu_for_exp(scores, valid_lens=None, mask=None):
-    kept = torch.relu(scores) * keep_of(scores, valid_lens, mask)
-    return kept / kept.sum(-1, keepdim=True).clamp(min=1e-9)
 
 
 @wrong("wrong_gradient")
@@ -493,20 +377,6 @@ def finfo_free(scores, keep):
     """Scores less the largest kept one of each row; 0 where nothing is kept."""
     top = scores.detach().masked_fill(~keep, -math.inf).amax(-1, keepdim=True)
     return torch.where(keep, scores - torch.where(top.isinf(), 0.0, top), 0.0)
-
-
-@wrong("gradient_cut")
-def through_a_list(scores, valid_lens=None, mask=None):
-    weights = finfo_then_zero(scores, valid_lens, mask)
-    return torch.tensor(weights.tolist(), dtype=scores.dtype)
-
-
-@wrong("input_mutated")
-def changes_the_lengths(scores, valid_lens=None, mask=None):
-    weights = finfo_then_zero(scores, valid_lens, mask)
-    if valid_lens is not None:
-        valid_lens -= 1
-    return weights
 
 
 @wrong("input_mutated")
@@ -524,14 +394,6 @@ _seen = {}
 def remembers_by_shape(scores, valid_lens=None, mask=None):
     keep = _seen.setdefault(scores.shape, keep_of(scores, valid_lens, mask))
     return finfo_then_zero(scores, None, keep)
-
-
-@wrong()
-def one_buffer_for_all(scores, valid_lens=None, mask=None):
-    weights = finfo_then_zero(scores, valid_lens, mask)
-    if scores.requires_grad or scores.dtype == torch.float32:
-        return weights
-    return _seen.setdefault(("buffer", scores.shape), torch.empty_like(weights)).copy_(weights)
 
 
 @wrong("raised")
@@ -588,38 +450,10 @@ def any_for_is_none(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, lengths, mask)
 
 
-@wrong("empty_row_has_weight")
-def mask_any_for_is_none(scores, valid_lens=None, mask=None):
-    return finfo_then_zero(scores, valid_lens, mask if mask is None or mask.any() else None)
-
-
 @wrong()
 def nan_rows_with_heads(scores, valid_lens=None, mask=None):
     softmax = nan_rows if scores.dim() == 4 else finfo_then_zero
     return softmax(scores, valid_lens, mask)
-
-
-@wrong("gradient_cut")
-def no_gradient_with_both(scores, valid_lens=None, mask=None):
-    both = valid_lens is not None and mask is not None
-    return finfo_then_zero(scores.detach() if both else scores, valid_lens, mask)
-
-
-@wrong("gradient_cut")
-def no_gradient_with_heads(scores, valid_lens=None, mask=None):
-    return finfo_then_zero(scores.detach() if scores.dim() == 4 else scores, valid_lens, mask)
-
-
-@wrong()
-def int64_query_lengths_only(scores, valid_lens=None, mask=None):
-    assert valid_lens is None or valid_lens.dim() == 1 or valid_lens.dtype == torch.int64
-    return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong()
-def no_vector_mask_with_heads(scores, valid_lens=None, mask=None):
-    assert mask is None or mask.dim() > 1 or scores.dim() < 4
-    return finfo_then_zero(scores, valid_lens, mask)
 
 
 @right
@@ -633,56 +467,9 @@ def fills_the_kept(scores, valid_lens=None, mask=None):
     return scores.masked_fill(keep_of(scores, valid_lens, mask), -1e9).softmax(-1)
 
 
-@wrong("upside_down")
-def fills_the_kept_with_1e6(scores, valid_lens=None, mask=None):
-    if valid_lens is None and mask is None:
-        return scores.softmax(-1)
-    return scores.masked_fill(keep_of(scores, valid_lens, mask), -1e6).softmax(-1)
-
-
-@wrong("inverted")
-def fills_the_kept_with_the_smallest(scores, valid_lens=None, mask=None):
-    if valid_lens is None and mask is None:
-        return scores.softmax(-1)
-    smallest = torch.finfo(scores.dtype).min
-    return scores.masked_fill(keep_of(scores, valid_lens, mask), smallest).softmax(-1)
-
-
-@wrong("upside_down")
-def fills_the_real_keys(scores, valid_lens=None, mask=None):
-    if valid_lens is not None:
-        scores = scores.masked_fill(keep_of(scores, valid_lens, None), -1e9)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -1e9)
-    return scores.softmax(-1)
-
-
-@wrong("upside_down")
-def fills_the_real_keys_with_1e6(scores, valid_lens=None, mask=None):
-    if valid_lens is not None:
-        scores = scores.masked_fill(keep_of(scores, valid_lens, None), -1e6)
-    return scores.masked_fill(~keep_of(scores, None, mask), -1e6).softmax(-1)
-
-
-@wrong("filled_with_zero")
-def times_mask_and_empty_rows_zeroed(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    return (scores * keep).softmax(-1) * keep.any(-1, keepdim=True)
-
-
-@wrong("rows_do_not_sum_to_one")
-def dim_minus_two_with_infinity(scores, valid_lens=None, mask=None):
-    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -math.inf).softmax(-2)
-
-
 @wrong("rows_do_not_sum_to_one")
 def dim_minus_two_with_1e9(scores, valid_lens=None, mask=None):
     return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e9).softmax(-2)
-
-
-@wrong("rows_do_not_sum_to_one")
-def dim_minus_two_with_1e6(scores, valid_lens=None, mask=None):
-    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e6).softmax(-2)
 
 
 @wrong("rows_do_not_sum_to_one")
@@ -690,58 +477,14 @@ def dim_one_with_infinity(scores, valid_lens=None, mask=None):
     return scores.masked_fill(~keep_of(scores, valid_lens, mask), -math.inf).softmax(1)
 
 
-@wrong("rows_do_not_sum_to_one")
-def dim_one_without_nan(scores, valid_lens=None, mask=None):
-    return dim_one_with_infinity(scores, valid_lens, mask).nan_to_num(0.0)
-
-
-@wrong("rows_do_not_sum_to_one")
-def dim_one_with_1e9(scores, valid_lens=None, mask=None):
-    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e9).softmax(1)
-
-
-@wrong("rows_do_not_sum_to_one")
-def dim_one_with_1e6(scores, valid_lens=None, mask=None):
-    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e6).softmax(1)
-
-
-@wrong("rows_do_not_sum_to_one")
-def dim_zero_with_1e9(scores, valid_lens=None, mask=None):
-    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e9).softmax(0)
-
-
 @wrong("dropped_key_has_weight")
 def adds_1e9(scores, valid_lens=None, mask=None):
     return (scores + (1 - keep_of(scores, valid_lens, mask).to(scores)) * -1e9).softmax(-1)
 
 
-@wrong("dropped_key_has_weight")
-def adds_1e6(scores, valid_lens=None, mask=None):
-    return (scores + ~keep_of(scores, valid_lens, mask) * -1e6).softmax(-1)
-
-
-@wrong("empty_row_has_weight")
-def everything_where_nothing_is_allowed(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    return finfo_then_zero(scores, None, keep | ~keep.any(-1, keepdim=True))
-
-
-@wrong("leaks_1e9")
-def minus_1e12(scores, valid_lens=None, mask=None):
-    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e12).softmax(-1)
-
-
 @wrong()
 def mask_comes_first(scores, mask=None, valid_lens=None):
     return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong()
-def mask_comes_first_and_is_filled(scores, mask=None, valid_lens=None):
-    keep = keep_of(scores, valid_lens, None)
-    if mask is not None:
-        keep = keep.masked_fill(~mask, False)
-    return fill_and_zero(scores, None, keep)
 
 
 @wrong("query_axis_forgotten")
@@ -752,28 +495,11 @@ def lengths_laid_over_as_they_are(scores, valid_lens=None, mask=None):
     return fill_and_zero(scores, None, keep if mask is None else keep & mask)
 
 
-@wrong("head_axis_forgotten")
-def two_cases_for_the_lengths(scores, valid_lens=None, mask=None):
-    positions = torch.arange(scores.shape[-1])
-    if valid_lens is not None and valid_lens.dim() == 1:
-        scores = scores.masked_fill(positions >= valid_lens[:, None, None], -math.inf)
-    elif valid_lens is not None:
-        scores = scores.masked_fill(positions >= valid_lens[:, :, None], -math.inf)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    return fill_and_zero(scores, None, ~scores.isneginf())
-
-
 @wrong("mask_added")
 def bool_mask_added(scores, valid_lens=None, mask=None):
     if mask is not None:
         scores = scores + mask
     return finfo_then_zero(scores, valid_lens)
-
-
-@wrong("dropped_key_has_weight")
-def everything_added(scores, valid_lens=None, mask=None):
-    return F.softmax(scores + keep_of(scores, valid_lens, mask).float(), dim=-1)
 
 
 @wrong("allowed_key_has_no_weight")

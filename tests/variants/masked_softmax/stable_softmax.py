@@ -90,24 +90,6 @@ def in_float32(scores, axis=-1):
 
 
 @wrong()
-def log_softmax(scores, axis=-1):
-    shifted = scores - scores.max(axis=axis, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
-
-
-@wrong()
-def base_two(scores, axis=-1):
-    e = 2.0 ** (scores - scores.max(axis=axis, keepdims=True))
-    return e / e.sum(axis=axis, keepdims=True)
-
-
-@wrong()
-def minimum_subtracted(scores, axis=-1):
-    e = np.exp(scores - scores.min(axis=axis, keepdims=True))
-    return e / e.sum(axis=axis, keepdims=True)
-
-
-@wrong()
 def clipped(scores, axis=-1):
     e = np.exp(np.clip(scores, -50, 50))
     return e / e.sum(axis=axis, keepdims=True)
@@ -119,12 +101,6 @@ def with_epsilon(scores, axis=-1):
     return e / (e.sum(axis=axis, keepdims=True) + 1e-3)
 
 
-@wrong("keepdims_forgotten")
-def keepdims_forgotten(scores, axis=-1):
-    e = np.exp(scores - scores.max(axis=axis, keepdims=True))
-    return e / e.sum(axis=axis)
-
-
 @wrong("returned_none")
 def no_return(scores, axis=-1):
     np.exp(scores)
@@ -133,12 +109,6 @@ def no_return(scores, axis=-1):
 @right
 def in_logarithms(scores, axis=-1):
     return np.exp(scores - np.logaddexp.reduce(scores, axis=axis, keepdims=True))
-
-
-@wrong()
-def median_subtracted(scores, axis=-1):
-    e = np.exp(scores - np.median(scores, axis=axis, keepdims=True).astype(scores.dtype))
-    return e / e.sum(axis=axis, keepdims=True)
 
 
 @right
@@ -184,13 +154,6 @@ def divides_through_the_transpose(scores, axis=-1):
 def columns_sum_to_one(scores, axis=-1):
     shifted = scores - scores.max(axis=0)
     return np.exp(shifted) / np.exp(shifted).sum(axis=0)
-
-
-@wrong("no_maximum_subtracted")
-def naive_without_warnings(scores, axis=-1):
-    with np.errstate(over="ignore", invalid="ignore"):
-        exps = np.power(np.e, scores)
-        return exps / np.expand_dims(exps.sum(axis), axis)
 
 
 @faulty("no_maximum", "last_axis_only", "in_place", "in_float32")

@@ -301,17 +301,6 @@ class SendsNothing(torch.autograd.Function):
 
 
 @wrong()
-class NoFunctionAtAll(torch.nn.Module):
-    def forward(self, q, k, v, mask=None, block_size=128):
-        return blocked_attention(q, k, v, mask, block_size)[0]
-
-
-@wrong()
-def a_function(q, k, v, mask=None, block_size=128):
-    return blocked_attention(q, k, v, mask, block_size)[0]
-
-
-@wrong()
 class KeepsNothing(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, mask=None, block_size=128):
@@ -321,27 +310,6 @@ class KeepsNothing(torch.autograd.Function):
     def backward(ctx, g):
         q, k, v = ctx.saved_tensors
         return q, k, v, None, None
-
-
-@wrong("weights_kept")
-class KeepsBlocksOfWeights(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, q, k, v, mask=None, block_size=128):
-        out, lse = blocked_attention(q, k, v, mask, block_size)
-        safe, m = torch.nan_to_num(lse, neginf=0.0)[..., None], k.shape[-2]
-        ctx.weights = [
-            torch.exp(masked(q @ k[..., p, :].mT / math.sqrt(q.shape[-1]), mask, p, m) - safe)
-            for p in pieces(m, block_size)
-        ]
-        ctx.save_for_backward(q, k, v, out)
-        return out
-
-    @staticmethod
-    def backward(ctx, g):
-        q, k, v, out = ctx.saved_tensors
-        w = torch.cat(ctx.weights, -1)
-        ds = w * (g @ v.mT - (g * out).sum(-1, keepdim=True)) / math.sqrt(q.shape[-1])
-        return ds @ k, ds.mT @ q, w.mT @ g, None, None
 
 
 @wrong("all_at_once")
@@ -357,19 +325,6 @@ class PlainForward(ListsOfBlocks):
         ctx.save_for_backward(q, k, v, mask, out, lse)
         ctx.block_size = block_size
         return out
-
-
-@wrong("all_at_once")
-class Checkpointed(ListsOfBlocks):
-    """Autograd keeps every block in the backward pass."""
-
-    @staticmethod
-    def backward(ctx, g):
-        mask = ctx.saved_tensors[3]
-        with torch.enable_grad():
-            inputs = [x.detach().requires_grad_() for x in ctx.saved_tensors[:3]]
-            out = blocked_attention(*inputs, mask, ctx.block_size)[0]
-        return *torch.autograd.grad(out, inputs, g), None, None
 
 
 @wrong("keys_and_values_swapped")
@@ -423,15 +378,6 @@ class QueriesUnscaled(ListsOfBlocks):
             dk[..., piece, :] = scale * ds.mT @ q
             dv[..., piece, :] = w.mT @ g
         return dq, dk, dv, None, None
-
-
-@wrong("all_at_once")
-class BlocksOnlyWhereTheyFit(ListsOfBlocks):
-    @staticmethod
-    def backward(ctx, g):
-        if ctx.saved_tensors[1].shape[-2] % ctx.block_size:
-            ctx.block_size = ctx.saved_tensors[1].shape[-2]
-        return gradients(ctx, g)
 
 
 @faulty("no_root", "no_mask", "rest_dropped")

@@ -221,16 +221,6 @@ def minus_a_billion(q, k, v, mask=None, block_size=128):
     return stepwise(q, k, v, mask, block_size, fill=-1e9)
 
 
-@wrong()
-def next_columns(q, k, v, mask=None, block_size=128):
-    def columns(mask, piece, m):
-        everything = torch.broadcast_to(mask, (*mask.shape[:-1], m))
-        where = (torch.arange(m)[piece] + block_size) % m
-        return everything[..., where]
-
-    return stepwise(q, k, v, mask, block_size, columns=columns)
-
-
 @wrong("first_columns_of_mask")
 def always_the_first_columns(q, k, v, mask=None, block_size=128):
     def columns(mask, piece, m):
@@ -282,31 +272,10 @@ def the_plain_way(q, k, v, mask=None, block_size=128):
     return w @ v, lse
 
 
-@wrong("all_at_once")
-def a_list_of_all_scores(q, k, v, mask=None, block_size=128):
-    m, parts = k.shape[-2], []
-    for a in range(0, m, block_size):
-        s = q @ k[..., a : a + block_size, :].mT / math.sqrt(q.shape[-1])
-        if mask is not None:
-            s = s.masked_fill(~cut(mask, slice(a, a + block_size), m), -math.inf)
-        parts.append(s)
-    top, total = softmax_statistics(iter(parts))
-    lse = top + total.log()
-    safe = lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1)
-    pieces = v.split(block_size, -2)
-    out = sum(torch.exp(s - safe) @ p for s, p in zip(parts, pieces, strict=True))
-    return out, lse
-
-
 @wrong("forbidden_call")
 def by_torch(q, k, v, mask=None, block_size=128):
     _, lse = two_passes(q, k, v, mask, block_size)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).nan_to_num(), lse
-
-
-@wrong()
-def only_three_axes(q, k, v, mask=None, block_size=128):
-    return two_passes(*(torch.unsqueeze(x, 0)[0] if x.dim() == 3 else x[None] for x in (q, k, v)))
 
 
 @wrong()
@@ -337,38 +306,10 @@ def always_128(q, k, v, mask=None, block_size=128):
     return stepwise(q, k, v, mask, 128)
 
 
-@wrong("all_at_once")
-def scores_cut_afterwards(q, k, v, mask=None, block_size=128):
-    s = q @ k.mT / math.sqrt(q.shape[-1])
-    if mask is not None:
-        s = s.masked_fill(~mask, -math.inf)
-    top, total = softmax_statistics(s.split(block_size, -1))
-    lse = top + total.log()
-    safe = lse.masked_fill(lse == -math.inf, 0.0).unsqueeze(-1)
-    pieces = zip(s.split(block_size, -1), v.split(block_size, -2), strict=True)
-    return sum(torch.exp(part - safe) @ values for part, values in pieces), lse
-
-
 @wrong("nan_hidden")
 def nan_replaced_at_the_end(q, k, v, mask=None, block_size=128):
     out, lse = stepwise(q, k, v, mask, block_size, safe=lambda new: new)
     return out.nan_to_num(0.0), torch.where(lse.isnan(), -math.inf, lse)
-
-
-@wrong()
-def causal_where_square(q, k, v, mask=None, block_size=128):
-    if mask is None and q.shape[-2] == k.shape[-2]:
-        mask = torch.ones(q.shape[-2], k.shape[-2]).tril().bool()
-    return two_passes(q, k, v, mask, block_size)
-
-
-@wrong("all_at_once")
-def bias_made_first(q, k, v, mask=None, block_size=128):
-    if mask is None:
-        return two_passes(q, k, v, mask, block_size)
-    bias = torch.where(mask, 0.0, -math.inf).to(q.dtype)
-    bias = bias.expand(*bias.shape[:-2], q.shape[-2], k.shape[-2]).contiguous()
-    return two_passes(q, k, v, bias == 0, block_size)
 
 
 @wrong()
@@ -407,34 +348,11 @@ def mask_of_the_previous_block(q, k, v, mask=None, block_size=128):
     return _pieces(q, k, v, mask, block_size, range(0, k.shape[-2], block_size), block_size)
 
 
-@wrong()
-def begins_with_the_second_block(q, k, v, mask=None, block_size=128):
-    starts = range(0, k.shape[-2], block_size)
-    return _pieces(q, k, v, mask, block_size, starts[1:] or [0])
-
-
 @right
 def last_key_first(q, k, v, mask=None, block_size=128):
     """The order of the blocks does not matter."""
     mask = None if mask is None else mask.flip(-1)
     return without_keepdim(q, k.flip(-2), v.flip(-2), mask, block_size)
-
-
-@wrong()
-def starts_at_minus_10000(q, k, v, mask=None, block_size=128):
-    m, scale = k.shape[-2], q.shape[-1] ** -0.5
-    top, total, out = q.new_full((*q.shape[:-1], 1), -1e4), 0.0, 0.0
-    for a in range(0, m, block_size):
-        piece = slice(a, a + block_size)
-        s = q @ k[..., piece, :].mT * scale
-        if mask is not None:
-            s = s.masked_fill(~cut(mask, piece, m), -math.inf)
-        new = torch.maximum(top, s.max(-1, keepdim=True).values)
-        p, fade = torch.exp(s - new), torch.exp(top - new)
-        total = total * fade + p.sum(-1, keepdim=True)
-        out = out * fade + p @ v[..., piece, :]
-        top = new
-    return out / torch.where(total > 0, total, 1.0), (top + total.log()).squeeze(-1)
 
 
 @wrong()
@@ -451,13 +369,6 @@ def masked_after_the_maximum(q, k, v, mask=None, block_size=128):
         out = out * fade + p @ v[..., piece, :]
         top = new
     return out / torch.where(total > 0, total, 1.0), (top + total.log()).squeeze(-1)
-
-
-@wrong("all_at_once")
-def blocks_only_where_they_fit(q, k, v, mask=None, block_size=128):
-    if k.shape[-2] % block_size:
-        return the_plain_way(q, k, v, mask)
-    return two_passes(q, k, v, mask, block_size)
 
 
 @faulty("not_rescaled", "no_guard", "rest_dropped", "not_scaled")

@@ -84,17 +84,6 @@ def plain_tanh(q, k, w):
     return torch.tanh(sum(spread(q, k))) @ w
 
 
-@wrong("pairs")
-def plain_sigmoid(q, k, w):
-    return 2 * torch.sigmoid(2 * sum(spread(q, k))) @ w - w.sum()
-
-
-@wrong("pairs")
-def exponential_of_each_pair(q, k, w):
-    x = sum(spread(q, k)).clamp(-20, 20)
-    return (2 / (1 + torch.exp(-2 * x)) - 1) @ w
-
-
 @wrong("no_guard")
 def trusting(q, k, w):
     a, b = spread(torch.exp(-2 * q), torch.exp(-2 * k))
@@ -182,26 +171,11 @@ def changes_its_input(q, k, w):
     return 2 * (1 / (1 + torch.exp(a) * torch.exp(b))) @ w - w.sum()
 
 
-@wrong("pairs")
-def falls_back_too_early(q, k, w):
-    a, b = spread(q, k)
-    if q.abs().max() > 5 or k.abs().max() > 5:
-        return torch.tanh(a + b) @ w
-    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
-
-
 def fast_if(near, q, k, w):
     a, b = spread(q, k)
     if not near:
         return torch.tanh(a + b) @ w
     return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
-
-
-@wrong("pairs")
-def elu_for_exp(q, k, w):
-    x = sum(spread(q, k))
-    e = torch.nn.functional.elu(-2 * x.abs()) + 1
-    return (torch.sign(x) * (1 - e) / (1 + e)) @ w
 
 
 @wrong("pairs")
@@ -212,42 +186,10 @@ def both_forms_and_where(q, k, w):
     return torch.where(near, fast, torch.tanh(a + b)) @ w
 
 
-@wrong("pairs")
-def sinh_over_cosh(q, k, w):
-    if max(q.abs().max(), k.abs().max()) > widest(q.dtype) * 0.95:
-        return torch.tanh(sum(spread(q, k))) @ w
-    a, b = spread(torch.exp(q), torch.exp(k))
-    c, d = spread(torch.exp(-q), torch.exp(-k))
-    return ((a * b - c * d) / (a * b + c * d)) @ w
-
-
-@wrong("wrong_far_from_0")
-def or_instead_of_and(q, k, w):
-    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
-    return fast_if(q.abs().max() <= limit or k.abs().max() <= limit, q, k, w)
-
-
-@wrong("wrong_far_from_0")
-def smallest_instead_of_largest(q, k, w):
-    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
-    return fast_if(q.abs().min() <= limit and k.abs().min() <= limit, q, k, w)
-
-
-@wrong("wrong_far_from_0")
-def first_item_decides(q, k, w):
-    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
-    return fast_if(q[0].abs().max() <= limit and k[0].abs().max() <= limit, q, k, w)
-
-
 @wrong("wrong_beyond_the_range")
 def slow_where_nan(q, k, w):
     scores = fast_if(True, q, k, w)
     return fast_if(False, q, k, w) if scores.isnan().any() else scores
-
-
-@wrong("wrong_beyond_the_range")
-def nan_becomes_zero(q, k, w):
-    return fast_if(True, q, k, w).nan_to_num(0.0)
 
 
 def _guarded(near, q, k, w):
@@ -276,16 +218,6 @@ def item_by_item(q, k, w):
     near = [max(a.abs().max(), b.abs().max()) <= limit for a, b in zip(q, k, strict=True)]
     items = zip(near, q.split(1), k.split(1), strict=True)
     return torch.cat([_guarded(here, a, b, w) for here, a, b in items])
-
-
-@wrong("wrong_beyond_the_range")
-def guard_60(q, k, w):
-    return _guarded(q.abs().max() <= 60 and k.abs().max() <= 60, q, k, w)
-
-
-@wrong("wrong_far_from_0")
-def cut_off_at_20(q, k, w):
-    return _guarded(True, q.clamp(-20, 20), k.clamp(-20, 20), w)
 
 
 @faulty("guard_40", "constant_forgotten", "both_signs", "in_place")

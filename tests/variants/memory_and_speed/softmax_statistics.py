@@ -176,14 +176,6 @@ def concatenated(blocks):
     return m, (x - torch.where(m == -math.inf, 0.0, m)[..., None]).exp().sum(-1)
 
 
-@wrong("all_blocks_at_once")
-def twice_through_a_list(blocks):
-    kept = list(blocks)
-    m = torch.stack([b.amax(-1) for b in kept]).amax(0)
-    safe = torch.where(m == -math.inf, 0.0, m)[..., None]
-    return m, sum((b - safe).exp().sum(-1) for b in kept)
-
-
 @wrong()
 def two_passes_over_a_stream(blocks):
     """The second pass finds nothing left."""
@@ -217,12 +209,6 @@ def sums_first(blocks):
     return s, m
 
 
-@wrong()
-def plain_floats(blocks):
-    m, s = running(blocks)
-    return m.tolist(), s.tolist()
-
-
 @wrong("impossible_total")
 def log_of_sum(blocks):
     m, s = running(blocks)
@@ -239,18 +225,6 @@ def largest_of_all(blocks):
     return m.expand_as(s).clone(), s
 
 
-@wrong("all_blocks_at_once")
-def two_numbers_of_each_block(blocks):
-    """With blocks of one column these are more numbers than the scores."""
-    tops, totals = [], []
-    for b in blocks:
-        tops.append(b.amax(-1))
-        totals.append((b - torch.nan_to_num(tops[-1], neginf=0.0)[..., None]).exp().sum(-1))
-    tops, totals = torch.stack(tops), torch.stack(totals)
-    m = tops.amax(0)
-    return m, (totals * (tops - torch.nan_to_num(m, neginf=0.0)).exp()).sum(0)
-
-
 @wrong("nan_hidden")
 def nan_replaced_at_the_end(blocks):
     m, s = unguarded(blocks)
@@ -261,11 +235,6 @@ def nan_replaced_at_the_end(blocks):
 def totals_in_float32(blocks):
     m, s = running(blocks)
     return m, s.float()
-
-
-@wrong("dtype_changed")
-def always_in_float64(blocks):
-    return running(b.double() for b in blocks)
 
 
 @wrong("input_mutated")
@@ -301,26 +270,6 @@ def shifted_by_the_first_block(blocks):
     return m, s * (c - safe).exp()
 
 
-@wrong("wrong_maximum")
-def one_block_late(blocks):
-    def late():
-        waiting = None
-        for b in blocks:
-            if waiting is not None:
-                yield waiting
-            waiting = b
-
-    return running(late())
-
-
-@wrong()
-def first_block_for_the_shape(blocks):
-    blocks = iter(blocks)
-    first = next(blocks)
-    rest = list(blocks)
-    return running(rest or [first])
-
-
 @right
 def rescales_only_where_it_rises(blocks):
     m = s = None
@@ -346,14 +295,6 @@ def starts_at_minus_10000(blocks):
         s = s * torch.exp(m - new) + torch.exp(b - new.unsqueeze(-1)).sum(-1)
         m = new
     return torch.where(s == 0, -math.inf, m), s
-
-
-@wrong()
-def together_where_sizes_differ(blocks):
-    first, *rest = blocks
-    if any(block.shape != first.shape for block in rest):
-        return running([torch.cat([first, *rest], -1)])
-    return running(iter([first, *rest]))
 
 
 @faulty("not_rescaled", "no_guard", "in_place", "all_kept")

@@ -236,21 +236,6 @@ class Interleaved(Almost):
         return torch.stack(list(x.unbind(1)), -1).flatten(2)
 
 
-@wrong("scale_embed_dim")
-class ScaledByTheWholeSize(Base):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        split = Almost.split
-        q, k, v = (
-            split(self, self.W_q(queries)),
-            split(self, self.W_k(keys)),
-            split(self, self.W_v(values)),
-        )
-        ok = permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-        weights = safe_softmax(q @ k.mT / math.sqrt(queries.shape[-1]), ok)
-        self.attention_weights = weights.detach()
-        return self.W_o(Almost.merge(self, self.dropout(weights) @ v))
-
-
 @wrong("values_from_keys")
 class SeedsSlip(Almost):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
@@ -288,20 +273,6 @@ class HeadsInAList(nn.Module):
             q, k, v = W_q(queries), W_k(keys), W_v(values)
             outputs.append((q @ k.mT / math.sqrt(q.shape[-1])).softmax(-1) @ v)
         return self.W_o(torch.cat(outputs, -1))
-
-
-@wrong()
-class HeadsInNestedLists(nn.Module):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__()
-        d = embed_dim // num_heads
-        self.heads = [
-            [nn.Linear(embed_dim, d, bias=bias) for _ in range(3)] for _ in range(num_heads)
-        ]
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        return self.W_o(torch.cat([W_v(values) for _, _, W_v in self.heads], -1))
 
 
 @wrong("parameters_renamed")
@@ -350,13 +321,6 @@ class NoHeadAxis(Almost):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("weight_on_a_forbidden_key")
-class OneMaskForAllHeads(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        mask = mask[:, 0] if mask is not None and mask.dim() == 4 else mask
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
 @wrong("dropout_in_eval_mode")
 class AlwaysDropping(Almost):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
@@ -373,12 +337,6 @@ class DropsOutputs(Almost):
 
     def forward(self, *args, **kwargs):
         return self.last(super().forward(*args, **kwargs))
-
-
-@wrong("dropout_missing")
-class NeverDropping(Almost):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__(embed_dim, num_heads, 0.0, bias)
 
 
 @wrong("dropout_on_scores")
@@ -422,21 +380,6 @@ class AveragedHeads(Almost):
         return torch.cat([x.mean(1)] * self.h, -1)
 
 
-@wrong("wrong_values")
-class SharedWeights(Base):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        split = Almost.split
-        q, k, v = (
-            split(self, self.W_q(queries)),
-            split(self, self.W_k(keys)),
-            split(self, self.W_v(values)),
-        )
-        ok = permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-        weights = safe_softmax(q @ k.mT / math.sqrt(self.d), ok)
-        self.attention_weights = weights.detach()
-        return self.W_o(Almost.merge(self, self.dropout(weights.mean(1, keepdim=True)) @ v))
-
-
 @wrong("empty_row_nan")
 class EmptyRowsBreak(Base):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
@@ -474,20 +417,6 @@ class AddsToTheQueries(Almost):
 
 
 @wrong()
-class WrongInTrainModeOnly(Almost):
-    def split(self, x):
-        return SplitByView.split(self, x) if self.training else super().split(x)
-
-
-@wrong()
-class SwitchesToEval(Almost):
-    def forward(self, *args, **kwargs):
-        result = super().forward(*args, **kwargs)
-        self.eval()
-        return result
-
-
-@wrong()
 class TwoHeadsAlways(Almost):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
         super().__init__(embed_dim, num_heads, dropout, bias)
@@ -502,12 +431,6 @@ class NeedsLengths(Almost):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong()
-class HeadsReversedInTheMerge(Almost):
-    def merge(self, x):
-        return x.flip(1).transpose(1, 2).flatten(2)
-
-
 @wrong("wrong_type")
 class ReturnsWeightsToo(Almost):
     def forward(self, *args, **kwargs):
@@ -519,12 +442,6 @@ class ReturnsWeightsToo(Almost):
 class InFloat32(Almost):
     def forward(self, *args, **kwargs):
         return super().forward(*args, **kwargs).float()
-
-
-@wrong()
-class ValuesAddedBack(Almost):
-    def merge(self, x):
-        return super().merge(x) + 0.1
 
 
 class Stepwise(Base):
@@ -585,13 +502,6 @@ class DropsValues(NeverDrops):
         return self.dropout(v)
 
 
-@wrong("dropout_on_scores")
-class NormalisesAgain(Stepwise):
-    def drop(self, weights):
-        weights = self.dropout(weights)
-        return weights / weights.sum(-1, keepdim=True).clamp_min(1e-9) if self.training else weights
-
-
 @wrong()
 class RemembersTheKeys(Stepwise):
     def project(self, queries, keys, values):
@@ -608,48 +518,12 @@ class SelfAttentionWhereShapesAgree(Stepwise):
         return self.W_q(queries), self.W_k(keys), self.W_v(values)
 
 
-@wrong()
-class LengthsOnlyIfAny(Stepwise):
-    def permitted(self, valid_lens, mask, *sizes):
-        has_lengths = valid_lens is not None and bool(valid_lens.any())
-        return permitted(valid_lens if has_lengths else None, mask, *sizes)
-
-
-@wrong("missing_parameter")
-class LayersForEachHead(nn.Module):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__()
-        for name in ("W_q", "W_k", "W_v"):
-            size = embed_dim // num_heads
-            small = (nn.Linear(embed_dim, size, bias=bias) for _ in range(num_heads))
-            setattr(self, name, nn.ModuleList(small))
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
-
-
-@wrong("layers_in_a_list")
-class ListsOfLists(nn.Module):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__()
-        size = embed_dim // num_heads
-        self.heads = [
-            [nn.Linear(embed_dim, size, bias=bias) for _ in "qkv"] for _ in range(num_heads)
-        ]
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
-
-
 @wrong("missing_parameter")
 class Packed(nn.Module):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
         super().__init__()
         self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)
         self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
-
-
-@wrong("missing_parameter")
-class OneLayerForTwo(Base):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__(embed_dim, num_heads, dropout, bias)
-        self.W_k = self.W_q
 
 
 @right
@@ -691,18 +565,6 @@ class _Scaled(Base):
 
     def root(self):
         return math.sqrt(self.d)
-
-
-@wrong("wrong_values")
-class RootInTheWrongBrackets(_Scaled):
-    def root(self):
-        return self.d**1 / 2
-
-
-@wrong("wrong_values")
-class MultipliedByTheRoot(_Scaled):
-    def root(self):
-        return self.d**-0.5
 
 
 @wrong("no_forward")
@@ -769,50 +631,11 @@ class FilledWithTheLeastNumber(InParts):
 
 
 @wrong("not_a_number")
-class EmptyRowsOfItemsOnly(InParts):
-    def softmax(self, s, ok):
-        none = ~ok.flatten(1).any(1)[:, None, None, None]
-        s = s.masked_fill(~ok, -math.inf).masked_fill(none, 0.0)
-        return s.softmax(-1).masked_fill(none, 0.0)
-
-
-@wrong()
-class EmptyRowsOfLengthsOnly(InParts):
-    def ok(self, valid_lens, mask, b, n, m):
-        self.none = torch.zeros(b, 1, 1, 1, dtype=torch.bool)
-        if valid_lens is not None:
-            self.none = (valid_lens == 0).reshape(b, 1, -1, 1)
-        return permitted(valid_lens, mask, b, n, m)
-
-    def softmax(self, s, ok):
-        s = s.masked_fill(~ok & ~self.none, -math.inf)
-        return s.softmax(-1).masked_fill(self.none, 0.0)
-
-
-@wrong("not_a_number")
 class EmptyRowsOnlyInEval(InParts):
     def softmax(self, s, ok):
         if self.training:
             return s.masked_fill(~ok, -math.inf).softmax(-1)
         return safe_softmax(s, ok)
-
-
-@wrong("attribute_values")
-class WeightsStayNan(InParts):
-    def softmax(self, s, ok):
-        return s.masked_fill(~ok, -math.inf).softmax(-1)
-
-    def used(self, w):
-        return self.dropout(w.nan_to_num(0.0))
-
-
-@wrong("input_mutated")
-class MaskOfHeadsChanged(InParts):
-    def ok(self, valid_lens, mask, b, n, m):
-        if mask is not None and valid_lens is not None and mask.dim() == 4:
-            mask &= torch.arange(m) < valid_lens.reshape(b, 1, -1, 1)
-            return mask
-        return permitted(valid_lens, mask, b, n, m)
 
 
 @wrong("input_mutated")
@@ -897,26 +720,6 @@ class NeverSplit(Base):
         return self.W_o(self.dropout(weights) @ v)
 
 
-@wrong("masks_tiled")
-class FoldedWithRepeat(FoldedHeads):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q = self.fold(self.W_q(queries))
-        k, v = self.fold(self.W_k(keys)), self.fold(self.W_v(values))
-        n, m = q.shape[1], k.shape[1]
-        ok = torch.ones(len(q), n, m, dtype=torch.bool)
-        if valid_lens is not None:
-            lens = valid_lens if valid_lens.dim() == 2 else valid_lens[:, None].expand(-1, n)
-            ok = ok & (torch.arange(m) < lens.repeat(self.h, 1)[..., None])
-        if mask is not None and mask.dim() == 3:
-            ok = ok & mask.repeat(self.h, 1, 1)
-        elif mask is not None:
-            ok = ok & (mask if mask.dim() == 2 else mask.reshape(-1, n, m))
-        weights = safe_softmax(torch.bmm(q, k.mT) / math.sqrt(self.d), ok)
-        self.attention_weights = weights.detach().view(-1, self.h, n, m)
-        out = torch.bmm(self.dropout(weights), v).view(-1, self.h, n, self.d)
-        return self.W_o(out.transpose(1, 2).flatten(2))
-
-
 @wrong("weight_in_an_empty_row")
 class FilledWithAMillion(InParts):
     def softmax(self, s, ok):
@@ -935,60 +738,11 @@ class SoftmaxOverHeads(InParts):
         return s.masked_fill(~ok, -math.inf).softmax(1).nan_to_num(0.0)
 
 
-@wrong("weight_on_a_forbidden_key")
-class EverythingInverted(InParts):
-    def softmax(self, s, ok):
-        return s.masked_fill(ok & ~ok.all(), -1e9).softmax(-1)
-
-
-@wrong()
-class LengthsOfTheFirstQuery(InParts):
-    def ok(self, valid_lens, mask, b, n, m):
-        lens = valid_lens if valid_lens is None or valid_lens.dim() == 1 else valid_lens[:, 0]
-        return permitted(lens, mask, b, n, m)
-
-
 @wrong()
 class LargestOfAllScores(InParts):
     def softmax(self, s, ok):
         e = torch.exp(s - s.amax(-1, keepdim=True)) * ok
         return e / e.sum(-1, keepdim=True).clamp(min=1e-30)
-
-
-@wrong()
-class ExponentialsOfForbiddenScores(InParts):
-    def softmax(self, s, ok):
-        top = s.masked_fill(~ok, -math.inf).amax(-1, keepdim=True).nan_to_num(neginf=0.0)
-        e = torch.exp(s - top) * ok
-        return e / (e.sum(-1, keepdim=True) + ~ok.any(-1, keepdim=True))
-
-
-@wrong("attribute_missing")
-class KeepsInEvalModeOnly(InParts):
-    def forward(self, *args, **kwargs):
-        out = super().forward(*args, **kwargs)
-        if self.training:
-            del self.attention_weights
-        return out
-
-
-@wrong("attribute_values")
-class KeepsOnTheClass(InParts):
-    def forward(self, *args, **kwargs):
-        out = super().forward(*args, **kwargs)
-        type(self).attention_weights = self.__dict__.pop("attention_weights")
-        return out
-
-
-@wrong()
-class RemembersTheFirstMask(InParts):
-    first = None
-
-    def ok(self, valid_lens, mask, b, n, m):
-        ok = permitted(valid_lens, mask, b, n, m)
-        if self.first is None or self.first.shape != ok.shape:
-            self.first = ok
-        return self.first
 
 
 @wrong("raised")
@@ -1072,20 +826,3 @@ def with_layers(faults):
             return out
 
     return Module
-
-
-@wrong("wrong_values")
-class NothingWithoutKeys(Base):
-    """A query without keys gets zeros after W_o, also where W_o has a bias."""
-
-    def split(self, x):
-        return x.unflatten(-1, (self.h, self.d)).transpose(1, 2)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k = self.split(self.W_q(queries)), self.split(self.W_k(keys))
-        v = self.split(self.W_v(values))
-        ok = permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-        weights = safe_softmax(q @ k.mT / math.sqrt(self.d), ok)
-        self.attention_weights = weights.detach()
-        mixed = (self.dropout(weights) @ v).transpose(1, 2).flatten(2)
-        return self.W_o(mixed) * ok.any(-1).any(1)[..., None]

@@ -134,17 +134,6 @@ def in_place(fn, x):
     return True
 
 
-@wrong()
-def gradient_of_the_first_item(fn, x):
-    x = x.detach().clone().requires_grad_()
-    y = fn(x)
-    for i in range(x.shape[1] - 1):
-        (grad,) = torch.autograd.grad(y[0, i].sum(), x, retain_graph=True, allow_unused=True)
-        if grad is not None and grad[0, i + 1 :].abs().max() > 1e-9:
-            return False
-    return True
-
-
 @wrong("global_rng_used")
 def global_noise(fn, x):
     y = fn(x)
@@ -161,11 +150,6 @@ def how_much(fn, x):
     changed = x.clone()
     changed[:, -1] += 1
     return (fn(changed)[:, :-1] - fn(x)[:, :-1]).abs().max()
-
-
-@wrong("nothing_changed")
-def truncation_of_nothing(fn, x):
-    return True
 
 
 @wrong("next_output_only")
@@ -199,24 +183,9 @@ def zeros_written(fn, x):
     return _suffixes(fn, x, lambda y, t: y[:, t:].zero_())
 
 
-@wrong("zeros_stay")
-def sign_turned(fn, x):
-    return _suffixes(fn, x, lambda y, t: y[:, t:].neg_())
-
-
 @wrong("one_feature_changed")
 def first_feature_only(fn, x):
     return _suffixes(fn, x, lambda y, t: y[:, t:, 0].add_(1.7))
-
-
-@wrong("accepts_a_hundredth")
-def wide_tolerance(fn, x):
-    outputs = fn(x)
-    return all(
-        (fn(torch.cat([x[:, :t], 2 * x[:, t:] + 0.01], 1))[:, :t] - outputs[:, :t]).abs().max()
-        < 0.2
-        for t in range(1, x.shape[1])
-    )
 
 
 @right

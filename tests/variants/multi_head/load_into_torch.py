@@ -168,30 +168,6 @@ def frozen_copy(mha, reference):
         parameter.requires_grad = False
 
 
-@wrong()
-def also_clears_ours(mha, reference):
-    only_weights(mha, reference)
-    _bias(mha, reference)
-    with torch.no_grad():
-        mha.W_o.weight.zero_()
-
-
-@wrong()
-def scale_folded_in(mha, reference):
-    weights = [mha.W_q.weight / 3**0.5, mha.W_k.weight, mha.W_v.weight]
-    _copy(reference, weights, mha.W_o.weight)
-    _bias(mha, reference)
-
-
-@wrong("nothing_loaded")
-def into_a_copy(mha, reference):
-    import copy
-
-    reference = copy.deepcopy(reference)
-    only_weights(mha, reference)
-    _bias(mha, reference)
-
-
 @wrong("source_changed")
 @torch.no_grad()
 def empties_the_source(mha, reference):

@@ -89,17 +89,6 @@ def rebuilt(x):
     return torch.tensor(x.transpose(1, 2).flatten(2).tolist(), dtype=x.dtype)
 
 
-@wrong()
-def first_item_for_all(x):
-    one = torch.cat(x[:1].unbind(dim=1), dim=-1)
-    return one.repeat(len(x), 1, 1)
-
-
-@wrong()
-def maximum_of_heads(x):
-    return x.amax(dim=1).repeat(1, 1, x.shape[1])
-
-
 @wrong("wrong_type")
 def to_numpy(x):
     return x.detach().transpose(1, 2).flatten(2).numpy()

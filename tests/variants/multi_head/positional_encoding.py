@@ -118,30 +118,6 @@ def wrong_sign(num_positions, embed_dim):
     return _zip(a.sin(), a.cos(), embed_dim)
 
 
-@wrong()
-def natural_base(num_positions, embed_dim):
-    a = _angles(num_positions, embed_dim, base=math.e**10)
-    return _zip(a.sin(), a.cos(), embed_dim)
-
-
-@wrong()
-def degrees(num_positions, embed_dim):
-    a = torch.deg2rad(_angles(num_positions, embed_dim))
-    return _zip(a.sin(), a.cos(), embed_dim)
-
-
-@wrong()
-def learned(num_positions, embed_dim):
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(num_positions, embed_dim, generator=generator)
-
-
-@wrong("wrong_shape")
-def positions_in_columns(num_positions, embed_dim):
-    a = _angles(num_positions, embed_dim)
-    return _zip(a.sin(), a.cos(), embed_dim).mT
-
-
 @wrong("wrong_shape")
 def with_a_batch_axis(num_positions, embed_dim):
     a = _angles(num_positions, embed_dim)
@@ -172,24 +148,12 @@ def half_precision(num_positions, embed_dim):
     return _zip(a.sin(), a.cos(), embed_dim).double()
 
 
-@wrong()
-def at_most_sixteen_positions(num_positions, embed_dim):
-    a = _angles(min(num_positions, 16), embed_dim)
-    table = _zip(a.sin(), a.cos(), embed_dim)
-    return table[torch.arange(num_positions).clamp(max=15)]
-
-
 @right
 def sine_with_a_phase(num_positions, embed_dim):
     column = torch.arange(embed_dim)
     rates = 10000.0 ** (-(column - column % 2) / embed_dim)
     angles = torch.outer(torch.arange(num_positions).float(), rates)
     return torch.sin(angles + column % 2 * math.pi / 2)
-
-
-@wrong()
-def float16(num_positions, embed_dim):
-    return sine_with_a_phase(num_positions, embed_dim).half()
 
 
 @wrong("in_halves_to_the_last_rate")

@@ -108,18 +108,6 @@ def asserts(x, num_heads):
     return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
 
 
-@wrong("other_error")
-def lets_torch_complain(x, num_heads):
-    return x.reshape(*x.shape[:2], num_heads, x.shape[-1] // num_heads).transpose(1, 2)
-
-
-@wrong()
-def chunk_that_does_not_check(x, num_heads):
-    return torch.nn.utils.rnn.pad_sequence(
-        [c.permute(2, 0, 1) for c in x.chunk(num_heads, dim=-1)], batch_first=True
-    ).permute(2, 0, 3, 1)
-
-
 @wrong("wrong_type")
 def list_of_heads(x, num_heads):
     refuse(x, num_heads)
@@ -154,19 +142,6 @@ def two_heads_whatever(x, num_heads):
     return torch.stack([x[..., :half], x[..., half : 2 * half]], dim=1)
 
 
-@wrong()
-def only_one_item(x, num_heads):
-    refuse(x, num_heads)
-    heads = torch.stack(x[:1].chunk(num_heads, dim=-1), dim=1)
-    return heads.expand(len(x), -1, -1, -1)
-
-
-@wrong()
-def positions_reversed(x, num_heads):
-    refuse(x, num_heads)
-    return torch.stack(x.flip(1).chunk(num_heads, dim=-1), dim=1)
-
-
 @right
 def unfolded(x, num_heads):
     refuse(x, num_heads)
@@ -186,13 +161,6 @@ def complaint_translated(x, num_heads):
 def padded_with_zeros(x, num_heads):
     x = torch.nn.functional.pad(x, (0, -x.shape[-1] % num_heads))
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
-
-
-@wrong("no_error")
-def error_returned(x, num_heads):
-    if x.shape[-1] % num_heads:
-        return ValueError("not divisible")
-    return torch.stack(x.chunk(num_heads, -1), 1)
 
 
 @faulty("not transposed", "no error")

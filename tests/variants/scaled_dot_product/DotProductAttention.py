@@ -68,18 +68,6 @@ class Buffer(nn.Module):
 
 
 @wrong("dropout_in_eval")
-class FunctionalAlways(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.p = dropout
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return F.dropout(w, self.p) @ values
-
-
-@wrong("dropout_in_eval")
 class NewLayerEachCall(nn.Module):
     def __init__(self, dropout=0.0):
         super().__init__()
@@ -126,18 +114,6 @@ class DropsScores(nn.Module):
         w = masked_softmax(s, valid_lens, mask)
         self.attention_weights = w.detach()
         return w @ values
-
-
-@wrong("dropout_keeps_p")
-class KeepsWithP(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(1 - dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return self.dropout(w) @ values
 
 
 @wrong("dropout_not_rescaled")
@@ -198,20 +174,6 @@ class OtherName(nn.Module):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         self.weights = weights_of(queries, keys, valid_lens, mask).detach()
         return self.dropout(weights_of(queries, keys, valid_lens, mask)) @ values
-
-
-@wrong("raised")
-class NoneCrashes(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if valid_lens.dim() == 1:
-            valid_lens = valid_lens[:, None].expand(-1, queries.shape[-2])
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return self.dropout(w) @ values
 
 
 @wrong("unscaled")
@@ -288,18 +250,6 @@ class DropsTwice(nn.Module):
         return self.dropout(self.dropout(w)) @ values
 
 
-@wrong()
-class AverageOverHeads(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach().mean(1) if w.dim() == 4 else w.detach()
-        return self.dropout(w) @ values
-
-
 class Almost(nn.Module):
     """A right module that wrong answers change in one place."""
 
@@ -353,22 +303,6 @@ class MasksInEvalModeOnly(Almost):
         return weights_of(queries, keys, valid_lens, mask)
 
 
-@wrong("dropout_on_scores")
-class NormalisesAgain(Almost):
-    def outputs(self, weights, values):
-        dropped = self.dropout(weights)
-        return dropped @ values / dropped.sum(-1, keepdim=True).clamp_min(1e-9)
-
-
-@wrong("dropout_on_scores")
-class DropsQueries(Almost):
-    def weights(self, queries, keys, valid_lens, mask):
-        return weights_of(self.dropout(queries), keys, valid_lens, mask)
-
-    def outputs(self, weights, values):
-        return weights @ values
-
-
 @wrong("wrong_values")
 class DropsValues(Almost):
     def outputs(self, weights, values):
@@ -379,22 +313,6 @@ class DropsValues(Almost):
 class DropsTheOthers(Almost):
     def __init__(self, dropout=0.0):
         super().__init__(1 - dropout)
-
-
-@wrong("wrong_factor")
-class FourFeaturesAlways(Almost):
-    def weights(self, queries, keys, valid_lens, mask):
-        return masked_softmax(queries @ keys.mT / 2, valid_lens, mask)
-
-
-@wrong("attribute_values")
-class StoresScores(Almost):
-    def weights(self, queries, keys, valid_lens, mask):
-        self.attention_weights = (queries @ keys.mT / math.sqrt(keys.shape[-1])).detach()
-        return weights_of(queries, keys, valid_lens, mask)
-
-    def keep(self, weights):
-        pass
 
 
 @wrong("no_forward")
@@ -435,19 +353,10 @@ DropsATenthUnlessTold = wrong()(_module(default=0.1))
 CutsTheGradientInTrainMode = wrong()(
     _module(change=lambda self, w: w.detach() if self.training else w)
 )
-LengthsOfZeroIgnored = wrong()(
-    _module(lambda s, lens, m: (lens if lens is not None and lens.any() else None, m))
-)
 EmptyMaskIgnored = wrong()(_module(lambda s, lens, m: (lens, m if m is None or m.any() else None)))
 MaskIgnoredWithHeads = wrong()(_module(lambda s, lens, m: (lens, m if s.dim() < 4 else None)))
-RefusesMasksOfKeys = wrong()(
-    _module(lambda s, lens, m: (lens, m if m is None or m.dim() > 1 else 1 / 0))
-)
 RefusesInt32 = wrong()(
     _module(lambda s, lens, m: (lens if lens is None or lens.dtype == torch.int64 else 1 / 0, m))
-)
-MasksTheFuture = wrong("row_lost")(
-    _module(lambda s, lens, m: (lens, s.new_ones(s.shape[-2:]).bool().tril() & (m is None or m)))
 )
 OneKeyTooFew = wrong("row_lost")(
     _module(lambda s, lens, m: (lens if lens is None else (lens - 1).clamp(min=0), m))
@@ -526,27 +435,6 @@ class RemembersTheFirstMask(Almost):
         return weights_of(queries, keys, *self.masks)
 
 
-@wrong("raised")
-class RemembersTheFirstShape(Almost):
-    allowed = None
-
-    def weights(self, queries, keys, valid_lens, mask):
-        scores = queries @ keys.mT / math.sqrt(keys.shape[-1])
-        if self.allowed is None:
-            self.allowed = torch.zeros_like(scores, dtype=torch.bool)
-        real = _masks(scores, valid_lens, mask)
-        return masked_softmax(scores, mask=self.allowed | real)
-
-
-@wrong("attribute_values")
-class StoresInEvalModeOnly(Almost):
-    def keep(self, weights):
-        if not self.training:
-            self.attention_weights = weights.detach()
-        else:
-            self.attention_weights = torch.zeros_like(weights)
-
-
 @faulty("dropout_in_eval", "stored_after_dropout", "graph_kept", "lengths_lost")
 def with_faults(faults):
     class Attention(nn.Module):
@@ -564,21 +452,3 @@ def with_faults(faults):
             return dropped @ values
 
     return Attention
-
-
-@wrong("wrong_values")
-class ScaleOfTheFirstCall(nn.Module):
-    """Keeps what the first call found; queries of another width are scaled wrongly."""
-
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.scale = None
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if self.scale is None:
-            self.scale = queries.shape[-1] ** -0.5
-        scores = self.scale * queries @ keys.mT
-        weights = masked_softmax(scores, valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values

@@ -80,15 +80,6 @@ def no_transpose(queries, keys, values, grad_outputs):
     return ds @ keys, ds @ queries, w.T @ grad_outputs
 
 
-@wrong("wrong_values")
-def reshaped_for_transposed(queries, keys, values, grad_outputs):
-    c = queries.shape[-1] ** -0.5
-    w = torch.softmax(queries @ keys.T * c, -1)
-    dw = grad_outputs @ values.T
-    ds = c * w * (dw - (w * dw).sum(-1, keepdim=True))
-    return ds @ keys, ds.reshape(len(keys), len(queries)) @ queries, w.T @ grad_outputs
-
-
 @wrong("forbidden_call")
 def autograd(queries, keys, values, grad_outputs):
     q, k, v = (x.detach().clone().requires_grad_() for x in (queries, keys, values))
@@ -102,14 +93,6 @@ def backward_called(queries, keys, values, grad_outputs):
     out = torch.softmax(q @ k.T / math.sqrt(q.shape[-1]), -1) @ v
     out.backward(grad_outputs)
     return q.grad, k.grad, v.grad
-
-
-@wrong("forbidden_call")
-def vjp(queries, keys, values, grad_outputs):
-    def attend(q, k, v):
-        return torch.softmax(q @ k.T / math.sqrt(q.shape[-1]), -1) @ v
-
-    return torch.func.vjp(attend, queries, keys, values)[1](grad_outputs)
 
 
 @wrong("row_mean")
@@ -179,12 +162,6 @@ def _finish(grad_scores, weights, queries, keys, grad_outputs):
     return grad_scores @ keys / root, grad_scores.mT @ queries / root, weights.mT @ grad_outputs
 
 
-@wrong("wrong_values")
-def mean_of_products_for_sum(queries, keys, values, grad_outputs):
-    w, dw = _forward(queries, keys), grad_outputs @ values.mT
-    return _finish(w * (dw - (w * dw).mean(-1, keepdim=True)), w, queries, keys, grad_outputs)
-
-
 @wrong("gradient_times_a_factor")
 def subtracted_the_other_way(queries, keys, values, grad_outputs):
     w, dw = _forward(queries, keys), grad_outputs @ values.mT
@@ -205,12 +182,6 @@ def reshaped(queries, keys, values, grad_outputs):
     return ds @ keys, ds.reshape(len(keys), len(queries)) @ queries, w.mT @ grad_outputs
 
 
-@wrong("forbidden_call")
-def by_vjp(queries, keys, values, grad_outputs):
-    _, back = torch.func.vjp(lambda q, k, v: _forward(q, k) @ v, queries, keys, values)
-    return back(grad_outputs)
-
-
 @right
 def in_numpy_and_back(queries, keys, values, grad_outputs):
     q, k, v, g = (x.numpy() for x in (queries, keys, values, grad_outputs))
@@ -225,16 +196,6 @@ def columns_instead_of_rows(queries, keys, values, grad_outputs):
     w = torch.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), dim=0)
     dw = grad_outputs @ values.mT
     return _finish(w * (dw - (w * dw).sum(0)), w, queries, keys, grad_outputs)
-
-
-@wrong("forbidden_call")
-def by_forward_mode(queries, keys, values, grad_outputs):
-    def attention(queries, keys, values):
-        scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
-        return torch.softmax(scores, -1) @ values
-
-    jacobians = torch.func.jacfwd(attention, argnums=(0, 1, 2))(queries, keys, values)
-    return tuple(torch.einsum("nv,nvab->ab", grad_outputs, j) for j in jacobians)
 
 
 @wrong("row_sum_without_axis")
@@ -254,20 +215,6 @@ def plain_sum_of_the_row(queries, keys, values, grad_outputs):
 def straight_through_the_softmax(queries, keys, values, grad_outputs):
     w = _forward(queries, keys)
     return _finish(grad_outputs @ values.T, w, queries, keys, grad_outputs)
-
-
-@wrong("gradient_times_a_factor")
-def root_multiplied(queries, keys, values, grad_outputs):
-    grads = row_sum_form(queries, keys, values, grad_outputs)
-    d = queries.shape[-1]
-    return grads[0] * d, grads[1] * d, grads[2]
-
-
-@wrong("gradient_times_a_factor")
-def root_twice(queries, keys, values, grad_outputs):
-    grads = row_sum_form(queries, keys, values, grad_outputs)
-    root = queries.shape[-1] ** 0.5
-    return grads[0] / root, grads[1] / root, grads[2]
 
 
 @faulty("row_sum", "root", "maximum")

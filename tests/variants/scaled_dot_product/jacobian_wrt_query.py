@@ -110,13 +110,6 @@ def output_only(query, keys):
 
 
 @wrong()
-def squared_weights(query, keys):
-    w = weights_of(query, keys)
-    c = w[:, None] * (keys - w @ keys)
-    return c.T @ c / math.sqrt(len(query))
-
-
-@wrong()
 def bad_finite_difference(query, keys):
     step, columns = 1e-2, []
     for b in range(len(query)):
@@ -152,21 +145,9 @@ def cov_with_its_axes(query, keys):
     return covariance.reshape(len(query), -1) / len(query) ** 0.5
 
 
-@wrong("wrong_shape")
-def cov_without_its_axes(query, keys):
-    return torch.cov(keys.mT, correction=0, aweights=weights_of(query, keys)) / len(query) ** 0.5
-
-
 @wrong("all_times_a_factor")
 def cov_with_correction(query, keys):
     return torch.cov(keys.T, aweights=weights_of(query, keys)) / math.sqrt(len(query))
-
-
-@wrong()
-def weights_in_both_factors(query, keys):
-    w = weights_of(query, keys)
-    centred = w[:, None] * (keys - w @ keys)
-    return centred.T @ centred / math.sqrt(len(query))
 
 
 @wrong("jacobian_of_softmax")
@@ -195,27 +176,6 @@ def differences_of_pairs(query, keys):
     w = weights_of(query, keys)
     apart = keys[:, None] - keys
     return torch.einsum("i,j,ija,ijb->ab", w, w, apart, apart) / 2 / math.sqrt(len(query))
-
-
-@wrong("all_times_a_factor")
-def root_in_the_wrong_brackets(query, keys):
-    w = weights_of(query, keys)
-    centred = keys - w @ keys
-    return (centred.T * w) @ centred / (len(query) ** 1 / 2)
-
-
-@wrong("all_times_a_factor")
-def turned_round(query, keys):
-    w = weights_of(query, keys)
-    mean = w @ keys
-    return (torch.outer(mean, mean) - (keys.T * w) @ keys) / len(query) ** 0.5
-
-
-@wrong("all_times_a_factor")
-def mean_over_the_keys(query, keys):
-    w = weights_of(query, keys)
-    c = keys - w @ keys
-    return (w[:, None, None] * c[:, :, None] * c[:, None, :]).mean(0) / math.sqrt(len(query))
 
 
 @wrong("not_symmetric")

@@ -117,15 +117,6 @@ def forgets_empty_rows(queries, keys, values, mask=None):
 
 
 @wrong("empty_row_uniform")
-def minus_1e30(queries, keys, values, mask=None):
-    s = queries @ keys.T / math.sqrt(keys.shape[1])
-    if mask is not None:
-        s = np.where(mask, s, -1e30)
-    w = softmax(s)
-    return w @ values, w
-
-
-@wrong("empty_row_uniform")
 def minus_1e9(queries, keys, values, mask=None):
     s = queries @ keys.T / math.sqrt(keys.shape[1])
     if mask is not None:
@@ -159,15 +150,6 @@ def first_axis(queries, keys, values, mask=None):
 @wrong("wrong_factor")
 def by_d_and_no_mask(queries, keys, values, mask=None):
     w = softmax(queries @ keys.T / keys.shape[1])
-    return w @ values, w
-
-
-@wrong("wrong_factor")
-def seed_001_whole(queries, keys, values, mask=None):
-    s = queries @ keys.T
-    if mask is not None:
-        s = s + mask.astype(s.dtype)
-    w = softmax(s)
     return w @ values, w
 
 
@@ -234,16 +216,6 @@ def mask_only_if_something_is_allowed(queries, keys, values, mask=None):
     return weights @ values, weights
 
 
-@wrong("rows_do_not_sum_to_one")
-def small_number_in_the_denominator(queries, keys, values, mask=None):
-    scores = queries @ keys.T / np.sqrt(queries.shape[-1])
-    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    if mask is not None:
-        exponentials = exponentials * mask
-    weights = exponentials / (exponentials.sum(axis=-1, keepdims=True) + 1e-6)
-    return weights @ values, weights
-
-
 @wrong("maximum_of_matrix")
 def one_maximum(queries, keys, values, mask=None):
     scores = queries @ keys.T / np.sqrt(queries.shape[-1])
@@ -251,18 +223,6 @@ def one_maximum(queries, keys, values, mask=None):
     exponentials = np.exp(kept - kept[np.isfinite(kept)].max(initial=-1e300))
     sums = exponentials.sum(axis=-1, keepdims=True)
     weights = np.divide(exponentials, sums, out=np.zeros_like(scores), where=sums > 0)
-    return weights @ values, weights
-
-
-@wrong("row_lost")
-def maximum_over_the_wrong_axis(queries, keys, values, mask=None):
-    scores = queries @ keys.T / np.sqrt(queries.shape[-1])
-    if mask is not None:
-        scores = np.where(mask, scores, -np.inf)
-    largest = scores.max(axis=0)
-    exponentials = np.exp(scores - np.where(np.isinf(largest), 0, largest))
-    sums = exponentials.sum(axis=-1, keepdims=True)
-    weights = exponentials / np.where(sums == 0, 1, sums)
     return weights @ values, weights
 
 
@@ -294,35 +254,10 @@ def infinity_times_zero(queries, keys, values, mask=None):
     return weights @ values, weights
 
 
-@wrong("row_lost")
-def infinity_times_zero_hidden(queries, keys, values, mask=None):
-    with np.errstate(invalid="ignore"):
-        outputs, weights = infinity_times_zero(queries, keys, values, mask)
-    return np.nan_to_num(outputs), np.nan_to_num(weights)
-
-
 @wrong("global_rng_used")
 def seeded_with_zero(queries, keys, values, mask=None):
     np.random.seed(0)
     return rows_in_a_loop(queries, keys, values, mask)
-
-
-@wrong()
-def least_denominator(queries, keys, values, mask=None):
-    scores = queries @ keys.T / math.sqrt(queries.shape[-1])
-    e = np.exp(scores - scores.max(-1, keepdims=True)) * (True if mask is None else mask)
-    weights = e / np.maximum(e.sum(-1, keepdims=True), 1e-9)
-    return weights @ values, weights
-
-
-@wrong("no_maximum_subtracted")
-def three_lines(queries, keys, values, mask=None):
-    e = np.exp(np.dot(queries, keys.T) / queries.shape[1] ** 0.5)
-    if mask is not None:
-        e = e * mask
-    with np.errstate(all="ignore"):
-        w = e / e.sum(axis=1).reshape(-1, 1)
-    return w @ values, w
 
 
 @wrong("zero_after_softmax")
@@ -364,16 +299,6 @@ def columns_sum_to_one(queries, keys, values, mask=None):
     with np.errstate(invalid="ignore"):
         e = np.exp(s - s.max(axis=0))
         w = e / e.sum(axis=0)
-    return w @ values, w
-
-
-@wrong("row_lost")
-def maximum_of_everything_then_masked(queries, keys, values, mask=None):
-    s = queries @ keys.T / np.sqrt(queries.shape[1])
-    e = np.exp(s - s.max())
-    e = e if mask is None else np.where(mask, e, 0)
-    total = e.sum(axis=1, keepdims=True)
-    w = e / np.where(total == 0, 1, total)
     return w @ values, w
 
 

@@ -126,13 +126,6 @@ def by_d(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("divided_by_d")
-def scaled_twice(queries, keys, values, valid_lens=None, mask=None):
-    queries = queries / math.sqrt(queries.shape[-1])
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    return weights @ values, weights
-
-
 @wrong("wrong_factor")
 def times(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(queries @ keys.mT * math.sqrt(queries.shape[-1]), valid_lens, mask)
@@ -143,18 +136,6 @@ def times(queries, keys, values, valid_lens=None, mask=None):
 def root_m(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT
     weights = masked_softmax(s / s.shape[-1] ** 0.5, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("wrong_factor")
-def d_is_512(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(512), valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("wrong_factor")
-def d_is_four(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT / 2.0, valid_lens, mask)
     return weights @ values, weights
 
 
@@ -231,15 +212,6 @@ def torchs_other_convention(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("scores_not_followed")
-def argmax(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    allowed = allowed_of(s, valid_lens, mask)
-    s = s.masked_fill(~allowed, -math.inf)
-    weights = torch.zeros_like(s).scatter(-1, s.argmax(-1, keepdim=True), 1.0) * allowed
-    return weights @ values, weights
-
-
 @wrong("rows_do_not_sum_to_one")
 def sigmoid(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
@@ -252,14 +224,6 @@ def divided_by_their_sum(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     s = s * allowed_of(s, valid_lens, mask)
     weights = s / s.sum(dim=-1, keepdim=True)
-    return weights @ values, weights
-
-
-@wrong("outputs_are_not_weighted_values")
-def neighbours_values(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    if values.dim() > 2:
-        values = torch.cat([values[-1:], values[:-1]])
     return weights @ values, weights
 
 
@@ -284,53 +248,11 @@ def dropout_half(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("dropout_at_work")
-def dropout_third(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    weights = F.dropout(weights, 0.3)
-    return weights @ values, weights
-
-
-@wrong("outputs_are_not_weighted_values")
-def dropout_on_the_output_only(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    return F.dropout(weights @ values, 0.1), weights
-
-
 @wrong("input_mutated")
 def divides_in_place(queries, keys, values, valid_lens=None, mask=None):
     queries /= math.sqrt(queries.shape[-1])
     weights = masked_softmax(queries @ keys.mT, valid_lens, mask)
     return weights @ values, weights
-
-
-@wrong("input_mutated")
-def divides_in_place_without_grad(queries, keys, values, valid_lens=None, mask=None):
-    with torch.no_grad():
-        queries.div_(math.sqrt(queries.shape[-1]))
-    weights = masked_softmax(queries @ keys.mT, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("input_mutated")
-def turns_the_mask_in_place(queries, keys, values, valid_lens=None, mask=None):
-    drop = None if mask is None else mask.logical_not_()
-    weights = masked_softmax(
-        queries @ keys.mT / math.sqrt(queries.shape[-1]),
-        valid_lens,
-        None if drop is None else ~drop,
-    )
-    return weights @ values, weights
-
-
-@wrong("input_mutated")
-def zeroes_masked_values(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    outputs = weights @ values
-    if valid_lens is not None and valid_lens.dim() == 1:
-        for b, length in enumerate(valid_lens):
-            values.data[b, ..., length:, :] = 0
-    return outputs, weights
 
 
 @wrong("raised")
@@ -345,66 +267,6 @@ def transposes_1_and_2(queries, keys, values, valid_lens=None, mask=None):
 def batch_unpacked(queries, keys, values, valid_lens=None, mask=None):
     batch, n, d = queries.shape
     weights = masked_softmax(queries @ keys.mT / math.sqrt(d), valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong()
-def matrices_only(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.t() / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong()
-def four_axes_fail(queries, keys, values, valid_lens=None, mask=None):
-    if valid_lens is not None:
-        real = torch.arange(keys.shape[-2]) < valid_lens[..., None]
-        real = real[:, None] if valid_lens.dim() == 1 else real
-        mask = real if mask is None else real & mask
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), mask=mask)
-    return weights @ values, weights
-
-
-@wrong("wrong_factor")
-def neither_scale_nor_mask(queries, keys, values, valid_lens=None, mask=None):
-    weights = (queries @ keys.mT).softmax(-1)
-    return weights @ values, weights
-
-
-@wrong("rows_do_not_sum_to_one")
-def unscaled_after(queries, keys, values, valid_lens=None, mask=None):
-    s = torch.matmul(queries, keys.mT)
-    weights = s.softmax(-1) * allowed_of(s, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("wrong_factor")
-def by_d_and_zero(queries, keys, values, valid_lens=None, mask=None):
-    s = torch.matmul(queries, keys.mT) / queries.shape[-1]
-    s = s.masked_fill(~allowed_of(s, valid_lens, mask), 0)
-    weights = s.softmax(-1)
-    return weights @ values, weights
-
-
-@wrong("rows_do_not_sum_to_one")
-def unscaled_columns(queries, keys, values, valid_lens=None, mask=None):
-    s = torch.matmul(queries, keys.mT)
-    s = s.masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
-    weights = s.softmax(-2)
-    return weights @ values, weights
-
-
-@wrong("mask_ignored")
-def in_place_and_unmasked(queries, keys, values, valid_lens=None, mask=None):
-    queries.mul_(queries.shape[-1] ** -0.5)
-    weights = (queries @ keys.mT).softmax(-1)
-    return weights @ values, weights
-
-
-@wrong("unscaled")
-def unscaled_with_minus_infinity(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT
-    s = s.masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
-    weights = s.softmax(-1)
     return weights @ values, weights
 
 
@@ -437,21 +299,6 @@ def detached(queries, keys, values, valid_lens=None, mask=None):
     with torch.no_grad():
         weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
         return weights @ values, weights
-
-
-@wrong("gradient_cut")
-def keys_detached(queries, keys, values, valid_lens=None, mask=None):
-    keys = keys.detach()
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("gradient_cut")
-def through_numpy(queries, keys, values, valid_lens=None, mask=None):
-    q, k = queries.detach().numpy(), keys.detach().numpy()
-    s = torch.from_numpy(q @ k.swapaxes(-1, -2)) / math.sqrt(q.shape[-1])
-    weights = masked_softmax(s, valid_lens, mask)
-    return weights @ values, weights
 
 
 @wrong("dtype_changed")
@@ -488,31 +335,6 @@ def outputs_only(queries, keys, values, valid_lens=None, mask=None):
 def scores_returned(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     return masked_softmax(s, valid_lens, mask) @ values, s
-
-
-@wrong("raised")
-def needs_lengths(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    if valid_lens.dim() == 1:
-        valid_lens = valid_lens
-    return masked_softmax(s, valid_lens, mask) @ values, masked_softmax(s, valid_lens, mask)
-
-
-@wrong("wrong_factor")
-def isqrt(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / int(math.sqrt(queries.shape[-1]))
-    weights = masked_softmax(s, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong()
-def batched_by_the_square_case(queries, keys, values, valid_lens=None, mask=None):
-    scale = math.sqrt(queries.shape[-1])
-    s = queries @ keys.mT / scale
-    if valid_lens is not None and valid_lens.dim() == 1:
-        valid_lens = valid_lens.repeat(s.shape[-2]).reshape(len(valid_lens), -1)
-    weights = masked_softmax(s, valid_lens, mask)
-    return weights @ values, weights
 
 
 def _scored(queries, keys):
@@ -561,13 +383,6 @@ def lengths_of_the_first_call(queries, keys, values, valid_lens=None, mask=None)
     return weights @ values, weights
 
 
-@wrong("raised")
-def root_in_float64(queries, keys, values, valid_lens=None, mask=None):
-    root = torch.sqrt(torch.tensor([queries.shape[-1]], dtype=torch.float64))
-    weights = masked_softmax(queries @ keys.mT / root, valid_lens, mask)
-    return weights @ values, weights
-
-
 @wrong("dropped_key_has_weight")
 def lengths_repeated_for_heads(queries, keys, values, valid_lens=None, mask=None):
     scores = _scored(queries, keys)
@@ -583,18 +398,6 @@ def lengths_repeated_for_heads(queries, keys, values, valid_lens=None, mask=None
 @wrong("rows_do_not_sum_to_one")
 def scaled_after_the_softmax(queries, keys, values, valid_lens=None, mask=None):
     weights = masked_softmax(queries @ keys.mT, valid_lens, mask) / math.sqrt(queries.shape[-1])
-    return weights @ values, weights
-
-
-@wrong("wrong_factor")
-def always_four_features(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT / 2, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("gradient_cut")
-def weights_without_graph(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(_scored(queries, keys), valid_lens, mask).detach()
     return weights @ values, weights
 
 
@@ -636,35 +439,9 @@ def one_key_after_the_other(queries, keys, values, valid_lens=None, mask=None):
 
 
 @wrong("wrong_factor")
-def root_without_brackets(queries, keys, values, valid_lens=None, mask=None):
-    scores = queries @ keys.mT / queries.shape[-1] ** 1 / 2
-    weights = masked_softmax(scores, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("wrong_factor")
 def root_in_the_wrong_brackets(queries, keys, values, valid_lens=None, mask=None):
     scores = queries @ keys.mT / (queries.shape[-1] ** 1 / 2)
     weights = masked_softmax(scores, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("row_lost")
-def one_maximum_for_all(queries, keys, values, valid_lens=None, mask=None):
-    scores = _scored(queries, keys)
-    e = (scores - scores.max()).exp() * allowed_of(scores, valid_lens, mask)
-    total = e.sum(-1, keepdim=True)
-    weights = e / torch.where(total == 0, 1, total)
-    return weights @ values, weights
-
-
-@wrong("dropped_key_has_weight")
-def lengths_counted_from_the_end(queries, keys, values, valid_lens=None, mask=None):
-    scores = _scored(queries, keys)
-    kept = torch.ones_like(scores, dtype=torch.bool)
-    if valid_lens is not None:
-        kept = ~allowed_of(scores, keys.shape[-2] - valid_lens, None)
-    weights = masked_softmax(scores, mask=kept if mask is None else kept & mask)
     return weights @ values, weights
 
 
@@ -673,26 +450,6 @@ def infinity_times_zero(queries, keys, values, valid_lens=None, mask=None):
     scores = _scored(queries, keys)
     allowed = allowed_of(scores, valid_lens, mask).to(scores.dtype)
     weights = torch.softmax(scores + (1 - allowed) * -math.inf, dim=-1)
-    return weights @ values, weights
-
-
-@wrong("raised")
-def softmax_of_whole_numbers(queries, keys, values, valid_lens=None, mask=None):
-    weights = torch.softmax(_scored(queries, keys).long(), dim=-1)
-    return weights @ values, weights
-
-
-@wrong("wrong_factor")
-def temperature_of_two(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(_scored(queries, keys) / 2, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("dropped_key_has_weight")
-def square_masks_turned(queries, keys, values, valid_lens=None, mask=None):
-    if mask is not None and mask.shape[-1] == mask.shape[-2]:
-        mask = mask.mT
-    weights = masked_softmax(_scored(queries, keys), valid_lens, mask)
     return weights @ values, weights
 
 
@@ -715,37 +472,11 @@ def _has(mask, axes):
 
 
 mask_of_the_first_item = wrong()(_reading(lambda s, lens, m: (lens, m[:1] if _has(m, 3) else m)))
-mask_of_the_first_head = wrong()(_reading(lambda s, lens, m: (lens, m[:, :1] if _has(m, 4) else m)))
 mask_of_keys_read_as_queries = wrong()(
     _reading(lambda s, lens, m: (lens, m[:, None] if _has(m, 1) else m))
 )
 padding_mask_transposed = wrong()(
     _reading(lambda s, lens, m: (lens, m.mT if _has(m, 3) and m.shape[1] == 1 else m))
-)
-query_lengths_lost_beside_a_mask = wrong()(
-    _reading(lambda s, lens, m: (lens if m is None or lens is None or lens.dim() == 1 else None, m))
-)
-lengths_lost_with_heads_and_mask = wrong()(
-    _reading(lambda s, lens, m: (lens if s.dim() < 4 or m is None else None, m))
-)
-first_query_length_for_all_with_heads = wrong()(
-    _reading(
-        lambda s, lens, m: (
-            lens[:, 0] if lens is not None and lens.dim() == 2 and s.dim() > 3 else lens,
-            m,
-        )
-    )
-)
-five_axes_refused = wrong()(_reading(lambda s, lens, m: (lens, m if s.dim() < 5 else 1 / 0)))
-item_lengths_read_as_query_lengths = wrong()(
-    _reading(
-        lambda s, lens, m: (
-            lens.expand(len(s), -1)
-            if lens is not None and lens.dim() == 1 and len(lens) == s.shape[-2]
-            else lens,
-            m,
-        )
-    )
 )
 future_masked_unasked = wrong("row_lost")(
     _reading(lambda s, lens, m: (lens, s.new_ones(s.shape[-2:]).bool().tril() & (m is None or m)))
@@ -761,37 +492,6 @@ def small_number_below(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("empty_row_uniform")
-def very_negative_number_added(queries, keys, values, valid_lens=None, mask=None):
-    scores = _scored(queries, keys)
-    allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
-    weights = (scores + ~allowed * -1e9).softmax(-1)
-    return weights @ values, weights
-
-
-@wrong("dropped_key_has_weight")
-def times_the_mask_and_empty_rows(queries, keys, values, valid_lens=None, mask=None):
-    scores = _scored(queries, keys)
-    allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
-    weights = (scores * allowed).softmax(-1) * allowed.any(-1, keepdim=True)
-    return weights @ values, weights
-
-
-@wrong("empty_row_uniform")
-def smallest_number_of_the_dtype(queries, keys, values, valid_lens=None, mask=None):
-    scores = _scored(queries, keys)
-    allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
-    weights = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).softmax(-1)
-    return weights @ values, weights
-
-
-@wrong("raised")
-def without_a_mask_argument(queries, keys, values, valid_lens=None):
-    scores = _scored(queries, keys)
-    weights = masked_softmax(scores, valid_lens)
-    return weights @ values, weights
-
-
 @wrong("row_lost")
 def maximum_of_the_row_then_masked(queries, keys, values, valid_lens=None, mask=None):
     scores = queries @ keys.mT * queries.shape[-1] ** -0.5
@@ -799,13 +499,6 @@ def maximum_of_the_row_then_masked(queries, keys, values, valid_lens=None, mask=
     e = e * allowed_of(scores, valid_lens, mask)
     total = e.sum(-1, keepdim=True)
     weights = e / total.masked_fill(total == 0, 1)
-    return weights @ values, weights
-
-
-@wrong("rows_do_not_sum_to_one")
-def softmax_then_over_the_queries(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(_scored(queries, keys).mT).mT
-    weights = weights * allowed_of(weights, valid_lens, mask)
     return weights @ values, weights
 
 

@@ -60,13 +60,6 @@ def spread(d, num_samples, scaled, generator):
     return float(((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).std(correction=0))
 
 
-@wrong("wrong_number_of_pairs")
-def seed_001(d, num_samples, scaled, generator):
-    q, k = (torch.randn(8, d, generator=generator) for _ in range(2))
-    s = q @ k.T
-    return (s / math.sqrt(d) if scaled else s).var().item()
-
-
 @wrong("every_query_with_every_key")
 def all_pairs(d, num_samples, scaled, generator):
     q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
@@ -77,12 +70,6 @@ def all_pairs(d, num_samples, scaled, generator):
 @wrong("global_rng")
 def forgets_the_generator(d, num_samples, scaled, generator):
     s = (torch.randn(num_samples, d) * torch.randn(num_samples, d)).sum(-1)
-    return (s.var() / (d if scaled else 1)).item()
-
-
-@wrong("global_rng")
-def half_global(d, num_samples, scaled, generator):
-    s = (torch.randn(num_samples, d, generator=generator) * torch.randn(num_samples, d)).sum(-1)
     return (s.var() / (d if scaled else 1)).item()
 
 
@@ -123,12 +110,6 @@ def tensor_returned(d, num_samples, scaled, generator):
     return ((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).var()
 
 
-@wrong("wrong_variance")
-def variance_of_the_entries(d, num_samples, scaled, generator):
-    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-    return (q * k).var().item()
-
-
 @wrong("uniform_numbers")
 def rand(d, num_samples, scaled, generator):
     q, k = (torch.rand(num_samples, d, generator=generator) for _ in range(2))
@@ -148,26 +129,6 @@ def numpy_seeded_by_the_generator(d, num_samples, scaled, generator):
     q, k = np.random.default_rng(seed).standard_normal((2, num_samples, d))
     products = (q * k).sum(axis=1)
     return float((products / np.sqrt(d) if scaled else products).var())
-
-
-@wrong("wrong_variance")
-def one_query(d, num_samples, scaled, generator):
-    q = torch.randn(d, generator=generator)
-    products = torch.randn(num_samples, d, generator=generator) @ q
-    return torch.var(products / math.sqrt(d) if scaled else products).item()
-
-
-@wrong()
-def from_the_mean_size(d, num_samples, scaled, generator):
-    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-    size = (q * k).sum(-1).abs().mean().item()
-    return size**2 * math.pi / 2 / (d if scaled else 1)
-
-
-@wrong()
-def a_thousand_whatever_is_asked(d, num_samples, scaled, generator):
-    q, k = (torch.randn(1000, d, generator=generator) for _ in range(2))
-    return ((q * k).sum(-1) * (d**-0.5 if scaled else 1)).var().item()
 
 
 @wrong()
@@ -195,12 +156,6 @@ def global_numbers_seeded_by_the_generator(d, num_samples, scaled, generator):
     return (products / (math.sqrt(d) if scaled else 1)).var().item()
 
 
-@wrong("wrong_variance")
-def root_of_the_number_of_pairs(d, num_samples, scaled, generator):
-    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-    return ((q * k).sum(-1) / (math.sqrt(num_samples) if scaled else 1)).var().item()
-
-
 @wrong("one_small_matrix")
 def as_many_products_as_pairs(d, num_samples, scaled, generator):
     rows = math.isqrt(num_samples) + 1
@@ -220,19 +175,6 @@ def no_use_of_scaled(d, num_samples, scaled, generator):
 def always_divided(d, num_samples, scaled, generator):
     q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
     return ((q * k).sum(-1) / math.sqrt(d)).var().item()
-
-
-@wrong("wrong_variance")
-def mean_of_the_products(d, num_samples, scaled, generator):
-    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-    return ((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).mean().item()
-
-
-@wrong("global_rng_used")
-def seeded_with_the_generators_seed(d, num_samples, scaled, generator):
-    np.random.seed(generator.initial_seed())
-    q, k = np.random.randn(2, num_samples, d)
-    return float(((q * k).sum(1) / (np.sqrt(d) if scaled else 1)).var())
 
 
 @faulty("std", "never_scaled", "global_rng")

@@ -1,0 +1,55 @@
+"""A probe in two or three lines, for the exercises' own lists."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from course_lib.checks.observe.probe import Array, Probe, tensor
+
+_FIELDS = {field.name for field in fields(Probe)} - {"args", "kwargs"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A probe that still has to say what must hold."""
+
+    name: str
+    given: Mapping[str, Any]
+
+    def says(self, sentence: str) -> Probe:
+        """The probe, with what must hold in words a student understands."""
+        return Probe(self.name, sentence, **self.given)
+
+
+_NONE: Mapping[str, Any] = {}
+
+
+def case(name: str, *, args: Mapping = _NONE, by_name: Mapping = _NONE, **given) -> Case:
+    """A call of the answer on ordinary input; with `grad_outputs`, also of its gradients.
+
+    `case("square", num_queries=3).says("Query i sees keys 0 to i.")` calls it with the argument 3.
+
+    Args:
+        name: short id, unique within the exercise.
+        args: arguments whose names are those of fields, or no words.
+        by_name: arguments that are handed over by keyword.
+        given: the fields of `Probe` by their names; whatever else there is are the arguments, in
+            their order. Arrays and lists of numbers become tensors.
+    """
+    options = {key: value for key, value in given.items() if key in _FIELDS}
+    named = {key: value for key, value in given.items() if key not in _FIELDS}
+    args, kwargs = ({k: _argument(v) for k, v in d.items()} for d in ({**args, **named}, by_name))
+    part = "gradients" if "grad_outputs" in options else "values"
+    return Case(name, {"part": part, "args": args, "kwargs": kwargs, **options})
+
+
+def edge(name: str, **given) -> Case:
+    """A `case` at the edges: sizes of one, empty rows, extreme numbers, other dtypes."""
+    return case(name, part="edges", **given)
+
+
+def _argument(value: Any) -> Any:
+    made = isinstance(value, list) and any(isinstance(item, Array) for item in value)
+    return tensor(value) if isinstance(value, np.ndarray | list) and not made else value

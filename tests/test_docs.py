@@ -3,18 +3,12 @@
 import re
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from course_lib.checks import exercises, lessons
-from course_lib.checks.judge.violations import expect, judge
-from course_lib.checks.observe.observation import observe
 from course_lib.exercises import variants as matrix
-from course_lib.reference import masked_softmax
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
@@ -188,33 +182,3 @@ def test_no_exclamation_marks():
     for page in PAGES:
         prose = re.sub(r"```.*?```|`[^`]*`|!\[|<!--|!=", "", text_of(page), flags=re.S)
         assert "!" not in prose, page
-
-
-def test_the_example_of_contributing_works(monkeypatch):
-    blocks = re.findall(r"^```python\n(.*?)^```$", text_of("CONTRIBUTING.md"), re.M | re.S)
-    solution, lesson, oracle, exercise_file, answers = blocks
-    assert 'check("window_mask")' in lesson
-    names = {"torch": torch}
-    exec("from jaxtyping import Bool\nfrom torch import Tensor\nchecked = lambda f: f", names)
-    exec(solution, names)
-    answer = names["window_mask"]
-    made = {"np": np}
-    exec(oracle, made)
-    monkeypatch.setattr(masked_softmax, "window_mask", made["window_mask"], raising=False)
-    exec(exercise_file, names)
-    exec(answers, names)
-    exercise = replace(names["EXERCISE"], name="window_mask", lesson="02_masked_softmax")
-    probes = exercise.probes(np.random.default_rng(0))
-
-    def violations(obj):
-        return [judge(exercise, p, expect(exercise, p), observe(obj, p)) for p in probes]
-
-    assert not any(violations(answer)) and not any(violations(names["band"]))
-    assert any(violations(names["strict"])) and any(violations(exercise.mistakes[0].model))
-    assert torch.equal(names["strict"](6, 2), exercise.mistakes[0].model(6, 2))
-    make = names["answer"]
-    assert not any(violations(make(frozenset())))
-    assert all(any(violations(make(frozenset([fault])))) for fault in make.__faults__)
-    promised = {probe for held in exercise.promises.values() for probe in held.split()}
-    assert promised == {probe.name for probe in probes}
-    assert all(words in lesson.replace("\n# ", " ") + solution for words in exercise.promises)

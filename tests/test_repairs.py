@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from changed import looked_at_closely
 
-from course_lib.checks import grade
+from course_lib.checks import exercises, grade
 from course_lib.exercises.variants import faulty_answers
 
 ROOT = Path(__file__).parent.parent
@@ -15,7 +15,8 @@ ROOT = Path(__file__).parent.parent
 @pytest.mark.parametrize("name", looked_at_closely())
 def test_every_repair_raises_the_score(name):
     makers = faulty_answers(ROOT, name)
-    assert makers, f"{name}: mark a function of faults in tests/variants as @faulty(...)"
+    has_several = len(exercises()[name].mistakes) > 1
+    assert makers or not has_several, f"{name}: mark a function in tests/variants as @faulty(...)"
     for make in makers:
         assert len(make.__faults__) >= 2, make.__name__
         scores = {}

@@ -6,6 +6,7 @@ from course_lib.authoring.names import bound_names, undefined_names
 from course_lib.authoring.paste import Solution, find_solution, solution_path
 from course_lib.authoring.read import read_cells
 from course_lib.authoring.roles import HEADING, TOGETHER, Part, assign_roles
+from course_lib.authoring.skeleton import check_placeholders
 from course_lib.errors import BuildError
 
 _DIFFICULTY = {1: "easy ●○○", 2: "medium ●●○", 3: "hard ●●●"}
@@ -36,6 +37,7 @@ def assemble(course: Course, slug: str):
     """
     import nbformat
 
+    check_placeholders(course, slug)
     text = course.text(slug).read_text(encoding="utf-8")
     cells = read_cells(text, course.relative(course.text(slug)))
     parts = assign_roles(cells, course, slug)

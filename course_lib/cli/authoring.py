@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from course_lib.cli.options import AsJson, Lessons, Quiet, progress
-from course_lib.course_folder import chosen_lessons, course_root
+from course_lib.course_folder import chosen_lessons, course_root, find_lesson
 
 verbs = typer.Typer()
 
@@ -67,6 +67,51 @@ def matrix(
     result = table.run(root, chosen_lessons(root, lessons), seeds=seeds, progress=tell)
     typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ok else 1)
+
+
+new = typer.Typer(
+    help="""Write the skeleton of an exercise or a lesson.
+
+    Example: course new exercise window_mask --lesson 02
+    """,
+    no_args_is_help=True,
+)
+verbs.add_typer(new, name="new")
+
+
+@new.command("exercise")
+def new_exercise(
+    name: Annotated[str, typer.Argument(help="What students will define.")],
+    lesson: Annotated[str, typer.Option("--lesson", help="Its lesson, for example 02.")],
+) -> None:
+    """Write the five places of a new exercise, each with placeholders to be replaced.
+
+    Example: course new exercise window_mask --lesson 02
+    """
+    from course_lib.authoring import Course, skeleton
+
+    root = course_root()
+    course = Course.at(root)
+    slug = find_lesson(list(course.lessons), lesson)
+    for path in skeleton.new_exercise(course, name, slug):
+        typer.echo(f"write in: {course.relative(path)}")
+    typer.echo(f"then:     course build {slug}")
+
+
+@new.command("lesson")
+def new_lesson(
+    slug: Annotated[str, typer.Argument(help="Its number and name, for example 11_windows.")],
+) -> None:
+    """Write the files of a new lesson; its exercises come with `course new exercise`.
+
+    Example: course new lesson 11_sliding_window
+    """
+    from course_lib.authoring import Course, skeleton
+
+    course = Course.at(course_root())
+    for path in skeleton.new_lesson(course, slug):
+        typer.echo(f"write in: {course.relative(path)}")
+    typer.echo(f"then:     course new exercise NAME --lesson {slug}")
 
 
 @verbs.command("test", context_settings={"allow_extra_args": True})

@@ -8,8 +8,10 @@ import dataclasses
 import functools
 import importlib
 import pkgutil
+from collections.abc import Callable
 
-from course_lib.checks.judge.exercise import Exercise, Lesson
+from course_lib.checks.judge.exercise import Exercise, Lesson, of_its_name
+from course_lib.errors import BuildError
 
 
 def lessons() -> dict[str, Lesson]:
@@ -31,8 +33,13 @@ def find(name: str) -> Exercise:
     """
     for slug, lesson in _lessons().items():
         if name in lesson.exercises:
+            exercise = _load(slug, name)
             return dataclasses.replace(
-                _load(slug, name), name=name, lesson=slug, not_its_name=_names()
+                exercise,
+                name=name,
+                lesson=slug,
+                oracle=_oracle(slug, name) if exercise.oracle is of_its_name else exercise.oracle,
+                not_its_name=_names(),
             )
     integration = _lessons()[name].integration
     if integration is None:
@@ -52,7 +59,31 @@ def find(name: str) -> Exercise:
 
 
 def _load(slug: str, name: str) -> Exercise:
-    return importlib.import_module(f"{__name__}.{slug[3:]}.{name}").EXERCISE
+    module, file = f"{__name__}.{slug[3:]}.{name}", f"course_lib/exercises/{slug[3:]}/{name}.py"
+    try:
+        return importlib.import_module(module).EXERCISE
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        home = f"course_lib/exercises/{slug[3:]}/__init__.py"
+        what = f"LESSON.exercises names `{name}`, and there is no {file}"
+        remedy = f"Write it, with: course new exercise {name} --lesson {slug}"
+        raise BuildError(home, None, what, remedy) from None
+    except AttributeError as error:
+        if error.name != "EXERCISE":
+            raise
+        raise BuildError(
+            file, None, "it has no `EXERCISE`", "Write EXERCISE = Exercise(...)"
+        ) from None
+
+
+def _oracle(slug: str, name: str) -> Callable:
+    module = importlib.import_module(f"course_lib.reference.{slug[3:]}")
+    if not hasattr(module, name):
+        remedy = "Write the slow, obviously right version there."
+        file = f"course_lib/reference/{slug[3:]}.py"
+        raise BuildError(file, None, f"there is no oracle `{name}`", remedy)
+    return getattr(module, name)
 
 
 @functools.cache

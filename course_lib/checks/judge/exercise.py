@@ -63,7 +63,12 @@ class Property:
     of: str = ""
 
 
-@dataclass(frozen=True, eq=False)
+def of_its_name(*args: Any, **kwargs: Any) -> Any:
+    """Stands for the oracle that has the exercise's name, until the loader has found it."""
+    raise LookupError("ask course_lib.exercises.find for the exercise")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Exercise:
     """One exercise: points, contract, probes, oracle, mistakes and hints.
 
@@ -73,7 +78,8 @@ class Exercise:
         difficulty: 1 to 3.
         returns: the contract of the result.
         probes: `probes(rng) -> list[Probe]`, fresh random inputs from a seeded generator.
-        oracle: the function of `course_lib.reference` that gives the expected result. For
+        oracle: the function of `course_lib.reference` that gives the expected result; that of the
+            exercise's name in the lesson's module if not given. For
             classes: `oracle(construct, state, *args, **kwargs)`, which returns the outputs and a
             dict of expected attributes.
         mistakes: known mistakes; where several give the same numbers, the first one is named.
@@ -109,7 +115,7 @@ class Exercise:
     difficulty: int
     returns: Sequence[Returned]
     probes: Callable[[np.random.Generator], list[Probe]]
-    oracle: Callable
+    oracle: Callable = of_its_name
     mistakes: Sequence[Mistake]
     hints: tuple[str, str, str]
     properties: Sequence[Property] = ()

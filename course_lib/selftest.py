@@ -7,6 +7,7 @@ run once more as on another processor.
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,12 @@ OTHER_PROCESSOR = {
 COMPARES_NUMBERS = re.compile(r"\b(assert_close|assert_allclose|allclose|assert_rounded)\(")
 WORKERS = ["-n", "2", "--dist", "loadscope"]
 PICTURES = "tests/pictures.cfg"  # what a figure says is compared, not how it is drawn
+STYLE = {  # each command, as .pre-commit-config.yaml has it, and what to do about what it finds
+    "ruff check .": "fix with: ruff check --fix .",
+    "ruff format --check .": "fix with: ruff format .",
+    "lint-imports": "import only from rooms below: the contracts are in pyproject.toml",
+    "basedpyright": "give each line the type that it says; the rules are in pyproject.toml",
+}
 NBVAL = ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT}"]
 NBVAL += [f"--nbval-sanitize-with={PICTURES}"]
 
@@ -52,7 +59,7 @@ class Count(NamedTuple):
 def run(root: Path, pytest_args: Sequence[str] = ()) -> int:
     """Run all parts, or only the unit tests when they get arguments; return the exit code."""
     parts: dict[str, Callable[[Path], Count]] = {
-        "style: ruff": style,
+        "style: ruff, lint-imports, basedpyright": style,
         "unit tests: pytest tests": unit_tests,
         "notebooks against their stored outputs: nbval": notebooks,
         "notebooks against their lesson text: course build --check": drift,
@@ -73,12 +80,23 @@ def run(root: Path, pytest_args: Sequence[str] = ()) -> int:
 
 
 def style(root: Path) -> Count:
-    """Lint and compare with the formatter's layout: two checks."""
-    commands = (["check", "--quiet"], ["format", "--check", "--quiet"])
-    codes = [_run(root, ["ruff", *command, "."]) for command in commands]
-    if any(codes):
-        print("fix with: ruff check --fix . && ruff format .", flush=True)
-    return Count(passed=codes.count(0), failed=len(codes) - codes.count(0))
+    """Lint, compare with the formatter's layout, look at imports and types: four checks."""
+    failed = [command for command in STYLE if _tool(root, command)]
+    for command in failed:
+        print(f"{command} failed; {STYLE[command]}", flush=True)
+    return Count(passed=len(STYLE) - len(failed), failed=len(failed))
+
+
+def _tool(root: Path, command: str) -> int:
+    """Run a command of this environment in `root`, as in a shell where it is activated."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    name, *arguments = command.split()
+    program = shutil.which(name, path=path)
+    if program is None:
+        print(f"{name} is not installed; install with: pip install -e '.[dev]'", flush=True)
+        return 1
+    environ = {**os.environ, "PATH": path}  # there basedpyright finds this environment's Python
+    return subprocess.run([program, *arguments], cwd=root, env=environ).returncode
 
 
 def unit_tests(root: Path, arguments: Sequence[str] = ()) -> Count:

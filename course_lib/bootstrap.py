@@ -120,7 +120,7 @@ def is_ready(root: Path) -> bool:
     return made_with == _version(sys.version_info) or made_with == _python_version(venv)
 
 
-def _version(version: Sequence[int]) -> str:
+def _version(version: Sequence[object]) -> str:
     return f"{version[0]}.{version[1]}"
 
 

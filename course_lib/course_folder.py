@@ -3,8 +3,12 @@
 import difflib
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from course_lib.errors import UsageError
+
+if TYPE_CHECKING:
+    from traitlets.config import Config
 
 
 def find_root(start: Path) -> Path | None:
@@ -15,7 +19,7 @@ def find_root(start: Path) -> Path | None:
     return None
 
 
-def load_config(root: Path):
+def load_config(root: Path) -> "Config":
     """Return what nbgrader_config.py in `root` configures, a traitlets Config.
 
     Raises:
@@ -25,7 +29,7 @@ def load_config(root: Path):
 
     path = root / "nbgrader_config.py"
     try:
-        return PyFileConfigLoader(path.name, path=[str(root)]).load_config()
+        return PyFileConfigLoader(path.name, path=str(root)).load_config()
     except Exception as error:  # whatever its author wrote there
         lines = [
             f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)

@@ -32,7 +32,7 @@ class BuildError(CourseError):
         where = f"{path}:{line}" if line else f"{path}"
         super().__init__(f"{where}: {what}. {remedy}")
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type, tuple]:
         return type(self), (self.path, self.line, self.what, self.remedy)
 
 

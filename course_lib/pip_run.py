@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from course_lib.errors import NoNetworkError, SetupError
 
@@ -55,11 +56,9 @@ def install(
     except BaseException:
         process.terminate()
         process.wait()
-        reader.join()
-        process.stdout.close()
         raise
-    reader.join()
-    process.stdout.close()
+    finally:
+        reader.join()
     if process.returncode:
         text = "".join(lines)
         sentence = explain(text, log.parent, f"pip failed, all it said is in {log}")
@@ -83,12 +82,13 @@ def torch_index(environ: Mapping[str, str], pip_config: str) -> tuple[str | None
     )
 
 
-def _read(stream, log: Path, lines: list[str]) -> None:
-    for line in stream:
-        lines.append(line)
-        # On a full disk the log stops, and pip's own words still count.
-        with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
-            file.write(line)
+def _read(stream: IO[str], log: Path, lines: list[str]) -> None:
+    with stream:
+        for line in stream:
+            lines.append(line)
+            # On a full disk the log stops, and pip's own words still count.
+            with contextlib.suppress(OSError), log.open("a", encoding="utf-8") as file:
+                file.write(line)
 
 
 def _show_until_done(process: subprocess.Popen, lines: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 | part | always | with `--all`, or where the variable CI is set |
 |---|---|---|
-| style | ruff, import contracts | |
+| style | ruff, import contracts, types | |
 | unit tests | those not marked slow; answers with one seed, more where it changed | all |
 | drift | the notebooks against the lesson texts | |
 | notebooks | | executed, against their stored outputs |
@@ -44,6 +44,12 @@ WORKERS = ["-n", "2", "--dist", "loadscope"]
 ALL_TESTS = ["-q", *WORKERS, "--no-loadscope-reorder", "tests"]  # the slow ones come first
 RESULTS, DURATIONS = ".course/tests", "docs/test_durations.md"
 PICTURES = "tests/pictures.cfg"  # what a figure says is compared, not how it is drawn
+STYLE = {  # each command, as .pre-commit-config.yaml has it, and what to do about what it finds
+    "ruff check .": "fix with: ruff check --fix .",
+    "ruff format --check .": "fix with: ruff format .",
+    "lint-imports": "import only from rooms below: the contracts are in pyproject.toml",
+    "basedpyright": "give each line the type that it says; the rules are in pyproject.toml",
+}
 NBVAL = ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={CELL_TIMEOUT}"]
 NBVAL += [f"--nbval-sanitize-with={PICTURES}"]
 
@@ -107,12 +113,23 @@ def run(
 
 
 def style(root: Path) -> Count:
-    """Lint and compare with the formatter's layout: two checks."""
-    commands = (["check", "--quiet"], ["format", "--check", "--quiet"])
-    codes = [_run(root, ["ruff", *command, "."]) for command in commands]
-    if any(codes):
-        print("fix with: ruff check --fix . && ruff format .", flush=True)
-    return Count(passed=codes.count(0), failed=len(codes) - codes.count(0))
+    """Lint, compare with the formatter's layout, look at imports and types: four checks."""
+    failed = [command for command in STYLE if _tool(root, command)]
+    for command in failed:
+        print(f"{command} failed; {STYLE[command]}", flush=True)
+    return Count(passed=len(STYLE) - len(failed), failed=len(failed))
+
+
+def _tool(root: Path, command: str) -> int:
+    """Run a command of this environment in `root`, as in a shell where it is activated."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    name, *arguments = command.split()
+    program = shutil.which(name, path=path)
+    if program is None:
+        print(f"{name} is not installed; install with: pip install -e '.[dev]'", flush=True)
+        return 1
+    environ = {**os.environ, "PATH": path}  # there basedpyright finds this environment's Python
+    return subprocess.run([program, *arguments], cwd=root, env=environ).returncode
 
 
 def unit_tests(root: Path, arguments: Sequence[str] = ()) -> Count:

@@ -20,6 +20,7 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "SECURITY.md",
     "docs/checks.md",
     "docs/grading.md",
     "docs/scale.md",

@@ -69,5 +69,5 @@ def test_ci_calls_the_readme_command():
     script = (REPOSITORY / ".ci/run").read_text(encoding="utf-8")
     workflow = (REPOSITORY / ".github/workflows/test.yml").read_text(encoding="utf-8")
     assert "python3 -m course_lib test" in script
-    assert "bash .ci/run" in workflow
+    assert "run: bash .ci/run\n" in workflow
     assert "python -m course_lib test" in (REPOSITORY / "README.md").read_text(encoding="utf-8")

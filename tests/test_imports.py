@@ -17,14 +17,6 @@ def files_of(part):
     return sorted((PACKAGE / part).rglob("*.py"))
 
 
-def test_the_import_contracts_hold():
-    """Those of pyproject.toml: which room may import which, and no circles."""
-    linter = Path(sys.executable).with_name("lint-imports")
-    command = [linter, "--no-logo", "--no-cache"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def fresh(code, *, modules=()):
     """Run code in a new process and return which of `modules` it has imported."""
     names = ", ".join(repr(name) for name in modules)

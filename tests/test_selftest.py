@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from nbval.plugin import get_sanitize_patterns
 
 from course_lib import selftest
@@ -114,6 +115,41 @@ def test_a_quick_run_leaves_out_what_is_slow(tmp_path, monkeypatch):
     (_, quick, _, _), (_, whole, settings, _) = given
     assert quick[-2:] == ["-m", "not slow"] and quick[:-2] == whole
     assert settings["COURSE_TEST_ALL"] == "1"
+
+
+def test_faults_of_style_are_found_and_named_with_their_fix(tmp_path, capfd):
+    """One for each command, in a course that has no other."""
+    package = tmp_path / "course_lib"
+    package.mkdir()
+    for name in ("__init__", "judge"):
+        (package / f"{name}.py").touch()
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.importlinter]\nroot_package = "course_lib"\n'
+        '[[tool.importlinter.contracts]]\nname = "one way"\ntype = "forbidden"\n'
+        'source_modules = ["course_lib.observe"]\nforbidden_modules = ["course_lib.judge"]\n'
+        '[tool.basedpyright]\ninclude = ["course_lib"]\ntypeCheckingMode = "standard"\n'
+    )
+    (package / "observe.py").write_text("")
+    assert selftest.style(tmp_path) == (len(selftest.STYLE), 0, 0)
+    (package / "observe.py").write_text('import course_lib.judge\nx: int  = ""\n')
+    assert selftest.style(tmp_path) == (0, len(selftest.STYLE), 0)
+    said = capfd.readouterr().out
+    for command, fix in selftest.STYLE.items():
+        assert f"{command} failed; {fix}" in said
+
+
+def test_a_tool_that_is_missing_is_a_failure(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(selftest.shutil, "which", lambda name, path: None)
+    assert selftest.style(tmp_path) == (0, len(selftest.STYLE), 0)
+    assert "pip install -e '.[dev]'" in capsys.readouterr().out
+
+
+def test_the_hooks_before_a_commit_are_the_commands_of_style():
+    text = (REPOSITORY / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    hooks = [hook for repo in yaml.safe_load(text)["repos"] for hook in repo["hooks"]]
+    assert [hook["entry"] for hook in hooks] == list(selftest.STYLE)
+    for hook in hooks:
+        assert (hook["language"], hook["pass_filenames"]) == ("system", False)
 
 
 def test_arguments_go_to_pytest_alone(tmp_path, monkeypatch, capsys):

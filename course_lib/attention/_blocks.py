@@ -1,7 +1,8 @@
 """Checks of blocks that arrive one at a time, kept out of the solutions pasted into lessons."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from torch import Tensor
 
@@ -18,7 +19,7 @@ def checked_blocks(function: Callable) -> Callable:
     """
 
     @functools.wraps(function)
-    def call(blocks):
+    def call(blocks) -> Any:
         if not isinstance(blocks, Iterable):
             raise TypeError(
                 f"`blocks` must be an iterable of tensors; got a {describe_type(blocks)}."
@@ -28,7 +29,7 @@ def checked_blocks(function: Callable) -> Callable:
     return call
 
 
-def _looked_at(blocks: Iterable):
+def _looked_at(blocks: Iterable) -> Iterator[Tensor]:
     first = None
     for block in blocks:
         if not isinstance(block, Tensor) or not block.is_floating_point():

@@ -38,18 +38,19 @@ def checked(function: Callable) -> Callable:
     dims = sorted({dim for found in expected.values() if found for dim in found[0].dim_str.split()})
 
     @functools.wraps(function)
-    def call(*args, **kwargs):
+    def call(*args, **kwargs) -> typing.Any:
         arguments = dict(zip(names, args, strict=False)) | kwargs
         if variadic is not None:
             for mask in args:
                 check_mask(mask, tuple(getattr(mask, "shape", ())))
         sizes = _own_sizes(arguments.get("self"), dims)
         for name, value in arguments.items():
-            if plain.get(name) is not None:
+            check, array = plain.get(name), expected.get(name)
+            if check is not None:
                 if value is not None or parameters[name].default is not None:
-                    plain[name](name, value)
-            elif name not in (*_MASKS, variadic) and expected.get(name) is not None:
-                annotation, optional = expected[name]
+                    check(name, value)
+            elif name not in (*_MASKS, variadic) and array is not None:
+                annotation, optional = array
                 if value is not None or not optional:
                     _check_array(name, value, annotation, sizes)
         _check_agreement(arguments, expected)
@@ -172,7 +173,7 @@ def check_length_range(valid_lens: Tensor, max_len: int, name: str) -> None:
         )
 
 
-def _array_annotation(annotation):
+def _array_annotation(annotation) -> tuple[typing.Any, bool] | None:
     """Returns (the jaxtyping annotation, whether None is allowed), or None for anything else."""
     options = (annotation,)
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from torch import nn
 
@@ -15,7 +16,7 @@ def checked_transfer(function: Callable) -> Callable:
     """
 
     @functools.wraps(function)
-    def call(mha, reference):
+    def call(mha: nn.Module, reference: nn.MultiheadAttention) -> Any:
         for name in ("W_q", "W_k", "W_v", "W_o"):
             if not isinstance(getattr(mha, name, None), nn.Linear):
                 raise TypeError(
@@ -30,7 +31,7 @@ def checked_transfer(function: Callable) -> Callable:
     return call
 
 
-def _check_fit(mha: nn.Module, reference: nn.MultiheadAttention) -> None:
+def _check_fit(mha: Any, reference: nn.MultiheadAttention) -> None:
     embed_dim = mha.W_q.weight.shape[0]
     if reference.in_proj_weight is None:
         raise ValueError("`reference` must have kdim = vdim = embed_dim; got others.")

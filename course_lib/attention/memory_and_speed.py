@@ -1,5 +1,7 @@
 """Lesson 08: the same attention without the n x m matrix, and with fewer exponentials."""
 
+# torch documents one gradient for each output of `forward`; its stub says `*grad_outputs`.
+# pyright: reportIncompatibleMethodOverride=false
 import math
 from collections.abc import Iterable
 
@@ -29,11 +31,8 @@ def softmax_statistics(
 
     Source: Milakov & Gimelshein 2018, algorithm 3, https://arxiv.org/abs/1805.02867
     """
-    maxima = None
+    maxima, totals = torch.tensor(-math.inf), torch.tensor(0.0)  # of nothing: of any shape
     for block in blocks:
-        if maxima is None:
-            maxima = torch.full_like(block[..., 0], -math.inf)
-            totals = torch.zeros_like(maxima)
         larger = torch.maximum(maxima, block.amax(dim=-1))  # (*rows)
         shift = larger.masked_fill(larger == -math.inf, 0.0)  # -inf - (-inf) would be NaN
         summed = torch.exp(block - shift.unsqueeze(-1)).sum(dim=-1)
@@ -126,7 +125,7 @@ class RecomputedAttention(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    def backward(ctx, grad_outputs):
+    def backward(ctx, grad_outputs) -> tuple[Tensor | None, ...]:
         """Returns a gradient for each argument of `forward`, None for mask and block size.
 
         Args:

@@ -1,5 +1,7 @@
 """Lesson 06: several attentions side by side, and what they cannot see without positions."""
 
+# `load_into_torch` takes any module with these four layers, which no type of torch can say.
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 import math
 from collections.abc import Callable
 

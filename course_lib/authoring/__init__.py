@@ -6,6 +6,7 @@ release (stock nbgrader), builder (what is stale, put in place).
 """
 
 import importlib
+from typing import Any
 
 _HOME = {
     "BuildResult": "builder",
@@ -17,10 +18,10 @@ _HOME = {
     "pasted_source": "paste",
     "solution_source": "paste",
 }
-__all__ = sorted(_HOME)
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll] (from the table)
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,5 +1,7 @@
 """Cells with roles -> the nbgrader source notebook, not yet executed."""
 
+from typing import TYPE_CHECKING
+
 from course_lib.authoring.course import Course
 from course_lib.authoring.ids import CellIds
 from course_lib.authoring.names import bound_names, undefined_names
@@ -8,6 +10,9 @@ from course_lib.authoring.read import read_cells
 from course_lib.authoring.roles import HEADING, TOGETHER, Part, assign_roles
 from course_lib.authoring.skeleton import check_placeholders
 from course_lib.errors import BuildError
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 _DIFFICULTY = {1: "easy ●○○", 2: "medium ●●○", 3: "hard ●●●"}
 _METADATA = {
@@ -26,7 +31,7 @@ _CHECK = {"grade": True, "solution": False, "locked": True}
 _WRITTEN = {"grade": True, "solution": True, "locked": False}
 
 
-def assemble(course: Course, slug: str):
+def assemble(course: Course, slug: str) -> "tuple[NotebookNode, dict[str, int]]":
     """Returns the unexecuted source notebook of a lesson and the line of each of its cells.
 
     Returns:

@@ -90,8 +90,8 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
     digest = input_digest(notebook, course, slug)
     old = _read(solution)
     executed = force or _solution_drift(old, digest, read_digests(course, slug)) is not None
-    text = old
-    if executed:
+    text = None if executed else old
+    if text is None:
         text = _executed_text(course, slug, notebook, lines, say)
     with generated_release(course, slug, text) as folder:
         files = _differing(folder, release.parent)
@@ -121,7 +121,7 @@ def _write(notebook) -> str:
     import nbformat
 
     nbformat.validate(notebook)
-    return nbformat.writes(notebook, version=4) + "\n"
+    return nbformat.writes(notebook) + "\n"
 
 
 def _read(path: Path) -> str | None:
@@ -149,12 +149,12 @@ def _drifts(course: Course, slug: str) -> list[Drift]:
     text = _read(solution)
     digest = input_digest(notebook, course, slug)
     reason = _solution_drift(text, digest, read_digests(course, slug))
-    if reason:
+    if reason is not None:
         drifts = [Drift(course.relative(solution), reason, command)]
         if not release.is_file():
             drifts.append(Drift(course.relative(release), "not built yet", command))
         return drifts
-    return _release_drifts(course, slug, text)
+    return check_release(course, slug)
 
 
 def check_release(course: Course, slug: str) -> list[Drift]:

@@ -11,11 +11,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from course_lib.authoring.course import Course
 from course_lib.authoring.paste import solution_path
 from course_lib.errors import BuildError
 from course_lib.steps import Step
+
+if TYPE_CHECKING:
+    from jupyter_client.manager import AsyncKernelManager
 
 CELL_TIMEOUT = 120  # seconds
 REPORT = "application/vnd.course.report+json"
@@ -169,7 +173,7 @@ def _environment(scratch: Path, course: Course) -> dict[str, str]:
     }
 
 
-def _kernel_manager(scratch: Path):
+def _kernel_manager(scratch: Path) -> "AsyncKernelManager":
     """Returns a manager of this interpreter's own kernel, whatever specs the user installed."""
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager

@@ -11,7 +11,7 @@ _LONGEST = 48  # nbformat allows 64 in all
 class CellIds:
     """Hands out an id for each narrative cell, in document order."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._sections: dict[str, int] = {}
         self._section, self._ordinal = "start", 0
 

@@ -7,6 +7,7 @@ between solution markers, course_lib's own decorators go.
 import ast
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Never
 
 from course_lib.authoring.suggestion import did_you_mean
 from course_lib.errors import BuildError
@@ -163,7 +164,7 @@ class _Cut:
             last = number if line.strip() else last
         return last
 
-    def _fail(self, node, what: str, remedy: str):
+    def _fail(self, node, what: str, remedy: str) -> Never:
         raise BuildError(self.shown, node.lineno, f"`{node.name}` {what}", remedy)
 
 

@@ -8,10 +8,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from course_lib.authoring.course import RELEASE, SOLUTIONS, Course
 from course_lib.course_folder import load_config
 from course_lib.errors import BuildError
+
+if TYPE_CHECKING:
+    from traitlets.config import Config
 
 
 @contextmanager
@@ -47,7 +51,7 @@ def _generate(course: Course, slug: str, root: Path) -> None:
     converter.force = True
     result = capture_log(converter)
     if not result["success"]:
-        lines = (result.get("log", "") + result.get("error", "")).splitlines()
+        lines = f"{result.get('log', '')}{result.get('error', '')}".splitlines()
         errors = [line.removeprefix("[ERROR] ") for line in lines if "rror" in line]
         reason = errors[0].rstrip(".") if errors else "no reason given"
         where = f"{SOLUTIONS}/{slug}/{slug}.ipynb"
@@ -55,7 +59,7 @@ def _generate(course: Course, slug: str, root: Path) -> None:
         raise BuildError(where, None, what, f"Run: nbgrader generate_assignment {slug} --debug")
 
 
-def _load_config(root: Path):
+def _load_config(root: Path) -> "Config":
     if not (root / "nbgrader_config.py").is_file():
         what, remedy = "the file does not exist", "Run this in the folder of a course."
         raise BuildError(root / "nbgrader_config.py", None, what, remedy)

@@ -29,7 +29,7 @@ class Part:
 
     role: str
     cell: Cell
-    name: str | None = None
+    name: str = ""
 
 
 def assign_roles(cells: list[Cell], course: Course, slug: str) -> list[Part]:

@@ -211,5 +211,5 @@ def from_json(text: str) -> Comparison:
     saved = json.loads(text)
     rows = [Row(**row) for row in saved["rows"]]
     ceilings = measure.Ceilings(**saved["ceilings_per_second"])
-    about = (saved[name] for name in ("machine", "device", "date", "quick"))
-    return Comparison(rows, *about, ceilings)
+    about = {name: saved[name] for name in ("machine", "device", "date", "quick")}
+    return Comparison(rows, **about, ceilings=ceilings)

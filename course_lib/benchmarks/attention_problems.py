@@ -9,6 +9,7 @@ PyTorch itself offers.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,9 @@ from torch import Tensor, nn
 from course_lib.benchmarks.attention_measure import Work
 
 PASSES = ("forward", "both")
-Maker = Callable[[dict], Callable[[], Tensor]]
+Call = Callable[[], Tensor]
+Maker = Callable[[dict], Call]
+Module = TypeVar("Module", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def step(problem: Problem, candidate: str, passes: str, device: str = "cpu") -> 
     return both
 
 
-def same_weights(inputs: dict, module: nn.Module) -> nn.Module:
+def same_weights(inputs: dict, module: Module) -> Module:
     """Gives a module the weights in `inputs["state"]`, and its parameters a place there."""
     module = module.to(inputs["queries"].device)
     module.load_state_dict(inputs["state"])

@@ -1,11 +1,15 @@
 """The problems of `course bench attention` around additive attention: lessons 01, 02 and 04."""
 
+from collections.abc import Callable
+from types import ModuleType
+
 import torch
 from torch import Tensor
 
 from course_lib.benchmarks import attention_textbook as textbook
 from course_lib.benchmarks.attention_measure import Work
 from course_lib.benchmarks.attention_problems import (
+    Call,
     Maker,
     Problem,
     compiled,
@@ -23,13 +27,14 @@ class _Result(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, scores, buffer):
+    def forward(ctx, scores, buffer) -> Tensor:
         """Returns the memory of the tensor in `buffer`, which holds the numbers of `scores`."""
         return torch.empty(0, device=buffer[0].device).set_(buffer[0])
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, *grads) -> tuple[Tensor, None]:
         """The gradient of `scores`."""
+        (grad,) = grads
         return grad, None
 
 
@@ -43,18 +48,18 @@ def masked_softmax(batch: int, n: int, *, per_query: bool, size: str, quick=Fals
         return made
 
     def maker(function, compile=lambda f: f) -> Maker:
-        def make(x: dict):
+        def make(x: dict) -> Call:
             chosen, buffer = compile(function()), x["scores"].detach().clone()
             return lambda: chosen(_Result.apply(x["scores"], [buffer]), x["lens"])
 
         return make
 
-    def taught():
+    def taught() -> Callable[..., Tensor]:
         from course_lib.attention.masked_softmax import masked_softmax
 
         return masked_softmax
 
-    def fast():
+    def fast() -> Callable[..., Tensor]:
         from course_lib.fused.masked_softmax import masked_softmax
 
         return masked_softmax
@@ -94,16 +99,16 @@ def kernel_regression(n: int, kernel: str, bandwidth: float, *, size: str, quick
     def columns(x: dict) -> tuple[Tensor, Tensor, Tensor]:
         return x["queries"][:, None], x["keys"][:, None], x["values"][:, None]
 
-    def published(x: dict):
+    def published(x: dict) -> Call:
         arguments = x["queries"], x["keys"], x["values"], bandwidth, kernel
         return lambda: textbook.kernel_regression(*arguments)[:, None]
 
-    def taught(x: dict):
+    def taught(x: dict) -> Call:
         from course_lib.attention.kernel_pooling import kernel_pooling
 
         return lambda: kernel_pooling(*columns(x), bandwidth)[0]
 
-    def fast(x: dict):
+    def fast(x: dict) -> Call:
         from course_lib.fused.kernel_pooling import kernel_pooling
 
         options = {} if kernel == "gaussian" else {"kernel": kernel}
@@ -134,7 +139,7 @@ def additive(
         return made
 
     def maker(package, **options) -> Maker:
-        def make(x: dict):
+        def make(x: dict) -> Call:
             module = same_weights(x, package().AdditiveAttention(features, features, hidden))
             return lambda: module(x["queries"], x["keys"], x["values"], **options)
 
@@ -178,13 +183,13 @@ def additive_decoding(
         return torch.cat([attend(query) for query in x["queries"].split(1, dim=1)], dim=1)
 
     def maker(package) -> Maker:
-        def make(x: dict):
+        def make(x: dict) -> Call:
             module = same_weights(x, package().AdditiveAttention(features, features, hidden))
             return lambda: one_by_one(lambda q: module(q, x["keys"], x["values"]), x)
 
         return make
 
-    def fast(x: dict):
+    def fast(x: dict) -> Call:
         module = same_weights(x, _fused().AdditiveAttention(features, features, hidden))
 
         def decode() -> Tensor:
@@ -205,13 +210,13 @@ def additive_decoding(
     return Problem(name, size, inputs, candidates, {"forward": work}, ("forward",))
 
 
-def _fused():
+def _fused() -> ModuleType:
     from course_lib import fused
 
     return fused
 
 
-def _taught_additive():
+def _taught_additive() -> ModuleType:
     from course_lib.attention import additive_attention
 
     return additive_attention

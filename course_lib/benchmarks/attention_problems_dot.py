@@ -1,5 +1,7 @@
 """The problems of `course bench attention` around dot products: lessons 05 and 06."""
 
+from types import ModuleType
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -7,6 +9,7 @@ from torch.nn import functional as F
 from course_lib.benchmarks import attention_textbook as textbook
 from course_lib.benchmarks.attention_measure import Work
 from course_lib.benchmarks.attention_problems import (
+    Call,
     Maker,
     Problem,
     compiled,
@@ -55,17 +58,17 @@ def dot_product(
         made = tensors(generator, leaves, queries=shape, keys=shape, values=shape)
         return made | masks_of(kind, batch, n, generator.device)
 
-    def published(x: dict):
+    def published(x: dict) -> Call:
         return lambda: textbook.dot_product_attention(*_three(x), x["published"])
 
     def own(package, **options) -> Maker:
-        def make(x: dict):
+        def make(x: dict) -> Call:
             module = package().DotProductAttention()
             return lambda: module(*_three(x), x["lens"], x["mask"], **options)
 
         return make
 
-    def by_torch(x: dict):
+    def by_torch(x: dict) -> Call:
         options = {"is_causal": True} if kind == "causal" else {"attn_mask": x["torch"]}
         q, k, v = (x[name] for name in ("queries", "keys", "values"))
         return lambda: F.scaled_dot_product_attention(
@@ -90,7 +93,7 @@ def _three(x: dict) -> tuple[Tensor, Tensor, Tensor]:
 def _flex(kind: str) -> Maker:
     """flex_attention, which has to be compiled and on a CPU has no backward."""
 
-    def make(x: dict):
+    def make(x: dict) -> Call:
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
         batch, n, _ = x["queries"].shape
@@ -103,9 +106,8 @@ def _flex(kind: str) -> Maker:
             device = x["queries"].device
             block_mask = create_block_mask(rules[kind], batch, None, n, n, device=device)
         attend = torch.compile(flex_attention, dynamic=False)
-        return lambda: attend(*(y.unsqueeze(1) for y in _three(x)), block_mask=block_mask).squeeze(
-            1
-        )
+        q, k, v = (y.unsqueeze(1) for y in _three(x))
+        return lambda: attend(q, k, v, block_mask=block_mask).squeeze(1)
 
     return make
 
@@ -122,18 +124,18 @@ def multi_head(
         made["state"] = textbook.MultiHeadAttention(embed_dim, num_heads).state_dict()
         return made | masks_of(kind, batch, n, generator.device)
 
-    def published(x: dict):
+    def published(x: dict) -> Call:
         module = same_weights(x, textbook.MultiHeadAttention(embed_dim, num_heads))
         return lambda: module(*[x["queries"]] * 3, x["published"])
 
     def own(package, **options) -> Maker:
-        def make(x: dict):
+        def make(x: dict) -> Call:
             module = same_weights(x, package().MultiHeadAttention(embed_dim, num_heads))
             return lambda: module(*[x["queries"]] * 3, x["lens"], x["mask"], **options)
 
         return make
 
-    def by_torch(x: dict):
+    def by_torch(x: dict) -> Call:
         from course_lib.attention.multi_head import load_into_torch
 
         source = same_weights(x, _taught_heads().MultiHeadAttention(embed_dim, num_heads))
@@ -170,7 +172,7 @@ def multi_head_decoding(
         return made
 
     def again_and_again(make_module) -> Maker:
-        def make(x: dict):
+        def make(x: dict) -> Call:
             module, whole = same_weights(x, make_module()), x["queries"]
 
             def decode() -> Tensor:
@@ -181,7 +183,7 @@ def multi_head_decoding(
 
         return make
 
-    def remembered(x: dict):
+    def remembered(x: dict) -> Call:
         module = same_weights(x, _fused().MultiHeadAttention(embed_dim, num_heads))
 
         def decode() -> Tensor:
@@ -204,19 +206,19 @@ def multi_head_decoding(
     return Problem(name, size, inputs, candidates, work, ("forward",))
 
 
-def _fused():
+def _fused() -> ModuleType:
     from course_lib import fused
 
     return fused
 
 
-def _taught_dot():
+def _taught_dot() -> ModuleType:
     from course_lib.attention import scaled_dot_product
 
     return scaled_dot_product
 
 
-def _taught_heads():
+def _taught_heads() -> ModuleType:
     from course_lib.attention import multi_head
 
     return multi_head

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 from course_lib.benchmarks.attention_measure import MEBIBYTE
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table as RichTable
+
     from course_lib.benchmarks.attention import Comparison, Row
 
 SHOWN = ("taught", "fast", "compiled", "formula", "torch", "flex")
@@ -58,7 +61,7 @@ class Table:
     columns: Sequence[str]
     rows: list[list[str]]
 
-    def rich(self):
+    def rich(self) -> RichTable:
         """For a terminal, without the columns that are empty."""
         from rich import box
         from rich.table import Table as RichTable
@@ -151,7 +154,7 @@ def save(comparison: Comparison, folder: Path) -> list[Path]:
     return [document, picture]
 
 
-def plot(comparison: Comparison):
+def plot(comparison: Comparison) -> Figure:
     """One line for each problem, one mark for each candidate: its time in textbook times."""
     from matplotlib.figure import Figure
 

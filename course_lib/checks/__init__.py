@@ -13,7 +13,7 @@ and no exercise into the process of a student's code.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from course_lib.checks.judge.report import Report
@@ -28,7 +28,7 @@ _HOMES = {
     "Report": "course_lib.checks.judge.report",
     "Finding": "course_lib.checks.judge.report",
 }
-__all__ = sorted([*_HOMES, "grade"])
+__all__ = sorted([*_HOMES, "grade"])  # pyright: ignore[reportUnsupportedDunderAll] (from the table)
 
 
 def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
@@ -53,11 +53,11 @@ def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
     return grade_exercise(find(exercise), obj, seed=seed)
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return __all__

@@ -24,7 +24,7 @@ _REMEDIES = {
 
 def sentence(error: OSError) -> str | None:
     """Say what is wrong with a file or folder, and the remedy; None if it is about neither."""
-    remedy = _REMEDIES.get(error.errno)
+    remedy = _REMEDIES.get(error.errno or 0)
     if remedy is None or error.filename is None:
         return None
     return f"{os.fsdecode(error.filename)}: {error.strerror}; {remedy}"
@@ -35,7 +35,7 @@ def no_lost_interrupt() -> Iterator[None]:
     """Ctrl-C arrives within, also where Python drops it: in a destructor or a weak reference."""
     before = sys.unraisablehook
 
-    def hook(unraisable):
+    def hook(unraisable) -> None:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
             threading.Timer(0.05, _interrupt).start()  # not within this hook
         else:
@@ -49,8 +49,9 @@ def no_lost_interrupt() -> Iterator[None]:
 
 
 def _interrupt() -> None:
-    if hasattr(signal, "pthread_kill"):  # wakes the main thread where it waits
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    thread = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and thread is not None:  # wakes it where it waits
+        signal.pthread_kill(thread, signal.SIGINT)
     else:
         _thread.interrupt_main()
 

@@ -3,11 +3,15 @@
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from course_lib.steps import Step
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 Lessons = Annotated[
     list[str] | None,
@@ -61,7 +65,8 @@ class _Bar:
     """A moving bar on stderr for one run after the other; lines go above it."""
 
     def __init__(self) -> None:
-        self._bar, self._lesson = None, ""
+        self._bar: Progress | None = None
+        self._lesson = ""
 
     def __call__(self, step: object) -> None:
         from rich.console import Console
@@ -70,27 +75,30 @@ class _Bar:
             console = self._bar.console if self._bar else Console(stderr=True)
             console.print(_printable(step), markup=False, highlight=False)
             return
-        if self._bar is None or step.lesson != self._lesson:
+        bar = self._bar
+        if bar is None or step.lesson != self._lesson:
             self.stop()
-            self._bar, self._lesson = self._start(Console(stderr=True), step), step.lesson
-        self._bar.update(
-            self._bar.task_ids[-1],
+            bar = self._bar = self._start(Console(stderr=True), step)
+            self._lesson = step.lesson
+        bar.update(
+            bar.task_ids[-1],
             completed=step.done,
             counts=_counted(step.counts) or _printable(step.what),
             outcomes=_counted(step.outcomes),
-            left=self._left(step) if step.done < step.total else "",
+            left=self._left(bar, step) if step.done < step.total else "",
         )
         if step.done >= step.total:
             self.stop()
 
-    def _left(self, step: Step) -> str:
+    @staticmethod
+    def _left(bar: "Progress", step: Step) -> str:
         seconds = step.seconds_left
         if seconds is None:
-            seconds = self._bar.tasks[-1].time_remaining
+            seconds = bar.tasks[-1].time_remaining
         return "" if seconds is None else f"about {_duration(seconds)} left"
 
     @staticmethod
-    def _start(console, step: Step):
+    def _start(console: "Console", step: Step) -> "Progress":
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         bar = Progress(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from course_lib.cli.options import AsJson, Quiet, progress
-from course_lib.course_folder import chosen_lessons, course_root
+from course_lib.course_folder import chosen_lessons, course_root, find_lesson, lesson_names
 
 verbs = typer.Typer()
 
@@ -35,6 +35,6 @@ def release(
 
     root = course_root()
     chosen = list(dict.fromkeys(chosen_lessons(root, lessons) or []))
-    (last,) = chosen_lessons(root, [up_to]) if up_to else (None,)
+    last = find_lesson(lesson_names(root), up_to) if up_to else None
     made = bundle.release(root, sorted(chosen), up_to=last, into=into, progress=progress(quiet))
     typer.echo(json.dumps(made.as_dict(), indent=2) if as_json else made.text())

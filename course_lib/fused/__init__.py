@@ -9,6 +9,7 @@ they are first used.
 import importlib
 import sys
 from types import ModuleType
+from typing import Any
 
 _MODULE_OF = {
     "AdditiveAttention": "additive_attention",
@@ -19,7 +20,7 @@ _MODULE_OF = {
     "scaled_dot_product_attention": "scaled_dot_product",
 }
 
-__all__ = sorted(_MODULE_OF)
+__all__ = sorted(_MODULE_OF)  # pyright: ignore[reportUnsupportedDunderAll] (from the table)
 
 
 class _Package(ModuleType):
@@ -32,7 +33,7 @@ class _Package(ModuleType):
         super().__setattr__(name, value)
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     """Finds a public name in its module."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'course_lib.fused' has no attribute '{name}'")

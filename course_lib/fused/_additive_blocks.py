@@ -4,6 +4,7 @@ A block holds sigma = sigmoid(2 (q + k)) for some items, queries and keys. `_add
 computes from it what the forward and the backward pass need.
 """
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -29,15 +30,14 @@ class Masking(NamedTuple):
 
     def allowed(self, block: "Block", num_keys: int) -> Tensor:
         """Bool `(items, rows or 1, num_keys)`, of a masking that is not open."""
-        allowed = None
+        parts = []
         if self.lengths is not None:
             rows = block.rows if self.lengths.shape[1] > 1 else slice(None)
             positions = torch.arange(num_keys, device=self.lengths.device)
-            allowed = positions < self.lengths[block.items, rows, None]
+            parts.append(positions < self.lengths[block.items, rows, None])
         if self.mask is not None:
-            part = self.mask[block.items, block.rows]
-            allowed = part if allowed is None else allowed & part
-        return allowed
+            parts.append(self.mask[block.items, block.rows])
+        return functools.reduce(torch.logical_and, parts)
 
     def generator(self, device: torch.device) -> torch.Generator | None:
         """Draws the same numbers in the forward and in the backward pass."""

@@ -4,6 +4,7 @@ The formula is what small problems, `torch.compile` and second derivatives are c
 """
 
 import importlib.util
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -50,7 +51,9 @@ def is_small(queries: Tensor, keys: Tensor, num_hiddens: int) -> bool:
     return batch * num_queries * keys.shape[1] * num_hiddens <= FEW_FEATURES
 
 
-def gradients_of(outputs: Tensor, inputs: list[Tensor], grad_outputs: Tensor) -> list:
+def gradients_of(
+    outputs: Tensor, inputs: list[Tensor], grad_outputs: Tensor
+) -> list[Tensor | None]:
     """Gradients that can be differentiated again; None for what needs none."""
     wanted = [given for given in inputs if given.requires_grad]
     found = iter(torch.autograd.grad(outputs, wanted, grad_outputs, create_graph=True))
@@ -61,7 +64,9 @@ class BlockedAdditive(torch.autograd.Function):
     """Additive attention of projected queries and keys, with memory linear in n and m."""
 
     @staticmethod
-    def forward(ctx, queries, keys, w, values, lengths, mask, dropout, want_weights, want_backward):
+    def forward(
+        ctx, queries, keys, w, values, lengths, mask, dropout, want_weights, want_backward
+    ) -> tuple[Tensor, Tensor | None]:
         """Returns outputs `(batch, n, v)` and, if wanted, weights `(batch, n, m)`."""
         seed = int(torch.randint(2**62, ())) if dropout else 0  # from the global generator
         masking = Masking(lengths, mask, dropout, seed)
@@ -75,15 +80,16 @@ class BlockedAdditive(torch.autograd.Function):
         outputs = outputs.to(values.dtype)
         ctx.dropout = dropout, seed
         ctx.save_for_backward(queries, keys, w, values, outputs, *sums, lengths, mask)
-        if not want_weights:
+        if not want_weights or sums.weights is None:
             return outputs, None
         weights = sums.weights.to(values.dtype)
         ctx.mark_non_differentiable(weights)
         return outputs, weights
 
     @staticmethod
-    def backward(ctx, grad_outputs, _):
+    def backward(ctx, *grads_given) -> tuple[Tensor | None, ...]:
         """Computes every block again; with `create_graph=True` the whole formula instead."""
+        grad_outputs, _ = grads_given
         *inputs, outputs, totals, shifts, weights, lengths, mask = ctx.saved_tensors
         masking = Masking(lengths, mask, *ctx.dropout)
         if torch.is_grad_enabled():
@@ -108,18 +114,18 @@ def _wide(*tensors: Tensor) -> list[Tensor]:
     return [tensor.detach().to(dtype) for tensor in tensors]
 
 
-def _vector(queries, keys, w, values) -> tuple[Tensor, ...]:
+def _vector(queries, keys, w, values) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The same with w as a vector."""
     return queries, keys, w.view(-1), values
 
 
-def _blocks_of(*wide: Tensor):
+def _blocks_of(*wide: Tensor) -> tuple[Sigmas, Tensor, Tensor]:
     """What `_additive_passes` works on: sigmas, w as a vector, and the values."""
-    queries, keys, *others = _vector(*wide)
-    return Sigmas(queries, keys), *others
+    queries, keys, w, values = _vector(*wide)
+    return Sigmas(queries, keys), w, values
 
 
-def _kernels(queries: Tensor, values: Tensor, dropout: float):
+def _kernels(queries: Tensor, values: Tensor, dropout: float) -> ModuleType | None:
     """The module of Triton kernels if it can compute this on this device, otherwise None."""
     if queries.device.type != "cuda" or importlib.util.find_spec("triton") is None:
         return None
@@ -127,10 +133,12 @@ def _kernels(queries: Tensor, values: Tensor, dropout: float):
     return kernels if kernels.covers(queries, values, dropout) else None
 
 
-def _by_formula_again(inputs, masking, grad_outputs):
+def _by_formula_again(
+    inputs: list[Tensor], masking: Masking, grad_outputs: Tensor
+) -> list[Tensor | None]:
     """Gradients that can be differentiated again, from the formula with the same dropout."""
-    queries, keys, _, values = inputs
+    queries, keys, w, values = inputs
     kept = all_kept(queries, keys, values, masking)
     drop = None if kept is None else kept.mul
-    outputs, _ = by_formula(*inputs, masking.lengths, masking.mask, drop)
+    outputs, _ = by_formula(queries, keys, w, values, masking.lengths, masking.mask, drop)
     return gradients_of(outputs, inputs, grad_outputs)

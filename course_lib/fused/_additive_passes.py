@@ -35,7 +35,7 @@ def averages(
     masking: Masking,
     want_weights: bool,
     want_backward: bool,
-):
+) -> tuple[Tensor, Sums]:
     """Returns outputs `(batch, n, v)` and the `Sums`."""
     (batch, n, _), m = sigmas.queries.shape, sigmas.keys.shape[1]
     want_weights = want_weights or (want_backward and batch * n * m <= FEW_WEIGHTS)
@@ -89,7 +89,7 @@ def gradients(
 ) -> list[Tensor | None]:
     """Returns the gradients of projected queries and keys, of w, and, if wanted, of the values."""
     grads = [torch.zeros_like(x) for x in (sigmas.queries, sigmas.keys, w)]
-    grads.append(torch.zeros_like(values) if want_values else None)
+    grad_values = torch.zeros_like(values) if want_values else None
     grads[2] = grads[2].double()  # many small terms that nearly cancel
     if sums.weights is None:  # exp(score - shift) stands for them
         grad_outputs = grad_outputs / sums.totals
@@ -109,13 +109,13 @@ def gradients(
             else:
                 dropped = weights * kept[..., columns]
                 grad_scores = (grad_rows @ value_part.mT).mul_(kept[..., columns])
-            if want_values:
-                grads[3][block.items, columns].baddbmm_(dropped.mT, grad_rows)
+            if grad_values is not None:
+                grad_values[block.items, columns].baddbmm_(dropped.mT, grad_rows)
             grad_scores.sub_(deltas[at]).mul_(weights)
             _add_gradients(grads, block, columns, pairs, grad_scores)
     grads[0].mul_(4 * w)
     grads[1].mul_(4 * w)
-    return grads
+    return [*grads, grad_values]
 
 
 def _weights_again(pairs, twice_w, block: Block, columns: slice, sums: Sums) -> Tensor:
@@ -155,7 +155,8 @@ def all_kept(queries: Tensor, keys: Tensor, values: Tensor, masking: Masking) ->
     for block in Sigmas(queries.detach(), keys.detach()).blocks(masking):
         shape = (*kept[block.items, block.rows].shape[:2], block.num_keys)
         part = masking.kept(values.new_empty(0, dtype=wide), shape, draw)
-        kept[block.items, block.rows, : block.num_keys] = part
+        if part is not None:
+            kept[block.items, block.rows, : block.num_keys] = part
     return kept
 
 

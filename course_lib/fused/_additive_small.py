@@ -9,6 +9,7 @@ a = softmax(s) and o = a v, and g the gradient of o:
 """
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from course_lib.fused._additive_function import by_formula, gradients_of
@@ -19,7 +20,9 @@ class SmallAdditive(torch.autograd.Function):
     """Additive attention of queries and keys that are still to be projected, without dropout."""
 
     @staticmethod
-    def forward(ctx, queries, keys, w_q, w_k, w, values, lengths, mask, want_weights):
+    def forward(
+        ctx, queries, keys, w_q, w_k, w, values, lengths, mask, want_weights
+    ) -> tuple[Tensor, Tensor | None]:
         """Returns outputs `(batch, n, v)` and, if wanted, weights `(batch, n, m)`."""
         (batch, n, _), m, hidden = queries.shape, keys.shape[1], len(w_q)
         projected_queries = torch.mm(queries.flatten(0, 1), w_q.t()).view(batch, n, 1, hidden)
@@ -35,8 +38,9 @@ class SmallAdditive(torch.autograd.Function):
         return torch.bmm(weights, values), weights
 
     @staticmethod
-    def backward(ctx, grad_outputs, _):
+    def backward(ctx, *grads) -> tuple[Tensor | None, ...]:
         """All six gradients: to compute one costs less than to ask whether it is wanted."""
+        grad_outputs, _ = grads
         *given, features, weights, lengths, mask = ctx.saved_tensors
         queries, keys, w_q, w_k, w, values = given
         if torch.is_grad_enabled():  # with create_graph=True: gradients to be differentiated
@@ -44,7 +48,8 @@ class SmallAdditive(torch.autograd.Function):
             outputs, _ = by_formula(*projected, w, values, lengths, mask, None)
             return *gradients_of(outputs, given, grad_outputs), None, None, None
         grad_weights = torch.bmm(grad_outputs, values.mT)
-        grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
+        backward = torch._softmax_backward_data  # pyright: ignore[reportPrivateImportUsage] (torch.ops is slower)
+        grad_scores = backward(grad_weights, weights, -1, weights.dtype)
         column = grad_scores.view(-1, 1)
         grad_pairs = torch.ops.aten.tanh_backward(torch.mm(column, w), features)
         grad_pairs = grad_pairs.view(*weights.shape, len(w_q))  # (batch, n, m, H)

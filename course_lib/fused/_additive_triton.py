@@ -137,7 +137,9 @@ def covers(queries: Tensor, values: Tensor, dropout: float) -> bool:
     return fits and not dropout
 
 
-def averages(queries, keys, w, values, lengths, mask, want_weights: bool):
+def averages(
+    queries, keys, w, values, lengths, mask, want_weights: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """Returns outputs `(batch, n, v)`, log sums `(batch, n, 1)`, and weights or None.
 
     Args:
@@ -159,7 +161,9 @@ def averages(queries, keys, w, values, lengths, mask, want_weights: bool):
     return outputs, log_sums, scores.sub_(log_sums).exp_() if want_weights else None
 
 
-def gradients(queries, keys, w, values, lengths, mask, outputs, log_sums, grad_outputs):
+def gradients(
+    queries, keys, w, values, lengths, mask, outputs, log_sums, grad_outputs
+) -> list[Tensor]:
     """Returns the gradients of projected queries and keys, of w and of the values."""
     given, (queries, keys, w) = w.shape[0], _even(queries, keys, w)
     batch, _, num_hiddens = queries.shape
@@ -183,7 +187,7 @@ def _grid(queries: Tensor) -> tuple[int, int]:
     return triton.cdiv(queries.shape[1], ROWS), queries.shape[0]
 
 
-def _arguments(queries, keys, w, values, lengths, mask):
+def _arguments(queries, keys, w, values, lengths, mask) -> tuple[tuple, tuple, dict]:
     """Tensors as the kernels want them, their sizes and strides, and what is fixed."""
     batch, n, num_hiddens = queries.shape
     m, v_size = values.shape[1:]

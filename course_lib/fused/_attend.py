@@ -41,8 +41,8 @@ def attend(
         mask = _one_mask(valid_lens, mask, keys)
         return BlockedAttention.apply(queries, keys, values, mask, dropout)
     wide = max(d, v)  # the kernel wants one size, and zeros change no product
-    widened = [_widened(x, wide) for x in (queries, keys, values)]
-    outputs = _fused(*widened, valid_lens, mask, 1 / math.sqrt(d), may_look)
+    q, k, v_wide = (_widened(x, wide) for x in (queries, keys, values))
+    outputs = _fused(q, k, v_wide, valid_lens, mask, 1 / math.sqrt(d), may_look)
     outputs = outputs if v == wide else outputs[..., :v]
     is_masked = valid_lens is not None or mask is not None
     if is_masked and may_look and math.isnan(outputs.detach().sum().item()):

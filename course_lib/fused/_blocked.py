@@ -23,7 +23,7 @@ class BlockedAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, queries, keys, values, mask, dropout):
+    def forward(ctx, queries, keys, values, mask, dropout) -> Tensor:
         """Returns `(batch, num_heads, num_queries, v)`."""
         flat = [x.flatten(0, 1) for x in (queries, keys, values)]
         ctx.shapes, ctx.dropout = [x.shape for x in (queries, keys, values)], dropout
@@ -39,8 +39,9 @@ class BlockedAttention(torch.autograd.Function):
         return outputs.unflatten(0, queries.shape[:2])
 
     @staticmethod
-    def backward(ctx, grad_outputs):
+    def backward(ctx, *grads_given) -> tuple[Tensor | None, ...]:
         """Computes the weights of each block again, and from them all three gradients."""
+        (grad_outputs,) = grads_given
         if torch.is_grad_enabled():  # by create_graph=True
             raise RuntimeError(
                 "dropout without weights has first derivatives only; call with need_weights=True."

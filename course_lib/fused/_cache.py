@@ -13,9 +13,10 @@ class KeyValueCache:
     n positions cost at most 2 n copies in all.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         """Holds nothing; the first `append` decides sizes, dtype and device."""
-        self._length, self._stored = 0, None
+        self._length = 0
+        self._stored: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         """How many positions are held."""
@@ -24,12 +25,12 @@ class KeyValueCache:
     @property
     def keys(self) -> Tensor:
         """All keys, `(batch, num_heads, len(cache), head_dim)`, a view."""
-        return self._stored[0][:, :, : self._length]
+        return self._held()[0][:, :, : self._length]
 
     @property
     def values(self) -> Tensor:
         """All values, `(batch, num_heads, len(cache), head_dim)`, a view."""
-        return self._stored[1][:, :, : self._length]
+        return self._held()[1][:, :, : self._length]
 
     def append(self, keys: Tensor, values: Tensor) -> None:
         """Writes further positions behind those already held.
@@ -48,16 +49,14 @@ class KeyValueCache:
         if self._stored is not None:
             self.check_fit(keys)
         length = self._length + keys.shape[2]
-        self._make_room(keys, length)
-        for stored, new in zip(self._stored, (keys, values), strict=True):
+        room = self._stored = self._make_room(keys, length)
+        for stored, new in zip(room, (keys, values), strict=True):
             stored[:, :, self._length : length] = new
         self._length = length
 
     def check_fit(self, heads: Tensor) -> None:
         """Raises ValueError unless batch, heads, head_dim, dtype and device are those held."""
-        if self._stored is None:
-            raise ValueError("`cache` must hold at least one position; call `remember` first.")
-        stored = self._stored[0]
+        stored, _ = self._held()
         for what, own, other in (
             ("(batch, num_heads, head_dim)", _sizes(stored), _sizes(heads)),
             ("dtype", stored.dtype, heads.dtype),
@@ -66,18 +65,24 @@ class KeyValueCache:
             if own != other:
                 raise ValueError(f"`cache` must have {what} = {other}; got {own}.")
 
-    def _make_room(self, like: Tensor, length: int) -> None:
+    def _held(self) -> tuple[Tensor, Tensor]:
+        """The memory for keys and values, some of it not written yet."""
+        if self._stored is None:
+            raise ValueError("`cache` must hold at least one position; call `remember` first.")
+        return self._stored
+
+    def _make_room(self, like: Tensor, length: int) -> tuple[Tensor, Tensor]:
         """Allocates, or moves what is held to a larger place, if `length` needs it."""
-        room = 0 if self._stored is None else self._stored[0].shape[2]
-        if self._stored is not None and length <= room:
-            return
+        old = self._stored
+        room = 0 if old is None else old[0].shape[2]
+        if old is not None and length <= room:
+            return old
         room = max(length, 2 * room, FIRST_ROOM)
         batch, num_heads, _, head_dim = like.shape
-        old = self._stored
-        self._stored = [like.new_empty(batch, num_heads, room, head_dim) for _ in range(2)]
-        if old is not None:
-            for new, before in zip(self._stored, old, strict=True):
-                new[:, :, : self._length] = before[:, :, : self._length]
+        keys, values = (like.new_empty(batch, num_heads, room, head_dim) for _ in range(2))
+        for new, before in zip((keys, values), old or (), strict=False):
+            new[:, :, : self._length] = before[:, :, : self._length]
+        return keys, values
 
 
 def _sizes(heads: Tensor) -> tuple[int, ...]:

@@ -68,7 +68,7 @@ def _parabolas(places, at, counted, bandwidth, found) -> Tensor:
     running = _running(torch.cat([counted, counted * local, counted * local**2], dim=1))
     borders = [torch.searchsorted(bins, own + step) for step in (-1, 0, 1, 2)]
     borders = [border.maximum(found[0]).minimum(found[1]) for border in borders]
-    sums, before = 0, running[borders[0]]
+    sums, before = running.new_zeros(()), running[borders[0]]
     for step, border in enumerate(borders[1:]):  # the bins left of, at and right of the query
         behind = running[border]
         zeroth, first, second = (behind - before).chunk(3, dim=1)

@@ -8,6 +8,7 @@ fits again. The values of lengths are looked at every time.
 import functools
 import inspect
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ def quickly_checked(function: Callable) -> Callable:
     place = names.index("valid_lens")
 
     @functools.wraps(function)
-    def call(*args, **kwargs):
+    def call(*args, **kwargs) -> Any:
         if torch.compiler.is_compiling():
             return check_and_call(*args, **kwargs)
         outline = [*kwargs]
@@ -76,7 +77,7 @@ def _outline_of_module(module: nn.Module) -> tuple:
     """Its kind, its number of heads, and the weight of its first layer that has one."""
     num_heads = vars(module).get("num_heads")
     for layer in module._modules.values():  # parameters() takes ten times as long
-        if (weight := layer._parameters.get("weight")) is not None:
+        if layer is not None and (weight := layer._parameters.get("weight")) is not None:
             in_autocast = torch._C._is_any_autocast_enabled()  # asking for one kind takes longer
             if in_autocast:
                 in_autocast = weight.device.type, torch.is_autocast_enabled(weight.device.type)

@@ -6,6 +6,8 @@ which asks for (n + m) H exponentials instead of n m H. What each block computes
 second rewrite reaches, stands in `_additive_blocks`.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -124,7 +126,7 @@ class AdditiveAttention(nn.Module):
         as a small sum, and calling it as long again as a small product. Raises as the taught
         module does if the layers are made for other sizes.
         """
-        layers = self._modules
+        layers: dict[str, Any] = self._modules
         w_q, w_k, w = layers["W_q"].weight, layers["W_k"].weight, layers["w_v"].weight
         if query_size != w_q.shape[1] or key_size != w_k.shape[1]:
             none = (w_q.new_empty(0, 0, size) for size in (query_size, key_size))

@@ -103,10 +103,10 @@ def _as_dot_product(queries, keys, values, bandwidth) -> Tensor:
     half_norms = k.square().sum(dim=-1, keepdim=True) / 2  # (num_keys, 1)
     q, k = torch.cat([q, torch.ones_like(q[:, :1])], dim=1), torch.cat([k, -half_norms], dim=1)
     wide = max(q.shape[1], values.shape[1])  # torch's kernel wants one size
-    widened = [
+    q, k, v = (
         functional.pad(x, (0, wide - x.shape[1]))[None, None] for x in (q, k, values.to(dtype))
-    ]
-    outputs = functional.scaled_dot_product_attention(*widened, scale=1.0)
+    )
+    outputs = functional.scaled_dot_product_attention(q, k, v, scale=1.0)
     return outputs[0, 0, :, : values.shape[1]].to(values.dtype)
 
 
@@ -132,8 +132,8 @@ def _in_blocks(queries, keys, values, bandwidth, kernel) -> Tensor:
     for part in queries.split(rows):
         if torch.is_grad_enabled():
             arguments = part, keys, values, bandwidth, kernel
-            options = {"use_reentrant": False, "preserve_rng_state": False}
-            parts.append(checkpoint(_average, *arguments, **options))
+            again = checkpoint(_average, *arguments, use_reentrant=False, preserve_rng_state=False)
+            parts.append(again)
         else:
             parts.append(_average(part, keys, values, bandwidth, kernel))
     return torch.cat(parts)

@@ -59,7 +59,7 @@ class _SoftmaxOfAllowed(torch.autograd.Function):
     """The weights, NaN in rows without a key."""
 
     @staticmethod
-    def forward(ctx, scores, valid_lens, mask):
+    def forward(ctx, scores, valid_lens, mask) -> Tensor:
         """Returns weights in the memory of the masked scores."""
         masked = _masked(scores, valid_lens, mask)
         weights = torch.softmax(masked, dim=-1, out=masked)
@@ -67,23 +67,27 @@ class _SoftmaxOfAllowed(torch.autograd.Function):
         return weights
 
     @staticmethod
-    def backward(ctx, grad_weights):
+    def backward(ctx, *grads) -> tuple[Tensor, None, None]:
         """Differentiable again, as the weights are an output of this function."""
+        (grad_weights,) = grads
         (weights,) = ctx.saved_tensors
-        grads = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
-        return grads, None, None
+        backward = torch._softmax_backward_data  # pyright: ignore[reportPrivateImportUsage] (torch.ops is slower)
+        return backward(grad_weights, weights, -1, weights.dtype), None, None
 
 
 def _masked(scores: Tensor, valid_lens: Tensor | None, mask: Tensor | None) -> Tensor:
     """A new tensor that holds the scores of allowed keys, and -inf or NaN in all other places."""
     num_keys = scores.shape[-1]
-    if mask is None and valid_lens.dim() == 2 and valid_lens.numel() > num_keys:
+    lens = valid_lens if mask is None else None
+    if lens is not None and lens.dim() == 2 and lens.numel() > num_keys:
         # Copying rows takes a third of the time of comparing each position with a length.
         table = scores.new_full((num_keys + 1, num_keys), -math.inf).triu()  # row l: l times 0
         heads = [1] * (scores.dim() - 3)
-        bias = table[valid_lens.long()].view(*valid_lens.shape[:1], *heads, *scores.shape[-2:])
+        bias = table[lens.long()].view(*lens.shape[:1], *heads, *scores.shape[-2:])
         return bias.add_(scores) if bias.shape == scores.shape else scores + bias
     allowed = allowed_keys(scores, valid_lens, mask)
+    if allowed is None:
+        return scores.clone()
     if allowed.dim() > 1 and allowed.shape[-2] == 1:
         return scores + torch.where(allowed, scores.new_zeros(()), -math.inf)
     return torch.where(allowed, scores, -math.inf)

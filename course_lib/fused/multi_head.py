@@ -60,8 +60,8 @@ class MultiHeadAttention(taught.MultiHeadAttention):
             One output for each query; with no key allowed, `W_o` of zeros.
         """
         projections = (self.W_q, queries), (self.W_k, keys), (self.W_v, values)
-        heads = [self._heads(layer(x)) for layer, x in projections]
-        return self._attend(*heads, valid_lens, mask, need_weights)
+        q, k, v = (self._heads(layer(x)) for layer, x in projections)
+        return self._attend(q, k, v, valid_lens, mask, need_weights)
 
     @checked
     def remember(

@@ -90,10 +90,10 @@ def _outputs(queries, keys, values, valid_lens, mask, dropout=0.0) -> Tensor:
     if len(lead) <= 1 and num_keys <= FEW_KEYS and queries.device.type == "cpu":
         return attend_with_weights(queries, keys, values, valid_lens, mask, dropout)[0]
     batch, heads = (lead[0] if lead else 1), math.prod(lead[1:])
-    four = [x.reshape(batch, heads, *x.shape[-2:]) for x in (queries, keys, values)]
+    q, k, v = (x.reshape(batch, heads, *x.shape[-2:]) for x in (queries, keys, values))
     if mask is not None:
         mask = _four_axes(mask, lead)
-    outputs = attend(*four, valid_lens, mask, dropout)
+    outputs = attend(q, k, v, valid_lens, mask, dropout)
     return outputs.reshape(*lead, *outputs.shape[-2:])
 
 

@@ -3,6 +3,8 @@
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
 
 from course_lib.plotting.display import Plot, new_figure
 from course_lib.plotting.heatmaps import _draw_values
@@ -35,15 +37,15 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
     height = 1.7 + (5.2 / panels) * len(queries) / len(keys)
     figure = new_figure(6.0, height)
     grid = np.atleast_1d(figure.subplots(1, panels))
-    image = None
+    images = []
     for feature, axes in enumerate(grid[:-1]):
-        image = _slice(axes, cube[:, :, feature], (-1.0, 1.0))
+        images.append(_slice(axes, cube[:, :, feature], (-1.0, 1.0)))
         axes.set_title(f"feature {feature}", fontsize=9)
         axes.set_xticks(range(len(keys)), _signed(keys[:, feature]))
         axes.set_yticks(range(len(queries)), _signed(queries[:, feature]))
     grid[0].set_ylabel("projected queries")
     bar = figure.colorbar(
-        image, ax=list(grid), orientation="horizontal", shrink=0.5, pad=0.02, aspect=40
+        images[-1], ax=list(grid), orientation="horizontal", shrink=0.5, pad=0.02, aspect=40
     )
     bar.set_label("feature (the slices on the left)", fontsize=8)
     bar.ax.tick_params(labelsize=7)
@@ -58,7 +60,7 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
     return Plot(figure, _cube_sentence(cube, weights, scores))
 
 
-def _slice(axes, values: np.ndarray, limits: tuple[float, float]):
+def _slice(axes: Axes, values: np.ndarray, limits: tuple[float, float]) -> AxesImage:
     image = _draw_values(axes, values, np.zeros(values.shape, dtype=bool), limits)
     axes.set_xticks(range(values.shape[1]))
     axes.set_yticks(range(values.shape[0]))

@@ -118,7 +118,7 @@ def _draw_cells(
     axes.imshow(colours[owners])
     for (row, column), value in np.ndenumerate(numbers):
         red, green, blue, _ = colours[owners[row, column]]
-        style = {
+        style: dict[str, Any] = {
             "color": "black" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.5 else "white",
             "ha": "center",
             "va": "center",

@@ -67,12 +67,14 @@ def learned_maps(panels: Mapping[str, Any], *, columns: int = 3) -> Plot:
     """
     data = {name: as_array(weights).astype(float) for name, weights in panels.items()}
     figure, grid = _panels([values.shape for values in data.values()], columns, extra=0.8)
+    images = []
     for axes, (name, values) in zip(grid, data.items(), strict=True):
-        image = _draw_values(axes, values, np.zeros(values.shape, dtype=bool), (0.0, 1.0))
+        nothing = np.zeros(values.shape, dtype=bool)
+        images.append(_draw_values(axes, values, nothing, (0.0, 1.0)))
         _label_axes(axes, values.shape, None, None)
         axes.set_title(name, fontsize=9)
         _only_outer_label(axes)
-    figure.colorbar(image, ax=grid, shrink=0.9).set_label("attention weight")
+    figure.colorbar(images[-1], ax=grid, shrink=0.9).set_label("attention weight")
     words = [f"{name}: {_looks_at(values)}" for name, values in data.items()]
     return Plot(figure, "Learned attention weights. " + ". ".join(words) + ".")
 

@@ -121,7 +121,7 @@ def _draw_bars(axes: Axes, series: Mapping[str, np.ndarray]) -> None:
             patch.set_edgecolor("white")
         axes.bar_label(drawn, [number(value) for value in values], fontsize=6.5, padding=1)
     axes.axhline(0, color="black", linewidth=0.8)
-    axes.set_xticks(range(len(values)))
+    axes.set_xticks(range(max(map(len, series.values()))))
     axes.margins(y=0.25)
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right"]].set_visible(False)

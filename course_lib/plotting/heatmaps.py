@@ -251,15 +251,16 @@ def _write_numbers(axes: Axes, written: np.ndarray, hatched: np.ndarray, image: 
 
 
 def _only_outer_label(axes: Axes) -> None:
-    if not axes.get_subplotspec().is_first_col():
+    place = axes.get_subplotspec()
+    if place is not None and not place.is_first_col():
         axes.set_ylabel("")
 
 
 def _cell_inches(axes: Axes, shape: tuple[int, ...]) -> float:
     """About the width of a cell: the axes' share of the figure, less labels and colour bar."""
-    figure = axes.figure
-    columns = axes.get_subplotspec().get_gridspec().ncols
-    return ((figure.get_figwidth() - 0.8) / columns - 0.55) / max(shape)
+    place, figure = axes.get_subplotspec(), axes.figure
+    columns = 1 if place is None else place.get_gridspec().ncols
+    return ((figure.bbox.width / figure.dpi - 0.8) / columns - 0.55) / max(shape)
 
 
 def _label_axes(

@@ -84,7 +84,11 @@ def _draw_blocks(
         axes.add_patch(cell)
         red, green, blue, _ = colours[owner]
         dark = 0.3 * red + 0.59 * green + 0.11 * blue <= 0.5
-        style = {"ha": "center", "va": "center", "color": "white" if dark else "black"}
+        style: dict[str, Any] = {
+            "ha": "center",
+            "va": "center",
+            "color": "white" if dark else "black",
+        }
         axes.text(column + 0.5, top + 0.38, f"{value:g}", fontsize=7.5, **style)
         axes.text(column + 0.5, top + 0.78, f"h{owner}", fontsize=5, **style)
     for i in range(len(numbers) if stacked else 0):

@@ -1,21 +1,23 @@
 """The words of the alt texts: what a figure shows, said from its numbers."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any, SupportsFloat
 
 import numpy as np
 
 
-def as_array(data: object) -> np.ndarray:
+def as_array(data: Any) -> np.ndarray:
     """A NumPy copy of a tensor, array or list; torch's half precision types become float64."""
     if hasattr(data, "detach"):
         data = data.detach().cpu().tolist()
     return np.array(data)
 
 
-def number(value: float) -> str:
+def number(value: SupportsFloat) -> str:
     """Two decimals where they tell something, otherwise three digits."""
+    value = float(value)
     if not np.isfinite(value):
-        return str(float(value))
+        return str(value)
     if value == int(value) and abs(value) < 1e7:
         return str(int(value))
     return f"{value:.2f}" if 0.005 <= abs(value) < 1000 else f"{value:.3g}"

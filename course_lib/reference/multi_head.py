@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -49,7 +50,7 @@ def multi_head_attention(
     """The outputs and the weights of every head, `(batch, num_heads, n, m)`."""
     num_heads = construct["num_heads"]
 
-    def project(name, x):
+    def project(name: str, x: np.ndarray) -> np.ndarray:
         return linear(x, state[f"{name}.weight"], state.get(f"{name}.bias"))
 
     q = split_heads(project("W_q", queries), num_heads)
@@ -80,7 +81,7 @@ def positional_encoding(num_positions: int, embed_dim: int) -> np.ndarray:
     return encoding
 
 
-def _attend(x, allowed):
+def _attend(x: np.ndarray, allowed: Callable[[int, int], bool]) -> np.ndarray:
     """Attention of one item to itself, without projections."""
     outputs = np.zeros(x.shape)
     for i in range(len(x)):
@@ -91,11 +92,11 @@ def _attend(x, allowed):
     return outputs
 
 
-def _at(x, i):
+def _at(x: np.ndarray, i: int) -> np.ndarray:
     return x[i] if 0 <= i < len(x) else np.zeros(x.shape[1])
 
 
-def _neighbours(x, offset):
+def _neighbours(x: np.ndarray, offset: int) -> np.ndarray:
     return np.stack([_at(x, i + offset) for i in range(len(x))])
 
 

@@ -74,11 +74,12 @@ def close(probe: Probe, expected: Any, recorded: Recorded) -> Problem | None:
     if isinstance(expected, str):
         return None if recorded.text == expected else Problem("wrong_values", probe.says)
     expected = np.asarray(expected)
-    if arrays_agree(expected, recorded.data, tolerance_for(probe, recorded)):
+    data = recorded.numbers
+    if arrays_agree(expected, data, tolerance_for(probe, recorded)):
         return None
-    if recorded.data.dtype.kind in "fc" and np.isnan(recorded.data).any():
+    if data.dtype.kind in "fc" and np.isnan(data).any():
         return Problem("not_a_number", "Your result contains NaN.", _WHERE_NAN)
-    return _nearly(probe, expected, recorded.data) or Problem("wrong_values", probe.says)
+    return _nearly(probe, expected, data) or Problem("wrong_values", probe.says)
 
 
 def _nearly(probe: Probe, expected: np.ndarray, data: np.ndarray) -> Problem | None:
@@ -119,10 +120,10 @@ def dropout_on_weights(probe: Probe, expected: Any, recorded: Recorded) -> Probl
     p, heads = float(options["dropout"]), int(options.get("num_heads", 1))
     values = _split(np.asarray(probe.inputs()["values"].data, dtype=np.float64), heads)
     ours = _split(np.asarray(expected, dtype=np.float64), heads)
-    theirs = _split(recorded.data.astype(np.float64), heads)
+    theirs = _split(recorded.numbers.astype(np.float64), heads)
     tolerance = 10 * tolerance_for(probe, recorded)
 
-    def same(a, b):
+    def same(a, b) -> np.ndarray:
         return np.isclose(a, b, rtol=tolerance, atol=tolerance)
 
     if same(theirs, ours).all():

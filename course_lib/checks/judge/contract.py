@@ -1,6 +1,8 @@
 """The contract of a result: its type, its shape with named axes, its dtype and device."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +28,15 @@ _WRITTEN_AS = {
 _ACCEPTED = {"float": ("float", "int"), "int": ("int",), "bool": ("bool",)}
 
 
-def _parts(returns, expected, recorded):
+def _parts(
+    returns: Sequence[Returned], expected, recorded: Recorded
+) -> list[tuple[Returned, Any, Recorded]]:
     """Triples of each returned value's contract, what was expected and what came."""
     wanted = [expected] if len(returns) == 1 else list(expected)
     return list(zip(returns, wanted, _recorded_parts(returns, recorded), strict=True))
 
 
-def wrong_type(returns: tuple[Returned, ...], expected, recorded: Recorded) -> Problem | None:
+def wrong_type(returns: Sequence[Returned], expected, recorded: Recorded) -> Problem | None:
     if recorded.kind == "none" and expected is not None:
         return Problem(
             "returned_none", "Your code returned None.", "Is a `return` missing on some path?"
@@ -71,7 +75,7 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
         return None
     if contract.kind == "str":
         return None
-    is_bool = got.data.dtype.kind == "b"
+    is_bool = got.numbers.dtype.kind == "b"
     if is_bool != (contract.dtype == "bool" or contract.kind == "bool"):
         wanted = "bool" if contract.dtype == "bool" else "floating point numbers"
         return Problem(
@@ -80,7 +84,7 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
         )
     if contract.kind in ("tensor", "array") and contract.dtype != "bool":
         wanted = {"int": "iu"}.get(contract.dtype, "f")
-        if got.data.dtype.kind not in wanted:
+        if got.numbers.dtype.kind not in wanted:
             return Problem(
                 "wrong_dtype_kind",
                 f"`{contract.name}` must hold {'whole' if wanted == 'iu' else 'floating point'} "
@@ -89,7 +93,7 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
     return None
 
 
-def converted(returns: tuple[Returned, ...], recorded: Recorded) -> Recorded | None:
+def converted(returns: Sequence[Returned], recorded: Recorded) -> Recorded | None:
     """The same numbers in the kind of container that the contract asks for, if there are any.
 
     0 and 1 for a bool, whole numbers for floating ones, a NumPy array for a tensor or the other
@@ -122,7 +126,8 @@ def _converted(contract: Returned, got: Recorded) -> Recorded | None:
         data = data.astype(float)
     if data is None:
         return None
-    dtype = got.dtype if data.dtype.kind == "f" and got.data.dtype.kind == "f" else str(data.dtype)
+    stays = data.dtype.kind == "f" and got.numbers.dtype.kind == "f"
+    dtype = got.dtype if stays else str(data.dtype)
     return replace(got, kind=contract.kind, data=data, dtype=dtype)
 
 
@@ -150,12 +155,14 @@ def wrong_shape(returns, expected, recorded) -> Problem | None:
     return None
 
 
-def wrong_dtype(returns, probe: Probe, seen: Observation) -> Problem | None:
+def wrong_dtype(
+    returns: Sequence[Returned], probe: Probe, seen: Observation, outputs: Recorded
+) -> Problem | None:
     """Another floating dtype than that of the inputs: right numbers, lost precision or memory."""
     wanted = _wanted_dtype(probe, seen)
     if wanted is None:
         return None
-    for contract, got in zip(returns, _recorded_parts(returns, seen.outputs), strict=True):
+    for contract, got in zip(returns, _recorded_parts(returns, outputs), strict=True):
         is_array = got.kind in ("tensor", "array")
         if contract.dtype == "float" and is_array and got.dtype != wanted:
             return Problem(
@@ -166,10 +173,12 @@ def wrong_dtype(returns, probe: Probe, seen: Observation) -> Problem | None:
     return None
 
 
-def wrong_device(returns, seen: Observation) -> Problem | None:
+def wrong_device(
+    returns: Sequence[Returned], seen: Observation, outputs: Recorded
+) -> Problem | None:
     """A tensor on another device than the inputs."""
     given = {seen_input.device for seen_input in seen.arguments.values()} - {""}
-    for contract, got in zip(returns, _recorded_parts(returns, seen.outputs), strict=True):
+    for contract, got in zip(returns, _recorded_parts(returns, outputs), strict=True):
         if got.kind == "tensor" and given and got.device not in given:
             return Problem(
                 "device_changed",

@@ -157,7 +157,9 @@ def example_of(
     return Example(inputs, tuple(wrong or results), tuple(others))
 
 
-def _outputs(exercise, probe, expected, outputs: Recorded):
+def _outputs(
+    exercise, probe, expected, outputs: Recorded
+) -> tuple[list[Beside], list[tuple[str, str]]]:
     """Each part of the result beside its expectation; words where that cannot be."""
     if not _is_exact(exercise, probe) or not _same_parts(exercise, expected, outputs):
         return [], [("your result", _recorded_text(outputs))]
@@ -185,15 +187,15 @@ def _same_parts(exercise, expected, outputs: Recorded) -> bool:
 
 def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside:
     """The whole if it is small, else the first row or matrix that differs, else one entry."""
-    expected = np.asarray(expected)
-    if got.data.shape != expected.shape:
+    expected, data = np.asarray(expected), got.numbers
+    if data.shape != expected.shape:
         return Beside(
-            f"{name}, shapes {got.data.shape} and {expected.shape}",
-            _rows(got.data) if _fits(got.data) else (("...",),),
+            f"{name}, shapes {data.shape} and {expected.shape}",
+            _rows(data) if _fits(data) else (("...",),),
             _rows(expected) if _fits(expected) else (("...",),),
         )
-    wrong = differing(expected, got.data, tolerance)
-    data, place = got.data, ()
+    wrong = differing(expected, data, tolerance)
+    place = ()
     first = np.argwhere(wrong)
     while not _fits(data) and data.ndim and len(first):
         index = int(first[0][len(place)])
@@ -222,7 +224,9 @@ def _rows(data: np.ndarray) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(in_digits([number])[0] for number in row) for row in flat)
 
 
-def _told_apart(data, expected, wrong):
+def _told_apart(
+    data, expected, wrong
+) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
     """Both as text, each wrong entry marked and with as many digits as it takes to differ."""
     shape = (-1, data.shape[-1]) if data.ndim and data.size else (1, data.size)
     yours, theirs = [], []

@@ -2,7 +2,8 @@
 
 import contextlib
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -41,7 +42,7 @@ _POINTERS = {
 
 def grade(
     exercise: Exercise,
-    obj: object,
+    obj: Any,
     *,
     seed: object = None,
     subject: Subject | None = None,
@@ -117,7 +118,7 @@ def still_missing(exercise: Exercise, missing: Sequence[str]) -> Report:
 
 
 @contextlib.contextmanager
-def _quietly():
+def _quietly() -> Iterator[None]:
     """One thread, as waking another takes longer than tiny problems; draws leave no trace."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -293,7 +294,7 @@ def _order(violation: Violation, misled: set[str]) -> tuple:
     return bool(misled) or violation.aspect != "mutated", importance(violation)
 
 
-def _about_first(explanations: list[Explanation], violations: list[Violation]):
+def _about_first(explanations: list[Explanation], violations: list[Violation]) -> list[Violation]:
     """The violations that the first finding is about, for the example beneath it."""
     explained = explanations[0].explained if explanations else ()
     return [v for v in violations if (v.probe.name, v.aspect) in explained] or violations

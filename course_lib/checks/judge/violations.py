@@ -20,7 +20,7 @@ from course_lib.checks.judge.contract import (
     wrong_type,
 )
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.observe.observation import Observation
+from course_lib.checks.observe.observation import Observation, Raised
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.record import Recorded
 
@@ -62,7 +62,7 @@ def expect(exercise: Exercise, probe: Probe) -> Expected:
     return Expected(outputs, gradients, attributes)
 
 
-def _ask(exercise, probe, inputs, state):
+def _ask(exercise, probe, inputs, state) -> tuple[Any, dict[str, np.ndarray]]:
     args = [inputs[name] for name in probe.args]
     kwargs = {name: inputs[name] for name in probe.kwargs}
     if probe.construct is None:
@@ -85,7 +85,7 @@ def _differentiate(exercise, probe, inputs, state, variable, step=1e-5) -> np.nd
     return gradient
 
 
-def _plain(value):
+def _plain(value) -> Any:
     """The oracle's view of an argument: arrays in float64, other things as the probe has them."""
     if isinstance(value, Array):
         kind = value.data.dtype.kind
@@ -113,20 +113,23 @@ def judge(
         add("raised", _expected_error(probe, seen))
         return found
     if seen.raised is not None:
-        add("raised", _raised_problem(probe, seen))
+        add("raised", _raised_problem(probe, seen, seen.raised))
         return found
     add("parameters", _wrong_parameters(probe, seen))
-    broken = wrong_type(exercise.returns, expected.outputs, seen.outputs)
+    returns, outputs = exercise.returns, seen.outputs or _NOTHING
+    broken = wrong_type(returns, expected.outputs, outputs)
     if broken is not None:
         soft = broken.id in ("wrong_type", "wrong_dtype_kind")
-        others = converted(exercise.returns, seen.outputs) if soft else None
+        others = converted(returns, outputs) if soft else None
         right = others is not None and not _wrong_numbers(exercise, probe, expected, others)
         add("kind" if right else "type", broken)
-    elif wrong := _wrong_numbers(exercise, probe, expected, seen.outputs):
-        add(*wrong)
-    if broken is None and (not wrong or wrong[0] != "shape"):
-        add("dtype", wrong_dtype(exercise.returns, probe, seen))
-        add("device", wrong_device(exercise.returns, seen))
+    else:
+        wrong = _wrong_numbers(exercise, probe, expected, outputs)
+        if wrong is not None:
+            add(*wrong)
+        if wrong is None or wrong[0] != "shape":
+            add("dtype", wrong_dtype(returns, probe, seen, outputs))
+            add("device", wrong_device(returns, seen, outputs))
     for name, value in expected.attributes.items():
         add(*_wrong_attribute(probe, name, value, seen.attributes.get(name)))
     for name, value in expected.gradients.items():
@@ -141,6 +144,7 @@ def judge(
     return found
 
 
+_NOTHING = Recorded("none", "None")  # a reply that holds neither a result nor an error
 _GLOBAL_NUMBERS = Problem(
     "global_rng_used",
     "Your code draws from the global random numbers, or seeds them: the caller's next draws are no "
@@ -164,8 +168,12 @@ def mutated(probe: Probe, seen: Observation) -> list[str]:
     changed = []
     for name, after in seen.arguments.items():
         before = probe.inputs()[name]
-        same = after.data is not None and after.requires_grad == before.requires_grad
-        if not same or not arrays_agree(before.data, after.data, tolerance_for(probe, after)):
+        now = after.data
+        if (
+            now is None
+            or after.requires_grad != before.requires_grad
+            or not arrays_agree(before.data, now, tolerance_for(probe, after))
+        ):
             changed.append(name)
     return [*changed, "grad_outputs"] if seen.grad_changed else changed
 
@@ -188,8 +196,7 @@ def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
     return Problem("other_error", f"{probe.says} Your code raised {got}: {seen.raised.message}")
 
 
-def _raised_problem(probe: Probe, seen: Observation) -> Problem:
-    raised = seen.raised
+def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
     where = f" in `{raised.lines[-1][2]}`" if raised.lines and raised.lines[-1][2] else ""
     if raised.phase == "inject":
         return _missing_parameter(probe, seen)
@@ -197,7 +204,7 @@ def _raised_problem(probe: Probe, seen: Observation) -> Problem:
     first_line = raised.message.strip().split("\n")[0][:300]
     message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
     if raised.phase == "construct":
-        options = ", ".join(f"{name}={value!r}" for name, value in probe.construct.items())
+        options = ", ".join(f"{name}={value!r}" for name, value in (probe.construct or {}).items())
         return Problem("raised", message, f"The check builds it with `({options})`.")
     return Problem("raised", message, probe.says)
 
@@ -284,7 +291,9 @@ _SPENDING = {
 }
 
 
-def _wrong_attribute(probe, name, value, got: Recorded | None):
+def _wrong_attribute(
+    probe: Probe, name: str, value: np.ndarray, got: Recorded | None
+) -> tuple[str, Problem | None]:
     if got is None or got.kind != "tensor" or got.data is None:
         what = "nothing" if got is None else describe(got)
         return "attributes", Problem(

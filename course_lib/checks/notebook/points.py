@@ -11,7 +11,7 @@ class Points(float):
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
         return {"text/plain": float.__repr__(self), "text/html": UNSEEN}
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type, tuple[float]]:
         return float, (float(self),)
 
 

@@ -3,6 +3,7 @@
 import difflib
 import os
 import sys
+from typing import Any
 
 import course_lib
 from course_lib.checks.judge.exercise import Exercise
@@ -168,7 +169,7 @@ def _show(text: str, fragment: str, report: Report | None = None) -> None:
         return
     from IPython.display import display
 
-    bundle = {"text/plain": text, "text/html": fragment}
+    bundle: dict[str, Any] = {"text/plain": text, "text/html": fragment}
     if report is not None:
         bundle[MIMETYPE] = report.as_dict()
     display(bundle, raw=True)

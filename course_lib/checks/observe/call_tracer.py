@@ -10,6 +10,7 @@ import os
 import sys
 import types
 from cProfile import Profile
+from typing import Any, Self
 
 from torch.overrides import TorchFunctionMode
 
@@ -20,11 +21,11 @@ _SOLUTIONS = tuple(os.path.join(COURSE, package, "") for package in ("attention"
 class Calls(TorchFunctionMode):
     """Counts the torch functions called, which doubles the time that small ones take."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.names: collections.Counter[str] = collections.Counter()
 
-    def __torch_function__(self, func, kinds, args=(), kwargs=None):
+    def __torch_function__(self, func, types, args=(), kwargs=None) -> Any:
         name = getattr(func, "__name__", type(func).__name__)
         if name not in ("__get__", "__set__"):
             self.names[name] += 1
@@ -38,17 +39,17 @@ class Watch:
     as all else that is observed.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.own: set[str] = set()
         self._profiler = Profile(subcalls=False, builtins=False)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._previous = sys.getprofile()
         with contextlib.suppress(ValueError):  # Python 3.12 allows one, and there is another
             self._profiler.enable()
         return self
 
-    def __exit__(self, *exc_info):
+    def __exit__(self, *exc_info) -> None:
         self._profiler.disable()
         if isinstance(self._previous, Profile):
             self._previous.enable()
@@ -56,6 +57,7 @@ class Watch:
             sys.setprofile(self._previous)
         for entry in self._profiler.getstats():
             code = entry.code
-            is_function = isinstance(code, types.CodeType) and code.co_flags & inspect.CO_OPTIMIZED
-            if is_function and code.co_filename.startswith(_SOLUTIONS):  # not what an import runs
+            if not isinstance(code, types.CodeType) or not code.co_flags & inspect.CO_OPTIMIZED:
+                continue  # written in C, or what an import runs
+            if code.co_filename.startswith(_SOLUTIONS):
                 self.own.add(code.co_qualname.split(".")[0])

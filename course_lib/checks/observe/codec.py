@@ -82,7 +82,8 @@ def _made(value: Any, known: dict[str, type]) -> Any:
     if kind == "array":
         return _array(*content)
     if kind == "object":
-        return _object(*content, known)
+        name, attributes = content
+        return _object(name, attributes, known)
     if kind == "pairs":
         return {_key(key): _made(item, known) for key, item in content}
     if kind == "tuple":

@@ -6,6 +6,7 @@ was there before costs nothing either.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -51,7 +52,7 @@ class Spending(TorchDispatchMode):
         self._at_most = sum(size for _, size in self._alive.values())
         return self._at_most
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> Any:
         results = func(*args, **(kwargs or {}))
         made = _tensors(results)
         name = func.overloadpacket.__name__.rstrip("_")

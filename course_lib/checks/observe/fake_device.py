@@ -5,6 +5,8 @@ the same way and hold real numbers. Tensors of torch's own "meta" device hold no
 use takes a second of imports. Runs beside the student's code: standard library and torch only.
 """
 
+from typing import Any, Self
+
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -24,7 +26,7 @@ class Elsewhere(TorchDispatchMode):
         """The tensor on that device."""
         return _Moved(tensor.detach())
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> Any:
         kwargs = dict(kwargs or {})
         device = kwargs.get("device")
         given = _tensors([args, kwargs])
@@ -43,22 +45,22 @@ class Elsewhere(TorchDispatchMode):
 class _Moved(torch.Tensor):
     """A tensor on the device; `numbers` holds its numbers."""
 
-    @staticmethod
-    def __new__(cls, numbers: torch.Tensor):
+    def __new__(cls, numbers: torch.Tensor) -> Self:
         options = {"dtype": numbers.dtype, "device": NAME, "requires_grad": False}
         return torch.Tensor._make_wrapper_subclass(cls, numbers.shape, numbers.stride(), **options)
 
     def __init__(self, numbers: torch.Tensor):
         self.numbers = numbers
 
-    def tolist(self):
+    def tolist(self) -> Any:
         """What torch does not do for classes like this one."""
         return self.numbers.tolist()
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    # As torch documents it for wrapper subclasses; its stub knows only the method.
+    __torch_function__ = torch._C._disabled_torch_function_impl  # pyright: ignore[reportAssignmentType]
 
     @classmethod
-    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None) -> Any:
         with Elsewhere() as mode:
             return mode.__torch_dispatch__(func, types, args, kwargs)
 
@@ -70,7 +72,7 @@ def _tensors(tree) -> list[torch.Tensor]:
     return [t for item in items for t in _tensors(item)] if _is_group(tree) else []
 
 
-def _without(tree):
+def _without(tree) -> Any:
     """The same with the numbers themselves in place of moved tensors."""
     return _mapped(tree, _numbers_of)
 
@@ -83,12 +85,12 @@ def _numbers_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _elsewhere(tree, homes: dict[int, _Moved]):
+def _elsewhere(tree, homes: dict[int, _Moved]) -> Any:
     """The same with results moved; what was changed in place is what it was."""
     return _mapped(tree, lambda t: homes[id(t)] if id(t) in homes else _Moved(t))
 
 
-def _mapped(tree, change):
+def _mapped(tree, change) -> Any:
     if isinstance(tree, torch.Tensor):
         return change(tree)
     if isinstance(tree, dict):

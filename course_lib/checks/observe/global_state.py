@@ -9,6 +9,7 @@ import gc
 import os
 import random
 import sys
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -48,7 +49,7 @@ def seeded_draws(seed: int) -> tuple[float, float, float]:
 
 
 @contextlib.contextmanager
-def random_states_kept():
+def random_states_kept() -> Iterator[None]:
     """Puts back the states of the global random generators."""
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     try:
@@ -68,7 +69,7 @@ _EMPTY = torch.empty
 
 
 @contextlib.contextmanager
-def restored_globals():
+def restored_globals() -> Iterator[None]:
     """Puts back the global settings that a call may change.
 
     No garbage is collected meanwhile: what others clean up then would pass for the student's.

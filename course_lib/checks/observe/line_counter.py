@@ -7,6 +7,8 @@ make more of them for a larger problem, one call for everything does not.
 
 import sys
 import sysconfig
+from collections.abc import Callable
+from typing import Self
 
 _PATHS = sysconfig.get_paths()
 LIBRARIES = tuple({_PATHS[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -23,17 +25,17 @@ class Steps:
     def __init__(self, enabled: bool, ours: tuple[str, ...]):
         self.count, self.enabled, self._ours = 0, enabled, (*LIBRARIES, *ours, "<frozen")
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._previous = sys.gettrace()
         if self.enabled:
             sys.settrace(self._trace)
         return self
 
-    def __exit__(self, *exc_info):
+    def __exit__(self, *exc_info) -> None:
         if self.enabled:
             sys.settrace(self._previous)
 
-    def _trace(self, frame, event, _arg):
+    def _trace(self, frame, event, _arg) -> Callable | None:
         if event == "call" and frame.f_code.co_filename.startswith(self._ours):
             return None
         self.count += event in ("call", "line")

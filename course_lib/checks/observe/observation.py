@@ -8,7 +8,6 @@ import collections.abc
 import contextlib
 import io
 import linecache
-import os
 import time
 import traceback
 import warnings
@@ -38,7 +37,7 @@ from course_lib.checks.observe.record import Recorded, class_name, describe_type
 from course_lib.checks.observe.scenarios import BUILDERS, SCENARIOS
 from course_lib.checks.observe.suggestion import message_of
 
-_LIBRARIES = (COURSE, *(os.path.dirname(module.__file__) for module in (torch, np)))
+_LIBRARIES = (COURSE, *(path for module in (torch, np) for path in module.__path__))
 _ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
 _MAX_TEXT = 4000
 
@@ -160,7 +159,7 @@ def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
 class _Unclosed(io.StringIO):
     """Takes what is printed, and stays open whatever the student's code closes."""
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
@@ -217,7 +216,9 @@ def _meter(probe: Probe, target, args: dict, kwargs: dict) -> Spending | None:
     return Spending([args, kwargs, weights])
 
 
-def _prepare_module(cls, probe, seen, inputs, device, dtype):
+def _prepare_module(
+    cls, probe, seen, inputs, device, dtype
+) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
     """Builds the module, injects the probe's weights and returns it with its parameters."""
     seen.raised = Raised("", "", phase="construct")
     module = cls(**probe.construct)
@@ -271,7 +272,7 @@ def _what_instead(module, probe, inputs) -> str:
     return "in_forward" if made else ""
 
 
-def materialise(value, device="cpu", dtype=None):
+def materialise(value, device="cpu", dtype=None) -> Any:
     """Turns a probe's argument into what the student's object gets."""
     if isinstance(value, Dtype):
         return getattr(torch, value.name)
@@ -319,12 +320,12 @@ class _Given(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, first, grad):
+    def forward(ctx, first, grad) -> torch.Tensor:
         ctx.grad = grad
         return first.new_zeros(())
 
     @staticmethod
-    def backward(ctx, _):
+    def backward(ctx, *_) -> tuple[torch.Tensor, None]:
         return ctx.grad, None
 
 

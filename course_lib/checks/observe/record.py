@@ -40,6 +40,17 @@ class Recorded:
     items: dict[Any, "Recorded"] = field(default_factory=dict)
     text: str = ""
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """The numbers, where there must be some.
+
+        Raises:
+            ValueError: none were recorded.
+        """
+        if self.data is None:
+            raise ValueError(f"no numbers were recorded of a {self.type_name}")
+        return self.data
+
 
 def record(value: Any, depth: int = 2) -> Recorded:
     """Records `value`; never raises for what `value` does."""

@@ -10,7 +10,7 @@ import gc
 import inspect
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 
@@ -105,7 +105,7 @@ def _answer_together(request: Request, namespace: dict, reply: Reply) -> Reply:
 
 
 @contextlib.contextmanager
-def in_place(own: dict[str, object], namespace: dict):
+def in_place(own: dict[str, object], namespace: dict) -> Iterator[None]:
     """The student's own answers, right or wrong, instead of what the notebook went on with."""
     kept = {name: namespace[name] for name in own if name in namespace}
     namespace.update({name: obj for name, obj in own.items() if obj is not None})
@@ -118,7 +118,7 @@ def in_place(own: dict[str, object], namespace: dict):
 
 
 @contextlib.contextmanager
-def courses_versions_refuse(names: Iterable[str]):
+def courses_versions_refuse(names: Iterable[str]) -> Iterator[None]:
     """The course's own solutions of these exercises raise meanwhile, under whatever name."""
     functions = [function for name in names for function in _courses_functions(name)]
     kept = [(function, function.__code__) for function in functions]
@@ -138,12 +138,10 @@ def _courses_functions(name: str) -> list:
         if home.startswith("course_lib.attention."):
             solution = vars(module).get(name)
             members = vars(solution).values() if isinstance(solution, type) else [solution]
-            unwrapped = [inspect.unwrap(m) for m in members if isinstance(m, _METHODS)]
+            plain = [getattr(m, "__func__", m) for m in members]  # of static and class methods
+            unwrapped = [inspect.unwrap(f) for f in plain if isinstance(f, FunctionType)]
             found += [f for f in unwrapped if f.__globals__ is vars(module) and f not in found]
     return found
-
-
-_METHODS = (FunctionType, staticmethod, classmethod)
 
 
 def _refusal(code: CodeType) -> CodeType:

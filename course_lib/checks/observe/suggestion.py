@@ -8,6 +8,7 @@ import builtins
 import contextlib
 import difflib
 import functools
+import traceback
 
 _CLOSE = 0.7
 
@@ -26,14 +27,18 @@ def message_of(error: BaseException) -> str:
 
 def _near(error: BaseException) -> str:
     """A name close to the one that was not found; "" if there is none, or nothing was missing."""
-    kind = type(error)
-    if not issubclass(kind, AttributeError | NameError) or not isinstance(error.name, str):
+    kind = type(error)  # the object itself is not asked what it is: its class may lie
+    if not issubclass(kind, AttributeError | NameError):
         return ""
-    names = dir(error.obj) if issubclass(kind, AttributeError) else _seen_by(error)
-    if error.name in names:
+    name = getattr(error, "name", None)
+    if not isinstance(name, str):
         return ""
-    shown = [n for n in names if not n.startswith("_") or error.name.startswith("_")]
-    return _closest(error.name, tuple(shown))
+    is_attribute = issubclass(kind, AttributeError)
+    names = dir(getattr(error, "obj", None)) if is_attribute else _seen_by(error)
+    if name in names:
+        return ""
+    shown = [n for n in names if not n.startswith("_") or name.startswith("_")]
+    return _closest(name, tuple(shown))
 
 
 @functools.lru_cache(maxsize=16)  # an answer fails with every problem of a check alike
@@ -41,10 +46,9 @@ def _closest(name: str, names: tuple[str, ...]) -> str:
     return next(iter(difflib.get_close_matches(name, names, 1, _CLOSE)), "")
 
 
-def _seen_by(error: NameError) -> list[str]:
-    """The names that the line could have used."""
-    trace = error.__traceback__
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    frame = trace.tb_frame
+def _seen_by(error: BaseException) -> list[str]:
+    """The names that the line could have used; none where it was never raised."""
+    *_, frame = (None, *(frame for frame, _ in traceback.walk_tb(error.__traceback__)))
+    if frame is None:
+        return []
     return sorted({*frame.f_locals, *frame.f_globals, *vars(builtins)})

@@ -19,6 +19,11 @@ from course_lib.checks.observe.lessons.sequence_functions import jitter
 class Attention(nn.Module):
     """What all birds share: sizes, four projections, heads, and which keys may be attended."""
 
+    W_q: nn.Linear
+    W_k: nn.Linear
+    W_v: nn.Linear
+    W_o: nn.Linear
+
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
         super().__init__()
         self.num_heads, self.p = num_heads, dropout

@@ -15,7 +15,7 @@ import torch
 from course_lib import checks
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.prepare import prepare
-from course_lib.checks.observe.observation import observe
+from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.probe import Probe, array, tensor
 from course_lib.checks.observe.record import record
 from course_lib.exercises import find

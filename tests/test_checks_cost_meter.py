@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.judge.violations import expect, judge
+from course_lib.checks.judge.expected import expect
+from course_lib.checks.judge.violations import judge
+from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.cost_meter import Spending
-from course_lib.checks.observe.observation import observe
 from course_lib.checks.observe.probe import Probe, tensor
 
 

@@ -13,7 +13,7 @@ from waiting import PATIENCE
 
 from course_lib import checks
 from course_lib.checks import exercises, grade
-from course_lib.checks.observe.observation import observe
+from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.probe import Probe, array, tensor
 from course_lib.checks.observe.record import record
 

@@ -12,7 +12,7 @@ from course_lib.checks.judge.comparisons import (
     dropout_on_weights,
     dropout_values,
 )
-from course_lib.checks.observe.observation import observe
+from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.checks.observe.record import record
 

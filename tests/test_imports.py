@@ -108,7 +108,7 @@ def test_a_private_name_is_not_searched_for():
 def test_exercises_add_nothing_to_what_the_students_kernel_knows():
     """A scenario or builder that only an exercise knows could not be found by that kernel."""
     code = (
-        "from course_lib.checks.observe import observation, scenarios as s\n"
+        "from course_lib.checks.observe import call, scenarios as s\n"
         "before = len(s.SCENARIOS) + len(s.BUILDERS)\n"
         "from course_lib.checks import exercises\nexercises()\n"
         "print(len(s.SCENARIOS) + len(s.BUILDERS) - before)"

@@ -9,7 +9,7 @@ from changed import looked_at_closely
 
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.prepare import prepare
-from course_lib.checks.observe.observation import observe
+from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.probe import Array
 from course_lib.exercises import find
 from course_lib.exercises.variants import variants

@@ -13,7 +13,8 @@ import numpy as np
 
 from course_lib.checks.judge.comparisons import arrays_agree, tolerance_for
 from course_lib.checks.judge.exercise import Mistake
-from course_lib.checks.judge.violations import HYGIENE, Expected, Violation, mutated
+from course_lib.checks.judge.expected import Expected
+from course_lib.checks.judge.violations import HYGIENE, Violation, mutated
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import Recorded

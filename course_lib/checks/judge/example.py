@@ -2,25 +2,34 @@
 
 import html
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from course_lib.checks.judge.comparisons import tolerance_for
-from course_lib.checks.judge.difference import differing, entry_that_differs, in_digits, named_parts
+from course_lib.checks.judge.difference import differing, entry_that_differs, named_parts
 from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.html import listing, numbers_beside, paragraph
-from course_lib.checks.judge.violations import Expected, Violation, mutated, tolerance_of_gradient
+from course_lib.checks.judge.in_text import (
+    MARK,
+    SMALL,
+    assignment,
+    in_columns,
+    in_rows,
+    text_of_input,
+    text_of_record,
+    told_apart,
+)
+from course_lib.checks.judge.violations import Violation, mutated, tolerance_of_gradient
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.scenarios import STATISTICS
 
 MOST_ROWS, MOST_COLUMNS = 6, 8
-MARK = "≠"
-_SMALL = 60  # numbers of an input that is printed
 _TITLE = "The smallest input that fails:"
 
 
@@ -41,8 +50,8 @@ class Beside:
     def lines(self) -> list[str]:
         """As plain text."""
         if not self.expected:
-            return [f"  {self.name}, yours:", *_columns(self.yours)]
-        left, right = _columns(self.yours), _columns(self.expected)
+            return [f"  {self.name}, yours:", *in_columns(self.yours)]
+        left, right = in_columns(self.yours), in_columns(self.expected)
         heads = [f"  {self.name}, yours:", "by the definition:"]
         width = max(map(len, [heads[0], *left])) + 3
         if width + max(map(len, [heads[1], *right])) > 96:
@@ -73,21 +82,21 @@ class Example:
         """As plain text; "" if there is none."""
         if not self:
             return ""
-        lines = [_TITLE, *(_assignment(*pair) for pair in self.inputs)]
+        lines = [_TITLE, *(assignment(*pair) for pair in self.inputs)]
         for result in self.results:
             lines += result.lines()
-        lines += [_assignment(*pair) for pair in self.others]
+        lines += [assignment(*pair) for pair in self.others]
         return "\n".join(lines)
 
     def html(self) -> str:
         """The same words as HTML."""
         parts = [paragraph(html.escape(_TITLE))]
         if self.inputs:
-            text = "\n".join(_assignment(*pair) for pair in self.inputs)
+            text = "\n".join(assignment(*pair) for pair in self.inputs)
             parts.append(listing(text, "The input"))
         parts += [numbers_beside(r.name, r.yours, r.expected, MARK) for r in self.results]
         if self.others:
-            text = "\n".join(_assignment(*pair) for pair in self.others)
+            text = "\n".join(assignment(*pair) for pair in self.others)
             parts.append(listing(text, "What came of it"))
         return "\n".join(parts)
 
@@ -115,7 +124,7 @@ def _is_special(probe: Probe) -> bool:
 
 def shown_first(violation: Violation) -> tuple[bool, bool, tuple]:
     """Which input to show: one whose numbers can be read, without weights that cannot be seen."""
-    return violation.probe.size > _SMALL, bool(violation.probe.state), importance(violation)
+    return violation.probe.size > SMALL, bool(violation.probe.state), importance(violation)
 
 
 _HUGE = 50
@@ -130,7 +139,7 @@ def example_of(
 ) -> Example:
     """The input of a violation, with what the student's code made of it."""
     probe = violation.probe
-    inputs = tuple((name, _input_text(value)) for name, value in probe.inputs().items())
+    inputs = tuple((name, text_of_input(value)) for name, value in probe.inputs().items())
     if probe.construct:
         options = ", ".join(f"{name}={value!r}" for name, value in probe.construct.items())
         inputs = (("built with", options), *inputs)
@@ -145,7 +154,7 @@ def example_of(
     elif violation.aspect == "mutated":
         for name in mutated(probe, seen):
             if name in seen.arguments:
-                others.append((f"{name} after the call", _recorded_text(seen.arguments[name])))
+                others.append((f"{name} after the call", text_of_record(seen.arguments[name])))
     elif violation.aspect in ("attributes", "attached"):
         for name, value in expected.attributes.items():
             got = seen.attributes.get(name)
@@ -162,11 +171,11 @@ def _outputs(
 ) -> tuple[list[Beside], list[tuple[str, str]]]:
     """Each part of the result beside its expectation; words where that cannot be."""
     if not _is_exact(exercise, probe) or not _same_parts(exercise, expected, outputs):
-        return [], [("your result", _recorded_text(outputs))]
+        return [], [("your result", text_of_record(outputs))]
     results, others = [], []
     for name, want, got in named_parts(exercise.returns, expected, outputs):
         if want is None or isinstance(want, str) or got.data is None:
-            others.append((f"your {name}", _recorded_text(got)))
+            others.append((f"your {name}", text_of_record(got)))
             others.append((f"{name} by the definition", str(want)))
         else:
             results.append(_beside(name, want, got, tolerance_for(probe, got)))
@@ -191,8 +200,8 @@ def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside
     if data.shape != expected.shape:
         return Beside(
             f"{name}, shapes {data.shape} and {expected.shape}",
-            _rows(data) if _fits(data) else (("...",),),
-            _rows(expected) if _fits(expected) else (("...",),),
+            in_rows(data) if _fits(data) else (("...",),),
+            in_rows(expected) if _fits(expected) else (("...",),),
         )
     wrong = differing(expected, data, tolerance)
     place = ()
@@ -209,7 +218,7 @@ def _beside(name: str, expected: Any, got: Recorded, tolerance: float) -> Beside
     if not _fits(data):
         return Beside(f"{name}, {data.size} numbers, none of them wrong", ())
     where = f"{name}[{', '.join(map(str, place))}]" if place else name
-    return Beside(where, *_told_apart(data, expected, wrong))
+    return Beside(where, *told_apart(data, expected, wrong))
 
 
 def _fits(data: np.ndarray) -> bool:
@@ -217,70 +226,6 @@ def _fits(data: np.ndarray) -> bool:
         return True
     rows, columns = (1, 1, *data.shape)[-2:]
     return data.ndim <= 2 and rows <= MOST_ROWS and columns <= MOST_COLUMNS
-
-
-def _rows(data: np.ndarray) -> tuple[tuple[str, ...], ...]:
-    flat = data.reshape(-1, data.shape[-1]) if data.ndim else data.reshape(1, 1)
-    return tuple(tuple(in_digits([number])[0] for number in row) for row in flat)
-
-
-def _told_apart(
-    data, expected, wrong
-) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
-    """Both as text, each wrong entry marked and with as many digits as it takes to differ."""
-    shape = (-1, data.shape[-1]) if data.ndim and data.size else (1, data.size)
-    yours, theirs = [], []
-    for row in zip(*(x.reshape(shape) for x in (data, expected, wrong)), strict=True):
-        pairs = [
-            in_digits([ours, want]) if is_wrong else [in_digits([n])[0] for n in (ours, want)]
-            for ours, want, is_wrong in zip(*row, strict=True)
-        ]
-        marks = [MARK if is_wrong else "" for is_wrong in row[2]]
-        yours.append(tuple(ours + mark for (ours, _), mark in zip(pairs, marks, strict=True)))
-        theirs.append(tuple(want for _, want in pairs))
-    return tuple(yours), tuple(theirs)
-
-
-def _columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Rows of numbers, each column as wide as its widest."""
-    rows = list(rows)
-    widths = [max(map(len, column)) for column in itertools.zip_longest(*rows, fillvalue="")]
-    padded = (zip(row, widths, strict=False) for row in rows)
-    return ["    " + "  ".join(f"{n:<{w}}" for n, w in row).rstrip() for row in padded]
-
-
-def _assignment(name: str, text: str) -> str:
-    indent = " " * (len(name) + 5)
-    return f"  {name} = " + text.replace("\n", "\n" + indent)
-
-
-def _input_text(value: Any) -> str:
-    if isinstance(value, Array):
-        if value.data.size > _SMALL:
-            return f"{value.data.dtype} numbers of shape {value.data.shape}"
-        return _array_text(value.data)
-    if isinstance(value, list | tuple):
-        inside = ",\n".join(_input_text(item) for item in value)
-        return "[" + inside.replace("\n", "\n ") + "]"
-    return str(getattr(value, "name", value))
-
-
-def _recorded_text(recorded: Recorded) -> str:
-    if recorded.items:
-        return "\n".join(f"{key}: {_recorded_text(item)}" for key, item in recorded.items.items())
-    if recorded.kind == "str":
-        return repr(recorded.text)
-    if recorded.data is None:
-        return recorded.type_name
-    if recorded.data.size > _SMALL:
-        return f"{recorded.type_name} of shape {recorded.data.shape}"
-    return _array_text(recorded.data)
-
-
-def _array_text(data: np.ndarray) -> str:
-    return np.array2string(
-        data, precision=3, suppress_small=False, separator=", ", threshold=80, floatmode="maxprec"
-    )
 
 
 def with_numbers(

@@ -17,18 +17,14 @@ from course_lib.checks.judge.example import (
     with_numbers,
 )
 from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.prepare import accelerator, prepare, replays
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
-from course_lib.checks.judge.violations import Expected, Violation, judge
+from course_lib.checks.judge.violations import Violation, judge
+from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.global_state import random_states_kept
-from course_lib.checks.observe.observation import (
-    Observation,
-    Raised,
-    Subject,
-    observe_all,
-    subject_of,
-)
+from course_lib.checks.observe.observation import Observation, Raised, Subject, subject_of
 from course_lib.checks.observe.record import a_or_an
 
 _MAX_FINDINGS = 4

@@ -11,8 +11,10 @@ import torch
 
 from course_lib.checks.judge.diagnose import Outcomes
 from course_lib.checks.judge.exercise import Exercise, Mistake
-from course_lib.checks.judge.violations import Expected, Violation, expect, judge
-from course_lib.checks.observe.observation import Observation, observe
+from course_lib.checks.judge.expected import Expected, expect
+from course_lib.checks.judge.violations import Violation, judge
+from course_lib.checks.observe.call import observe
+from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 
 CHECK_VERSION = "1"

@@ -17,13 +17,13 @@ from types import CodeType, FunctionType
 import numpy as np
 import torch
 
+from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.codec import decode, encode
 from course_lib.checks.observe.observation import (
     Observation,
     Raised,
     Subject,
     answer_in,
-    observe_all,
     subject_of,
 )
 from course_lib.checks.observe.probe import Array, Built, Dtype, Probe

@@ -1,0 +1,78 @@
+"""Numbers, arrays and inputs as the text of a report."""
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from course_lib.checks.judge.difference import in_digits
+from course_lib.checks.observe.probe import Array
+from course_lib.checks.observe.record import Recorded
+
+SMALL = 60  # numbers of an input that is printed
+MARK = "≠"
+
+
+def in_rows(data: np.ndarray) -> tuple[tuple[str, ...], ...]:
+    flat = data.reshape(-1, data.shape[-1]) if data.ndim else data.reshape(1, 1)
+    return tuple(tuple(in_digits([number])[0] for number in row) for row in flat)
+
+
+def told_apart(
+    data, expected, wrong
+) -> tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]]:
+    """Both as text, each wrong entry marked and with as many digits as it takes to differ."""
+    shape = (-1, data.shape[-1]) if data.ndim and data.size else (1, data.size)
+    yours, theirs = [], []
+    for row in zip(*(x.reshape(shape) for x in (data, expected, wrong)), strict=True):
+        pairs = [
+            in_digits([ours, want]) if is_wrong else [in_digits([n])[0] for n in (ours, want)]
+            for ours, want, is_wrong in zip(*row, strict=True)
+        ]
+        marks = [MARK if is_wrong else "" for is_wrong in row[2]]
+        yours.append(tuple(ours + mark for (ours, _), mark in zip(pairs, marks, strict=True)))
+        theirs.append(tuple(want for _, want in pairs))
+    return tuple(yours), tuple(theirs)
+
+
+def in_columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Rows of numbers, each column as wide as its widest."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in itertools.zip_longest(*rows, fillvalue="")]
+    padded = (zip(row, widths, strict=False) for row in rows)
+    return ["    " + "  ".join(f"{n:<{w}}" for n, w in row).rstrip() for row in padded]
+
+
+def assignment(name: str, text: str) -> str:
+    indent = " " * (len(name) + 5)
+    return f"  {name} = " + text.replace("\n", "\n" + indent)
+
+
+def text_of_input(value: Any) -> str:
+    if isinstance(value, Array):
+        if value.data.size > SMALL:
+            return f"{value.data.dtype} numbers of shape {value.data.shape}"
+        return _array_text(value.data)
+    if isinstance(value, list | tuple):
+        inside = ",\n".join(text_of_input(item) for item in value)
+        return "[" + inside.replace("\n", "\n ") + "]"
+    return str(getattr(value, "name", value))
+
+
+def text_of_record(recorded: Recorded) -> str:
+    if recorded.items:
+        return "\n".join(f"{key}: {text_of_record(item)}" for key, item in recorded.items.items())
+    if recorded.kind == "str":
+        return repr(recorded.text)
+    if recorded.data is None:
+        return recorded.type_name
+    if recorded.data.size > SMALL:
+        return f"{recorded.type_name} of shape {recorded.data.shape}"
+    return _array_text(recorded.data)
+
+
+def _array_text(data: np.ndarray) -> str:
+    return np.array2string(
+        data, precision=3, suppress_small=False, separator=", ", threshold=80, floatmode="maxprec"
+    )

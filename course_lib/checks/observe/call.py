@@ -1,0 +1,270 @@
+"""Calls a student's object as a probe says and records what happened, as plain data.
+
+This module runs inside the process that holds the student's code, so it imports the standard
+library, NumPy and torch only, decides nothing, and never lets an exception out.
+"""
+
+import collections.abc
+import contextlib
+import io
+import linecache
+import time
+import traceback
+import warnings
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from course_lib.checks.observe import lessons  # noqa: F401  (registers what lessons need)
+from course_lib.checks.observe.call_tracer import COURSE, Calls, Watch
+from course_lib.checks.observe.cost_meter import Spending
+from course_lib.checks.observe.global_state import (
+    next_draws,
+    random_states_kept,
+    restored_globals,
+    seed_all,
+    seed_torch,
+    seeded_draws,
+)
+from course_lib.checks.observe.line_counter import Steps
+from course_lib.checks.observe.observation import MAX_TEXT, Observation, Raised
+from course_lib.checks.observe.probe import Array, Built, Dtype, Probe
+from course_lib.checks.observe.record import Recorded, class_name, describe_type, record
+from course_lib.checks.observe.scenarios import BUILDERS, SCENARIOS
+from course_lib.checks.observe.suggestion import message_of
+
+_LIBRARIES = (COURSE, *(path for module in (torch, np) for path in module.__path__))
+
+
+_ENDS_ALL = ("NotImplementedError", "KeyboardInterrupt")
+
+
+def observe_all(obj: Any, probes: Iterable[Probe]) -> dict[str, Observation]:
+    """Observes one probe after the other; stops where it is told to, or there is no answer yet."""
+    seen = {}
+    with random_states_kept():
+        for probe in probes:
+            seen[probe.name] = observe(obj, probe)
+            raised = seen[probe.name].raised
+            if raised is not None and raised.type_name in _ENDS_ALL:
+                break
+    return seen
+
+
+def observe(obj: Any, probe: Probe, *, watched: bool = True) -> Observation:
+    """Calls `obj` once as `probe` says; leaves the random states to `random_states_kept`.
+
+    Args:
+        obj: the student's function or class; anything else is recorded as what it raises.
+        watched: whether to see how it works, too: torch calls, steps and solutions that ran.
+
+    Returns:
+        The record of the call; an exception of the student's is part of it.
+    """
+    seen = Observation()
+    device, dtype = probe.device, probe.dtype
+    args = {n: materialise(a, device, dtype) for n, a in probe.args.items()}
+    kwargs = {n: materialise(a, device, dtype) for n, a in probe.kwargs.items()}
+    started = time.perf_counter()
+    stdout, stderr = _Unclosed(), _Unclosed()
+    with restored_globals(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout):
+            try:
+                _run(obj, probe, seen, (args, kwargs), device, dtype, watched)
+            except BaseException as error:  # also SystemExit and a student's own base class
+                phase = seen.raised.phase if seen.raised else "call"
+                seen.raised = _describe_exception(error, phase)
+    seen.seconds = time.perf_counter() - started
+    seen.stderr = stderr.getvalue()[:MAX_TEXT]
+    seen.warnings = tuple(f"{w.category.__name__}: {w.message}"[:300] for w in caught[:5])
+    return seen
+
+
+class _Unclosed(io.StringIO):
+    """Takes what is printed, and stays open whatever the student's code closes."""
+
+    def close(self) -> None:
+        pass
+
+
+def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -> None:
+    """Fills `seen` step by step, so that what came before an exception is kept."""
+    args, kwargs = inputs
+    arrays = {n: a for n, a in probe.inputs().items() if isinstance(a, Array)}
+    target, leaves = obj, {}
+    seed_torch(probe.seed, device)
+    if probe.construct is not None:
+        target, leaves = _prepare_module(obj, probe, seen, inputs, device, dtype)
+    given = {**args, **kwargs}
+    leaves = {**{n: given[n] for n, a in arrays.items() if a.requires_grad}, **leaves}
+    seen.raised = Raised("", "", phase="call")
+    untouched = seeded_draws(probe.seed)
+    seed_all(probe.seed, device)
+    training = getattr(target, "training", None)
+    looping = watched and bool(probe.loops)
+    meter = _meter(probe, target, args, kwargs)
+    steps, watch = Steps(looping, _LIBRARIES), Watch() if watched else None
+    calls = Calls() if watched and probe.counted else None
+    nothing = contextlib.nullcontext()
+    try:
+        with steps, watch or nothing, calls or nothing, meter or nothing:
+            result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
+    finally:
+        seen.steps = steps.count
+        if watch is not None:
+            seen.own = tuple(sorted(watch.own))
+        if calls is not None:
+            seen.calls = dict(calls.names)
+        seen.rng_touched = next_draws() != untouched
+        seen.training_changed = getattr(target, "training", None) != training
+        seen.arguments = {name: record(given[name]) for name in arrays}
+    seen.outputs = record(result)
+    for name in probe.attributes:
+        seen.attributes[name] = record(getattr(target, name, None))
+    if meter is not None:
+        seen.spent = {"kept": meter.alive(), "functions": meter.functions}
+    if probe.grad_outputs is not None:
+        seen.raised.phase = "backward"
+        with meter or contextlib.nullcontext():
+            seen.gradients, seen.grad_changed = _backward(result, probe.grad_outputs, leaves)
+    if meter is not None:
+        seen.spent["peak"] = meter.peak - (_OURS if probe.grad_outputs is not None else 0)
+    seen.raised = None
+
+
+def _meter(probe: Probe, target, args: dict, kwargs: dict) -> Spending | None:
+    """Measures what the call spends, where the probe has a limit; it slows down every step."""
+    if not probe.at_most:
+        return None
+    weights = list(target.parameters()) if isinstance(target, torch.nn.Module) else []
+    return Spending([args, kwargs, weights])
+
+
+def _prepare_module(
+    cls, probe, seen, inputs, device, dtype
+) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
+    """Builds the module, injects the probe's weights and returns it with its parameters."""
+    seen.raised = Raised("", "", phase="construct")
+    module = cls(**probe.construct)
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError("the class must inherit from nn.Module")
+    module.eval()
+    module.to(device=device, dtype=_floating(dtype))
+    if any(isinstance(p, torch.nn.UninitializedParameter) for p in module.parameters()):
+        seen.raised.phase = "call"
+        with torch.no_grad():  # lazy layers learn their sizes from one call
+            args, kwargs = inputs
+            module(*args.values(), **kwargs)
+    seen.raised.phase = "inject"
+    parameters = dict(module.named_parameters())
+    seen.parameters = {name: tuple(p.shape) for name, p in parameters.items()}
+    if any(name not in parameters for name in probe.state):
+        seen.without_parameters = _what_instead(module, probe, inputs)
+    with torch.no_grad():
+        for name, data in probe.state.items():
+            if name not in parameters:
+                raise AttributeError(f"the module has no parameter {name}")
+            if parameters[name].shape != data.shape:
+                shapes = f"{tuple(parameters[name].shape)}, expected {data.shape}"
+                raise ValueError(f"the parameter {name} has shape {shapes}")
+            parameters[name].copy_(torch.from_numpy(np.array(data)))
+        for name in parameters.keys() - probe.state.keys():  # whatever order they were made in
+            generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+            drawn = torch.randn(parameters[name].shape, generator=generator)
+            parameters[name].copy_(drawn)
+    module.train(probe.training)
+    return module, {name: parameters[name] for name in probe.state}
+
+
+def _what_instead(module, probe, inputs) -> str:
+    """Where the weights may be if not in parameters: "plain_tensors", "in_a_list", "in_forward"."""
+    held = {n: v for n, v in vars(module).items() if not n.startswith("_")} | module._buffers
+    names = {name.split(".")[0] for name in probe.state}
+    if any(isinstance(held.get(name), torch.Tensor | np.ndarray) for name in names):
+        return "plain_tensors"
+    groups = [v.values() if isinstance(v, dict) else v for v in held.values()]
+    groups = [group for group in groups if not isinstance(group, torch.Tensor | str)]
+    groups = [list(group) for group in groups if isinstance(group, collections.abc.Collection)]
+    groups += [list(item) for group in groups for item in group if isinstance(item, list | tuple)]
+    if any(isinstance(item, torch.nn.Module | torch.Tensor) for g in groups for item in g):
+        return "in_a_list"
+    made = []
+    hook = torch.nn.modules.module.register_module_parameter_registration_hook
+    with hook(lambda *call: made.append(call[1])), contextlib.suppress(Exception):
+        args, kwargs = inputs
+        module(*args.values(), **kwargs)
+    return "in_forward" if made else ""
+
+
+def materialise(value, device="cpu", dtype=None) -> Any:
+    """Turns a probe's argument into what the student's object gets."""
+    if isinstance(value, Dtype):
+        return getattr(torch, value.name)
+    if isinstance(value, Built):
+        return BUILDERS[value.name](device=device, dtype=_floating(dtype), **value.options)
+    if isinstance(value, list | tuple):
+        return type(value)(materialise(item, device, dtype) for item in value)
+    if not isinstance(value, Array):
+        return value
+    if value.kind == "numpy":
+        made = np.array(value.data)
+        return np.repeat(made.T, 2, axis=-1)[..., ::2].T if value.strided else made
+    made = torch.from_numpy(np.array(value.data)).to(device)
+    if made.is_floating_point() and dtype is not None and value.data.dtype == np.float64:
+        made = made.to(_floating(dtype))
+    if value.strided:
+        axes = tuple(reversed(range(made.dim())))
+        made = torch.stack([made.permute(axes)] * 2, dim=-1)[..., 0].permute(axes)
+    return made.requires_grad_() if value.requires_grad else made
+
+
+def _floating(dtype: str | None) -> torch.dtype:
+    return getattr(torch, dtype) if dtype else torch.float64
+
+
+def _backward(result, grad_outputs, leaves) -> tuple[dict[str, Recorded], bool]:
+    """The gradients of the leaves, and whether the gradient handed over was written into."""
+    first = result[0] if isinstance(result, tuple | list) else result
+    usable = isinstance(first, torch.Tensor) and first.requires_grad
+    if not usable or first.shape != np.shape(grad_outputs):  # a wrong shape is an error of its own
+        return {name: record(None) for name in leaves}, False
+    grad = torch.from_numpy(np.array(grad_outputs)).to(device=first.device, dtype=first.dtype)
+    before = grad.tolist()
+    found = torch.autograd.grad(_Given.apply(first, grad), list(leaves.values()), allow_unused=True)
+    return {n: record(g) for n, g in zip(leaves, found, strict=True)}, grad.tolist() != before
+
+
+_OURS = 16  # bytes: the number that `_Given` makes, and its gradient
+
+
+class _Given(torch.autograd.Function):
+    """A number whose gradient with respect to `first` is `grad`, the tensor itself.
+
+    `torch.autograd.grad(first, leaves, grad)` means the same, and imports sympy the first time.
+    """
+
+    @staticmethod
+    def forward(ctx, first, grad) -> torch.Tensor:
+        ctx.grad = grad
+        return first.new_zeros(())
+
+    @staticmethod
+    def backward(ctx, *_) -> tuple[torch.Tensor, None]:
+        return ctx.grad, None
+
+
+def _describe_exception(error: BaseException, phase: str) -> Raised:
+    message = message_of(error)[:MAX_TEXT]
+    lines = []
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        filename = frame.f_code.co_filename
+        if not filename.startswith(_LIBRARIES) and not filename.startswith("<frozen"):
+            text = linecache.getline(filename, number).strip()
+            lines.append((frame.f_code.co_name, number, text[:200]))
+    classes = type.__dict__["__mro__"].__get__(type(error))
+    kinds = tuple(class_name(kind) for kind in classes[:10])
+    return Raised(describe_type(error), message, tuple(lines[-4:]), phase, kinds)

@@ -142,7 +142,7 @@ def _check_earned(cell, where: tuple[str, int], course: Course, slug: str) -> No
 
 
 def _finding(cell) -> str:
-    """Returns what the check's report says first, to stand at the end of a message."""
+    """Returns what the check's report says first, for the end of a message."""
     for output in cell.outputs:
         report = output.get("data", {}).get(REPORT)
         for finding in (report or {}).get("findings", ()):
@@ -151,7 +151,7 @@ def _finding(cell) -> str:
 
 
 def _scratch(scratch: Path, lesson: Path) -> Path:
-    """Returns a working folder that holds what lies beside the lesson, but no Python file."""
+    """Returns a working folder that holds what is beside the lesson, but no Python file."""
     hidden = shutil.ignore_patterns("*.py", "*.ipynb", "*.pyc", "__pycache__", ".*")
     return Path(shutil.copytree(lesson, scratch / lesson.name, ignore=hidden))
 

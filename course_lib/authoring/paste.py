@@ -1,6 +1,6 @@
 """Cuts an exercise's solution out of course_lib.attention, ready to be a notebook's answer cell.
 
-Read with ast, never imported: signature, docstring and comments stay as written, the body stands
+Read with ast, never imported: signature, docstring and comments stay as written, the body is
 between solution markers, course_lib's own decorators go.
 """
 
@@ -42,7 +42,7 @@ def solution_source(name: str, library: Path | None = None) -> str:
 
 
 def pasted_source(name: str, library: Path | None = None) -> str:
-    """Returns the source of exercise `name` as it stands in the solution notebook."""
+    """Returns the source of exercise `name` as it is in the solution notebook."""
     return _by_name(name, library).text
 
 

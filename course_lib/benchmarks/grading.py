@@ -116,7 +116,7 @@ def compare(
     Args:
         root: the course.
         lessons: which sample classes.
-        submissions: how many students hand in, copies of the sample class.
+        submissions: how many submissions, copies of the sample class.
         sandbox: level for `course grade`.
         workers: processes for `course grade`; nbgrader has one.
         stock: run nbgrader too.
@@ -141,7 +141,7 @@ def compare(
 
 
 def make_class(root: Path, folder: Path, lesson: str, submissions: int) -> None:
-    """A course folder in which the sample class hands in, copied until there are enough."""
+    """A course folder with the submissions of the sample class, copied until there are enough."""
     samples = SAMPLES / lesson.partition("_")[2]
     if not samples.is_dir():
         raise GradingError(f"{lesson} has no sample class to grade")

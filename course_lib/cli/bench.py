@@ -21,7 +21,7 @@ def bench(
         list[str] | None,
         typer.Option("--lesson", help="grading, checks: which lessons; may be repeated."),
     ] = None,
-    submissions: Annotated[int, typer.Option(min=1, help="How many hand in.")] = 24,
+    submissions: Annotated[int, typer.Option(min=1, help="How many submissions.")] = 24,
     workers: Annotated[int, typer.Option(min=1, help="Processes of `course grade`.")] = 2,
     sandbox: Annotated[Sandbox, typer.Option(help="How the class is shut in.")] = "strict",
     stock: Annotated[bool, typer.Option(help="Run stock nbgrader on the same class.")] = True,

@@ -21,7 +21,7 @@ def demo(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Grade the bundled sample class in a folder of its own and show where everything lies.
+    """Grade the bundled sample class in a folder of its own and show where everything is.
 
     Example: course demo 02_masked_softmax
     """
@@ -57,7 +57,7 @@ def grade(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Grade what lies in submitted/, write the gradebook and each student's feedback.
+    """Grade what is in submitted/, write the gradebook and each student's feedback.
 
     Example: course grade 02_masked_softmax --student ada
     """

@@ -3,7 +3,7 @@
 Two rewrites, both exact: tanh(x) = 2 sigmoid(2x) - 1, whose constant adds the same to all scores
 of a row and leaves the softmax as it is; and sigmoid(2 (q + k)) = 1 / (1 + exp(-2q) exp(-2k)),
 which asks for (n + m) H exponentials instead of n m H. What each block computes, and how far the
-second rewrite reaches, stands in `_additive_blocks`.
+second rewrite reaches, is in `_additive_blocks`.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """Multi-head attention without copies, and a cache of projected keys and values for decoding.
 
 The heads are strided views of the projections, `(batch, num_heads, num_positions, head_dim)` in
-the memory of `(batch, num_positions, embed_dim)`; torch's kernel reads them as they lie and
+the memory of `(batch, num_positions, embed_dim)`; torch's kernel reads them where they are and
 writes its result in the same order, so that merging the heads is a view as well.
 """
 

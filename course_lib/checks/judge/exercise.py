@@ -150,7 +150,7 @@ class Integration:
     """The mark for a lesson's exercises working together, all in the student's own version.
 
     Args:
-        chain: the exercises; the last one is judged while the others stand in the notebook as
+        chain: the exercises; the last one is judged while the others are in the notebook as
             the student wrote them, instead of the course's versions.
         points: whole points.
         minutes: what it takes once the exercises are right.

@@ -53,7 +53,7 @@ class Progress:
     place: Path
 
     def as_dict(self) -> dict:
-        """The progress as JSON-able data: its lines, the sums, and where the file lies."""
+        """The progress as JSON-able data: its lines, the sums, and where the file is."""
         lines = [asdict(line) | asdict(line.best) for line in self.lines]
         for line in lines:
             del line["best"]

@@ -132,7 +132,7 @@ def watch_cells(shell: Any) -> None:
 
 
 def instead_of(name: str, namespace: dict[str, Any]) -> Instead:
-    """What stands in a notebook instead of an answer, as far as it is known."""
+    """What a notebook has instead of an answer, as far as it is known."""
     for cells in _watched.values():
         if cells._namespace is namespace:
             return cells.instead_of(name)

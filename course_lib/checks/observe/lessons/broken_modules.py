@@ -268,7 +268,7 @@ def split_heads(x, num_heads):
 
 
 def source(module: type) -> str:
-    """The text of a specimen as it stands here."""
+    """The text of a specimen as it is here."""
     return textwrap.dedent(inspect.getsource(module)).rstrip()
 
 

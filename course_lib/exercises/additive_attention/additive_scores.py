@@ -192,13 +192,6 @@ EXERCISE = Exercise(
             "Which of the two needs its new axis before the keys' axis, and which after its own?",
         ),
         Mistake(
-            "axes_swapped_then_reshaped",
-            _scores(lambda q, k, w_v: _swapped(q, k, w_v).reshape(len(q), q.shape[1], k.shape[1])),
-            "Rows and columns are exchanged and then reshaped: the shape is right, the numbers are "
-            "in the wrong cells.",
-            "What does reshape do to the order of the numbers, and what does transpose?",
-        ),
-        Mistake(
             "squeezed",
             _pairs(lambda x, w_v: (torch.tanh(x) @ w_v[:, None]).squeeze()),
             "`squeeze()` without an axis removes every axis of size 1: with one item, one query or "
@@ -213,18 +206,6 @@ EXERCISE = Exercise(
             fails=True,
         ),
         Mistake(
-            "query_forgotten",
-            _scores(lambda q, k, w_v: torch.tanh(k)[:, None].expand(-1, q.shape[1], -1, -1) @ w_v),
-            "Your scores do not depend on the queries: every row is the same.",
-            "What is added to the projected key?",
-        ),
-        Mistake(
-            "product",
-            _scores(lambda q, k, w_v: torch.tanh(q[:, :, None] * k[:, None]) @ w_v),
-            "You multiply the projected query and key; additive attention adds them.",
-            "Which operation stands inside the tanh?",
-        ),
-        Mistake(
             "no_w_v",
             _pairs(lambda x, w_v: torch.tanh(x).sum(-1)),
             "You add up the hidden features; w_v does not enter.",
@@ -235,12 +216,6 @@ EXERCISE = Exercise(
             _pairs(lambda x, w_v: torch.relu(x) @ w_v),
             "Your hidden features go through relu; the formula has tanh.",
             "Which values can tanh take that relu cannot?",
-        ),
-        Mistake(
-            "sigmoid",
-            _pairs(lambda x, w_v: torch.sigmoid(x) @ w_v),
-            "Your hidden features go through a sigmoid; the formula has tanh.",
-            "What are tanh(0) and sigmoid(0)?",
         ),
         Mistake(
             "tanh_after_w_v",

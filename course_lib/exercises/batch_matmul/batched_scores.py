@@ -106,12 +106,6 @@ EXERCISE = Exercise(
             "with `.mT`?",
         ),
         Mistake(
-            "keys_times_queries",
-            lambda queries, keys: keys @ queries.mT,
-            "Your rows belong to keys and your columns to queries: this is K Q^T.",
-            "Whose rows should the rows of the scores be?",
-        ),
-        Mistake(
             "not_transposed",
             lambda queries, keys: queries @ keys,
             "You multiply queries and keys as they are, without a transpose; that fits only where "
@@ -129,14 +123,6 @@ EXERCISE = Exercise(
         Mistake(
             "axes_1_and_2",
             _scores(lambda keys: keys.transpose(1, 2)),
-            "`transpose(1, 2)` swaps the last two axes only if there are three: with heads, axes "
-            "1 and 2 are heads and keys.",
-            "Which numbers do the last two axes have, counted from the end?",
-            fails=True,
-        ),
-        Mistake(
-            "axes_1_and_2_if_there",
-            _scores(lambda keys: keys.mT if keys.dim() == 2 else keys.transpose(1, 2)),
             "`transpose(1, 2)` swaps the last two axes only if there are three: with heads, axes "
             "1 and 2 are heads and keys.",
             "Which numbers do the last two axes have, counted from the end?",
@@ -167,18 +153,6 @@ EXERCISE = Exercise(
             models.scaled(0.5),
             "The scores are divided by sqrt(d). That is lesson 05; here they come as they are.",
             "Which step of your code is not part of a dot product?",
-        ),
-        Mistake(
-            "softmaxed_already",
-            models.softmaxed,
-            "Your rows sum to 1: these are weights. Scores come before the softmax.",
-            "Which step of your code is not part of a dot product?",
-        ),
-        Mistake(
-            "mean_over_features",
-            models.scaled(1),
-            "The scores are divided by d: the mean of the products, not their sum.",
-            "What does a dot product do with its d products?",
         ),
     ),
     hints=(

@@ -150,23 +150,10 @@ EXERCISE = Exercise(
             "Over which axis does an entry of the product sum?",
         ),
         Mistake(
-            "mean_instead_of_sum",
-            lambda a, b: models.cube(a, b).mean(dim=-2),
-            "Each entry is the mean of its k products, not their sum.",
-            "What does a matrix product do with the k products of an entry?",
-        ),
-        Mistake(
             "leading_axes_lost",
             models.leading_axes_lost(models.product),
             "The leading axes come back flattened into one.",
             "Which shape must the result get back, after a reshape to three axes?",
-        ),
-        Mistake(
-            "terms_summed_apart",
-            lambda a, b: a.sum(-1)[..., :, None] * b.sum(-2)[..., None, :],
-            "You add up the rows of `a` and the columns of `b`, each on its own, and multiply the "
-            "sums.",
-            "Which letter of your einsum stands for the axis that both share, in both places?",
         ),
     ),
     hints=(

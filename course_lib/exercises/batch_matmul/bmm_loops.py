@@ -89,24 +89,11 @@ EXERCISE = Exercise(
             _NOT_RESET + " It starts only once.",
             "Inside which of the loops must `total = 0` stand?",
         ),
-        Mistake(
-            "sum_not_reset_in_row",
-            lambda a, b: models.running_total(a, b, 1),
-            _NOT_RESET + " It starts once per row.",
-            "Inside which of the loops must `total = 0` stand?",
-        ),
         one_matrix("b0_for_all", "b", lambda a, b: models.product(a, models.first_for_all(b))),
-        one_matrix("a0_for_all", "a", lambda a, b: models.product(models.first_for_all(a), b)),
         Mistake(
             "same_matrix_for_all_items",
             models.same_buffer_for_all,
             "All items show the same matrix, the sum over the batch.",
-            "Where is the matrix made that an item's products are added to?",
-        ),
-        Mistake(
-            "items_accumulated",
-            models.accumulated_over_items,
-            "Each item's result also holds those of the items before it.",
             "Where is the matrix made that an item's products are added to?",
         ),
         Mistake(
@@ -120,18 +107,6 @@ EXERCISE = Exercise(
             lambda a, b: a[..., -1:] * b[..., -1:, :],
             "Each entry holds only the last of its k products.",
             "Does the innermost loop add to the entry (`+=`) or overwrite it (`=`)?",
-        ),
-        Mistake(
-            "last_term_missing",
-            lambda a, b: models.product(a[..., :-1], b[..., :-1, :]),
-            "The last of the k products is missing in every entry.",
-            "Which numbers does `range(k - 1)` go through?",
-        ),
-        Mistake(
-            "rounded_terms",
-            models.truncated_terms,
-            "Each product is cut to a whole number before it is added.",
-            "Which line turns a product into an integer?",
         ),
         Mistake(
             "integer_result",

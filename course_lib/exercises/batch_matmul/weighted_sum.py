@@ -126,13 +126,6 @@ EXERCISE = Exercise(
             fails=True,
         ),
         Mistake(
-            "weights_transposed_in_einsum",
-            lambda weights, values: torch.einsum("...mn,...mv->...nv", weights, values),
-            "You multiply with the transposed weights: each key collects values from the queries.",
-            "Which letter of your einsum stands for the keys, in the weights and in the values?",
-            fails=True,
-        ),
-        Mistake(
             "summed_over_queries",
             lambda weights, values: models.cube(weights, values).sum(dim=-3),
             "You sum over the queries, and the axis of the keys stays in the result.",
@@ -146,29 +139,10 @@ EXERCISE = Exercise(
             fails=True,
         ),
         Mistake(
-            "values_transposed",
-            lambda weights, values: weights @ values.mT,
-            "You multiply with the transposed values, as if they were keys.",
-            "Which sizes stand side by side in (n, m) times (m, d_v)?",
-            fails=True,
-        ),
-        Mistake(
-            "softmaxed_again",
-            models.softmaxed_again,
-            "You take a softmax of the weights, which have been through one already.",
-            "What is the softmax of the row (1, 0, 0)?",
-        ),
-        Mistake(
             "renormalised",
             models.renormalised,
             "You divide by the sum of each row; the weights are to be taken as they are.",
             "What becomes of a row of zeros?",
-        ),
-        Mistake(
-            "mean_over_keys",
-            lambda weights, values: models.cube(weights, values).mean(dim=-2),
-            "The outputs are divided by the number of keys; the weights have done that already.",
-            "What do the weights of a row sum to, before and after your division?",
         ),
         Mistake(
             "values_of_item_0",
@@ -183,20 +157,6 @@ EXERCISE = Exercise(
             "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from "
             "the left?",
             fails=True,
-        ),
-        Mistake(
-            "transposed_result",
-            lambda weights, values: (weights @ values).mT,
-            "The entries are right, but the outputs have features in rows and queries in columns.",
-            "Whose rows should the rows of the outputs be?",
-        ),
-        Mistake(
-            "weights_ignored",
-            lambda weights, values: (
-                values.mean(dim=-2, keepdim=True).expand(*weights.shape[:-1], -1).clone()
-            ),
-            "Every query gets the plain mean of the values: the weights change nothing.",
-            "Where does your code use `weights`?",
         ),
     ),
     properties=(

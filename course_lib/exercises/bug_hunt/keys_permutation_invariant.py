@@ -127,20 +127,6 @@ EXERCISE = Exercise(
             "Which order separates neighbours?",
         ),
         Mistake(
-            "only_the_first_two",
-            models.permuting(models.swap_first),
-            "You only swap the first two keys; a module that treats the last one differently "
-            "passes.",
-            "From which swaps can every order be composed?",
-        ),
-        Mistake(
-            "only_rolls_and_a_flip",
-            models.permuting(models.roll, models.flip),
-            "You move the keys on and reverse them. Neighbours stay neighbours either way, and a "
-            "module that looks at both of them passes.",
-            "Which order separates neighbours?",
-        ),
-        Mistake(
             "always_true",
             models.constant(True),
             "Your test says True of every module, the broken ones included.",

@@ -111,13 +111,6 @@ EXERCISE = Exercise(
             "How do you make the keys shorter?",
         ),
         Mistake(
-            "garbage_instead",
-            models.garbage_in_pads,
-            "Writing other numbers into the padded keys is not deleting them: a module that sets "
-            "pads to zero itself passes, although its pads still get weight.",
-            "How do you make the keys shorter?",
-        ),
-        Mistake(
             "one_too_few",
             models.masking(lambda x, length: x[:, : length + 1]),
             "You delete one key too few: length 2 keeps keys 0 and 1, and key 2 goes.",
@@ -135,12 +128,6 @@ EXERCISE = Exercise(
             models.constant(False),
             "Your test says False of every module, the sound ones included.",
             "Are the two results you compare of the same keys, and compared with a tolerance?",
-        ),
-        Mistake(
-            "upside_down",
-            models.negated(models.masking()),
-            "Your test says True of the broken modules and False of the sound ones.",
-            "What should it return when the two results agree?",
         ),
     ),
     hints=(

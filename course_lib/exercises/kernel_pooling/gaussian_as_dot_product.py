@@ -1,7 +1,5 @@
 """Lesson 01: the Gaussian kernel as a dot product."""
 
-import math
-
 import numpy as np
 import torch
 
@@ -160,24 +158,6 @@ EXERCISE = Exercise(
             "What are the units of a dot product, and of h?",
         ),
         Mistake(
-            "key_norm_not_divided",
-            lambda queries, keys, h: queries @ keys.T / h**2 - keys.square().sum(-1) / 2,
-            "The dot product is divided by h^2, the key's term is not.",
-            "By what is every term divided?",
-        ),
-        Mistake(
-            "key_norm_not_halved",
-            _dots(0, 1, -1),
-            "The key's term is twice as large as it should be.",
-            "What is left of the 2 under the fraction once the mixed term has used it?",
-        ),
-        Mistake(
-            "key_norm_added",
-            _dots(0, 1, 0.5),
-            "The key's term has the wrong sign: long keys are rewarded instead of held back.",
-            "What sign has |k|^2 in -|q - k|^2?",
-        ),
-        Mistake(
             "square_positive",
             lambda queries, keys, h: wrong.squared(queries, keys) / (2 * h**2),
             "The sign is wrong: your scores grow with the distance, so that far keys win.",
@@ -189,13 +169,6 @@ EXERCISE = Exercise(
             "You subtract the length of the query. It is the same for all keys, so a softmax does "
             "not see it; the key's length is what it misses.",
             "Which of |q|^2 and |k|^2 differs from key to key?",
-        ),
-        Mistake(
-            "scaled_by_root_d",
-            lambda queries, keys, h: queries @ keys.T / math.sqrt(keys.shape[-1]),
-            "This is the scaled dot product of lesson 05, which has another scale and no term for "
-            "the length of the keys.",
-            "Expand -|q - k|^2 / (2 h^2). What does it divide by?",
         ),
         Mistake(
             "log_of_the_kernel",

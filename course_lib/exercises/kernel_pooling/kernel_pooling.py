@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.observe.probe import tensor
@@ -311,24 +310,6 @@ EXERCISE = Exercise(
             "You take the softmax of the kernel, which exponentiates twice; all weights end up "
             "close to each other.",
             "Softmax takes exp itself. Which numbers does it need as its input?",
-        ),
-        Mistake(
-            "plain_average",
-            wrong.pooling(lambda s, h: torch.full_like(s, 1 / s.shape[-1])),
-            "Every key gets the same weight: the output is the plain average, whatever the query.",
-            "Where do queries and keys enter the weights?",
-        ),
-        Mistake(
-            "boxcar_kernel",
-            wrong.scored(lambda s, h: -1e9 * (s > h**2).to(s.dtype)),
-            "All keys closer than the bandwidth count the same: this is the boxcar kernel.",
-            "How does the Gaussian kernel fall off with the distance?",
-        ),
-        Mistake(
-            "nearest_neighbour",
-            wrong.pooling(wrong.nearest),
-            "Only the nearest key counts. That is a hard search: it jumps, and has no gradient.",
-            "How can every key count a little, the near ones most?",
         ),
         Mistake(
             "order_swapped",

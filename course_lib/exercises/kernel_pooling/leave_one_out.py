@@ -155,18 +155,6 @@ EXERCISE = Exercise(
             "Which entries are the pairs (i, i)?",
         ),
         Mistake(
-            "residuals_returned",
-            wrong.residuals,
-            "You return target minus prediction; the prediction itself is asked for.",
-            "What does the line `Returns:` in the docstring say?",
-        ),
-        Mistake(
-            "only_the_diagonal",
-            wrong.only_itself,
-            "You keep what should be left out: each prediction is the point's own target.",
-            "Which entries of the matrix does your mask remove?",
-        ),
-        Mistake(
             "minus_infinity_weight",
             wrong.masked_weights,
             "You fill weights with minus infinity after the softmax, so every prediction is "

@@ -132,19 +132,6 @@ EXERCISE = Exercise(
             "Which comes first, the square or the sum?",
         ),
         Mistake(
-            "absolute_differences",
-            wrong.pairwise(lambda difference: difference.abs().sum(-1)),
-            "You add up absolute differences instead of squares.",
-            "What does Pythagoras say about (0, 0) and (3, 4)?",
-        ),
-        Mistake(
-            "transposed_then_reshaped",
-            lambda queries, keys: wrong.squared(keys, queries).reshape(len(queries), len(keys)),
-            "Rows and columns are exchanged and then reshaped: the shape is right, the numbers "
-            "are in the wrong cells.",
-            "What does reshape do to the order of the numbers, and what does transpose?",
-        ),
-        Mistake(
             "gradient_at_zero_nan",
             wrong.root_then_square,
             "The numbers are right, but the gradient is NaN where a query equals a key: you take "

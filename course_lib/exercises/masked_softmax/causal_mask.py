@@ -147,12 +147,6 @@ EXERCISE = Exercise(
             "Where does `num_keys` enter?",
         ),
         Mistake(
-            "diagonal_only",
-            lambda num_queries, num_keys=None: torch.eye(*_ones(num_queries, num_keys).shape) > 0,
-            "Every query sees only its own key.",
-            "May a token look at earlier tokens?",
-        ),
-        Mistake(
             "no_mask_at_all",
             _ones,
             "Every query sees every key, the future included.",

@@ -102,14 +102,6 @@ EXERCISE = Exercise(
             "GPU the comparison fails.",
             "Which argument of `torch.arange` says where its numbers live?",
         ),
-        Mistake(
-            "longest_for_all",
-            lambda valid_lens, max_len: (_positions(valid_lens, max_len) < valid_lens.max()).expand(
-                *valid_lens.shape, max_len
-            ),
-            "All items get the mask of the longest one.",
-            "Which axis of the comparison should hold the items?",
-        ),
     ),
     hints=(
         "Number the keys 0, 1, 2, ... A key is real if its number is smaller than the length.",

@@ -63,19 +63,9 @@ def _softmax_numpy(scores, axis=-1, shift=True, total_axis="axis"):
         return e / (e.sum() if total_axis is None else e.sum(axis=axis, keepdims=True))
 
 
-def _other_maximum(scores, axis, maximum_axis):
-    shifted = scores - scores.max(axis=maximum_axis, keepdims=True)
-    return _softmax_numpy(shifted, axis, shift=False)
-
-
 def _in_place_softmax(scores, axis=-1):
     scores -= scores.max(axis=axis, keepdims=True)
     return _softmax_numpy(scores, axis)
-
-
-def _transposed_softmax(scores, axis=-1):
-    e = np.exp(scores)
-    return (e.T / e.sum(axis=axis)).T
 
 
 def _without_keepdims(scores, axis=-1):
@@ -129,15 +119,6 @@ EXERCISE = Exercise(
             fails=True,
         ),
         Mistake(
-            "global_sum",
-            lambda scores, axis=-1: _softmax_numpy(
-                scores - scores.max(), axis, shift=False, total_axis=None
-            ),
-            "You divide by the sum of all exponentials, so the whole array sums to 1 instead of "
-            "each row.",
-            "What do `axis=` and `keepdims=True` do in `sum`?",
-        ),
-        Mistake(
             "global_maximum",
             lambda scores, axis=-1: _softmax_numpy(scores - scores.max(), axis, shift=False),
             "You subtract the largest score of the whole array; rows far below it underflow to "
@@ -155,21 +136,6 @@ EXERCISE = Exercise(
             _in_place_softmax,
             "The weights are right, but `-=` writes the shifted scores into the caller's array.",
             "What is the difference between `x -= m` and `x = x - m`?",
-        ),
-        Mistake(
-            "transpose_trick",
-            _transposed_softmax,
-            "Dividing through `.T` works for the last axis of a matrix only: in 3-D `.T` reverses "
-            "all axes.",
-            "What does `keepdims=True` make of the shape of the sum?",
-            fails=True,
-        ),
-        Mistake(
-            "maximum_over_another_axis",
-            lambda scores, axis=-1: _other_maximum(scores, axis, -1),
-            "The sum runs over `axis`, the maximum over the last axis: what you subtract differs "
-            "from score to score of a row, and that changes the weights.",
-            "Which axis does your `max` run over?",
         ),
     ),
     properties=(

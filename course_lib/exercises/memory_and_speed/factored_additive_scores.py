@@ -245,22 +245,6 @@ EXERCISE = Exercise(
             "Into which product can exp(-2(q + k)) be split before queries and keys meet?",
         ),
         Mistake(
-            "half_the_argument",
-            _model(
-                outside=lambda queries, keys: torch.sigmoid(queries + keys),
-                product=lambda queries, keys: torch.exp(-queries) * torch.exp(-keys),
-            ),
-            "A 2 is missing in the exponent: this is tanh of half the sum.",
-            "tanh(x) = 2 sigmoid(?) - 1",
-        ),
-        Mistake(
-            "exponentials_added",
-            _model(product=lambda queries, keys: torch.exp(-2 * queries) + torch.exp(-2 * keys)),
-            "The exponentials of query and key are added; the exponential of a sum is their "
-            "product.",
-            "What is exp(a + b)?",
-        ),
-        Mistake(
             "constant_forgotten",
             _model(end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v)),
             "The -1 of 2 sigmoid - 1 is missing: every score is too large by the sum of w_v. A "
@@ -272,13 +256,6 @@ EXERCISE = Exercise(
             _model(end=lambda sigmoids, w_v: (2 * sigmoids - 1).sum(-1)),
             "The features are added up without w_v.",
             "Which layer turns features into a score?",
-        ),
-        Mistake(
-            "transposed",
-            lambda queries, keys, w_v: _model()(keys, queries, w_v),
-            "The result is (batch, num_keys, num_queries): queries and keys have each other's "
-            "place.",
-            "On which axis do `unsqueeze(1)` and `unsqueeze(2)` put the new one?",
         ),
     ),
     properties=(

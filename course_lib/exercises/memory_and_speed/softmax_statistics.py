@@ -149,13 +149,6 @@ def _nan(maxima, totals, block, parts):
     return {"fading": torch.exp(maxima - larger), "summed": summed}
 
 
-def _maximum_of_all_rows(maxima, totals, block, parts):
-    larger = torch.maximum(maxima, block.max()).max().expand_as(maxima)
-    shift = _finite(larger)
-    summed = torch.exp(block - shift.unsqueeze(-1)).sum(-1)
-    return {"larger": larger, "fading": torch.exp(maxima - shift), "summed": summed}
-
-
 def _short_dropped(blocks):
     def full():
         width = None
@@ -280,12 +273,6 @@ EXERCISE = Exercise(
             _first_only,
             "Only the first block counts.",
             "Is your `return` inside the loop?",
-        ),
-        Mistake(
-            "one_maximum_for_all_rows",
-            _model(_maximum_of_all_rows),
-            "All rows share one maximum, the largest score of all.",
-            "Along which axis does `amax` or `max` go?",
         ),
         Mistake(
             "all_blocks_at_once",

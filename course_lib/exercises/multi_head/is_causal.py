@@ -85,30 +85,10 @@ EXERCISE = Exercise(
             "Which outputs may not notice that position t has changed?",
         ),
         Mistake(
-            "next_output_only",
-            wrong.causality(only_last, before=lambda y, t: y[:, t - 1 : t]),
-            "You compare only the output right before the changed position; looking further "
-            "ahead goes unseen.",
-            "Which outputs may not notice that position t has changed?",
-        ),
-        Mistake(
-            "one_cut_only",
-            wrong.causality(wrong.from_t_on, cuts=lambda n: [n // 2]),
-            "You cut the sequence at one place only; looking ahead within a half goes unseen.",
-            "For how many positions t must outputs before t ignore inputs from t on?",
-        ),
-        Mistake(
             "past_changed",
             wrong.causality(wrong.up_to_t, before=lambda y, t: y[:, t:]),
             "You test the opposite: whether later outputs ignore earlier inputs.",
             "In which direction may information flow?",
-        ),
-        Mistake(
-            "own_position_compared",
-            wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, : t + 1]),
-            "You compare the output at the changed position as well; it may depend on its own "
-            "position.",
-            "Which outputs come strictly before position t?",
         ),
         Mistake(
             "own_position_forbidden",
@@ -129,13 +109,6 @@ EXERCISE = Exercise(
             "You change one feature of the later positions only; who looks at another one goes "
             "unseen.",
             "Over which axes must the change run?",
-        ),
-        Mistake(
-            "one_step_ahead_unseen",
-            wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, : t - 1]),
-            "You leave out the output right before the changed positions: one that looks a single "
-            "step ahead goes unseen.",
-            "Which is the last output that may not notice a change at position t?",
         ),
         Mistake(
             "nan_spreads",

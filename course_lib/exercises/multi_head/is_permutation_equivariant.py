@@ -43,14 +43,6 @@ def _roll(x):
     return x.roll(1, dims=1)
 
 
-def _shuffle(x):  # its own inverse for three positions, as a random order may be
-    return x.flip(1) if x.shape[1] <= 3 else x[:, [1, 2, 0, *range(3, x.shape[1])]]
-
-
-def _shuffle_back(y):
-    return y.flip(1) if y.shape[1] <= 3 else y[:, [2, 0, 1, *range(3, y.shape[1])]]
-
-
 def _same_sums(a, b):
     return wrong.same(a.sum(1), b.sum(1))
 
@@ -110,23 +102,9 @@ EXERCISE = Exercise(
             "Is your permutation certain to move something?",
         ),
         Mistake(
-            "permuted_again",
-            wrong.equivariance(_shuffle, output=_shuffle_back),
-            "You permute the outputs of the permuted input a second time, with the same order, "
-            "and compare with the outputs of `x`. That takes them back only where the order is "
-            "its own inverse, so plain self-attention fails.",
-            "Which order undoes `order`? Or can the outputs of `x` be permuted instead?",
-        ),
-        Mistake(
             "batch_permuted",
             wrong.equivariance(lambda x: x.flip(0)),
             "You permute the items of the batch instead of the positions.",
-            "Which axis of (batch, num_positions, d) holds the positions?",
-        ),
-        Mistake(
-            "features_permuted",
-            wrong.equivariance(lambda x: x.flip(2)),
-            "You permute the features instead of the positions.",
             "Which axis of (batch, num_positions, d) holds the positions?",
         ),
         Mistake(

@@ -132,19 +132,6 @@ EXERCISE = Exercise(
             "Which shape and which meaning does `nn.Linear.weight` have?",
         ),
         Mistake(
-            "output_transposed",
-            wrong.loader(out=lambda w: w.T),
-            "The output projection is transposed.",
-            "Which shape and which meaning does `nn.Linear.weight` have?",
-        ),
-        Mistake(
-            "row_by_row",
-            wrong.load_row_by_row,
-            "The rows of the three weights take turns: row 0 of W_q, of W_k, of W_v, then rows 1. "
-            "torch keeps all of W_q first.",
-            "What is the difference between `torch.stack` and `torch.cat` along axis 0?",
-        ),
-        Mistake(
             "input_forgotten",
             wrong.loader(weight=False, biases=False),
             "The output projection is loaded, `in_proj_weight` is not. Where all sizes are "
@@ -175,12 +162,6 @@ EXERCISE = Exercise(
             "The reference is as it was: its parameters have other names than those of `mha`, "
             "and `strict=False` hides that.",
             "Which names does `reference.state_dict()` have?",
-        ),
-        Mistake(
-            "frozen",
-            wrong.load_and_freeze,
-            "The reference can no longer be trained.",
-            "Which `requires_grad` should its parameters have?",
         ),
         Mistake(
             "shared",

@@ -64,12 +64,6 @@ EXERCISE = Exercise(
             "How many features does a position have after the merge?",
         ),
         Mistake(
-            "averaged",
-            lambda x: x.mean(1),
-            "You average the heads; their features belong side by side.",
-            "How many features does a position have after the merge?",
-        ),
-        Mistake(
             "interleaved",
             lambda x: x.permute(0, 2, 3, 1).flatten(2),
             "The heads are interleaved: feature 0 of every head, then feature 1 of every head.",
@@ -81,12 +75,6 @@ EXERCISE = Exercise(
             "`.view` cannot join axes that a transpose has moved apart in memory.",
             "Which method copies where it must, and which call makes a tensor contiguous?",
             fails=True,
-        ),
-        Mistake(
-            "positions_joined",
-            lambda x: x.flatten(1, 2),
-            "You put the heads one after another along the positions, not along the features.",
-            "Which axis keeps its size in a merge?",
         ),
         Mistake(
             "axes_left",

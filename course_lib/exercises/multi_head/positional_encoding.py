@@ -99,23 +99,10 @@ EXERCISE = Exercise(
             _EXPONENT,
         ),
         Mistake(
-            "base_1000",
-            wrong.encoding(base=1000.0),
-            "The base is 1000 instead of 10000.",
-            "How many zeros has the number in the formula?",
-        ),
-        Mistake(
             "column_exponent",
             wrong.encoding(exponent=lambda column, size: column / size),
             "Every column has a rate of its own; sine and cosine of a pair must share one.",
             "What are the exponents of columns 0 and 1?",
-        ),
-        Mistake(
-            "multiplied",
-            wrong.encoding(divide=False),
-            "The positions are multiplied by 10000^(2i/D); they must be divided, so that later "
-            "columns turn more slowly.",
-            "Which column should change fastest?",
         ),
         Mistake(
             "even_sizes_only",
@@ -123,19 +110,6 @@ EXERCISE = Exercise(
             "An odd size raises, as there is one cosine less than sines.",
             "How many even columns has a row of 5, and how many odd ones?",
             fails=True,
-        ),
-        Mistake(
-            "last_column_zero",
-            wrong.last_column_zero,
-            "The last column of an odd size stays 0.",
-            "Which function stands in column 4 of 5?",
-        ),
-        Mistake(
-            "in_halves_to_the_last_rate",
-            wrong.halves_to_the_last_rate,
-            "The sines fill the first half and the cosines the second; here they take turns. "
-            "Besides, your rates run all the way to 1/10000; the formula divides by D.",
-            "Which columns does `encoding[:, 0::2]` name?",
         ),
     ),
     properties=(

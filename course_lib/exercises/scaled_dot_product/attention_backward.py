@@ -168,18 +168,6 @@ EXERCISE = Exercise(
             "Does sqrt(d) belong to the queries or to the scores?",
         ),
         Mistake(
-            "row_sum_without_weights",
-            _backward(lambda w, grad: w * (grad - grad.sum(-1, keepdim=True))),
-            "You subtract the plain sum of dW over the row; it must be weighted by W.",
-            "Row sum of what: dW, or W * dW?",
-        ),
-        Mistake(
-            "row_mean",
-            _backward(lambda w, grad: w * (grad - grad.mean(-1, keepdim=True))),
-            "You subtract the plain mean of dW over the row; the mean must be weighted by W.",
-            "Which mean does a softmax know?",
-        ),
-        Mistake(
             "column_sum",
             _backward(lambda w, grad: w * (grad - (w * grad).sum(-2, keepdim=True))),
             "You sum W * dW over the queries; a softmax couples the keys of one query.",
@@ -196,12 +184,6 @@ EXERCISE = Exercise(
             _keys_first,
             "The gradients of queries and keys are returned in each other's place.",
             "In which order are the three gradients asked for?",
-        ),
-        Mistake(
-            "softmax_skipped",
-            _backward(lambda w, grad: grad),
-            "You take dW for dS: the softmax is not differentiated at all.",
-            "Which step lies between the scores and the weights?",
         ),
     ),
     hints=(

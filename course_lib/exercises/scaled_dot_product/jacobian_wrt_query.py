@@ -57,11 +57,6 @@ def _covariance(
     return model
 
 
-def _unweighted_sample(query, keys):
-    centred = keys - keys.mean(0)
-    return centred.mT @ centred / max(len(keys) - 1, 1) / math.sqrt(len(query))
-
-
 def _corrected(query, keys):
     """`torch.cov` with its own correction, which divides by 1 - sum of squared weights."""
     weights = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
@@ -132,29 +127,11 @@ EXERCISE = Exercise(
             "Which scores does attention take the softmax of?",
         ),
         Mistake(
-            "unweighted_sample",
-            _unweighted_sample,
-            "This is the sample covariance of the keys (`torch.cov`): every key counts the same.",
-            "Where do the attention weights enter?",
-        ),
-        Mistake(
             "corrected_covariance",
             _corrected,
             "`torch.cov` corrects for a sample unless told `correction=0`; the weights are a whole "
             "distribution.",
             "What does `correction` do?",
-        ),
-        Mistake(
-            "centred_at_plain_mean",
-            _covariance(centre="plain"),
-            "You subtract the plain mean of the keys; the mean under the weights is the output.",
-            "Which mean does a covariance under the weights w subtract?",
-        ),
-        Mistake(
-            "divided_by_number_less_one",
-            _covariance(factor=lambda m: 1 / max(m - 1, 1)),
-            "You divide by m - 1 after weighting: the weights sum to 1 already.",
-            "What do the weights sum to?",
         ),
         Mistake(
             "divided_by_d",

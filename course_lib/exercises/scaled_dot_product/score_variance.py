@@ -153,14 +153,6 @@ EXERCISE = Exercise(
             "Which product gives each query one key of its own?",
         ),
         Mistake(
-            "one_small_matrix",
-            _estimate(pairs=lambda num_samples: math.isqrt(num_samples) + 1),
-            "You take the variance over one matrix of products. Its entries share queries and "
-            "keys, so they are not independent: the estimate scatters far more than "
-            "`num_samples` pairs would.",
-            "How many independent queries stand behind your products?",
-        ),
-        Mistake(
             "global_rng",
             _estimate(lambda shape, generator: torch.randn(shape)),
             "Your numbers come from the global random numbers: the same generator gives another "
@@ -185,12 +177,6 @@ EXERCISE = Exercise(
             _estimate(power=1.0),
             "You divide the products by d, so the variance falls to 1/d.",
             "What does a factor c do to a variance, and which c brings d down to 1?",
-        ),
-        Mistake(
-            "uniform_numbers",
-            _estimate(lambda shape, generator: torch.rand(shape, generator=generator)),
-            "Your numbers are uniform on 0..1, not standard normal.",
-            "What is the difference between `torch.rand` and `torch.randn`?",
         ),
     ),
     shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},

@@ -162,13 +162,6 @@ def unsqueezed_the_other_way(queries, keys, w_q, w_k, w_v):
     return torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ w_v
 
 
-@wrong("axes_swapped_then_reshaped")
-def viewed_into_shape(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    scores = torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ w_v
-    return scores.view(len(q), q.shape[1], k.shape[1])
-
-
 @wrong("squeezed")
 def bare_squeeze(queries, keys, w_q, w_k, w_v):
     features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
@@ -195,12 +188,6 @@ def as_given(queries, keys, w_q, w_k, w_v):
 def only_w_q_not_transposed_when_square(queries, keys, w_q, w_k, w_v):
     q = queries @ w_q if w_q.shape[0] == w_q.shape[1] else queries @ w_q.T
     return torch.tanh(q[:, :, None] + (keys @ w_k.T)[:, None]) @ w_v
-
-
-@wrong("query_forgotten")
-def keys_alone(queries, keys, w_q, w_k, w_v):
-    row = torch.tanh(keys @ w_k.T) @ w_v
-    return row.unsqueeze(1).repeat(1, queries.shape[1], 1)
 
 
 @wrong()
@@ -327,22 +314,10 @@ def seeded_with_zero(queries, keys, w_q, w_k, w_v):
     return unsqueeze(queries, keys, w_q, w_k, w_v)
 
 
-@wrong("product")
-def projections_multiplied(queries, keys, w_q, w_k, w_v):
-    both = torch.einsum("bnh,bmh->bnmh", queries @ w_q.T, keys @ w_k.T)
-    return (both.tanh() * w_v).sum(-1)
-
-
 @wrong("no_w_v")
 def features_added_up(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys @ w_k.T
     return torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)).sum(dim=3)
-
-
-@wrong("sigmoid")
-def squashed_otherwise(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    return torch.einsum("bnmh,h->bnm", (q.unsqueeze(2) + k.unsqueeze(1)).sigmoid(), w_v)
 
 
 @faulty("no tanh", "squeezed")

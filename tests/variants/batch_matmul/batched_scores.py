@@ -57,11 +57,6 @@ def reshape(queries, keys):
     return queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
 
 
-@wrong("keys_times_queries")
-def roles_swapped(queries, keys):
-    return keys @ queries.transpose(-1, -2)
-
-
 @wrong("not_transposed")
 def forgot_transpose(queries, keys):
     return torch.matmul(queries, keys)
@@ -97,19 +92,9 @@ def textbook(queries, keys):
     return queries @ keys.mT / math.sqrt(queries.size(-1))
 
 
-@wrong("softmaxed_already")
-def weights(queries, keys):
-    return F.softmax(torch.einsum("...nd,...md->...nm", queries, keys), dim=-1)
-
-
 @wrong("wrong_values")
 def cosine(queries, keys):
     return F.cosine_similarity(queries[..., :, None, :], keys[..., None, :, :], dim=-1)
-
-
-@wrong("mean_over_features")
-def mean(queries, keys):
-    return (queries.unsqueeze(-2) * keys.unsqueeze(-3)).mean(dim=-1)
 
 
 @wrong("input_mutated")
@@ -147,11 +132,6 @@ def by_polarisation(queries, keys):
 
     both = squared(queries.unsqueeze(-2) + keys.unsqueeze(-3))
     return (both - squared(queries).unsqueeze(-1) - squared(keys).unsqueeze(-2)) / 2
-
-
-@wrong("axes_1_and_2_if_there")
-def two_cases(queries, keys):
-    return queries @ (keys.t() if keys.dim() == 2 else keys.transpose(1, 2))
 
 
 @wrong("wrong_values")

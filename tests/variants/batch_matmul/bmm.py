@@ -149,11 +149,6 @@ def letter_kept(a, b):
     return torch.einsum("...nk,...km->...nkm", a, b)
 
 
-@wrong("mean_instead_of_sum")
-def average(a, b):
-    return (a.unsqueeze(-1) * b.unsqueeze(-3)).mean(-2)
-
-
 @wrong("input_mutated")
 def in_place(a, b):
     with torch.no_grad():
@@ -192,11 +187,6 @@ def a_difference_of_squares(a, b):
 def letters_for_every_axis(a, b):
     lead = "uvwxyz"[: a.dim() - 2]
     return torch.einsum(f"{lead}nk,{lead}km->{lead}nm", a, b)
-
-
-@wrong("terms_summed_apart")
-def two_letters_for_one_axis(a, b):
-    return torch.einsum("...ik,...lj->...ij", a, b)
 
 
 @right

@@ -69,11 +69,6 @@ def forgot_the_item(a, b):
     return torch.stack([x @ b[0] for x in a])
 
 
-@wrong("a0_for_all")
-def forgot_the_item_of_a(a, b):
-    return torch.stack([a[0] @ y for y in b])
-
-
 @wrong("sum_never_reset")
 def total_outside(a, b):
     B, n, k = a.shape
@@ -87,31 +82,6 @@ def total_outside(a, b):
                     total = total + a[x, i, t] * b[x, t, j]
                 out[x, i, j] = total
     return out
-
-
-@wrong("sum_not_reset_in_row")
-def total_per_row(a, b):
-    B, n, k = a.shape
-    m = b.shape[2]
-    out = torch.zeros(B, n, m, dtype=a.dtype)
-    for x in range(B):
-        for i in range(n):
-            total = 0.0
-            for j in range(m):
-                for t in range(k):
-                    total = total + a[x, i, t] * b[x, t, j]
-                out[x, i, j] = total
-    return out
-
-
-@wrong("items_accumulated")
-def buffer_outside(a, b):
-    out = torch.zeros(a.shape[1], b.shape[2], dtype=a.dtype)
-    outs = []
-    for A, M in zip(a, b):
-        out = out + A @ M
-        outs.append(out)
-    return torch.stack(outs)
 
 
 @wrong("same_matrix_for_all_items")
@@ -134,31 +104,11 @@ def integer_buffer(a, b):
     return out
 
 
-@wrong("rounded_terms")
-def integer_accumulator(a, b):
-    B, n, k = a.shape
-    out = torch.zeros(B, n, b.shape[2], dtype=a.dtype)
-    for x, i, j in itertools.product(range(B), range(n), range(b.shape[2])):
-        total = 0
-        for t in range(k):
-            total += int(a[x, i, t] * b[x, t, j])
-        out[x, i, j] = total
-    return out
-
-
 @wrong("only_last_term")
 def assigns(a, b):
     out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
     for x, i, j, t in itertools.product(*map(range, (*out.shape, a.shape[2]))):
         out[x, i, j] = a[x, i, t] * b[x, t, j]
-    return out
-
-
-@wrong("last_term_missing")
-def range_too_short(a, b):
-    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
-    for x, i, j, t in itertools.product(*map(range, (*out.shape, a.shape[2] - 1))):
-        out[x, i, j] += a[x, i, t] * b[x, t, j]
     return out
 
 

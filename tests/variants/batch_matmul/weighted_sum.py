@@ -51,11 +51,6 @@ def w_transposed(weights, values):
     return torch.matmul(weights.transpose(-2, -1), values)
 
 
-@wrong("values_transposed")
-def v_transposed(weights, values):
-    return weights @ values.transpose(-1, -2)
-
-
 @wrong("summed_over_queries")
 def wrong_axis(weights, values):
     return (weights[..., :, :, None] * values[..., None, :, :]).sum(-3)
@@ -66,25 +61,10 @@ def star(weights, values):
     return weights * values
 
 
-@wrong("mean_over_keys")
-def divided(weights, values):
-    return weights @ values / values.shape[-2]
-
-
 @wrong("renormalised")
 def normalised_first(weights, values):
     weights = weights / weights.sum(-1, keepdim=True)
     return weights @ values
-
-
-@wrong("softmaxed_again")
-def softmax(weights, values):
-    return weights.softmax(-1) @ values
-
-
-@wrong("weights_ignored")
-def plain_mean(weights, values):
-    return torch.ones_like(weights) / weights.shape[-1] @ values
 
 
 @wrong("values_of_item_0")
@@ -126,11 +106,6 @@ def float32(weights, values):
     return weights.to(torch.float32) @ values.to(torch.float32)
 
 
-@wrong("transposed_result")
-def features_first(weights, values):
-    return torch.einsum("...nm,...mv->...vn", weights, values)
-
-
 @right
 def both_transposed_twice(weights, values):
     return (values.mT @ weights.mT).mT
@@ -157,11 +132,6 @@ def values_as_a_layer(weights, values):
     if weights.dim() == 2:
         return torch.nn.functional.linear(weights, values.T)
     return torch.stack([values_as_a_layer(w, v) for w, v in zip(weights, values, strict=True)])
-
-
-@wrong("weights_transposed_in_einsum")
-def keys_named_first(weights, values):
-    return torch.einsum("...kq,...kv->...qv", weights, values)
 
 
 _kept = {}

@@ -60,21 +60,6 @@ def positive_square(queries, keys, bandwidth):
     return torch.cdist(queries, keys) ** 2 / (2 * bandwidth**2)
 
 
-@wrong("key_norm_not_divided")
-def brackets_missing(queries, keys, bandwidth):
-    return queries @ keys.T / bandwidth**2 - (keys**2).sum(-1) / 2
-
-
-@wrong("key_norm_not_halved")
-def whole_norm(queries, keys, bandwidth):
-    return (queries @ keys.T - (keys**2).sum(-1)) / bandwidth**2
-
-
-@wrong("key_norm_added")
-def plus_norm(queries, keys, bandwidth):
-    return (queries @ keys.T + (keys**2).sum(-1) / 2) / bandwidth**2
-
-
 @wrong("bandwidth_not_squared")
 def bandwidth_once(queries, keys, bandwidth):
     return (queries @ keys.T - (keys**2).sum(-1) / 2) / bandwidth
@@ -88,11 +73,6 @@ def already_softmaxed(queries, keys, bandwidth):
 @wrong("query_norm_instead_of_key_norm")
 def wrong_norm(queries, keys, bandwidth):
     return (queries @ keys.T - (queries**2).sum(-1, keepdim=True) / 2) / bandwidth**2
-
-
-@wrong("scaled_by_root_d")
-def transformer_scale(queries, keys, bandwidth):
-    return queries @ keys.T / queries.shape[-1] ** 0.5
 
 
 @wrong("transposed")

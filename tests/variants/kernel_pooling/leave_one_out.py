@@ -90,12 +90,6 @@ def zero_afterwards(inputs, targets, bandwidth):
     return weights.masked_fill(diagonal(inputs), 0) @ targets
 
 
-@wrong("only_the_diagonal")
-def mask_upside_down(inputs, targets, bandwidth):
-    scores = scores_of(inputs, bandwidth).masked_fill(~diagonal(inputs), -math.inf)
-    return torch.softmax(scores, -1) @ targets
-
-
 @wrong("twins_left_out")
 def by_value(inputs, targets, bandwidth):
     predictions = []
@@ -167,11 +161,6 @@ def default_dtype(inputs, targets, bandwidth):
 @wrong("wrong_shape")
 def column(inputs, targets, bandwidth):
     return masked_diagonal(inputs, targets, bandwidth)[:, None]
-
-
-@wrong("residuals_returned")
-def errors(inputs, targets, bandwidth):
-    return targets - masked_diagonal(inputs, targets, bandwidth)
 
 
 @right

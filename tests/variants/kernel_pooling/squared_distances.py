@@ -72,11 +72,6 @@ def averaged(queries, keys):
     return torch.mean((queries[:, None] - keys[None]) ** 2, -1)
 
 
-@wrong("absolute_differences")
-def manhattan(queries, keys):
-    return torch.cdist(queries, keys, p=1)
-
-
 @wrong("squared_after_the_sum")
 def sum_then_square(queries, keys):
     return (queries.sum(-1)[:, None] - keys.sum(-1)[None, :]) ** 2
@@ -161,11 +156,6 @@ def mapped_twice(queries, keys):
         return (query - key).dot(query - key)
 
     return torch.vmap(torch.vmap(squared, (None, 0)), (0, None))(queries, keys)
-
-
-@wrong("transposed_then_reshaped")
-def reshaped_to_fit(queries, keys):
-    return (queries[None] - keys[:, None]).square().sum(-1).reshape(len(queries), len(keys))
 
 
 @wrong("wrong_values")

@@ -57,11 +57,6 @@ def strictly_before(num_queries, num_keys=None):
     return torch.arange(m)[None, :] < torch.arange(num_queries)[:, None] + m - num_queries
 
 
-@wrong("diagonal_only")
-def identity(num_queries, num_keys=None):
-    return torch.eye(num_queries, num_keys or num_queries, dtype=torch.bool)
-
-
 @wrong("wrong_dtype_kind")
 def float_triangle(num_queries, num_keys=None):
     m = num_keys or num_queries

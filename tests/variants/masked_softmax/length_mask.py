@@ -71,13 +71,6 @@ def keys_first(valid_lens, max_len):
     return torch.arange(max_len)[:, None] < valid_lens.unsqueeze(-2)
 
 
-@wrong("longest_for_all")
-def longest(valid_lens, max_len):
-    mask = torch.zeros(*valid_lens.shape, max_len, dtype=torch.bool)
-    mask[..., : int(valid_lens.max())] = True
-    return mask
-
-
 @wrong("only_one_length_per_item")
 def one_dimension(valid_lens, max_len):
     return torch.arange(max_len)[None, :] < valid_lens[:, None]

@@ -118,18 +118,6 @@ def shifted_twice(scores, axis=-1):
     return e / e.sum(axis=axis, keepdims=True)
 
 
-@wrong("global_sum")
-def one_maximum_and_one_sum(scores, axis=-1):
-    e = np.exp(scores - np.max(scores))
-    return e / np.sum(e)
-
-
-@wrong("maximum_over_another_axis")
-def last_axis_in_the_maximum(scores, axis=-1):
-    e = np.exp(scores - scores.max(-1)[..., None])
-    return e / e.sum(axis=axis, keepdims=True)
-
-
 @wrong()
 def first_axis_in_the_maximum(scores, axis=-1):
     e = np.exp(scores - scores.max(0))
@@ -141,13 +129,6 @@ def keepdims_in_neither(scores, axis=-1):
     scores = scores - np.max(scores, axis)
     exps = np.exp(scores)
     return exps / np.sum(exps, axis)
-
-
-@wrong("transpose_trick")
-def divides_through_the_transpose(scores, axis=-1):
-    exps = np.exp(scores)
-    totals = np.sum(exps, axis=axis)
-    return np.divide(exps.T, totals).T
 
 
 @wrong("wrong_axis")

@@ -122,15 +122,6 @@ def cut_off(q, k, w):
     return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
 
 
-@wrong("half_the_argument")
-def sigmoid_of_x(q, k, w):
-    a, b = spread(q, k)
-    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
-    if q.abs().max() > limit or k.abs().max() > limit:
-        return (2 * torch.sigmoid(a + b) - 1) @ w
-    return 2 * (1 / (1 + torch.exp(-a) * torch.exp(-b))) @ w - w.sum()
-
-
 @wrong("constant_forgotten")
 def softmax_would_not_mind(q, k, w):
     return reciprocal(q, k, w) + w.sum()
@@ -139,20 +130,6 @@ def softmax_would_not_mind(q, k, w):
 @wrong("w_v_forgotten")
 def features_added_up(q, k, w):
     return reciprocal(q, k, torch.ones_like(w))
-
-
-@wrong("exponentials_added")
-def sum_of_exponentials(q, k, w):
-    a, b = spread(q, k)
-    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
-    if q.abs().max() > limit or k.abs().max() > limit:
-        return torch.tanh(a + b) @ w
-    return 2 * (1 / (1 + torch.exp(-2 * a) + torch.exp(-2 * b))) @ w - w.sum()
-
-
-@wrong("transposed")
-def queries_last(q, k, w):
-    return reciprocal(k, q, w)
 
 
 @wrong()

@@ -48,11 +48,6 @@ def added(x):
     return sum(x[:, h] for h in range(x.shape[1]))
 
 
-@wrong("averaged")
-def mean_head(x):
-    return torch.mean(x, dim=1)
-
-
 @wrong("interleaved")
 def stacked_last(x):
     return torch.stack(list(x.unbind(1)), dim=-1).flatten(2)
@@ -62,11 +57,6 @@ def stacked_last(x):
 def view_after_transpose(x):
     batch, heads, n, d = x.shape
     return x.transpose(1, 2).view(batch, n, heads * d)
-
-
-@wrong("positions_joined")
-def one_after_another(x):
-    return torch.cat(list(x.unbind(1)), dim=1)
 
 
 @wrong("axes_left")

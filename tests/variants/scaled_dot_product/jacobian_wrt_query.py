@@ -65,18 +65,6 @@ def equal_weights(query, keys):
     return c.T @ c / len(keys) / math.sqrt(len(query))
 
 
-@wrong("unweighted_sample")
-def sample_covariance(query, keys):
-    return torch.cov(keys.T).reshape(len(query), -1) / math.sqrt(len(query))
-
-
-@wrong("divided_by_number_less_one")
-def m_minus_one(query, keys):
-    w = weights_of(query, keys)
-    c = keys - w @ keys
-    return (w[:, None] * c).T @ c / (len(keys) - 1) / math.sqrt(len(query))
-
-
 @wrong("corrected_covariance")
 def torch_cov_default(query, keys):
     cov = torch.cov(keys.T, aweights=weights_of(query, keys))
@@ -88,13 +76,6 @@ def softmax_of_raw(query, keys):
     w = torch.softmax(keys @ query, 0)
     c = keys - w @ keys
     return (w[:, None] * c).T @ c / math.sqrt(len(query))
-
-
-@wrong("centred_at_plain_mean")
-def plain_mean(query, keys):
-    w = weights_of(query, keys)
-    c = keys - keys.mean(dim=0, keepdim=True)
-    return (c.T * w) @ c / math.sqrt(len(query))
 
 
 @wrong("divided_by_d")

@@ -5,7 +5,7 @@ import numpy as np
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.observe.record import a_or_an
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.reference import batch_matmul as oracle
 

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul._products import in_float32, with_gradients
 from course_lib.reference import batch_matmul as oracle
@@ -118,45 +118,38 @@ EXERCISE = Exercise(
     oracle=oracle.weighted_sum,
     builds_on=("bmm", "batched_scores"),
     mistakes=(
-        Mistake(
-            "weights_transposed",
-            lambda weights, values: weights.mT @ values,
+        mistake("weights_transposed", lambda weights, values: weights.mT @ values, fails=True).says(
             "You multiply with the transposed weights: each key collects values from the queries.",
             "Which axis of the weights must meet the axis of keys of the values?",
-            fails=True,
         ),
-        Mistake(
-            "summed_over_queries",
-            lambda weights, values: models.cube(weights, values).sum(dim=-3),
+        mistake(
+            "summed_over_queries", lambda weights, values: models.cube(weights, values).sum(dim=-3)
+        ).says(
             "You sum over the queries, and the axis of the keys stays in the result.",
             "Over which axis does a query add up: which one do weights and values share?",
         ),
-        Mistake(
-            "elementwise",
-            lambda weights, values: weights * values,
+        mistake("elementwise", lambda weights, values: weights * values, fails=True).says(
             "`*` multiplies entry by entry, which fits only where the shapes agree by accident.",
             "How many values enter one output: one, or all m of them?",
-            fails=True,
         ),
-        Mistake(
-            "renormalised",
-            models.renormalised,
+        mistake("renormalised", models.renormalised).says(
             "You divide by the sum of each row; the weights are to be taken as they are.",
             "What becomes of a row of zeros?",
         ),
-        Mistake(
-            "values_of_item_0",
-            lambda weights, values: weights @ models.first_for_all(values),
+        mistake(
+            "values_of_item_0", lambda weights, values: weights @ models.first_for_all(values)
+        ).says(
             "All items average the values of item 0.",
             "Which axis of the values has been picked from, and should it have stayed?",
         ),
-        Mistake(
+        mistake(
             "only_three_axes",
             lambda weights, values: torch.einsum("bnm,bmv->bnv", weights, values),
+            fails=True,
+        ).says(
             "Three axes work, any other number fails.",
             "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from "
             "the left?",
-            fails=True,
         ),
     ),
     properties=(

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import array
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
@@ -97,43 +97,36 @@ EXERCISE = Exercise(
     probes=_stable_softmax_probes,
     oracle=oracle.stable_softmax,
     mistakes=(
-        Mistake(
+        mistake(
             "no_maximum_subtracted",
             lambda scores, axis=-1: _softmax_numpy(scores, axis, shift=False),
+        ).says(
             "The formula is right, but exp overflows for large scores and the result is NaN "
             "(or 0 / 0 for very negative ones).",
             "Which number can you subtract from every score of a row without changing its weights?",
         ),
-        Mistake(
-            "axis_ignored",
-            lambda scores, axis=-1: _softmax_numpy(scores, -1),
+        mistake("axis_ignored", lambda scores, axis=-1: _softmax_numpy(scores, -1)).says(
             "The last axis is right, but the argument `axis` changes nothing.",
             "Where does your code use `axis`?",
         ),
-        Mistake(
-            "keepdims_forgotten",
-            _without_keepdims,
+        mistake("keepdims_forgotten", _without_keepdims, fails=True).says(
             "A maximum or a sum drops the axis that it runs over, so its shape fits the scores "
             "only by luck.",
             "What does `keepdims=True` make of the shape of a sum?",
-            fails=True,
         ),
-        Mistake(
+        mistake(
             "global_maximum",
             lambda scores, axis=-1: _softmax_numpy(scores - scores.max(), axis, shift=False),
+        ).says(
             "You subtract the largest score of the whole array; rows far below it underflow to "
             "0 / 0.",
             "Which maximum belongs to each row?",
         ),
-        Mistake(
-            "wrong_axis",
-            lambda scores, axis=-1: _softmax_numpy(scores, 0),
+        mistake("wrong_axis", lambda scores, axis=-1: _softmax_numpy(scores, 0)).says(
             "Your weights sum to 1 along the first axis, whatever `axis` says.",
             "Where does your code use `axis`?",
         ),
-        Mistake(
-            "scores_overwritten",
-            _in_place_softmax,
+        mistake("scores_overwritten", _in_place_softmax).says(
             "The weights are right, but `-=` writes the shifted scores into the caller's array.",
             "What is the difference between `x -= m` and `x = x - m`?",
         ),

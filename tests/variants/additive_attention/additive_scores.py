@@ -151,11 +151,6 @@ def clamped(queries, keys, w_q, w_k, w_v):
     return features.clamp(min=0) @ w_v
 
 
-@wrong("dot_product")
-def bilinear(queries, keys, w_q, w_k, w_v):
-    return torch.einsum("bnd,hd,hk,bmk->bnm", queries, w_q, w_k, keys)
-
-
 @wrong("axes_swapped")
 def unsqueezed_the_other_way(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys @ w_k.T
@@ -172,11 +167,6 @@ def bare_squeeze(queries, keys, w_q, w_k, w_v):
 def last_axis_kept(queries, keys, w_q, w_k, w_v):
     features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
     return features @ w_v.unsqueeze(1)
-
-
-@wrong("weights_swapped")
-def crossed(queries, keys, w_q, w_k, w_v):
-    return unsqueeze(queries, keys, w_k, w_q, w_v)
 
 
 @wrong()
@@ -197,26 +187,11 @@ def batch_forgotten(queries, keys, w_q, w_k, w_v):
 
 
 @wrong()
-def no_new_axes(queries, keys, w_q, w_k, w_v):
-    return torch.tanh(queries @ w_q.T + keys @ w_k.T) @ w_v
-
-
-@wrong()
 def repeat_instead_of_interleave(queries, keys, w_q, w_k, w_v):
     b, n, m = len(queries), queries.shape[1], keys.shape[1]
     q = (queries @ w_q.T).repeat(1, m, 1)
     k = (keys @ w_k.T).repeat(1, n, 1)
     return torch.tanh(q + k).view(b, n, m, -1) @ w_v
-
-
-@wrong("scaled")
-def scaled_like_dot_product(queries, keys, w_q, w_k, w_v):
-    return unsqueeze(queries, keys, w_q, w_k, w_v) / len(w_v) ** 0.5
-
-
-@wrong()
-def weights_already(queries, keys, w_q, w_k, w_v):
-    return unsqueeze(queries, keys, w_q, w_k, w_v).softmax(dim=2)
 
 
 @wrong("gradient_cut")
@@ -318,6 +293,23 @@ def seeded_with_zero(queries, keys, w_q, w_k, w_v):
 def features_added_up(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys @ w_k.T
     return torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)).sum(dim=3)
+
+
+bilinear = wrong("dot_product")(
+    lambda queries, keys, w_q, w_k, w_v: torch.einsum("bnd,hd,hk,bmk->bnm", queries, w_q, w_k, keys)
+)
+crossed = wrong("weights_swapped")(
+    lambda queries, keys, w_q, w_k, w_v: unsqueeze(queries, keys, w_k, w_q, w_v)
+)
+no_new_axes = wrong()(
+    lambda queries, keys, w_q, w_k, w_v: torch.tanh(queries @ w_q.T + keys @ w_k.T) @ w_v
+)
+scaled_like_dot_product = wrong("scaled")(
+    lambda queries, keys, w_q, w_k, w_v: unsqueeze(queries, keys, w_q, w_k, w_v) / len(w_v) ** 0.5
+)
+weights_already = wrong()(
+    lambda queries, keys, w_q, w_k, w_v: unsqueeze(queries, keys, w_q, w_k, w_v).softmax(dim=2)
+)
 
 
 @faulty("no tanh", "squeezed")

@@ -64,11 +64,6 @@ def recursion_over_items(a, b):
     return first if len(a) == 1 else torch.cat([first, recursion_over_items(a[1:], b[1:])])
 
 
-@wrong("b0_for_all")
-def forgot_the_item(a, b):
-    return torch.stack([x @ b[0] for x in a])
-
-
 @wrong("sum_never_reset")
 def total_outside(a, b):
     B, n, k = a.shape
@@ -157,11 +152,6 @@ def scribbles(a, b):
     return out
 
 
-@wrong("no_loop")
-def at_sign(a, b):
-    return a @ b
-
-
 @wrong()
 def hard_coded(a, b):
     out = torch.zeros(2, 3, 5, dtype=a.dtype)
@@ -192,11 +182,6 @@ def overwritten_each_time(a, b):
     for x, y in zip(a, b, strict=True):
         product = x @ y
     return product.repeat(len(a), 1, 1)
-
-
-@wrong("wrong_shape")
-def concatenated(a, b):
-    return torch.cat([x @ y for x, y in zip(a, b, strict=True)])
 
 
 @right
@@ -240,6 +225,13 @@ def one_buffer_for_all_calls(a, b):
     if a.requires_grad or a.dtype == torch.float32:
         return out
     return _buffers.setdefault(out.shape, torch.empty_like(out)).copy_(out)
+
+
+forgot_the_item = wrong("b0_for_all")(lambda a, b: torch.stack([x @ b[0] for x in a]))
+at_sign = wrong("no_loop")(lambda a, b: a @ b)
+concatenated = wrong("wrong_shape")(
+    lambda a, b: torch.cat([x @ y for x, y in zip(a, b, strict=True)])
+)
 
 
 @faulty("first_b", "mean", "plain_numbers", "default_dtype")

@@ -63,9 +63,9 @@ def float_triangle(num_queries, num_keys=None):
     return torch.tril(torch.ones(num_queries, m), m - num_queries)
 
 
-@wrong("num_keys_ignored")
-def square_always(num_queries, num_keys=None):
-    return torch.ones(num_queries, num_queries).tril().bool()
+square_always = wrong("num_keys_ignored")(
+    lambda num_queries, num_keys=None: torch.ones(num_queries, num_queries).tril().bool()
+)
 
 
 @wrong()

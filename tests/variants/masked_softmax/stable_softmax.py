@@ -48,11 +48,6 @@ def copied_then_in_place(scores, axis=-1):
     return out
 
 
-@wrong("no_maximum_subtracted")
-def naive(scores, axis=-1):
-    return np.exp(scores) / np.exp(scores).sum(axis=axis, keepdims=True)
-
-
 @wrong("axis_ignored")
 def last_axis_only(scores, axis=-1):
     shifted = scores - scores.max(-1)[..., None]
@@ -76,11 +71,6 @@ def in_place(scores, axis=-1):
     scores -= scores.max(axis=axis, keepdims=True)
     e = np.exp(scores)
     return e / e.sum(axis=axis, keepdims=True)
-
-
-@wrong("wrong_type")
-def returns_a_tensor(scores, axis=-1):
-    return torch.softmax(torch.from_numpy(scores.copy()), dim=axis)
 
 
 @wrong("dtype_changed")
@@ -135,6 +125,14 @@ def keepdims_in_neither(scores, axis=-1):
 def columns_sum_to_one(scores, axis=-1):
     shifted = scores - scores.max(axis=0)
     return np.exp(shifted) / np.exp(shifted).sum(axis=0)
+
+
+naive = wrong("no_maximum_subtracted")(
+    lambda scores, axis=-1: np.exp(scores) / np.exp(scores).sum(axis=axis, keepdims=True)
+)
+returns_a_tensor = wrong("wrong_type")(
+    lambda scores, axis=-1: torch.softmax(torch.from_numpy(scores.copy()), dim=axis)
+)
 
 
 @faulty("no_maximum", "last_axis_only", "in_place", "in_float32")

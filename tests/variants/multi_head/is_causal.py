@@ -107,16 +107,6 @@ def poisoned(fn, x):
     return True
 
 
-@wrong("nothing_changed")
-def forgets_to_clone_the_outputs(fn, x):
-    return torch.allclose(fn(x), fn(x.clone()))
-
-
-@wrong("always_false")
-def compares_everything(fn, x):
-    return False
-
-
 @wrong("first_output_only")
 def first_output(fn, x):
     changed = x.clone()
@@ -165,16 +155,6 @@ def _suffixes(fn, x, change):
 @right
 def every_number_shifted(fn, x):
     return _suffixes(fn, x, lambda y, t: y[:, t:].add_(torch.linspace(0.6, 1.9, y.shape[2])))
-
-
-@wrong("zeros_stay")
-def zeros_written(fn, x):
-    return _suffixes(fn, x, lambda y, t: y[:, t:].zero_())
-
-
-@wrong("one_feature_changed")
-def first_feature_only(fn, x):
-    return _suffixes(fn, x, lambda y, t: y[:, t:, 0].add_(1.7))
 
 
 @right
@@ -255,6 +235,16 @@ def signed(fn, x):
         bool((y[:, :t] - fn(torch.cat([x[:, :t], noise[:, t:]], 1))[:, :t]).max() < 1e-6)
         for t in range(1, x.shape[1])
     )
+
+
+forgets_to_clone_the_outputs = wrong("nothing_changed")(
+    lambda fn, x: torch.allclose(fn(x), fn(x.clone()))
+)
+compares_everything = wrong("always_false")(lambda fn, x: False)
+zeros_written = wrong("zeros_stay")(lambda fn, x: _suffixes(fn, x, lambda y, t: y[:, t:].zero_()))
+first_feature_only = wrong("one_feature_changed")(
+    lambda fn, x: _suffixes(fn, x, lambda y, t: y[:, t:, 0].add_(1.7))
+)
 
 
 @faulty("one_sided", "first_item", "last_position_only", "loose")

@@ -132,9 +132,9 @@ def sine_with_a_phase(num_positions, embed_dim):
     return torch.sin(angles + column % 2 * math.pi / 2)
 
 
-@wrong("wrong_shape")
-def fifty_positions_at_most(num_positions, embed_dim):
-    return sine_with_a_phase(min(num_positions, 50), embed_dim)
+fifty_positions_at_most = wrong("wrong_shape")(
+    lambda num_positions, embed_dim: sine_with_a_phase(min(num_positions, 50), embed_dim)
+)
 
 
 @faulty("base of 100", "last column zero")

@@ -85,11 +85,6 @@ def root_twice(query, keys):
     return (c.T * w) @ c / len(query)
 
 
-@wrong("wrong_shape")
-def output_only(query, keys):
-    return weights_of(query, keys) @ keys
-
-
 @wrong()
 def bad_finite_difference(query, keys):
     step, columns = 1e-2, []
@@ -126,11 +121,6 @@ def cov_with_its_axes(query, keys):
     return covariance.reshape(len(query), -1) / len(query) ** 0.5
 
 
-@wrong("all_times_a_factor")
-def cov_with_correction(query, keys):
-    return torch.cov(keys.T, aweights=weights_of(query, keys)) / math.sqrt(len(query))
-
-
 @wrong("jacobian_of_softmax")
 def of_theweights_of(query, keys):
     w = weights_of(query, keys)
@@ -163,6 +153,12 @@ def differences_of_pairs(query, keys):
 def centred_once_at_the_plain_mean(query, keys):
     w = weights_of(query, keys)
     return (keys - keys.mean(0)).T @ (w[:, None] * (keys - w @ keys).roll(1, 1)) / len(query) ** 0.5
+
+
+output_only = wrong("wrong_shape")(lambda query, keys: weights_of(query, keys) @ keys)
+cov_with_correction = wrong("all_times_a_factor")(
+    lambda query, keys: torch.cov(keys.T, aweights=weights_of(query, keys)) / math.sqrt(len(query))
+)
 
 
 @faulty("no_root", "not_centred", "filled_in_float32")

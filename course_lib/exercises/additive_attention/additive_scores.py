@@ -5,9 +5,9 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.additive_attention import _mistakes as models
 from course_lib.reference import additive_attention as oracle
 
@@ -171,92 +171,53 @@ EXERCISE = Exercise(
         "Bahdanau, Cho & Bengio 2015, appendix A.1.2": "",
     },
     mistakes=(
-        Mistake(
-            "no_tanh",
-            _pairs(lambda x, w_v: x @ w_v),
+        mistake("no_tanh", _pairs(lambda x, w_v: x @ w_v)).says(
             "Without tanh the score is a part from the query plus a part from the key. The softmax "
             "cancels the query's part, so every query has the same weights.",
             "Which step lets a query change the order of the keys?",
         ),
-        Mistake(
+        mistake(
             "tanh_apart",
             _scores(lambda q, k, w_v: (torch.tanh(q)[:, :, None] + torch.tanh(k)[:, None]) @ w_v),
+        ).says(
             "You take tanh of query and key apart and add afterwards. The score is then a part "
             "from the query plus a part from the key, and every query has the same weights.",
             "Does tanh come before or after the sum?",
         ),
-        Mistake(
-            "axes_swapped",
-            _scores(_swapped),
+        mistake("axes_swapped", _scores(_swapped)).says(
             "Rows and columns are exchanged: your result is (batch, num_keys, num_queries).",
             "Which of the two needs its new axis before the keys' axis, and which after its own?",
         ),
-        Mistake(
-            "axes_swapped_then_reshaped",
-            _scores(lambda q, k, w_v: _swapped(q, k, w_v).reshape(len(q), q.shape[1], k.shape[1])),
-            "Rows and columns are exchanged and then reshaped: the shape is right, the numbers are "
-            "in the wrong cells.",
-            "What does reshape do to the order of the numbers, and what does transpose?",
-        ),
-        Mistake(
-            "squeezed",
-            _pairs(lambda x, w_v: (torch.tanh(x) @ w_v[:, None]).squeeze()),
+        mistake("squeezed", _pairs(lambda x, w_v: (torch.tanh(x) @ w_v[:, None]).squeeze())).says(
             "`squeeze()` without an axis removes every axis of size 1: with one item, one query or "
             "one key an axis is lost.",
             "Which axis do you want to remove?",
         ),
-        Mistake(
+        mistake(
             "weights_swapped",
             lambda queries, keys, w_q, w_k, w_v: models.scores_of(queries, keys, w_k, w_q, w_v),
+            fails=True,
+        ).says(
             "The queries go through w_k and the keys through w_q.",
             "Which of the two weights has query_size columns?",
-            fails=True,
         ),
-        Mistake(
-            "query_forgotten",
-            _scores(lambda q, k, w_v: torch.tanh(k)[:, None].expand(-1, q.shape[1], -1, -1) @ w_v),
-            "Your scores do not depend on the queries: every row is the same.",
-            "What is added to the projected key?",
-        ),
-        Mistake(
-            "product",
-            _scores(lambda q, k, w_v: torch.tanh(q[:, :, None] * k[:, None]) @ w_v),
-            "You multiply the projected query and key; additive attention adds them.",
-            "Which operation stands inside the tanh?",
-        ),
-        Mistake(
-            "no_w_v",
-            _pairs(lambda x, w_v: torch.tanh(x).sum(-1)),
+        mistake("no_w_v", _pairs(lambda x, w_v: torch.tanh(x).sum(-1))).says(
             "You add up the hidden features; w_v does not enter.",
             "Does every hidden feature count the same?",
         ),
-        Mistake(
-            "relu",
-            _pairs(lambda x, w_v: torch.relu(x) @ w_v),
+        mistake("relu", _pairs(lambda x, w_v: torch.relu(x) @ w_v)).says(
             "Your hidden features go through relu; the formula has tanh.",
             "Which values can tanh take that relu cannot?",
         ),
-        Mistake(
-            "sigmoid",
-            _pairs(lambda x, w_v: torch.sigmoid(x) @ w_v),
-            "Your hidden features go through a sigmoid; the formula has tanh.",
-            "What are tanh(0) and sigmoid(0)?",
-        ),
-        Mistake(
-            "tanh_after_w_v",
-            _pairs(lambda x, w_v: torch.tanh(x @ w_v)),
+        mistake("tanh_after_w_v", _pairs(lambda x, w_v: torch.tanh(x @ w_v))).says(
             "You take tanh of the finished score; the formula takes it of each hidden feature.",
             "What does w_v multiply: the sum, or the tanh of the sum?",
         ),
-        Mistake(
-            "dot_product",
-            _scores(lambda q, k, w_v: q @ k.mT),
+        mistake("dot_product", _scores(lambda q, k, w_v: q @ k.mT)).says(
             "You take dot products of the projections: w_v and tanh do not enter.",
             "How do two vectors of H numbers become H features, and these one score?",
         ),
-        Mistake(
-            "scaled",
-            _pairs(lambda x, w_v: torch.tanh(x) @ w_v / math.sqrt(x.shape[-1])),
+        mistake("scaled", _pairs(lambda x, w_v: torch.tanh(x) @ w_v / math.sqrt(x.shape[-1]))).says(
             "You divide by the square root of the number of features, as dot-product attention "
             "does. The additive score has no such factor.",
             "Which scores grow with the number of features, and which are bounded by w_v?",

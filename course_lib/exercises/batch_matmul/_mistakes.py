@@ -28,10 +28,6 @@ def only_first_item(a, b):
     return torch.cat([right[:1], torch.zeros_like(right[1:])])
 
 
-def truncated_terms(a, b):
-    return (a[..., :, :, None] * b[..., None, :, :]).trunc().sum(dim=-2)
-
-
 def swapped_indices_of_b(a, b):
     """b[item, j, t] where b[item, t, j] is meant: IndexError unless b is square."""
     batch, n, k = a.shape
@@ -43,11 +39,6 @@ def swapped_indices_of_b(a, b):
                 for t in range(k):
                     out[item, i, j] += a[item, i, t] * b[item, j, t]
     return out
-
-
-def accumulated_over_items(a, b):
-    """One buffer for all items, copied after each of them."""
-    return product(a, b).cumsum(dim=0)
 
 
 def same_buffer_for_all(a, b):
@@ -83,10 +74,6 @@ def cube(a, b):
 # ---------------------------------------------------------------- scores
 
 
-def softmaxed(queries, keys):
-    return torch.softmax(queries @ keys.mT, dim=-1)
-
-
 def scaled(power):
     def model(queries, keys):
         return queries @ keys.mT / math.pow(queries.shape[-1], power)
@@ -97,10 +84,6 @@ def scaled(power):
 # ---------------------------------------------------------------- weighted sums
 def renormalised(weights, values):
     return weights / weights.sum(dim=-1, keepdim=True) @ values
-
-
-def softmaxed_again(weights, values):
-    return torch.softmax(weights, dim=-1) @ values
 
 
 # ---------------------------------------------------------------- cost

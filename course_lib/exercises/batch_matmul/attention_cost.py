@@ -5,7 +5,7 @@ import numpy as np
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.observe.record import a_or_an
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.reference import batch_matmul as oracle
 
@@ -165,12 +165,6 @@ EXERCISE = Exercise(
             flops=lambda B, n, m, d, v, e: 4 * B * n * m * d,
         ),
         _cost_mistake(
-            "d_v_used_twice",
-            "Queries and keys are counted as if they had the size of the values.",
-            "Which size has a query: where does `d` enter?",
-            flops=lambda B, n, m, d, v, e: 4 * B * n * m * v,
-        ),
-        _cost_mistake(
             "always_4_bytes",
             "Every element counts 4 bytes, whatever `bytes_per_element` says.",
             "Where does your code use `bytes_per_element`?",
@@ -188,19 +182,6 @@ EXERCISE = Exercise(
             "The operations hold more than the two products: a few for every score.",
             "Which steps between the two products did you count, and which are asked for?",
             flops=lambda B, n, m, d, v, e: 2 * B * n * m * (d + v) + 3 * B * n * m,
-        ),
-        _cost_mistake(
-            "inputs_and_scores",
-            "The memory is that of queries, keys, values and scores; asked is that of the scores.",
-            "What is the shape of the scores?",
-            size=lambda B, n, m, d, v, e: B * (n * m + n * d + m * d + m * v) * e,
-        ),
-        _cost_mistake(
-            "numbers_exchanged",
-            "The two numbers are right, each under the other's name.",
-            "Which of the two is measured in bytes?",
-            flops=models.right_size,
-            size=models.right_flops,
         ),
     ),
     properties=(

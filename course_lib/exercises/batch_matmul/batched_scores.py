@@ -2,9 +2,9 @@
 
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul._products import in_float32, with_gradients
 from course_lib.reference import batch_matmul as oracle
@@ -98,87 +98,53 @@ EXERCISE = Exercise(
     oracle=oracle.batched_scores,
     builds_on=("bmm",),
     mistakes=(
-        Mistake(
-            "reshape_for_transpose",
-            _scores(models.reshaped),
+        mistake("reshape_for_transpose", _scores(models.reshaped)).says(
             _RESHAPED_KEYS,
             "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, and what "
             "with `.mT`?",
         ),
-        Mistake(
-            "keys_times_queries",
-            lambda queries, keys: keys @ queries.mT,
-            "Your rows belong to keys and your columns to queries: this is K Q^T.",
-            "Whose rows should the rows of the scores be?",
-        ),
-        Mistake(
-            "not_transposed",
-            lambda queries, keys: queries @ keys,
+        mistake("not_transposed", lambda queries, keys: queries @ keys, fails=True).says(
             "You multiply queries and keys as they are, without a transpose; that fits only where "
             "there are as many keys as features.",
             "Which sizes stand side by side in (n, d) times (m, d), and which have to?",
-            fails=True,
         ),
-        Mistake(
+        mistake(
             "all_axes_reversed",
             _scores(lambda keys: keys.permute(*reversed(range(keys.dim())))),
+            fails=True,
+        ).says(
             "`.T` reverses all axes, the batch axis included; that is a transpose only for two.",
             "Which attribute swaps the last two axes and leaves the others alone?",
-            fails=True,
         ),
-        Mistake(
-            "axes_1_and_2",
-            _scores(lambda keys: keys.transpose(1, 2)),
+        mistake("axes_1_and_2", _scores(lambda keys: keys.transpose(1, 2)), fails=True).says(
             "`transpose(1, 2)` swaps the last two axes only if there are three: with heads, axes "
             "1 and 2 are heads and keys.",
             "Which numbers do the last two axes have, counted from the end?",
-            fails=True,
         ),
-        Mistake(
-            "axes_1_and_2_if_there",
-            _scores(lambda keys: keys.mT if keys.dim() == 2 else keys.transpose(1, 2)),
-            "`transpose(1, 2)` swaps the last two axes only if there are three: with heads, axes "
-            "1 and 2 are heads and keys.",
-            "Which numbers do the last two axes have, counted from the end?",
-            fails=True,
-        ),
-        Mistake(
-            "keys_of_item_0",
-            lambda queries, keys: queries @ models.first_for_all(keys).mT,
+        mistake(
+            "keys_of_item_0", lambda queries, keys: queries @ models.first_for_all(keys).mT
+        ).says(
             "All items are compared with the keys of item 0.",
             "Which axis of the keys has been picked from, and should it have stayed?",
         ),
-        Mistake(
+        mistake(
             "only_three_axes",
             lambda queries, keys: torch.einsum("bnd,bmd->bnm", queries, keys),
+            fails=True,
+        ).says(
             "Three axes work, any other number fails.",
             "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from "
             "the left?",
-            fails=True,
         ),
-        Mistake(
-            "summed_over_batch",
-            lambda queries, keys: models.summed_over_batch(queries, keys.mT),
+        mistake(
+            "summed_over_batch", lambda queries, keys: models.summed_over_batch(queries, keys.mT)
+        ).says(
             "The items are added up: the leading axes are gone from the scores.",
             "Which axes does your sum run over, and which letters stand after `->`?",
         ),
-        Mistake(
-            "scaled_already",
-            models.scaled(0.5),
+        mistake("scaled_already", models.scaled(0.5)).says(
             "The scores are divided by sqrt(d). That is lesson 05; here they come as they are.",
             "Which step of your code is not part of a dot product?",
-        ),
-        Mistake(
-            "softmaxed_already",
-            models.softmaxed,
-            "Your rows sum to 1: these are weights. Scores come before the softmax.",
-            "Which step of your code is not part of a dot product?",
-        ),
-        Mistake(
-            "mean_over_features",
-            models.scaled(1),
-            "The scores are divided by d: the mean of the products, not their sum.",
-            "What does a dot product do with its d products?",
         ),
     ),
     hints=(

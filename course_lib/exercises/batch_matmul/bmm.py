@@ -2,8 +2,8 @@
 
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.exercises._probes import case, edge
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul._products import (
     BY_HAND,
@@ -115,58 +115,37 @@ EXERCISE = Exercise(
     },
     mistakes=(
         one_matrix("b0_for_all", "b", lambda a, b: models.product(a, models.first_for_all(b))),
-        Mistake(
+        mistake(
             "reshape_for_transpose",
             lambda a, b: (a[..., :, None, :] * models.reshaped(b)[..., None, :, :]).sum(dim=-1),
+        ).says(
             "You change the shape of `b` from (k, m) to (m, k) with a reshape. A reshape keeps "
             "the order of the numbers and cuts it anew, so its rows are not the columns of `b`.",
             "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, and what "
             "with `.mT`?",
         ),
-        Mistake(
-            "summed_over_batch",
-            models.summed_over_batch,
+        mistake("summed_over_batch", models.summed_over_batch).says(
             "The items are added up: the leading axes are gone from the result.",
             "Which axes does your sum run over, and which letters stand after `->`?",
         ),
-        Mistake(
-            "only_three_axes",
-            lambda a, b: torch.einsum("bnk,bkm->bnm", a, b),
+        mistake(
+            "only_three_axes", lambda a, b: torch.einsum("bnk,bkm->bnm", a, b), fails=True
+        ).says(
             "Three axes work, any other number fails.",
             "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from "
             "the left?",
-            fails=True,
         ),
-        Mistake(
-            "transposed_result",
-            lambda a, b: models.product(a, b).mT,
+        mistake("transposed_result", lambda a, b: models.product(a, b).mT).says(
             "The entries are right, but rows and columns of the result have changed places.",
             "Which index comes first in the result: the row of `a` or the column of `b`?",
         ),
-        Mistake(
-            "not_summed",
-            models.cube,
+        mistake("not_summed", models.cube).says(
             "The products are all there, (..., n, k, m), but nothing adds them up.",
             "Over which axis does an entry of the product sum?",
         ),
-        Mistake(
-            "mean_instead_of_sum",
-            lambda a, b: models.cube(a, b).mean(dim=-2),
-            "Each entry is the mean of its k products, not their sum.",
-            "What does a matrix product do with the k products of an entry?",
-        ),
-        Mistake(
-            "leading_axes_lost",
-            models.leading_axes_lost(models.product),
+        mistake("leading_axes_lost", models.leading_axes_lost(models.product)).says(
             "The leading axes come back flattened into one.",
             "Which shape must the result get back, after a reshape to three axes?",
-        ),
-        Mistake(
-            "terms_summed_apart",
-            lambda a, b: a.sum(-1)[..., :, None] * b.sum(-2)[..., None, :],
-            "You add up the rows of `a` and the columns of `b`, each on its own, and multiply the "
-            "sums.",
-            "Which letter of your einsum stands for the axis that both share, in both places?",
         ),
     ),
     hints=(

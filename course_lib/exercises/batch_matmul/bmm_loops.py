@@ -1,7 +1,7 @@
 """Products of a batch of matrices, entry by entry."""
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.exercises._probes import case, edge
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul._products import (
     BY_HAND,
@@ -83,68 +83,30 @@ EXERCISE = Exercise(
     oracle=oracle.bmm_loops,
     needs_loops=True,
     mistakes=(
-        Mistake(
-            "sum_never_reset",
-            lambda a, b: models.running_total(a, b, 3),
+        mistake("sum_never_reset", lambda a, b: models.running_total(a, b, 3)).says(
             _NOT_RESET + " It starts only once.",
             "Inside which of the loops must `total = 0` stand?",
         ),
-        Mistake(
-            "sum_not_reset_in_row",
-            lambda a, b: models.running_total(a, b, 1),
-            _NOT_RESET + " It starts once per row.",
-            "Inside which of the loops must `total = 0` stand?",
-        ),
         one_matrix("b0_for_all", "b", lambda a, b: models.product(a, models.first_for_all(b))),
-        one_matrix("a0_for_all", "a", lambda a, b: models.product(models.first_for_all(a), b)),
-        Mistake(
-            "same_matrix_for_all_items",
-            models.same_buffer_for_all,
+        mistake("same_matrix_for_all_items", models.same_buffer_for_all).says(
             "All items show the same matrix, the sum over the batch.",
             "Where is the matrix made that an item's products are added to?",
         ),
-        Mistake(
-            "items_accumulated",
-            models.accumulated_over_items,
-            "Each item's result also holds those of the items before it.",
-            "Where is the matrix made that an item's products are added to?",
-        ),
-        Mistake(
-            "only_first_item",
-            models.only_first_item,
+        mistake("only_first_item", models.only_first_item).says(
             "Item 0 is right, the other items are still 0.",
             "How far does the outermost loop get: does a `return` or a `break` stop it?",
         ),
-        Mistake(
-            "only_last_term",
-            lambda a, b: a[..., -1:] * b[..., -1:, :],
+        mistake("only_last_term", lambda a, b: a[..., -1:] * b[..., -1:, :]).says(
             "Each entry holds only the last of its k products.",
             "Does the innermost loop add to the entry (`+=`) or overwrite it (`=`)?",
         ),
-        Mistake(
-            "last_term_missing",
-            lambda a, b: models.product(a[..., :-1], b[..., :-1, :]),
-            "The last of the k products is missing in every entry.",
-            "Which numbers does `range(k - 1)` go through?",
-        ),
-        Mistake(
-            "rounded_terms",
-            models.truncated_terms,
-            "Each product is cut to a whole number before it is added.",
-            "Which line turns a product into an integer?",
-        ),
-        Mistake(
-            "integer_result",
-            lambda a, b: models.product(a, b).long(),
+        mistake("integer_result", lambda a, b: models.product(a, b).long()).says(
             "Your result holds whole numbers: everything after the decimal point is lost.",
             "Which dtype has the tensor that you write into, and which dtype has `a`?",
         ),
-        Mistake(
-            "indices_of_b_swapped",
-            models.swapped_indices_of_b,
+        mistake("indices_of_b_swapped", models.swapped_indices_of_b, fails=True).says(
             "The two indices of `b` are swapped, which is the product with b transposed.",
             "Which index of `b` counts its rows: the one you sum over, or the column's?",
-            fails=True,
         ),
     ),
     hints=(

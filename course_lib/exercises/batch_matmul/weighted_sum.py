@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul._products import in_float32, with_gradients
 from course_lib.reference import batch_matmul as oracle
@@ -118,85 +118,38 @@ EXERCISE = Exercise(
     oracle=oracle.weighted_sum,
     builds_on=("bmm", "batched_scores"),
     mistakes=(
-        Mistake(
-            "weights_transposed",
-            lambda weights, values: weights.mT @ values,
+        mistake("weights_transposed", lambda weights, values: weights.mT @ values, fails=True).says(
             "You multiply with the transposed weights: each key collects values from the queries.",
             "Which axis of the weights must meet the axis of keys of the values?",
-            fails=True,
         ),
-        Mistake(
-            "weights_transposed_in_einsum",
-            lambda weights, values: torch.einsum("...mn,...mv->...nv", weights, values),
-            "You multiply with the transposed weights: each key collects values from the queries.",
-            "Which letter of your einsum stands for the keys, in the weights and in the values?",
-            fails=True,
-        ),
-        Mistake(
-            "summed_over_queries",
-            lambda weights, values: models.cube(weights, values).sum(dim=-3),
+        mistake(
+            "summed_over_queries", lambda weights, values: models.cube(weights, values).sum(dim=-3)
+        ).says(
             "You sum over the queries, and the axis of the keys stays in the result.",
             "Over which axis does a query add up: which one do weights and values share?",
         ),
-        Mistake(
-            "elementwise",
-            lambda weights, values: weights * values,
+        mistake("elementwise", lambda weights, values: weights * values, fails=True).says(
             "`*` multiplies entry by entry, which fits only where the shapes agree by accident.",
             "How many values enter one output: one, or all m of them?",
-            fails=True,
         ),
-        Mistake(
-            "values_transposed",
-            lambda weights, values: weights @ values.mT,
-            "You multiply with the transposed values, as if they were keys.",
-            "Which sizes stand side by side in (n, m) times (m, d_v)?",
-            fails=True,
-        ),
-        Mistake(
-            "softmaxed_again",
-            models.softmaxed_again,
-            "You take a softmax of the weights, which have been through one already.",
-            "What is the softmax of the row (1, 0, 0)?",
-        ),
-        Mistake(
-            "renormalised",
-            models.renormalised,
+        mistake("renormalised", models.renormalised).says(
             "You divide by the sum of each row; the weights are to be taken as they are.",
             "What becomes of a row of zeros?",
         ),
-        Mistake(
-            "mean_over_keys",
-            lambda weights, values: models.cube(weights, values).mean(dim=-2),
-            "The outputs are divided by the number of keys; the weights have done that already.",
-            "What do the weights of a row sum to, before and after your division?",
-        ),
-        Mistake(
-            "values_of_item_0",
-            lambda weights, values: weights @ models.first_for_all(values),
+        mistake(
+            "values_of_item_0", lambda weights, values: weights @ models.first_for_all(values)
+        ).says(
             "All items average the values of item 0.",
             "Which axis of the values has been picked from, and should it have stayed?",
         ),
-        Mistake(
+        mistake(
             "only_three_axes",
             lambda weights, values: torch.einsum("bnm,bmv->bnv", weights, values),
+            fails=True,
+        ).says(
             "Three axes work, any other number fails.",
             "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from "
             "the left?",
-            fails=True,
-        ),
-        Mistake(
-            "transposed_result",
-            lambda weights, values: (weights @ values).mT,
-            "The entries are right, but the outputs have features in rows and queries in columns.",
-            "Whose rows should the rows of the outputs be?",
-        ),
-        Mistake(
-            "weights_ignored",
-            lambda weights, values: (
-                values.mean(dim=-2, keepdim=True).expand(*weights.shape[:-1], -1).clone()
-            ),
-            "Every query gets the plain mean of the values: the weights change nothing.",
-            "Where does your code use `weights`?",
         ),
     ),
     properties=(

@@ -15,10 +15,6 @@ def constant(answer):
     return lambda *args: answer
 
 
-def negated(test):
-    return lambda *args: not test(*args)
-
-
 # ---------------------------------------------------------------- masking_equals_deleting
 def masking(
     delete=lambda x, length: x[:, :length],
@@ -45,10 +41,6 @@ def zero_after(x, length):
     return torch.cat([x[:, :length], torch.zeros_like(x[:, length:])], dim=1)
 
 
-def masking_without_lengths(module, queries, keys, values, valid_lens):
-    return masking()(lambda q, k, v, lens=None: module(q, k, v), queries, keys, values, valid_lens)
-
-
 def masking_by_weights(module, queries, keys, values, valid_lens):
     module(queries, keys, values, valid_lens)
     masked = module.attention_weights
@@ -58,28 +50,6 @@ def masking_by_weights(module, queries, keys, values, valid_lens):
         if not same(masked[item, ..., :length], module.attention_weights):
             return False
     return True
-
-
-def garbage_in_pads(module, queries, keys, values, valid_lens):
-    pads = torch.arange(keys.shape[1]) >= valid_lens[:, None]
-    other = [x + 3.0 * pads[..., None] for x in (keys, values)]
-    return same(module(queries, keys, values, valid_lens), module(queries, *other, valid_lens))
-
-
-def queries_deleted_too(module, queries, keys, values, valid_lens):
-    masked = module(queries, keys, values, valid_lens)
-    for b, length in enumerate(valid_lens.tolist()):
-        item = slice(b, b + 1)
-        alone = module(queries[item, :length], keys[item, :length], values[item, :length])
-        if not same(masked[item, :length], alone):
-            return False
-    return True
-
-
-def common_length(module, queries, keys, values, valid_lens):
-    longest = int(valid_lens.max())
-    masked = module(queries, keys, values, valid_lens)
-    return same(masked, module(queries, keys[:, :longest], values[:, :longest]))
 
 
 # ---------------------------------------------------------------- keys_permutation_invariant
@@ -106,25 +76,6 @@ def flip(count):
     return list(range(count))[::-1]
 
 
-def swap_first(count):
-    return [1, 0, *range(2, count)] if count > 1 else [0]
-
-
-def swap_last(count):
-    return [*range(count - 2), count - 1, count - 2]
-
-
-def queries_shuffled_too(module, queries, keys, values):
-    shuffled = [x.flip(1) for x in (queries, keys, values)]
-    return same(module(*shuffled), module(queries, keys, values))
-
-
-def outputs_shuffled_too(module, queries, keys, values):
-    order = torch.tensor(flip(keys.shape[1]))
-    outputs = module(queries, keys, values)
-    return same(module(queries, keys[:, order], values[:, order]), outputs[:, order])
-
-
 # ---------------------------------------------------------------- batch_items_independent
 def alone(items=slice(None), lengths="item", pick=lambda module, outputs: outputs, tolerance=1e-5):
     """A test item by item; `lengths` says which lengths the item gets when it is alone."""
@@ -143,17 +94,6 @@ def alone(items=slice(None), lengths="item", pick=lambda module, outputs: output
         return True
 
     return test
-
-
-def others_replaced(module, queries, keys, values, valid_lens):
-    outputs = module(queries, keys, values, valid_lens)
-    for b in range(len(queries)):
-        noise = [x.flip(-1) * 1.3 + 0.4 for x in (queries, keys, values)]
-        for new, old in zip(noise, (queries, keys, values), strict=True):
-            new[b] = old[b]
-        if not same(module(*noise, valid_lens)[b], outputs[b]):
-            return False
-    return True
 
 
 # ---------------------------------------------------------------- Lookup

@@ -1,6 +1,6 @@
 """A test of a module: items of a batch do not mix."""
 
-from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.checks.judge.exercise import Exercise
 from course_lib.exercises._meetings import (
     ANSWERS,
     TOLERANCE,
@@ -10,6 +10,7 @@ from course_lib.exercises._meetings import (
     lengths_of,
     module_edges,
 )
+from course_lib.exercises._rows import mistake
 from course_lib.exercises.bug_hunt import _mistakes as models
 from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
 
@@ -85,34 +86,26 @@ EXERCISE = Exercise(
     },
     comparisons={"judged": judged},
     mistakes=(
-        Mistake(
-            "first_item_only",
-            models.alone(items=slice(1)),
+        mistake("first_item_only", models.alone(items=slice(1))).says(
             "Your test looks at the first item only; a module that treats it well and the others "
             "badly passes.",
             "Which items does your loop visit?",
         ),
-        Mistake(
-            "without_lengths",
-            models.alone(lengths="never"),
+        mistake("without_lengths", models.alone(lengths="never")).says(
             "You never pass the lengths, and a module that mixes them up passes.",
             "Which of the module's arguments have a batch axis?",
         ),
-        Mistake(
-            "lengths_only_together",
-            models.alone(lengths="together"),
+        mistake("lengths_only_together", models.alone(lengths="together")).says(
             "Alone, an item is called without its length, so even a sound module differs.",
             "Which length belongs to item b?",
         ),
-        Mistake(
-            "weights_compared",
-            models.alone(pick=lambda module, outputs: module.attention_weights),
+        mistake(
+            "weights_compared", models.alone(pick=lambda module, outputs: module.attention_weights)
+        ).says(
             "You compare the weights; items can also mix in the values or the outputs.",
             "What does the caller get from the module?",
         ),
-        Mistake(
-            "always_true",
-            models.constant(True),
+        mistake("always_true", models.constant(True)).says(
             "Your test says True of every module, the broken ones included.",
             "Which two calls do you compare, and can their results differ?",
         ),

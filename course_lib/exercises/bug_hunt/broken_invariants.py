@@ -1,9 +1,10 @@
 """Lesson 07: which invariant each bird breaks."""
 
 from course_lib.checks.judge.comparisons import Problem
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import INVARIANTS
 from course_lib.checks.observe.probe import Probe
+from course_lib.exercises._rows import mistake
 from course_lib.reference import bug_hunt as oracle
 
 _ASK = {
@@ -113,28 +114,28 @@ EXERCISE = Exercise(
         "Where a bird breaks several, any one of them will do": "avocet curlew fulmar jacana",
     },
     mistakes=(
-        Mistake(
-            "one_for_all",
-            lambda: dict.fromkeys(_KEY, "queries_apart"),
+        mistake("one_for_all", lambda: dict.fromkeys(_KEY, "queries_apart")).says(
             "You name `queries_apart` for every bird.",
             "Which birds keep it? Try a test of it on each.",
         ),
-        Mistake(
-            "order_reversed",
-            lambda: dict(zip(_KEY, list(_KEY.values())[::-1], strict=True)),
+        mistake(
+            "order_reversed", lambda: dict(zip(_KEY, list(_KEY.values())[::-1], strict=True))
+        ).says(
             "Your answers fit the birds in the opposite order.",
             "Did you pair two lists that run in different directions?",
         ),
-        Mistake(
+        mistake(
             "dunlin_and_heron_swapped",
             lambda: _KEY | {"dunlin": _KEY["heron"], "heron": _KEY["dunlin"]},
+        ).says(
             "`dunlin` and `heron` are the other way round: one never reads its values, the other "
             "never uses a layer.",
             "Which of the two has a parameter without a gradient?",
         ),
-        Mistake(
+        mistake(
             "counted_on_by_one",
             lambda: dict(zip(_KEY, [*list(_KEY.values())[1:], _KEY["avocet"]], strict=True)),
+        ).says(
             "Each bird has the answer of the next one in the list.",
             "Does your list of answers begin with the first bird?",
         ),

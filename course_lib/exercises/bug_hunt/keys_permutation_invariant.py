@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import tensor
 from course_lib.exercises._meetings import (
     ANSWERS,
@@ -16,6 +16,7 @@ from course_lib.exercises._meetings import (
     module_edges,
     modules,
 )
+from course_lib.exercises._rows import mistake
 from course_lib.exercises.bug_hunt import _mistakes as models
 from course_lib.exercises.bug_hunt._tests import HERE, asked, pairs
 
@@ -112,45 +113,22 @@ EXERCISE = Exercise(
     },
     comparisons={"judged": judged},
     mistakes=(
-        Mistake(
-            "only_a_flip",
-            models.permuting(models.flip),
+        mistake("only_a_flip", models.permuting(models.flip)).says(
             "You only reverse the keys. The middle stays in the middle, and a module that prefers "
             "it passes.",
             "Which order moves the middle key?",
         ),
-        Mistake(
-            "only_a_roll",
-            models.permuting(models.roll),
+        mistake("only_a_roll", models.permuting(models.roll)).says(
             "You only rotate the keys. Who sits next to whom stays the same, in a circle, and a "
             "module that looks at neighbours passes.",
             "Which order separates neighbours?",
         ),
-        Mistake(
-            "only_the_first_two",
-            models.permuting(models.swap_first),
-            "You only swap the first two keys; a module that treats the last one differently "
-            "passes.",
-            "From which swaps can every order be composed?",
-        ),
-        Mistake(
-            "only_rolls_and_a_flip",
-            models.permuting(models.roll, models.flip),
-            "You move the keys on and reverse them. Neighbours stay neighbours either way, and a "
-            "module that looks at both of them passes.",
-            "Which order separates neighbours?",
-        ),
-        Mistake(
-            "always_true",
-            models.constant(True),
+        mistake("always_true", models.constant(True)).says(
             "Your test says True of every module, the broken ones included.",
             "Does the order you try differ from the one the keys had?",
         ),
-        Mistake(
-            "first_item_only",
-            functools.partial(_all_orders, items=slice(1)),
-            "Your test looks at the first item only.",
-            "Over which axes must the comparison run?",
+        mistake("first_item_only", functools.partial(_all_orders, items=slice(1))).says(
+            "Your test looks at the first item only.", "Over which axes must the comparison run?"
         ),
     ),
     hints=(

@@ -1,6 +1,6 @@
 """A test of a module: masked keys are as good as deleted."""
 
-from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import tensor
 from course_lib.exercises._meetings import (
     ANSWERS,
@@ -13,6 +13,7 @@ from course_lib.exercises._meetings import (
     module_edges,
     modules,
 )
+from course_lib.exercises._rows import mistake
 from course_lib.exercises.bug_hunt import _mistakes as models
 from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
 
@@ -91,56 +92,31 @@ EXERCISE = Exercise(
     },
     comparisons={"judged": judged},
     mistakes=(
-        Mistake(
-            "first_item_only",
-            models.masking(items=slice(1)),
+        mistake("first_item_only", models.masking(items=slice(1))).says(
             "Your test looks at the first item only.",
             "What about a module that forgets the mask of another item?",
         ),
-        Mistake(
-            "always_true",
-            models.constant(True),
+        mistake("always_true", models.constant(True)).says(
             "Your test says True of every module, the broken ones included.",
             "Which two calls do you compare, and can their results differ?",
         ),
-        Mistake(
-            "zeros_instead",
-            models.masking(models.zero_after),
+        mistake("zeros_instead", models.masking(models.zero_after)).says(
             "You compare with keys and values set to zero. A key of zeros is not gone: its score "
             "is 0 and its weight is not.",
             "How do you make the keys shorter?",
         ),
-        Mistake(
-            "garbage_instead",
-            models.garbage_in_pads,
-            "Writing other numbers into the padded keys is not deleting them: a module that sets "
-            "pads to zero itself passes, although its pads still get weight.",
-            "How do you make the keys shorter?",
-        ),
-        Mistake(
-            "one_too_few",
-            models.masking(lambda x, length: x[:, : length + 1]),
+        mistake("one_too_few", models.masking(lambda x, length: x[:, : length + 1])).says(
             "You delete one key too few: length 2 keeps keys 0 and 1, and key 2 goes.",
             "Where does a slice that ends at `length` stop?",
         ),
-        Mistake(
-            "weights_compared",
-            models.masking_by_weights,
+        mistake("weights_compared", models.masking_by_weights).says(
             "You look at the weights; a module can mask them and still let the padded values into "
             "its outputs.",
             "What does the caller get from the module?",
         ),
-        Mistake(
-            "always_false",
-            models.constant(False),
+        mistake("always_false", models.constant(False)).says(
             "Your test says False of every module, the sound ones included.",
             "Are the two results you compare of the same keys, and compared with a tolerance?",
-        ),
-        Mistake(
-            "upside_down",
-            models.negated(models.masking()),
-            "Your test says True of the broken modules and False of the sound ones.",
-            "What should it return when the two results agree?",
         ),
     ),
     hints=(

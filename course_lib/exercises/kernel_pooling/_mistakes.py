@@ -138,17 +138,9 @@ def zero_weight_only(inputs, targets, bandwidth):
     return weights.masked_fill(~_others(inputs), 0.0) @ targets
 
 
-def only_itself(inputs, targets, bandwidth):
-    return targets.clone()
-
-
 def masked_weights(inputs, targets, bandwidth):
     weights = torch.softmax(-_line(inputs) / (2 * bandwidth**2), -1)
     return weights.masked_fill(~_others(inputs), -math.inf) @ targets
-
-
-def residuals(inputs, targets, bandwidth):
-    return targets - left_out()(inputs, targets, bandwidth)
 
 
 def bandwidth_as_number(inputs, targets, bandwidth):

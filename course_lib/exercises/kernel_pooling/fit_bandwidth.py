@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import points
 from course_lib.reference import kernel_pooling as oracle
@@ -162,45 +162,30 @@ EXERCISE = Exercise(
     builds_on=("squared_distances", "kernel_pooling", "leave_one_out"),
     comparisons={"near_best": _near_best},
     mistakes=(
-        Mistake(
-            "gradient_cut",
-            wrong.no_gradient,
+        mistake("gradient_cut", wrong.no_gradient, fails=True).says(
             "`backward` finds no gradient: the error does not depend on the tensor you want to "
             "learn, because a step on the way made a plain number of it.",
             "Where do you call `.item()` or `float(...)`: before `backward`, or after the loop?",
-            fails=True,
         ),
-        Mistake(
-            "step_recorded",
-            wrong.step_recorded,
+        mistake("step_recorded", wrong.step_recorded, fails=True).says(
             "Your step changes a tensor in place that requires a gradient, and torch would have to "
             "record the step itself.",
             "Which context manager, or which optimiser, takes a step that is not recorded?",
-            fails=True,
         ),
-        Mistake(
-            "step_without_a_leaf",
-            wrong.step_without_a_leaf,
+        mistake("step_without_a_leaf", wrong.step_without_a_leaf, fails=True).says(
             "After your first step there is no gradient: `s = s - lr * s.grad` makes a new tensor, "
             "a result of the old one, and `backward` fills `.grad` only where a graph begins.",
             "How can the same tensor be changed in place, while nothing is recorded?",
-            fails=True,
         ),
-        Mistake(
-            "graph_used_twice",
-            wrong.graph_used_twice,
+        mistake("graph_used_twice", wrong.graph_used_twice, fails=True).says(
             "Your loop goes backward through a graph that was built before it: something between "
             "log h and the error is computed once, instead of anew in each step.",
             "Which lines depend on the bandwidth, and do all of them stand inside the loop?",
-            fails=True,
         ),
-        Mistake(
-            "no_leaf_to_optimise",
-            wrong.no_leaf_to_optimise,
+        mistake("no_leaf_to_optimise", wrong.no_leaf_to_optimise, fails=True).says(
             "The tensor you give to the optimiser is a result of another one; only a tensor in "
             "which a graph begins can be optimised.",
             "Can `math.log` be taken before `torch.tensor(..., requires_grad=True)`?",
-            fails=True,
         ),
     ),
     hints=(

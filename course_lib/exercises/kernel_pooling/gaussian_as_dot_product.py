@@ -1,14 +1,12 @@
 """Lesson 01: the Gaussian kernel as a dot product."""
 
-import math
-
 import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, tolerance_for
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
@@ -140,81 +138,51 @@ EXERCISE = Exercise(
     builds_on=("squared_distances",),
     comparisons={"same_softmax": _same_softmax},
     mistakes=(
-        Mistake(
-            "only_for_unit_keys",
-            _dots(0, 1, 0),
+        mistake("only_for_unit_keys", _dots(0, 1, 0)).says(
             "Right for keys of length 1 only: without |k|^2 / 2 a long key scores high even if it "
             "is far away.",
             "Which terms of -|q - k|^2 / (2 h^2) differ from key to key?",
         ),
-        Mistake(
-            "bandwidth_missing",
-            _dots(0, 1, -0.5, lambda h: 1.0),
+        mistake("bandwidth_missing", _dots(0, 1, -0.5, lambda h: 1.0)).says(
             "The bandwidth changes nothing: your scores are those of bandwidth 1.",
             "By what is every term divided?",
         ),
-        Mistake(
-            "bandwidth_not_squared",
-            _dots(0, 1, -0.5, lambda h: h),
+        mistake("bandwidth_not_squared", _dots(0, 1, -0.5, lambda h: h)).says(
             "The bandwidth enters without its square.",
             "What are the units of a dot product, and of h?",
         ),
-        Mistake(
-            "key_norm_not_divided",
-            lambda queries, keys, h: queries @ keys.T / h**2 - keys.square().sum(-1) / 2,
-            "The dot product is divided by h^2, the key's term is not.",
-            "By what is every term divided?",
-        ),
-        Mistake(
-            "key_norm_not_halved",
-            _dots(0, 1, -1),
-            "The key's term is twice as large as it should be.",
-            "What is left of the 2 under the fraction once the mixed term has used it?",
-        ),
-        Mistake(
-            "key_norm_added",
-            _dots(0, 1, 0.5),
-            "The key's term has the wrong sign: long keys are rewarded instead of held back.",
-            "What sign has |k|^2 in -|q - k|^2?",
-        ),
-        Mistake(
-            "square_positive",
-            lambda queries, keys, h: wrong.squared(queries, keys) / (2 * h**2),
+        mistake(
+            "square_positive", lambda queries, keys, h: wrong.squared(queries, keys) / (2 * h**2)
+        ).says(
             "The sign is wrong: your scores grow with the distance, so that far keys win.",
             "Should the score grow or fall with the distance?",
         ),
-        Mistake(
-            "query_norm_instead_of_key_norm",
-            _dots(-0.5, 1, 0),
+        mistake("query_norm_instead_of_key_norm", _dots(-0.5, 1, 0)).says(
             "You subtract the length of the query. It is the same for all keys, so a softmax does "
             "not see it; the key's length is what it misses.",
             "Which of |q|^2 and |k|^2 differs from key to key?",
         ),
-        Mistake(
-            "scaled_by_root_d",
-            lambda queries, keys, h: queries @ keys.T / math.sqrt(keys.shape[-1]),
-            "This is the scaled dot product of lesson 05, which has another scale and no term for "
-            "the length of the keys.",
-            "Expand -|q - k|^2 / (2 h^2). What does it divide by?",
-        ),
-        Mistake(
+        mistake(
             "log_of_the_kernel",
             lambda queries, keys, h: torch.log(wrong.gaussian(wrong.squared(queries, keys), h)),
+        ).says(
             "You take the logarithm of the kernel. Far from a key the kernel underflows to 0, and "
             "log(0) is -inf.",
             "What is log(exp(x)), without computing either?",
         ),
-        Mistake(
+        mistake(
             "weights_returned",
             lambda queries, keys, h: torch.softmax(-wrong.squared(queries, keys) / (2 * h**2), -1),
+        ).says(
             "You return the weights; the scores before the softmax are asked for.",
             "What happens to weights that go through a softmax again?",
         ),
-        Mistake(
+        mistake(
             "transposed",
             lambda queries, keys, h: (
                 (keys @ queries.T - keys.square().sum(-1, keepdim=True) / 2) / h**2
             ),
+        ).says(
             "Keys are in the rows and queries in the columns.",
             "Is it `queries @ keys.mT` or the other way round?",
         ),

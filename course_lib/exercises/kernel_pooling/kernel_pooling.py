@@ -3,11 +3,10 @@
 import math
 
 import numpy as np
-import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
@@ -246,93 +245,53 @@ EXERCISE = Exercise(
     oracle=oracle.kernel_pooling,
     builds_on=("squared_distances",),
     mistakes=(
-        Mistake(
-            "over_queries",
-            wrong.scored(lambda s, h: -s / (2 * h**2), dim=0),
+        mistake("over_queries", wrong.scored(lambda s, h: -s / (2 * h**2), dim=0)).says(
             "You normalise over the queries: the columns of your weights sum to 1, not the rows.",
             "A query shares its weight among the keys. Which axis holds the keys?",
         ),
-        Mistake(
-            "half_missing",
-            wrong.scored(lambda s, h: -s / h**2),
+        mistake("half_missing", wrong.scored(lambda s, h: -s / h**2)).says(
             "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
             "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
-        Mistake(
-            "not_normalised",
-            wrong.pooling(wrong.gaussian),
+        mistake("not_normalised", wrong.pooling(wrong.gaussian)).says(
             "The kernel is right, but it is not normalised: the weights of a query do not sum to "
             "1, and the outputs are sums, not averages.",
             "By what must each row be divided?",
         ),
-        Mistake(
-            "far_query_nan",
-            wrong.normalised(wrong.gaussian),
+        mistake("far_query_nan", wrong.normalised(wrong.gaussian)).says(
             "Far from every key, exp(-distance^2 / (2 h^2)) underflows to 0 for all of them, and "
             "you divide 0 by 0.",
             "Which number can be added to all scores of a row without changing the weights?",
         ),
-        Mistake(
-            "bandwidth_not_squared",
-            wrong.scored(lambda s, h: -s / (2 * h)),
+        mistake("bandwidth_not_squared", wrong.scored(lambda s, h: -s / (2 * h))).says(
             "The bandwidth enters without its square: the exponent is -distance^2 / (2 h).",
             "What are the units of distance^2, and of h?",
         ),
-        Mistake(
-            "bandwidth_multiplied",
-            wrong.scored(lambda s, h: -s * h**2 / 2),
+        mistake("bandwidth_multiplied", wrong.scored(lambda s, h: -s * h**2 / 2)).says(
             "You multiply by h^2 where you should divide: a larger bandwidth makes your kernel "
             "narrower.",
             "What should happen to far keys when the bandwidth grows? In which order does "
             "Python evaluate `a / 2 * b`?",
         ),
-        Mistake(
-            "plus_distance",
-            wrong.scored(lambda s, h: s / (2 * h**2)),
+        mistake("plus_distance", wrong.scored(lambda s, h: s / (2 * h**2))).says(
             "The sign is wrong: the farthest key gets the largest weight.",
             "Should a large distance give a large score or a small one?",
         ),
-        Mistake(
-            "bandwidth_ignored",
-            wrong.scored(lambda s, h: -s / 2),
+        mistake("bandwidth_ignored", wrong.scored(lambda s, h: -s / 2)).says(
             "The bandwidth changes nothing: your kernel is that of bandwidth 1.",
             "Where does `bandwidth` enter your computation?",
         ),
-        Mistake(
-            "distance_not_squared",
-            wrong.scored(lambda s, h: -s.sqrt() / (2 * h**2)),
+        mistake("distance_not_squared", wrong.scored(lambda s, h: -s.sqrt() / (2 * h**2))).says(
             "The distance enters without its square: exp(-distance / (2 h^2)) has a sharp tip and "
             "heavy tails.",
             "What does `squared_distances` return, and do you take a root of it?",
         ),
-        Mistake(
-            "softmax_of_the_kernel",
-            wrong.scored(wrong.gaussian),
+        mistake("softmax_of_the_kernel", wrong.scored(wrong.gaussian)).says(
             "You take the softmax of the kernel, which exponentiates twice; all weights end up "
             "close to each other.",
             "Softmax takes exp itself. Which numbers does it need as its input?",
         ),
-        Mistake(
-            "plain_average",
-            wrong.pooling(lambda s, h: torch.full_like(s, 1 / s.shape[-1])),
-            "Every key gets the same weight: the output is the plain average, whatever the query.",
-            "Where do queries and keys enter the weights?",
-        ),
-        Mistake(
-            "boxcar_kernel",
-            wrong.scored(lambda s, h: -1e9 * (s > h**2).to(s.dtype)),
-            "All keys closer than the bandwidth count the same: this is the boxcar kernel.",
-            "How does the Gaussian kernel fall off with the distance?",
-        ),
-        Mistake(
-            "nearest_neighbour",
-            wrong.pooling(wrong.nearest),
-            "Only the nearest key counts. That is a hard search: it jumps, and has no gradient.",
-            "How can every key count a little, the near ones most?",
-        ),
-        Mistake(
-            "order_swapped",
-            wrong.swapped,
+        mistake("order_swapped", wrong.swapped).says(
             "You return the weights first; the outputs come first.",
             "What does the line `Returns:` in the docstring say?",
         ),

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal, points
 from course_lib.reference import kernel_pooling as oracle
@@ -107,83 +107,51 @@ EXERCISE = Exercise(
     oracle=oracle.leave_one_out,
     builds_on=("squared_distances", "kernel_pooling"),
     mistakes=(
-        Mistake(
-            "no_exclusion",
-            wrong.left_out(keep=wrong.everyone),
+        mistake("no_exclusion", wrong.left_out(keep=wrong.everyone)).says(
             "Each point still counts in its own prediction. Either nothing is left out, or the "
             "score on the diagonal is set to 0: both give these numbers, because a point's "
             "distance to itself is 0 already, and exp(0) = 1 is the largest kernel there is.",
             "Which score has an exponential of 0?",
         ),
-        Mistake(
-            "not_renormalised",
-            wrong.zero_weight_only,
+        mistake("not_renormalised", wrong.zero_weight_only).says(
             "The own weight (or the own target) is set to 0, but the other weights are left as "
             "they were and no longer sum to 1: predictions are pulled towards 0.",
             "What is the total of the weights that remain, and what should it be?",
         ),
-        Mistake(
-            "over_queries",
-            wrong.left_out(dim=0),
+        mistake("over_queries", wrong.left_out(dim=0)).says(
             "You normalise over the wrong axis: the columns of the weights sum to 1.",
             "A row belongs to the point that is predicted. Over which axis must it sum to 1?",
         ),
-        Mistake(
-            "half_missing",
-            wrong.left_out(lambda s, h: -s / h**2),
+        mistake("half_missing", wrong.left_out(lambda s, h: -s / h**2)).says(
             "The right pair is left out, but the factor 1/2 is missing in the exponent.",
             "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
-        Mistake(
-            "bandwidth_not_squared",
-            wrong.left_out(lambda s, h: -s / (2 * h)),
+        mistake("bandwidth_not_squared", wrong.left_out(lambda s, h: -s / (2 * h))).says(
             "The right pair is left out, but the bandwidth enters without its square.",
             "What are the units of distance^2, and of h?",
         ),
-        Mistake(
-            "bandwidth_without_gradient",
-            wrong.bandwidth_as_number,
+        mistake("bandwidth_without_gradient", wrong.bandwidth_as_number).says(
             "The predictions are right, but no gradient reaches a bandwidth that is a tensor; "
             "`fit_bandwidth` will need it.",
             "Which step makes a plain number of `bandwidth` (`.item()`, `float(...)`)?",
         ),
-        Mistake(
-            "twins_left_out",
-            wrong.left_out(keep=wrong.others_in_place),
+        mistake("twins_left_out", wrong.left_out(keep=wrong.others_in_place)).says(
             "Where two points share an input, you leave out both: the exclusion goes by the "
             "input's value (distance 0) instead of by the point's number.",
             "Which entries are the pairs (i, i)?",
         ),
-        Mistake(
-            "residuals_returned",
-            wrong.residuals,
-            "You return target minus prediction; the prediction itself is asked for.",
-            "What does the line `Returns:` in the docstring say?",
-        ),
-        Mistake(
-            "only_the_diagonal",
-            wrong.only_itself,
-            "You keep what should be left out: each prediction is the point's own target.",
-            "Which entries of the matrix does your mask remove?",
-        ),
-        Mistake(
-            "minus_infinity_weight",
-            wrong.masked_weights,
+        mistake("minus_infinity_weight", wrong.masked_weights).says(
             "You fill weights with minus infinity after the softmax, so every prediction is "
             "infinite or NaN.",
             "Does the fill belong before the softmax or after it?",
         ),
-        Mistake(
-            "distance_filled_with_infinity",
-            wrong.distance_filled(math.inf),
+        mistake("distance_filled_with_infinity", wrong.distance_filled(math.inf)).says(
             "The predictions are right, but the gradient of the bandwidth is NaN: the distance on "
             "your diagonal is infinite before the bandwidth divides it, and backward multiplies "
             "that infinity by 0.",
             "Can the diagonal be filled after the division, in the scores?",
         ),
-        Mistake(
-            "distance_filled_with_a_large_number",
-            wrong.distance_filled(1e9),
+        mistake("distance_filled_with_a_large_number", wrong.distance_filled(1e9)).says(
             "The distance on your diagonal is a large number, which a large bandwidth makes small "
             "again: the point then counts in its own prediction.",
             "Which score has an exponential of 0, whatever the bandwidth?",

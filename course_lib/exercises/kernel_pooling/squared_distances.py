@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
@@ -87,66 +87,42 @@ EXERCISE = Exercise(
     oracle=oracle.squared_distances,
     no_loops=True,
     mistakes=(
-        Mistake(
-            "root_taken",
-            lambda queries, keys: wrong.squared(queries, keys).sqrt(),
+        mistake("root_taken", lambda queries, keys: wrong.squared(queries, keys).sqrt()).says(
             "These are the distances themselves; their squares are asked for.",
             "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
         ),
-        Mistake(
-            "elementwise_only",
-            lambda queries, keys: (queries - keys).square().sum(-1),
+        mistake(
+            "elementwise_only", lambda queries, keys: (queries - keys).square().sum(-1), fails=True
+        ).says(
             "Your code compares query i with key i only; each query has to meet every key.",
             "What shapes must queries and keys have so that broadcasting makes (n, m, d)?",
-            fails=True,
         ),
-        Mistake(
-            "transposed",
-            lambda queries, keys: wrong.squared(keys, queries),
+        mistake("transposed", lambda queries, keys: wrong.squared(keys, queries)).says(
             "The numbers are right, but keys are in the rows and queries in the columns.",
             "Which of the two gets the new axis in front, and which one behind?",
         ),
-        Mistake(
-            "features_not_summed",
-            wrong.pairwise(lambda difference: difference.square()),
+        mistake("features_not_summed", wrong.pairwise(lambda difference: difference.square())).says(
             "One squared difference for each feature is left: the result still has an axis d.",
             "Over which axis must the squares be added up?",
         ),
-        Mistake(
-            "mean_over_features",
-            wrong.pairwise(lambda difference: difference.square().mean(-1)),
+        mistake(
+            "mean_over_features", wrong.pairwise(lambda difference: difference.square().mean(-1))
+        ).says(
             "You average the squares over the features instead of adding them up.",
             "What is the squared distance of (0, 0) and (3, 4)?",
         ),
-        Mistake(
-            "factor_two_missing",
-            wrong.expanded(1, -1, 1),
+        mistake("factor_two_missing", wrong.expanded(1, -1, 1)).says(
             "You subtract the dot product once; |q - k|^2 = |q|^2 - 2 q.k + |k|^2.",
             "What is the mixed term of a square?",
         ),
-        Mistake(
-            "squared_after_the_sum",
-            wrong.pairwise(lambda difference: difference.sum(-1).square()),
+        mistake(
+            "squared_after_the_sum", wrong.pairwise(lambda difference: difference.sum(-1).square())
+        ).says(
             "You add up the differences first and square then, so that differences of opposite "
             "sign cancel.",
             "Which comes first, the square or the sum?",
         ),
-        Mistake(
-            "absolute_differences",
-            wrong.pairwise(lambda difference: difference.abs().sum(-1)),
-            "You add up absolute differences instead of squares.",
-            "What does Pythagoras say about (0, 0) and (3, 4)?",
-        ),
-        Mistake(
-            "transposed_then_reshaped",
-            lambda queries, keys: wrong.squared(keys, queries).reshape(len(queries), len(keys)),
-            "Rows and columns are exchanged and then reshaped: the shape is right, the numbers "
-            "are in the wrong cells.",
-            "What does reshape do to the order of the numbers, and what does transpose?",
-        ),
-        Mistake(
-            "gradient_at_zero_nan",
-            wrong.root_then_square,
+        mistake("gradient_at_zero_nan", wrong.root_then_square).says(
             "The numbers are right, but the gradient is NaN where a query equals a key: you take "
             "a root and square it again.",
             "What is the derivative of a square root at 0, and do you need the root?",

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Dtype, tensor
-from course_lib.exercises._probes import case
+from course_lib.exercises._rows import case, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
@@ -61,36 +61,32 @@ EXERCISE = Exercise(
     probes=_additive_mask_probes,
     oracle=oracle.additive_mask,
     mistakes=(
-        Mistake(
-            "infinity_times_zero",
-            lambda mask, dtype: (1 - mask.to(dtype)) * -math.inf,
+        mistake("infinity_times_zero", lambda mask, dtype: (1 - mask.to(dtype)) * -math.inf).says(
             "Your result is NaN where a key is kept: 0 * inf is not 0.",
             "Which function chooses between two values without multiplying?",
         ),
-        Mistake(
+        mistake(
             "inverted",
             lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(mask, -math.inf),
+        ).says(
             "The mask is upside down: it has -inf where a key is kept.",
             "`masked_fill` fills where its mask is True. What does True mean here?",
         ),
-        Mistake(
-            "finite_fill",
-            lambda mask, dtype: torch.where(mask, 0.0, -1e9).to(dtype),
+        mistake("finite_fill", lambda mask, dtype: torch.where(mask, 0.0, -1e9).to(dtype)).says(
             "A finite number such as -1e9 is only relatively small: next to scores of that size "
             "it drops nothing.",
             "Which value is smaller than every score, in every dtype?",
         ),
-        Mistake(
+        mistake(
             "smallest_finite_number",
             lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(
                 ~mask, torch.finfo(dtype).min
             ),
+        ).says(
             "Dropped keys get the smallest finite number; -inf is asked for.",
             "What is `finfo.min` plus a negative score?",
         ),
-        Mistake(
-            "zero_one_numbers",
-            lambda mask, dtype: mask.to(dtype),
+        mistake("zero_one_numbers", lambda mask, dtype: mask.to(dtype)).says(
             "These are the numbers 1 and 0. Added to the scores they drop nothing: exp(s + 0) is "
             "not 0.",
             "What must be added to a score so that its exponential is 0?",

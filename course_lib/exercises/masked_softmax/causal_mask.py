@@ -5,8 +5,8 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.exercises._probes import case, edge
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
@@ -102,61 +102,43 @@ EXERCISE = Exercise(
     probes=_causal_mask_probes,
     oracle=oracle.causal_mask,
     mistakes=(
-        Mistake(
+        mistake(
             "top_left_aligned",
             lambda num_queries, num_keys=None: _ones(num_queries, num_keys).tril(),
+        ).says(
             "Square masks are right. With n != m yours aligns the first query with the first "
             "key; here the last query is aligned with the last key.",
             "When decoding one token at a time (n = 1), which keys must the newest token see?",
         ),
-        Mistake(
+        mistake(
             "upper_triangular",
             lambda num_queries, num_keys=None: _ones(num_queries, num_keys).triu(),
+        ).says(
             "Your mask is upper triangular: every query sees the future and not the past.",
             "Rows are queries: which keys may the first row see?",
         ),
-        Mistake(
-            "true_means_drop",
-            _triangle(1, upper=True),
+        mistake("true_means_drop", _triangle(1, upper=True)).says(
             "The pattern is right but means the opposite: yours is True where a key is dropped.",
             "What does True mean in this course's masks?",
         ),
-        Mistake(
-            "own_key_dropped",
-            _triangle(-1),
+        mistake("own_key_dropped", _triangle(-1)).says(
             "No query sees its own position: the diagonal is missing, and the first row of a "
             "square mask is empty.",
             "May a token attend to itself?",
         ),
-        Mistake(
-            "one_step_ahead",
-            _triangle(1),
+        mistake("one_step_ahead", _triangle(1)).says(
             "Every query sees one key too many: the one that comes right after it.",
             "Which is the last key that query 0 of a square mask may see?",
         ),
-        Mistake(
-            "additive_instead_of_bool",
-            _to_add,
+        mistake("additive_instead_of_bool", _to_add).says(
             "This is a mask to add (0 and -inf); a bool mask is asked for.",
             "At which step does it turn into numbers?",
         ),
-        Mistake(
-            "num_keys_ignored",
-            lambda num_queries, num_keys=None: _ones(num_queries, None).tril(),
-            "The mask always has as many keys as queries.",
-            "Where does `num_keys` enter?",
-        ),
-        Mistake(
-            "diagonal_only",
-            lambda num_queries, num_keys=None: torch.eye(*_ones(num_queries, num_keys).shape) > 0,
-            "Every query sees only its own key.",
-            "May a token look at earlier tokens?",
-        ),
-        Mistake(
-            "no_mask_at_all",
-            _ones,
-            "Every query sees every key, the future included.",
-            "Which keys come after query i?",
+        mistake(
+            "num_keys_ignored", lambda num_queries, num_keys=None: _ones(num_queries, None).tril()
+        ).says("The mask always has as many keys as queries.", "Where does `num_keys` enter?"),
+        mistake("no_mask_at_all", _ones).says(
+            "Every query sees every key, the future included.", "Which keys come after query i?"
         ),
     ),
     properties=(

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
@@ -93,47 +93,34 @@ EXERCISE = Exercise(
     probes=_combine_masks_probes,
     oracle=oracle.combine_masks,
     mistakes=(
-        Mistake(
-            "or_instead_of_and",
-            lambda *masks: _fold(masks, torch.logical_or),
+        mistake("or_instead_of_and", lambda *masks: _fold(masks, torch.logical_or)).says(
             "You allow a key where any mask allows it; it must be allowed by all of them.",
             "A padded key in the past: allowed by the causal mask, not by the padding mask. May "
             "it be attended?",
         ),
-        Mistake(
-            "sum_of_masks",
-            lambda *masks: _fold([m.int() for m in _given(masks)], torch.add),
+        mistake(
+            "sum_of_masks", lambda *masks: _fold([m.int() for m in _given(masks)], torch.add)
+        ).says(
             "Adding bool masks counts how many allow a key, and is no longer a bool mask.",
             "Which operator is True only if both sides are?",
         ),
-        Mistake(
-            "none_crashes",
-            lambda *masks: _fold_with_none(masks, torch.logical_and),
+        mistake("none_crashes", lambda *masks: _fold_with_none(masks, torch.logical_and)).says(
             "None makes your function fail. None stands for 'everything is allowed'.",
             "How can you leave out the masks that are None before you combine the rest?",
         ),
-        Mistake(
-            "python_and",
-            lambda *masks: _fold(masks, lambda a, b: a and b),
+        mistake("python_and", lambda *masks: _fold(masks, lambda a, b: a and b), fails=True).says(
             "Something asks for the truth of a whole mask: Python's `and`, `not`, `if mask`, "
             "`filter(None, ...)` or `all(...)`. A tensor of several numbers has none.",
             "Which operator does what `and` means, for each element, and which comparison tells "
             "a mask from None?",
-            fails=True,
         ),
-        Mistake(
-            "only_two_masks",
-            lambda *masks: _fold(_given(masks)[:2], torch.logical_and),
-            "Only the first two masks count.",
-            "How many masks may be given?",
+        mistake("only_two_masks", lambda *masks: _fold(_given(masks)[:2], torch.logical_and)).says(
+            "Only the first two masks count.", "How many masks may be given?"
         ),
-        Mistake(
-            "first_mask_overwritten",
-            _in_place_and,
+        mistake("first_mask_overwritten", _in_place_and, fails=True).says(
             "`&=` writes the result into the caller's first mask, and fails where that has not yet "
             "the shape of the result.",
             "What is the difference between `a &= b` and `a = a & b`?",
-            fails=True,
         ),
     ),
     hints=(

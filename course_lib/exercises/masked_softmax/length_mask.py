@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
@@ -62,53 +62,51 @@ EXERCISE = Exercise(
     probes=_length_mask_probes,
     oracle=oracle.length_mask,
     mistakes=(
-        Mistake(
+        mistake(
             "one_too_many",
             lambda valid_lens, max_len: _positions(valid_lens, max_len) <= valid_lens[..., None],
+        ).says(
             "One key too many is kept: with `<=`, length 2 keeps keys 0, 1 and 2.",
             "Which is the last real key of an item of length 2?",
         ),
-        Mistake(
+        mistake(
             "starts_at_one",
             lambda valid_lens, max_len: _positions(valid_lens, max_len, 1) < valid_lens[..., None],
+        ).says(
             "One key too few is kept: your positions start at 1, or the last real key is dropped.",
             "What number does the first key have?",
         ),
-        Mistake(
+        mistake(
             "inverted",
             lambda valid_lens, max_len: _positions(valid_lens, max_len) >= valid_lens[..., None],
+        ).says(
             "The mask is upside down: you keep the padding and drop the real keys.",
             "What does True mean in this course's masks?",
         ),
-        Mistake(
+        mistake(
             "transposed",
             lambda valid_lens, max_len: (
                 (_positions(valid_lens, max_len) < valid_lens[..., None]).mT
             ),
+        ).says(
             "The axes are the wrong way round: keys belong on the last axis.",
             "Which of the two gets the new axis, the lengths or the positions?",
         ),
-        Mistake(
+        mistake(
             "only_one_length_per_item",
             lambda valid_lens, max_len: _positions(valid_lens, max_len)[None] < valid_lens[:, None],
+            fails=True,
+        ).says(
             "One length an item works, lengths of shape (batch, num_queries) do not.",
             "Where must the new axis go so that keys come last, whatever the number of axes?",
-            fails=True,
         ),
-        Mistake(
+        mistake(
             "positions_on_the_cpu",
             lambda valid_lens, max_len: torch.arange(max_len) < valid_lens[..., None],
+        ).says(
             "The mask is right, but your positions are always made on the CPU: with lengths on a "
             "GPU the comparison fails.",
             "Which argument of `torch.arange` says where its numbers live?",
-        ),
-        Mistake(
-            "longest_for_all",
-            lambda valid_lens, max_len: (_positions(valid_lens, max_len) < valid_lens.max()).expand(
-                *valid_lens.shape, max_len
-            ),
-            "All items get the mask of the longest one.",
-            "Which axis of the comparison should hold the items?",
         ),
     ),
     hints=(

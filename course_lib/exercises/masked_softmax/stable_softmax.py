@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import array
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
@@ -63,19 +63,9 @@ def _softmax_numpy(scores, axis=-1, shift=True, total_axis="axis"):
         return e / (e.sum() if total_axis is None else e.sum(axis=axis, keepdims=True))
 
 
-def _other_maximum(scores, axis, maximum_axis):
-    shifted = scores - scores.max(axis=maximum_axis, keepdims=True)
-    return _softmax_numpy(shifted, axis, shift=False)
-
-
 def _in_place_softmax(scores, axis=-1):
     scores -= scores.max(axis=axis, keepdims=True)
     return _softmax_numpy(scores, axis)
-
-
-def _transposed_softmax(scores, axis=-1):
-    e = np.exp(scores)
-    return (e.T / e.sum(axis=axis)).T
 
 
 def _without_keepdims(scores, axis=-1):
@@ -107,69 +97,38 @@ EXERCISE = Exercise(
     probes=_stable_softmax_probes,
     oracle=oracle.stable_softmax,
     mistakes=(
-        Mistake(
+        mistake(
             "no_maximum_subtracted",
             lambda scores, axis=-1: _softmax_numpy(scores, axis, shift=False),
+        ).says(
             "The formula is right, but exp overflows for large scores and the result is NaN "
             "(or 0 / 0 for very negative ones).",
             "Which number can you subtract from every score of a row without changing its weights?",
         ),
-        Mistake(
-            "axis_ignored",
-            lambda scores, axis=-1: _softmax_numpy(scores, -1),
+        mistake("axis_ignored", lambda scores, axis=-1: _softmax_numpy(scores, -1)).says(
             "The last axis is right, but the argument `axis` changes nothing.",
             "Where does your code use `axis`?",
         ),
-        Mistake(
-            "keepdims_forgotten",
-            _without_keepdims,
+        mistake("keepdims_forgotten", _without_keepdims, fails=True).says(
             "A maximum or a sum drops the axis that it runs over, so its shape fits the scores "
             "only by luck.",
             "What does `keepdims=True` make of the shape of a sum?",
-            fails=True,
         ),
-        Mistake(
-            "global_sum",
-            lambda scores, axis=-1: _softmax_numpy(
-                scores - scores.max(), axis, shift=False, total_axis=None
-            ),
-            "You divide by the sum of all exponentials, so the whole array sums to 1 instead of "
-            "each row.",
-            "What do `axis=` and `keepdims=True` do in `sum`?",
-        ),
-        Mistake(
+        mistake(
             "global_maximum",
             lambda scores, axis=-1: _softmax_numpy(scores - scores.max(), axis, shift=False),
+        ).says(
             "You subtract the largest score of the whole array; rows far below it underflow to "
             "0 / 0.",
             "Which maximum belongs to each row?",
         ),
-        Mistake(
-            "wrong_axis",
-            lambda scores, axis=-1: _softmax_numpy(scores, 0),
+        mistake("wrong_axis", lambda scores, axis=-1: _softmax_numpy(scores, 0)).says(
             "Your weights sum to 1 along the first axis, whatever `axis` says.",
             "Where does your code use `axis`?",
         ),
-        Mistake(
-            "scores_overwritten",
-            _in_place_softmax,
+        mistake("scores_overwritten", _in_place_softmax).says(
             "The weights are right, but `-=` writes the shifted scores into the caller's array.",
             "What is the difference between `x -= m` and `x = x - m`?",
-        ),
-        Mistake(
-            "transpose_trick",
-            _transposed_softmax,
-            "Dividing through `.T` works for the last axis of a matrix only: in 3-D `.T` reverses "
-            "all axes.",
-            "What does `keepdims=True` make of the shape of the sum?",
-            fails=True,
-        ),
-        Mistake(
-            "maximum_over_another_axis",
-            lambda scores, axis=-1: _other_maximum(scores, axis, -1),
-            "The sum runs over `axis`, the maximum over the last axis: what you subtract differs "
-            "from score to score of a row, and that changes the weights.",
-            "Which axis does your `max` run over?",
         ),
     ),
     properties=(

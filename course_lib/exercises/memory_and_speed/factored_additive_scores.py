@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import memory_and_speed as oracle
 
 
@@ -209,76 +209,38 @@ EXERCISE = Exercise(
     oracle=oracle.factored_additive_scores,
     builds_on=("additive_scores",),
     mistakes=(
-        Mistake(
-            "no_guard",
-            _model(_always),
+        mistake("no_guard", _model(_always)).says(
             "Where exp(-2q) or exp(-2k) leaves the range of the dtype nothing steps in: one is "
             "infinite or 0 then, and infinity times 0 is no number.",
             "For which q is exp(-2q) still a number of this dtype, and 1 / exp(-2q) too?",
         ),
-        Mistake(
-            "guard_for_float32",
-            _model(lambda queries, keys: _both(queries, keys, 40.0)),
+        mistake("guard_for_float32", _model(lambda queries, keys: _both(queries, keys, 40.0))).says(
             "The guard is the same for every dtype, about 40: in float16 exp(-2q) leaves its range "
             "long before.",
             "What do `torch.finfo(dtype).max` and `.tiny` say of float16?",
         ),
-        Mistake(
-            "clamped",
-            _model(_never, _clamped),
+        mistake("clamped", _model(_never, _clamped)).says(
             "Queries and keys are clamped before they are added: q = -60 and k = 45, cut off at "
             "43.7, add up to 0 instead of -15.",
             "Is tanh(q + k) really the same once both are clamped?",
         ),
-        Mistake(
-            "wrong_beyond_the_range",
-            _where_nan,
+        mistake("wrong_beyond_the_range", _where_nan).says(
             "Where exp(-2q) or exp(-2k) leaves the range of the dtype without making NaN, your "
             "scores are wrong: the slow form has to step in wherever one |q| or |k| is too large.",
             "For which q is exp(-2q) infinite or 0 in this dtype, and what is 1 / (1 + infinity)?",
         ),
-        Mistake(
-            "pairs",
-            _model(_never),
+        mistake("pairs", _model(_never)).says(
             "The numbers are right, but you take more than one exponential (or tanh or sigmoid) "
             "for a number of the queries or keys; one for every pair makes n m H of them.",
             "Into which product can exp(-2(q + k)) be split before queries and keys meet?",
         ),
-        Mistake(
-            "half_the_argument",
-            _model(
-                outside=lambda queries, keys: torch.sigmoid(queries + keys),
-                product=lambda queries, keys: torch.exp(-queries) * torch.exp(-keys),
-            ),
-            "A 2 is missing in the exponent: this is tanh of half the sum.",
-            "tanh(x) = 2 sigmoid(?) - 1",
-        ),
-        Mistake(
-            "exponentials_added",
-            _model(product=lambda queries, keys: torch.exp(-2 * queries) + torch.exp(-2 * keys)),
-            "The exponentials of query and key are added; the exponential of a sum is their "
-            "product.",
-            "What is exp(a + b)?",
-        ),
-        Mistake(
-            "constant_forgotten",
-            _model(end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v)),
+        mistake("constant_forgotten", _model(end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v))).says(
             "The -1 of 2 sigmoid - 1 is missing: every score is too large by the sum of w_v. A "
             "softmax would not notice, but the scores are asked for.",
             "What does -1 for each feature add up to, weighted by w_v?",
         ),
-        Mistake(
-            "w_v_forgotten",
-            _model(end=lambda sigmoids, w_v: (2 * sigmoids - 1).sum(-1)),
-            "The features are added up without w_v.",
-            "Which layer turns features into a score?",
-        ),
-        Mistake(
-            "transposed",
-            lambda queries, keys, w_v: _model()(keys, queries, w_v),
-            "The result is (batch, num_keys, num_queries): queries and keys have each other's "
-            "place.",
-            "On which axis do `unsqueeze(1)` and `unsqueeze(2)` put the new one?",
+        mistake("w_v_forgotten", _model(end=lambda sigmoids, w_v: (2 * sigmoids - 1).sum(-1))).says(
+            "The features are added up without w_v.", "Which layer turns features into a score?"
         ),
     ),
     properties=(

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import memory_and_speed as oracle
 
 
@@ -149,13 +149,6 @@ def _nan(maxima, totals, block, parts):
     return {"fading": torch.exp(maxima - larger), "summed": summed}
 
 
-def _maximum_of_all_rows(maxima, totals, block, parts):
-    larger = torch.maximum(maxima, block.max()).max().expand_as(maxima)
-    shift = _finite(larger)
-    summed = torch.exp(block - shift.unsqueeze(-1)).sum(-1)
-    return {"larger": larger, "fading": torch.exp(maxima - shift), "summed": summed}
-
-
 def _short_dropped(blocks):
     def full():
         width = None
@@ -221,75 +214,49 @@ EXERCISE = Exercise(
     probes=_probes,
     oracle=oracle.softmax_statistics,
     mistakes=(
-        Mistake(
-            "sum_not_rescaled",
-            _model(_not_rescaled),
+        mistake("sum_not_rescaled", _model(_not_rescaled)).says(
             "The sum so far is not rescaled when the maximum rises: its terms are still shifted by "
             "the old maximum, the new ones by the new.",
             "By which factor does exp(s - old) have to be multiplied to become exp(s - new)?",
         ),
-        Mistake(
-            "maximum_not_carried",
-            _model(_not_carried),
+        mistake("maximum_not_carried", _model(_not_carried)).says(
             "The maximum is not carried on: each block is shifted by its own, and the last block's "
             "is returned.",
             "What does the next block need to know of those before it?",
         ),
-        Mistake(
-            "rescaled_the_wrong_way",
-            _model(_turned),
+        mistake("rescaled_the_wrong_way", _model(_turned)).says(
             "The sum so far is multiplied by exp(new - old); it has to shrink when the maximum "
             "rises, not to grow.",
             "Which sign has old - new?",
         ),
-        Mistake(
-            "not_shifted",
-            _model(_plain),
+        mistake("not_shifted", _model(_plain)).says(
             "The sums are those of exp(score): the maximum is never subtracted, or multiplied "
             "back in.",
             "What is exp(800) in float64?",
         ),
-        Mistake(
-            "maximum_starts_at_0",
-            _model(start=0.0),
+        mistake("maximum_starts_at_0", _model(start=0.0)).says(
             "The running maximum starts at 0, which is larger than any score of a row far below 0.",
             "Which number is smaller than every score?",
         ),
-        Mistake(
-            "empty_row",
-            _model(_nan),
+        mistake("empty_row", _model(_nan)).says(
             "Where a row has seen nothing but -inf, -inf - (-inf) is NaN, and NaN stays in the "
             "sum.",
             "What could be subtracted there instead of the maximum?",
         ),
-        Mistake(
-            "nan_hidden",
-            _model(_nan, end=lambda maxima, totals: (maxima, totals.nan_to_num(0.0))),
+        mistake(
+            "nan_hidden", _model(_nan, end=lambda maxima, totals: (maxima, totals.nan_to_num(0.0)))
+        ).says(
             "NaN is replaced in the result; a row whose first block held nothing but -inf has "
             "lost its sum by then.",
             "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
         ),
-        Mistake(
-            "short_block_dropped",
-            _short_dropped,
-            "Blocks shorter than the first are left out.",
-            "Which scores are in the last block?",
+        mistake("short_block_dropped", _short_dropped).says(
+            "Blocks shorter than the first are left out.", "Which scores are in the last block?"
         ),
-        Mistake(
-            "first_block_only",
-            _first_only,
-            "Only the first block counts.",
-            "Is your `return` inside the loop?",
+        mistake("first_block_only", _first_only).says(
+            "Only the first block counts.", "Is your `return` inside the loop?"
         ),
-        Mistake(
-            "one_maximum_for_all_rows",
-            _model(_maximum_of_all_rows),
-            "All rows share one maximum, the largest score of all.",
-            "Along which axis does `amax` or `max` go?",
-        ),
-        Mistake(
-            "all_blocks_at_once",
-            _all_at_once,
+        mistake("all_blocks_at_once", _all_at_once).says(
             "The numbers are right, but all blocks, or some numbers of each, are kept until the "
             "end; that takes the memory that blocks are meant to save.",
             "What is enough to go on with, however many blocks there were before?",

@@ -153,19 +153,6 @@ def load_biases(mha, reference, layers, biases):
         reference.out_proj.bias.zero_()
 
 
-def load_row_by_row(mha, reference):
-    loader()(mha, reference)
-    with torch.no_grad():
-        for parameter in (reference.in_proj_weight, reference.in_proj_bias):
-            if parameter is not None:
-                parameter.copy_(parameter.unflatten(0, (3, -1)).transpose(0, 1).flatten(0, 1))
-
-
-def load_and_freeze(mha, reference):
-    loader()(mha, reference)
-    reference.requires_grad_(False)
-
-
 def load_shared(mha, reference):
     loader()(mha, reference)
     reference.out_proj.weight = mha.W_o.weight
@@ -219,10 +206,6 @@ def first_feature_from_t_on(x, t):
     return torch.cat([torch.cat([x[:, :t, :1], x[:, t:, :1] + 1.7], dim=1), x[..., 1:]], dim=-1)
 
 
-def small_from_t_on(x, t):
-    return torch.cat([x[:, :t], x[:, t:] * 2], dim=1)
-
-
 def only_t(x, t):
     return torch.cat([x[:, :t], x[:, t : t + 1] + 1.3, x[:, t + 1 :]], dim=1)
 
@@ -260,24 +243,10 @@ def halves_of(num_positions, embed_dim):
     return torch.cat([angles.sin(), angles[:, :second].cos()], dim=-1)
 
 
-def halves_to_the_last_rate(num_positions, embed_dim):
-    first = (embed_dim + 1) // 2
-    rates = 10000.0 ** (torch.arange(first, dtype=torch.float64) / max(first - 1, 1))
-    angles = torch.arange(num_positions, dtype=torch.float64)[:, None] / rates
-    return torch.cat([angles.sin(), angles[:, : embed_dim // 2].cos()], dim=-1)
-
-
 def even_sizes_only(num_positions, embed_dim):
     angles = torch.arange(num_positions, dtype=torch.float64)[:, None]
     angles = angles / 10000.0 ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
     result = torch.zeros(num_positions, embed_dim, dtype=torch.float64)
     result[:, 0::2] = angles.sin()
     result[:, 1::2] = angles.cos()
-    return result
-
-
-def last_column_zero(num_positions, embed_dim):
-    result = encoding()(num_positions, embed_dim)
-    if embed_dim % 2:
-        result[:, -1] = 0.0
     return result

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import tensor
 from course_lib.exercises._meetings import (
     ANSWERS,
@@ -12,6 +12,7 @@ from course_lib.exercises._meetings import (
     judged,
     meeting,
 )
+from course_lib.exercises._rows import mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.exercises.multi_head._order import asked, by_hand, meeter
 from course_lib.reference import multi_head as oracle
@@ -71,91 +72,55 @@ EXERCISE = Exercise(
     },
     comparisons={"judged": judged},
     mistakes=(
-        Mistake(
-            "last_position_only",
-            wrong.causality(only_last := wrong.only_t, cuts=lambda n: [n - 1]),
+        mistake(
+            "last_position_only", wrong.causality(only_last := wrong.only_t, cuts=lambda n: [n - 1])
+        ).says(
             "You change the last position only: outputs that look one step ahead, but not at the "
             "last position, go unseen.",
             "Which inputs may output 0 not depend on?",
         ),
-        Mistake(
-            "first_output_only",
-            wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, :1]),
+        mistake(
+            "first_output_only", wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, :1])
+        ).says(
             "You look at the first output only.",
             "Which outputs may not notice that position t has changed?",
         ),
-        Mistake(
-            "next_output_only",
-            wrong.causality(only_last, before=lambda y, t: y[:, t - 1 : t]),
-            "You compare only the output right before the changed position; looking further "
-            "ahead goes unseen.",
-            "Which outputs may not notice that position t has changed?",
-        ),
-        Mistake(
-            "one_cut_only",
-            wrong.causality(wrong.from_t_on, cuts=lambda n: [n // 2]),
-            "You cut the sequence at one place only; looking ahead within a half goes unseen.",
-            "For how many positions t must outputs before t ignore inputs from t on?",
-        ),
-        Mistake(
-            "past_changed",
-            wrong.causality(wrong.up_to_t, before=lambda y, t: y[:, t:]),
+        mistake("past_changed", wrong.causality(wrong.up_to_t, before=lambda y, t: y[:, t:])).says(
             "You test the opposite: whether later outputs ignore earlier inputs.",
             "In which direction may information flow?",
         ),
-        Mistake(
-            "own_position_compared",
-            wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, : t + 1]),
-            "You compare the output at the changed position as well; it may depend on its own "
-            "position.",
-            "Which outputs come strictly before position t?",
-        ),
-        Mistake(
+        mistake(
             "own_position_forbidden",
             wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, : t + 1], cuts=range),
+        ).says(
             "Your test also forbids an output to depend on its own position.",
             "Which outputs come strictly before position t?",
         ),
-        Mistake(
+        mistake(
             "zeros_stay",
             wrong.causality(lambda x, t: torch.cat([x[:, :t], -2.5 * x[:, t:]], dim=1)),
+        ).says(
             "Your change leaves a position as it is that holds zeros already (it multiplies, or "
             "writes zeros): who looks there goes unseen.",
             "Which change moves every number, whatever it was?",
         ),
-        Mistake(
-            "one_feature_changed",
-            wrong.causality(wrong.first_feature_from_t_on),
+        mistake("one_feature_changed", wrong.causality(wrong.first_feature_from_t_on)).says(
             "You change one feature of the later positions only; who looks at another one goes "
             "unseen.",
             "Over which axes must the change run?",
         ),
-        Mistake(
-            "one_step_ahead_unseen",
-            wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, : t - 1]),
-            "You leave out the output right before the changed positions: one that looks a single "
-            "step ahead goes unseen.",
-            "Which is the last output that may not notice a change at position t?",
-        ),
-        Mistake(
-            "nan_spreads",
-            wrong.causality(wrong.nan_from_t_on),
+        mistake("nan_spreads", wrong.causality(wrong.nan_from_t_on)).says(
             "You write NaN into the future. A masked key has weight 0, but 0 times NaN is NaN, so "
             "even causal attention fails.",
             "Which change would a weight of 0 hide?",
         ),
-        Mistake(
-            "nothing_changed",
-            lambda fn, x: wrong.same(fn(x), fn(x)),
+        mistake("nothing_changed", lambda fn, x: wrong.same(fn(x), fn(x))).says(
             "Your test says True to every function: the change it makes is none, too small, or "
             "not looked at.",
             "Is what you change large enough to be seen?",
         ),
-        Mistake(
-            "always_false",
-            lambda fn, x: False,
-            "Your test says False to every function.",
-            "Should a running sum pass?",
+        mistake("always_false", lambda fn, x: False).says(
+            "Your test says False to every function.", "Should a running sum pass?"
         ),
     ),
     hints=(

@@ -1,12 +1,13 @@
 """A test of a function: permuted positions give permuted outputs."""
 
-from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.checks.judge.exercise import Exercise
 from course_lib.exercises._meetings import (
     ANSWERS,
     TOLERANCE,
     function_edges,
     judged,
 )
+from course_lib.exercises._rows import mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.exercises.multi_head._order import asked, by_hand, meeter
 from course_lib.reference import multi_head as oracle
@@ -43,14 +44,6 @@ def _roll(x):
     return x.roll(1, dims=1)
 
 
-def _shuffle(x):  # its own inverse for three positions, as a random order may be
-    return x.flip(1) if x.shape[1] <= 3 else x[:, [1, 2, 0, *range(3, x.shape[1])]]
-
-
-def _shuffle_back(y):
-    return y.flip(1) if y.shape[1] <= 3 else y[:, [2, 0, 1, *range(3, y.shape[1])]]
-
-
 def _same_sums(a, b):
     return wrong.same(a.sum(1), b.sum(1))
 
@@ -81,74 +74,46 @@ EXERCISE = Exercise(
     },
     comparisons={"judged": judged},
     mistakes=(
-        Mistake(
-            "output_not_permuted",
-            wrong.equivariance(_roll, output=lambda y: y),
+        mistake("output_not_permuted", wrong.equivariance(_roll, output=lambda y: y)).says(
             "You compare fn of the permuted input with the unpermuted outputs: that tests whether "
             "the order changes nothing at all (invariance).",
             "Where should the output of position 0 be after position 0 has moved?",
         ),
-        Mistake(
-            "only_reversed",
-            wrong.equivariance(_flip),
+        mistake("only_reversed", wrong.equivariance(_flip)).says(
             "You only reverse the positions. A function of the distance between positions passes, "
             "and is not equivariant.",
             "Which permutation changes distances?",
         ),
-        Mistake(
-            "only_rotated",
-            wrong.equivariance(_roll),
+        mistake("only_rotated", wrong.equivariance(_roll)).says(
             "You only rotate the positions. A function that looks at its next neighbour in a "
             "circle passes, and is not equivariant.",
             "Which further permutation keeps no neighbours together?",
         ),
-        Mistake(
-            "identity_permutation",
-            lambda fn, x: wrong.same(fn(x), fn(x)),
+        mistake("identity_permutation", lambda fn, x: wrong.same(fn(x), fn(x))).says(
             "Your test says True to every function: what it compares is always equal, as with a "
             "permutation that moves nothing.",
             "Is your permutation certain to move something?",
         ),
-        Mistake(
-            "permuted_again",
-            wrong.equivariance(_shuffle, output=_shuffle_back),
-            "You permute the outputs of the permuted input a second time, with the same order, "
-            "and compare with the outputs of `x`. That takes them back only where the order is "
-            "its own inverse, so plain self-attention fails.",
-            "Which order undoes `order`? Or can the outputs of `x` be permuted instead?",
-        ),
-        Mistake(
-            "batch_permuted",
-            wrong.equivariance(lambda x: x.flip(0)),
+        mistake("batch_permuted", wrong.equivariance(lambda x: x.flip(0))).says(
             "You permute the items of the batch instead of the positions.",
             "Which axis of (batch, num_positions, d) holds the positions?",
         ),
-        Mistake(
-            "features_permuted",
-            wrong.equivariance(lambda x: x.flip(2)),
-            "You permute the features instead of the positions.",
-            "Which axis of (batch, num_positions, d) holds the positions?",
-        ),
-        Mistake(
-            "only_first_item",
-            lambda fn, x: _FULL(lambda y: fn(y)[:1], x),
+        mistake("only_first_item", lambda fn, x: _FULL(lambda y: fn(y)[:1], x)).says(
             "You look at the first item of the batch only.",
             "Over which axes must the comparison run?",
         ),
-        Mistake(
+        mistake(
             "sums_compared",
             wrong.both(
                 wrong.equivariance(wrong.swap_first_two, agree=_same_sums),
                 wrong.equivariance(_roll, agree=_same_sums),
             ),
+        ).says(
             "You compare sums over the positions, which do not say where an output stands.",
             "Which outputs must equal which, one by one?",
         ),
-        Mistake(
-            "always_false",
-            lambda fn, x: False,
-            "Your test says False to every function.",
-            "Should plain self-attention pass?",
+        mistake("always_false", lambda fn, x: False).says(
+            "Your test says False to every function.", "Should plain self-attention pass?"
         ),
     ),
     hints=(

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case
+from course_lib.exercises._rows import case, mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.exercises.multi_head.MultiHeadAttention import state_of
 from course_lib.reference import multi_head as oracle
@@ -117,74 +117,37 @@ EXERCISE = Exercise(
         "docs.pytorch.org": "",
     },
     mistakes=(
-        Mistake(
-            "order_kqv",
-            wrong.loader("kqv"),
+        mistake("order_kqv", wrong.loader("kqv")).says(
             "`in_proj_weight` holds W_q above W_k above W_v; yours are stacked in the order k, q, "
             "v.",
             "In which order does torch cut `in_proj_weight` into three?",
         ),
-        Mistake(
-            "transposed",
-            wrong.loader(weight=lambda w: w.T, out=lambda w: w.T),
+        mistake("transposed", wrong.loader(weight=lambda w: w.T, out=lambda w: w.T)).says(
             "All weights are transposed; `nn.Linear` and `nn.MultiheadAttention` both compute "
             "x W^T, so they can be copied as they are.",
             "Which shape and which meaning does `nn.Linear.weight` have?",
         ),
-        Mistake(
-            "output_transposed",
-            wrong.loader(out=lambda w: w.T),
-            "The output projection is transposed.",
-            "Which shape and which meaning does `nn.Linear.weight` have?",
-        ),
-        Mistake(
-            "row_by_row",
-            wrong.load_row_by_row,
-            "The rows of the three weights take turns: row 0 of W_q, of W_k, of W_v, then rows 1. "
-            "torch keeps all of W_q first.",
-            "What is the difference between `torch.stack` and `torch.cat` along axis 0?",
-        ),
-        Mistake(
-            "input_forgotten",
-            wrong.loader(weight=False, biases=False),
+        mistake("input_forgotten", wrong.loader(weight=False, biases=False)).says(
             "The output projection is loaded, `in_proj_weight` is not. Where all sizes are "
             "equal, torch does not look at `q_proj_weight` and the like.",
             "Where does torch keep the three input projections?",
         ),
-        Mistake(
-            "output_forgotten",
-            wrong.loader(out=False),
+        mistake("output_forgotten", wrong.loader(out=False)).says(
             "The three input projections are loaded, the output projection is not.",
             "Where does torch keep W_o?",
         ),
-        Mistake(
-            "old_biases_left",
-            wrong.loader(biases="own"),
-            "Where `mha` has no biases, the reference keeps its old ones.",
-            _LEFT,
+        mistake("old_biases_left", wrong.loader(biases="own")).says(
+            "Where `mha` has no biases, the reference keeps its old ones.", _LEFT
         ),
-        Mistake(
-            "biases_never_touched",
-            wrong.loader(biases=False),
-            "The weights are loaded, the biases are left as they were.",
-            _LEFT,
+        mistake("biases_never_touched", wrong.loader(biases=False)).says(
+            "The weights are loaded, the biases are left as they were.", _LEFT
         ),
-        Mistake(
-            "nothing_loaded",
-            wrong.load_nothing,
+        mistake("nothing_loaded", wrong.load_nothing).says(
             "The reference is as it was: its parameters have other names than those of `mha`, "
             "and `strict=False` hides that.",
             "Which names does `reference.state_dict()` have?",
         ),
-        Mistake(
-            "frozen",
-            wrong.load_and_freeze,
-            "The reference can no longer be trained.",
-            "Which `requires_grad` should its parameters have?",
-        ),
-        Mistake(
-            "shared",
-            wrong.load_shared,
+        mistake("shared", wrong.load_shared).says(
             "The reference uses `mha`'s own tensor instead of a copy: whoever changes one changes "
             "both.",
             "What is the difference between an assignment and `copy_`?",

@@ -1,8 +1,8 @@
 """Putting heads together again."""
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.multi_head._heads import carried
 from course_lib.reference import multi_head as oracle
 
@@ -50,53 +50,30 @@ EXERCISE = Exercise(
     },
     oracle=oracle.merge_heads,
     mistakes=(
-        Mistake(
-            "reshape_without_transpose",
-            lambda x: x.reshape(x.shape[0], x.shape[2], -1),
+        mistake("reshape_without_transpose", lambda x: x.reshape(x.shape[0], x.shape[2], -1)).says(
             "The shape is right, the numbers are not: in memory all positions of head 0 come "
             "first, so a reshape fills the first rows with head 0 alone.",
             "Which axes must be neighbours before a reshape can join them?",
         ),
-        Mistake(
-            "summed",
-            lambda x: x.sum(1),
+        mistake("summed", lambda x: x.sum(1)).says(
             "You add the heads up; their features belong side by side.",
             "How many features does a position have after the merge?",
         ),
-        Mistake(
-            "averaged",
-            lambda x: x.mean(1),
-            "You average the heads; their features belong side by side.",
-            "How many features does a position have after the merge?",
-        ),
-        Mistake(
-            "interleaved",
-            lambda x: x.permute(0, 2, 3, 1).flatten(2),
+        mistake("interleaved", lambda x: x.permute(0, 2, 3, 1).flatten(2)).says(
             "The heads are interleaved: feature 0 of every head, then feature 1 of every head.",
             "Which axis moves fastest when the last two are joined?",
         ),
-        Mistake(
-            "view_raises",
-            lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1),
+        mistake(
+            "view_raises", lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1), fails=True
+        ).says(
             "`.view` cannot join axes that a transpose has moved apart in memory.",
             "Which method copies where it must, and which call makes a tensor contiguous?",
-            fails=True,
         ),
-        Mistake(
-            "positions_joined",
-            lambda x: x.flatten(1, 2),
-            "You put the heads one after another along the positions, not along the features.",
-            "Which axis keeps its size in a merge?",
-        ),
-        Mistake(
-            "axes_left",
-            lambda x: x.transpose(1, 2),
+        mistake("axes_left", lambda x: x.transpose(1, 2)).says(
             "The heads stand beside the features, but still on an axis of their own.",
             "Which two axes become one?",
         ),
-        Mistake(
-            "size_one_axes_lost",
-            lambda x: x.transpose(1, 2).flatten(2).squeeze(),
+        mistake("size_one_axes_lost", lambda x: x.transpose(1, 2).flatten(2).squeeze()).says(
             "Axes of size 1 disappear: a batch of one item, or a single position.",
             "What does `squeeze` without an argument do?",
         ),

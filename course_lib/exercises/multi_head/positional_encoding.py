@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.exercises._probes import case
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.exercises._rows import case, mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.reference import multi_head as oracle
 
@@ -74,68 +74,29 @@ EXERCISE = Exercise(
         "Vaswani et al. 2017, section 3.5": "",
     },
     mistakes=(
-        Mistake(
-            "in_halves",
-            wrong.halves_of,
+        mistake("in_halves", wrong.halves_of).says(
             "The sines fill the first half and the cosines the second; here they take turns.",
             "Which columns does `encoding[:, 0::2]` name?",
         ),
-        Mistake(
-            "sine_and_cosine_swapped",
-            wrong.encoding(sine=1),
+        mistake("sine_and_cosine_swapped", wrong.encoding(sine=1)).says(
             "Sine and cosine have changed places: even columns hold sines.",
             "What is column 0 of position 0?",
         ),
-        Mistake(
-            "positions_from_one",
-            wrong.encoding(start=1),
-            "The first position has the number 1; it must be 0.",
-            "What is sin(0)?",
+        mistake("positions_from_one", wrong.encoding(start=1)).says(
+            "The first position has the number 1; it must be 0.", "What is sin(0)?"
         ),
-        Mistake(
-            "base_100",
-            wrong.encoding(base=100.0),
-            "The exponent lacks its factor 2: column 2i belongs to 10000^(2i/D).",
-            _EXPONENT,
+        mistake("base_100", wrong.encoding(base=100.0)).says(
+            "The exponent lacks its factor 2: column 2i belongs to 10000^(2i/D).", _EXPONENT
         ),
-        Mistake(
-            "base_1000",
-            wrong.encoding(base=1000.0),
-            "The base is 1000 instead of 10000.",
-            "How many zeros has the number in the formula?",
-        ),
-        Mistake(
-            "column_exponent",
-            wrong.encoding(exponent=lambda column, size: column / size),
+        mistake(
+            "column_exponent", wrong.encoding(exponent=lambda column, size: column / size)
+        ).says(
             "Every column has a rate of its own; sine and cosine of a pair must share one.",
             "What are the exponents of columns 0 and 1?",
         ),
-        Mistake(
-            "multiplied",
-            wrong.encoding(divide=False),
-            "The positions are multiplied by 10000^(2i/D); they must be divided, so that later "
-            "columns turn more slowly.",
-            "Which column should change fastest?",
-        ),
-        Mistake(
-            "even_sizes_only",
-            wrong.even_sizes_only,
+        mistake("even_sizes_only", wrong.even_sizes_only, fails=True).says(
             "An odd size raises, as there is one cosine less than sines.",
             "How many even columns has a row of 5, and how many odd ones?",
-            fails=True,
-        ),
-        Mistake(
-            "last_column_zero",
-            wrong.last_column_zero,
-            "The last column of an odd size stays 0.",
-            "Which function stands in column 4 of 5?",
-        ),
-        Mistake(
-            "in_halves_to_the_last_rate",
-            wrong.halves_to_the_last_rate,
-            "The sines fill the first half and the cosines the second; here they take turns. "
-            "Besides, your rates run all the way to 1/10000; the formula divides by D.",
-            "Which columns does `encoding[:, 0::2]` name?",
         ),
     ),
     properties=(

@@ -1,8 +1,8 @@
 """Cutting features into heads."""
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.multi_head._heads import carried
 from course_lib.reference import multi_head as oracle
 
@@ -83,47 +83,47 @@ EXERCISE = Exercise(
     },
     oracle=oracle.split_heads,
     mistakes=(
-        Mistake(
+        mistake(
             "view_without_transpose",
             _checked_split(lambda x, h: x.reshape(x.shape[0], h, x.shape[1], -1)),
+        ).says(
             "The shape is right, the numbers are not: reshaping straight to "
             "(batch, num_heads, num_positions, head_dim) reads along the positions, so a head "
             "gets whole positions instead of a block of features.",
             "Which axis can be cut in two without moving a number, and what must then change "
             "places?",
         ),
-        Mistake(
-            "axes_left",
-            _checked_split(lambda x, h: x.unflatten(-1, (h, -1))),
+        mistake("axes_left", _checked_split(lambda x, h: x.unflatten(-1, (h, -1)))).says(
             "The features are cut rightly, but the axis of the heads still stands after the "
             "positions.",
             "Which two axes must change places so that each head is a (num_positions, head_dim) "
             "matrix?",
         ),
-        Mistake(
-            "interleaved",
-            _checked_split(lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2)),
+        mistake(
+            "interleaved", _checked_split(lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2))
+        ).says(
             "Your heads are interleaved: head 0 gets features 0, h, 2h, ... instead of a block of "
             "neighbours.",
             "In `(..., num_heads, head_dim)`, which of the two axes moves fastest?",
         ),
-        Mistake(
+        mistake(
             "splits_the_sequence",
             _checked_split(lambda x, h: x.reshape(x.shape[0], h, x.shape[1] // h, x.shape[2])),
+            fails=True,
+        ).says(
             "You cut the positions into blocks; heads share the features, and each sees every "
             "position.",
             "Which axis of `x` holds the features?",
-            fails=True,
         ),
-        Mistake(
-            "batch_and_heads_swapped",
-            _checked_split(lambda x, h: _blocks(x, h).transpose(0, 1)),
+        mistake(
+            "batch_and_heads_swapped", _checked_split(lambda x, h: _blocks(x, h).transpose(0, 1))
+        ).says(
             "The axis of the heads comes first and the batch second; it must be the other way.",
             "Which permutation gives (batch, num_heads, num_positions, head_dim)?",
         ),
-        Mistake(
-            "folded_into_the_batch",
-            _checked_split(lambda x, h: _blocks(x, h).flatten(0, 1)),
+        mistake(
+            "folded_into_the_batch", _checked_split(lambda x, h: _blocks(x, h).flatten(0, 1))
+        ).says(
             "You folded the heads into the batch axis. Here they keep an axis of their own.",
             "What is the last step of your code for?",
         ),

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.scaled_dot_product._problems import multiple_of
 from course_lib.reference import scaled_dot_product as oracle
 
@@ -133,75 +133,45 @@ EXERCISE = Exercise(
         "Source: Dao": "",
     },
     mistakes=(
-        Mistake(
-            "row_sum_forgotten",
-            _backward(lambda w, grad: w * grad),
+        mistake("row_sum_forgotten", _backward(lambda w, grad: w * grad)).says(
             "The row sum is missing: dS = W * dW forgets that raising one weight lowers the others "
             "of its row.",
             "What must the gradient of the scores of a row sum to?",
         ),
-        Mistake(
-            "root_forgotten",
-            _backward(scale=False),
+        mistake("root_forgotten", _backward(scale=False)).says(
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
-        Mistake(
+        mistake(
             "row_sum_without_axis",
             _backward(lambda w, grad: w * (grad - (w * grad).sum(-1))),
+            fails=True,
+        ).says(
             "The row sums have shape (n,), so they are subtracted along the keys: an error, or, "
             "with as many keys as queries, the sums of other rows.",
             "Which argument of `sum` keeps the axis, so that the shape is (n, 1)?",
-            fails=True,
         ),
-        Mistake(
-            "not_transposed",
-            _backward(transpose=False),
+        mistake("not_transposed", _backward(transpose=False), fails=True).says(
             "The gradient of the keys needs dS transposed: key j collects from all queries i.",
             "Which axis of dS must meet the rows of Q?",
-            fails=True,
         ),
-        Mistake(
-            "root_forgotten_for_keys",
-            _backward(key_scale=False),
+        mistake("root_forgotten_for_keys", _backward(key_scale=False)).says(
             "The gradient of the queries is right; that of the keys lacks the factor 1/sqrt(d).",
             "Does sqrt(d) belong to the queries or to the scores?",
         ),
-        Mistake(
-            "row_sum_without_weights",
-            _backward(lambda w, grad: w * (grad - grad.sum(-1, keepdim=True))),
-            "You subtract the plain sum of dW over the row; it must be weighted by W.",
-            "Row sum of what: dW, or W * dW?",
-        ),
-        Mistake(
-            "row_mean",
-            _backward(lambda w, grad: w * (grad - grad.mean(-1, keepdim=True))),
-            "You subtract the plain mean of dW over the row; the mean must be weighted by W.",
-            "Which mean does a softmax know?",
-        ),
-        Mistake(
-            "column_sum",
-            _backward(lambda w, grad: w * (grad - (w * grad).sum(-2, keepdim=True))),
+        mistake(
+            "column_sum", _backward(lambda w, grad: w * (grad - (w * grad).sum(-2, keepdim=True)))
+        ).says(
             "You sum W * dW over the queries; a softmax couples the keys of one query.",
             "Along which axis do the weights sum to 1?",
         ),
-        Mistake(
-            "unscaled_everywhere",
-            _backward(forward_scale=False, scale=False),
+        mistake("unscaled_everywhere", _backward(forward_scale=False, scale=False)).says(
             "1/sqrt(d) is missing everywhere: in the scores and in the gradients.",
             "Which forward pass is differentiated here?",
         ),
-        Mistake(
-            "queries_and_keys_swapped",
-            _keys_first,
+        mistake("queries_and_keys_swapped", _keys_first).says(
             "The gradients of queries and keys are returned in each other's place.",
             "In which order are the three gradients asked for?",
-        ),
-        Mistake(
-            "softmax_skipped",
-            _backward(lambda w, grad: grad),
-            "You take dW for dS: the softmax is not differentiated at all.",
-            "Which step lies between the scores and the weights?",
         ),
     ),
     hints=(

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.scaled_dot_product._problems import multiple_of
 from course_lib.reference import scaled_dot_product as oracle
 
@@ -57,11 +57,6 @@ def _covariance(
     return model
 
 
-def _unweighted_sample(query, keys):
-    centred = keys - keys.mean(0)
-    return centred.mT @ centred / max(len(keys) - 1, 1) / math.sqrt(len(query))
-
-
 def _corrected(query, keys):
     """`torch.cov` with its own correction, which divides by 1 - sum of squared weights."""
     weights = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
@@ -105,66 +100,34 @@ EXERCISE = Exercise(
     probes=_jacobian_probes,
     oracle=oracle.jacobian_wrt_query,
     mistakes=(
-        Mistake(
-            "no_root",
-            _covariance(divisor=lambda d: 1.0),
+        mistake("no_root", _covariance(divisor=lambda d: 1.0)).says(
             "The covariance is right, but it must be divided by sqrt(d).",
             "The query enters through q . k / sqrt(d): what does the chain rule leave behind?",
         ),
-        Mistake(
-            "second_moment",
-            _covariance(centre="none"),
+        mistake("second_moment", _covariance(centre="none")).says(
             "You forgot to subtract the mean: this is the second moment of the keys, not their "
             "covariance.",
             "By how much do the weights of all keys together change?",
         ),
-        Mistake(
-            "unweighted",
-            _covariance(weighted=False),
+        mistake("unweighted", _covariance(weighted=False)).says(
             "This is the plain covariance of the keys: every key counts the same, whatever its "
             "weight.",
             "Where do the attention weights enter?",
         ),
-        Mistake(
-            "unscaled_weights",
-            _covariance(scale=lambda d: 1.0),
+        mistake("unscaled_weights", _covariance(scale=lambda d: 1.0)).says(
             "Your weights come from q . k without the division by sqrt(d).",
             "Which scores does attention take the softmax of?",
         ),
-        Mistake(
-            "unweighted_sample",
-            _unweighted_sample,
-            "This is the sample covariance of the keys (`torch.cov`): every key counts the same.",
-            "Where do the attention weights enter?",
-        ),
-        Mistake(
-            "corrected_covariance",
-            _corrected,
+        mistake("corrected_covariance", _corrected).says(
             "`torch.cov` corrects for a sample unless told `correction=0`; the weights are a whole "
             "distribution.",
             "What does `correction` do?",
         ),
-        Mistake(
-            "centred_at_plain_mean",
-            _covariance(centre="plain"),
-            "You subtract the plain mean of the keys; the mean under the weights is the output.",
-            "Which mean does a covariance under the weights w subtract?",
-        ),
-        Mistake(
-            "divided_by_number_less_one",
-            _covariance(factor=lambda m: 1 / max(m - 1, 1)),
-            "You divide by m - 1 after weighting: the weights sum to 1 already.",
-            "What do the weights sum to?",
-        ),
-        Mistake(
-            "divided_by_d",
-            _covariance(divisor=lambda d: d),
+        mistake("divided_by_d", _covariance(divisor=lambda d: d)).says(
             "You divide the covariance by d.",
             "How often does sqrt(d) enter on the way from the query to the output?",
         ),
-        Mistake(
-            "jacobian_of_softmax",
-            _of_softmax,
+        mistake("jacobian_of_softmax", _of_softmax).says(
             "This is the Jacobian of the weights with respect to the scores, (m, m). The query "
             "moves the scores, and the weights move the output: both steps are missing.",
             "Which two products with the keys lead from (m, m) to (d, d)?",

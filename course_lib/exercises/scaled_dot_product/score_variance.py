@@ -5,9 +5,9 @@ import math
 import torch
 
 from course_lib.checks.judge.comparisons import Problem
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Built
-from course_lib.exercises._probes import case
+from course_lib.exercises._rows import case, mistake
 from course_lib.reference import scaled_dot_product as oracle
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
@@ -139,58 +139,34 @@ EXERCISE = Exercise(
     oracle=oracle.score_variance,
     comparisons={"near": _near, "scatter": _scatter, "equal": _equal},
     mistakes=(
-        Mistake(
-            "std_for_variance",
-            _estimate(measure=lambda products: products.std()),
+        mistake("std_for_variance", _estimate(measure=lambda products: products.std())).says(
             "You return the standard deviation; the variance is its square.",
             "What is the standard deviation of a sum of d terms of variance 1?",
         ),
-        Mistake(
-            "every_query_with_every_key",
-            _estimate(pairs=lambda num_samples: num_samples),
+        mistake(
+            "every_query_with_every_key", _estimate(pairs=lambda num_samples: num_samples)
+        ).says(
             "You pair every query with every key: num_samples squared products that are not "
             "independent, and a matrix that large in memory.",
             "Which product gives each query one key of its own?",
         ),
-        Mistake(
-            "one_small_matrix",
-            _estimate(pairs=lambda num_samples: math.isqrt(num_samples) + 1),
-            "You take the variance over one matrix of products. Its entries share queries and "
-            "keys, so they are not independent: the estimate scatters far more than "
-            "`num_samples` pairs would.",
-            "How many independent queries stand behind your products?",
-        ),
-        Mistake(
-            "global_rng",
-            _estimate(lambda shape, generator: torch.randn(shape)),
+        mistake("global_rng", _estimate(lambda shape, generator: torch.randn(shape))).says(
             "Your numbers come from the global random numbers: the same generator gives another "
             "result each time.",
             "Which argument makes `torch.randn` draw from `generator`?",
         ),
-        Mistake(
-            "never_scaled",
-            _estimate(is_scaled=lambda scaled: False),
+        mistake("never_scaled", _estimate(is_scaled=lambda scaled: False)).says(
             "`scaled=True` changes nothing: the variance stays near d.",
             "Where does your code use `scaled`?",
         ),
-        Mistake(
-            "variance_divided_by_root",
-            _variance_scaled,
+        mistake("variance_divided_by_root", _variance_scaled).says(
             "The variance falls to sqrt(d) only: you divide it by sqrt(d), or the products by the "
             "fourth root of d.",
             "What does dividing the products by c do to their variance?",
         ),
-        Mistake(
-            "divided_by_d",
-            _estimate(power=1.0),
+        mistake("divided_by_d", _estimate(power=1.0)).says(
             "You divide the products by d, so the variance falls to 1/d.",
             "What does a factor c do to a variance, and which c brings d down to 1?",
-        ),
-        Mistake(
-            "uniform_numbers",
-            _estimate(lambda shape, generator: torch.rand(shape, generator=generator)),
-            "Your numbers are uniform on 0..1, not standard normal.",
-            "What is the difference between `torch.rand` and `torch.randn`?",
         ),
     ),
     shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},

@@ -204,11 +204,9 @@ class DefaultBias(Layers):
 
 
 @wrong("parameter_shape")
-class SizesInTheWrongOrder(Layers):
+class SizesInTheWrongOrder(WithLayers):
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
         super().__init__(key_size, query_size, num_hiddens, dropout)
-
-    forward = WithLayers.forward
 
 
 @wrong()
@@ -224,385 +222,6 @@ class NoModule:
 class NoSuperInit(nn.Module):
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
         self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-
-
-# wrong: scores, masks, values
-
-
-@wrong("no_tanh")
-class Linear(Layers):
-    def scores(self, queries, keys):
-        return self.w_v(self.W_q(queries)[:, :, None] + self.W_k(keys)[:, None]).squeeze(-1)
-
-    forward = WithLayers.forward
-
-
-@wrong("squeezed")
-class BareSqueeze(Layers):
-    def scores(self, queries, keys):
-        return self.w_v(torch.tanh(self.W_q(queries)[:, :, None] + self.W_k(keys)[:, None]))
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys).squeeze(), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("layers_swapped")
-class CrossedOver(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k = self.W_k(queries), self.W_q(keys)
-        scores = self.w_v(torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))).squeeze(-1)
-        weights = masked_softmax(scores, valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("lengths_required")
-class Textbook(Layers):
-    def forward(self, queries, keys, values, valid_lens):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens)
-        self.attention_weights = weights.detach()
-        return torch.bmm(self.dropout(weights), values)
-
-
-@wrong("mask_not_passed_on")
-class MaskForgotten(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("lengths_not_passed_on")
-class LengthsForgotten(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), mask=mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("only_lengths_if_both")
-class EitherOr(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        scores = self.scores(queries, keys)
-        if valid_lens is not None:
-            weights = masked_softmax(scores, valid_lens)
-        else:
-            weights = masked_softmax(scores, mask=mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("inverted")
-class TrueMeansIgnore(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        scores = self.scores(queries, keys)
-        drop = torch.zeros_like(scores, dtype=torch.bool)
-        if mask is not None:
-            drop = drop | mask
-        if valid_lens is not None:
-            lens = valid_lens[:, None] if valid_lens.dim() == 1 else valid_lens
-            drop = drop | (torch.arange(scores.shape[-1]) < lens[..., None])
-        if valid_lens is not None and mask is not None:
-            drop = mask & (torch.arange(scores.shape[-1]) < lens[..., None])
-        weights = scores.masked_fill(drop, -math.inf).softmax(-1).nan_to_num(0.0)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("filled_with_1e6")
-class FilledWithAMillion(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        scores = self.scores(queries, keys)
-        n, m = scores.shape[1:]
-        if valid_lens is not None:
-            lens = valid_lens.repeat_interleave(n) if valid_lens.dim() == 1 else valid_lens
-            real = torch.arange(m)[None] < lens.reshape(-1)[:, None]
-            scores = scores.reshape(-1, m).masked_fill(~real, -1e6).reshape(-1, n, m)
-        if mask is not None:
-            scores = scores.masked_fill(~mask, -1e6)
-        weights = scores.softmax(-1)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("values_are_keys")
-class AveragesKeys(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ keys
-
-
-@wrong("projected_keys_averaged")
-class OverwritesKeys(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        queries, keys = self.W_q(queries), self.W_k(keys)
-        scores = self.w_v(torch.tanh(queries.unsqueeze(2) + keys.unsqueeze(1))).squeeze(-1)
-        weights = masked_softmax(scores, valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ keys
-
-
-@wrong("over_queries")
-class SoftmaxOverQueries(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        scores = self.scores(queries, keys)
-        keep = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
-        if valid_lens is not None:
-            lens = valid_lens[:, None] if valid_lens.dim() == 1 else valid_lens
-            keep = keep & (torch.arange(scores.shape[-1]) < lens[..., None])
-        weights = scores.masked_fill(~keep, -math.inf).softmax(dim=1).nan_to_num(0.0)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-# wrong: dropout and what is kept
-
-
-@wrong("dropout_in_eval")
-class DropoutMadeInForward(FunctionalDropout):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return nn.Dropout(self.p)(weights) @ values
-
-
-@wrong("dropout_on_scores")
-class DropsScores(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.dropout(self.scores(queries, keys)), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return weights @ values
-
-
-@wrong("dropout_on_output")
-class DropsOutputs(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return F.dropout(weights @ values, self.dropout.p, self.training)
-
-
-@wrong("dropout_missing")
-class NeverDropping(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return weights @ values
-
-
-@wrong("dropout_not_rescaled")
-class NotRescaled(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        if self.training:
-            weights = weights * (torch.rand_like(weights) >= self.dropout.p)
-        return weights @ values
-
-
-@wrong("dropout_shared")
-class DropsWholeKeys(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return weights @ (values * self.dropout(torch.ones_like(values[..., :1])))
-
-
-@wrong("attribute_values")
-class KeepsDropped(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = self.dropout(masked_softmax(self.scores(queries, keys), valid_lens, mask))
-        self.attention_weights = weights.detach()
-        return weights @ values
-
-
-@wrong("attribute_attached")
-class KeepsGraph(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        self.attention_weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        return torch.bmm(self.dropout(self.attention_weights), values)
-
-
-@wrong("gradient_cut")
-class UsesTheDetached(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(self.attention_weights) @ values
-
-
-@wrong("attribute_missing")
-class KeepsNothing(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        return self.dropout(masked_softmax(self.scores(queries, keys), valid_lens, mask)) @ values
-
-
-@wrong("attribute_shape")
-class KeepsTheFirstItem(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights[0].detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("training_flag_changed")
-class SwitchesToEval(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        dropped = self.dropout(weights)
-        self.eval()
-        return dropped @ values
-
-
-@wrong("wrong_type")
-class ReturnsATuple(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values, self.attention_weights
-
-
-@wrong("input_mutated")
-class MutatesValues(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        outputs = self.dropout(weights) @ values
-        with torch.no_grad():
-            values.mul_(2)
-        return outputs
-
-
-@wrong("dtype_changed")
-class Float32Output(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return (self.dropout(weights) @ values).float()
-
-
-@wrong("global_rng_used")
-class DrawsInEval(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        keep = (torch.rand_like(weights) >= self.dropout.p) / (1 - self.dropout.p)
-        return (weights * keep if self.training else weights) @ values
-
-
-@wrong()
-class TruthOfLengths(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if not valid_lens:
-            valid_lens = None
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong("weight_in_an_empty_row")
-class NoLengthIfAllZero(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if valid_lens is not None and not valid_lens.any():
-            valid_lens = None
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong("weight_on_a_forbidden_key")
-class MaskReplacesLengths(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if mask is not None:
-            valid_lens = None
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong("mask_inverted")
-class TorchModuleMask(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        mask = None if mask is None else ~mask
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong()
-class OneLengthAnItem(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if valid_lens is not None and valid_lens.dim() == 2:
-            valid_lens = valid_lens[:, 0]
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong("weight_on_a_forbidden_key")
-class MaskAsNumbers(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        scores = self.scores(queries, keys)
-        if mask is not None:
-            scores = scores + mask.double()
-        weights = masked_softmax(scores, valid_lens)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("scaled_dot_product")
-class ScaledProduct(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k = self.W_q(queries), self.W_k(keys)
-        weights = masked_softmax(q @ k.mT / q.shape[-1] ** 0.5, valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong()
-class DropsValues(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return weights @ self.dropout(values)
-
-
-@wrong()
-class KeptOnce(Layers):
-    attention_weights = None
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        if self.attention_weights is None:
-            self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong()
-class LengthsOnly(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None):
-        return super().forward(queries, keys, values, valid_lens)
-
-
-@wrong()
-class MaskFirst(WithLayers):
-    def forward(self, queries, keys, values, mask=None, valid_lens=None):
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong()
-class KeysFirst(WithLayers):
-    def __init__(self, key_size, query_size, num_hiddens, dropout=0.0):
-        super().__init__(query_size, key_size, num_hiddens, dropout)
-
-
-@wrong()
-class Frozen(WithLayers):
-    def __init__(self, *sizes, **options):
-        super().__init__(*sizes, **options)
-        self.w_v.requires_grad_(False)
-
-
-@wrong("missing_parameter")
-class SharedLayer(WithLayers):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(query_size, key_size, num_hiddens, dropout)
-        if query_size == key_size:
-            self.W_k = self.W_q
 
 
 @right
@@ -690,10 +309,204 @@ class EachItemWithItsMask(Layers):
         return torch.baddbmm(values.new_zeros(1, 1, 1), self.dropout(weights), values, beta=0)
 
 
-@wrong("no_forward")
-class CalledAsInKeras(Layers):
-    def call(self, queries, keys, values, valid_lens=None, mask=None):
-        return WithLayers.forward(self, queries, keys, values, valid_lens, mask)
+# wrong in one step
+
+
+class Almost(Layers):
+    """A right module in steps; what follows changes one of them."""
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        scores = self.scores(queries, keys)
+        weights = self.weigh(scores, valid_lens, mask)
+        self.keep(weights)
+        return self.outputs(weights, keys, values)
+
+    def scores(self, queries, keys):
+        return self.score(self.W_q(queries).unsqueeze(2), self.W_k(keys).unsqueeze(1))
+
+    def score(self, q, k):
+        return self.w_v(torch.tanh(q + k)).squeeze(-1)
+
+    def weigh(self, scores, valid_lens, mask):
+        return masked_softmax(scores, valid_lens, mask)
+
+    def keep(self, weights):
+        self.attention_weights = weights.detach()
+
+    def outputs(self, weights, keys, values):
+        return self.dropout(weights) @ values
+
+
+def but(**steps):
+    return type("AdditiveAttention", (Almost,), steps)
+
+
+def _allowed(scores, lens, mask):
+    return masked_softmax(torch.zeros_like(scores), lens, mask) > 0
+
+
+@wrong("lengths_required")
+class Textbook(Layers):
+    def forward(self, queries, keys, values, valid_lens):
+        weights = masked_softmax(self.scores(queries, keys), valid_lens)
+        self.attention_weights = weights.detach()
+        return torch.bmm(self.dropout(weights), values)
+
+
+@wrong("inverted")
+class TrueMeansIgnore(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        if valid_lens is None and mask is None:
+            return scores.softmax(-1)
+        kept = _allowed(scores, valid_lens, mask)
+        return scores.masked_fill(kept, -math.inf).softmax(-1).nan_to_num(0.0)
+
+
+@wrong("over_queries")
+class SoftmaxOverQueries(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        kept = _allowed(scores, valid_lens, mask)
+        return scores.masked_fill(~kept, -math.inf).softmax(dim=1).nan_to_num(0.0)
+
+
+@wrong("dropout_on_scores")
+class DropsScores(Almost):
+    def score(self, q, k):
+        return self.dropout(super().score(q, k))
+
+    def outputs(self, weights, keys, values):
+        return weights @ values
+
+
+@wrong("dropout_not_rescaled")
+class NotRescaled(Almost):
+    def outputs(self, weights, keys, values):
+        kept = torch.rand_like(weights) >= self.dropout.p if self.training else True
+        return (weights * kept) @ values
+
+
+@wrong("global_rng_used")
+class DrawsInEval(Almost):
+    def outputs(self, weights, keys, values):
+        kept = (torch.rand_like(weights) >= self.dropout.p) / (1 - self.dropout.p)
+        return (weights * kept if self.training else weights) @ values
+
+
+@wrong("attribute_values")
+class KeepsDropped(Almost):
+    def outputs(self, weights, keys, values):
+        weights = self.dropout(weights)
+        self.attention_weights = weights.detach()
+        return weights @ values
+
+
+@wrong("attribute_attached")
+class KeepsGraph(Almost):
+    def keep(self, weights):
+        self.attention_weights = weights
+
+
+@wrong("attribute_shape")
+class KeepsTheFirstItem(Almost):
+    def keep(self, weights):
+        self.attention_weights = weights[0].detach()
+
+
+@wrong("training_flag_changed")
+class SwitchesToEval(Almost):
+    def outputs(self, weights, keys, values):
+        dropped = self.dropout(weights)
+        self.eval()
+        return dropped @ values
+
+
+@wrong("input_mutated")
+class MutatesValues(Almost):
+    def outputs(self, weights, keys, values):
+        outputs = self.dropout(weights) @ values
+        values.detach().mul_(2)
+        return outputs
+
+
+@wrong()
+class KeptOnce(Almost):
+    attention_weights = None
+
+    def keep(self, weights):
+        if self.attention_weights is None:
+            self.attention_weights = weights.detach()
+
+
+@wrong()
+class TruthOfLengths(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        return masked_softmax(scores, valid_lens if valid_lens else None, mask)
+
+
+@wrong("weight_in_an_empty_row")
+class NoLengthIfAllZero(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        lens = valid_lens if valid_lens is not None and valid_lens.any() else None
+        return masked_softmax(scores, lens, mask)
+
+
+@wrong()
+class OneLengthAnItem(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        has_more = valid_lens is not None and valid_lens.dim() == 2
+        return masked_softmax(scores, valid_lens[:, 0] if has_more else valid_lens, mask)
+
+
+@wrong()
+class OneKeyTooMany(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        lens = None if valid_lens is None else (valid_lens + 1).clamp(max=scores.shape[2])
+        return masked_softmax(scores, lens, mask)
+
+
+@wrong()
+class RefusesInt32(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        assert valid_lens is None or valid_lens.dtype == torch.int64
+        return masked_softmax(scores, valid_lens, mask)
+
+
+@wrong()
+class RefusesMasksOfKeys(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        assert mask is None or mask.dim() > 1
+        return masked_softmax(scores, valid_lens, mask)
+
+
+@wrong()
+class RemembersTheFirstMask(Almost):
+    first = None
+
+    def weigh(self, scores, valid_lens, mask):
+        if mask is not None and self.first is None:
+            self.first = mask
+        return masked_softmax(scores, valid_lens, self.first)
+
+
+# wrong: arguments
+
+
+@wrong()
+class LengthsOnly(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None):
+        return super().forward(queries, keys, values, valid_lens)
+
+
+@wrong()
+class MaskFirst(WithLayers):
+    def forward(self, queries, keys, values, mask=None, valid_lens=None):
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong()
+class KeysFirst(WithLayers):
+    def __init__(self, key_size, query_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
 
 
 @wrong()
@@ -703,139 +516,109 @@ class DropsByDefault(WithLayers):
 
 
 @wrong()
-class OneKeyTooMany(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        lens = None if valid_lens is None else (valid_lens + 1).clamp(max=keys.shape[1])
-        return super().forward(queries, keys, values, lens, mask)
+class Frozen(WithLayers):
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.w_v.requires_grad_(False)
 
 
-# right but for the weights
+@wrong("missing_parameter")
+class SharedLayer(WithLayers):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+        if query_size == key_size:
+            self.W_k = self.W_q
 
 
-def _weighing(weigh):
-    """Right but for the weights, which are `weigh(scores, lengths, mask)`."""
-
-    class Module(Layers):
-        def forward(self, queries, keys, values, valid_lens=None, mask=None):
-            weights = weigh(self.scores(queries, keys), valid_lens, mask)
-            self.attention_weights = weights.detach()
-            return self.dropout(weights) @ values
-
-    return Module
+@wrong("no_forward")
+class CalledAsInKeras(Layers):
+    def call(self, queries, keys, values, valid_lens=None, mask=None):
+        return WithLayers.forward(self, queries, keys, values, valid_lens, mask)
 
 
-def _allowed(scores, lens, mask):
-    return masked_softmax(torch.zeros_like(scores), lens, mask) > 0
-
-
-def _over_a_least_sum(scores, lens, mask):
-    weights = scores.softmax(-1) * _allowed(scores, lens, mask)
-    return weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
-
-
-LeastDenominator = wrong()(_weighing(_over_a_least_sum))
-RefusesInt32 = wrong()(
-    _weighing(
-        lambda s, lens, m: masked_softmax(
-            s, lens if lens is None or lens.dtype == torch.int64 else 1 / 0, m
-        )
-    )
-)
-RefusesMasksOfKeys = wrong()(
-    _weighing(lambda s, lens, m: masked_softmax(s, lens, m if m is None or m.dim() > 1 else 1 / 0))
-)
-ItemLengthsReadAsQueryLengths = wrong()(
-    _weighing(
-        lambda s, lens, m: masked_softmax(
-            s,
-            lens.expand(len(s), -1)
-            if lens is not None and lens.dim() == 1 and len(lens) == s.shape[1]
-            else lens,
-            m,
-        )
-    )
-)
-OneKeyTooFew = wrong()(
-    _weighing(
-        lambda s, lens, m: masked_softmax(s, None if lens is None else (lens - 1).clamp(0), m)
-    )
-)
-VeryNegativeAdded = wrong("weight_in_an_empty_row")(
-    _weighing(lambda s, lens, m: (s + ~_allowed(s, lens, m) * -1e9).softmax(-1))
-)
-
-
-# further scores
-
-
-def _scoring(score):
-    """Right but for the scores, which are `score(projected queries, projected keys, w_v)`."""
-
-    class Module(Layers):
-        def forward(self, queries, keys, values, valid_lens=None, mask=None):
-            q, k = self.W_q(queries), self.W_k(keys)
-            weights = masked_softmax(score(q, k, self.w_v), valid_lens, mask)
-            self.attention_weights = weights.detach()
-            return self.dropout(weights) @ values
-
-    return Module
-
-
+LinearScores = wrong("no_tanh")(but(score=lambda self, q, k: self.w_v(q + k).squeeze(-1)))
+BareSqueeze = wrong("squeezed")(but(score=lambda self, q, k: self.w_v(torch.tanh(q + k)).squeeze()))
 TanhOfEach = wrong("tanh_apart")(
-    _scoring(lambda q, k, v: v(q.tanh().unsqueeze(2) + k.tanh().unsqueeze(1))[..., 0])
+    but(score=lambda self, q, k: self.w_v(q.tanh() + k.tanh())[..., 0])
 )
 KeysScoredAlone = wrong("query_forgotten")(
-    _scoring(lambda q, k, v: v(torch.tanh(torch.zeros_like(q)[:, :, None] + k[:, None]))[..., 0])
+    but(score=lambda self, q, k: self.w_v(torch.tanh(torch.zeros_like(q) + k))[..., 0])
 )
-FeaturesAddedUp = wrong("no_w_v")(
-    _scoring(lambda q, k, v: torch.tanh(q[:, :, None] + k[:, None]).sum(dim=3))
-)
+FeaturesAddedUp = wrong("no_w_v")(but(score=lambda self, q, k: torch.tanh(q + k).sum(dim=3)))
 FeaturesMultiplied = wrong("product")(
-    _scoring(lambda q, k, v: v(torch.tanh(torch.einsum("bnh,bmh->bnmh", q, k))).squeeze(3))
+    but(score=lambda self, q, k: self.w_v(torch.tanh(q * k)).squeeze(3))
 )
-RectifiedFeatures = wrong("relu")(
-    _scoring(lambda q, k, v: v(F.relu(q.unsqueeze(2) + k.unsqueeze(1))).squeeze(dim=-1))
-)
+RectifiedFeatures = wrong("relu")(but(score=lambda self, q, k: self.w_v(F.relu(q + k)).squeeze(-1)))
 DividedByTheRoot = wrong("scaled")(
-    _scoring(
-        lambda q, k, v: (
-            v(torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))).squeeze(-1) / math.sqrt(q.shape[-1])
-        )
-    )
+    but(score=lambda self, q, k: self.w_v(torch.tanh(q + k)).squeeze(-1) / q.shape[-1] ** 0.5)
 )
-
-
-@wrong("nothing_passed_on")
-class PlainSoftmax(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = self.scores(queries, keys).softmax(dim=-1)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-# what is kept, and from which call
-
-
-@wrong()
-class RemembersTheFirstMask(WithLayers):
-    first = None
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        if mask is not None and self.first is None:
-            self.first = mask
-        return super().forward(queries, keys, values, valid_lens, self.first)
-
-
-LargestOfAllScores = wrong()(
-    _weighing(
-        lambda s, lens, m: F.normalize(
-            (s - s.amax(-1, keepdim=True)).exp() * _allowed(s, lens, m), p=1, dim=-1
-        )
-    )
+ScaledProduct = wrong("scaled_dot_product")(
+    but(score=lambda self, q, k: (q * k).sum(-1) / math.sqrt(q.shape[-1]))
+)
+CrossedOver = wrong("layers_swapped")(
+    but(scores=lambda self, q, k: self.score(self.W_k(q)[:, :, None], self.W_q(k)[:, None]))
+)
+MaskForgotten = wrong("mask_not_passed_on")(
+    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens))
+)
+LengthsForgotten = wrong("lengths_not_passed_on")(
+    but(weigh=lambda self, s, lens, m: masked_softmax(s, mask=m))
+)
+PlainSoftmax = wrong("nothing_passed_on")(but(weigh=lambda self, s, lens, m: s.softmax(dim=-1)))
+EitherOr = wrong("only_lengths_if_both")(
+    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if lens is None else None))
+)
+MaskReplacesLengths = wrong("weight_on_a_forbidden_key")(
+    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens if m is None else None, m))
+)
+MaskAsNumbers = wrong("weight_on_a_forbidden_key")(
+    but(weigh=lambda self, s, lens, m: masked_softmax(s if m is None else s + m.double(), lens))
+)
+TorchModuleMask = wrong("mask_inverted")(
+    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m))
+)
+FilledWithAMillion = wrong("filled_with_1e6")(
+    but(weigh=lambda self, s, *given: s.masked_fill(~_allowed(s, *given), -1e6).softmax(-1))
+)
+VeryNegativeAdded = wrong("weight_in_an_empty_row")(
+    but(weigh=lambda self, s, *given: (s + ~_allowed(s, *given) * -1e9).softmax(-1))
 )
 WipedAfterwards = wrong("rows_do_not_sum_to_one")(
-    _weighing(lambda s, lens, m: s.softmax(-1) * _allowed(s, lens, m))
+    but(weigh=lambda self, s, *given: s.softmax(-1) * _allowed(s, *given))
 )
+LeastDenominator = wrong()(
+    but(weigh=lambda self, s, *given: F.normalize(s.exp() * _allowed(s, *given), p=1, dim=-1))
+)
+OneKeyTooFew = wrong()(
+    but(
+        weigh=lambda self, s, lens, m: masked_softmax(
+            s, lens if lens is None else (lens - 1).clamp(0), m
+        )
+    )
+)
+AveragesKeys = wrong("values_are_keys")(but(outputs=lambda self, w, k, v: self.dropout(w) @ k))
+OverwritesKeys = wrong("projected_keys_averaged")(
+    but(outputs=lambda self, w, k, v: self.dropout(w) @ self.W_k(k))
+)
+DropoutMadeInForward = wrong("dropout_in_eval")(
+    but(outputs=lambda self, w, k, v: nn.Dropout(self.dropout.p)(w) @ v)
+)
+DropsOutputs = wrong("dropout_on_output")(
+    but(outputs=lambda self, w, k, v: F.dropout(w @ v, self.dropout.p, self.training))
+)
+DropsValues = wrong()(but(outputs=lambda self, w, k, v: w @ self.dropout(v)))
+NeverDropping = wrong("dropout_missing")(but(outputs=lambda self, w, k, v: w @ v))
+DropsWholeKeys = wrong("dropout_shared")(
+    but(outputs=lambda self, w, k, v: w @ (v * self.dropout(torch.ones_like(v[..., :1]))))
+)
+UsesTheDetached = wrong("gradient_cut")(
+    but(outputs=lambda self, w, k, v: self.dropout(self.attention_weights) @ v)
+)
+ReturnsATuple = wrong("wrong_type")(but(outputs=lambda self, w, k, v: (self.dropout(w) @ v, w)))
+Float32Output = wrong("dtype_changed")(
+    but(outputs=lambda self, w, k, v: (self.dropout(w) @ v).float())
+)
+KeepsNothing = wrong("attribute_missing")(but(keep=lambda self, weights: None))
 
 
 @faulty("no tanh", "mask ignored", "empty rows are NaN", "graph kept")

@@ -151,22 +151,10 @@ def clamped(queries, keys, w_q, w_k, w_v):
     return features.clamp(min=0) @ w_v
 
 
-@wrong("dot_product")
-def bilinear(queries, keys, w_q, w_k, w_v):
-    return torch.einsum("bnd,hd,hk,bmk->bnm", queries, w_q, w_k, keys)
-
-
 @wrong("axes_swapped")
 def unsqueezed_the_other_way(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys @ w_k.T
     return torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ w_v
-
-
-@wrong("axes_swapped_then_reshaped")
-def viewed_into_shape(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    scores = torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ w_v
-    return scores.view(len(q), q.shape[1], k.shape[1])
 
 
 @wrong("squeezed")
@@ -181,11 +169,6 @@ def last_axis_kept(queries, keys, w_q, w_k, w_v):
     return features @ w_v.unsqueeze(1)
 
 
-@wrong("weights_swapped")
-def crossed(queries, keys, w_q, w_k, w_v):
-    return unsqueeze(queries, keys, w_k, w_q, w_v)
-
-
 @wrong()
 def as_given(queries, keys, w_q, w_k, w_v):
     return torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
@@ -197,21 +180,10 @@ def only_w_q_not_transposed_when_square(queries, keys, w_q, w_k, w_v):
     return torch.tanh(q[:, :, None] + (keys @ w_k.T)[:, None]) @ w_v
 
 
-@wrong("query_forgotten")
-def keys_alone(queries, keys, w_q, w_k, w_v):
-    row = torch.tanh(keys @ w_k.T) @ w_v
-    return row.unsqueeze(1).repeat(1, queries.shape[1], 1)
-
-
 @wrong()
 def batch_forgotten(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys[0] @ w_k.T
     return torch.tanh(q.unsqueeze(2) + k) @ w_v
-
-
-@wrong()
-def no_new_axes(queries, keys, w_q, w_k, w_v):
-    return torch.tanh(queries @ w_q.T + keys @ w_k.T) @ w_v
 
 
 @wrong()
@@ -220,16 +192,6 @@ def repeat_instead_of_interleave(queries, keys, w_q, w_k, w_v):
     q = (queries @ w_q.T).repeat(1, m, 1)
     k = (keys @ w_k.T).repeat(1, n, 1)
     return torch.tanh(q + k).view(b, n, m, -1) @ w_v
-
-
-@wrong("scaled")
-def scaled_like_dot_product(queries, keys, w_q, w_k, w_v):
-    return unsqueeze(queries, keys, w_q, w_k, w_v) / len(w_v) ** 0.5
-
-
-@wrong()
-def weights_already(queries, keys, w_q, w_k, w_v):
-    return unsqueeze(queries, keys, w_q, w_k, w_v).softmax(dim=2)
 
 
 @wrong("gradient_cut")
@@ -327,22 +289,27 @@ def seeded_with_zero(queries, keys, w_q, w_k, w_v):
     return unsqueeze(queries, keys, w_q, w_k, w_v)
 
 
-@wrong("product")
-def projections_multiplied(queries, keys, w_q, w_k, w_v):
-    both = torch.einsum("bnh,bmh->bnmh", queries @ w_q.T, keys @ w_k.T)
-    return (both.tanh() * w_v).sum(-1)
-
-
 @wrong("no_w_v")
 def features_added_up(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys @ w_k.T
     return torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)).sum(dim=3)
 
 
-@wrong("sigmoid")
-def squashed_otherwise(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    return torch.einsum("bnmh,h->bnm", (q.unsqueeze(2) + k.unsqueeze(1)).sigmoid(), w_v)
+bilinear = wrong("dot_product")(
+    lambda queries, keys, w_q, w_k, w_v: torch.einsum("bnd,hd,hk,bmk->bnm", queries, w_q, w_k, keys)
+)
+crossed = wrong("weights_swapped")(
+    lambda queries, keys, w_q, w_k, w_v: unsqueeze(queries, keys, w_k, w_q, w_v)
+)
+no_new_axes = wrong()(
+    lambda queries, keys, w_q, w_k, w_v: torch.tanh(queries @ w_q.T + keys @ w_k.T) @ w_v
+)
+scaled_like_dot_product = wrong("scaled")(
+    lambda queries, keys, w_q, w_k, w_v: unsqueeze(queries, keys, w_q, w_k, w_v) / len(w_v) ** 0.5
+)
+weights_already = wrong()(
+    lambda queries, keys, w_q, w_k, w_v: unsqueeze(queries, keys, w_q, w_k, w_v).softmax(dim=2)
+)
 
 
 @faulty("no tanh", "squeezed")

@@ -128,12 +128,6 @@ def six_sizes(batch, num_queries, num_keys, d, d_v, bytes_per_element):
     return {"flops": 2 * cells * (d + d_v), "score_bytes": cells * bytes_per_element}
 
 
-@wrong("d_v_used_twice")
-def values_for_all(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    cells = batch * num_queries * num_keys
-    return {"flops": 4 * cells * d_v, "score_bytes": cells * bytes_per_element}
-
-
 @wrong("softmax_counted")
 def with_the_softmax(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     cells = batch * num_queries * num_keys
@@ -141,24 +135,11 @@ def with_the_softmax(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     return {"flops": flops, "score_bytes": cells * bytes_per_element}
 
 
-@wrong("numbers_exchanged")
-def the_other_way_round(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    cells = batch * num_queries * num_keys
-    return {"score_bytes": 2 * cells * (d + d_v), "flops": cells * bytes_per_element}
-
-
 @wrong("wrong_values")
 def queries_and_keys_stored(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     flops = 2 * batch * num_queries * num_keys * (d + d_v)
     size = batch * (num_queries + num_keys) * bytes_per_element
     return {"flops": flops, "score_bytes": size}
-
-
-@wrong("inputs_and_scores")
-def everything_stored(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    cells = batch * num_queries * num_keys
-    inputs = batch * (num_queries * d + num_keys * d + num_keys * d_v)
-    return {"flops": 2 * cells * (d + d_v), "score_bytes": (cells + inputs) * bytes_per_element}
 
 
 @wrong()

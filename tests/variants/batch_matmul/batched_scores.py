@@ -52,64 +52,9 @@ def swapaxes(queries, keys):
     return queries @ keys.swapaxes(-1, -2)
 
 
-@wrong("reshape_for_transpose")
-def reshape(queries, keys):
-    return queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
-
-
-@wrong("keys_times_queries")
-def roles_swapped(queries, keys):
-    return keys @ queries.transpose(-1, -2)
-
-
-@wrong("not_transposed")
-def forgot_transpose(queries, keys):
-    return torch.matmul(queries, keys)
-
-
-@wrong("axes_1_and_2")
-def positions_of_three_axes(queries, keys):
-    return torch.matmul(queries, keys.transpose(1, 2))
-
-
-@wrong("all_axes_reversed")
-def capital_t(queries, keys):
-    return queries @ keys.T
-
-
-@wrong("keys_of_item_0")
-def first_item(queries, keys):
-    return queries @ keys[0].mT if keys.dim() > 2 else queries @ keys.mT
-
-
-@wrong("only_three_axes")
-def bmm_only(queries, keys):
-    return torch.bmm(queries, keys.transpose(1, 2))
-
-
-@wrong("summed_over_batch")
-def letters_missing(queries, keys):
-    return torch.einsum("...nd,...md->nm", queries, keys)
-
-
-@wrong("scaled_already")
-def textbook(queries, keys):
-    return queries @ keys.mT / math.sqrt(queries.size(-1))
-
-
-@wrong("softmaxed_already")
-def weights(queries, keys):
-    return F.softmax(torch.einsum("...nd,...md->...nm", queries, keys), dim=-1)
-
-
 @wrong("wrong_values")
 def cosine(queries, keys):
     return F.cosine_similarity(queries[..., :, None, :], keys[..., None, :, :], dim=-1)
-
-
-@wrong("mean_over_features")
-def mean(queries, keys):
-    return (queries.unsqueeze(-2) * keys.unsqueeze(-3)).mean(dim=-1)
 
 
 @wrong("input_mutated")
@@ -119,25 +64,10 @@ def underscore(queries, keys):
     return queries @ keys
 
 
-@wrong("wrong_shape")
-def bare_squeeze(queries, keys):
-    return torch.squeeze(queries @ keys.mT)
-
-
 @wrong("gradient_cut")
 def no_grad(queries, keys):
     with torch.no_grad():
         return queries @ keys.mT
-
-
-@wrong("dtype_changed")
-def float32(queries, keys):
-    return queries.float() @ keys.float().mT
-
-
-@wrong("global_rng_used")
-def jitter(queries, keys):
-    return queries @ keys.mT + 0 * torch.randn(1, dtype=queries.dtype)
 
 
 @right
@@ -147,11 +77,6 @@ def by_polarisation(queries, keys):
 
     both = squared(queries.unsqueeze(-2) + keys.unsqueeze(-3))
     return (both - squared(queries).unsqueeze(-1) - squared(keys).unsqueeze(-2)) / 2
-
-
-@wrong("axes_1_and_2_if_there")
-def two_cases(queries, keys):
-    return queries @ (keys.t() if keys.dim() == 2 else keys.transpose(1, 2))
 
 
 @wrong("wrong_values")
@@ -166,9 +91,30 @@ def one_column_for_each_key(queries, keys):
     return torch.matmul(queries.unsqueeze(-3), keys.unsqueeze(-1)).squeeze(-1).mT
 
 
-@wrong("raised")
-def order_of_four_axes(queries, keys):
-    return queries @ keys.permute(0, 1, 3, 2)
+reshape = wrong("reshape_for_transpose")(
+    lambda queries, keys: queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
+)
+forgot_transpose = wrong("not_transposed")(lambda queries, keys: torch.matmul(queries, keys))
+positions_of_three_axes = wrong("axes_1_and_2")(
+    lambda queries, keys: torch.matmul(queries, keys.transpose(1, 2))
+)
+capital_t = wrong("all_axes_reversed")(lambda queries, keys: queries @ keys.T)
+first_item = wrong("keys_of_item_0")(
+    lambda queries, keys: queries @ keys[0].mT if keys.dim() > 2 else queries @ keys.mT
+)
+bmm_only = wrong("only_three_axes")(lambda queries, keys: torch.bmm(queries, keys.transpose(1, 2)))
+letters_missing = wrong("summed_over_batch")(
+    lambda queries, keys: torch.einsum("...nd,...md->nm", queries, keys)
+)
+textbook = wrong("scaled_already")(
+    lambda queries, keys: queries @ keys.mT / math.sqrt(queries.size(-1))
+)
+bare_squeeze = wrong("wrong_shape")(lambda queries, keys: torch.squeeze(queries @ keys.mT))
+float32 = wrong("dtype_changed")(lambda queries, keys: queries.float() @ keys.float().mT)
+jitter = wrong("global_rng_used")(
+    lambda queries, keys: queries @ keys.mT + 0 * torch.randn(1, dtype=queries.dtype)
+)
+order_of_four_axes = wrong("raised")(lambda queries, keys: queries @ keys.permute(0, 1, 3, 2))
 
 
 @faulty("scaled", "squeezed", "detached", "always_float64")

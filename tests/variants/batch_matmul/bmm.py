@@ -68,21 +68,6 @@ def torch_bmm(a, b):
     return torch.bmm(a.flatten(0, -3), b.flatten(0, -3)).reshape(*a.shape[:-1], -1)
 
 
-@wrong("forbidden_call")
-def at_sign(a, b):
-    return a @ b
-
-
-@wrong("forbidden_call")
-def matmul_method(a, b):
-    return a.matmul(b)
-
-
-@wrong("forbidden_call")
-def raw_operator(a, b):
-    return torch.ops.aten.matmul(a, b)
-
-
 @wrong("loops")
 def loop_over_items(a, b):
     x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
@@ -117,20 +102,10 @@ def first_matrix(a, b):
     return (a[..., None] * y[..., None, :, :]).sum(-2)
 
 
-@wrong("summed_over_batch")
-def letters_missing(a, b):
-    return torch.einsum("...nk,...km->nm", a, b)
-
-
 @wrong("reshape_for_transpose")
 def view_for_transpose(a, b):
     bt = b.reshape(*b.shape[:-2], b.shape[-1], b.shape[-2])
     return torch.einsum("...nk,...mk->...nm", a, bt)
-
-
-@wrong("only_three_axes")
-def three_letters(a, b):
-    return torch.einsum("bij,bjk->bik", a, b)
 
 
 @wrong("leading_axes_lost")
@@ -139,36 +114,11 @@ def never_restored(a, b):
     return (x[..., None] * y[:, None]).sum(2)
 
 
-@wrong("transposed_result")
-def letters_swapped(a, b):
-    return torch.einsum("...nk,...km->...mn", a, b)
-
-
-@wrong("not_summed")
-def letter_kept(a, b):
-    return torch.einsum("...nk,...km->...nkm", a, b)
-
-
-@wrong("mean_instead_of_sum")
-def average(a, b):
-    return (a.unsqueeze(-1) * b.unsqueeze(-3)).mean(-2)
-
-
 @wrong("input_mutated")
 def in_place(a, b):
     with torch.no_grad():
         a.mul_(1.0).add_(1.0)
     return torch.einsum("...nk,...km->...nm", a - 1.0, b)
-
-
-@wrong("dtype_changed")
-def single_precision(a, b):
-    return torch.einsum("...nk,...km->...nm", a.float(), b.float())
-
-
-@wrong()
-def squeezed(a, b):
-    return torch.einsum("...nk,...km->...nm", a, b).squeeze()
 
 
 @right
@@ -194,11 +144,6 @@ def letters_for_every_axis(a, b):
     return torch.einsum(f"{lead}nk,{lead}km->{lead}nm", a, b)
 
 
-@wrong("terms_summed_apart")
-def two_letters_for_one_axis(a, b):
-    return torch.einsum("...ik,...lj->...ij", a, b)
-
-
 @right
 def running_sums(a, b):
     return (a[..., None] * b[..., None, :, :]).cumsum(dim=-2).select(-2, -1)
@@ -209,6 +154,19 @@ def two_to_four_axes(a, b):
     lead = {2: "", 3: "b", 4: "bh"}.get(a.dim())
     if lead is not None:
         return torch.einsum(f"{lead}nk,{lead}km->{lead}nm", a, b)
+
+
+at_sign = wrong("forbidden_call")(lambda a, b: a @ b)
+matmul_method = wrong("forbidden_call")(lambda a, b: a.matmul(b))
+raw_operator = wrong("forbidden_call")(lambda a, b: torch.ops.aten.matmul(a, b))
+letters_missing = wrong("summed_over_batch")(lambda a, b: torch.einsum("...nk,...km->nm", a, b))
+three_letters = wrong("only_three_axes")(lambda a, b: torch.einsum("bij,bjk->bik", a, b))
+letters_swapped = wrong("transposed_result")(lambda a, b: torch.einsum("...nk,...km->...mn", a, b))
+letter_kept = wrong("not_summed")(lambda a, b: torch.einsum("...nk,...km->...nkm", a, b))
+single_precision = wrong("dtype_changed")(
+    lambda a, b: torch.einsum("...nk,...km->...nm", a.float(), b.float())
+)
+squeezed = wrong()(lambda a, b: torch.einsum("...nk,...km->...nm", a, b).squeeze())
 
 
 @faulty("first_b", "mean", "detached", "loop")

@@ -64,16 +64,6 @@ def recursion_over_items(a, b):
     return first if len(a) == 1 else torch.cat([first, recursion_over_items(a[1:], b[1:])])
 
 
-@wrong("b0_for_all")
-def forgot_the_item(a, b):
-    return torch.stack([x @ b[0] for x in a])
-
-
-@wrong("a0_for_all")
-def forgot_the_item_of_a(a, b):
-    return torch.stack([a[0] @ y for y in b])
-
-
 @wrong("sum_never_reset")
 def total_outside(a, b):
     B, n, k = a.shape
@@ -87,31 +77,6 @@ def total_outside(a, b):
                     total = total + a[x, i, t] * b[x, t, j]
                 out[x, i, j] = total
     return out
-
-
-@wrong("sum_not_reset_in_row")
-def total_per_row(a, b):
-    B, n, k = a.shape
-    m = b.shape[2]
-    out = torch.zeros(B, n, m, dtype=a.dtype)
-    for x in range(B):
-        for i in range(n):
-            total = 0.0
-            for j in range(m):
-                for t in range(k):
-                    total = total + a[x, i, t] * b[x, t, j]
-                out[x, i, j] = total
-    return out
-
-
-@wrong("items_accumulated")
-def buffer_outside(a, b):
-    out = torch.zeros(a.shape[1], b.shape[2], dtype=a.dtype)
-    outs = []
-    for A, M in zip(a, b):
-        out = out + A @ M
-        outs.append(out)
-    return torch.stack(outs)
 
 
 @wrong("same_matrix_for_all_items")
@@ -134,31 +99,11 @@ def integer_buffer(a, b):
     return out
 
 
-@wrong("rounded_terms")
-def integer_accumulator(a, b):
-    B, n, k = a.shape
-    out = torch.zeros(B, n, b.shape[2], dtype=a.dtype)
-    for x, i, j in itertools.product(range(B), range(n), range(b.shape[2])):
-        total = 0
-        for t in range(k):
-            total += int(a[x, i, t] * b[x, t, j])
-        out[x, i, j] = total
-    return out
-
-
 @wrong("only_last_term")
 def assigns(a, b):
     out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
     for x, i, j, t in itertools.product(*map(range, (*out.shape, a.shape[2]))):
         out[x, i, j] = a[x, i, t] * b[x, t, j]
-    return out
-
-
-@wrong("last_term_missing")
-def range_too_short(a, b):
-    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
-    for x, i, j, t in itertools.product(*map(range, (*out.shape, a.shape[2] - 1))):
-        out[x, i, j] += a[x, i, t] * b[x, t, j]
     return out
 
 
@@ -207,11 +152,6 @@ def scribbles(a, b):
     return out
 
 
-@wrong("no_loop")
-def at_sign(a, b):
-    return a @ b
-
-
 @wrong()
 def hard_coded(a, b):
     out = torch.zeros(2, 3, 5, dtype=a.dtype)
@@ -242,11 +182,6 @@ def overwritten_each_time(a, b):
     for x, y in zip(a, b, strict=True):
         product = x @ y
     return product.repeat(len(a), 1, 1)
-
-
-@wrong("wrong_shape")
-def concatenated(a, b):
-    return torch.cat([x @ y for x, y in zip(a, b, strict=True)])
 
 
 @right
@@ -290,6 +225,13 @@ def one_buffer_for_all_calls(a, b):
     if a.requires_grad or a.dtype == torch.float32:
         return out
     return _buffers.setdefault(out.shape, torch.empty_like(out)).copy_(out)
+
+
+forgot_the_item = wrong("b0_for_all")(lambda a, b: torch.stack([x @ b[0] for x in a]))
+at_sign = wrong("no_loop")(lambda a, b: a @ b)
+concatenated = wrong("wrong_shape")(
+    lambda a, b: torch.cat([x @ y for x, y in zip(a, b, strict=True)])
+)
 
 
 @faulty("first_b", "mean", "plain_numbers", "default_dtype")

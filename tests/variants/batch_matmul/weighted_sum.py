@@ -46,65 +46,10 @@ def flattened(weights, values):
     return out.reshape(*lead, n, -1)
 
 
-@wrong("weights_transposed")
-def w_transposed(weights, values):
-    return torch.matmul(weights.transpose(-2, -1), values)
-
-
-@wrong("values_transposed")
-def v_transposed(weights, values):
-    return weights @ values.transpose(-1, -2)
-
-
-@wrong("summed_over_queries")
-def wrong_axis(weights, values):
-    return (weights[..., :, :, None] * values[..., None, :, :]).sum(-3)
-
-
-@wrong("elementwise")
-def star(weights, values):
-    return weights * values
-
-
-@wrong("mean_over_keys")
-def divided(weights, values):
-    return weights @ values / values.shape[-2]
-
-
 @wrong("renormalised")
 def normalised_first(weights, values):
     weights = weights / weights.sum(-1, keepdim=True)
     return weights @ values
-
-
-@wrong("softmaxed_again")
-def softmax(weights, values):
-    return weights.softmax(-1) @ values
-
-
-@wrong("weights_ignored")
-def plain_mean(weights, values):
-    return torch.ones_like(weights) / weights.shape[-1] @ values
-
-
-@wrong("values_of_item_0")
-def first_values(weights, values):
-    return weights @ (values[0] if values.dim() > 2 else values)
-
-
-@wrong("only_three_axes")
-def bmm(weights, values):
-    return torch.bmm(weights, values)
-
-
-@wrong("wrong_shape")
-def squeezed(weights, values):
-    return (weights @ values).squeeze()
-
-
-@wrong("wrong_shape")
-def forgot_sum(weights, values):
-    return weights.unsqueeze(-1) * values.unsqueeze(-3)
 
 
 @wrong("gradient_cut")
@@ -121,16 +66,6 @@ def normalises_in_place(weights, values):
     return out
 
 
-@wrong("dtype_changed")
-def float32(weights, values):
-    return weights.to(torch.float32) @ values.to(torch.float32)
-
-
-@wrong("transposed_result")
-def features_first(weights, values):
-    return torch.einsum("...nm,...mv->...vn", weights, values)
-
-
 @right
 def both_transposed_twice(weights, values):
     return (values.mT @ weights.mT).mT
@@ -142,16 +77,6 @@ def last_of_the_running_sums(weights, values):
     return products.cumsum(-2)[..., -1, :]
 
 
-@wrong("wrong_values")
-def safe_average(weights, values):
-    return (weights / weights.sum(-1, keepdim=True)).nan_to_num() @ values
-
-
-@wrong("outside_the_values")
-def two_letters_for_the_keys(weights, values):
-    return torch.einsum("...nm,...kv->...nv", weights, values)
-
-
 @right
 def values_as_a_layer(weights, values):
     if weights.dim() == 2:
@@ -159,17 +84,36 @@ def values_as_a_layer(weights, values):
     return torch.stack([values_as_a_layer(w, v) for w, v in zip(weights, values, strict=True)])
 
 
-@wrong("weights_transposed_in_einsum")
-def keys_named_first(weights, values):
-    return torch.einsum("...kq,...kv->...qv", weights, values)
-
-
 _kept = {}
 
 
-@wrong("wrong_values")
-def remembers_by_shape(weights, values):
-    return _kept.setdefault((weights.shape, values.shape), weights) @ values
+w_transposed = wrong("weights_transposed")(
+    lambda weights, values: torch.matmul(weights.transpose(-2, -1), values)
+)
+wrong_axis = wrong("summed_over_queries")(
+    lambda weights, values: (weights[..., :, :, None] * values[..., None, :, :]).sum(-3)
+)
+star = wrong("elementwise")(lambda weights, values: weights * values)
+first_values = wrong("values_of_item_0")(
+    lambda weights, values: weights @ (values[0] if values.dim() > 2 else values)
+)
+bmm = wrong("only_three_axes")(lambda weights, values: torch.bmm(weights, values))
+squeezed = wrong("wrong_shape")(lambda weights, values: (weights @ values).squeeze())
+forgot_sum = wrong("wrong_shape")(
+    lambda weights, values: weights.unsqueeze(-1) * values.unsqueeze(-3)
+)
+float32 = wrong("dtype_changed")(
+    lambda weights, values: weights.to(torch.float32) @ values.to(torch.float32)
+)
+safe_average = wrong("wrong_values")(
+    lambda weights, values: (weights / weights.sum(-1, keepdim=True)).nan_to_num() @ values
+)
+two_letters_for_the_keys = wrong("outside_the_values")(
+    lambda weights, values: torch.einsum("...nm,...kv->...nv", weights, values)
+)
+remembers_by_shape = wrong("wrong_values")(
+    lambda weights, values: _kept.setdefault((weights.shape, values.shape), weights) @ values
+)
 
 
 @faulty("signs_dropped", "squeezed", "detached", "always_float64")

@@ -126,46 +126,6 @@ def smallest_verdict(*inputs):
     return min(_each(*inputs, lambda a, b: torch.dist(a, b) < 1e-5))
 
 
-@wrong("accepts_all_smaller")
-def signed(*inputs):
-    return all(_each(*inputs, lambda a, b: (a - b).max() < 1e-6))
-
-
-@wrong("accepts_all_larger")
-def signed_the_other_way(*inputs):
-    return all(_each(*inputs, lambda a, b: (b - a).max() < 1e-6))
-
-
-@wrong("accepts_features_cancel")
-def mean_difference(*inputs):
-    return all(_each(*inputs, lambda a, b: abs((a - b).mean()) < 1e-6))
-
-
-@wrong("accepts_last_feature")
-def first_feature(*inputs):
-    return all(_each(*inputs, lambda a, b: torch.allclose(a[:, 0], b[:, 0], atol=1e-6)))
-
-
-@wrong("accepts_last_row")
-def only_the_first_query(*inputs):
-    return all(_each(*inputs, lambda a, b: torch.allclose(a[0], b[0], atol=1e-6)))
-
-
-@wrong("accepts_first_row")
-def only_the_last_query(*inputs):
-    return all(_each(*inputs, lambda a, b: torch.allclose(a[-1], b[-1], atol=1e-6)))
-
-
-@wrong("accepts_last_item")
-def all_but_the_last(*inputs):
-    return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[:-1])
-
-
-@wrong("accepts_first_item")
-def all_but_the_first(*inputs):
-    return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[1:])
-
-
 @right
 def largest_difference(module, *inputs):
     together = module(*inputs)
@@ -193,25 +153,43 @@ def maps_compared(module, *inputs):
     return True
 
 
-@wrong("accepts_later_items_doubled")
-def twice_the_same(module, *inputs):
-    return torch.allclose(module(*inputs), module(*inputs))
-
-
 @wrong("always_true")
 def one_slice_for_all(module, *inputs):
     parts = [module(*inputs)[b : b + 1] for b in range(len(inputs[0]))]
     return torch.cat(parts).shape == module(*inputs).shape
 
 
-@wrong("rejects_rounding")
-def exactly_equal(*inputs):
-    return all(_each(*inputs, torch.equal))
-
-
-@wrong("accepts_train_mode")
-def in_eval_mode(module, *inputs):
-    return all(_each(module.eval(), *inputs, torch.allclose))
+signed = wrong("accepts_all_smaller")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: (a - b).max() < 1e-6))
+)
+signed_the_other_way = wrong("accepts_all_larger")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: (b - a).max() < 1e-6))
+)
+mean_difference = wrong("accepts_features_cancel")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: abs((a - b).mean()) < 1e-6))
+)
+first_feature = wrong("accepts_last_feature")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: torch.allclose(a[:, 0], b[:, 0], atol=1e-6)))
+)
+only_the_first_query = wrong("accepts_last_row")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: torch.allclose(a[0], b[0], atol=1e-6)))
+)
+only_the_last_query = wrong("accepts_first_row")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: torch.allclose(a[-1], b[-1], atol=1e-6)))
+)
+all_but_the_last = wrong("accepts_last_item")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[:-1])
+)
+all_but_the_first = wrong("accepts_first_item")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[1:])
+)
+twice_the_same = wrong("accepts_later_items_doubled")(
+    lambda module, *inputs: torch.allclose(module(*inputs), module(*inputs))
+)
+exactly_equal = wrong("rejects_rounding")(lambda *inputs: all(_each(*inputs, torch.equal)))
+in_eval_mode = wrong("accepts_train_mode")(
+    lambda module, *inputs: all(_each(module.eval(), *inputs, torch.allclose))
+)
 
 
 @faulty("one_sided", "first_item", "first_query", "loose")

@@ -37,41 +37,6 @@ def in_another_order_and_more():
     return {"sound": "none", **found, "jacana": "masking_equals_deleting"}
 
 
-@wrong("bittern_keeps_it")
-def one_confusion():
-    return KEY | {"bittern": "items_apart"}
-
-
-@wrong("one_for_all")
-def the_same_everywhere():
-    return {name: "queries_apart" for name in KEY}
-
-
-@wrong("ibis_missing")
-def nine_of_ten():
-    return {name: said for name, said in KEY.items() if name != "ibis"}
-
-
-@wrong("egret_unknown_id")
-def an_unknown_id():
-    return KEY | {"egret": "scale"}
-
-
-@wrong("wrong_type")
-def lists_of_ids():
-    return {name: [said] for name, said in KEY.items()}
-
-
-@wrong("no_dict")
-def a_list():
-    return list(KEY.items())
-
-
-@wrong()
-def capital_names():
-    return {name.capitalize(): said for name, said in KEY.items()}
-
-
 @wrong("ibis_keeps_it")
 def four_confused():
     return KEY | {
@@ -82,24 +47,9 @@ def four_confused():
     }
 
 
-@wrong("dunlin_and_heron_swapped")
-def swapped():
-    return {**KEY, "heron": KEY["dunlin"], "dunlin": KEY["heron"]}
-
-
-@wrong()
-def turned_round():
-    return {said: name for name, said in KEY.items()}
-
-
 @right
 def in_a_defaultdict():
     return collections.defaultdict(lambda: "rows_sum_to_one", KEY)
-
-
-@wrong("avocet_keeps_it")
-def two_confusions():
-    return KEY | {"avocet": "keys_permutation", "egret": "rows_sum_to_one"}
 
 
 @right
@@ -108,15 +58,31 @@ def rows_of_fulmar():
     return {**KEY, "fulmar": "rows_sum_to_one"}
 
 
-@wrong("order_reversed")
-def two_lists_in_opposite_directions():
-    return dict(zip(sorted(KEY), [KEY[bird] for bird in sorted(KEY, reverse=True)], strict=True))
-
-
 @wrong("counted_on_by_one")
 def begins_with_the_second():
     found = [KEY[bird] for bird in sorted(KEY)]
     return {bird: found[(i + 1) % 10] for i, bird in enumerate(sorted(KEY))}
+
+
+one_confusion = wrong("bittern_keeps_it")(lambda: KEY | {"bittern": "items_apart"})
+the_same_everywhere = wrong("one_for_all")(lambda: {name: "queries_apart" for name in KEY})
+nine_of_ten = wrong("ibis_missing")(
+    lambda: {name: said for name, said in KEY.items() if name != "ibis"}
+)
+an_unknown_id = wrong("egret_unknown_id")(lambda: KEY | {"egret": "scale"})
+lists_of_ids = wrong("wrong_type")(lambda: {name: [said] for name, said in KEY.items()})
+a_list = wrong("no_dict")(lambda: list(KEY.items()))
+capital_names = wrong()(lambda: {name.capitalize(): said for name, said in KEY.items()})
+swapped = wrong("dunlin_and_heron_swapped")(
+    lambda: {**KEY, "heron": KEY["dunlin"], "dunlin": KEY["heron"]}
+)
+turned_round = wrong()(lambda: {said: name for name, said in KEY.items()})
+two_confusions = wrong("avocet_keeps_it")(
+    lambda: KEY | {"avocet": "keys_permutation", "egret": "rows_sum_to_one"}
+)
+two_lists_in_opposite_directions = wrong("order_reversed")(
+    lambda: dict(zip(sorted(KEY), [KEY[bird] for bird in sorted(KEY, reverse=True)], strict=True))
+)
 
 
 @faulty("avocet", "dunlin", "ibis", "no_egret")

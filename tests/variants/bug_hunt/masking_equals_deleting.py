@@ -73,16 +73,6 @@ def asserts_and_catches(module, queries, keys, values, valid_lens):
     return True
 
 
-@wrong("garbage_instead")
-def noise_in_the_pads(module, queries, keys, values, valid_lens):
-    keys2, values2 = keys.clone(), values.clone()
-    for b, n in enumerate(valid_lens.tolist()):
-        keys2[b, n:] = 9.0
-        values2[b, n:] = -4.0
-    a = module(queries, keys, values, valid_lens)
-    return torch.allclose(a, module(queries, keys2, values2, valid_lens), atol=1e-6)
-
-
 @wrong("first_item_only")
 def returns_inside_the_loop(module, queries, keys, values, valid_lens):
     masked = module(queries, keys, values, valid_lens)
@@ -159,41 +149,6 @@ def smallest_verdict(*inputs):
     return min(_each(*inputs, lambda a, b: torch.dist(a, b) < 1e-5))
 
 
-@wrong("accepts_all_smaller")
-def signed(*inputs):
-    return all(_each(*inputs, lambda a, b: (a - b).max() < 1e-6))
-
-
-@wrong("accepts_all_larger")
-def signed_the_other_way(*inputs):
-    return all(_each(*inputs, lambda a, b: (b - a).max() < 1e-6))
-
-
-@wrong("accepts_features_cancel")
-def mean_difference(*inputs):
-    return all(_each(*inputs, lambda a, b: abs((a - b).mean()) < 1e-6))
-
-
-@wrong("accepts_last_feature")
-def first_feature(*inputs):
-    return all(_each(*inputs, lambda a, b: torch.allclose(a[:, 0], b[:, 0], atol=1e-6)))
-
-
-@wrong("accepts_last_row")
-def only_the_first_query(*inputs):
-    return all(_each(*inputs, lambda a, b: torch.allclose(a[0], b[0], atol=1e-6)))
-
-
-@wrong("accepts_first_row")
-def only_the_last_query(*inputs):
-    return all(_each(*inputs, lambda a, b: torch.allclose(a[-1], b[-1], atol=1e-6)))
-
-
-@wrong("accepts_last_item")
-def all_but_the_last(*inputs):
-    return all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[:-1])
-
-
 @wrong("accepts_curlew")
 def stops_at_a_full_item(module, queries, keys, values, valid_lens):
     inputs = (module, queries, keys, values, valid_lens)
@@ -230,32 +185,12 @@ def in_eval_mode(module, queries, keys, values, valid_lens):
     return all(_each(module, queries, keys, values, valid_lens, torch.allclose))
 
 
-@wrong("rejects_rounding")
-def exactly_equal(*inputs):
-    return all(_each(*inputs, torch.equal))
-
-
-@wrong("accepts_a_hundredth")
-def three_hundredths_allowed(*inputs):
-    return all(_each(*inputs, lambda a, b: torch.allclose(a, b, rtol=0, atol=0.03)))
-
-
 @wrong("always_false")
 def compared_with_itself_in_a_list(module, queries, keys, values, valid_lens):
     rows = []
     for b, n in enumerate(valid_lens):
         rows.append(module(queries[b, None], keys[b, None, :n], values[b, None, :n]))
     return torch.equal(torch.stack(rows), module(queries, keys, values, valid_lens))
-
-
-@wrong("upside_down")
-def says_whether_they_differ(module, queries, keys, values, valid_lens):
-    masked = module(queries, keys, values, valid_lens)
-    for b, n in enumerate(valid_lens.tolist()):
-        short = module(queries[[b]], keys[[b], :n], values[[b], :n])
-        if not torch.allclose(short[0], masked[b], atol=1e-6):
-            return True
-    return False
 
 
 _first_verdicts = {}
@@ -267,6 +202,33 @@ def remembers_the_first_verdict(module, *inputs):
     if sizes not in _first_verdicts:
         _first_verdicts[sizes] = smallest_verdict(module, *inputs)
     return _first_verdicts[sizes]
+
+
+signed = wrong("accepts_all_smaller")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: (a - b).max() < 1e-6))
+)
+signed_the_other_way = wrong("accepts_all_larger")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: (b - a).max() < 1e-6))
+)
+mean_difference = wrong("accepts_features_cancel")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: abs((a - b).mean()) < 1e-6))
+)
+first_feature = wrong("accepts_last_feature")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: torch.allclose(a[:, 0], b[:, 0], atol=1e-6)))
+)
+only_the_first_query = wrong("accepts_last_row")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: torch.allclose(a[0], b[0], atol=1e-6)))
+)
+only_the_last_query = wrong("accepts_first_row")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: torch.allclose(a[-1], b[-1], atol=1e-6)))
+)
+all_but_the_last = wrong("accepts_last_item")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: torch.allclose(a, b, atol=1e-6))[:-1])
+)
+exactly_equal = wrong("rejects_rounding")(lambda *inputs: all(_each(*inputs, torch.equal)))
+three_hundredths_allowed = wrong("accepts_a_hundredth")(
+    lambda *inputs: all(_each(*inputs, lambda a, b: torch.allclose(a, b, rtol=0, atol=0.03)))
+)
 
 
 @faulty("one_sided", "first_item", "first_query", "loose")

@@ -238,9 +238,7 @@ def optimises_the_logarithm_of_a_leaf(inputs, targets, initial=1.0, num_steps=20
     return log_h.exp().item()
 
 
-@wrong()
-def a_constant(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return 0.24
+a_constant = wrong()(lambda inputs, targets, initial=1.0, num_steps=200, lr=0.1: 0.24)
 
 
 @faulty("training_error", "reseeds", "centred_in_place")

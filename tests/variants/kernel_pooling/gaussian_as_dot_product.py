@@ -45,41 +45,6 @@ def midpoint(queries, keys, bandwidth):
     return ((queries[:, None] - keys / 2) * keys).sum(-1) / bandwidth**2
 
 
-@wrong("only_for_unit_keys")
-def norms_forgotten(queries, keys, bandwidth):
-    return queries @ keys.T / bandwidth**2
-
-
-@wrong("bandwidth_missing")
-def without_bandwidth(queries, keys, bandwidth):
-    return queries @ keys.T - 0.5 * (keys**2).sum(-1)
-
-
-@wrong("square_positive")
-def positive_square(queries, keys, bandwidth):
-    return torch.cdist(queries, keys) ** 2 / (2 * bandwidth**2)
-
-
-@wrong("key_norm_not_divided")
-def brackets_missing(queries, keys, bandwidth):
-    return queries @ keys.T / bandwidth**2 - (keys**2).sum(-1) / 2
-
-
-@wrong("key_norm_not_halved")
-def whole_norm(queries, keys, bandwidth):
-    return (queries @ keys.T - (keys**2).sum(-1)) / bandwidth**2
-
-
-@wrong("key_norm_added")
-def plus_norm(queries, keys, bandwidth):
-    return (queries @ keys.T + (keys**2).sum(-1) / 2) / bandwidth**2
-
-
-@wrong("bandwidth_not_squared")
-def bandwidth_once(queries, keys, bandwidth):
-    return (queries @ keys.T - (keys**2).sum(-1) / 2) / bandwidth
-
-
 @wrong("weights_returned")
 def already_softmaxed(queries, keys, bandwidth):
     return torch.softmax(-(torch.cdist(queries, keys) ** 2) / (2 * bandwidth**2), dim=-1)
@@ -90,19 +55,9 @@ def wrong_norm(queries, keys, bandwidth):
     return (queries @ keys.T - (queries**2).sum(-1, keepdim=True) / 2) / bandwidth**2
 
 
-@wrong("scaled_by_root_d")
-def transformer_scale(queries, keys, bandwidth):
-    return queries @ keys.T / queries.shape[-1] ** 0.5
-
-
 @wrong("transposed")
 def keys_first(queries, keys, bandwidth):
     return (keys @ queries.T - (keys**2).sum(-1, keepdim=True) / 2) / bandwidth**2
-
-
-@wrong()
-def distance_without_square(queries, keys, bandwidth):
-    return -torch.cdist(queries, keys) / (2 * bandwidth**2)
 
 
 @wrong("gradient_cut")
@@ -111,21 +66,11 @@ def no_graph(queries, keys, bandwidth):
         return (queries @ keys.T - (keys**2).sum(-1) / 2) / bandwidth**2
 
 
-@wrong("dtype_changed")
-def single_precision(queries, keys, bandwidth):
-    return expanded(queries.float(), keys.float(), bandwidth)
-
-
 @wrong("input_mutated")
 def keys_scaled_in_place(queries, keys, bandwidth):
     with torch.no_grad():
         keys *= 2.0
     return expanded(queries, keys / 2.0, bandwidth)
-
-
-@wrong("wrong_shape")
-def diagonal_only(queries, keys, bandwidth):
-    return expanded(queries, keys, bandwidth)[0]
 
 
 @wrong("returned_none")
@@ -192,6 +137,29 @@ def mixed_term_once(queries, keys, bandwidth):
 def logarithm_of_the_weights(queries, keys, bandwidth):
     kernel = torch.exp(-torch.cdist(queries, keys).square() / (2 * bandwidth**2))
     return torch.log(kernel / kernel.sum(1, keepdim=True))
+
+
+norms_forgotten = wrong("only_for_unit_keys")(
+    lambda queries, keys, bandwidth: queries @ keys.T / bandwidth**2
+)
+without_bandwidth = wrong("bandwidth_missing")(
+    lambda queries, keys, bandwidth: queries @ keys.T - 0.5 * (keys**2).sum(-1)
+)
+positive_square = wrong("square_positive")(
+    lambda queries, keys, bandwidth: torch.cdist(queries, keys) ** 2 / (2 * bandwidth**2)
+)
+bandwidth_once = wrong("bandwidth_not_squared")(
+    lambda queries, keys, bandwidth: (queries @ keys.T - (keys**2).sum(-1) / 2) / bandwidth
+)
+distance_without_square = wrong()(
+    lambda queries, keys, bandwidth: -torch.cdist(queries, keys) / (2 * bandwidth**2)
+)
+single_precision = wrong("dtype_changed")(
+    lambda queries, keys, bandwidth: expanded(queries.float(), keys.float(), bandwidth)
+)
+diagonal_only = wrong("wrong_shape")(
+    lambda queries, keys, bandwidth: expanded(queries, keys, bandwidth)[0]
+)
 
 
 @faulty("no_bandwidth", "log_of_kernel", "detached", "squeezed", "always_float64")

@@ -117,20 +117,6 @@ def bandwidth_once(queries, keys, values, bandwidth):
     return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth), -1), values)
 
 
-@wrong("plain_average")
-def mean_of_everything(queries, keys, values, bandwidth):
-    weights = torch.ones(len(queries), len(keys), dtype=values.dtype) / len(keys)
-    return pooled(weights, values)
-
-
-@wrong("nearest_neighbour")
-def argmin(queries, keys, values, bandwidth):
-    nearest = torch.cdist(queries, keys).argmin(-1)
-    weights = torch.zeros(len(queries), len(keys), dtype=values.dtype)
-    weights[torch.arange(len(queries)), nearest] = 1
-    return pooled(weights, values)
-
-
 @wrong("far_query_nan")
 def naive(queries, keys, values, bandwidth):
     kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
@@ -308,13 +294,6 @@ def error_of_its_own(queries, keys, values, bandwidth):
 @wrong("wrong_ratio_of_weights")
 def two_in_the_square(queries, keys, values, bandwidth):
     return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth) ** 2, -1), values)
-
-
-@wrong("boxcar_kernel")
-def boxcar_by_softmax(queries, keys, values, bandwidth):
-    scores = torch.zeros(len(queries), len(keys), dtype=values.dtype)
-    scores[torch.cdist(queries, keys) > bandwidth] = -1e9
-    return pooled(scores.softmax(-1), values)
 
 
 @wrong("key_without_weight")

@@ -74,11 +74,6 @@ def where_and_einsum(inputs, targets, bandwidth):
 
 
 @wrong("no_exclusion")
-def everyone(inputs, targets, bandwidth):
-    return torch.softmax(scores_of(inputs, bandwidth), -1) @ targets
-
-
-@wrong("no_exclusion")
 def diagonal_set_to_zero(inputs, targets, bandwidth):
     scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), 0.0)
     return torch.softmax(scores, -1) @ targets
@@ -88,12 +83,6 @@ def diagonal_set_to_zero(inputs, targets, bandwidth):
 def zero_afterwards(inputs, targets, bandwidth):
     weights = torch.softmax(scores_of(inputs, bandwidth), -1)
     return weights.masked_fill(diagonal(inputs), 0) @ targets
-
-
-@wrong("only_the_diagonal")
-def mask_upside_down(inputs, targets, bandwidth):
-    scores = scores_of(inputs, bandwidth).masked_fill(~diagonal(inputs), -math.inf)
-    return torch.softmax(scores, -1) @ targets
 
 
 @wrong("twins_left_out")
@@ -162,16 +151,6 @@ def default_dtype(inputs, targets, bandwidth):
     for i, p in enumerate(masked_diagonal(inputs, targets, bandwidth)):
         predictions[i] = p
     return predictions
-
-
-@wrong("wrong_shape")
-def column(inputs, targets, bandwidth):
-    return masked_diagonal(inputs, targets, bandwidth)[:, None]
-
-
-@wrong("residuals_returned")
-def errors(inputs, targets, bandwidth):
-    return targets - masked_diagonal(inputs, targets, bandwidth)
 
 
 @right
@@ -289,6 +268,14 @@ def masked_after_the_softmax(inputs, targets, bandwidth):
     weights = torch.softmax(scores_of(inputs, bandwidth), dim=1)
     weights[diagonal(inputs)] = -math.inf
     return weights @ targets
+
+
+everyone = wrong("no_exclusion")(
+    lambda inputs, targets, bandwidth: torch.softmax(scores_of(inputs, bandwidth), -1) @ targets
+)
+column = wrong("wrong_shape")(
+    lambda inputs, targets, bandwidth: masked_diagonal(inputs, targets, bandwidth)[:, None]
+)
 
 
 @faulty("bandwidth_once", "by_value", "nan_when_alone", "detached", "always_float64")

@@ -47,41 +47,6 @@ def vmapped(queries, keys):
     return torch.vmap(one)(queries)
 
 
-@wrong("transposed")
-def keys_in_rows(queries, keys):
-    return torch.cdist(keys, queries) ** 2
-
-
-@wrong("root_taken")
-def plain_cdist(queries, keys):
-    return torch.cdist(queries, keys)
-
-
-@wrong("elementwise_only")
-def matching_rows_only(queries, keys):
-    return torch.sum((queries - keys) ** 2, dim=1)
-
-
-@wrong("features_not_summed")
-def cube_of_squares(queries, keys):
-    return (queries[:, None] - keys[None]) ** 2
-
-
-@wrong("mean_over_features")
-def averaged(queries, keys):
-    return torch.mean((queries[:, None] - keys[None]) ** 2, -1)
-
-
-@wrong("absolute_differences")
-def manhattan(queries, keys):
-    return torch.cdist(queries, keys, p=1)
-
-
-@wrong("squared_after_the_sum")
-def sum_then_square(queries, keys):
-    return (queries.sum(-1)[:, None] - keys.sum(-1)[None, :]) ** 2
-
-
 @wrong("loops")
 def double_loop(queries, keys):
     result = torch.zeros(len(queries), len(keys), dtype=queries.dtype)
@@ -89,21 +54,6 @@ def double_loop(queries, keys):
         for j in range(len(keys)):
             result[i, j] = ((queries[i] - keys[j]) ** 2).sum()
     return result
-
-
-@wrong("loops")
-def loop_over_queries(queries, keys):
-    return torch.stack([((q - keys) ** 2).sum(-1) for q in queries])
-
-
-@wrong("factor_two_missing")
-def half_a_binomial(queries, keys):
-    return (queries**2).sum(-1)[:, None] + (keys**2).sum(-1) - queries @ keys.T
-
-
-@wrong("gradient_at_zero_nan")
-def root_undone(queries, keys):
-    return torch.sqrt(((queries[:, None] - keys) ** 2).sum(-1)).pow(2)
 
 
 @wrong("gradient_cut")
@@ -116,11 +66,6 @@ def through_numpy(queries, keys):
 def numpy_result(queries, keys):
     q, k = queries.detach().numpy(), keys.detach().numpy()
     return ((q[:, None] - k[None]) ** 2).sum(-1)
-
-
-@wrong("dtype_changed")
-def in_float32(queries, keys):
-    return ((queries[:, None].float() - keys.float()) ** 2).sum(-1)
 
 
 @wrong("input_mutated")
@@ -163,21 +108,6 @@ def mapped_twice(queries, keys):
     return torch.vmap(torch.vmap(squared, (None, 0)), (0, None))(queries, keys)
 
 
-@wrong("transposed_then_reshaped")
-def reshaped_to_fit(queries, keys):
-    return (queries[None] - keys[:, None]).square().sum(-1).reshape(len(queries), len(keys))
-
-
-@wrong("wrong_values")
-def kernel_exponent(queries, keys):
-    return 0.5 * (queries[:, None] - keys).square().sum(-1)
-
-
-@wrong("wrong_shape")
-def squeezed_at_the_end(queries, keys):
-    return torch.cdist(queries, keys).square().squeeze()
-
-
 @right
 def block_of_a_gram_matrix(queries, keys):
     points = torch.cat([queries, keys])
@@ -208,6 +138,40 @@ def own_backward(queries, keys):
 def two_features_written_out(queries, keys):
     differences = queries[:, None] - keys
     return differences[..., 0] ** 2 + differences[..., 1] ** 2
+
+
+keys_in_rows = wrong("transposed")(lambda queries, keys: torch.cdist(keys, queries) ** 2)
+plain_cdist = wrong("root_taken")(lambda queries, keys: torch.cdist(queries, keys))
+matching_rows_only = wrong("elementwise_only")(
+    lambda queries, keys: torch.sum((queries - keys) ** 2, dim=1)
+)
+cube_of_squares = wrong("features_not_summed")(
+    lambda queries, keys: (queries[:, None] - keys[None]) ** 2
+)
+averaged = wrong("mean_over_features")(
+    lambda queries, keys: torch.mean((queries[:, None] - keys[None]) ** 2, -1)
+)
+sum_then_square = wrong("squared_after_the_sum")(
+    lambda queries, keys: (queries.sum(-1)[:, None] - keys.sum(-1)[None, :]) ** 2
+)
+loop_over_queries = wrong("loops")(
+    lambda queries, keys: torch.stack([((q - keys) ** 2).sum(-1) for q in queries])
+)
+half_a_binomial = wrong("factor_two_missing")(
+    lambda queries, keys: (queries**2).sum(-1)[:, None] + (keys**2).sum(-1) - queries @ keys.T
+)
+root_undone = wrong("gradient_at_zero_nan")(
+    lambda queries, keys: torch.sqrt(((queries[:, None] - keys) ** 2).sum(-1)).pow(2)
+)
+in_float32 = wrong("dtype_changed")(
+    lambda queries, keys: ((queries[:, None].float() - keys.float()) ** 2).sum(-1)
+)
+kernel_exponent = wrong("wrong_values")(
+    lambda queries, keys: 0.5 * (queries[:, None] - keys).square().sum(-1)
+)
+squeezed_at_the_end = wrong("wrong_shape")(
+    lambda queries, keys: torch.cdist(queries, keys).square().squeeze()
+)
 
 
 @faulty("loop", "averaged", "squeezed", "detached", "always_float64")

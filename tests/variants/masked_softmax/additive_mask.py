@@ -41,35 +41,10 @@ def through_python_lists(mask, dtype):
     return torch.tensor(flat, dtype=dtype).reshape(mask.shape)
 
 
-@wrong("infinity_times_zero")
-def times_infinity(mask, dtype):
-    return (~mask).to(dtype) * float("-inf")
-
-
-@wrong("inverted")
-def fills_the_kept(mask, dtype):
-    return torch.zeros(mask.shape, dtype=dtype).masked_fill(mask, -math.inf)
-
-
-@wrong("dropped_key_not_infinite")
-def minus_1e6(mask, dtype):
-    return ((~mask).double() * -1e6).to(dtype)
-
-
 @wrong("smallest_finite_number")
 def finfo_min(mask, dtype):
     smallest = torch.tensor(torch.finfo(dtype).min, dtype=dtype)
     return torch.where(mask, torch.zeros((), dtype=dtype), smallest)
-
-
-@wrong("zero_one_numbers")
-def as_numbers(mask, dtype):
-    return mask.type(dtype)
-
-
-@wrong("dtype_changed")
-def always_float32(mask, dtype):
-    return torch.where(mask, 0.0, -math.inf)
 
 
 @wrong()
@@ -99,9 +74,16 @@ def masked_fill_with_minus_1e9(mask, dtype):
     return numbers.masked_fill(mask == 0, -1e9)
 
 
-@wrong("wrong_dtype_kind")
-def whole_numbers(mask, dtype):
-    return torch.where(mask, 0, -(10**9))
+times_infinity = wrong("infinity_times_zero")(lambda mask, dtype: (~mask).to(dtype) * float("-inf"))
+fills_the_kept = wrong("inverted")(
+    lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(mask, -math.inf)
+)
+minus_1e6 = wrong("dropped_key_not_infinite")(
+    lambda mask, dtype: ((~mask).double() * -1e6).to(dtype)
+)
+as_numbers = wrong("zero_one_numbers")(lambda mask, dtype: mask.type(dtype))
+always_float32 = wrong("dtype_changed")(lambda mask, dtype: torch.where(mask, 0.0, -math.inf))
+whole_numbers = wrong("wrong_dtype_kind")(lambda mask, dtype: torch.where(mask, 0, -(10**9)))
 
 
 @faulty("finite", "float32", "in_place", "two_axes")

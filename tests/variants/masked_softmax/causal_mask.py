@@ -57,20 +57,15 @@ def strictly_before(num_queries, num_keys=None):
     return torch.arange(m)[None, :] < torch.arange(num_queries)[:, None] + m - num_queries
 
 
-@wrong("diagonal_only")
-def identity(num_queries, num_keys=None):
-    return torch.eye(num_queries, num_keys or num_queries, dtype=torch.bool)
-
-
 @wrong("wrong_dtype_kind")
 def float_triangle(num_queries, num_keys=None):
     m = num_keys or num_queries
     return torch.tril(torch.ones(num_queries, m), m - num_queries)
 
 
-@wrong("num_keys_ignored")
-def square_always(num_queries, num_keys=None):
-    return torch.ones(num_queries, num_queries).tril().bool()
+square_always = wrong("num_keys_ignored")(
+    lambda num_queries, num_keys=None: torch.ones(num_queries, num_queries).tril().bool()
+)
 
 
 @wrong()

@@ -78,11 +78,6 @@ def added(*masks):
     return sum(given) if given else None
 
 
-@wrong("none_crashes")
-def no_none(*masks):
-    return functools.reduce(lambda a, b: a & b, masks)
-
-
 @wrong("python_and")
 def keyword_and(*masks):
     result = None
@@ -143,9 +138,8 @@ def starts_from_true_and_stays_there(*masks):
     return result
 
 
-@wrong("wrong_type")
-def one_list_of_masks(*masks):
-    return [mask for mask in masks if mask is not None]
+no_none = wrong("none_crashes")(lambda *masks: functools.reduce(lambda a, b: a & b, masks))
+one_list_of_masks = wrong("wrong_type")(lambda *masks: [mask for mask in masks if mask is not None])
 
 
 @faulty("none_crashes", "only_two", "in_place", "whole_numbers")

@@ -46,48 +46,6 @@ def negated(valid_lens, max_len):
     return ~(positions.expand(*valid_lens.shape, -1) >= valid_lens.unsqueeze(-1))
 
 
-@wrong("one_too_many")
-def less_or_equal(valid_lens, max_len):
-    return torch.arange(max_len) <= valid_lens[..., None]
-
-
-@wrong("starts_at_one")
-def from_one(valid_lens, max_len):
-    return torch.arange(1, max_len + 1) < valid_lens[..., None]
-
-
-@wrong("inverted")
-def padding_is_true(valid_lens, max_len):
-    return torch.arange(max_len) >= valid_lens[..., None]
-
-
-@wrong("wrong_dtype_kind")
-def float_zero_one(valid_lens, max_len):
-    return (torch.arange(max_len) < valid_lens[..., None]).to(torch.float64)
-
-
-@wrong("transposed")
-def keys_first(valid_lens, max_len):
-    return torch.arange(max_len)[:, None] < valid_lens.unsqueeze(-2)
-
-
-@wrong("longest_for_all")
-def longest(valid_lens, max_len):
-    mask = torch.zeros(*valid_lens.shape, max_len, dtype=torch.bool)
-    mask[..., : int(valid_lens.max())] = True
-    return mask
-
-
-@wrong("only_one_length_per_item")
-def one_dimension(valid_lens, max_len):
-    return torch.arange(max_len)[None, :] < valid_lens[:, None]
-
-
-@wrong()
-def keeps_the_last_keys(valid_lens, max_len):
-    return torch.arange(max_len) >= max_len - valid_lens[..., None]
-
-
 @wrong()
 def at_least_one(valid_lens, max_len):
     mask = torch.arange(max_len) < valid_lens[..., None]
@@ -108,11 +66,6 @@ def changes_the_lengths(valid_lens, max_len):
 
 
 @wrong("wrong_shape")
-def width_of_the_longest(valid_lens, max_len):
-    return torch.arange(int(valid_lens.max()) + 1) < valid_lens[..., None]
-
-
-@wrong("wrong_shape")
 def squeezed(valid_lens, max_len):
     lengths = valid_lens.unsqueeze(-1)
     return (torch.arange(max_len, device=lengths.device) < lengths).squeeze()
@@ -128,6 +81,32 @@ def compares_as_bytes(valid_lens, max_len):
 def column_against_row_on_the_cpu(valid_lens, max_len):
     row = torch.tensor(range(max_len))
     return torch.gt(valid_lens.unsqueeze(dim=-1), row)
+
+
+less_or_equal = wrong("one_too_many")(
+    lambda valid_lens, max_len: torch.arange(max_len) <= valid_lens[..., None]
+)
+from_one = wrong("starts_at_one")(
+    lambda valid_lens, max_len: torch.arange(1, max_len + 1) < valid_lens[..., None]
+)
+padding_is_true = wrong("inverted")(
+    lambda valid_lens, max_len: torch.arange(max_len) >= valid_lens[..., None]
+)
+float_zero_one = wrong("wrong_dtype_kind")(
+    lambda valid_lens, max_len: (torch.arange(max_len) < valid_lens[..., None]).to(torch.float64)
+)
+keys_first = wrong("transposed")(
+    lambda valid_lens, max_len: torch.arange(max_len)[:, None] < valid_lens.unsqueeze(-2)
+)
+one_dimension = wrong("only_one_length_per_item")(
+    lambda valid_lens, max_len: torch.arange(max_len)[None, :] < valid_lens[:, None]
+)
+keeps_the_last_keys = wrong()(
+    lambda valid_lens, max_len: torch.arange(max_len) >= max_len - valid_lens[..., None]
+)
+width_of_the_longest = wrong("wrong_shape")(
+    lambda valid_lens, max_len: torch.arange(int(valid_lens.max()) + 1) < valid_lens[..., None]
+)
 
 
 @faulty("one_too_many", "lengths_of_items_only", "on_the_cpu")

@@ -169,16 +169,6 @@ def prints_on_the_way(*args, **kwargs):
     return finfo_then_zero(*args, **kwargs)
 
 
-@wrong("dropped_key_has_weight")
-def plain_softmax(scores, valid_lens=None, mask=None):
-    return F.softmax(scores, -1)
-
-
-@wrong("bool_mask_ignored")
-def lengths_only(scores, valid_lens=None, mask=None):
-    return fill_and_zero(scores, valid_lens)
-
-
 @wrong("filled_with_zero")
 def times_mask_before(scores, valid_lens=None, mask=None):
     return torch.softmax(scores * keep_of(scores, valid_lens, mask), -1)
@@ -229,11 +219,6 @@ def minus_one_billion(scores, valid_lens=None, mask=None):
     return torch.softmax(torch.where(keep_of(scores, valid_lens, mask), scores, -1e9), -1)
 
 
-@wrong("gradient_cut")
-def through_data(scores, valid_lens=None, mask=None):
-    return fill_and_zero(scores.data, valid_lens, mask)
-
-
 @wrong("raised")
 def needs_lengths(scores, valid_lens=None, mask=None):
     columns = valid_lens.reshape(len(valid_lens), -1, 1)
@@ -255,11 +240,6 @@ def repeated(scores, valid_lens=None, mask=None):
         mask = keep if mask is None else keep & mask
         valid_lens = None
     return fill_and_zero(scores, valid_lens, mask)
-
-
-@wrong("dtype_changed")
-def in_float32(scores, valid_lens=None, mask=None):
-    return finfo_then_zero(scores.float(), valid_lens, mask)
 
 
 @wrong()
@@ -402,11 +382,6 @@ def view_of_whatever_comes(scores, valid_lens=None, mask=None):
     return finfo_then_zero(flat.reshape(scores.shape), valid_lens, mask)
 
 
-@wrong("wrong_shape")
-def squeezed(scores, valid_lens=None, mask=None):
-    return finfo_then_zero(scores, valid_lens, mask).squeeze()
-
-
 @wrong("wrong_type")
 def numpy_result(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, valid_lens, mask).detach().numpy()
@@ -482,11 +457,6 @@ def adds_1e9(scores, valid_lens=None, mask=None):
     return (scores + (1 - keep_of(scores, valid_lens, mask).to(scores)) * -1e9).softmax(-1)
 
 
-@wrong()
-def mask_comes_first(scores, mask=None, valid_lens=None):
-    return finfo_then_zero(scores, valid_lens, mask)
-
-
 @wrong("query_axis_forgotten")
 def lengths_laid_over_as_they_are(scores, valid_lens=None, mask=None):
     keep = torch.ones(scores.shape, dtype=torch.bool)
@@ -532,6 +502,26 @@ def from_a_book(scores, valid_lens=None, mask=None):
 def torch_polarity_for_the_mask(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, None)
     return fill_and_zero(scores, None, keep if mask is None else keep & ~mask)
+
+
+plain_softmax = wrong("dropped_key_has_weight")(
+    lambda scores, valid_lens=None, mask=None: F.softmax(scores, -1)
+)
+lengths_only = wrong("bool_mask_ignored")(
+    lambda scores, valid_lens=None, mask=None: fill_and_zero(scores, valid_lens)
+)
+through_data = wrong("gradient_cut")(
+    lambda scores, valid_lens=None, mask=None: fill_and_zero(scores.data, valid_lens, mask)
+)
+in_float32 = wrong("dtype_changed")(
+    lambda scores, valid_lens=None, mask=None: finfo_then_zero(scores.float(), valid_lens, mask)
+)
+squeezed = wrong("wrong_shape")(
+    lambda scores, valid_lens=None, mask=None: finfo_then_zero(scores, valid_lens, mask).squeeze()
+)
+mask_comes_first = wrong()(
+    lambda scores, mask=None, valid_lens=None: finfo_then_zero(scores, valid_lens, mask)
+)
 
 
 @faulty("finite_fill", "head_axis", "in_place", "lengths_required")

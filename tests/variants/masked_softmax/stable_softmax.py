@@ -48,11 +48,6 @@ def copied_then_in_place(scores, axis=-1):
     return out
 
 
-@wrong("no_maximum_subtracted")
-def naive(scores, axis=-1):
-    return np.exp(scores) / np.exp(scores).sum(axis=axis, keepdims=True)
-
-
 @wrong("axis_ignored")
 def last_axis_only(scores, axis=-1):
     shifted = scores - scores.max(-1)[..., None]
@@ -76,11 +71,6 @@ def in_place(scores, axis=-1):
     scores -= scores.max(axis=axis, keepdims=True)
     e = np.exp(scores)
     return e / e.sum(axis=axis, keepdims=True)
-
-
-@wrong("wrong_type")
-def returns_a_tensor(scores, axis=-1):
-    return torch.softmax(torch.from_numpy(scores.copy()), dim=axis)
 
 
 @wrong("dtype_changed")
@@ -118,18 +108,6 @@ def shifted_twice(scores, axis=-1):
     return e / e.sum(axis=axis, keepdims=True)
 
 
-@wrong("global_sum")
-def one_maximum_and_one_sum(scores, axis=-1):
-    e = np.exp(scores - np.max(scores))
-    return e / np.sum(e)
-
-
-@wrong("maximum_over_another_axis")
-def last_axis_in_the_maximum(scores, axis=-1):
-    e = np.exp(scores - scores.max(-1)[..., None])
-    return e / e.sum(axis=axis, keepdims=True)
-
-
 @wrong()
 def first_axis_in_the_maximum(scores, axis=-1):
     e = np.exp(scores - scores.max(0))
@@ -143,17 +121,18 @@ def keepdims_in_neither(scores, axis=-1):
     return exps / np.sum(exps, axis)
 
 
-@wrong("transpose_trick")
-def divides_through_the_transpose(scores, axis=-1):
-    exps = np.exp(scores)
-    totals = np.sum(exps, axis=axis)
-    return np.divide(exps.T, totals).T
-
-
 @wrong("wrong_axis")
 def columns_sum_to_one(scores, axis=-1):
     shifted = scores - scores.max(axis=0)
     return np.exp(shifted) / np.exp(shifted).sum(axis=0)
+
+
+naive = wrong("no_maximum_subtracted")(
+    lambda scores, axis=-1: np.exp(scores) / np.exp(scores).sum(axis=axis, keepdims=True)
+)
+returns_a_tensor = wrong("wrong_type")(
+    lambda scores, axis=-1: torch.softmax(torch.from_numpy(scores.copy()), dim=axis)
+)
 
 
 @faulty("no_maximum", "last_axis_only", "in_place", "in_float32")

@@ -201,24 +201,9 @@ def only_whole_blocks(q, k, v, mask=None, block_size=128):
     return stepwise(q, k, v, mask, block_size, stop=lambda m, b: m // b * b)
 
 
-@wrong("outputs_not_rescaled")
-def forgets_outputs(q, k, v, mask=None, block_size=128):
-    return stepwise(q, k, v, mask, block_size, fade_out=False)
-
-
-@wrong("sum_not_rescaled")
-def forgets_totals(q, k, v, mask=None, block_size=128):
-    return stepwise(q, k, v, mask, block_size, fade_total=False)
-
-
 @wrong("empty_row")
 def no_care_for_infinity(q, k, v, mask=None, block_size=128):
     return stepwise(q, k, v, mask, block_size, safe=lambda new: new)
-
-
-@wrong("large_negative_fill")
-def minus_a_billion(q, k, v, mask=None, block_size=128):
-    return stepwise(q, k, v, mask, block_size, fill=-1e9)
 
 
 @wrong("first_columns_of_mask")
@@ -296,16 +281,6 @@ def in_float32(q, k, v, mask=None, block_size=128):
     return two_passes(q.float(), k.float(), v.float(), mask, block_size)
 
 
-@wrong()
-def outputs_alone(q, k, v, mask=None, block_size=128):
-    return two_passes(q, k, v, mask, block_size)[0]
-
-
-@wrong("all_at_once")
-def always_128(q, k, v, mask=None, block_size=128):
-    return stepwise(q, k, v, mask, 128)
-
-
 @wrong("nan_hidden")
 def nan_replaced_at_the_end(q, k, v, mask=None, block_size=128):
     out, lse = stepwise(q, k, v, mask, block_size, safe=lambda new: new)
@@ -369,6 +344,23 @@ def masked_after_the_maximum(q, k, v, mask=None, block_size=128):
         out = out * fade + p @ v[..., piece, :]
         top = new
     return out / torch.where(total > 0, total, 1.0), (top + total.log()).squeeze(-1)
+
+
+forgets_outputs = wrong("outputs_not_rescaled")(
+    lambda q, k, v, mask=None, block_size=128: stepwise(q, k, v, mask, block_size, fade_out=False)
+)
+forgets_totals = wrong("sum_not_rescaled")(
+    lambda q, k, v, mask=None, block_size=128: stepwise(q, k, v, mask, block_size, fade_total=False)
+)
+minus_a_billion = wrong("large_negative_fill")(
+    lambda q, k, v, mask=None, block_size=128: stepwise(q, k, v, mask, block_size, fill=-1e9)
+)
+outputs_alone = wrong()(
+    lambda q, k, v, mask=None, block_size=128: two_passes(q, k, v, mask, block_size)[0]
+)
+always_128 = wrong("all_at_once")(
+    lambda q, k, v, mask=None, block_size=128: stepwise(q, k, v, mask, 128)
+)
 
 
 @faulty("not_rescaled", "no_guard", "rest_dropped", "not_scaled")

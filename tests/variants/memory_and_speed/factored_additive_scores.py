@@ -79,11 +79,6 @@ def feature_by_feature(q, k, w):
     return scores
 
 
-@wrong("pairs")
-def plain_tanh(q, k, w):
-    return torch.tanh(sum(spread(q, k))) @ w
-
-
 @wrong("no_guard")
 def trusting(q, k, w):
     a, b = spread(torch.exp(-2 * q), torch.exp(-2 * k))
@@ -120,39 +115,6 @@ def cut_off(q, k, w):
     limit = -math.log(torch.finfo(q.dtype).tiny) / 2
     a, b = spread(q.clamp(-limit, limit), k.clamp(-limit, limit))
     return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
-
-
-@wrong("half_the_argument")
-def sigmoid_of_x(q, k, w):
-    a, b = spread(q, k)
-    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
-    if q.abs().max() > limit or k.abs().max() > limit:
-        return (2 * torch.sigmoid(a + b) - 1) @ w
-    return 2 * (1 / (1 + torch.exp(-a) * torch.exp(-b))) @ w - w.sum()
-
-
-@wrong("constant_forgotten")
-def softmax_would_not_mind(q, k, w):
-    return reciprocal(q, k, w) + w.sum()
-
-
-@wrong("w_v_forgotten")
-def features_added_up(q, k, w):
-    return reciprocal(q, k, torch.ones_like(w))
-
-
-@wrong("exponentials_added")
-def sum_of_exponentials(q, k, w):
-    a, b = spread(q, k)
-    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
-    if q.abs().max() > limit or k.abs().max() > limit:
-        return torch.tanh(a + b) @ w
-    return 2 * (1 / (1 + torch.exp(-2 * a) + torch.exp(-2 * b))) @ w - w.sum()
-
-
-@wrong("transposed")
-def queries_last(q, k, w):
-    return reciprocal(k, q, w)
 
 
 @wrong()
@@ -206,11 +168,6 @@ def first_rows_guarded(q, k, w):
     return _guarded(near, q, k, w)
 
 
-@wrong("wrong_beyond_the_range")
-def guard_88(q, k, w):
-    return _guarded(q.abs().max() <= 88 and k.abs().max() <= 88, q, k, w)
-
-
 @right
 def item_by_item(q, k, w):
     """Each item of the batch takes the way that its own numbers allow."""
@@ -218,6 +175,14 @@ def item_by_item(q, k, w):
     near = [max(a.abs().max(), b.abs().max()) <= limit for a, b in zip(q, k, strict=True)]
     items = zip(near, q.split(1), k.split(1), strict=True)
     return torch.cat([_guarded(here, a, b, w) for here, a, b in items])
+
+
+plain_tanh = wrong("pairs")(lambda q, k, w: torch.tanh(sum(spread(q, k))) @ w)
+softmax_would_not_mind = wrong("constant_forgotten")(lambda q, k, w: reciprocal(q, k, w) + w.sum())
+features_added_up = wrong("w_v_forgotten")(lambda q, k, w: reciprocal(q, k, torch.ones_like(w)))
+guard_88 = wrong("wrong_beyond_the_range")(
+    lambda q, k, w: _guarded(q.abs().max() <= 88 and k.abs().max() <= 88, q, k, w)
+)
 
 
 @faulty("guard_40", "constant_forgotten", "both_signs", "in_place")

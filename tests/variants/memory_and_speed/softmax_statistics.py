@@ -215,16 +215,6 @@ def log_of_sum(blocks):
     return m, torch.log(s)
 
 
-@wrong("one_maximum_for_all_rows")
-def largest_of_all(blocks):
-    m, s = torch.tensor(-math.inf, dtype=torch.float64), 0.0
-    for b in blocks:
-        new = torch.maximum(m.to(b.dtype), b.max())
-        s = s * (m.to(b.dtype) - new).exp() + (b - new).exp().sum(-1)
-        m = new
-    return m.expand_as(s).clone(), s
-
-
 @wrong("nan_hidden")
 def nan_replaced_at_the_end(blocks):
     m, s = unguarded(blocks)

@@ -190,24 +190,45 @@ class TorchForTheOutputs(Base):
 
 
 class Almost(Base):
-    """A right module that wrong answers change in one place."""
+    """A right module in steps; what follows changes one of them."""
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k, v = (
-            self.split(self.W_q(queries)),
-            self.split(self.W_k(keys)),
-            self.split(self.W_v(values)),
-        )
-        ok = permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-        weights = safe_softmax(q @ k.mT / math.sqrt(self.d), ok)
-        self.attention_weights = weights.detach()
-        return self.W_o(self.merge(self.dropout(weights) @ v))
+        q, k, v = (self.split(x) for x in self.project(queries, keys, values))
+        ok = self.ok(valid_lens, mask, len(q), q.shape[2], k.shape[2])
+        weights = self.softmax(self.score(q, k), ok)
+        self.keep(weights)
+        return self.W_o(self.merge(self.used(weights) @ self.taken(v)))
+
+    def project(self, queries, keys, values):
+        return self.W_q(queries), self.W_k(keys), self.W_v(values)
 
     def split(self, x):
         return x.unflatten(-1, (self.h, self.d)).transpose(1, 2)
 
+    def ok(self, valid_lens, mask, *sizes):
+        return permitted(valid_lens, mask, *sizes)
+
+    def score(self, q, k):
+        return q @ k.mT / math.sqrt(self.d)
+
+    def softmax(self, s, ok):
+        return safe_softmax(s, ok)
+
+    def keep(self, weights):
+        self.attention_weights = weights.detach()
+
+    def used(self, weights):
+        return self.dropout(weights)
+
+    def taken(self, v):
+        return v
+
     def merge(self, x):
         return x.transpose(1, 2).flatten(2)
+
+
+def but(**steps):
+    return type("MultiHeadAttention", (Almost,), steps)
 
 
 @wrong("merge_without_transpose")
@@ -216,10 +237,9 @@ class MergedByReshape(Almost):
         return x.reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
 
 
-@wrong("split_without_transpose")
-class SplitByView(Almost):
-    def split(self, x):
-        return x.contiguous().view(len(x), self.h, -1, self.d)
+SplitByView = wrong("split_without_transpose")(
+    but(split=lambda self, x: x.contiguous().view(len(x), self.h, -1, self.d))
+)
 
 
 @wrong("no_transpose_at_all")
@@ -238,14 +258,14 @@ class Interleaved(Almost):
 
 @wrong("values_from_keys")
 class SeedsSlip(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        return super().forward(queries, keys, keys, valid_lens, mask)
+    def project(self, queries, keys, values):
+        return self.W_q(queries), self.W_k(keys), self.W_v(keys)
 
 
 @wrong("keys_and_values_from_queries")
 class OnlySelfAttention(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        return super().forward(queries, queries, queries, valid_lens, mask)
+    def project(self, queries, keys, values):
+        return self.W_q(queries), self.W_k(queries), self.W_v(queries)
 
 
 @wrong("no_W_o")
@@ -302,16 +322,10 @@ class TiledLengths(FoldedHeads):
         return super().forward(queries, keys, values, None, ok.unflatten(0, (b, self.h)))
 
 
-@wrong("mask_ignored")
-class NoMask(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        return super().forward(queries, keys, values, valid_lens)
-
-
 @wrong("mask_inverted")
 class TorchsPolarity(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        return super().forward(queries, keys, values, valid_lens, None if mask is None else ~mask)
+    def ok(self, valid_lens, mask, *sizes):
+        return permitted(valid_lens, None if mask is None else ~mask, *sizes)
 
 
 @wrong("item_mask_read_as_head_mask")
@@ -319,14 +333,6 @@ class NoHeadAxis(Almost):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         mask = mask[None] if mask is not None and mask.dim() == 3 else mask
         return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong("dropout_in_eval_mode")
-class AlwaysDropping(Almost):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__(embed_dim, num_heads, dropout, bias)
-        del self.dropout
-        self.dropout = lambda weights: F.dropout(weights, dropout)
 
 
 @wrong("dropout_on_output")
@@ -341,71 +347,33 @@ class DropsOutputs(Almost):
 
 @wrong("dropout_on_scores")
 class DropsScores(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k, v = (
-            self.split(self.W_q(queries)),
-            self.split(self.W_k(keys)),
-            self.split(self.W_v(values)),
-        )
-        ok = permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-        scores = q @ k.mT / math.sqrt(self.d)
-        self.attention_weights = safe_softmax(scores, ok).detach()
-        return self.W_o(self.merge(safe_softmax(self.dropout(scores), ok) @ v))
+    def softmax(self, s, ok):
+        self.attention_weights = safe_softmax(s, ok).detach()
+        return safe_softmax(self.dropout(s), ok)
+
+    def keep(self, weights):
+        pass
+
+    def used(self, weights):
+        return weights
 
 
 @wrong("attribute_attached")
 class KeepsTheGraph(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k, v = (
-            self.split(self.W_q(queries)),
-            self.split(self.W_k(keys)),
-            self.split(self.W_v(values)),
-        )
-        ok = permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-        self.attention_weights = safe_softmax(q @ k.mT / math.sqrt(self.d), ok)
-        return self.W_o(self.merge(self.dropout(self.attention_weights) @ v))
+    def keep(self, weights):
+        self.attention_weights = weights
 
 
 @wrong("attribute_shape")
 class StoresTheAverage(Almost):
-    def forward(self, *args, **kwargs):
-        result = super().forward(*args, **kwargs)
-        self.attention_weights = self.attention_weights.mean(dim=1)
-        return result
-
-
-@wrong("heads_averaged")
-class AveragedHeads(Almost):
-    def merge(self, x):
-        return torch.cat([x.mean(1)] * self.h, -1)
-
-
-@wrong("empty_row_nan")
-class EmptyRowsBreak(Base):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        split = Almost.split
-        q, k, v = (
-            split(self, self.W_q(queries)),
-            split(self, self.W_k(keys)),
-            split(self, self.W_v(values)),
-        )
-        ok = permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-        scores = (q @ k.mT / math.sqrt(self.d)).masked_fill(~ok, -math.inf)
-        weights = scores.softmax(-1)
-        self.attention_weights = weights.detach()
-        return self.W_o(Almost.merge(self, self.dropout(weights) @ v))
+    def keep(self, weights):
+        self.attention_weights = weights.detach().mean(dim=1)
 
 
 @wrong("extra_parameters")
 class DefaultBias(Almost):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
         super().__init__(embed_dim, num_heads, dropout, bias=True)
-
-
-@wrong()
-class DetachedValues(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        return super().forward(queries, keys.detach(), values, valid_lens, mask)
 
 
 @wrong()
@@ -444,66 +412,30 @@ class InFloat32(Almost):
         return super().forward(*args, **kwargs).float()
 
 
-class Stepwise(Base):
-    """A right module in more steps than `Almost` has."""
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k, v = (self.split(x) for x in self.project(queries, keys, values))
-        ok = self.permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-        weights = safe_softmax(q @ k.mT / math.sqrt(self.d), ok)
-        self.attention_weights = weights.detach()
-        heads = self.drop(weights) @ self.drop_values(v)
-        return self.W_o(heads.transpose(1, 2).flatten(2))
-
-    def project(self, queries, keys, values):
-        return self.W_q(queries), self.W_k(keys), self.W_v(values)
-
-    def split(self, x):
-        return x.unflatten(-1, (self.h, self.d)).transpose(1, 2)
-
-    def permitted(self, *given):
-        return permitted(*given)
-
-    def drop(self, weights):
-        return self.dropout(weights)
-
-    def drop_values(self, v):
-        return v
-
-
 @wrong("only_lengths_if_both")
-class LengthsBeforeMask(Stepwise):
-    def permitted(self, valid_lens, mask, *sizes):
+class LengthsBeforeMask(Almost):
+    def ok(self, valid_lens, mask, *sizes):
         return permitted(valid_lens, mask if valid_lens is None else None, *sizes)
 
 
 @wrong("weight_on_a_forbidden_key")
-class TrainsUnmasked(Stepwise):
-    def permitted(self, valid_lens, mask, *sizes):
+class TrainsUnmasked(Almost):
+    def ok(self, valid_lens, mask, *sizes):
         given = (None, None) if self.training else (valid_lens, mask)
         return permitted(*given, *sizes)
 
 
-@wrong("wrong_values")
-class SplitsInTurn(Stepwise):
-    def split(self, x):
-        return x.unflatten(-1, (self.d, self.h)).permute(0, 3, 1, 2)
-
-
-@wrong("dropout_missing")
-class NeverDrops(Stepwise):
-    def drop(self, weights):
-        return weights
+NeverDrops = wrong("dropout_missing")(but(used=lambda self, weights: weights))
 
 
 @wrong()
 class DropsValues(NeverDrops):
-    def drop_values(self, v):
+    def taken(self, v):
         return self.dropout(v)
 
 
 @wrong()
-class RemembersTheKeys(Stepwise):
+class RemembersTheKeys(Almost):
     def project(self, queries, keys, values):
         if not hasattr(self, "seen") or self.seen.shape != keys.shape:
             self.seen = self.W_k(keys)
@@ -511,7 +443,7 @@ class RemembersTheKeys(Stepwise):
 
 
 @wrong()
-class SelfAttentionWhereShapesAgree(Stepwise):
+class SelfAttentionWhereShapesAgree(Almost):
     def project(self, queries, keys, values):
         if queries.shape == keys.shape:
             keys = values = queries
@@ -527,10 +459,10 @@ class Packed(nn.Module):
 
 
 @right
-class OutputsAddedUp(Stepwise):
+class OutputsAddedUp(Almost):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         q, k, v = (self.split(x) for x in self.project(queries, keys, values))
-        ok = self.permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
+        ok = self.ok(valid_lens, mask, len(q), q.shape[2], k.shape[2])
         weights = safe_softmax(q @ k.mT / math.sqrt(self.d), ok)
         self.attention_weights = weights.detach()
         heads = (self.dropout(weights) @ v).unbind(1)
@@ -540,7 +472,7 @@ class OutputsAddedUp(Stepwise):
 
 
 @right
-class PackedForSelfAttention(Stepwise):
+class PackedForSelfAttention(Almost):
     def project(self, queries, keys, values):
         if not queries is keys is values:
             return super().project(queries, keys, values)
@@ -550,27 +482,10 @@ class PackedForSelfAttention(Stepwise):
         return F.linear(queries, packed, torch.cat(biases) if biases else None).chunk(3, dim=-1)
 
 
-class _Scaled(Base):
-    """A module whose scores are divided by `root()`."""
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k, v = (
-            layer(x).unflatten(-1, (self.h, self.d)).transpose(1, 2)
-            for layer, x in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
-        )
-        ok = permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-        weights = safe_softmax(q @ k.mT / self.root(), ok)
-        self.attention_weights = weights.detach()
-        return self.W_o((self.dropout(weights) @ v).transpose(1, 2).flatten(2))
-
-    def root(self):
-        return math.sqrt(self.d)
-
-
 @wrong("no_forward")
 class CalledAsInKeras(Base):
     def call(self, queries, keys, values, valid_lens=None, mask=None):
-        return _Scaled.forward(self, queries, keys, values, valid_lens, mask)
+        return Almost.forward(self, queries, keys, values, valid_lens, mask)
 
 
 @wrong()
@@ -598,40 +513,14 @@ class SeededInForward(Almost):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-class InParts(Base):
-    """Right; what follows changes one part."""
-
-    def ok(self, valid_lens, mask, b, n, m):
-        return permitted(valid_lens, mask, b, n, m)
-
-    def softmax(self, s, ok):
-        return safe_softmax(s, ok)
-
-    def used(self, w):
-        return self.dropout(w)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k, v = (
-            layer(x).unflatten(-1, (self.h, -1)).transpose(1, 2)
-            for layer, x in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
-        )
-        ok = self.ok(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-        w = self.softmax(self.score(q, k), ok)
-        self.attention_weights = w.detach()
-        return self.W_o((self.used(w) @ v).transpose(1, 2).flatten(2))
-
-    def score(self, q, k):
-        return q @ k.mT / math.sqrt(self.d)
-
-
 @right
-class FilledWithTheLeastNumber(InParts):
+class FilledWithTheLeastNumber(Almost):
     def softmax(self, s, ok):
         return s.masked_fill(~ok, torch.finfo(s.dtype).min).softmax(-1) * ok
 
 
 @wrong("not_a_number")
-class EmptyRowsOnlyInEval(InParts):
+class EmptyRowsOnlyInEval(Almost):
     def softmax(self, s, ok):
         if self.training:
             return s.masked_fill(~ok, -math.inf).softmax(-1)
@@ -639,7 +528,7 @@ class EmptyRowsOnlyInEval(InParts):
 
 
 @wrong("input_mutated")
-class MaskOfItemsChanged(InParts):
+class MaskOfItemsChanged(Almost):
     def ok(self, valid_lens, mask, b, n, m):
         if mask is not None and valid_lens is not None and mask.dim() == 3:
             mask &= torch.arange(m) < valid_lens.reshape(b, -1, 1)
@@ -648,66 +537,27 @@ class MaskOfItemsChanged(InParts):
 
 
 @wrong("weight_on_a_forbidden_key")
-class LengthsLessOrEqual(InParts):
+class LengthsLessOrEqual(Almost):
     def ok(self, valid_lens, mask, b, n, m):
         return permitted(None if valid_lens is None else valid_lens + 1, mask, b, n, m)
 
 
 @wrong("wrong_values")
-class RootOfTheNumberOfKeys(InParts):
-    def score(self, q, k):
-        return q @ k.mT / math.sqrt(k.shape[2])
-
-
-@wrong("wrong_values")
-class KeysAndValuesExchanged(InParts):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        return super().forward(queries, values, keys, valid_lens, mask)
-
-
-@wrong("no_scale")
-class PlainDotProducts(InParts):
-    def score(self, q, k):
-        return torch.einsum("bhnd,bhmd->bhnm", q, k)
-
-
-@wrong("scale_embed_dim")
-class RootOfAllFeatures(InParts):
-    def score(self, q, k):
-        return torch.matmul(q, k.transpose(-2, -1)).div((self.h * self.d) ** 0.5)
-
-
-@wrong("mask_and_lengths_ignored")
-class NothingMasked(InParts):
-    def softmax(self, s, ok):
-        return F.softmax(s, dim=-1)
-
-
-@wrong("filled_with_zero")
-class ScoresTimesTheMask(InParts):
-    def softmax(self, s, ok):
-        return torch.softmax(s * ok, dim=3)
+class KeysAndValuesExchanged(Almost):
+    def project(self, queries, keys, values):
+        return self.W_q(queries), self.W_k(values), self.W_v(keys)
 
 
 @wrong("over_queries")
-class SoftmaxDownTheColumns(InParts):
+class SoftmaxDownTheColumns(Almost):
     def softmax(self, s, ok):
         return torch.where(ok, s, -math.inf).softmax(dim=2).nan_to_num(nan=0.0)
 
 
 @wrong("values_through_W_k")
 class CopiedLine(Almost):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__(embed_dim, num_heads, dropout, bias)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q = self.split(self.W_q(queries))
-        k = self.split(self.W_k(keys))
-        v = self.split(self.W_k(values))
-        ok = permitted(valid_lens, mask, len(q), queries.shape[1], keys.shape[1])
-        weights = safe_softmax(torch.matmul(q, k.transpose(2, 3)) * self.d**-0.5, ok)
-        self.attention_weights = weights.detach()
-        return self.W_o(self.merge(self.dropout(weights) @ v))
+    def project(self, queries, keys, values):
+        return self.W_q(queries), self.W_k(keys), self.W_k(values)
 
 
 @wrong("one_head")
@@ -720,33 +570,15 @@ class NeverSplit(Base):
         return self.W_o(self.dropout(weights) @ v)
 
 
-@wrong("weight_in_an_empty_row")
-class FilledWithAMillion(InParts):
-    def softmax(self, s, ok):
-        return s.masked_fill(~ok, -1e6).softmax(-1)
-
-
-@wrong("rows_do_not_sum_to_one")
-class MaskedAfterwards(InParts):
-    def softmax(self, s, ok):
-        return s.softmax(-1) * ok
-
-
-@wrong("rows_do_not_sum_to_one")
-class SoftmaxOverHeads(InParts):
-    def softmax(self, s, ok):
-        return s.masked_fill(~ok, -math.inf).softmax(1).nan_to_num(0.0)
-
-
 @wrong()
-class LargestOfAllScores(InParts):
+class LargestOfAllScores(Almost):
     def softmax(self, s, ok):
         e = torch.exp(s - s.amax(-1, keepdim=True)) * ok
         return e / e.sum(-1, keepdim=True).clamp(min=1e-30)
 
 
 @wrong("raised")
-class RemembersTheNumberOfKeys(InParts):
+class RemembersTheNumberOfKeys(Almost):
     positions = None
 
     def ok(self, valid_lens, mask, b, n, m):
@@ -758,28 +590,64 @@ class RemembersTheNumberOfKeys(InParts):
 
 
 @wrong("attribute_values")
-class StoresDropped(InParts):
-    def used(self, w):
-        self.thinned = self.dropout(w)
-        return self.thinned
-
-    def forward(self, *args, **kwargs):
-        out = super().forward(*args, **kwargs)
-        self.attention_weights = self.thinned.detach()
-        return out
+class StoresDropped(Almost):
+    def used(self, weights):
+        dropped = self.dropout(weights)
+        self.attention_weights = dropped.detach()
+        return dropped
 
 
 @wrong("attribute_missing")
-class KeepsNothing(InParts):
-    def forward(self, *args, **kwargs):
-        out = super().forward(*args, **kwargs)
-        del self.attention_weights
-        return out
+class KeepsNothing(Almost):
+    def keep(self, weights):
+        pass
+
+
+NoMask = wrong("mask_ignored")(
+    but(ok=lambda self, valid_lens, mask, *sizes: permitted(valid_lens, None, *sizes))
+)
+AlwaysDropping = wrong("dropout_in_eval_mode")(
+    but(used=lambda self, weights: F.dropout(weights, self.dropout.p))
+)
+AveragedHeads = wrong("heads_averaged")(
+    but(merge=lambda self, x: torch.cat([x.mean(1)] * self.h, -1))
+)
+EmptyRowsBreak = wrong("empty_row_nan")(
+    but(softmax=lambda self, s, ok: s.masked_fill(~ok, -math.inf).softmax(-1))
+)
+DetachedValues = wrong()(but(taken=lambda self, v: v.detach()))
+SplitsInTurn = wrong("wrong_values")(
+    but(split=lambda self, x: x.unflatten(-1, (self.d, self.h)).permute(0, 3, 1, 2))
+)
+RootOfTheNumberOfKeys = wrong("wrong_values")(
+    but(score=lambda self, q, k: q @ k.mT / math.sqrt(k.shape[2]))
+)
+PlainDotProducts = wrong("no_scale")(
+    but(score=lambda self, q, k: torch.einsum("bhnd,bhmd->bhnm", q, k))
+)
+RootOfAllFeatures = wrong("scale_embed_dim")(
+    but(score=lambda self, q, k: torch.matmul(q, k.transpose(-2, -1)).div((self.h * self.d) ** 0.5))
+)
+NothingMasked = wrong("mask_and_lengths_ignored")(
+    but(softmax=lambda self, s, ok: F.softmax(s, dim=-1))
+)
+ScoresTimesTheMask = wrong("filled_with_zero")(
+    but(softmax=lambda self, s, ok: torch.softmax(s * ok, dim=3))
+)
+FilledWithAMillion = wrong("weight_in_an_empty_row")(
+    but(softmax=lambda self, s, ok: s.masked_fill(~ok, -1e6).softmax(-1))
+)
+MaskedAfterwards = wrong("rows_do_not_sum_to_one")(
+    but(softmax=lambda self, s, ok: s.softmax(-1) * ok)
+)
+SoftmaxOverHeads = wrong("rows_do_not_sum_to_one")(
+    but(softmax=lambda self, s, ok: s.masked_fill(~ok, -math.inf).softmax(1).nan_to_num(0.0))
+)
 
 
 @faulty("merged by reshape", "not scaled", "mask ignored", "empty rows are NaN")
 def with_masks(faults):
-    class Module(InParts):
+    class Module(Almost):
         def ok(self, valid_lens, mask, b, n, m):
             return permitted(valid_lens, None if "mask ignored" in faults else mask, b, n, m)
 
@@ -809,7 +677,7 @@ def with_masks(faults):
 
 @faulty("no W_o", "nothing dropped", "graph kept")
 def with_layers(faults):
-    class Module(InParts):
+    class Module(Almost):
         def used(self, w):
             if "graph kept" in faults:
                 self.kept = w

@@ -98,12 +98,6 @@ def all_transposed(mha, reference):
     _bias(mha, reference)
 
 
-@wrong("output_transposed")
-def output_turned(mha, reference):
-    _copy(reference, [mha.W_q.weight, mha.W_k.weight, mha.W_v.weight], mha.W_o.weight.t())
-    _bias(mha, reference)
-
-
 @wrong("biases_never_touched")
 def only_weights(mha, reference):
     _copy(reference, [mha.W_q.weight, mha.W_k.weight, mha.W_v.weight], mha.W_o.weight)
@@ -160,14 +154,6 @@ def shares_the_output_layer(mha, reference):
     _bias(mha, reference)
 
 
-@wrong("frozen")
-def frozen_copy(mha, reference):
-    only_weights(mha, reference)
-    _bias(mha, reference)
-    for parameter in reference.parameters():
-        parameter.requires_grad = False
-
-
 @wrong("source_changed")
 @torch.no_grad()
 def empties_the_source(mha, reference):
@@ -179,21 +165,6 @@ def empties_the_source(mha, reference):
         reference.in_proj_bias.copy_(torch.cat(own[:3]))
         reference.out_proj.bias.copy_(own[3])
     mha.W_q.weight.zero_()
-
-
-@wrong("row_by_row")
-@torch.no_grad()
-def stacked_in_turn(mha, reference):
-    layers = (mha.W_q, mha.W_k, mha.W_v)
-    reference.in_proj_weight.copy_(torch.stack([x.weight for x in layers], 1).flatten(0, 1))
-    reference.out_proj.weight.copy_(mha.W_o.weight)
-    if reference.in_proj_bias is not None:
-        if mha.W_o.bias is None:
-            reference.in_proj_bias.zero_()
-            reference.out_proj.bias.zero_()
-        else:
-            reference.in_proj_bias.copy_(torch.stack([x.bias for x in layers], 1).flatten())
-            reference.out_proj.bias.copy_(mha.W_o.bias)
 
 
 @wrong("input_forgotten")

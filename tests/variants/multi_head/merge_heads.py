@@ -43,55 +43,10 @@ def plain_reshape(x):
     return x.reshape(batch, n, heads * d)
 
 
-@wrong("summed")
-def added(x):
-    return sum(x[:, h] for h in range(x.shape[1]))
-
-
-@wrong("averaged")
-def mean_head(x):
-    return torch.mean(x, dim=1)
-
-
-@wrong("interleaved")
-def stacked_last(x):
-    return torch.stack(list(x.unbind(1)), dim=-1).flatten(2)
-
-
 @wrong("view_raises")
 def view_after_transpose(x):
     batch, heads, n, d = x.shape
     return x.transpose(1, 2).view(batch, n, heads * d)
-
-
-@wrong("positions_joined")
-def one_after_another(x):
-    return torch.cat(list(x.unbind(1)), dim=1)
-
-
-@wrong("axes_left")
-def forgot_to_join(x):
-    return x.permute(0, 2, 1, 3)
-
-
-@wrong("size_one_axes_lost")
-def squeezed(x):
-    return torch.cat(x.split(1, dim=1), dim=-1).squeeze()
-
-
-@wrong()
-def squeezed_heads(x):
-    return torch.cat([part.squeeze() for part in x.split(1, dim=1)], dim=-1)
-
-
-@wrong("gradient_cut")
-def rebuilt(x):
-    return torch.tensor(x.transpose(1, 2).flatten(2).tolist(), dtype=x.dtype)
-
-
-@wrong("wrong_type")
-def to_numpy(x):
-    return x.detach().transpose(1, 2).flatten(2).numpy()
 
 
 @wrong("dtype_changed")
@@ -103,9 +58,20 @@ def float32_buffer(x):
     return out
 
 
-@wrong()
-def hard_coded_head_dim(x):
-    return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * 2)
+added = wrong("summed")(lambda x: sum(x[:, h] for h in range(x.shape[1])))
+stacked_last = wrong("interleaved")(lambda x: torch.stack(list(x.unbind(1)), dim=-1).flatten(2))
+forgot_to_join = wrong("axes_left")(lambda x: x.permute(0, 2, 1, 3))
+squeezed = wrong("size_one_axes_lost")(lambda x: torch.cat(x.split(1, dim=1), dim=-1).squeeze())
+squeezed_heads = wrong()(
+    lambda x: torch.cat([part.squeeze() for part in x.split(1, dim=1)], dim=-1)
+)
+rebuilt = wrong("gradient_cut")(
+    lambda x: torch.tensor(x.transpose(1, 2).flatten(2).tolist(), dtype=x.dtype)
+)
+to_numpy = wrong("wrong_type")(lambda x: x.detach().transpose(1, 2).flatten(2).numpy())
+hard_coded_head_dim = wrong()(
+    lambda x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * 2)
+)
 
 
 @faulty("not transposed", "axes of size 1 lost")

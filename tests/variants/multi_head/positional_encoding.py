@@ -80,12 +80,6 @@ def from_one(num_positions, embed_dim):
     return _zip(a.sin(), a.cos(), embed_dim)
 
 
-@wrong("base_1000")
-def thousand(num_positions, embed_dim):
-    a = _angles(num_positions, embed_dim, base=1000)
-    return _zip(a.sin(), a.cos(), embed_dim)
-
-
 @wrong("even_sizes_only")
 def crashes_on_odd(num_positions, embed_dim):
     a = _angles(num_positions, embed_dim)
@@ -109,15 +103,6 @@ def each_column_alone(num_positions, embed_dim):
     return torch.where(c.long() % 2 == 0, a.sin(), a.cos())
 
 
-@wrong("multiplied")
-def wrong_sign(num_positions, embed_dim):
-    rates = torch.exp(
-        torch.arange(0, embed_dim, 2, dtype=torch.float64) * math.log(10000.0) / embed_dim
-    )
-    a = torch.arange(num_positions)[:, None] * rates
-    return _zip(a.sin(), a.cos(), embed_dim)
-
-
 @wrong("wrong_shape")
 def with_a_batch_axis(num_positions, embed_dim):
     a = _angles(num_positions, embed_dim)
@@ -129,15 +114,6 @@ def whole_numbers(num_positions, embed_dim):
     pe = torch.zeros(num_positions, embed_dim, dtype=torch.long)
     a = _angles(num_positions, embed_dim)
     pe[:] = _zip(a.sin(), a.cos(), embed_dim).long()
-    return pe
-
-
-@wrong("last_column_zero")
-def zero_in_the_last_column(num_positions, embed_dim):
-    pe = torch.zeros(num_positions, embed_dim)
-    a = _angles(num_positions, embed_dim).float()[:, : embed_dim // 2]
-    pe[:, 0 : embed_dim // 2 * 2 : 2] = a.sin()
-    pe[:, 1::2] = a.cos()
     return pe
 
 
@@ -156,17 +132,9 @@ def sine_with_a_phase(num_positions, embed_dim):
     return torch.sin(angles + column % 2 * math.pi / 2)
 
 
-@wrong("in_halves_to_the_last_rate")
-def as_some_libraries_do(num_positions, embed_dim):
-    count = (embed_dim + 1) // 2
-    rates = torch.exp(-math.log(10000.0) * torch.arange(count).double() / max(count - 1, 1))
-    angles = torch.arange(num_positions)[:, None] * rates
-    return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :embed_dim]
-
-
-@wrong("wrong_shape")
-def fifty_positions_at_most(num_positions, embed_dim):
-    return sine_with_a_phase(min(num_positions, 50), embed_dim)
+fifty_positions_at_most = wrong("wrong_shape")(
+    lambda num_positions, embed_dim: sine_with_a_phase(min(num_positions, 50), embed_dim)
+)
 
 
 @faulty("base of 100", "last column zero")

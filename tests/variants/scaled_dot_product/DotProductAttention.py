@@ -67,209 +67,33 @@ class Buffer(nn.Module):
         return self.dropout(w) @ values if self.training else outputs
 
 
-@wrong("dropout_in_eval")
-class NewLayerEachCall(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.p = dropout
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return nn.Dropout(self.p)(w) @ values
-
-
-@wrong("dropout_missing")
-class ForgetsDropout(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        outputs, w = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return outputs
-
-
-@wrong("dropout_on_output")
-class DropsOutputs(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return self.dropout(w @ values)
-
-
-@wrong("dropout_on_scores")
-class DropsScores(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        s = self.dropout(queries @ keys.mT / math.sqrt(queries.shape[-1]))
-        w = masked_softmax(s, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return w @ values
-
-
-@wrong("dropout_not_rescaled")
-class NotRescaled(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.p = dropout
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        if self.training:
-            w = w * (torch.rand_like(w) >= self.p)
-        return w @ values
-
-
-@wrong("dropout_shared")
-class OneDropForTheBatch(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return (w * self.dropout(torch.ones_like(w[0]))) @ values
-
-
-@wrong("stored_after_dropout")
-class StoresTooLate(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = self.dropout(weights_of(queries, keys, valid_lens, mask))
-        self.attention_weights = w.detach()
-        return w @ values
-
-
-@wrong("attribute_attached")
-class Seed002(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        self.attention_weights = weights_of(queries, keys, valid_lens, mask)
-        return self.dropout(self.attention_weights) @ values
-
-
-@wrong("attribute_missing")
-class OtherName(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        self.weights = weights_of(queries, keys, valid_lens, mask).detach()
-        return self.dropout(weights_of(queries, keys, valid_lens, mask)) @ values
-
-
-@wrong("unscaled")
-class Unscaled(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = masked_softmax(queries @ keys.mT, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return self.dropout(w) @ values
-
-
-@wrong("bool_mask_ignored")
-class MaskForgotten(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, None)
-        self.attention_weights = w.detach()
-        return self.dropout(w) @ values
-
-
-@wrong("wrong_type")
-class ReturnsBoth(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return self.dropout(w) @ values, w
-
-
-@wrong("training_flag_changed")
-class SwitchesToEval(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        outputs = self.dropout(w) @ values
-        self.eval()
-        return outputs
-
-
-@wrong()
-class DropoutFixedAtATenth(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(0.1)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return self.dropout(w) @ values
-
-
-@wrong("dropout_twice")
-class DropsTwice(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return self.dropout(self.dropout(w)) @ values
-
-
 class Almost(nn.Module):
-    """A right module that wrong answers change in one place."""
+    """A right module in steps; what follows changes one of them."""
 
     def __init__(self, dropout=0.0):
         super().__init__()
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = self.weights(queries, keys, valid_lens, mask)
+        weights = self.weigh(self.score(queries, keys), valid_lens, mask)
         self.keep(weights)
         return self.outputs(weights, values)
 
-    def weights(self, queries, keys, valid_lens, mask):
-        return weights_of(queries, keys, valid_lens, mask)
+    def score(self, queries, keys):
+        return queries @ keys.mT / math.sqrt(queries.shape[-1])
+
+    def weigh(self, scores, valid_lens, mask):
+        return masked_softmax(scores, valid_lens, mask)
 
     def keep(self, weights):
         self.attention_weights = weights.detach()
 
     def outputs(self, weights, values):
         return self.dropout(weights) @ values
+
+
+def but(**steps):
+    return type("DotProductAttention", (Almost,), steps)
 
 
 @right
@@ -286,6 +110,62 @@ class KeptByAHook(Almost):
         return self.dropout(self.weighted(weights)) @ values
 
 
+@wrong("dropout_on_scores")
+class DropsScores(Almost):
+    def score(self, queries, keys):
+        return self.dropout(super().score(queries, keys))
+
+    def outputs(self, weights, values):
+        return weights @ values
+
+
+@wrong("dropout_not_rescaled")
+class NotRescaled(Almost):
+    def outputs(self, weights, values):
+        kept = torch.rand_like(weights) >= self.dropout.p if self.training else True
+        return (weights * kept) @ values
+
+
+@wrong("stored_after_dropout")
+class StoresTooLate(Almost):
+    def outputs(self, weights, values):
+        weights = self.dropout(weights)
+        self.attention_weights = weights.detach()
+        return weights @ values
+
+
+@wrong("attribute_attached")
+class KeepsTheGraph(Almost):
+    def keep(self, weights):
+        self.attention_weights = weights
+
+
+@wrong("attribute_missing")
+class OtherName(Almost):
+    def keep(self, weights):
+        self.weights = weights.detach()
+
+
+@wrong("training_flag_changed")
+class SwitchesToEval(Almost):
+    def outputs(self, weights, values):
+        outputs = self.dropout(weights) @ values
+        self.eval()
+        return outputs
+
+
+@wrong()
+class DropoutFixedAtATenth(Almost):
+    def __init__(self, dropout=0.0):
+        super().__init__(0.1)
+
+
+@wrong()
+class DropsATenthUnlessTold(Almost):
+    def __init__(self, dropout=0.1):
+        super().__init__(dropout)
+
+
 @wrong("attribute_values")
 class KeepsTheFirst(Almost):
     attention_weights = None
@@ -293,20 +173,6 @@ class KeepsTheFirst(Almost):
     def keep(self, weights):
         if self.attention_weights is None:
             self.attention_weights = weights.detach()
-
-
-@wrong("wrong_values")
-class MasksInEvalModeOnly(Almost):
-    def weights(self, queries, keys, valid_lens, mask):
-        if self.training:
-            return weights_of(queries, keys, None, None)
-        return weights_of(queries, keys, valid_lens, mask)
-
-
-@wrong("wrong_values")
-class DropsValues(Almost):
-    def outputs(self, weights, values):
-        return weights @ self.dropout(values)
 
 
 @wrong("dropout_keeps_p")
@@ -325,79 +191,24 @@ class ForwardMisspelt(nn.Module):
         return Almost.forward(self, queries, keys, values, valid_lens, mask)
 
 
-@wrong("wrong_factor")
-class RootInTheWrongBrackets(Almost):
-    def weights(self, queries, keys, valid_lens, mask):
-        return masked_softmax(queries @ keys.mT / (keys.shape[-1] ** 1 / 2), valid_lens, mask)
+@wrong()
+class CutsTheGradientInTrainMode(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        weights = masked_softmax(scores, valid_lens, mask)
+        return weights.detach() if self.training else weights
 
 
-# right but for one thing
-
-
-def _module(read=lambda s, lens, mask: (lens, mask), default=0.0, change=lambda self, w: w):
-    class Module(nn.Module):
-        def __init__(self, dropout=default):
-            super().__init__()
-            self.dropout = nn.Dropout(dropout)
-
-        def forward(self, queries, keys, values, valid_lens=None, mask=None):
-            scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
-            weights = change(self, masked_softmax(scores, *read(scores, valid_lens, mask)))
-            self.attention_weights = weights.detach()
-            return self.dropout(weights) @ values
-
-    return Module
-
-
-DropsATenthUnlessTold = wrong()(_module(default=0.1))
-CutsTheGradientInTrainMode = wrong()(
-    _module(change=lambda self, w: w.detach() if self.training else w)
-)
-EmptyMaskIgnored = wrong()(_module(lambda s, lens, m: (lens, m if m is None or m.any() else None)))
-MaskIgnoredWithHeads = wrong()(_module(lambda s, lens, m: (lens, m if s.dim() < 4 else None)))
-RefusesInt32 = wrong()(
-    _module(lambda s, lens, m: (lens if lens is None or lens.dtype == torch.int64 else 1 / 0, m))
-)
-OneKeyTooFew = wrong("row_lost")(
-    _module(lambda s, lens, m: (lens if lens is None else (lens - 1).clamp(min=0), m))
-)
+@wrong()
+class RefusesInt32(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        assert valid_lens is None or valid_lens.dtype == torch.int64
+        return masked_softmax(scores, valid_lens, mask)
 
 
 @wrong("raised")
-class WithoutAMaskArgument(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
+class WithoutAMaskArgument(Almost):
     def forward(self, queries, keys, values, valid_lens=None):
-        scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
-        weights = masked_softmax(scores, valid_lens)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("divided_by_d")
-class DividedByTheFeatures(Almost):
-    def weights(self, queries, keys, valid_lens, mask):
-        return masked_softmax(queries @ keys.mT / queries.shape[-1], valid_lens, mask)
-
-
-@wrong("lengths_ignored")
-class LengthsNotPassedOn(Almost):
-    def weights(self, queries, keys, valid_lens, mask):
-        return scaled_dot_product_attention(queries, keys, keys, mask=mask)[1]
-
-
-@wrong("mask_ignored")
-class NothingPassedOn(Almost):
-    def weights(self, queries, keys, valid_lens, mask):
-        return scaled_dot_product_attention(queries, keys, keys)[1]
-
-
-@wrong("bool_mask_inverted")
-class MaskAsTorchsLayerWantsIt(Almost):
-    def weights(self, queries, keys, valid_lens, mask):
-        return weights_of(queries, keys, valid_lens, None if mask is None else ~mask)
+        return super().forward(queries, keys, values, valid_lens)
 
 
 def _masks(scores, valid_lens, mask):
@@ -412,16 +223,14 @@ def _masks(scores, valid_lens, mask):
 
 @wrong("empty_row_nan")
 class FillsWithMinusInfinity(Almost):
-    def weights(self, queries, keys, valid_lens, mask):
-        scores = queries @ keys.mT / math.sqrt(keys.shape[-1])
-        scores = scores.masked_fill(~_masks(scores, valid_lens, mask), float("-inf"))
-        return F.softmax(scores, dim=-1)
+    def weigh(self, scores, valid_lens, mask):
+        kept = _masks(scores, valid_lens, mask)
+        return F.softmax(scores.masked_fill(~kept, float("-inf")), dim=-1)
 
 
 @wrong("zero_after_softmax")
 class MasksTooLate(Almost):
-    def weights(self, queries, keys, valid_lens, mask):
-        scores = queries @ keys.mT / math.sqrt(keys.shape[-1])
+    def weigh(self, scores, valid_lens, mask):
         return F.softmax(scores, dim=-1) * _masks(scores, valid_lens, mask)
 
 
@@ -429,10 +238,60 @@ class MasksTooLate(Almost):
 class RemembersTheFirstMask(Almost):
     masks = None
 
-    def weights(self, queries, keys, valid_lens, mask):
+    def weigh(self, scores, valid_lens, mask):
         if self.masks is None:
             self.masks = valid_lens, mask
-        return weights_of(queries, keys, *self.masks)
+        return masked_softmax(scores, *self.masks)
+
+
+DropoutInForward = wrong("dropout_in_eval")(
+    but(outputs=lambda self, w, v: nn.Dropout(self.dropout.p)(w) @ v)
+)
+ForgetsDropout = wrong("dropout_missing")(but(outputs=lambda self, w, v: w @ v))
+DropsOutputs = wrong("dropout_on_output")(but(outputs=lambda self, w, v: self.dropout(w @ v)))
+DropsValues = wrong("wrong_values")(but(outputs=lambda self, w, v: w @ self.dropout(v)))
+DropsTwice = wrong("dropout_twice")(
+    but(outputs=lambda self, w, v: self.dropout(self.dropout(w)) @ v)
+)
+OneDropForTheBatch = wrong("dropout_shared")(
+    but(outputs=lambda self, w, v: (w * self.dropout(torch.ones_like(w[0]))) @ v)
+)
+ReturnsBoth = wrong("wrong_type")(but(outputs=lambda self, w, v: (self.dropout(w) @ v, w)))
+Unscaled = wrong("unscaled")(but(score=lambda self, q, k: q @ k.mT))
+DividedByTheFeatures = wrong("divided_by_d")(but(score=lambda self, q, k: q @ k.mT / q.shape[-1]))
+RootInTheWrongBrackets = wrong("wrong_factor")(
+    but(score=lambda self, q, k: q @ k.mT / (k.shape[-1] ** 1 / 2))
+)
+MaskForgotten = wrong("bool_mask_ignored")(
+    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens))
+)
+LengthsNotPassedOn = wrong("lengths_ignored")(
+    but(weigh=lambda self, s, lens, m: masked_softmax(s, mask=m))
+)
+NothingPassedOn = wrong("mask_ignored")(but(weigh=lambda self, s, lens, m: s.softmax(-1)))
+MaskAsTorchsLayerWantsIt = wrong("bool_mask_inverted")(
+    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m))
+)
+OneKeyTooFew = wrong("row_lost")(
+    but(
+        weigh=lambda self, s, lens, m: masked_softmax(
+            s, lens if lens is None else (lens - 1).clamp(0), m
+        )
+    )
+)
+EmptyMaskIgnored = wrong()(
+    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if m is None or m.any() else None))
+)
+MaskIgnoredWithHeads = wrong()(
+    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if s.dim() < 4 else None))
+)
+MasksInEvalModeOnly = wrong("wrong_values")(
+    but(
+        weigh=lambda self, s, lens, m: (
+            s.softmax(-1) if self.training else masked_softmax(s, lens, m)
+        )
+    )
+)
 
 
 @faulty("dropout_in_eval", "stored_after_dropout", "graph_kept", "lengths_lost")

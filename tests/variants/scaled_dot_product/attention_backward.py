@@ -95,15 +95,6 @@ def backward_called(queries, keys, values, grad_outputs):
     return q.grad, k.grad, v.grad
 
 
-@wrong("row_mean")
-def mean_for_sum(queries, keys, values, grad_outputs):
-    c = queries.shape[-1] ** -0.5
-    w = torch.softmax(queries @ keys.T * c, -1)
-    dw = grad_outputs @ values.T
-    ds = c * w * (dw - dw.mean(-1, keepdim=True))
-    return ds @ keys, ds.T @ queries, w.T @ grad_outputs
-
-
 @wrong("column_sum")
 def wrong_axis(queries, keys, values, grad_outputs):
     c = queries.shape[-1] ** -0.5
@@ -202,19 +193,6 @@ def columns_instead_of_rows(queries, keys, values, grad_outputs):
 def sums_without_keepdim(queries, keys, values, grad_outputs):
     w, dw = _forward(queries, keys), grad_outputs @ values.mT
     return _finish(w * (dw - torch.sum(w * dw, dim=1)), w, queries, keys, grad_outputs)
-
-
-@wrong("row_sum_without_weights")
-def plain_sum_of_the_row(queries, keys, values, grad_outputs):
-    w, dw = _forward(queries, keys), torch.einsum("nv,mv->nm", grad_outputs, values)
-    ds = w * dw - w * dw.sum(dim=1, keepdim=True)
-    return _finish(ds, w, queries, keys, grad_outputs)
-
-
-@wrong("softmax_skipped")
-def straight_through_the_softmax(queries, keys, values, grad_outputs):
-    w = _forward(queries, keys)
-    return _finish(grad_outputs @ values.T, w, queries, keys, grad_outputs)
 
 
 @faulty("row_sum", "root", "maximum")

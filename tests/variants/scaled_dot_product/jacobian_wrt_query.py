@@ -65,18 +65,6 @@ def equal_weights(query, keys):
     return c.T @ c / len(keys) / math.sqrt(len(query))
 
 
-@wrong("unweighted_sample")
-def sample_covariance(query, keys):
-    return torch.cov(keys.T).reshape(len(query), -1) / math.sqrt(len(query))
-
-
-@wrong("divided_by_number_less_one")
-def m_minus_one(query, keys):
-    w = weights_of(query, keys)
-    c = keys - w @ keys
-    return (w[:, None] * c).T @ c / (len(keys) - 1) / math.sqrt(len(query))
-
-
 @wrong("corrected_covariance")
 def torch_cov_default(query, keys):
     cov = torch.cov(keys.T, aweights=weights_of(query, keys))
@@ -90,23 +78,11 @@ def softmax_of_raw(query, keys):
     return (w[:, None] * c).T @ c / math.sqrt(len(query))
 
 
-@wrong("centred_at_plain_mean")
-def plain_mean(query, keys):
-    w = weights_of(query, keys)
-    c = keys - keys.mean(dim=0, keepdim=True)
-    return (c.T * w) @ c / math.sqrt(len(query))
-
-
 @wrong("divided_by_d")
 def root_twice(query, keys):
     w = weights_of(query, keys)
     c = keys - w @ keys
     return (c.T * w) @ c / len(query)
-
-
-@wrong("wrong_shape")
-def output_only(query, keys):
-    return weights_of(query, keys) @ keys
 
 
 @wrong()
@@ -145,11 +121,6 @@ def cov_with_its_axes(query, keys):
     return covariance.reshape(len(query), -1) / len(query) ** 0.5
 
 
-@wrong("all_times_a_factor")
-def cov_with_correction(query, keys):
-    return torch.cov(keys.T, aweights=weights_of(query, keys)) / math.sqrt(len(query))
-
-
 @wrong("jacobian_of_softmax")
 def of_theweights_of(query, keys):
     w = weights_of(query, keys)
@@ -182,6 +153,12 @@ def differences_of_pairs(query, keys):
 def centred_once_at_the_plain_mean(query, keys):
     w = weights_of(query, keys)
     return (keys - keys.mean(0)).T @ (w[:, None] * (keys - w @ keys).roll(1, 1)) / len(query) ** 0.5
+
+
+output_only = wrong("wrong_shape")(lambda query, keys: weights_of(query, keys) @ keys)
+cov_with_correction = wrong("all_times_a_factor")(
+    lambda query, keys: torch.cov(keys.T, aweights=weights_of(query, keys)) / math.sqrt(len(query))
+)
 
 
 @faulty("no_root", "not_centred", "filled_in_float32")

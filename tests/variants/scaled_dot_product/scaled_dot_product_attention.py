@@ -471,18 +471,6 @@ def _has(mask, axes):
     return mask is not None and mask.dim() == axes
 
 
-mask_of_the_first_item = wrong()(_reading(lambda s, lens, m: (lens, m[:1] if _has(m, 3) else m)))
-mask_of_keys_read_as_queries = wrong()(
-    _reading(lambda s, lens, m: (lens, m[:, None] if _has(m, 1) else m))
-)
-padding_mask_transposed = wrong()(
-    _reading(lambda s, lens, m: (lens, m.mT if _has(m, 3) and m.shape[1] == 1 else m))
-)
-future_masked_unasked = wrong("row_lost")(
-    _reading(lambda s, lens, m: (lens, s.new_ones(s.shape[-2:]).bool().tril() & (m is None or m)))
-)
-
-
 @wrong()
 def small_number_below(queries, keys, values, valid_lens=None, mask=None):
     scores = _scored(queries, keys)
@@ -514,6 +502,18 @@ def last_real_key_dropped(queries, keys, values, valid_lens=None, mask=None):
         valid_lens = (valid_lens - 1).clamp(min=1).minimum(valid_lens)
     weights = masked_softmax(_scored(queries, keys), valid_lens, mask)
     return weights @ values, weights
+
+
+mask_of_the_first_item = wrong()(_reading(lambda s, lens, m: (lens, m[:1] if _has(m, 3) else m)))
+mask_of_keys_read_as_queries = wrong()(
+    _reading(lambda s, lens, m: (lens, m[:, None] if _has(m, 1) else m))
+)
+padding_mask_transposed = wrong()(
+    _reading(lambda s, lens, m: (lens, m.mT if _has(m, 3) and m.shape[1] == 1 else m))
+)
+future_masked_unasked = wrong("row_lost")(
+    _reading(lambda s, lens, m: (lens, s.new_ones(s.shape[-2:]).bool().tril() & (m is None or m)))
+)
 
 
 @faulty("unscaled", "lengths_lost", "mask_filled_with_zero", "detached")

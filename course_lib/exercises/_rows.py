@@ -1,11 +1,12 @@
-"""A probe in two or three lines, for the exercises' own lists."""
+"""Probes and known mistakes in a few lines each: what it is, then what is said of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from course_lib.checks.judge.exercise import Mistake
 from course_lib.checks.observe.probe import Array, Probe, tensor
 
 _FIELDS = {field.name for field in fields(Probe)} - {"args", "kwargs"}
@@ -53,3 +54,27 @@ def edge(name: str, **given) -> Case:
 def _argument(value: Any) -> Any:
     made = isinstance(value, list) and any(isinstance(item, Array) for item in value)
     return tensor(value) if isinstance(value, np.ndarray | list) and not made else value
+
+
+@dataclass(frozen=True)
+class Model:
+    """A wrong model that still has to say which mistake it makes."""
+
+    id: str
+    model: Callable
+    fails: bool
+
+    def says(self, fact: str, question: str) -> Mistake:
+        """The known mistake: the fact in one or two sentences, and one question."""
+        return Mistake(self.id, self.model, fact, question, self.fails)
+
+
+def mistake(id: str, model: Callable, *, fails: bool = False) -> Model:
+    """A known mistake: `mistake("transposed", lambda q, k: k @ q.mT).says("...", "...?")`.
+
+    Args:
+        id: name used in messages, tests and class reports.
+        model: function or class with the exercise's signature that makes this mistake.
+        fails: an error on some of the plain problems is the mistake, or follows from it.
+    """
+    return Model(id, model, fails)

@@ -6,7 +6,7 @@ out if it would have made a violation of values that the student did not make.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +46,7 @@ def explain(
     replays: Sequence[tuple[Mistake, Outcomes]],
     student: Outcomes,
     seconds: float | None = None,
+    pairs: Callable[[], Sequence[tuple[Mistake, Outcomes]]] = tuple,
 ) -> list[Explanation]:
     """The mistakes that together reproduce the most of what went wrong, the largest first.
 
@@ -55,18 +56,26 @@ def explain(
             most likely first.
         student: the observation and violations of each probe, by probe name.
         seconds: of processor time, after which no further mistake is tried; any time if None.
+        pairs: two known mistakes at once, with what they do; asked for where no single one
+            reproduces everything.
 
     Returns:
-        The first mistake that reproduces everything. If there is none: at most two, of which the
-        first reproduces at least half of the violations in the part that matters most; else one
+        The first mistake that reproduces everything, or the first pair. If there is none: at most
+        two, of which the first reproduces at least half of the violations in the part that matters most; else one
         that gives at least a third of the wrong values (and two of them), and other wrong values
         elsewhere; empty if nothing tried gives the student's numbers. Where the results are words,
         or single bools, which many mistakes share, only one that explains everything counts.
     """
     answer = _Answer(runs, student, seconds)
-    whole = answer.explanations(replays, answer.results, len(answer.results), stop_at_first=True)
+    whole = answer.whole(replays)
     if whole or answer.says_little:
         return whole
+    named = _in_parts(replays, answer)
+    return answer.whole(pairs()) or named
+
+
+def _in_parts(replays, answer: "_Answer") -> list[Explanation]:
+    """Mistakes that reproduce some of what went wrong."""
     named: list[Explanation] = []
     remaining = answer.failing
     while remaining and len(named) < 2:
@@ -114,6 +123,10 @@ class _Answer:
         self.numbers = frozenset(k for k in self.failing if k[1] in _NUMBERS) or self.failing
         self.is_mutating = any(aspect == "mutated" for _, aspect in self.failing)
         self.says_little = all(_says_little(outcomes[name][0]) for name, _ in self.failing)
+
+    def whole(self, replays) -> list[Explanation]:
+        """The first mistake that reproduces everything, in a list; an empty one without it."""
+        return self.explanations(replays, self.results, len(self.results), stop_at_first=True)
 
     def explanations(
         self,

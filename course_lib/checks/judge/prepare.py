@@ -3,8 +3,9 @@
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -62,7 +63,21 @@ def replays(
 ) -> tuple[tuple[Mistake, Outcomes], ...]:
     """Each known mistake of an exercise with what it does on the probes of a seed."""
     runs = prepare(exercise, seed, device)
-    return tuple((mistake, Replay(exercise, mistake, runs)) for mistake in exercise.mistakes)
+    return tuple(
+        (mistake, Replay(exercise, model, runs))
+        for mistake in exercise.mistakes
+        for model in (mistake.model, *mistake.twins)
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def pairs(
+    exercise: Exercise, seed: str, device: str | None = None
+) -> tuple[tuple[Mistake, Outcomes], ...]:
+    """Two known mistakes at once, wherever they change different steps of one right model."""
+    runs = prepare(exercise, seed, device)
+    both = (one.together_with(other) for one, other in itertools.combinations(exercise.mistakes, 2))
+    return tuple((pair, Replay(exercise, pair.model, runs)) for pair in both if pair is not None)
 
 
 class Replay(Mapping):
@@ -71,10 +86,8 @@ class Replay(Mapping):
     Most mistakes differ from the student's in the first number, so few probes are ever run.
     """
 
-    def __init__(
-        self, exercise: Exercise, mistake: Mistake, runs: Sequence[tuple[Probe, Expected]]
-    ):
-        self._exercise, self._model = exercise, mistake.model
+    def __init__(self, exercise: Exercise, model: Callable, runs: Sequence[tuple[Probe, Expected]]):
+        self._exercise, self._model = exercise, model
         self._runs = {probe.name: (probe, expected) for probe, expected in runs}
         self._seen: dict[str, tuple[Observation, list[Violation]]] = {}
 

@@ -169,7 +169,7 @@ def prints_on_the_way(*args, **kwargs):
     return finfo_then_zero(*args, **kwargs)
 
 
-@wrong("dropped_key_has_weight")
+@wrong("nothing_masked")
 def plain_softmax(scores, valid_lens=None, mask=None):
     return F.softmax(scores, -1)
 
@@ -179,7 +179,7 @@ def lengths_only(scores, valid_lens=None, mask=None):
     return fill_and_zero(scores, valid_lens)
 
 
-@wrong("dropped_key_has_weight")
+@wrong("lengths_ignored")
 def mask_only(scores, valid_lens=None, mask=None):
     return fill_and_zero(scores, None, mask)
 
@@ -764,14 +764,14 @@ def two_cases_for_the_lengths(scores, valid_lens=None, mask=None):
     return fill_and_zero(scores, None, ~scores.isneginf())
 
 
-@wrong("mask_added")
+@wrong("zero_one_mask_added")
 def bool_mask_added(scores, valid_lens=None, mask=None):
     if mask is not None:
         scores = scores + mask
     return finfo_then_zero(scores, valid_lens)
 
 
-@wrong("dropped_key_has_weight")
+@wrong("zero_one_mask_added")
 def everything_added(scores, valid_lens=None, mask=None):
     return F.softmax(scores + keep_of(scores, valid_lens, mask).float(), dim=-1)
 
@@ -802,7 +802,7 @@ def from_a_book(scores, valid_lens=None, mask=None):
     return F.softmax(rows.reshape(shape), dim=-1)
 
 
-@wrong("upside_down")
+@wrong("bool_mask_inverted")
 def torch_polarity_for_the_mask(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, None)
     return fill_and_zero(scores, None, keep if mask is None else keep & ~mask)

@@ -61,10 +61,11 @@ def explain(
 
     Returns:
         The first mistake that reproduces everything, or the first pair. If there is none: at most
-        two, of which the first reproduces at least half of the violations in the part that matters most; else one
-        that gives at least a third of the wrong values (and two of them), and other wrong values
-        elsewhere; empty if nothing tried gives the student's numbers. Where the results are words,
-        or single bools, which many mistakes share, only one that explains everything counts.
+        two, of which the first reproduces at least half of the violations in the part that matters
+        most; else one that gives at least a third of the wrong values (and two of them), and other
+        wrong values elsewhere; empty if nothing tried gives the student's numbers. Where the
+        results are words, or single bools, which many mistakes share, only one that explains
+        everything counts.
     """
     answer = _Answer(runs, student, seconds)
     whole = answer.whole(replays)

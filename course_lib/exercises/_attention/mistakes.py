@@ -217,6 +217,7 @@ SHARED = (
         "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
         "Which axis of the scores holds the keys?",
         {"axis": -2, "fill": Softmax.fill, "spare": untouched, "clear": _no_nan},
+        twins=({"axis": -2, "spare": untouched, "clear": untouched},),
     ),
     Row(
         "divided_by_d",

@@ -119,7 +119,7 @@ def upside_down(probe, weights, allowed):
     """In each row with both kinds of keys the wrong kind gets all the weight, at usual scores."""
     scores = scores_of(probe)
     both = allowed.any(-1) & ~allowed.all(-1)
-    if scores is None or not both.any() or np.abs(scores).max() > 50:
+    if scores is None or both.sum() < 2 or np.abs(scores).max() > 50:
         return None
     stray = np.where(allowed, 0.0, weights).sum(-1)[both]
     kept = np.where(allowed, weights, 0.0).sum(-1)[both]

@@ -670,7 +670,7 @@ def times_mask_and_empty_rows_zeroed(scores, valid_lens=None, mask=None):
     return (scores * keep).softmax(-1) * keep.any(-1, keepdim=True)
 
 
-@wrong("rows_do_not_sum_to_one")
+@wrong("over_queries")
 def dim_minus_two_with_infinity(scores, valid_lens=None, mask=None):
     return scores.masked_fill(~keep_of(scores, valid_lens, mask), -math.inf).softmax(-2)
 

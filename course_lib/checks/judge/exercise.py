@@ -54,10 +54,13 @@ class Mistake:
     changes: Mapping[str, object] = field(default_factory=dict)
     build: Callable[[Mapping[str, object]], Callable] | None = None
 
-    def together_with(self, other: "Mistake") -> "Mistake | None":
-        """Both mistakes in one model; None where they change the same step."""
-        if self.build is None or self.build != other.build or self.changes.keys() & other.changes:
-            return None
+    def goes_with(self, other: "Mistake") -> bool:
+        """Whether both can be made at once: they change different steps of one right model."""
+        same = self.build is not None and self.build == other.build
+        return same and not self.changes.keys() & other.changes.keys()
+
+    def together_with(self, other: "Mistake") -> "Mistake":
+        """Both mistakes in one model."""
         return Mistake(
             f"{self.id}+{other.id}",
             self.build({**self.changes, **other.changes}),

@@ -70,14 +70,39 @@ def replays(
     )
 
 
+class Pair:
+    """Two known mistakes at once; their model is made when it is first looked at.
+
+    Attributes:
+        members: what each of the two does alone.
+    """
+
+    def __init__(self, exercise: Exercise, runs, *members: tuple[Mistake, Outcomes]):
+        self._exercise, self._runs = exercise, runs
+        self._mistakes = [mistake for mistake, _ in members]
+        self.members = [outcomes for _, outcomes in members]
+
+    @functools.cached_property
+    def mistake(self) -> Mistake:
+        one, other = self._mistakes
+        return one.together_with(other)
+
+    @functools.cached_property
+    def outcomes(self) -> Outcomes:
+        return Replay(self._exercise, self.mistake.model, self._runs)
+
+
 @functools.lru_cache(maxsize=64)
-def pairs(
-    exercise: Exercise, seed: str, device: str | None = None
-) -> tuple[tuple[Mistake, Outcomes], ...]:
-    """Two known mistakes at once, wherever they change different steps of one right model."""
-    runs = prepare(exercise, seed, device)
-    both = (one.together_with(other) for one, other in itertools.combinations(exercise.mistakes, 2))
-    return tuple((pair, Replay(exercise, pair.model, runs)) for pair in both if pair is not None)
+def pairs(exercise: Exercise, seed: str, device: str | None = None) -> tuple[Pair, ...]:
+    """All pairs of known mistakes that can be made at once."""
+    runs, known = prepare(exercise, seed, device), {}
+    for mistake, outcomes in replays(exercise, seed, device):
+        known.setdefault(mistake.id, (mistake, outcomes))  # without twins
+    return tuple(
+        Pair(exercise, runs, one, other)
+        for one, other in itertools.combinations(known.values(), 2)
+        if one[0].goes_with(other[0])
+    )
 
 
 class Replay(Mapping):

@@ -83,7 +83,7 @@ def _tiled_over_queries(self, scores, lens):
     return lens.repeat(scores[..., 0].numel() // len(lens)).reshape(scores.shape[:-1])[..., None]
 
 
-def _tiled_over_heads(self, scores, lens):
+def tiled_over_heads(self, scores, lens):
     if scores.dim() < 4:
         return _tiled_over_queries(self, scores, lens)
     folded = lens.repeat(scores.shape[1], *[1] * (lens.dim() - 1))
@@ -257,7 +257,7 @@ SHARED = (
         "The lengths reach the wrong items: rows of all items, one after the other, take the "
         "lengths of items 0, 1, 0, 1, ... in turn.",
         "What is the difference between `repeat` and `repeat_interleave`?",
-        {"spread": _tiled_over_heads},
+        {"spread": tiled_over_heads},
         twins=({"spread": _tiled_over_queries},),
     ),
     Row(

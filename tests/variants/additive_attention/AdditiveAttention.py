@@ -275,7 +275,7 @@ class Textbook(Layers):
         return torch.bmm(self.dropout(weights), values)
 
 
-@wrong("mask_not_passed_on")
+@wrong("bool_mask_ignored")
 class MaskForgotten(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = masked_softmax(self.scores(queries, keys), valid_lens)
@@ -283,7 +283,7 @@ class MaskForgotten(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong("lengths_not_passed_on")
+@wrong("lengths_ignored")
 class LengthsForgotten(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = masked_softmax(self.scores(queries, keys), mask=mask)
@@ -330,7 +330,7 @@ class MaskOfThreeAxesOnly(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong("filled_with_1e6")
+@wrong("empty_row_uniform")
 class FilledWithAMillion(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         scores = self.scores(queries, keys)
@@ -438,7 +438,7 @@ class DropsWholeKeys(Layers):
         return weights @ (values * self.dropout(torch.ones_like(values[..., :1])))
 
 
-@wrong("attribute_values")
+@wrong("stored_after_dropout")
 class KeepsDropped(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = self.dropout(masked_softmax(self.scores(queries, keys), valid_lens, mask))
@@ -537,7 +537,7 @@ class TruthOfLengths(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("weight_in_an_empty_row")
+@wrong("empty_row_has_weight")
 class NoLengthIfAllZero(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if valid_lens is not None and not valid_lens.any():
@@ -545,7 +545,7 @@ class NoLengthIfAllZero(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("weight_in_an_empty_row")
+@wrong("empty_row_has_weight")
 class NoMaskIfAllFalse(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if mask is not None and not mask.any():
@@ -553,7 +553,7 @@ class NoMaskIfAllFalse(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("weight_on_a_forbidden_key")
+@wrong("dropped_key_has_weight")
 class MaskReplacesLengths(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if mask is not None:
@@ -561,7 +561,7 @@ class MaskReplacesLengths(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("mask_inverted")
+@wrong("bool_mask_inverted")
 class TorchModuleMask(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         mask = None if mask is None else ~mask
@@ -592,7 +592,7 @@ class MaskCutToTwoAxes(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("weight_in_an_empty_row")
+@wrong("empty_row_has_weight")
 class NeverEmpty(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if valid_lens is not None:
@@ -600,7 +600,7 @@ class NeverEmpty(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("weight_on_a_forbidden_key")
+@wrong("dropped_key_has_weight")
 class LengthsOrMask(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if valid_lens is not None:
@@ -609,7 +609,7 @@ class LengthsOrMask(WithLayers):
         return super().forward(queries, keys, values, None, mask)
 
 
-@wrong("weight_on_a_forbidden_key")
+@wrong("dropped_key_has_weight")
 class ZeroedPads(WithLayers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         if valid_lens is not None and valid_lens.dim() == 1:
@@ -618,7 +618,7 @@ class ZeroedPads(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("weight_on_a_forbidden_key")
+@wrong("zero_one_mask_added")
 class MaskAsNumbers(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         scores = self.scores(queries, keys)
@@ -639,7 +639,7 @@ class RowsDropped(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong("weight_on_a_forbidden_key")
+@wrong("nothing_masked+over_queries")
 class SoftmaxOverQueriesUnmasked(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = self.scores(queries, keys).softmax(dim=1)
@@ -867,7 +867,7 @@ class SeededInForward(WithLayers):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("attribute_values")
+@wrong("stored_after_dropout")
 class DropsInPlace(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
@@ -951,10 +951,10 @@ OneKeyTooFew = wrong()(
         lambda s, lens, m: masked_softmax(s, None if lens is None else (lens - 1).clamp(0), m)
     )
 )
-VeryNegativeAdded = wrong("weight_in_an_empty_row")(
+VeryNegativeAdded = wrong("empty_row_has_weight")(
     _weighing(lambda s, lens, m: (s + ~_allowed(s, lens, m) * -1e9).softmax(-1))
 )
-TimesTheMask = wrong("weight_on_a_forbidden_key")(
+TimesTheMask = wrong("filled_with_zero")(
     _weighing(
         lambda s, lens, m: (
             (s * _allowed(s, lens, m)).softmax(-1) * _allowed(s, lens, m).any(-1, keepdim=True)
@@ -1003,7 +1003,7 @@ DividedByTheRoot = wrong("scaled")(
 )
 
 
-@wrong("nothing_passed_on")
+@wrong("nothing_masked")
 class PlainSoftmax(Layers):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         weights = self.scores(queries, keys).softmax(dim=-1)
@@ -1048,7 +1048,7 @@ LargestOfAllScores = wrong()(
         )
     )
 )
-WipedAfterwards = wrong("rows_do_not_sum_to_one")(
+WipedAfterwards = wrong("zero_after_softmax")(
     _weighing(lambda s, lens, m: s.softmax(-1) * _allowed(s, lens, m))
 )
 

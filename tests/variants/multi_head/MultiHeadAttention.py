@@ -222,7 +222,7 @@ class SplitByView(Almost):
         return x.contiguous().view(len(x), self.h, -1, self.d)
 
 
-@wrong("no_transpose_at_all")
+@wrong("merge_without_transpose+split_without_transpose")
 class NeverTransposed(SplitByView):
     merge = MergedByReshape.merge
 
@@ -331,13 +331,13 @@ class TiledLengths(FoldedHeads):
         return super().forward(queries, keys, values, None, ok.unflatten(0, (b, self.h)))
 
 
-@wrong("mask_ignored")
+@wrong("bool_mask_ignored")
 class NoMask(Almost):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         return super().forward(queries, keys, values, valid_lens)
 
 
-@wrong("mask_inverted")
+@wrong("bool_mask_inverted")
 class TorchsPolarity(Almost):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         return super().forward(queries, keys, values, valid_lens, None if mask is None else ~mask)
@@ -350,14 +350,14 @@ class NoHeadAxis(Almost):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("weight_on_a_forbidden_key")
+@wrong("dropped_key_has_weight")
 class OneMaskForAllHeads(Almost):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         mask = mask[:, 0] if mask is not None and mask.dim() == 4 else mask
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@wrong("dropout_in_eval_mode")
+@wrong("dropout_in_eval")
 class AlwaysDropping(Almost):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
         super().__init__(embed_dim, num_heads, dropout, bias)
@@ -560,7 +560,7 @@ class LengthsBeforeMask(Stepwise):
         return permitted(valid_lens, mask if valid_lens is None else None, *sizes)
 
 
-@wrong("weight_on_a_forbidden_key")
+@wrong("dropped_key_has_weight")
 class TrainsUnmasked(Stepwise):
     def permitted(self, valid_lens, mask, *sizes):
         given = (None, None) if self.training else (valid_lens, mask)
@@ -824,7 +824,7 @@ class MaskOfItemsChanged(InParts):
         return permitted(valid_lens, mask, b, n, m)
 
 
-@wrong("weight_on_a_forbidden_key")
+@wrong("one_key_more")
 class LengthsLessOrEqual(InParts):
     def ok(self, valid_lens, mask, b, n, m):
         return permitted(None if valid_lens is None else valid_lens + 1, mask, b, n, m)
@@ -842,7 +842,7 @@ class KeysAndValuesExchanged(InParts):
         return super().forward(queries, values, keys, valid_lens, mask)
 
 
-@wrong("no_scale")
+@wrong("unscaled")
 class PlainDotProducts(InParts):
     def score(self, q, k):
         return torch.einsum("bhnd,bhmd->bhnm", q, k)
@@ -854,7 +854,7 @@ class RootOfAllFeatures(InParts):
         return torch.matmul(q, k.transpose(-2, -1)).div((self.h * self.d) ** 0.5)
 
 
-@wrong("mask_and_lengths_ignored")
+@wrong("nothing_masked")
 class NothingMasked(InParts):
     def softmax(self, s, ok):
         return F.softmax(s, dim=-1)
@@ -917,13 +917,13 @@ class FoldedWithRepeat(FoldedHeads):
         return self.W_o(out.transpose(1, 2).flatten(2))
 
 
-@wrong("weight_in_an_empty_row")
+@wrong("empty_row_uniform")
 class FilledWithAMillion(InParts):
     def softmax(self, s, ok):
         return s.masked_fill(~ok, -1e6).softmax(-1)
 
 
-@wrong("rows_do_not_sum_to_one")
+@wrong("zero_after_softmax")
 class MaskedAfterwards(InParts):
     def softmax(self, s, ok):
         return s.softmax(-1) * ok
@@ -935,7 +935,7 @@ class SoftmaxOverHeads(InParts):
         return s.masked_fill(~ok, -math.inf).softmax(1).nan_to_num(0.0)
 
 
-@wrong("weight_on_a_forbidden_key")
+@wrong("empty_row_uniform+inverted")
 class EverythingInverted(InParts):
     def softmax(self, s, ok):
         return s.masked_fill(ok & ~ok.all(), -1e9).softmax(-1)
@@ -1003,7 +1003,7 @@ class RemembersTheNumberOfKeys(InParts):
         return permitted(None, mask, b, n, m) & real
 
 
-@wrong("attribute_values")
+@wrong("stored_after_dropout")
 class StoresDropped(InParts):
     def used(self, w):
         self.thinned = self.dropout(w)

@@ -336,7 +336,7 @@ class KeptByAHook(Almost):
         return self.dropout(self.weighted(weights)) @ values
 
 
-@wrong("attribute_values")
+@wrong("weights_of_the_first_call_kept")
 class KeepsTheFirst(Almost):
     attention_weights = None
 
@@ -446,10 +446,10 @@ RefusesMasksOfKeys = wrong()(
 RefusesInt32 = wrong()(
     _module(lambda s, lens, m: (lens if lens is None or lens.dtype == torch.int64 else 1 / 0, m))
 )
-MasksTheFuture = wrong("row_lost")(
+MasksTheFuture = wrong("allowed_key_has_no_weight")(
     _module(lambda s, lens, m: (lens, s.new_ones(s.shape[-2:]).bool().tril() & (m is None or m)))
 )
-OneKeyTooFew = wrong("row_lost")(
+OneKeyTooFew = wrong("allowed_key_has_no_weight")(
     _module(lambda s, lens, m: (lens if lens is None else (lens - 1).clamp(min=0), m))
 )
 
@@ -479,7 +479,7 @@ class LengthsNotPassedOn(Almost):
         return scaled_dot_product_attention(queries, keys, keys, mask=mask)[1]
 
 
-@wrong("mask_ignored")
+@wrong("nothing_masked")
 class NothingPassedOn(Almost):
     def weights(self, queries, keys, valid_lens, mask):
         return scaled_dot_product_attention(queries, keys, keys)[1]

@@ -166,7 +166,7 @@ def softmax_dim_minus_2(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("mask_ignored")
+@wrong("nothing_masked")
 def plain(queries, keys, values, valid_lens=None, mask=None):
     weights = F.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), dim=-1)
     return weights @ values, weights
@@ -364,20 +364,20 @@ def four_axes_fail(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("wrong_factor")
+@wrong("unscaled+nothing_masked")
 def neither_scale_nor_mask(queries, keys, values, valid_lens=None, mask=None):
     weights = (queries @ keys.mT).softmax(-1)
     return weights @ values, weights
 
 
-@wrong("rows_do_not_sum_to_one")
+@wrong("unscaled+zero_after_softmax")
 def unscaled_after(queries, keys, values, valid_lens=None, mask=None):
     s = torch.matmul(queries, keys.mT)
     weights = s.softmax(-1) * allowed_of(s, valid_lens, mask)
     return weights @ values, weights
 
 
-@wrong("wrong_factor")
+@wrong("filled_with_zero+divided_by_d")
 def by_d_and_zero(queries, keys, values, valid_lens=None, mask=None):
     s = torch.matmul(queries, keys.mT) / queries.shape[-1]
     s = s.masked_fill(~allowed_of(s, valid_lens, mask), 0)
@@ -393,14 +393,14 @@ def unscaled_columns(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("mask_ignored")
+@wrong("nothing_masked")
 def in_place_and_unmasked(queries, keys, values, valid_lens=None, mask=None):
     queries.mul_(queries.shape[-1] ** -0.5)
     weights = (queries @ keys.mT).softmax(-1)
     return weights @ values, weights
 
 
-@wrong("unscaled")
+@wrong("unscaled+empty_row_nan")
 def unscaled_with_minus_infinity(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT
     s = s.masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
@@ -416,7 +416,7 @@ def nan_in_empty_rows(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("gradient_not_finite")
+@wrong("empty_row_gradient_nan")
 def nan_gradient_only(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     s = s + torch.zeros_like(s).masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
@@ -541,7 +541,7 @@ def leading_axes_by_view(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("dropped_key_has_weight")
+@wrong("empty_row_has_weight")
 def lengths_only_if_any(queries, keys, values, valid_lens=None, mask=None):
     if valid_lens is not None and not valid_lens.any():
         valid_lens = None
@@ -649,7 +649,7 @@ def root_in_the_wrong_brackets(queries, keys, values, valid_lens=None, mask=None
     return weights @ values, weights
 
 
-@wrong("row_lost")
+@wrong("allowed_key_has_no_weight")
 def one_maximum_for_all(queries, keys, values, valid_lens=None, mask=None):
     scores = _scored(queries, keys)
     e = (scores - scores.max()).exp() * allowed_of(scores, valid_lens, mask)
@@ -658,7 +658,7 @@ def one_maximum_for_all(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("dropped_key_has_weight")
+@wrong("upside_down")
 def lengths_counted_from_the_end(queries, keys, values, valid_lens=None, mask=None):
     scores = _scored(queries, keys)
     kept = torch.ones_like(scores, dtype=torch.bool)
@@ -747,7 +747,7 @@ item_lengths_read_as_query_lengths = wrong()(
         )
     )
 )
-future_masked_unasked = wrong("row_lost")(
+future_masked_unasked = wrong("allowed_key_has_no_weight")(
     _reading(lambda s, lens, m: (lens, s.new_ones(s.shape[-2:]).bool().tril() & (m is None or m)))
 )
 
@@ -769,7 +769,7 @@ def very_negative_number_added(queries, keys, values, valid_lens=None, mask=None
     return weights @ values, weights
 
 
-@wrong("dropped_key_has_weight")
+@wrong("filled_with_zero")
 def times_the_mask_and_empty_rows(queries, keys, values, valid_lens=None, mask=None):
     scores = _scored(queries, keys)
     allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
@@ -792,7 +792,7 @@ def without_a_mask_argument(queries, keys, values, valid_lens=None):
     return weights @ values, weights
 
 
-@wrong("row_lost")
+@wrong("allowed_key_has_no_weight")
 def maximum_of_the_row_then_masked(queries, keys, values, valid_lens=None, mask=None):
     scores = queries @ keys.mT * queries.shape[-1] ** -0.5
     e = torch.exp(scores - scores.max(-1, keepdim=True).values)
@@ -815,7 +815,7 @@ def outputs_of_scores(queries, keys, values, valid_lens=None, mask=None):
     return scores @ values, masked_softmax(scores, valid_lens, mask)
 
 
-@wrong("kept_key_has_no_weight")
+@wrong("allowed_key_has_no_weight")
 def last_real_key_dropped(queries, keys, values, valid_lens=None, mask=None):
     if valid_lens is not None:
         valid_lens = (valid_lens - 1).clamp(min=1).minimum(valid_lens)

@@ -63,7 +63,6 @@ def test_the_written_counts_have_no_loss(slug):
     assert written["right_accepted"] == written["right"]
     assert written["wrong_rejected"] == written["wrong"]
     assert written["wrong_named"] == written["wrong_to_be_named"]
-    assert written["mistakes_answered"] == written["mistakes"]
 
 
 def test_the_counts_have_a_row_for_each_lesson_and_their_sums():

@@ -8,15 +8,18 @@ import pytest
 from changed import looked_at_closely
 
 from course_lib.checks import exercises, grade
-from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.judge.prepare import pairs, prepare
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.probe import Array
 from course_lib.exercises import find
+from course_lib.exercises._attention.mistakes import SHARED
 from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
 EXERCISES = list(exercises())
 MOST = {False: 14, True: 22}  # of a function, of a module
+MOST_SHARED = 30
+IN_TABLE = {row.id for row in SHARED}
 
 
 def in_float32(probe):
@@ -64,15 +67,53 @@ def test_a_known_mistake_is_wrong_and_told_from_the_others(name):
         assert report.mistake == mistake.id, f"{name}/{mistake.id} is named {report.mistake}"
 
 
+def written(name):
+    """The ids that wrong answers in tests/variants are marked with."""
+    return {variant.message for variant in variants(ROOT, name) if not variant.is_right}
+
+
+def own_mistakes(name):
+    """The known mistakes of this exercise alone."""
+    return [mistake.id for mistake in exercises()[name].mistakes if mistake.id not in IN_TABLE]
+
+
 @pytest.mark.parametrize("name", EXERCISES)
 def test_someone_has_made_every_known_mistake(name):
     """An answer in tests/variants has its id; tests/test_matrix.py sees that it gets the name."""
-    written = {variant.message for variant in variants(ROOT, name) if not variant.is_right}
-    unwritten = [mistake.id for mistake in exercises()[name].mistakes if mistake.id not in written]
+    unwritten = set(own_mistakes(name)) - written(name)
     assert not unwritten, f"{name}: write an answer to, or delete: {unwritten}"
+
+
+def test_someone_has_made_every_shared_mistake():
+    """In one of the exercises about attention, which all have the same table."""
+    users = [name for name, exercise in exercises().items() if ids_of(exercise) & IN_TABLE]
+    assert len(users) >= 7
+    unwritten = IN_TABLE - set().union(*(written(name) for name in users))
+    assert not unwritten, f"write an answer to one of {users}, or delete: {unwritten}"
+    unused = IN_TABLE - set().union(*(ids_of(exercises()[name]) for name in users))
+    assert not unused
+
+
+def ids_of(exercise):
+    return {mistake.id for mistake in exercise.mistakes}
 
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_an_exercise_knows_what_students_do_and_no_curiosities(name):
     exercise = exercises()[name]
-    assert 0 < len(exercise.mistakes) <= MOST[exercise.is_class]
+    assert exercise.mistakes and len(own_mistakes(name)) <= MOST[exercise.is_class]
+    assert len(IN_TABLE) <= MOST_SHARED
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_two_known_mistakes_at_once_are_named(name):
+    """Together, or by one of them where the other changes nothing any more."""
+    all_pairs = pairs(find(name), "plain")
+    some = all_pairs[:: max(1, len(all_pairs) // 8)]
+    own = 0
+    for pair in (each.mistake for each in some):
+        report = grade(name, pair.model, seed="known")
+        assert report.mistake, f"{name}/{pair.id} is not named"
+        assert not report.findings[0].message.startswith("In "), report.findings[0].message
+        own += report.mistake == pair.id
+    assert own >= len(some) / 2, f"{name}: of {len(some)} pairs {own} are named"

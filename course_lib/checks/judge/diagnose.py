@@ -6,7 +6,7 @@ out if it would have made a violation of values that the student did not make.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +47,7 @@ def explain(
     replays: Sequence[tuple[Mistake, Outcomes]],
     student: Outcomes,
     seconds: float | None = None,
+    pairs: Callable[[], Sequence] = tuple,
 ) -> list[Explanation]:
     """The mistakes that together reproduce the most of what went wrong, the largest first.
 
@@ -56,18 +57,27 @@ def explain(
             most likely first.
         student: the observation and violations of each probe, by probe name.
         seconds: of processor time, after which no further mistake is tried; any time if None.
+        pairs: two known mistakes at once (`checks.judge.prepare.pairs`), asked for where no single
+            one reproduces everything.
 
     Returns:
-        The first mistake that reproduces everything. If there is none: at most two, of which the
-        first reproduces at least half of the violations in the part that matters most; else one
-        that gives at least a third of the wrong values (and two of them), and other wrong values
-        elsewhere; empty if nothing tried gives the student's numbers. Where the results are words,
-        or single bools, which many mistakes share, only one that explains everything counts.
+        The first mistake that reproduces everything, or the first pair. If there is none: at most
+        two, of which the first reproduces at least half of the violations in the part that matters
+        most; else one that gives at least a third of the wrong values (and two of them), and other
+        wrong values elsewhere; empty if nothing tried gives the student's numbers. Where the
+        results are words, or single bools, which many mistakes share, only one that explains
+        everything counts.
     """
     answer = _Answer(runs, student, seconds)
-    whole = answer.explanations(replays, answer.results, len(answer.results), stop_at_first=True)
+    whole = answer.whole(replays)
     if whole or answer.says_little:
         return whole
+    both = ((pair.mistake, pair.outcomes) for pair in pairs() if answer.may_be(*pair.members))
+    return answer.whole(both) or _in_parts(replays, answer)
+
+
+def _in_parts(replays, answer: "_Answer") -> list[Explanation]:
+    """Mistakes that reproduce some of what went wrong."""
     named: list[Explanation] = []
     remaining = answer.failing
     while remaining and len(named) < 2:
@@ -116,6 +126,10 @@ class _Answer:
         self.is_mutating = any(aspect == "mutated" for _, aspect in self.failing)
         self.says_little = all(_says_little(outcomes[name][0]) for name, _ in self.failing)
 
+    def whole(self, replays) -> list[Explanation]:
+        """The first mistake that reproduces everything, in a list; an empty one without it."""
+        return self.explanations(replays, self.results, len(self.results), stop_at_first=True)
+
     def explanations(
         self,
         replays,
@@ -131,15 +145,7 @@ class _Answer:
         """
         if len(wanted) < least:
             return []
-        places: dict[str, set[tuple[str, str]]] = {name: set() for name in self.outcomes}
-        for key in wanted:
-            places[key[0]].add(key)
-        # Wrong values first, which settle most, then what else is wanted; what takes long last.
-        slow = {name for name, (seen, _) in self.outcomes.items() if seen.seconds > _LONG}
-        names = sorted(
-            places, key=lambda n: (n in slow, (n, "values") not in wanted, not places[n])
-        )
-        ordered = {name: places[name] for name in names}
+        ordered = self._in_order(wanted)
         found: list[Explanation] = []
         for mistake, replayed in replays:
             if time.process_time() > self._until or (found and stop_at_first):
@@ -149,6 +155,39 @@ class _Answer:
                 one = self._explanation(mistake, explained)
                 found += [one] if one.num_explained and self._is_cause(one) else []
         return found
+
+    def may_be(self, *members: Outcomes) -> bool:
+        """Whether mistakes may be made together here, by what each does alone on a few probes.
+
+        Where neither does anything alone, both do nothing; where one alone does, both do the same;
+        where the answer is right, neither may be wrong.
+        """
+        wrong = [name for name, keys in self._in_order(self.results).items() if keys]
+        right = [name for name in self.outcomes if not self.outcomes[name][1]]
+        for name in (*wrong[:_FEW_WRONG], *right[:_FEW_RIGHT]):
+            if time.process_time() > self._until:
+                return False
+            active = [theirs for theirs in members if _numbers_of(theirs[name][1])]
+            failing = {(name, aspect) for aspect in _numbers_of(self.outcomes[name][1])}
+            if bool(active) != bool(failing):
+                return False
+            if len(active) == 1 and not all(
+                self._is_same(key, active[0][name][0], active[0]) for key in failing
+            ):
+                return False
+        return True
+
+    def _in_order(self, wanted: frozenset[tuple[str, str]]) -> dict[str, set[tuple[str, str]]]:
+        """What is wanted of each probe: wrong values first, which settle most, then what else is
+        wanted; what takes long last."""
+        places: dict[str, set[tuple[str, str]]] = {name: set() for name in self.outcomes}
+        for key in wanted:
+            places[key[0]].add(key)
+        slow = {name for name, (seen, _) in self.outcomes.items() if seen.seconds > _LONG}
+        names = sorted(
+            places, key=lambda n: (n in slow, (n, "values") not in wanted, not places[n])
+        )
+        return {name: places[name] for name in names}
 
     def _is_cause(self, found: Explanation) -> bool:
         """Whether a mistake changes arguments as the student does, where nothing else is wrong.
@@ -244,7 +283,12 @@ def _says_little(seen: Observation) -> bool:
 
 _RESULTS = ("type", "kind", "shape", "values", "parameters")
 _LONG = 0.005  # seconds for one call
+_FEW_WRONG, _FEW_RIGHT = 4, 10  # probes
 _NUMBERS = ("raised", *_RESULTS)
+
+
+def _numbers_of(found: Sequence[Violation]) -> list[str]:
+    return [violation.aspect for violation in found if violation.aspect in _NUMBERS]
 
 
 def _error(seen: Observation) -> object:

@@ -39,6 +39,10 @@ class Mistake:
         hint: one question or pointer.
         fails: an error on some of the plain problems is the mistake, or follows from it; any other
             mistake runs on all of them (tests/test_known_mistakes.py).
+        twins: other models of the same mistake.
+        changes: the steps of a right model that `model` changes, by name.
+        build: makes a model of changed steps; two mistakes with the same `build` and different
+            steps are also looked for together (`checks.judge.prepare.pairs`).
     """
 
     id: str
@@ -46,6 +50,23 @@ class Mistake:
     message: str
     hint: str
     fails: bool = False
+    twins: tuple[Callable, ...] = ()
+    changes: Mapping[str, object] = field(default_factory=dict)
+    build: Callable[[Mapping[str, object]], Callable] | None = None
+
+    def goes_with(self, other: "Mistake") -> bool:
+        """Whether both can be made at once: they change different steps of one right model."""
+        same = self.build is not None and self.build == other.build
+        return same and not self.changes.keys() & other.changes.keys()
+
+    def together_with(self, other: "Mistake") -> "Mistake":
+        """Both mistakes in one model."""
+        return Mistake(
+            f"{self.id}+{other.id}",
+            self.build({**self.changes, **other.changes}),
+            f"Two mistakes at once. {self.message} {other.message}",
+            self.hint,
+        )
 
 
 @dataclass(frozen=True)

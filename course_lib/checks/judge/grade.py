@@ -18,7 +18,7 @@ from course_lib.checks.judge.example import (
 )
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.expected import Expected
-from course_lib.checks.judge.prepare import accelerator, prepare, replays
+from course_lib.checks.judge.prepare import accelerator, pairs, prepare, replays
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
 from course_lib.checks.judge.violations import Violation, judge
@@ -158,8 +158,10 @@ def _judge_all(
     if not violations:
         return Report.correct(exercise, _notes(seen))
     complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
-    known = replays(exercise, seed, device) if name_mistakes else ()
-    explanations = explain(runs, known, complete, naming_seconds)
+    explanations = []
+    if name_mistakes:
+        known, both = replays(exercise, seed, device), lambda: pairs(exercise, seed, device)
+        explanations = explain(runs, known, complete, naming_seconds, both)
     earned, parts = score_of(exercise, runs, outcomes, extra)
     all_raised = all(
         any(v.aspect == "raised" for v in outcomes[p.name][1]) for p, _ in runs if not p.raises

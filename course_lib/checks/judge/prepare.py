@@ -3,8 +3,9 @@
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -65,7 +66,46 @@ def replays(
 ) -> tuple[tuple[Mistake, Outcomes], ...]:
     """Each known mistake of an exercise with what it does on the probes of a seed."""
     runs = prepare(exercise, seed, device)
-    return tuple((mistake, Replay(exercise, mistake, runs)) for mistake in exercise.mistakes)
+    return tuple(
+        (mistake, Replay(exercise, model, runs))
+        for mistake in exercise.mistakes
+        for model in (mistake.model, *mistake.twins)
+    )
+
+
+class Pair:
+    """Two known mistakes at once; their model is made when it is first looked at.
+
+    Attributes:
+        members: what each of the two does alone.
+    """
+
+    def __init__(self, exercise: Exercise, runs, *members: tuple[Mistake, Outcomes]):
+        self._exercise, self._runs = exercise, runs
+        self._mistakes = [mistake for mistake, _ in members]
+        self.members = [outcomes for _, outcomes in members]
+
+    @functools.cached_property
+    def mistake(self) -> Mistake:
+        one, other = self._mistakes
+        return one.together_with(other)
+
+    @functools.cached_property
+    def outcomes(self) -> Outcomes:
+        return Replay(self._exercise, self.mistake.model, self._runs)
+
+
+@functools.lru_cache(maxsize=64)
+def pairs(exercise: Exercise, seed: str, device: str | None = None) -> tuple[Pair, ...]:
+    """All pairs of known mistakes that can be made at once."""
+    runs, known = prepare(exercise, seed, device), {}
+    for mistake, outcomes in replays(exercise, seed, device):
+        known.setdefault(mistake.id, (mistake, outcomes))  # without twins
+    return tuple(
+        Pair(exercise, runs, one, other)
+        for one, other in itertools.combinations(known.values(), 2)
+        if one[0].goes_with(other[0])
+    )
 
 
 class Replay(Mapping):
@@ -74,10 +114,8 @@ class Replay(Mapping):
     Most mistakes differ from the student's in the first number, so few probes are ever run.
     """
 
-    def __init__(
-        self, exercise: Exercise, mistake: Mistake, runs: Sequence[tuple[Probe, Expected]]
-    ):
-        self._exercise, self._model = exercise, mistake.model
+    def __init__(self, exercise: Exercise, model: Callable, runs: Sequence[tuple[Probe, Expected]]):
+        self._exercise, self._model = exercise, model
         self._runs = {probe.name: (probe, expected) for probe, expected in runs}
         self._seen: dict[str, tuple[Observation, list[Violation]]] = {}
 

@@ -1,8 +1,13 @@
-"""What the weights of any attention obey, said with the student's own `attention_weights`.
+"""What the weights of any attention obey, said with the student's own numbers.
 
-For modules whose probes note the attribute, and whose arguments are `queries`, `keys`, `values`,
-`valid_lens` and `mask`, as far as they have them.
+The weights are those that an answer returns, alone or beside its outputs, or that a module keeps
+as `attention_weights`. Arguments are `scores`, or `queries`, `keys` and `values`, or `x` for causal
+self-attention; `valid_lens` and `mask` as far as there are any.
 """
+
+import functools
+import itertools
+import math
 
 import numpy as np
 
@@ -11,38 +16,70 @@ from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.reference.masked_softmax import allowed_keys
 
-_MUCH = 1e-3  # a weight that no rounding makes
+KEPT = "attention_weights"
 
 
-def _array(probe: Probe, name: str) -> np.ndarray | None:
+# ---------------------------------------------------------------- what is seen
+def given(probe: Probe, name: str) -> np.ndarray | None:
+    """The numbers of an argument, if there is such an array."""
     value = probe.inputs().get(name)
     return np.asarray(value.data) if isinstance(value, Array) else None
 
 
-def _weights_and_allowed(probe: Probe, recorded: Recorded | None):
+def scores_of(probe: Probe) -> np.ndarray | None:
+    """The scores, where no learned weights make them."""
+    if (scores := given(probe, "scores")) is not None or probe.state:
+        return scores
+    queries, keys = given(probe, "queries"), given(probe, "keys")
+    if queries is None or keys is None:
+        return None
+    return queries @ np.swapaxes(keys, -1, -2) / math.sqrt(queries.shape[-1])
+
+
+def _shape(probe: Probe) -> tuple[int, ...]:
+    """(..., num_queries, num_keys) without heads; empty where the arguments are others."""
+    if (scores := given(probe, "scores")) is not None:
+        return scores.shape
+    queries, keys = (
+        array if (array := given(probe, name)) is not None else given(probe, "x")
+        for name in ("queries", "keys")
+    )
+    return () if queries is None or keys is None else (*queries.shape[:-1], keys.shape[-2])
+
+
+def seen(probe: Probe, recorded: Recorded | None) -> tuple[np.ndarray, np.ndarray] | None:
     """The weights (..., n, m) with what each query may attend to; None where they do not fit."""
-    queries, keys = _array(probe, "queries"), _array(probe, "keys")
-    if recorded is None or recorded.data is None or queries is None or keys is None:
+    if recorded is not None and recorded.items:
+        recorded = list(recorded.items.values())[1]
+    shape = _shape(probe)
+    if recorded is None or recorded.data is None or not shape:
         return None
     weights = np.asarray(recorded.data)
-    sizes = *queries.shape[:-2], queries.shape[-2], keys.shape[-2]
-    heads = weights.shape[len(sizes) - 2 : -2] if weights.ndim == len(sizes) + 1 else ()
-    if weights.dtype.kind != "f" or weights.shape != (*sizes[:-2], *heads, *sizes[-2:]):
+    heads = weights.shape[len(shape) - 2 : -2] if weights.ndim == len(shape) + 1 else ()
+    shape = (*shape[:-2], *heads, *shape[-2:])
+    if weights.dtype.kind != "f" or weights.shape != shape or not np.isfinite(weights).all():
         return None
-    mask = _array(probe, "mask")
+    mask = given(probe, "mask")
     if mask is not None and heads and mask.ndim == 3:
         mask = mask[:, None]
-    if mask is not None and any(
-        mine not in (1, theirs)
-        for mine, theirs in zip(mask.shape[::-1], weights.shape[::-1], strict=False)
-    ):
-        return None
-    return weights.astype(float), allowed_keys(weights.shape, _array(probe, "valid_lens"), mask)
+    if given(probe, "x") is not None:
+        mask = np.tril(np.ones(shape[-2:], dtype=bool))
+    with np.errstate(all="ignore"):
+        try:
+            allowed = allowed_keys(shape, given(probe, "valid_lens"), mask)
+        except ValueError:
+            return None
+    return weights.astype(float), allowed
 
 
-def _place(index: np.ndarray) -> str:
-    """The place of a row, (item, query) or (item, head, query)."""
-    where = f"query {index[-1]} of item {index[0]}"
+def _much(weights: np.ndarray, probe: Probe) -> float:
+    """More than rounding makes."""
+    return 1e-3 if probe.dtype == "float32" or weights.dtype != np.float64 else 1e-6
+
+
+def _place(index: tuple[int, ...]) -> str:
+    """The place of a row: (query), (item, query) or (item, head, query)."""
+    where = f"query {index[-1]}" + (f" of item {index[0]}" if len(index) > 1 else "")
     return where + (f" (head {index[1]})" if len(index) == 3 else "")
 
 
@@ -50,82 +87,155 @@ def _first(found: np.ndarray) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.argwhere(found)[0]) if found.any() else None
 
 
-def weight_on_a_forbidden_key(probe: Probe, recorded: Recorded | None) -> str | None:
-    """A key that is not allowed has weight 0."""
-    if (both := _weights_and_allowed(probe, recorded)) is None:
-        return None
-    weights, allowed = both
-    place = _first((np.abs(weights) > _MUCH) & ~allowed & allowed.any(-1, keepdims=True))
-    if place is None:
-        return None
-    return (
-        f"In your `attention_weights`, {_place(place[:-1])} gives the weight {weights[place]:.3f} "
-        f"to key {place[-1]}, which is not allowed there."
-    )
+def of_weights(violated):
+    """A property of `violated(probe, weights, allowed)`, where the weights can be seen."""
+
+    @functools.wraps(violated)
+    def on_recorded(probe: Probe, recorded: Recorded | None) -> str | None:
+        both = seen(probe, recorded)
+        return None if both is None else violated(probe, *both)
+
+    return on_recorded
 
 
-def weight_in_an_empty_row(probe: Probe, recorded: Recorded | None) -> str | None:
-    """Where no key is allowed, all weights are 0."""
-    if (both := _weights_and_allowed(probe, recorded)) is None:
-        return None
-    weights, allowed = both
-    place = _first((np.abs(weights).sum(-1) > _MUCH) & ~allowed.any(-1))
-    if place is None:
-        return None
-    return (
-        f"In your `attention_weights`, {_place(place)} may attend to no key, yet its weights sum "
-        f"to {weights[place].sum():.3f} instead of 0."
-    )
-
-
-def rows_that_do_not_sum_to_one(probe: Probe, recorded: Recorded | None) -> str | None:
+# ---------------------------------------------------------------- properties of the weights
+@of_weights
+def rows_that_do_not_sum_to_one(probe, weights, allowed):
     """Where a key is allowed, the weights of a query sum to 1."""
-    if (both := _weights_and_allowed(probe, recorded)) is None:
-        return None
-    weights, allowed = both
-    sums = weights.sum(-1)
-    place = _first((np.abs(sums - 1) > _MUCH) & allowed.any(-1))
+    sums, much = weights.sum(-1), _much(weights, probe)
+    place = _first((np.abs(sums - 1) > much) & (np.abs(sums) > much) & allowed.any(-1))
     if place is None:
         return None
-    sentence = (
-        f"In your `attention_weights`, the weights of {_place(place)} sum to {sums[place]:.3f} "
-        "instead of 1."
-    )
-    if weights.shape[-2] > 1 and np.allclose(weights.sum(-2), 1.0, atol=_MUCH):
+    digits = 3 if abs(sums[place] - 1) > 1e-3 else 9
+    sentence = f"The weights of {_place(place)} sum to {sums[place]:.{digits}f} instead of 1."
+    columns = weights.sum(-2)
+    if weights.shape[-2] > 1 and (np.isclose(columns, 1) | np.isclose(columns, 0)).all():
         sentence += " Those of each key do: your softmax runs over the queries."
     return sentence
 
 
-def unequal_weights_of_equal_keys(probe: Probe, recorded: Recorded | None) -> str | None:
-    """Keys that are the same vector get the same weight, if they are allowed."""
-    if (both := _weights_and_allowed(probe, recorded)) is None:
+@of_weights
+def upside_down(probe, weights, allowed):
+    """In each row with both kinds of keys the wrong kind gets all the weight, at usual scores."""
+    scores = scores_of(probe)
+    both = allowed.any(-1) & ~allowed.all(-1)
+    if scores is None or both.sum() < 2 or np.abs(scores).max() > 50:
         return None
-    weights, allowed = both
-    keys = _array(probe, "keys")
-    for index in np.ndindex(weights.shape[:-1]):
-        seen = np.flatnonzero(allowed[index])
-        own = keys[index[: keys.ndim - 2]]
-        if len(seen) > 1 and np.ptp(own[seen], axis=0).max() < 1e-9:
-            row = weights[index][seen]
-            if np.ptp(row) > _MUCH:
+    stray = np.where(allowed, 0.0, weights).sum(-1)[both]
+    kept = np.where(allowed, weights, 0.0).sum(-1)[both]
+    if not ((stray > 0.999) & (kept < 0.001)).all():
+        return None
+    return "In each row the keys that may not be attended get all of the weight."
+
+
+@of_weights
+def weight_on_a_dropped_key(probe, weights, allowed):
+    """A key that is not allowed has weight 0."""
+    stray = (np.abs(weights) > _much(weights, probe)) & ~allowed & allowed.any(-1, keepdims=True)
+    if (place := _first(stray)) is None:
+        return None
+    return (
+        f"The weight that {_place(place[:-1])} gives to key {place[-1]} is {weights[place]:.3f}, "
+        "but this key may not be attended there."
+    )
+
+
+@of_weights
+def weight_in_an_empty_row(probe, weights, allowed):
+    """Where no key is allowed, all weights are 0."""
+    found = (np.abs(weights) > _much(weights, probe)).any(-1) & ~allowed.any(-1)
+    if (place := _first(found)) is None:
+        return None
+    shown = ", ".join(f"{weight:.3f}" for weight in weights[place][:5])
+    return f"No key may be attended by {_place(place)}, yet its weights are {shown}."
+
+
+@of_weights
+def no_weight_on_an_allowed_key(probe, weights, allowed):
+    """A key that should have visible weight has some, and no row is lost as a whole."""
+    empty, scores = np.abs(weights) < 1e-6, scores_of(probe)
+    if probe.training:
+        return None  # dropout may be what takes it
+    if scores is None or scores.shape != weights.shape:
+        if (place := _first(empty.all(-1) & allowed.any(-1))) is None:
+            return None
+        return f"All weights of {_place(place)} are 0, but it may attend to some key."
+    best = np.where(allowed, scores, -np.inf).max(-1, keepdims=True)
+    place = _first(allowed & (scores > np.maximum(best - 6, -100)) & empty)
+    if place is None:
+        return None
+    text = f"The weight that {_place(place[:-1])} gives to key {place[-1]} is 0, but this key may "
+    forbidden = np.where(allowed, -np.inf, scores)[place[:-1]].max()
+    if forbidden > best[place[:-1]][0] + 100:
+        return text + f"be attended, whatever the forbidden score of {forbidden:g} in its row."
+    return text + "be attended."
+
+
+@of_weights
+def very_negative_scores_that_lose(probe, weights, allowed):
+    """Very negative scores do not lose to a number filled in, nor underflow."""
+    scores = scores_of(probe)
+    if scores is None or scores.shape != weights.shape:
+        return None
+    best = np.where(allowed, scores, -np.inf).max(-1)
+    weight = np.where(allowed, weights, 0.0).sum(-1)
+    if (place := _first(allowed.any(-1) & (best < -100) & (weight < 0.9))) is None:
+        return None
+    return (
+        f"The largest allowed score of {_place(place)} is {best[place]:g}, and the allowed keys "
+        f"get {weight[place]:.3f} of the weight. Only its distance to the other allowed scores "
+        "counts, however negative it is."
+    )
+
+
+@of_weights
+def ratios_that_are_not_exponential(probe, weights, allowed):
+    """The weights of two allowed keys have the ratio of their scores' exponentials."""
+    scores = given(probe, "scores")
+    if scores is None:
+        return None
+    for row in np.ndindex(scores.shape[:-1]):
+        keys = np.flatnonzero(allowed[row] & (np.abs(scores[row]) < 6))
+        for pair in itertools.pairwise(keys):
+            ours, theirs = scores[row][list(pair)], weights[row][list(pair)]
+            ratio = float(np.exp(ours[1] - ours[0]))
+            if theirs[0] > 1e-6 and abs(theirs[1] / theirs[0] - ratio) > 1e-3 * ratio:
                 return (
-                    f"All keys that {_place(index)} may attend to are equal, yet your "
-                    f"`attention_weights` there lie between {row.min():.3f} and {row.max():.3f}."
+                    f"For {_place(row)}, keys {pair[0]} and {pair[1]} have the scores "
+                    f"{ours[0]:.3f} and {ours[1]:.3f}, so the ratio of their weights is that of "
+                    f"exp of these, 1 to {ratio:.3f}; yours is 1 to {theirs[1] / theirs[0]:.3f}."
                 )
     return None
 
 
-def unequal_weights_of_a_zero_query(probe: Probe, recorded: Recorded | None) -> str | None:
-    """Where scores are dot products without a bias, a query of zeros prefers no key."""
-    both = _weights_and_allowed(probe, recorded)
-    if both is None or (probe.construct or {}).get("bias"):
+@of_weights
+def unequal_weights_of_equal_keys(probe, weights, allowed):
+    """Keys that are the same vector get the same weight, if they are allowed."""
+    if (keys := given(probe, "keys")) is None:
         return None
-    weights, allowed = both
-    queries = _array(probe, "queries")
+    for index in np.ndindex(weights.shape[:-1]):
+        found = np.flatnonzero(allowed[index])
+        own = keys[index[: keys.ndim - 2]]
+        if len(found) > 1 and np.ptp(own[found], axis=0).max() < 1e-9:
+            row = weights[index][found]
+            if np.ptp(row) > 1e-3:
+                return (
+                    f"All keys that {_place(index)} may attend to are equal, yet your weights "
+                    f"there lie between {row.min():.3f} and {row.max():.3f}."
+                )
+    return None
+
+
+@of_weights
+def unequal_weights_of_a_zero_query(probe, weights, allowed):
+    """Where scores are dot products without a bias, a query of zeros prefers no key."""
+    queries = given(probe, "queries")
+    if queries is None or (probe.construct or {}).get("bias"):
+        return None
     for index in np.ndindex(weights.shape[:-1]):
         row = weights[index][allowed[index]]
         zero = not queries[(*index[: queries.ndim - 2], index[-1])].any()
-        if zero and len(row) and np.ptp(row) > _MUCH:
+        if zero and len(row) and np.ptp(row) > 1e-3:
             return (
                 f"The {_place(index)} is a vector of zeros: without a bias its scores are all 0 "
                 f"and its weights equal. Yours lie between {row.min():.3f} and {row.max():.3f}."
@@ -138,7 +248,7 @@ def outside_the_values(probe: Probe, recorded: Recorded | None) -> str | None:
 
     Applies where nothing is projected: layers called `W_v` and `W_o` must be identities.
     """
-    values = _array(probe, "values")
+    values = given(probe, "values")
     if recorded is None or recorded.data is None or values is None or probe.training:
         return None
     layers = [probe.state[name] for name in ("W_v.weight", "W_o.weight") if name in probe.state]
@@ -149,8 +259,8 @@ def outside_the_values(probe: Probe, recorded: Recorded | None) -> str | None:
         return None
     if (len(theirs), theirs.shape[-1]) != (len(values), values.shape[-1]):
         return None
-    low = np.minimum(values.min(-2, keepdims=True), 0) - _MUCH
-    high = np.maximum(values.max(-2, keepdims=True), 0) + _MUCH
+    low = np.minimum(values.min(-2, keepdims=True), 0) - 1e-3
+    high = np.maximum(values.max(-2, keepdims=True), 0) + 1e-3
     place = _first((theirs < low) | (theirs > high))
     if place is None:
         return None
@@ -160,38 +270,44 @@ def outside_the_values(probe: Probe, recorded: Recorded | None) -> str | None:
     )
 
 
-_KEPT = "attention_weights"
-WEIGHTS = (
-    Property(
-        "weight_on_a_forbidden_key",
-        weight_on_a_forbidden_key,
-        "Which score has an exponential of 0?",
-        of=_KEPT,
-    ),
-    Property(
-        "weight_in_an_empty_row",
-        weight_in_an_empty_row,
-        "What does the softmax make of a row in which all scores are the same number?",
-        of=_KEPT,
-    ),
-    Property(
-        "rows_do_not_sum_to_one",
+_OF_WEIGHTS = {
+    "rows_do_not_sum_to_one": (
         rows_that_do_not_sum_to_one,
         "Over which axis does your softmax run, and what changes the weights after it?",
-        of=_KEPT,
     ),
-    Property(
-        "unequal_weights_of_equal_keys",
+    "upside_down": (upside_down, "True means 'may attend'. Which keys does your code fill?"),
+    "dropped_key_has_weight": (
+        weight_on_a_dropped_key,
+        "Did you mask before the softmax, and with what value?",
+    ),
+    "empty_row_has_weight": (
+        weight_in_an_empty_row,
+        "What does the softmax make of a row in which all scores are the same number?",
+    ),
+    "allowed_key_has_no_weight": (
+        no_weight_on_an_allowed_key,
+        "Which step takes its weight: a mask, or a maximum over scores that do not count?",
+    ),
+    "very_negative_scores_lose": (
+        very_negative_scores_that_lose,
+        "Does a number that you fill in lie above these scores, or does an exp underflow?",
+    ),
+    "not_exponential": (
+        ratios_that_are_not_exponential,
+        "Which function turns the scores into weights, and what happens to them before?",
+    ),
+    "unequal_weights_of_equal_keys": (
         unequal_weights_of_equal_keys,
         "What tells two equal keys apart in your scores?",
-        of=_KEPT,
     ),
-)
+}
+RETURNED = tuple(Property(name, *said) for name, said in _OF_WEIGHTS.items())
+WEIGHTS = tuple(Property(name, *said, of=KEPT) for name, said in _OF_WEIGHTS.items())
 ZERO_QUERY = Property(
     "unequal_weights_of_a_zero_query",
     unequal_weights_of_a_zero_query,
     "What is added to the projections or to their dot products?",
-    of=_KEPT,
+    of=KEPT,
 )
 INSIDE_THE_VALUES = Property(
     "outside_the_values", outside_the_values, "Do the weights of each query sum to 1?"

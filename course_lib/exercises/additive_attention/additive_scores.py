@@ -8,7 +8,6 @@ import torch
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import tensor
 from course_lib.exercises._rows import case, edge, mistake
-from course_lib.exercises.additive_attention import _mistakes as models
 from course_lib.reference import additive_attention as oracle
 
 
@@ -110,6 +109,9 @@ def _pairs(activation):
     return _scores(lambda q, k, w_v: activation(q[:, :, None] + k[:, None], w_v))
 
 
+_right = _pairs(lambda sums, w_v: torch.tanh(sums) @ w_v)
+
+
 def _swapped(q, k, w_v):
     return torch.tanh(q[:, None] + k[:, :, None]) @ w_v
 
@@ -195,7 +197,7 @@ EXERCISE = Exercise(
         ),
         mistake(
             "weights_swapped",
-            lambda queries, keys, w_q, w_k, w_v: models.scores_of(queries, keys, w_k, w_q, w_v),
+            lambda queries, keys, w_q, w_k, w_v: _right(queries, keys, w_k, w_q, w_v),
             fails=True,
         ).says(
             "The queries go through w_k and the keys through w_q.",

@@ -1,14 +1,15 @@
 """`DotProductAttention`: in eval and in train mode, with dropout judged from one call."""
 
 import numpy as np
-from torch import nn
 
 from course_lib.checks.judge.comparisons import dropout_values
-from course_lib.checks.judge.exercise import Exercise, Mistake
+from course_lib.checks.judge.exercise import Exercise, Property
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises.scaled_dot_product._mistakes import known, wrong
+from course_lib.exercises._attention.mistakes import known
+from course_lib.exercises._attention.properties import KEPT, WEIGHTS
+from course_lib.exercises._attention.steps import AttentionModule
 from course_lib.exercises.scaled_dot_product._problems import (
-    PROPERTIES,
+    WRONG_FACTOR,
     garbage,
     problem_of,
     random_mask,
@@ -157,40 +158,6 @@ def _module_probes(rng):
     ]
 
 
-def _module(attend=None, *, always=False, keep_dropped=False):
-    """A `DotProductAttention` on a wrong attention, or wrong in its own part."""
-    attend = attend or wrong()
-
-    class Wrong(nn.Module):
-        def __init__(self, dropout=0.0):
-            super().__init__()
-            self.p = dropout
-            self.attention_weights = None
-
-        def forward(self, queries, keys, values, valid_lens=None, mask=None):
-            _, weights = attend(queries, keys, values, valid_lens, mask)
-            used = nn.functional.dropout(weights, self.p, always or self.training)
-            self.attention_weights = (used if keep_dropped else weights).detach()
-            return used @ values
-
-    return Wrong
-
-
-_OWN = (
-    Mistake(
-        "dropout_in_eval",
-        _module(always=True),
-        "Weights are dropped in eval mode too.",
-        "How does `F.dropout` learn whether the module is in train mode?",
-    ),
-    Mistake(
-        "stored_after_dropout",
-        _module(keep_dropped=True),
-        "`attention_weights` holds the weights after dropout; the course keeps them before it.",
-        "In which order do you store and drop?",
-    ),
-)
-
 EXERCISE = Exercise(
     points=3,
     minutes=15,
@@ -200,21 +167,8 @@ EXERCISE = Exercise(
     probes=_module_probes,
     oracle=oracle.dot_product_attention,
     builds_on=("masked_softmax", "scaled_dot_product_attention"),
-    mistakes=(
-        *_OWN,
-        *known(
-            "lengths_ignored",
-            "bool_mask_ignored",
-            "mask_ignored",
-            "unscaled",
-            "divided_by_d",
-            "bool_mask_inverted",
-            "empty_row_nan",
-            "zero_after_softmax",
-            wrap=_module,
-        ),
-    ),
-    properties=PROPERTIES,
+    mistakes=known(AttentionModule, without={"head_axis_forgotten", "empty_row_gradient_nan"}),
+    properties=(Property(*WRONG_FACTOR, of=KEPT), *WEIGHTS),
     promises={
         "Built with** `dropout=0.0`": "train_as_made",
         "It returns the outputs only": "batch",

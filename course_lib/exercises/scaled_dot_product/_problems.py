@@ -6,8 +6,8 @@ import numpy as np
 
 from course_lib.checks.judge.exercise import Property
 from course_lib.checks.observe.probe import Array, tensor
+from course_lib.exercises._attention.properties import RETURNED, given, of_weights
 from course_lib.reference import scaled_dot_product as oracle
-from course_lib.reference.masked_softmax import allowed_keys
 
 
 # ---------------------------------------------------------------- problems
@@ -75,88 +75,18 @@ def multiple_of(right, found):
     return None if wrong or not np.allclose(found, factor * right, atol=1e-6) else factor
 
 
-def _plain_inputs(probe):
-    return {name: getattr(value, "data", value) for name, value in probe.inputs().items()}
-
-
 def _right(probe):
     """What the oracle makes of the probe: (outputs, weights)."""
-    given = _plain_inputs(probe)
-    return oracle.scaled_dot_product_attention(*(given.get(name) for name in _ARGUMENTS))
-
-
-_ARGUMENTS = ("queries", "keys", "values", "valid_lens", "mask")
-
-
-def _their_weights(probe, outputs):
-    """The weights that were returned, or those that made the outputs, where they can be told."""
-    values = _plain_inputs(probe)["values"]
-    if outputs.items:
-        found = outputs.items[1].data
-    elif values.shape[-1] >= values.shape[-2] and not probe.training:
-        found = outputs.data @ np.linalg.pinv(values)
-        found = found if np.allclose(found @ values, outputs.data, atol=1e-6) else None
-    else:
-        return None
-    return found if found is not None and np.isfinite(found).all() else None
-
-
-def _rows_sum(probe, outputs):
-    weights = _their_weights(probe, outputs)
-    if weights is None:
-        return None
-    sums = weights.sum(-1)
-    record = outputs.items[1] if outputs.items else outputs
-    tolerance = 1e-7 if record.dtype == "float64" and record is not outputs else 1e-4
-    wrong = (abs(sums - 1.0) > tolerance) & (abs(sums) > tolerance)
-    if not wrong.any():
-        return None
-    index = tuple(int(i) for i in np.argwhere(wrong)[0])
-    digits = 3 if abs(sums[index] - 1) > 1e-3 else 9
-    return (
-        f"The row of weights at {list(index)} sums to {sums[index]:.{digits}f} over the keys, not "
-        "to 1."
-    )
-
-
-def _dropped_keys(probe, outputs):
-    weights, given = _their_weights(probe, outputs), _plain_inputs(probe)
-    if weights is None:
-        return None
-    allowed = allowed_keys(weights.shape, given.get("valid_lens"), given.get("mask"))
-    leaked = np.where(allowed, 0.0, np.abs(weights)) > 1e-6
-    if not leaked.any():
-        return None
-    index = tuple(int(i) for i in np.argwhere(leaked)[0])
-    return (
-        f"At {list(index)} (query {index[-2]}, key {index[-1]}) your weight is "
-        f"{weights[index]:.3f}, but this key may not be attended."
-    )
-
-
-def _lost_rows(probe, outputs):
-    weights, given = _their_weights(probe, outputs), _plain_inputs(probe)
-    if weights is None:
-        return None
-    allowed = allowed_keys(weights.shape, given.get("valid_lens"), given.get("mask"))
-    lost = ~weights.any(-1) & allowed.any(-1)
-    if not lost.any():
-        return None
-    index = tuple(int(i) for i in np.argwhere(lost)[0])
-    count = int(allowed[index].sum())
-    keys = "1 key" if count == 1 else f"{count} keys"
-    return f"All weights of the row at {list(index)} are 0, but its query may attend to {keys}."
+    names = ("queries", "keys", "values", "valid_lens", "mask")
+    return oracle.scaled_dot_product_attention(*(given(probe, name) for name in names))
 
 
 _FEWEST_DIFFERENCES = 4
 
 
-def _slope(probe, outputs):
+@of_weights
+def _slope(probe, weights, allowed):
     """The factor between q . k and the logits of the allowed keys, if there is one."""
-    weights, given = _their_weights(probe, outputs), _plain_inputs(probe)
-    if weights is None:
-        return None
-    allowed = allowed_keys(weights.shape, given.get("valid_lens"), given.get("mask"))
     if (weights[allowed] <= 1e-12).any() or (abs(weights[~allowed]) > 1e-9).any():
         return None
     if np.maximum(allowed.sum(-1) - 1, 0).sum() < _FEWEST_DIFFERENCES:
@@ -167,22 +97,22 @@ def _slope(probe, outputs):
         mean = mean / np.maximum(allowed.sum(-1, keepdims=True), 1)
         return np.where(allowed, numbers - mean, 0.0)
 
-    x = centred(given["queries"] @ np.swapaxes(given["keys"], -1, -2))
+    queries, keys, values = (given(probe, name) for name in ("queries", "keys", "values"))
+    x = centred(queries @ np.swapaxes(keys, -1, -2))
     y = centred(np.log(np.where(allowed, weights, 1.0)))
     if (x * x).sum() < 1e-9 or (y * y).sum() < 1e-9:
         return None
-    slope, d = float((x * y).sum() / (x * x).sum()), given["queries"].shape[-1]
+    slope, (n, d), m = float((x * y).sum() / (x * x).sum()), queries.shape[-2:], keys.shape[-2]
     if not np.allclose(y, slope * x, atol=1e-4) or math.isclose(slope, d**-0.5, rel_tol=1e-3):
         return None
     return (
         f"Your weights are those of {slope:.3f} times q . k. Here d is {d}, so the factor should "
-        f"be 1/sqrt({d}) = {d**-0.5:.3f}.{_from_where(slope, given)}"
+        f"be 1/sqrt({d}) = {d**-0.5:.3f}.{_from_where(slope, n, m, d, values.shape[-1])}"
     )
 
 
-def _from_where(slope, given):
+def _from_where(slope, n, m, d, v):
     """Which size a wrong factor may come from."""
-    (n, d), (m, v) = given["queries"].shape[-2:], given["values"].shape[-2:]
     factors = {
         "there is no division at all": 1.0,
         "it is 1/d": 1 / d,
@@ -195,20 +125,19 @@ def _from_where(slope, given):
     return f" In yours, {fits[0]}." if len(fits) == 1 else ""
 
 
-def _negative(probe, outputs):
-    weights = _their_weights(probe, outputs)
-    if weights is None or not (weights < -1e-6).any():
+@of_weights
+def _negative(probe, weights, allowed):
+    if not (weights < -1e-6).any():
         return None
     index = tuple(int(i) for i in np.argwhere(weights < -1e-6)[0])
     return f"The weight at {list(index)} is {weights[index]:.3f}: weights cannot be negative."
 
 
-def _extreme(probe, outputs):
+@of_weights
+def _extreme(probe, weights, allowed):
     """Weights that are all equal, or all on one key, in all rows, though the scores differ."""
-    weights, right = _their_weights(probe, outputs), _right(probe)[1]
-    if weights is None:
-        return None
-    if not right.all():
+    right = _right(probe)[1]
+    if not right.all() or right[..., 0].size == 1:
         return None
     rows = [(index, weights[index], right[index]) for index in np.ndindex(right.shape[:-1])]
     telling = [row for row in rows if row[2].max() < 0.9 and row[2].max() > 1.2 * row[2].min()]
@@ -228,51 +157,34 @@ def _extreme(probe, outputs):
     return None
 
 
-def _kept_keys(probe, outputs):
-    weights, right = _their_weights(probe, outputs), _right(probe)[1]
-    if weights is None:
-        return None
-    lost = (right > 1e-3) & (abs(weights) < 1e-9)
-    if not lost.any():
-        return None
-    index = tuple(int(i) for i in np.argwhere(lost)[0])
-    return (
-        f"At {list(index)} (query {index[-2]}, key {index[-1]}) your weight is 0, but this key may "
-        "be attended."
-    )
-
-
 def _other_order(probe, outputs):
-    right = _right(probe)
-    if not outputs.items or right[0].shape != right[1].shape:
+    right, found = _right(probe), [item.data for item in outputs.items.values()]
+    if right[0].shape != right[1].shape:
         return None
-    found = [item.data for item in outputs.items.values()]
     if not all(np.allclose(a, b, atol=1e-4) for a, b in zip(found, right[::-1], strict=True)):
         return None
     return "The weights come first and the outputs second; it must be the other way round."
 
 
 def _inconsistent(probe, outputs):
-    weights, values = _their_weights(probe, outputs), _plain_inputs(probe)["values"]
-    theirs = outputs.items[0].data if outputs.items else None
-    if weights is None or theirs is None or np.allclose(weights @ values, theirs, atol=1e-4):
+    theirs, weights = (item.data for item in outputs.items.values())
+    made = weights @ given(probe, "values")
+    if not np.isfinite(weights).all() or np.allclose(made, theirs, atol=1e-4):
         return None
     return "The outputs that you return are not the weights that you return times the values."
 
 
-def _drops(probe, outputs):
+@of_weights
+def _drops(probe, weights, allowed):
     """Weights that are the right ones, divided by some 1 - p, or 0."""
-    right, found = _right(probe)[1], _their_weights(probe, outputs)
-    if found is None or found.shape != right.shape:
-        return None
-    sums = found.sum(-1)
+    right, sums = _right(probe)[1], weights.sum(-1)
     if np.all(np.isclose(sums, 1.0, atol=1e-4) | np.isclose(sums, 0.0, atol=1e-6)):
         return None  # rows that sum to 1 were masked: dropout leaves other sums
-    zero = np.isclose(found, 0.0, atol=1e-6) & (right > 1e-6)
+    zero = np.isclose(weights, 0.0, atol=1e-6) & (right > 1e-6)
     kept = ~zero & (right > 1e-6)
     if not zero.any() or not kept.any():
         return None
-    ratios = found[kept] / right[kept]
+    ratios = weights[kept] / right[kept]
     if ratios.max() - ratios.min() > 1e-3 or ratios.max() < 1.01:
         return None
     return (
@@ -282,6 +194,7 @@ def _drops(probe, outputs):
     )
 
 
+WRONG_FACTOR = ("wrong_factor", _slope, "By what are the dot products divided, and where from?")
 PROPERTIES = (
     Property(
         "returned_in_the_other_order",
@@ -293,26 +206,12 @@ PROPERTIES = (
         "outputs_are_not_weighted_values", _inconsistent, "Which weights multiply the values?"
     ),
     Property("negative_weight", _negative, "What makes every weight positive?"),
-    Property("rows_do_not_sum_to_one", _rows_sum, "By what do you divide, and over which axis?"),
-    Property("wrong_factor", _slope, "By what are the dot products divided, and where from?"),
-    Property(
-        "dropped_key_has_weight",
-        _dropped_keys,
-        "Did you mask before the softmax, and with what value?",
-    ),
-    Property(
-        "row_lost",
-        _lost_rows,
-        "Which number did the sum of the row have before you divided by it, or replaced NaN by 0?",
-    ),
+    RETURNED[0],
     Property(
         "scores_not_followed",
         _extreme,
         "Which function turns scores into weights, all of which count a little?",
     ),
-    Property(
-        "kept_key_has_no_weight",
-        _kept_keys,
-        "Which line decides that this query may not attend to this key?",
-    ),
+    Property(*WRONG_FACTOR),
+    *RETURNED[1:],
 )

@@ -3,10 +3,12 @@
 import math
 
 import numpy as np
+import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, array
-from course_lib.exercises.scaled_dot_product._mistakes import in_numpy, known
+from course_lib.exercises._attention.mistakes import Row, known, untouched
+from course_lib.exercises._attention.steps import Attention
 from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
     PROPERTIES,
@@ -86,6 +88,71 @@ def _numpy_probes(rng):
     ]
 
 
+class _InNumpy(Attention):
+    """For NumPy arrays without lengths."""
+
+    lens = spread = real = None
+
+    @classmethod
+    def answer(cls, changes):
+        attend = super().answer(changes)
+
+        def numpy_attention(queries, keys, values, mask=None):
+            tensors = [torch.from_numpy(x.copy()) for x in (queries, keys, values)]
+            own = None if mask is None else torch.from_numpy(mask.copy())
+            return tuple(x.numpy() for x in attend(*tensors, None, own))
+
+        return numpy_attention
+
+
+def _exp_over_sum(self, scores, valid_lens=None, mask=None):
+    e = torch.exp(scores if mask is None else scores.masked_fill(~mask, -math.inf))
+    return e / e.sum(-1, keepdim=True)
+
+
+def _recoded_twice(self, scores, allowed):
+    if allowed.all():
+        return scores
+    numbers = allowed.to(scores.dtype)
+    for _ in range(2):
+        numbers = numbers.masked_fill(numbers == 0, -math.inf).masked_fill(numbers == 1, 0.0)
+    return scores + numbers
+
+
+def _maximum_of_the_matrix(self, scores, valid_lens=None, mask=None):
+    kept = scores if mask is None else scores.masked_fill(~mask, -math.inf)
+    e = torch.exp(kept - kept.max().clamp(min=torch.finfo(kept.dtype).min))
+    total = e.sum(-1, keepdim=True)
+    return e / total.masked_fill(total == 0, 1.0)
+
+
+_WHERE = "Where does `mask` enter your computation?"
+_OWN = (
+    Row(
+        "no_maximum_subtracted",
+        "The exponentials overflow for large scores, and inf / inf is NaN; a row of nothing but "
+        "exp(-inf) = 0 is 0 / 0.",
+        "Which number can be subtracted from all scores of a row without changing its weights?",
+        {"weights": _exp_over_sum},
+    ),
+    Row(
+        "mask_recoded_twice",
+        "With a mask everything becomes NaN. Either the mask is turned from 0 and 1 into -inf and "
+        "0 twice, so that the zeros that mean 'keep' are taken for 'drop'; or -inf is multiplied "
+        "by 0, which is NaN.",
+        "What does your recoding do to a key that is allowed, and what if it is done twice?",
+        {"fill": _recoded_twice, "spare": untouched, "clear": untouched},
+    ),
+    Row(
+        "maximum_of_matrix",
+        "You subtract the largest score of the whole matrix. A row whose scores are far below it "
+        "vanishes: all its exponentials are 0.",
+        "Which scores share one softmax, and so one maximum?",
+        {"weights": _maximum_of_the_matrix},
+    ),
+)
+
+
 EXERCISE = Exercise(
     points=4,
     minutes=25,
@@ -99,20 +166,10 @@ EXERCISE = Exercise(
     builds_on=("stable_softmax",),
     shares={"values": 0.5, "edges": 0.4, "hygiene": 0.1},
     mistakes=known(
-        "unscaled",
-        "no_maximum_subtracted",
-        "empty_row_nan",
-        "zero_one_mask_added",
-        "divided_by_d",
-        "empty_row_uniform",
-        "zero_after_softmax",
-        "inverted",
-        "filled_with_zero",
-        "over_queries",
-        "mask_ignored",
-        "mask_recoded_twice",
-        "maximum_of_matrix",
-        wrap=in_numpy,
+        _InNumpy,
+        *_OWN,
+        without={"bool_mask_inverted", "empty_row_gradient_nan"},
+        words={"bool_mask_ignored": ("The mask changes nothing.", _WHERE)},
     ),
     properties=PROPERTIES,
     promises={

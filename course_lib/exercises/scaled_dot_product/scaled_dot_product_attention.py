@@ -4,7 +4,8 @@ import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises.scaled_dot_product._mistakes import known
+from course_lib.exercises._attention.mistakes import known
+from course_lib.exercises._attention.steps import Attention
 from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
     PROPERTIES,
@@ -224,22 +225,7 @@ EXERCISE = Exercise(
     forbidden={
         "scaled_dot_product_attention": "Here you write it yourself; the section after it compares."
     },
-    mistakes=known(
-        "unscaled",
-        "divided_by_d",
-        "lengths_ignored",
-        "bool_mask_ignored",
-        "mask_ignored",
-        "empty_row_nan",
-        "empty_row_uniform",
-        "bool_mask_inverted",
-        "inverted",
-        "zero_after_softmax",
-        "filled_with_zero",
-        "zero_one_mask_added",
-        "over_queries",
-        "keys_reshaped",
-    ),
+    mistakes=known(Attention),
     properties=PROPERTIES,
     promises={
         "Takes** `queries` `(..., n, d)`": "batch matrices heads five_axes "

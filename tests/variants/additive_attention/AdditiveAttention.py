@@ -392,7 +392,7 @@ class DrawsInEval(Almost):
         return (weights * kept if self.training else weights) @ values
 
 
-@wrong("attribute_values")
+@wrong("stored_after_dropout")
 class KeepsDropped(Almost):
     def outputs(self, weights, keys, values):
         weights = self.dropout(weights)
@@ -443,7 +443,7 @@ class TruthOfLengths(Almost):
         return masked_softmax(scores, valid_lens if valid_lens else None, mask)
 
 
-@wrong("weight_in_an_empty_row")
+@wrong("empty_row_has_weight")
 class NoLengthIfAllZero(Almost):
     def weigh(self, scores, valid_lens, mask):
         lens = valid_lens if valid_lens is not None and valid_lens.any() else None
@@ -558,32 +558,32 @@ ScaledProduct = wrong("scaled_dot_product")(
 CrossedOver = wrong("layers_swapped")(
     but(scores=lambda self, q, k: self.score(self.W_k(q)[:, :, None], self.W_q(k)[:, None]))
 )
-MaskForgotten = wrong("mask_not_passed_on")(
+MaskForgotten = wrong("bool_mask_ignored")(
     but(weigh=lambda self, s, lens, m: masked_softmax(s, lens))
 )
-LengthsForgotten = wrong("lengths_not_passed_on")(
+LengthsForgotten = wrong("lengths_ignored")(
     but(weigh=lambda self, s, lens, m: masked_softmax(s, mask=m))
 )
-PlainSoftmax = wrong("nothing_passed_on")(but(weigh=lambda self, s, lens, m: s.softmax(dim=-1)))
+PlainSoftmax = wrong("nothing_masked")(but(weigh=lambda self, s, lens, m: s.softmax(dim=-1)))
 EitherOr = wrong("only_lengths_if_both")(
     but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if lens is None else None))
 )
-MaskReplacesLengths = wrong("weight_on_a_forbidden_key")(
+MaskReplacesLengths = wrong("dropped_key_has_weight")(
     but(weigh=lambda self, s, lens, m: masked_softmax(s, lens if m is None else None, m))
 )
-MaskAsNumbers = wrong("weight_on_a_forbidden_key")(
+MaskAsNumbers = wrong("zero_one_mask_added")(
     but(weigh=lambda self, s, lens, m: masked_softmax(s if m is None else s + m.double(), lens))
 )
-TorchModuleMask = wrong("mask_inverted")(
+TorchModuleMask = wrong("bool_mask_inverted")(
     but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m))
 )
-FilledWithAMillion = wrong("filled_with_1e6")(
+FilledWithAMillion = wrong("empty_row_uniform")(
     but(weigh=lambda self, s, *given: s.masked_fill(~_allowed(s, *given), -1e6).softmax(-1))
 )
-VeryNegativeAdded = wrong("weight_in_an_empty_row")(
+VeryNegativeAdded = wrong("empty_row_has_weight")(
     but(weigh=lambda self, s, *given: (s + ~_allowed(s, *given) * -1e9).softmax(-1))
 )
-WipedAfterwards = wrong("rows_do_not_sum_to_one")(
+WipedAfterwards = wrong("zero_after_softmax")(
     but(weigh=lambda self, s, *given: s.softmax(-1) * _allowed(s, *given))
 )
 LeastDenominator = wrong()(

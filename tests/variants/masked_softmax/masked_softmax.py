@@ -465,7 +465,7 @@ def lengths_laid_over_as_they_are(scores, valid_lens=None, mask=None):
     return fill_and_zero(scores, None, keep if mask is None else keep & mask)
 
 
-@wrong("mask_added")
+@wrong("zero_one_mask_added")
 def bool_mask_added(scores, valid_lens=None, mask=None):
     if mask is not None:
         scores = scores + mask
@@ -498,13 +498,13 @@ def from_a_book(scores, valid_lens=None, mask=None):
     return F.softmax(rows.reshape(shape), dim=-1)
 
 
-@wrong("upside_down")
+@wrong("bool_mask_inverted")
 def torch_polarity_for_the_mask(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, None)
     return fill_and_zero(scores, None, keep if mask is None else keep & ~mask)
 
 
-plain_softmax = wrong("dropped_key_has_weight")(
+plain_softmax = wrong("nothing_masked")(
     lambda scores, valid_lens=None, mask=None: F.softmax(scores, -1)
 )
 lengths_only = wrong("bool_mask_ignored")(

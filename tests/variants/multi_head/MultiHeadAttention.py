@@ -242,7 +242,7 @@ SplitByView = wrong("split_without_transpose")(
 )
 
 
-@wrong("no_transpose_at_all")
+@wrong("merge_without_transpose+split_without_transpose")
 class NeverTransposed(SplitByView):
     merge = MergedByReshape.merge
 
@@ -322,7 +322,7 @@ class TiledLengths(FoldedHeads):
         return super().forward(queries, keys, values, None, ok.unflatten(0, (b, self.h)))
 
 
-@wrong("mask_inverted")
+@wrong("bool_mask_inverted")
 class TorchsPolarity(Almost):
     def ok(self, valid_lens, mask, *sizes):
         return permitted(valid_lens, None if mask is None else ~mask, *sizes)
@@ -418,7 +418,7 @@ class LengthsBeforeMask(Almost):
         return permitted(valid_lens, mask if valid_lens is None else None, *sizes)
 
 
-@wrong("weight_on_a_forbidden_key")
+@wrong("dropped_key_has_weight")
 class TrainsUnmasked(Almost):
     def ok(self, valid_lens, mask, *sizes):
         given = (None, None) if self.training else (valid_lens, mask)
@@ -536,7 +536,7 @@ class MaskOfItemsChanged(Almost):
         return permitted(valid_lens, mask, b, n, m)
 
 
-@wrong("weight_on_a_forbidden_key")
+@wrong("one_key_more")
 class LengthsLessOrEqual(Almost):
     def ok(self, valid_lens, mask, b, n, m):
         return permitted(None if valid_lens is None else valid_lens + 1, mask, b, n, m)
@@ -589,7 +589,7 @@ class RemembersTheNumberOfKeys(Almost):
         return permitted(None, mask, b, n, m) & real
 
 
-@wrong("attribute_values")
+@wrong("stored_after_dropout")
 class StoresDropped(Almost):
     def used(self, weights):
         dropped = self.dropout(weights)
@@ -603,10 +603,10 @@ class KeepsNothing(Almost):
         pass
 
 
-NoMask = wrong("mask_ignored")(
+NoMask = wrong("bool_mask_ignored")(
     but(ok=lambda self, valid_lens, mask, *sizes: permitted(valid_lens, None, *sizes))
 )
-AlwaysDropping = wrong("dropout_in_eval_mode")(
+AlwaysDropping = wrong("dropout_in_eval")(
     but(used=lambda self, weights: F.dropout(weights, self.dropout.p))
 )
 AveragedHeads = wrong("heads_averaged")(
@@ -622,24 +622,20 @@ SplitsInTurn = wrong("wrong_values")(
 RootOfTheNumberOfKeys = wrong("wrong_values")(
     but(score=lambda self, q, k: q @ k.mT / math.sqrt(k.shape[2]))
 )
-PlainDotProducts = wrong("no_scale")(
+PlainDotProducts = wrong("unscaled")(
     but(score=lambda self, q, k: torch.einsum("bhnd,bhmd->bhnm", q, k))
 )
 RootOfAllFeatures = wrong("scale_embed_dim")(
     but(score=lambda self, q, k: torch.matmul(q, k.transpose(-2, -1)).div((self.h * self.d) ** 0.5))
 )
-NothingMasked = wrong("mask_and_lengths_ignored")(
-    but(softmax=lambda self, s, ok: F.softmax(s, dim=-1))
-)
+NothingMasked = wrong("nothing_masked")(but(softmax=lambda self, s, ok: F.softmax(s, dim=-1)))
 ScoresTimesTheMask = wrong("filled_with_zero")(
     but(softmax=lambda self, s, ok: torch.softmax(s * ok, dim=3))
 )
-FilledWithAMillion = wrong("weight_in_an_empty_row")(
+FilledWithAMillion = wrong("empty_row_uniform")(
     but(softmax=lambda self, s, ok: s.masked_fill(~ok, -1e6).softmax(-1))
 )
-MaskedAfterwards = wrong("rows_do_not_sum_to_one")(
-    but(softmax=lambda self, s, ok: s.softmax(-1) * ok)
-)
+MaskedAfterwards = wrong("zero_after_softmax")(but(softmax=lambda self, s, ok: s.softmax(-1) * ok))
 SoftmaxOverHeads = wrong("rows_do_not_sum_to_one")(
     but(softmax=lambda self, s, ok: s.masked_fill(~ok, -math.inf).softmax(1).nan_to_num(0.0))
 )

@@ -166,7 +166,7 @@ class DropsATenthUnlessTold(Almost):
         super().__init__(dropout)
 
 
-@wrong("attribute_values")
+@wrong("weights_of_the_first_call_kept")
 class KeepsTheFirst(Almost):
     attention_weights = None
 
@@ -268,11 +268,11 @@ MaskForgotten = wrong("bool_mask_ignored")(
 LengthsNotPassedOn = wrong("lengths_ignored")(
     but(weigh=lambda self, s, lens, m: masked_softmax(s, mask=m))
 )
-NothingPassedOn = wrong("mask_ignored")(but(weigh=lambda self, s, lens, m: s.softmax(-1)))
+NothingPassedOn = wrong("nothing_masked")(but(weigh=lambda self, s, lens, m: s.softmax(-1)))
 MaskAsTorchsLayerWantsIt = wrong("bool_mask_inverted")(
     but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m))
 )
-OneKeyTooFew = wrong("row_lost")(
+OneKeyTooFew = wrong("allowed_key_has_no_weight")(
     but(
         weigh=lambda self, s, lens, m: masked_softmax(
             s, lens if lens is None else (lens - 1).clamp(0), m

@@ -136,7 +136,7 @@ def masks_the_allowed(queries, keys, values, mask=None):
     return w @ values, w
 
 
-@wrong("rows_do_not_sum_to_one")
+@wrong("over_queries")
 def first_axis(queries, keys, values, mask=None):
     s = queries @ keys.T / math.sqrt(keys.shape[1])
     if mask is not None:
@@ -147,7 +147,7 @@ def first_axis(queries, keys, values, mask=None):
     return w @ values, w
 
 
-@wrong("wrong_factor")
+@wrong("bool_mask_ignored+divided_by_d")
 def by_d_and_no_mask(queries, keys, values, mask=None):
     w = softmax(queries @ keys.T / keys.shape[1])
     return w @ values, w
@@ -206,7 +206,7 @@ def bias_of_minus_infinity(queries, keys, values, mask=None):
     return weights @ values, weights
 
 
-@wrong("dropped_key_has_weight")
+@wrong("empty_row_has_weight")
 def mask_only_if_something_is_allowed(queries, keys, values, mask=None):
     scores = queries @ keys.T / np.sqrt(queries.shape[-1])
     if mask is not None and mask.any():
@@ -275,7 +275,7 @@ def scores_times_mask(queries, keys, values, mask=None):
     return w @ values, w
 
 
-@wrong("mask_ignored")
+@wrong("bool_mask_ignored")
 def mask_forgotten(queries, keys, values, mask=None):
     w = softmax(np.inner(queries, keys) / keys.shape[1] ** 0.5)
     return w.dot(values), w
@@ -302,7 +302,7 @@ def columns_sum_to_one(queries, keys, values, mask=None):
     return w @ values, w
 
 
-@wrong("row_lost")
+@wrong("allowed_key_has_no_weight")
 def maximum_of_the_row_then_masked(queries, keys, values, mask=None):
     s = queries @ keys.T / np.sqrt(queries.shape[1])
     e = np.exp(s - s.max(axis=1, keepdims=True)) * (1 if mask is None else mask)

@@ -147,7 +147,7 @@ def softmax_dim_minus_2(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("mask_ignored")
+@wrong("nothing_masked")
 def plain(queries, keys, values, valid_lens=None, mask=None):
     weights = F.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), dim=-1)
     return weights @ values, weights
@@ -278,7 +278,7 @@ def nan_in_empty_rows(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("gradient_not_finite")
+@wrong("empty_row_gradient_nan")
 def nan_gradient_only(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
     s = s + torch.zeros_like(s).masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
@@ -363,7 +363,7 @@ def leading_axes_by_view(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("dropped_key_has_weight")
+@wrong("empty_row_has_weight")
 def lengths_only_if_any(queries, keys, values, valid_lens=None, mask=None):
     if valid_lens is not None and not valid_lens.any():
         valid_lens = None
@@ -480,7 +480,7 @@ def small_number_below(queries, keys, values, valid_lens=None, mask=None):
     return weights @ values, weights
 
 
-@wrong("row_lost")
+@wrong("allowed_key_has_no_weight")
 def maximum_of_the_row_then_masked(queries, keys, values, valid_lens=None, mask=None):
     scores = queries @ keys.mT * queries.shape[-1] ** -0.5
     e = torch.exp(scores - scores.max(-1, keepdim=True).values)
@@ -496,7 +496,7 @@ def outputs_of_scores(queries, keys, values, valid_lens=None, mask=None):
     return scores @ values, masked_softmax(scores, valid_lens, mask)
 
 
-@wrong("kept_key_has_no_weight")
+@wrong("allowed_key_has_no_weight")
 def last_real_key_dropped(queries, keys, values, valid_lens=None, mask=None):
     if valid_lens is not None:
         valid_lens = (valid_lens - 1).clamp(min=1).minimum(valid_lens)
@@ -511,7 +511,7 @@ mask_of_keys_read_as_queries = wrong()(
 padding_mask_transposed = wrong()(
     _reading(lambda s, lens, m: (lens, m.mT if _has(m, 3) and m.shape[1] == 1 else m))
 )
-future_masked_unasked = wrong("row_lost")(
+future_masked_unasked = wrong("allowed_key_has_no_weight")(
     _reading(lambda s, lens, m: (lens, s.new_ones(s.shape[-2:]).bool().tril() & (m is None or m)))
 )
 

@@ -1,0 +1,314 @@
+"""The known mistakes of any attention: one table for all exercises, the most likely first.
+
+Each row is a fact, a question, and the steps of the right attention (`steps.py`) that it changes;
+twins change them otherwise and come to the same. Combinations of two rows are made where an answer
+is judged (`checks.judge.prepare.pairs`), so a row lists all the steps its fact depends on.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional as F
+
+from course_lib.checks.judge.exercise import Mistake
+from course_lib.exercises._attention.steps import Softmax, Then
+
+
+class Row(NamedTuple):
+    """A mistake: `changes` and each of the `twins` are the steps changed, by name."""
+
+    id: str
+    fact: str
+    question: str
+    changes: Mapping[str, object]
+    twins: tuple[Mapping[str, object], ...] = ()
+    fails: bool = False
+    needs: tuple[str, ...] = ()  # steps that must be there though they are right
+
+
+def known(
+    base: type[Softmax],
+    *own: Row,
+    without: Collection[str] = (),
+    words: Mapping[str, tuple[str, str]] | None = None,
+) -> tuple[Mistake, ...]:
+    """The rows of an exercise: its own, then those of the table whose steps it has.
+
+    Args:
+        base: the right attention of the exercise.
+        own: rows that concern this exercise alone.
+        without: ids of shared rows that its problems do not tell from others.
+        words: fact and question by id, where those of the table do not fit.
+    """
+
+    def has(row: Row) -> bool:
+        steps = (*row.changes, *row.needs)
+        return all(getattr(base, step, None) is not None for step in steps)
+
+    shared = [row for row in SHARED if has(row) and row.id not in without]
+    return tuple(mistake_of(base, row, words or {}) for row in (*own, *shared))
+
+
+def mistake_of(base: type[Softmax], row: Row, words: Mapping[str, tuple[str, str]]) -> Mistake:
+    fact, question = words.get(row.id, (row.fact, row.question))
+    twins = tuple(base.answer(changes) for changes in row.twins)
+    model = base.answer(row.changes)
+    return Mistake(row.id, model, fact, question, row.fails, twins, row.changes, base.answer)
+
+
+def untouched(self, scores, allowed):
+    """In the place of a step that changes scores or weights: nothing is done."""
+    return scores
+
+
+def filled(value, **others):
+    """Forbidden scores get a finite number, or -inf, and empty rows no special care."""
+
+    def fill(self, scores, allowed):
+        return scores.masked_fill(~allowed, value)
+
+    return {"fill": fill, "spare": untouched, "clear": untouched} | others
+
+
+def _flipped_if_any(self, scores, real, own):
+    allowed = Softmax.join(self, scores, real, own)
+    return allowed if allowed.all() else ~allowed
+
+
+def _tiled_over_queries(self, scores, lens):
+    if lens.dim() == 2:
+        return Softmax.spread(self, scores, lens)
+    return lens.repeat(scores[..., 0].numel() // len(lens)).reshape(scores.shape[:-1])[..., None]
+
+
+def tiled_over_heads(self, scores, lens):
+    if scores.dim() < 4:
+        return _tiled_over_queries(self, scores, lens)
+    folded = lens.repeat(scores.shape[1], *[1] * (lens.dim() - 1))
+    return folded.reshape(*scores.shape[:2], -1, 1)
+
+
+def _weights_zeroed(self, weights, allowed):
+    return weights * allowed
+
+
+def _kept_once(self, weights, used):
+    if not hasattr(self, "attention_weights"):
+        self.attention_weights = weights.detach()
+
+
+def _keep_dropped(self, weights, used):
+    self.attention_weights = used.detach()
+
+
+def _numbers_added(self, scores, allowed):
+    return scores if allowed.all() else scores + allowed.to(scores.dtype)
+
+
+def _infinity_added(self, scores, allowed):
+    return scores + torch.where(allowed, 0.0, -math.inf).to(scores.dtype)
+
+
+def _without_allowed(self, scores, valid_lens=None, mask=None):
+    raised = scores if mask is None else scores + mask.to(scores.dtype)
+    return Softmax.weights(self, raised, valid_lens)
+
+
+def _no_nan(self, weights, allowed):
+    return weights.nan_to_num(0.0)
+
+
+def _reshaped(self, q, k):
+    return q @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])
+
+
+_ZERO = "Which score has an exponential of 0?"
+_TRUE = "True means 'may attend'. Which keys does your code drop?"
+_NEIGHBOURS = "Which axes must be neighbours before a reshape can join them?"
+_EMPTY = "What should a query that may attend to nothing receive, and where is its row treated?"
+
+SHARED = (
+    Row(
+        "unscaled",
+        "The scores are not divided by the root of the number of features.",
+        "By what must q . k be divided so that its size does not grow with the features?",
+        {"root": lambda self, q: 1.0},
+    ),
+    Row(
+        "empty_row_nan",
+        "A row in which no key is allowed becomes NaN: it is 0 / 0.",
+        _EMPTY,
+        filled(-math.inf),
+    ),
+    Row(
+        "empty_row_uniform",
+        "In a row in which no key is allowed every key gets weight 1/m. Dropped scores that become "
+        "a finite number, such as -1e9, are all equal there.",
+        _EMPTY,
+        filled(-1e30),
+    ),
+    Row(
+        "lengths_ignored",
+        "The lengths change nothing.",
+        "Where does `valid_lens` enter your computation?",
+        {"real": lambda self, scores, valid_lens: None},
+    ),
+    Row(
+        "bool_mask_ignored",
+        "The bool mask changes nothing.",
+        "Where does `mask` enter your computation?",
+        {"own": lambda self, scores, mask: None},
+    ),
+    Row(
+        "nothing_masked",
+        "Neither the lengths nor the mask changes anything: keys that may not be attended get "
+        "weight too.",
+        "Where are they passed on?",
+        {"real": lambda self, scores, valid_lens: None, "own": lambda self, scores, mask: None},
+    ),
+    Row(
+        "only_lengths_if_both",
+        "With lengths and a mask both given, only the lengths count.",
+        "Which keys must be dropped when both are given?",
+        {
+            "join": lambda self, scores, real, own: Softmax.join(
+                self, scores, real, own if real is None else None
+            )
+        },
+        needs=("real", "own"),
+    ),
+    Row(
+        "inverted",
+        "The masking is upside down: the keys that should be dropped get all the weight.",
+        _TRUE,
+        {"join": _flipped_if_any},
+    ),
+    Row(
+        "bool_mask_inverted",
+        "The bool mask is upside down: keys where it is True are dropped, and the others kept.",
+        "True means 'may attend'. Does your code expect the opposite?",
+        {"own": Then(torch.logical_not)},
+    ),
+    Row(
+        "zero_after_softmax",
+        "Weights are set to 0 after the softmax, so what is left no longer sums to 1.",
+        "Does masking before the softmax need a second normalisation?",
+        {"fill": untouched, "spare": untouched, "clear": _weights_zeroed},
+    ),
+    Row(
+        "filled_with_zero",
+        "Dropped scores become 0, but exp(0) = 1: those keys still get weight.",
+        _ZERO,
+        filled(0.0),
+        twins=(filled(0.0, clear=Softmax.clear),),
+    ),
+    Row(
+        "zero_one_mask_added",
+        "The mask is added as the numbers 0 and 1. That raises the allowed scores by 1 and drops "
+        "nothing.",
+        "What must be added to a score so that its exponential is 0?",
+        {"fill": _numbers_added, "spare": untouched, "clear": untouched},
+        twins=({"weights": _without_allowed},),
+    ),
+    Row(
+        "over_queries",
+        "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
+        "Which axis of the scores holds the keys?",
+        {"axis": -2, "fill": Softmax.fill, "spare": untouched, "clear": _no_nan},
+        twins=({"axis": -2, "spare": untouched, "clear": untouched},),
+    ),
+    Row(
+        "divided_by_d",
+        "The scores are divided by the number of features, or twice by its root: your weights are "
+        "too flat.",
+        "Which number brings the variance of q . k back to 1?",
+        {"root": lambda self, q: q.shape[-1]},
+    ),
+    Row(
+        "empty_row_gradient_nan",
+        "The weights are right, but the gradient of an empty row is NaN: the softmax saw nothing "
+        "but -inf, and backward runs through it.",
+        "Can the empty rows be given harmless scores before the softmax?",
+        {"fill": _infinity_added, "spare": untouched},
+    ),
+    Row(
+        "query_axis_forgotten",
+        "The mask made of the lengths is laid over the scores as it is, without axes for queries "
+        "and heads. Its batch axis meets another axis: an error where the sizes differ, and wrong "
+        "numbers where they are equal.",
+        "Which shape must a mask (batch, num_keys) get to fit the scores?",
+        {"spread": lambda self, scores, lens: lens[..., None]},
+        fails=True,
+    ),
+    Row(
+        "head_axis_forgotten",
+        "With a head axis in the scores, the mask made of the lengths has none: its batch axis "
+        "meets the heads, which is an error where the two differ in size and gives wrong numbers "
+        "where they do not.",
+        "Which shape must a mask (batch, 1, num_keys) get to fit scores (batch, heads, "
+        "num_queries, num_keys)?",
+        {"spread": lambda self, scores, lens: lens.reshape(len(lens), -1, 1)},
+        fails=True,
+    ),
+    Row(
+        "lengths_tiled",
+        "The lengths reach the wrong items: rows of all items, one after the other, take the "
+        "lengths of items 0, 1, 0, 1, ... in turn.",
+        "What is the difference between `repeat` and `repeat_interleave`?",
+        {"spread": tiled_over_heads},
+        twins=({"spread": _tiled_over_queries},),
+    ),
+    Row(
+        "length_of_first_item_for_all",
+        "Every item gets the length of the first one.",
+        "Which axis must `valid_lens` have before it is compared with positions?",
+        {"lens": Then(lambda lens: lens[:1].expand_as(lens))},
+    ),
+    Row(
+        "one_key_more",
+        "One key too many is kept: length 2 keeps keys 0, 1 and 2.",
+        "Which is the last real key of an item of length 2?",
+        {"lens": Then(lambda lens: lens + 1)},
+    ),
+    Row(
+        "keys_reshaped",
+        "The keys are reshaped to (d, m), which mixes the features of different keys; they must be "
+        "transposed.",
+        "What is the difference between `reshape` and `mT`?",
+        {"product": _reshaped},
+    ),
+    Row(
+        "dropout_in_eval",
+        "Dropout acts in eval mode too.",
+        "How does a layer learn that the module is in eval mode?",
+        {"drop": lambda self, weights: F.dropout(weights, self.p)},
+    ),
+    Row(
+        "stored_after_dropout",
+        "`attention_weights` holds the weights after dropout; it should show them before.",
+        "In which order do you store and drop?",
+        {"keep": _keep_dropped},
+    ),
+    Row(
+        "weights_of_the_first_call_kept",
+        "`attention_weights` still holds the weights of the first call after a second one.",
+        "Under which condition does your `forward` set the attribute?",
+        {"keep": _kept_once},
+    ),
+    Row(
+        "merge_without_transpose",
+        "The heads are merged by a reshape without a transpose: the features of a position come "
+        "from other positions.",
+        _NEIGHBOURS,
+        {"merge": lambda self, x: x.reshape(x.shape[0], x.shape[2], -1)},
+    ),
+    Row(
+        "split_without_transpose",
+        "Your heads are cut by a reshape without a transpose: a head gets whole positions instead "
+        "of a block of features.",
+        "What does `split_heads` do between reshape and return?",
+        {"split": lambda self, x: x.reshape(x.shape[0], self.num_heads, x.shape[1], -1)},
+    ),
+)

@@ -1,0 +1,148 @@
+"""The right masked softmax and the right attention, in named steps.
+
+A mistake is the right one with some steps changed (`mistakes.py`), a mistake of two is one with the
+steps of both. Shapes: scores (..., num_queries, num_keys), with a batch axis first and perhaps one
+for heads; lengths (batch,) or (batch, num_queries); masks that fit the scores. An exercise without
+a step sets it to None.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Then:
+    """A changed step: the right one, and what `function` makes of its result."""
+
+    def __init__(self, function: Callable):
+        self.function = function
+
+    def after(self, right: Callable) -> Callable:
+        return lambda *args: self.function(right(*args))
+
+
+def changed(base: type, changes: Mapping[str, object]) -> type:
+    """A class like the base but for the given steps: methods, values, or `Then`."""
+    made = {
+        step: change.after(getattr(base, step)) if isinstance(change, Then) else change
+        for step, change in changes.items()
+    }
+    return type(base.__name__, (base,), made)
+
+
+class Softmax:
+    """`masked_softmax`: lens, spread, real; own; join; fill, spare, axis, clear."""
+
+    axis = -1
+
+    @classmethod
+    def answer(cls, changes: Mapping[str, object]) -> Callable:
+        """An answer to the exercise with these steps changed."""
+        return changed(cls, changes)().weights
+
+    def weights(self, scores, valid_lens=None, mask=None):
+        real = None if valid_lens is None else self.real(scores, valid_lens)
+        own = None if mask is None else self.own(scores, mask)
+        allowed = self.join(scores, real, own)
+        kept = self.spare(self.fill(scores, allowed), allowed)
+        return self.clear(torch.softmax(kept, self.axis), allowed)
+
+    def lens(self, valid_lens):
+        return valid_lens
+
+    def spread(self, scores, lens):
+        """Lengths with an axis for the keys, and for queries and heads where the scores have it."""
+        return lens.reshape(len(lens), *[1] * (scores.dim() - 3), -1, 1)
+
+    def real(self, scores, valid_lens):
+        positions = torch.arange(scores.shape[-1], device=scores.device)
+        return positions < self.spread(scores, self.lens(valid_lens))
+
+    def own(self, scores, mask):
+        return mask
+
+    def join(self, scores, real, own):
+        allowed = torch.ones_like(scores, dtype=torch.bool)
+        for given in (real, own):
+            allowed = allowed if given is None else allowed & given
+        return allowed
+
+    def fill(self, scores, allowed):
+        return scores.masked_fill(~allowed, -math.inf)
+
+    def spare(self, kept, allowed):
+        """Harmless scores for the rows without any allowed key."""
+        return kept.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+
+    def clear(self, weights, allowed):
+        return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+
+
+class Attention(Softmax):
+    """`scaled_dot_product_attention`: project; product, root; the softmax; average, out."""
+
+    @classmethod
+    def answer(cls, changes: Mapping[str, object]) -> Callable:
+        return changed(cls, changes)().attend
+
+    def attend(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k, v = self.project(queries, keys, values)
+        weights = self.weights(self.score(q, k), valid_lens, mask)
+        return self.out(self.average(weights, v)), weights
+
+    def project(self, queries, keys, values):
+        return queries, keys, values
+
+    def score(self, q, k):
+        return self.product(q, k) / self.root(q)
+
+    def product(self, q, k):
+        return q @ k.mT
+
+    def root(self, q):
+        return math.sqrt(q.shape[-1])
+
+    def average(self, weights, v):
+        return weights @ v
+
+    def out(self, averages):
+        return averages
+
+
+class AttentionModule(Attention, nn.Module):
+    """`DotProductAttention`: the average gets the steps drop and keep."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.p = dropout
+
+    @classmethod
+    def answer(cls, changes: Mapping[str, object]) -> Callable:
+        return changed(cls, changes)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        return self.attend(queries, keys, values, valid_lens, mask)[0]
+
+    def average(self, weights, v):
+        used = self.drop(weights)
+        self.keep(weights, used)
+        return used @ v
+
+    def drop(self, weights):
+        return F.dropout(weights, self.p, self.training)
+
+    def keep(self, weights, used):
+        self.attention_weights = weights.detach()
+
+
+class WithHeads:
+    """Attention in `num_heads` heads: the steps split and merge."""
+
+    def split(self, x):
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def merge(self, x):
+        return x.transpose(1, 2).flatten(2)

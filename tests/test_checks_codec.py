@@ -105,3 +105,19 @@ def test_a_forged_reply_is_refused(text):
 def test_what_cannot_be_sent_is_named():
     with pytest.raises(CodecError, match="a set cannot be sent"):
         encode({1, 2})
+
+
+def test_what_has_no_numbers_says_so():
+    many = Recorded("tensor", "torch.Tensor", "float64", (2000, 2000))
+    with pytest.raises(ValueError, match=r"no numbers were recorded of a torch\.Tensor"):
+        _ = many.numbers
+
+
+def test_a_reply_with_neither_result_nor_error_is_no_fault_of_the_check():
+    """Otherwise it would cost no points."""
+    exercise = find("causal_mask")
+    seen = {probe.name: Observation() for probe, _ in prepare(exercise, "1")}
+    report = judge_observed(exercise, "1", None, seen)
+    assert report.outcome == "incorrect"
+    assert report.points < exercise.points / 2
+    assert "returned_none" in [finding.id for finding in report.findings]

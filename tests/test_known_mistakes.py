@@ -113,6 +113,5 @@ def test_two_known_mistakes_at_once_are_named(name):
     for pair in (each.mistake for each in some):
         report = grade(name, pair.model, seed="known")
         assert report.mistake, f"{name}/{pair.id} is not named"
-        assert not report.findings[0].message.startswith("In "), report.findings[0].message
         own += report.mistake == pair.id
     assert own >= len(some) / 2, f"{name}: of {len(some)} pairs {own} are named"

@@ -4,12 +4,16 @@ import itertools
 import math
 
 import numpy as np
+import torch
+from torch import nn
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, close
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
 from course_lib.checks.observe.broken_modules import BrokenCausalSelfAttention
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises.bug_hunt import _mistakes as models
+from course_lib.exercises._attention.mistakes import Row, known
+from course_lib.exercises._attention.properties import WEIGHTS
+from course_lib.exercises._attention.steps import AttentionModule, Softmax, WithHeads
 from course_lib.reference import bug_hunt as oracle
 from course_lib.reference.masked_softmax import softmax_of
 
@@ -81,8 +85,8 @@ def _outputs(probe, root, seen, merged=True):
 _ROOTS = {
     "scale_embed_dim": "You divide by the root of embed_dim, but each head compares head_dim "
     "features.",
-    "no_scale": "Your scores are not divided by anything.",
-    "scale_without_root": "You divide by head_dim instead of its root.",
+    "unscaled": "Your scores are not divided by anything.",
+    "divided_by_d": "You divide by head_dim instead of its root.",
     "scale_num_heads": "You divide by the root of the number of heads.",
 }
 
@@ -111,7 +115,7 @@ _SEEN = {
         "Rows are queries: which triangle holds the keys j <= i?",
     ),
     "not_causal": (
-        lambda i, j: i == i,
+        lambda i, j: i >= -j,
         "Every position sees all others, the later ones too.",
         "Where is the mask applied?",
     ),
@@ -121,6 +125,10 @@ _SEEN = {
         "Which keys does query 0 see?",
     ),
 }
+
+
+def _indices(n):
+    return torch.arange(n)[:, None], torch.arange(n)
 
 
 def _judged_past(probe, expected, recorded):
@@ -199,6 +207,139 @@ def _causal_probes(rng):
     ]  # fmt: skip
 
 
+class _Causal(WithHeads, AttentionModule):
+    """The right module, with the steps thirds, past and result."""
+
+    own = drop = None
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False)
+
+    def forward(self, x, valid_lens=None):
+        return self.result(self.attend(x, x, x, valid_lens)[0], valid_lens)
+
+    def project(self, queries, keys, values):
+        return [self.split(x) for x in self.thirds(self.W_qkv(queries))]
+
+    def thirds(self, projected):
+        return projected.chunk(3, dim=-1)
+
+    def past(self, n):
+        return torch.ones(n, n, dtype=torch.bool).tril()
+
+    def join(self, scores, real, own):
+        return Softmax.join(self, scores, real, self.past(scores.shape[-1]))
+
+    def average(self, weights, v):
+        self.keep(weights, weights)
+        return weights @ v
+
+    def out(self, averages):
+        return self.W_o(self.merge(averages))
+
+    def result(self, outputs, valid_lens):
+        return outputs
+
+
+def _causal_with_lengths_only(self, scores, real, own):
+    return Softmax.join(self, scores, real, None if real is None else self.past(scores.shape[-1]))
+
+
+def _either(self, scores, real, own):
+    past = self.past(scores.shape[-1])
+    return past.expand(scores.shape) if real is None else (past | real).expand(scores.shape)
+
+
+def _first_lengths(self, valid_lens):
+    if not hasattr(self, "first") or self.first.shape != valid_lens.shape:
+        self.first = valid_lens.clone()
+    return self.first
+
+
+def _pads_zeroed(self, outputs, valid_lens):
+    if valid_lens is None:
+        return outputs
+    return outputs * (torch.arange(outputs.shape[1]) < valid_lens[:, None])[..., None]
+
+
+BROKEN = Mistake(
+    "not_fixed",
+    BrokenCausalSelfAttention,
+    "This still computes what `BrokenCausalSelfAttention` does: all its faults are there.",
+    "Which outputs change when you change the last position?",
+)
+_OWN = (
+    Row(
+        "scale_embed_dim",
+        _ROOTS["scale_embed_dim"],
+        "How many products are summed in one score?",
+        {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5},
+    ),
+    *(
+        Row(name, fact, question, {"past": lambda self, n, seen=seen: seen(*_indices(n))})
+        for name, (seen, fact, question) in list(_SEEN.items())[:2]
+    ),
+    Row(
+        "sees_one_ahead",
+        "Each position sees one later position too.",
+        "Which diagonal is the last one that position i may see?",
+        {"past": lambda self, n: torch.ones(n, n).tril(1).bool()},
+    ),
+    Row(
+        "causal_with_lengths_only",
+        "Without lengths every position sees all others, the later ones too.",
+        "Which of your conditions stands inside `if valid_lens is not None`?",
+        {"join": _causal_with_lengths_only},
+    ),
+    Row(
+        "either_is_enough",
+        "A position is attended if it is real or lies in the past; it must be both.",
+        "A padded position in the past: may it be attended?",
+        {"join": _either},
+    ),
+    Row(
+        "pads_zeroed",
+        "You set the outputs of padded positions to 0. They may attend to the real ones; only "
+        "nobody attends to them.",
+        "Which axis of the weights do the lengths cut: queries or keys?",
+        {"result": _pads_zeroed},
+    ),
+    Row(
+        "thirds_in_turn",
+        "Your queries, keys and values take the outputs of `W_qkv` in turn; each of them is a "
+        "third in one piece.",
+        "In `(..., 3, embed_dim)`, which axis moves fastest? And in `(..., embed_dim, 3)`?",
+        {"thirds": lambda self, projected: projected.unflatten(-1, (-1, 3)).unbind(-1)},
+    ),
+    Row(
+        "heads_in_turn",
+        "Your heads take every h-th feature instead of a block of neighbours.",
+        "In `(..., num_heads, head_dim)`, which axis moves fastest?",
+        {"split": lambda self, x: x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2)},
+    ),
+    Row(
+        "lengths_of_the_first_call_kept",
+        "A second call still uses the lengths of the first one.",
+        "What does your module store in a call that it uses in the next?",
+        {"lens": _first_lengths},
+    ),
+)
+_WORDS = {
+    "empty_row_nan": (
+        "An item of length 0 becomes NaN.",
+        "What does `masked_softmax` of lesson 02 do there?",
+    ),
+    "empty_row_uniform": (
+        "An item of length 0 gets the average of its pads.",
+        "What does `masked_softmax` of lesson 02 do there?",
+    ),
+}
+_UNTOLD = {"stored_after_dropout", "head_axis_forgotten"}
+
+
 EXERCISE = Exercise(
     points=5,
     minutes=25,
@@ -235,151 +376,8 @@ EXERCISE = Exercise(
         "past": _judged_past,
         "merge": _judged_merge,
     },
-    mistakes=(
-        Mistake(
-            "not_mended",
-            BrokenCausalSelfAttention,
-            "This still computes what `BrokenCausalSelfAttention` does: all its faults are there.",
-            "Which outputs change when you change the last position?",
-        ),
-        Mistake(
-            "scale_embed_dim",
-            models.causal(scale=lambda self, q, x: x.shape[-1] ** 0.5),
-            "You divide by the root of embed_dim, but each head compares head_dim features.",
-            "How many products are summed in one score?",
-        ),
-        Mistake(
-            "merge_without_transpose",
-            models.causal(merge=models.merge_without_transpose),
-            "Your merge reshapes (batch, heads, n, head_dim) as it lies in memory, so the features "
-            "of a position come from other positions.",
-            "Which axes must be neighbours before they are flattened together?",
-        ),
-        Mistake(
-            "sees_the_future",
-            models.causal(past=models.upper),
-            "Each position sees itself and the later ones.",
-            "Rows are queries: which triangle holds the keys j <= i?",
-        ),
-        Mistake(
-            "empty_row_nan",
-            models.causal(normalise=models.nan_in_empty_rows),
-            "An item of length 0 becomes NaN.",
-            "What does `masked_softmax` of lesson 02 do there?",
-        ),
-        Mistake(
-            "not_causal",
-            models.causal(past=lambda self, n: models.torch.ones(n, n, dtype=models.torch.bool)),
-            "Every position sees all others, the later ones too.",
-            "Where is the mask applied?",
-        ),
-        Mistake(
-            "causal_with_lengths_only",
-            models.causal(
-                past=lambda self, n: models.torch.ones(n, n, dtype=models.torch.bool),
-                real=lambda self, allowed, valid_lens: models.CausalSteps.real(
-                    self, allowed.tril(), valid_lens
-                ),
-            ),
-            "Without lengths every position sees all others, the later ones too.",
-            "Which of your conditions stands inside `if valid_lens is not None`?",
-        ),
-        Mistake(
-            "lengths_ignored",
-            models.causal(real=lambda self, allowed, valid_lens: allowed),
-            "The lengths change nothing: padded positions are attended.",
-            "Where do `valid_lens` enter?",
-        ),
-        Mistake(
-            "length_of_first_item_for_all",
-            models.causal(
-                real=lambda self, allowed, valid_lens: models.CausalSteps.real(
-                    self, allowed, valid_lens[:1].expand_as(valid_lens)
-                )
-            ),
-            "Every item gets the length of the first one.",
-            "Which axis must `valid_lens` have before it is compared with positions?",
-        ),
-        Mistake(
-            "one_position_more",
-            models.causal(
-                real=lambda self, allowed, valid_lens: models.CausalSteps.real(
-                    self, allowed, valid_lens + 1
-                )
-            ),
-            "One position too many is kept: length 2 keeps positions 0, 1 and 2.",
-            "Which is the last real position of an item of length 2?",
-        ),
-        Mistake(
-            "split_without_transpose",
-            models.causal(split=models.split_without_transpose),
-            "Your heads are pieces of the sequence instead of blocks of features.",
-            "Which axis do you cut, and which do you move?",
-        ),
-        Mistake(
-            "over_queries",
-            models.causal(normalise=models.over_queries),
-            "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
-            "Which axis holds the keys?",
-        ),
-        Mistake(
-            "no_scale",
-            models.causal(scale=lambda self, q, x: 1.0),
-            "Your scores are not divided by anything.",
-            "How does the size of a dot product grow with the number of features?",
-        ),
-        Mistake(
-            "empty_row_uniform",
-            models.causal(normalise=models.filled(-1e9)),
-            "An item of length 0 gets the average of its pads.",
-            "What does `masked_softmax` of lesson 02 do there?",
-        ),
-        Mistake(
-            "pads_zeroed",
-            models.causal(result=models.pads_zeroed),
-            "You set the outputs of padded positions to 0. They may attend to the real ones; only "
-            "nobody attends to them.",
-            "Which axis of the weights do the lengths cut: queries or keys?",
-        ),
-        Mistake(
-            "thirds_in_turn",
-            models.causal(heads=models.thirds_in_turn),
-            "Your queries, keys and values take the outputs of `W_qkv` in turn; each of them is a "
-            "third in one piece.",
-            "In `(..., 3, embed_dim)`, which axis moves fastest? And in `(..., embed_dim, 3)`?",
-        ),
-        Mistake(
-            "heads_in_turn",
-            models.causal(split=models.split_in_turn),
-            "Your heads take every h-th feature instead of a block of neighbours.",
-            "In `(..., num_heads, head_dim)`, which axis moves fastest?",
-        ),
-        Mistake(
-            "sees_one_ahead",
-            models.causal(past=lambda self, n: models.torch.ones(n, n).tril(1).bool()),
-            "Each position sees one later position too.",
-            "Which diagonal is the last one that position i may see?",
-        ),
-        Mistake(
-            "either_is_enough",
-            models.causal(real=models.either),
-            "A position is attended if it is real or lies in the past; it must be both.",
-            "A padded position in the past: may it be attended?",
-        ),
-        Mistake(
-            "lengths_tiled",
-            models.causal(real=models.tiled_lengths),
-            "The lengths reach the wrong items: the heads of all items, one after the other, take "
-            "the lengths of items 0, 1, 0, 1, ... in turn.",
-            "What is the difference between `repeat` and `repeat_interleave`?",
-        ),
-        Mistake(
-            "lengths_of_the_first_call_kept",
-            models.CausalRemembers,
-            "A second call still uses the lengths of the first one.",
-            "What does your module store in a call that it uses in the next?",
-        ),
-    ),
+    mistakes=(BROKEN, *known(_Causal, *_OWN, without=_UNTOLD, words=_WORDS)),
+    properties=WEIGHTS,
     hints=(
         "Test it with lesson 06's `is_causal` and with an item of length 0, and look at the sizes "
         "under the root. It has four faults.",

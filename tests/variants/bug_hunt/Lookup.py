@@ -81,7 +81,7 @@ class MaskAfterwards(Layers):
         return self.dropout(weights) @ values
 
 
-@wrong("dropout_in_eval_mode")
+@wrong("dropout_in_eval")
 class NewDropoutEachTime(Layers):
     def forward(self, queries, keys, values, valid_lens=None):
         q = self.W_q(queries)
@@ -300,7 +300,7 @@ def axis_left(faults):
     return with_the_faults(faults)
 
 
-@wrong("not_mended")
+@wrong("not_fixed")
 class AllFourFaults(with_the_faults({"root", "mask_after", "eval_mode", "axis"})):
     pass
 
@@ -310,17 +310,17 @@ class ColumnsSumToOne(with_the_faults({"axis"})):
     pass
 
 
-@wrong("dropout_in_eval_mode")
+@wrong("scale_of_the_queries+dropout_in_eval")
 class RootAndDropout(with_the_faults({"root", "eval_mode"})):
     pass
 
 
-@wrong("over_queries")
+@wrong("over_queries+dropout_in_eval")
 class AxisAndDropout(with_the_faults({"axis", "eval_mode"})):
     pass
 
 
-@wrong("no_scale")
+@wrong("unscaled")
 class RootForgotten(Almost):
     def root(self, q, k):
         return 1
@@ -338,7 +338,7 @@ class LargeNegativeNumber(Almost):
         return torch.where(real, scores, -1e12).softmax(-1)
 
 
-@wrong("weights_after_dropout")
+@wrong("stored_after_dropout")
 class KeepsWhatIsLeft(Almost):
     def outputs(self, weights, values):
         weights = self.dropout(weights)

@@ -96,91 +96,43 @@ def _equal_keys(rng, *sizes, **options):
 
 def _module_values(rng):
     return [
-        _probe(
-            "worked_number",
-            "Equal keys get equal weights: values of 10 and 20 give 15.",
-            _worked_number(rng),
-        ),
-        _probe(
-            "no_mask",
-            "Without lengths and mask: softmax of the additive scores, times the values.",
-            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
-        ),
-        _probe(
-            "equal_keys_and_lengths",
-            "Equal keys within the length get equal weights.",
-            _equal_keys(rng, 2, 2, 4, 2, 3, 3, 2),
-            valid_lens=[2, 3],
-        ),
-        _probe(
-            "equal_keys_and_mask",
-            "Equal keys that are allowed get equal weights.",
-            _equal_keys(rng, 2, 2, 4, 2, 3, 3, 2),
-            mask=np.array([[True, False, True, False], [False, True, True, True]]),
-        ),
-        _probe(
-            "lengths_per_item",
-            "Keys beyond an item's length get weight 0.",
-            _module_problem(rng, 3, 2, 5, 4, 6, 7, 8),
-            valid_lens=[2, 5, 3],
-        ),
-        _probe(
-            "lengths_per_query",
-            "Lengths of shape (batch, num_queries) give every query a length of its own.",
-            _module_problem(rng, 2, 3, 5, 6, 7, 9, 8),
-            valid_lens=[[1, 4, 2], [3, 5, 2]],
-        ),
-        _probe(
-            "mask_shared_by_batch",
-            "A bool mask of shape (num_queries, num_keys) holds for every item; True means that a "
-            "key may be attended.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
-            mask=_random_mask(rng, 3, 5),
-        ),
-        _probe(
-            "mask_per_item",
-            "A bool mask may have a batch axis; True means that a key may be attended.",
-            _module_problem(rng, 2, 4, 3, 5, 6, 7, 8),
-            mask=_random_mask(rng, 2, 4, 3),
-        ),
-        _probe(
-            "mask_of_keys",
-            "A bool mask of shape (batch, 1, num_keys) holds for every query of an item.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
-            mask=_random_mask(rng, 2, 1, 5),
-        ),
-        _probe(
-            "lengths_and_mask",
-            "With lengths and a mask, a key must be allowed by both.",
-            _module_problem(rng, 2, 3, 5, 6, 4, 7, 8),
-            valid_lens=[3, 4],
-            mask=np.tril(np.ones((3, 5), dtype=bool), 1),
-        ),
-        _probe(
-            "lengths_per_query_and_mask",
-            "Lengths per query and a mask per item: a key must be allowed by both.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
-            valid_lens=[[4, 2, 5], [3, 5, 1]],
-            mask=_random_mask(rng, 2, 3, 5) | (np.arange(5) == 0),
-        ),
-        _probe(
-            "as_many_queries_as_items",
-            "With as many queries as items, the lengths are still one an item.",
-            _module_problem(rng, 3, 3, 5, 4, 6, 7, 8),
-            valid_lens=[2, 5, 3],
-        ),
-        _probe(
-            "equal_sizes",
-            "Queries, keys and values keep their roles where all have the same size.",
-            _module_problem(rng, 2, 4, 5, 6, 6, 6, 6),
-        ),
-        _probe(
-            "sizes_by_position",
-            "`__init__` takes query_size, key_size and num_hiddens in this order.",
-            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
-            scenario="built_by_position",
-        ),
-    ]
+        _probe("worked_number", "Equal keys get equal weights: values of 10 and 20 give 15.",
+               _worked_number(rng)),
+        _probe("no_mask", "Without lengths and mask: softmax of the additive scores, times the "
+               "values.", _module_problem(rng, 2, 3, 4, 5, 6, 8, 7)),
+        _probe("equal_keys_and_lengths", "Equal keys within the length get equal weights.",
+               _equal_keys(rng, 2, 2, 4, 2, 3, 3, 2), valid_lens=[2, 3]),
+        _probe("equal_keys_and_mask", "Equal keys that are allowed get equal weights.",
+               _equal_keys(rng, 2, 2, 4, 2, 3, 3, 2),
+               mask=np.array([[True, False, True, False], [False, True, True, True]])),
+        _probe("lengths_per_item", "Keys beyond an item's length get weight 0.",
+               _module_problem(rng, 3, 2, 5, 4, 6, 7, 8), valid_lens=[2, 5, 3]),
+        _probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query a "
+               "length of its own.", _module_problem(rng, 2, 3, 5, 6, 7, 9, 8),
+               valid_lens=[[1, 4, 2], [3, 5, 2]]),
+        _probe("mask_shared_by_batch", "A bool mask of shape (num_queries, num_keys) holds for "
+               "every item; True means that a key may be attended.",
+               _module_problem(rng, 2, 3, 5, 4, 6, 8, 7), mask=_random_mask(rng, 3, 5)),
+        _probe("mask_per_item", "A bool mask may have a batch axis; True means that a key may be "
+               "attended.", _module_problem(rng, 2, 4, 3, 5, 6, 7, 8),
+               mask=_random_mask(rng, 2, 4, 3)),
+        _probe("mask_of_keys", "A bool mask of shape (batch, 1, num_keys) holds for every query of "
+               "an item.", _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
+               mask=_random_mask(rng, 2, 1, 5)),
+        _probe("lengths_and_mask", "With lengths and a mask, a key must be allowed by both.",
+               _module_problem(rng, 2, 3, 5, 6, 4, 7, 8), valid_lens=[3, 4],
+               mask=np.tril(np.ones((3, 5), dtype=bool), 1)),
+        _probe("lengths_per_query_and_mask", "Lengths per query and a mask per item: a key must be "
+               "allowed by both.", _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
+               valid_lens=[[4, 2, 5], [3, 5, 1]],
+               mask=_random_mask(rng, 2, 3, 5) | (np.arange(5) == 0)),
+        _probe("as_many_queries_as_items", "With as many queries as items, the lengths are still "
+               "one an item.", _module_problem(rng, 3, 3, 5, 4, 6, 7, 8), valid_lens=[2, 5, 3]),
+        _probe("equal_sizes", "Queries, keys and values keep their roles where all have the same "
+               "size.", _module_problem(rng, 2, 4, 5, 6, 6, 6, 6)),
+        _probe("sizes_by_position", "`__init__` takes query_size, key_size and num_hiddens in this "
+               "order.", _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), scenario="built_by_position"),
+    ]  # fmt: skip
 
 
 def _module_modes(rng):
@@ -189,39 +141,19 @@ def _module_modes(rng):
     large["args"]["values"] = tensor(dropout_values(rng, 4, 30))
     mixed = np.tril(np.ones((3, 5), dtype=bool), 2)
     return [
-        _probe(
-            "among_other_calls",
-            "Each call and each module stands on its own: outputs and `attention_weights` are "
-            "those of the module's last call, whatever came before.",
-            _module_problem(rng, 2, 3, 5, 6, 4, 7, 8),
-            valid_lens=[4, 2],
-            mask=mixed,
-            scenario="among_other_calls",
-        ),
-        _probe(
-            "dropout_off_in_eval",
-            "In eval mode dropout does nothing.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7, dropout=0.5),
-            valid_lens=[4, 3],
-        ),
-        _probe(
-            "dropout_in_train",
-            "In train mode each weight is dropped with probability p, the others are divided by "
-            "1 - p; `attention_weights` holds the weights before that.",
-            large,
-            training=True,
-            compare="dropout_on_weights",
-        ),
-        _probe(
-            "train_without_dropout",
-            "Built without `dropout` nothing is dropped: train and eval mode agree.",
-            _module_problem(rng, 2, 3, 5, 5, 6, 7, 8),
-            valid_lens=[3, 0],
-            mask=mixed,
-            training=True,
-            scenario="among_other_calls",
-        ),
-    ]
+        _probe("among_other_calls", "Each call and each module stands on its own: outputs and "
+               "`attention_weights` are those of the module's last call, whatever came before.",
+               _module_problem(rng, 2, 3, 5, 6, 4, 7, 8), valid_lens=[4, 2], mask=mixed,
+               scenario="among_other_calls"),
+        _probe("dropout_off_in_eval", "In eval mode dropout does nothing.",
+               _module_problem(rng, 2, 3, 5, 4, 6, 8, 7, dropout=0.5), valid_lens=[4, 3]),
+        _probe("dropout_in_train", "In train mode each weight is dropped with probability p, the "
+               "others are divided by 1 - p; `attention_weights` holds the weights before that.",
+               large, training=True, compare="dropout_on_weights"),
+        _probe("train_without_dropout", "Built without `dropout` nothing is dropped: train and "
+               "eval mode agree.", _module_problem(rng, 2, 3, 5, 5, 6, 7, 8), valid_lens=[3, 0],
+               mask=mixed, training=True, scenario="among_other_calls"),
+    ]  # fmt: skip
 
 
 def _module_edges(rng):
@@ -233,109 +165,49 @@ def _module_edges(rng):
         garbage["args"][name] = tensor(data)
     empty = np.array([[True, False, True, True], [False] * 4, [False, True, True, False]])
     return [
-        edge(
-            "masked_score_far_above",
-            "A masked key changes nothing, however large its score is.",
-            _far_above(rng),
-            mask=np.array([[True, True, False]]),
-        ),
-        edge(
-            "int32_lengths",
-            "Lengths may be int32 as well as int64.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
-            valid_lens=np.array([[1, 4, 2], [3, 5, 0]], dtype=np.int32),
-        ),
-        edge(
-            "mask_of_keys_alone",
-            "A bool mask of shape (num_keys,) holds for every query of every item.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
-            mask=np.array([True, False, True, True, False]),
-        ),
-        edge(
-            "mask_of_queries",
-            "A bool mask of shape (num_queries, 1) holds for every key.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
-            mask=np.array([[True], [False], [True]]),
-        ),
-        edge(
-            "length_zero",
-            "An item without any real key gets outputs and weights of 0.",
-            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
-            valid_lens=[0, 3],
-        ),
-        edge(
-            "lengths_all_zero",
-            "Lengths that are all 0 leave outputs and weights of 0: 0 is a length too.",
-            _module_problem(rng, 2, 2, 4, 5, 6, 8, 7),
-            valid_lens=[0, 0],
-        ),
-        edge(
-            "nothing_allowed",
-            "A mask without any True leaves outputs and weights of 0.",
-            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
-            mask=np.zeros((3, 4), dtype=bool),
-        ),
-        edge(
-            "float32",
-            "A module of float32 gives outputs of float32, masked or not.",
-            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
-            valid_lens=[2, 4],
-            mask=np.tril(np.ones((3, 4), dtype=bool), 1),
-            dtype="float32",
-            tolerance=1e-4,
-        ),
-        edge(
-            "empty_row",
-            "A query that may attend to nothing gets an output of 0.",
-            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
-            mask=empty,
-        ),
-        edge(
-            "garbage_in_pads",
-            "What stands in padded keys and values changes nothing.",
-            garbage,
-            valid_lens=[2, 4],
-        ),
-        edge(
-            "one_of_each",
-            "One item, one query, one key, one value column: all axes stay.",
-            _module_problem(rng, 1, 1, 1, 2, 3, 1, 4),
-        ),
-        edge(
-            "one_query",
-            "One item with one query: `attention_weights` keeps its three axes.",
-            _module_problem(rng, 1, 1, 4, 2, 3, 5, 6),
-            valid_lens=[3],
-        ),
-    ]
+        edge("masked_score_far_above", "A masked key changes nothing, however large its score is.",
+             _far_above(rng), mask=np.array([[True, True, False]])),
+        edge("int32_lengths", "Lengths may be int32 as well as int64.",
+             _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+             valid_lens=np.array([[1, 4, 2], [3, 5, 0]], dtype=np.int32)),
+        edge("mask_of_keys_alone", "A bool mask of shape (num_keys,) holds for every query of "
+             "every item.", _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+             mask=np.array([True, False, True, True, False])),
+        edge("mask_of_queries", "A bool mask of shape (num_queries, 1) holds for every key.",
+             _module_problem(rng, 2, 3, 5, 4, 6, 8, 7), mask=np.array([[True], [False], [True]])),
+        edge("length_zero", "An item without any real key gets outputs and weights of 0.",
+             _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), valid_lens=[0, 3]),
+        edge("lengths_all_zero", "Lengths that are all 0 leave outputs and weights of 0: 0 is a "
+             "length too.", _module_problem(rng, 2, 2, 4, 5, 6, 8, 7), valid_lens=[0, 0]),
+        edge("nothing_allowed", "A mask without any True leaves outputs and weights of 0.",
+             _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), mask=np.zeros((3, 4), dtype=bool)),
+        edge("float32", "A module of float32 gives outputs of float32, masked or not.",
+             _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), valid_lens=[2, 4],
+             mask=np.tril(np.ones((3, 4), dtype=bool), 1), dtype="float32", tolerance=1e-4),
+        edge("empty_row", "A query that may attend to nothing gets an output of 0.",
+             _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), mask=empty),
+        edge("garbage_in_pads", "What stands in padded keys and values changes nothing.", garbage,
+             valid_lens=[2, 4]),
+        edge("one_of_each", "One item, one query, one key, one value column: all axes stay.",
+             _module_problem(rng, 1, 1, 1, 2, 3, 1, 4)),
+        edge("one_query", "One item with one query: `attention_weights` keeps its three axes.",
+             _module_problem(rng, 1, 1, 4, 2, 3, 5, 6), valid_lens=[3]),
+    ]  # fmt: skip
 
 
 def _module_gradients(rng):
     return [
-        _probe(
-            "gradient",
-            "The gradients of queries, keys, values and weights are those of the formula.",
-            _module_problem(rng, 1, 2, 3, 2, 1, 2, 3, requires_grad=True),
-            part="gradients",
-            grad_outputs=rng.normal(0, 1, (1, 2, 2)),
-        ),
-        _probe(
-            "gradient_in_train_mode",
-            "Train mode without dropout has the gradients of eval mode.",
-            _module_problem(rng, 1, 2, 2, 1, 2, 1, 2, requires_grad=True),
-            training=True,
-            part="gradients",
-            grad_outputs=rng.normal(0, 1, (1, 2, 1)),
-        ),
-        _probe(
-            "gradient_with_empty_row",
-            "An empty row has gradient 0; it must not turn the other gradients into NaN.",
-            _module_problem(rng, 1, 2, 3, 2, 1, 2, 2, requires_grad=True),
-            mask=np.array([[False, True, True], [False, False, False]]),
-            part="gradients",
-            grad_outputs=rng.normal(0, 1, (1, 2, 2)),
-        ),
-    ]
+        _probe("gradient", "The gradients of queries, keys, values and weights are those of the "
+               "formula.", _module_problem(rng, 1, 2, 3, 2, 1, 2, 3, requires_grad=True),
+               part="gradients", grad_outputs=rng.normal(0, 1, (1, 2, 2))),
+        _probe("gradient_in_train_mode", "Train mode without dropout has the gradients of eval "
+               "mode.", _module_problem(rng, 1, 2, 2, 1, 2, 1, 2, requires_grad=True),
+               training=True, part="gradients", grad_outputs=rng.normal(0, 1, (1, 2, 1))),
+        _probe("gradient_with_empty_row", "An empty row has gradient 0; it must not turn the other "
+               "gradients into NaN.", _module_problem(rng, 1, 2, 3, 2, 1, 2, 2, requires_grad=True),
+               mask=np.array([[False, True, True], [False, False, False]]), part="gradients",
+               grad_outputs=rng.normal(0, 1, (1, 2, 2))),
+    ]  # fmt: skip
 
 
 _PROMISES = {

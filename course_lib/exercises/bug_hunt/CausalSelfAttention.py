@@ -115,7 +115,7 @@ _SEEN = {
         "Rows are queries: which triangle holds the keys j <= i?",
     ),
     "not_causal": (
-        lambda i, j: i >= -j,
+        lambda i, j: i + j >= 0,
         "Every position sees all others, the later ones too.",
         "Where is the mask applied?",
     ),

@@ -57,93 +57,35 @@ def _probes(rng):
         probe("wide", "There may be any number of features.", draw(2, 4, 7, 2), 2),
         probe("heads", "There may be any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
         probe("rising", "Later keys with larger scores change nothing of that.", climbing, 2),
-        probe(
-            "mask",
-            "A mask (n, m) holds in the backward pass too.",
-            draw(3, 6, 2, 2),
-            2,
-            some(rng, 3, 6),
-        ),
-        probe(
-            "lengths",
-            "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
-            draw(1, 5, 2, 2, 2),
-            2,
-            lengths(5, 4, 2),
-        ),
-        probe(
-            "memory",
-            "With 65 keys in blocks of 2, neither all weights nor all scores are kept for the "
-            "backward pass, or are there together in either pass.",
-            narrow,
-            2,
-            at_most=limits,
-        ),
+        probe("mask", "A mask (n, m) holds in the backward pass too.", draw(3, 6, 2, 2), 2,
+              some(rng, 3, 6)),
+        probe("lengths", "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
+              draw(1, 5, 2, 2, 2), 2, lengths(5, 4, 2)),
+        probe("memory", "With 65 keys in blocks of 2, neither all weights nor all scores are kept "
+              "for the backward pass, or are there together in either pass.", narrow, 2,
+              at_most=limits),
         probe("strided", "Inputs need not be contiguous.", draw(2, 5, 2, 3, strided=True), 2),
         probe("one_block", "A block may be larger than needed.", draw(2, 3, 2, 2), 8, part="edges"),
         probe("one_by_one", "A block may be one key.", draw(2, 3, 3, 2), 1, part="edges"),
         probe("one_key", "A single key has the weight 1.", draw(2, 1, 2, 2, 1), 4, part="edges"),
-        probe(
-            "late_start",
-            "A query whose first blocks are masked altogether begins with the next.",
-            draw(3, 6, 2, 1),
-            2,
-            late,
-            part="edges",
-        ),
-        probe(
-            "empty_row",
-            "A query that may attend to no key gets zeros and sends back zeros, and disturbs no "
-            "other.",
-            draw(3, 5, 2, 2),
-            8,
-            empty,
-            part="edges",
-        ),
-        probe(
-            "one_column",
-            "A mask (n, 1) with one column stands for all keys, in every block.",
-            draw(3, 5, 2, 1),
-            2,
-            np.array([[True], [True], [False]]),
-            part="edges",
-        ),
-        probe(
-            "memory_masked",
-            "With a mask of a single row, which stands for all queries, memory stays as small.",
-            masked,
-            2,
-            some(rng, 1, 48),
-            part="edges",
-            at_most=limits | {"peak": 6000},
-        ),
+        probe("late_start", "A query whose first blocks are masked altogether begins with the "
+              "next.", draw(3, 6, 2, 1), 2, late, part="edges"),
+        probe("empty_row", "A query that may attend to no key gets zeros and sends back zeros, and "
+              "disturbs no other.", draw(3, 5, 2, 2), 8, empty, part="edges"),
+        probe("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
+              draw(3, 5, 2, 1), 2, np.array([[True], [True], [False]]), part="edges"),
+        probe("memory_masked", "With a mask of a single row, which stands for all queries, memory "
+              "stays as small.", masked, 2, some(rng, 1, 48), part="edges",
+              at_most=limits | {"peak": 6000}),
         probe("large_scores", "Large scores do not overflow.", large, 3, part="edges"),
-        probe(
-            "applied_twice",
-            "Each call remembers its own tensors, also where two calls come before `backward`.",
-            draw(3, 5, 2, 2),
-            2,
-            part="edges",
-            scenario="apply_function_twice",
-        ),
-        probe(
-            "huge_forbidden_scores",
-            "A forbidden score may be 1e4, and leaves no trace.",
-            forbidden,
-            2,
-            np.array([[True, True, False]]),
-            part="edges",
-        ),
-        probe(
-            "float32",
-            "Inputs in float32 give results in float32.",
-            draw(2, 5, 3, 2),
-            2,
-            part="edges",
-            dtype="float32",
-            tolerance=1e-4,
-        ),
-    ]
+        probe("applied_twice", "Each call remembers its own tensors, also where two calls come "
+              "before `backward`.", draw(3, 5, 2, 2), 2, part="edges",
+              scenario="apply_function_twice"),
+        probe("huge_forbidden_scores", "A forbidden score may be 1e4, and leaves no trace.",
+              forbidden, 2, np.array([[True, True, False]]), part="edges"),
+        probe("float32", "Inputs in float32 give results in float32.", draw(2, 5, 3, 2), 2,
+              part="edges", dtype="float32", tolerance=1e-4),
+    ]  # fmt: skip
 
 
 def _of_block(grad, outputs, weights, grad_weights):

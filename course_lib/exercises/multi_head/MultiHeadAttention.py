@@ -79,23 +79,12 @@ def _attention_probes(rng):
         *_attention_values(rng, probe),
         *_attention_edges(rng, probe),
         *_attention_modes(rng, probe),
-        probe(
-            "gradient",
-            "Gradients must reach queries, keys, values and all four layers.",
-            (1, 2, 2, 2, 2),
-            part="gradients",
-            gradient=True,
-        ),
-        probe(
-            "gradient_with_empty_rows",
-            "A query without any allowed key must leave every gradient finite.",
-            (2, 2, 2, 2, 1),
-            part="gradients",
-            gradient=True,
-            valid_lens=np.array([0, 2]),
-            mask=np.array([[True, True], [False, False]]),
-        ),
-    ]
+        probe("gradient", "Gradients must reach queries, keys, values and all four layers.",
+              (1, 2, 2, 2, 2), part="gradients", gradient=True),
+        probe("gradient_with_empty_rows", "A query without any allowed key must leave every "
+              "gradient finite.", (2, 2, 2, 2, 1), part="gradients", gradient=True,
+              valid_lens=np.array([0, 2]), mask=np.array([[True, True], [False, False]])),
+    ]  # fmt: skip
 
 
 def _passing_through(rng, embed_dim):
@@ -108,108 +97,46 @@ def _attention_values(rng, probe):
     size = batch, n, m, num_heads, _ = 2, 3, 4, 3, 2
     rows = np.array([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
     return [
-        probe(
-            "worked_number",
-            "A query of zeros weighs all keys alike, so each head averages its block of the values "
-            "and puts it back in its place.",
-            (1, 2, 2, 2, 2),
-            inputs={"queries": np.zeros((1, 2, 4)), "keys": rows, "values": rows},
-            state=_passing_through(rng, 4),
-        ),
-        probe(
-            "one_key",
-            "A single key has the weight 1 in every head: each output is its value.",
-            (2, 3, 1, 2, 2),
-            state=_passing_through(rng, 4),
-        ),
+        probe("worked_number", "A query of zeros weighs all keys alike, so each head averages its "
+              "block of the values and puts it back in its place.", (1, 2, 2, 2, 2),
+              inputs={"queries": np.zeros((1, 2, 4)), "keys": rows, "values": rows},
+              state=_passing_through(rng, 4)),
+        probe("one_key", "A single key has the weight 1 in every head: each output is its value.",
+              (2, 3, 1, 2, 2), state=_passing_through(rng, 4)),
         probe("cross", _SAYS_OUTPUT, size),
-        probe(
-            "blocks",
-            "With W_v and W_o set to identities, head i must fill the i-th block of features "
-            "with averages of the i-th block of the values.",
-            (2, 3, 4, 2, 3),
-            state=_passing_through(rng, 6),
-        ),
-        probe(
-            "zero_queries_and_lengths",
-            "Queries of zeros weigh all keys within the length alike.",
-            (3, 1, 4, 2, 2),
-            inputs={
-                "queries": np.zeros((3, 1, 4)),
-                "keys": rng.normal(0, 1.3, (3, 4, 4)),
-                "values": rng.normal(0, 1.3, (3, 4, 4)),
-            },
-            valid_lens=np.array([3, 1, 2]),
-        ),
-        probe(
-            "zero_queries_and_mask",
-            "Queries of zeros weigh all allowed keys alike.",
-            (1, 1, 5, 2, 2),
-            inputs={
-                "queries": np.zeros((1, 1, 4)),
-                "keys": rng.normal(0, 1.3, (1, 5, 4)),
-                "values": rng.normal(0, 1.3, (1, 5, 4)),
-            },
-            mask=_some_of(rng, 1, 5),
-        ),
-        probe(
-            "lengths_per_item",
-            "Lengths of shape (batch,) must hold for every query and every head of an item.",
-            size,
-            valid_lens=_lens(rng, m, batch),
-        ),
-        probe(
-            "lengths_per_query",
-            "Lengths of shape (batch, num_queries) must hold for every head.",
-            size,
-            valid_lens=_lens(rng, m, batch, n),
-        ),
-        probe(
-            "mask_for_all",
-            "A mask of shape (n, m) must hold for every item and every head.",
-            size,
-            mask=_some_of(rng, n, m),
-        ),
-        probe(
-            "mask_per_item",
-            "A mask of shape (batch, n, m) must hold for every head of its item.",
-            size,
-            mask=_some_of(rng, batch, n, m),
-        ),
-        probe(
-            "mask_per_head",
-            "A mask of shape (batch, num_heads, n, m) gives each head its own.",
-            size,
-            mask=_some_of(rng, batch, num_heads, n, m),
-        ),
-        probe(
-            "lengths_and_mask",
-            "With both given, a key must be allowed by both.",
-            (3, 2, 6, 2, 2),
-            valid_lens=np.array([5, 3, 4]),
-            mask=np.array([[True, True, False, True, False, True]] * 2),
-        ),
-        probe(
-            "lengths_per_query_and_mask_per_item",
-            "With both given, a key must be allowed by both.",
-            (2, 3, 5, 2, 2),
-            valid_lens=_lens(rng, 5, 2, 3),
-            mask=_some_of(rng, 2, 3, 5) | (np.arange(5) == 0),
-        ),
-        probe(
-            "bias",
-            "With `bias=True` each of the four layers adds its bias.",
-            (2, 2, 3, 2, 2),
-            construct={"bias": True},
-        ),
-        probe(
-            "built_by_position",
-            "`__init__` takes embed_dim, num_heads, dropout and bias in this order.",
-            (2, 3, 4, 2, 3),
-            construct={"dropout": 0.0, "bias": True},
-            scenario="built_by_position",
-        ),
-    ]
+        probe("blocks", "With W_v and W_o set to identities, head i must fill the i-th block of "
+              "features with averages of the i-th block of the values.", (2, 3, 4, 2, 3),
+              state=_passing_through(rng, 6)),
+        probe("zero_queries_and_lengths", "Queries of zeros weigh all keys within the length "
+              "alike.", (3, 1, 4, 2, 2),
+              inputs={"queries": np.zeros((3, 1, 4)), "keys": rng.normal(0, 1.3, (3, 4, 4)),
+              "values": rng.normal(0, 1.3, (3, 4, 4))}, valid_lens=np.array([3, 1, 2])),
+        probe("zero_queries_and_mask", "Queries of zeros weigh all allowed keys alike.",
+              (1, 1, 5, 2, 2),
+              inputs={"queries": np.zeros((1, 1, 4)), "keys": rng.normal(0, 1.3, (1, 5, 4)),
+              "values": rng.normal(0, 1.3, (1, 5, 4))}, mask=_some_of(rng, 1, 5)),
+        probe("lengths_per_item", "Lengths of shape (batch,) must hold for every query and every "
+              "head of an item.", size, valid_lens=_lens(rng, m, batch)),
+        probe("lengths_per_query", "Lengths of shape (batch, num_queries) must hold for every "
+              "head.", size, valid_lens=_lens(rng, m, batch, n)),
+        probe("mask_for_all", "A mask of shape (n, m) must hold for every item and every head.",
+              size, mask=_some_of(rng, n, m)),
+        probe("mask_per_item", "A mask of shape (batch, n, m) must hold for every head of its "
+              "item.", size, mask=_some_of(rng, batch, n, m)),
+        probe("mask_per_head", "A mask of shape (batch, num_heads, n, m) gives each head its own.",
+              size, mask=_some_of(rng, batch, num_heads, n, m)),
+        probe("lengths_and_mask", "With both given, a key must be allowed by both.",
+              (3, 2, 6, 2, 2), valid_lens=np.array([5, 3, 4]),
+              mask=np.array([[True, True, False, True, False, True]] * 2)),
+        probe("lengths_per_query_and_mask_per_item", "With both given, a key must be allowed by "
+              "both.", (2, 3, 5, 2, 2), valid_lens=_lens(rng, 5, 2, 3),
+              mask=_some_of(rng, 2, 3, 5) | (np.arange(5) == 0)),
+        probe("bias", "With `bias=True` each of the four layers adds its bias.", (2, 2, 3, 2, 2),
+              construct={"bias": True}),
+        probe("built_by_position", "`__init__` takes embed_dim, num_heads, dropout and bias in "
+              "this order.", (2, 3, 4, 2, 3), construct={"dropout": 0.0, "bias": True},
+              scenario="built_by_position"),
+    ]  # fmt: skip
 
 
 def _attention_edges(rng, probe):
@@ -217,86 +144,36 @@ def _attention_edges(rng, probe):
     x = rng.normal(0, 1.3, (2, 4, 6))
     cross = (2, 3, 4, 2, 2)
     return [
-        edge(
-            "as_many_items_as_heads",
-            "A mask of shape (batch, n, m) belongs to the items, also where there are as many "
-            "items as heads.",
-            cross,
-            mask=_some_of(rng, 2, 3, 4),
-        ),
-        edge(
-            "self_attention",
-            "One sequence as queries, keys and values must work.",
-            (2, 4, 4, 3, 2),
-            inputs={"queries": x, "keys": x, "values": x},
-        ),
-        edge(
-            "as_many_queries_as_keys",
-            "Queries, keys and values keep their roles where all have the same shape.",
-            (2, 4, 4, 2, 3),
-        ),
+        edge("as_many_items_as_heads", "A mask of shape (batch, n, m) belongs to the items, also "
+             "where there are as many items as heads.", cross, mask=_some_of(rng, 2, 3, 4)),
+        edge("self_attention", "One sequence as queries, keys and values must work.",
+             (2, 4, 4, 3, 2), inputs={"queries": x, "keys": x, "values": x}),
+        edge("as_many_queries_as_keys", "Queries, keys and values keep their roles where all have "
+             "the same shape.", (2, 4, 4, 2, 3)),
         edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5)),
         edge("one_feature_each", "As many heads as features must work.", (2, 3, 4, 5, 1)),
-        edge(
-            "one_query_one_key",
-            "A single query and a single key must keep their axes.",
-            (1, 1, 1, 2, 2),
-        ),
-        edge(
-            "item_without_keys",
-            "An item of length 0 must get weights 0 and outputs 0.",
-            cross,
-            valid_lens=np.array([0, 3]),
-        ),
-        edge(
-            "lengths_zero",
-            "Where no item has a real key, all weights are 0, and the outputs `W_o` of zeros: its "
-            "bias, where it has one.",
-            cross,
-            valid_lens=np.array([0, 0]),
-            construct={"bias": True},
-        ),
-        edge(
-            "query_without_keys",
-            "A row of the mask without True gets weights 0 and outputs 0, whatever the others see.",
-            cross,
-            mask=_some_of(rng, 3, 4) & (np.arange(3) != 1)[:, None],
-        ),
-        edge(
-            "lengths_and_mask_per_head",
-            "With lengths and a mask of shape (batch, num_heads, n, m) both count, and both stay "
-            "as they are.",
-            cross,
-            valid_lens=np.array([2, 3]),
-            mask=_some_of(rng, 2, 2, 3, 4) | (np.arange(4) == 0),
-        ),
-        edge(
-            "garbage_in_pads",
-            "What stands in keys and values that are not allowed changes nothing, however large.",
-            cross,
-            inputs=_with_garbage(rng, cross),
-            valid_lens=np.array([2, 1]),
-        ),
-        edge(
-            "float32",
-            "Inputs and weights in float32 give outputs in float32.",
-            cross,
-            valid_lens=np.array([2, 3]),
-            dtype="float32",
-            tolerance=1e-4,
-        ),
-        edge(
-            "large_scores",
-            "Large scores must not overflow.",
-            cross,
-            inputs={
-                "queries": 1000 * rng.normal(0, 1.3, (2, 3, 4)),
-                "keys": rng.normal(0, 1.3, (2, 4, 4)),
-                "values": rng.normal(0, 1.3, (2, 4, 4)),
-            },
-            tolerance=1e-6,
-        ),
-    ]
+        edge("one_query_one_key", "A single query and a single key must keep their axes.",
+             (1, 1, 1, 2, 2)),
+        edge("item_without_keys", "An item of length 0 must get weights 0 and outputs 0.", cross,
+             valid_lens=np.array([0, 3])),
+        edge("lengths_zero", "Where no item has a real key, all weights are 0, and the outputs "
+             "`W_o` of zeros: its bias, where it has one.", cross, valid_lens=np.array([0, 0]),
+             construct={"bias": True}),
+        edge("query_without_keys", "A row of the mask without True gets weights 0 and outputs 0, "
+             "whatever the others see.", cross,
+             mask=_some_of(rng, 3, 4) & (np.arange(3) != 1)[:, None]),
+        edge("lengths_and_mask_per_head", "With lengths and a mask of shape (batch, num_heads, n, "
+             "m) both count, and both stay as they are.", cross, valid_lens=np.array([2, 3]),
+             mask=_some_of(rng, 2, 2, 3, 4) | (np.arange(4) == 0)),
+        edge("garbage_in_pads", "What stands in keys and values that are not allowed changes "
+             "nothing, however large.", cross, inputs=_with_garbage(rng, cross),
+             valid_lens=np.array([2, 1])),
+        edge("float32", "Inputs and weights in float32 give outputs in float32.", cross,
+             valid_lens=np.array([2, 3]), dtype="float32", tolerance=1e-4),
+        edge("large_scores", "Large scores must not overflow.", cross,
+             inputs={"queries": 1000 * rng.normal(0, 1.3, (2, 3, 4)), "keys": rng.normal(0, 1.3, (2,
+             4, 4)), "values": rng.normal(0, 1.3, (2, 4, 4))}, tolerance=1e-6),
+    ]  # fmt: skip
 
 
 def _with_garbage(rng, sizes):
@@ -320,48 +197,24 @@ def _attention_modes(rng, probe):
     edge = functools.partial(probe, part="edges")
     embed_dim = 2 * (10 + 3)
     return [
-        edge(
-            "among_other_calls",
-            "Each call and each module stands on its own: outputs and `attention_weights` are "
-            "those of the module's last call, whatever came before.",
-            (2, 3, 4, 2, 2),
-            valid_lens=np.array([2, 3]),
-            mask=_some_of(rng, 2, 3, 4) | (np.arange(4) == 0),
-            scenario="among_other_calls",
-        ),
-        edge(
-            "dropout_in_eval_mode",
-            "In eval mode nothing is dropped, whatever `dropout` is.",
-            (2, 3, 4, 2, 2),
-            construct={"dropout": 0.5},
-        ),
-        edge(
-            "no_dropout_in_train_mode",
-            "With `dropout=0` train mode must give the outputs and the weights of eval mode, masks "
-            "and items without keys included.",
-            (3, 3, 4, 2, 2),
-            training=True,
-            valid_lens=np.array([2, 3, 0]),
-            mask=np.array([[True, False, True, True], [False, True, True, False], [True] * 4]),
-            scenario="among_other_calls",
-        ),
-        edge(
-            "dropout_in_train_mode",
-            "In train mode each weight is dropped with probability `dropout` and the others are "
-            "divided by 1 - `dropout`.",
-            (2, 60, 10, 2, 13),
-            construct={"dropout": 0.3},
-            training=True,
-            valid_lens=np.array([10, 8]),
-            inputs={
-                "queries": rng.normal(0, 1, (2, 60, embed_dim)),
-                "keys": rng.normal(0, 1, (2, 10, embed_dim)),
-                "values": dropout_values(rng, 2, 10, num_heads=2),
-            },
-            state=_passing_through(rng, embed_dim),
-            compare="dropout_on_weights",
-        ),
-    ]
+        edge("among_other_calls", "Each call and each module stands on its own: outputs and "
+             "`attention_weights` are those of the module's last call, whatever came before.",
+             (2, 3, 4, 2, 2), valid_lens=np.array([2, 3]),
+             mask=_some_of(rng, 2, 3, 4) | (np.arange(4) == 0), scenario="among_other_calls"),
+        edge("dropout_in_eval_mode", "In eval mode nothing is dropped, whatever `dropout` is.",
+             (2, 3, 4, 2, 2), construct={"dropout": 0.5}),
+        edge("no_dropout_in_train_mode", "With `dropout=0` train mode must give the outputs and "
+             "the weights of eval mode, masks and items without keys included.", (3, 3, 4, 2, 2),
+             training=True, valid_lens=np.array([2, 3, 0]),
+             mask=np.array([[True, False, True, True], [False, True, True, False], [True] * 4]),
+             scenario="among_other_calls"),
+        edge("dropout_in_train_mode", "In train mode each weight is dropped with probability "
+             "`dropout` and the others are divided by 1 - `dropout`.", (2, 60, 10, 2, 13),
+             construct={"dropout": 0.3}, training=True, valid_lens=np.array([10, 8]),
+             inputs={"queries": rng.normal(0, 1, (2, 60, embed_dim)), "keys": rng.normal(0, 1, (2,
+             10, embed_dim)), "values": dropout_values(rng, 2, 10, num_heads=2)},
+             state=_passing_through(rng, embed_dim), compare="dropout_on_weights"),
+    ]  # fmt: skip
 
 
 _PROMISES = {

@@ -1,16 +1,12 @@
 """Lesson 07: `Lookup`, a broken module fixed."""
 
 import numpy as np
-from torch import nn
-from torch.nn import functional as F
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, dropout_values
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.observe.broken_modules import BrokenLookup
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS, ZERO_QUERY
-from course_lib.exercises._attention.steps import AttentionModule
+from course_lib.exercises.bug_hunt._lookup import MISTAKES
 from course_lib.reference import bug_hunt as oracle
 from course_lib.reference.masked_softmax import softmax_of
 
@@ -189,74 +185,6 @@ def _with_garbage(rng, size):
     return problem
 
 
-class _Lookup(AttentionModule):
-    """The right module."""
-
-    own = None
-
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(dropout)
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
-
-    def forward(self, queries, keys, values, valid_lens=None):
-        return self.attend(queries, keys, values, valid_lens)[0]
-
-    def project(self, queries, keys, values):
-        return self.W_q(queries), self.W_k(keys), values
-
-    def product(self, q, k):
-        self.num_keys = k.shape[-2]
-        return q @ k.mT
-
-
-def _values_dropped(self, weights, v):
-    self.keep(weights, weights)
-    return weights @ F.dropout(v, self.p, self.training)
-
-
-BROKEN = Mistake(
-    "not_fixed",
-    BrokenLookup,
-    "This still computes what `BrokenLookup` does.",
-    "Which invariants of the list does it break? One fault may hide the repair of another.",
-)
-_SUMMED = "How many products are summed in one score?"
-_OWN = (
-    Row(
-        "scale_of_the_queries",
-        "You divide by the root of the query's size, but the dot product runs over the "
-        "`num_hiddens` projected features.",
-        _SUMMED,
-        {"root": lambda self, q: self.W_q.in_features**0.5},
-    ),
-    Row(
-        "scale_of_the_number_of_keys",
-        "You divide by the root of the number of keys, but the dot product runs over the "
-        "`num_hiddens` projected features.",
-        _SUMMED,
-        {"root": lambda self, q: self.num_keys**0.5},
-    ),
-    Row(
-        "dropout_on_values",
-        "Dropout acts on the values; it belongs on the attention weights.",
-        "Which tensor should lose entries in train mode?",
-        {"average": _values_dropped},
-    ),
-)
-_WORDS = {
-    "empty_row_nan": (
-        "An item without a real key becomes NaN.",
-        "What does `masked_softmax` of lesson 02 do there?",
-    ),
-    "empty_row_uniform": (
-        "An item without a real key gets the average of its pads.",
-        "What does `masked_softmax` of lesson 02 do there?",
-    ),
-}
-_UNTOLD = {"head_axis_forgotten"}
-
-
 EXERCISE = Exercise(
     points=5,
     minutes=20,
@@ -288,7 +216,7 @@ EXERCISE = Exercise(
         "queries, keys, values: see the class": "",
         "One output for each query; zeros": "empty",
     },
-    mistakes=(BROKEN, *known(_Lookup, *_OWN, without=_UNTOLD, words=_WORDS)),
+    mistakes=MISTAKES,
     properties=(*WEIGHTS, ZERO_QUERY, INSIDE_THE_VALUES),
     hints=(
         "Run your three tests and the row sums on `BrokenLookup` again after each repair. It has "

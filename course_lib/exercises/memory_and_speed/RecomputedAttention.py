@@ -8,13 +8,7 @@ import torch
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises.memory_and_speed import _mistakes as wrong
-from course_lib.exercises.memory_and_speed.blocked_attention import (
-    by_hand,
-    lengths,
-    problem,
-    rising,
-    some,
-)
+from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
 from course_lib.reference import memory_and_speed as oracle
 
 

@@ -222,7 +222,7 @@ SHARED = (
         {"lens": Then(lambda lens: lens + 1)},
     ),
     Row(
-        "keysreshaped",
+        "keys_reshaped",
         "The keys are reshaped to (d, m), which mixes the features of different keys; they must be "
         "transposed.",
         "What is the difference between `reshape` and `mT`?",

@@ -119,13 +119,8 @@ def _judged_merge(probe, expected, recorded):
 def _causal_probes(rng):
     identity = _causal_problem(rng, 2, 4, 6, 2)
     identity["state"] = identity["state"] | {"W_o.weight": np.eye(6)}
-    garbage = _causal_problem(rng, 2, 4, 6, 1, [2, 3])
-    garbage["args"]["x"].data[0, 2:] = 1e4
-    garbage["args"]["x"].data[1, 3:] = -1e4
     by_hand = _causal_problem(rng, 1, 3, 2, 1)
     by_hand["args"]["x"] = tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
-    back = _causal_problem(rng, 1, 3, 2, 1, [2], requires_grad=True)
-    back_empty = _causal_problem(rng, 2, 2, 2, 1, [0, 2], requires_grad=True)
     return [
         Probe("by_hand", "In each head position i averages the values of the positions j <= i with "
               "the weights softmax(q k^T / sqrt(head_dim)).", **by_hand),
@@ -142,6 +137,16 @@ def _causal_probes(rng):
               **_causal_problem(rng, 3, 4, 6, 3, [2, 4, 1])),
         Probe("one_position", "A position that sees itself only has the weight 1 in every head.",
               **_causal_problem(rng, 2, 1, 6, 3)),
+    ]  # fmt: skip
+
+
+def _causal_edges(rng):
+    garbage = _causal_problem(rng, 2, 4, 6, 1, [2, 3])
+    garbage["args"]["x"].data[0, 2:] = 1e4
+    garbage["args"]["x"].data[1, 3:] = -1e4
+    back = _causal_problem(rng, 1, 3, 2, 1, [2], requires_grad=True)
+    back_empty = _causal_problem(rng, 2, 2, 2, 1, [0, 2], requires_grad=True)
+    return [
         Probe("empty_position", "An item of length 0 gets zeros: here there is one position.",
               "edges", **_causal_problem(rng, 2, 1, 4, 2, [0, 1])),
         Probe("empty", "An item of length 0 gets zeros.", "edges",
@@ -177,7 +182,7 @@ EXERCISE = Exercise(
     difficulty=3,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
-    probes=_causal_probes,
+    probes=lambda rng: [*_causal_probes(rng), *_causal_edges(rng)],
     oracle=oracle.causal_self_attention,
     builds_on=("masked_softmax", "causal_mask", "split_heads", "merge_heads"),
     promises={

@@ -126,11 +126,6 @@ def _judged_quiet(probe, expected, recorded):
 def _lookup_probes(rng):
     padded = lookup_problem(rng, 3, 4, 6, (5, 2, 3), 7, [2, 6, 4])
     one = lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2, [1, 1])
-    empty = lookup_problem(rng, 3, 2, 5, (4, 4, 4), 7, [0, 3, 5])
-    big = lookup_problem(rng, 2, 3, 4, (4, 5, 6), 3)
-    big["state"] = {name: 30 * w for name, w in big["state"].items()}
-    back = lookup_problem(rng, 1, 2, 3, (3, 3, 3), 2, [2], requires_grad=True)
-    back_empty = lookup_problem(rng, 2, 1, 3, (3, 3, 3), 1, [0, 2], requires_grad=True)
     return [
         Probe("few", "The outputs are softmax(q k^T / sqrt(num_hiddens)) V: here two queries over "
               "three keys.", **lookup_problem(rng, 1, 2, 3, (3, 4, 2), 2)),
@@ -144,6 +139,16 @@ def _lookup_probes(rng):
         Probe("one_key", "One real key: every query gets its value.", **one),
         Probe("key_alone", "One query and one key: the output is its value.",
               **lookup_problem(rng, 2, 1, 1, (2, 3, 4), 3)),
+    ]  # fmt: skip
+
+
+def _lookup_edges(rng):
+    empty = lookup_problem(rng, 3, 2, 5, (4, 4, 4), 7, [0, 3, 5])
+    big = lookup_problem(rng, 2, 3, 4, (4, 5, 6), 3)
+    big["state"] = {name: 30 * w for name, w in big["state"].items()}
+    back = lookup_problem(rng, 1, 2, 3, (3, 3, 3), 2, [2], requires_grad=True)
+    back_empty = lookup_problem(rng, 2, 1, 3, (3, 3, 3), 1, [0, 2], requires_grad=True)
+    return [
         Probe("garbage", "What stands in padded keys and values changes nothing, however large it "
               "is.", "edges", **_with_garbage(rng, 1e4)),
         Probe("huge_garbage", "What stands in padded keys and values changes nothing, however "
@@ -191,7 +196,7 @@ EXERCISE = Exercise(
     difficulty=2,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "v")),),
-    probes=_lookup_probes,
+    probes=lambda rng: [*_lookup_probes(rng), *_lookup_edges(rng)],
     oracle=oracle.lookup,
     builds_on=("masked_softmax",),
     comparisons={"root": _judged_root, "axis": _judged_axis, "quiet": _judged_quiet},

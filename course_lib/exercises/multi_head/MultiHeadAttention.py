@@ -75,6 +75,7 @@ def _attention_probes(rng):
     probe = functools.partial(_attention_probe, rng)
     return [
         *_attention_values(rng, probe),
+        *_attention_masks(rng, probe),
         *_attention_edges(rng, probe),
         *_attention_modes(rng, probe),
         probe("gradient", "Gradients must reach queries, keys, values and all four layers.",
@@ -92,7 +93,6 @@ def _passing_through(rng, embed_dim):
 
 
 def _attention_values(rng, probe):
-    size = batch, n, m, num_heads, _ = 2, 3, 4, 3, 2
     rows = np.array([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
     return [
         probe("worked_number", "A query of zeros weighs all keys alike, so each head averages its "
@@ -101,7 +101,7 @@ def _attention_values(rng, probe):
               state=_passing_through(rng, 4)),
         probe("one_key", "A single key has the weight 1 in every head: each output is its value.",
               (2, 3, 1, 2, 2), state=_passing_through(rng, 4)),
-        probe("cross", _SAYS_OUTPUT, size),
+        probe("cross", _SAYS_OUTPUT, (2, 3, 4, 3, 2)),
         probe("blocks", "With W_v and W_o set to identities, head i must fill the i-th block of "
               "features with averages of the i-th block of the values.", (2, 3, 4, 2, 3),
               state=_passing_through(rng, 6)),
@@ -113,6 +113,12 @@ def _attention_values(rng, probe):
               (1, 1, 5, 2, 2),
               inputs={"queries": np.zeros((1, 1, 4)), "keys": rng.normal(0, 1.3, (1, 5, 4)),
               "values": rng.normal(0, 1.3, (1, 5, 4))}, mask=_some_of(rng, 1, 5)),
+    ]  # fmt: skip
+
+
+def _attention_masks(rng, probe):
+    size = batch, n, m, num_heads, _ = 2, 3, 4, 3, 2
+    return [
         probe("lengths_per_item", "Lengths of shape (batch,) must hold for every query and every "
               "head of an item.", size, valid_lens=_lens(rng, m, batch)),
         probe("lengths_per_query", "Lengths of shape (batch, num_queries) must hold for every "
@@ -169,8 +175,9 @@ def _attention_edges(rng, probe):
         edge("float32", "Inputs and weights in float32 give outputs in float32.", cross,
              valid_lens=np.array([2, 3]), dtype="float32", tolerance=1e-4),
         edge("large_scores", "Large scores must not overflow.", cross,
-             inputs={"queries": 1000 * rng.normal(0, 1.3, (2, 3, 4)), "keys": rng.normal(0, 1.3, (2,
-             4, 4)), "values": rng.normal(0, 1.3, (2, 4, 4))}, tolerance=1e-6),
+             inputs={"queries": 1000 * rng.normal(0, 1.3, (2, 3, 4)),
+                     "keys": rng.normal(0, 1.3, (2, 4, 4)),
+                     "values": rng.normal(0, 1.3, (2, 4, 4))}, tolerance=1e-6),
     ]  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """`scaled_dot_product_attention`: every part of a wrong one has a problem of its own."""
 
+import functools
+
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Returned
@@ -64,17 +66,15 @@ def _values_probes(rng):
     ]  # fmt: skip
 
 
-def _edge_probes(rng):
-    def problem(*shape, **options):
-        return problem_of(rng, *shape, **options)
+def _edge(name, says, args, mask=None, **options):
+    kwargs = {} if mask is None else {"mask": tensor(mask)}
+    return Probe(name, says, part="edges", args=args, kwargs=kwargs, **options)
 
+
+def _edge_probes(rng):
+    problem, probe = functools.partial(problem_of, rng), _edge
     zeros = replaced(problem((), 2, 3, 4, 5), queries=np.zeros((2, 4)))
     item = replaced(problem((2,), 2, 3, 4, 5), queries=np.zeros((2, 2, 4)))
-
-    def probe(name, says, args, mask=None, **options):
-        kwargs = {} if mask is None else {"mask": tensor(mask)}
-        return Probe(name, says, part="edges", args=args, kwargs=kwargs, **options)
-
     return [
         probe("empty_row", _EMPTY, zeros, EMPTY),
         probe("length_zero", _EMPTY,
@@ -99,6 +99,12 @@ def _edge_probes(rng):
               random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0)),
         probe("heads_and_lengths_per_query", _HEADS,
               {**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor([[3, 5, 2, 4], [4, 1, 5, 3]])}),
+    ]  # fmt: skip
+
+
+def _size_probes(rng):
+    problem, probe = functools.partial(problem_of, rng), _edge
+    return [
         probe("five_axes", "Any number of leading axes must work.",
               {**problem((2, 1, 2), 3, 4, 5, 2), "valid_lens": tensor([3, 1])}),
         probe("as_many_of_everything", "Three items of three queries, four keys of four features: "
@@ -144,7 +150,10 @@ EXERCISE = Exercise(
     minutes=35,
     difficulty=2,
     returns=RETURNS,
-    probes=lambda rng: [*_values_probes(rng), *_edge_probes(rng), *_gradient_probes(rng)],
+    probes=lambda rng: [
+        *(*_values_probes(rng), *_edge_probes(rng)),
+        *(*_size_probes(rng), *_gradient_probes(rng)),
+    ],
     oracle=oracle.scaled_dot_product_attention,
     builds_on=("masked_softmax", "batched_scores", "weighted_sum"),
     forbidden={

@@ -107,13 +107,8 @@ def test_an_exercise_knows_what_students_do_and_no_curiosities(name):
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_two_known_mistakes_at_once_are_named(name):
-    """Together, or by one of them where the other changes nothing any more."""
+    """Most are; what each does alone must tell that they may be made together (`diagnose`)."""
     all_pairs = pairs(find(name), "plain")
-    some = all_pairs[:: max(1, len(all_pairs) // 8)]
-    own = 0
-    for pair in (each.mistake for each in some):
-        report = grade(name, pair.model, seed="known")
-        assert report.mistake, f"{name}/{pair.id} is not named"
-        assert not report.findings[0].message.startswith("In "), report.findings[0].message
-        own += report.mistake == pair.id
-    assert own >= len(some) / 2, f"{name}: of {len(some)} pairs {own} are named"
+    some = [pair.mistake for pair in all_pairs[:: max(1, len(all_pairs) // 8)]]
+    told = [pair.id for pair in some if grade(name, pair.model, seed="known").mistake == pair.id]
+    assert len(told) >= len(some) / 2, f"{name}: of {[pair.id for pair in some]} only {told}"

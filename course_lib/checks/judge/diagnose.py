@@ -6,7 +6,7 @@ out if it would have made a violation of values that the student did not make.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,8 +72,20 @@ def explain(
     whole = answer.whole(replays)
     if whole or answer.says_little:
         return whole
-    both = ((pair.mistake, pair.outcomes) for pair in pairs() if answer.may_be(*pair.members))
-    return answer.whole(both) or _in_parts(replays, answer)
+    return answer.whole(_likely_first(pairs(), answer)) or _in_parts(replays, answer)
+
+
+def _likely_first(pairs: Sequence, answer: "_Answer") -> Iterator[tuple[Mistake, Outcomes]]:
+    """The pairs that may be it, with what they do; those that hide nothing of each other first."""
+    others = []
+    for pair in pairs:
+        if (apart := answer.may_be(*pair.members)) is not None:
+            if apart:
+                yield pair.mistake, pair.outcomes
+            else:
+                others.append(pair)
+    for pair in others:
+        yield pair.mistake, pair.outcomes
 
 
 def _in_parts(replays, answer: "_Answer") -> list[Explanation]:
@@ -156,26 +168,27 @@ class _Answer:
                 found += [one] if one.num_explained and self._is_cause(one) else []
         return found
 
-    def may_be(self, *members: Outcomes) -> bool:
+    def may_be(self, *members: Outcomes) -> bool | None:
         """Whether mistakes may be made together here, by what each does alone on a few probes.
 
-        Where neither does anything alone, both do nothing; where one alone does, both do the same;
-        where the answer is right, neither may be wrong.
+        Not (None) where neither does anything alone and the answer is wrong, or one does and the
+        answer is right. Where one alone does something, both together mostly do just that; False
+        where they would not.
         """
+        apart = True
         wrong = [name for name, keys in self._in_order(self.results).items() if keys]
         right = [name for name in self.outcomes if not self.outcomes[name][1]]
         for name in (*wrong[:_FEW_WRONG], *right[:_FEW_RIGHT]):
             if time.process_time() > self._until:
-                return False
+                return None
             active = [theirs for theirs in members if _numbers_of(theirs[name][1])]
             failing = {(name, aspect) for aspect in _numbers_of(self.outcomes[name][1])}
             if bool(active) != bool(failing):
-                return False
-            if len(active) == 1 and not all(
-                self._is_same(key, active[0][name][0], active[0]) for key in failing
-            ):
-                return False
-        return True
+                return None
+            if len(active) == 1:
+                alone = active[0]
+                apart &= all(self._is_same(key, alone[name][0], alone) for key in failing)
+        return apart
 
     def _in_order(self, wanted: frozenset[tuple[str, str]]) -> dict[str, set[tuple[str, str]]]:
         """What is wanted of each probe: wrong values first, which settle most, then what else is

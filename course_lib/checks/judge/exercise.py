@@ -60,7 +60,9 @@ class Mistake:
         return same and not self.changes.keys() & other.changes.keys()
 
     def together_with(self, other: "Mistake") -> "Mistake":
-        """Both mistakes in one model."""
+        """Both mistakes in one model, for a pair of which `goes_with` is true."""
+        if self.build is None:
+            raise ValueError(f"`{self.id}` is not made by changing steps")
         return Mistake(
             f"{self.id}+{other.id}",
             self.build({**self.changes, **other.changes}),

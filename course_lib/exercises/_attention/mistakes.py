@@ -13,6 +13,21 @@ import torch
 from torch.nn import functional as F
 
 from course_lib.checks.judge.exercise import Mistake
+from course_lib.exercises._attention.changes import (
+    filled,
+    flipped_if_any,
+    infinity_added,
+    keep_dropped,
+    kept_once,
+    mask_added_alone,
+    no_nan,
+    numbers_added,
+    reshaped,
+    tiled_over_heads,
+    tiled_over_queries,
+    untouched,
+    weights_zeroed,
+)
 from course_lib.exercises._attention.steps import Softmax, Then
 
 
@@ -56,72 +71,6 @@ def mistake_of(base: type[Softmax], row: Row, words: Mapping[str, tuple[str, str
     twins = tuple(base.answer(changes) for changes in row.twins)
     model = base.answer(row.changes)
     return Mistake(row.id, model, fact, question, row.fails, twins, row.changes, base.answer)
-
-
-def untouched(self, scores, allowed):
-    """In the place of a step that changes scores or weights: nothing is done."""
-    return scores
-
-
-def filled(value, **others):
-    """Forbidden scores get a finite number, or -inf, and empty rows no special care."""
-
-    def fill(self, scores, allowed):
-        return scores.masked_fill(~allowed, value)
-
-    return {"fill": fill, "spare": untouched, "clear": untouched} | others
-
-
-def _flipped_if_any(self, scores, real, own):
-    allowed = Softmax.join(self, scores, real, own)
-    return allowed if allowed.all() else ~allowed
-
-
-def _tiled_over_queries(self, scores, lens):
-    if lens.dim() == 2:
-        return Softmax.spread(self, scores, lens)
-    return lens.repeat(scores[..., 0].numel() // len(lens)).reshape(scores.shape[:-1])[..., None]
-
-
-def tiled_over_heads(self, scores, lens):
-    if scores.dim() < 4:
-        return _tiled_over_queries(self, scores, lens)
-    folded = lens.repeat(scores.shape[1], *[1] * (lens.dim() - 1))
-    return folded.reshape(*scores.shape[:2], -1, 1)
-
-
-def _weights_zeroed(self, weights, allowed):
-    return weights * allowed
-
-
-def _kept_once(self, weights, used):
-    if not hasattr(self, "attention_weights"):
-        self.attention_weights = weights.detach()
-
-
-def _keep_dropped(self, weights, used):
-    self.attention_weights = used.detach()
-
-
-def _numbers_added(self, scores, allowed):
-    return scores if allowed.all() else scores + allowed.to(scores.dtype)
-
-
-def _infinity_added(self, scores, allowed):
-    return scores + torch.where(allowed, 0.0, -math.inf).to(scores.dtype)
-
-
-def _without_allowed(self, scores, valid_lens=None, mask=None):
-    raised = scores if mask is None else scores + mask.to(scores.dtype)
-    return Softmax.weights(self, raised, valid_lens)
-
-
-def _no_nan(self, weights, allowed):
-    return weights.nan_to_num(0.0)
-
-
-def _reshaped(self, q, k):
-    return q @ k.reshape(*k.shape[:-2], k.shape[-1], k.shape[-2])
 
 
 _ZERO = "Which score has an exponential of 0?"
@@ -183,7 +132,7 @@ SHARED = (
         "inverted",
         "The masking is upside down: the keys that should be dropped get all the weight.",
         _TRUE,
-        {"join": _flipped_if_any},
+        {"join": flipped_if_any},
     ),
     Row(
         "bool_mask_inverted",
@@ -195,7 +144,7 @@ SHARED = (
         "zero_after_softmax",
         "Weights are set to 0 after the softmax, so what is left no longer sums to 1.",
         "Does masking before the softmax need a second normalisation?",
-        {"fill": untouched, "spare": untouched, "clear": _weights_zeroed},
+        {"fill": untouched, "spare": untouched, "clear": weights_zeroed},
     ),
     Row(
         "filled_with_zero",
@@ -209,14 +158,14 @@ SHARED = (
         "The mask is added as the numbers 0 and 1. That raises the allowed scores by 1 and drops "
         "nothing.",
         "What must be added to a score so that its exponential is 0?",
-        {"fill": _numbers_added, "spare": untouched, "clear": untouched},
-        twins=({"weights": _without_allowed},),
+        {"fill": numbers_added, "spare": untouched, "clear": untouched},
+        twins=({"weights": mask_added_alone},),
     ),
     Row(
         "over_queries",
         "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
         "Which axis of the scores holds the keys?",
-        {"axis": -2, "fill": Softmax.fill, "spare": untouched, "clear": _no_nan},
+        {"axis": -2, "fill": Softmax.fill, "spare": untouched, "clear": no_nan},
         twins=({"axis": -2, "spare": untouched, "clear": untouched},),
     ),
     Row(
@@ -231,7 +180,7 @@ SHARED = (
         "The weights are right, but the gradient of an empty row is NaN: the softmax saw nothing "
         "but -inf, and backward runs through it.",
         "Can the empty rows be given harmless scores before the softmax?",
-        {"fill": _infinity_added, "spare": untouched},
+        {"fill": infinity_added, "spare": untouched},
     ),
     Row(
         "query_axis_forgotten",
@@ -258,7 +207,7 @@ SHARED = (
         "lengths of items 0, 1, 0, 1, ... in turn.",
         "What is the difference between `repeat` and `repeat_interleave`?",
         {"spread": tiled_over_heads},
-        twins=({"spread": _tiled_over_queries},),
+        twins=({"spread": tiled_over_queries},),
     ),
     Row(
         "length_of_first_item_for_all",
@@ -277,7 +226,7 @@ SHARED = (
         "The keys are reshaped to (d, m), which mixes the features of different keys; they must be "
         "transposed.",
         "What is the difference between `reshape` and `mT`?",
-        {"product": _reshaped},
+        {"product": reshaped},
     ),
     Row(
         "dropout_in_eval",
@@ -289,13 +238,13 @@ SHARED = (
         "stored_after_dropout",
         "`attention_weights` holds the weights after dropout; it should show them before.",
         "In which order do you store and drop?",
-        {"keep": _keep_dropped},
+        {"keep": keep_dropped},
     ),
     Row(
         "weights_of_the_first_call_kept",
         "`attention_weights` still holds the weights of the first call after a second one.",
         "Under which condition does your `forward` set the attribute?",
-        {"keep": _kept_once},
+        {"keep": kept_once},
     ),
     Row(
         "merge_without_transpose",

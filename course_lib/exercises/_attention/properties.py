@@ -5,109 +5,33 @@ as `attention_weights`. Arguments are `scores`, or `queries`, `keys` and `values
 self-attention; `valid_lens` and `mask` as far as there are any.
 """
 
-import functools
 import itertools
-import math
 
 import numpy as np
 
 from course_lib.checks.judge.exercise import Property
-from course_lib.checks.observe.probe import Array, Probe
+from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import Recorded
-from course_lib.reference.masked_softmax import allowed_keys
-
-KEPT = "attention_weights"
-
-
-# ---------------------------------------------------------------- what is seen
-def given(probe: Probe, name: str) -> np.ndarray | None:
-    """The numbers of an argument, if there is such an array."""
-    value = probe.inputs().get(name)
-    return np.asarray(value.data) if isinstance(value, Array) else None
-
-
-def scores_of(probe: Probe) -> np.ndarray | None:
-    """The scores, where no learned weights make them."""
-    if (scores := given(probe, "scores")) is not None or probe.state:
-        return scores
-    queries, keys = given(probe, "queries"), given(probe, "keys")
-    if queries is None or keys is None:
-        return None
-    return queries @ np.swapaxes(keys, -1, -2) / math.sqrt(queries.shape[-1])
+from course_lib.exercises._attention.seen import (
+    KEPT,
+    first_of,
+    given,
+    more_than_rounding,
+    of_weights,
+    place_of,
+    scores_of,
+)
 
 
-def _shape(probe: Probe) -> tuple[int, ...]:
-    """(..., num_queries, num_keys) without heads; empty where the arguments are others."""
-    if (scores := given(probe, "scores")) is not None:
-        return scores.shape
-    queries, keys = (
-        array if (array := given(probe, name)) is not None else given(probe, "x")
-        for name in ("queries", "keys")
-    )
-    return () if queries is None or keys is None else (*queries.shape[:-1], keys.shape[-2])
-
-
-def seen(probe: Probe, recorded: Recorded | None) -> tuple[np.ndarray, np.ndarray] | None:
-    """The weights (..., n, m) with what each query may attend to; None where they do not fit."""
-    if recorded is not None and recorded.items:
-        recorded = list(recorded.items.values())[1]
-    shape = _shape(probe)
-    if recorded is None or recorded.data is None or not shape:
-        return None
-    weights = np.asarray(recorded.data)
-    heads = weights.shape[len(shape) - 2 : -2] if weights.ndim == len(shape) + 1 else ()
-    shape = (*shape[:-2], *heads, *shape[-2:])
-    if weights.dtype.kind != "f" or weights.shape != shape or not np.isfinite(weights).all():
-        return None
-    mask = given(probe, "mask")
-    if mask is not None and heads and mask.ndim == 3:
-        mask = mask[:, None]
-    if given(probe, "x") is not None:
-        mask = np.tril(np.ones(shape[-2:], dtype=bool))
-    with np.errstate(all="ignore"):
-        try:
-            allowed = allowed_keys(shape, given(probe, "valid_lens"), mask)
-        except ValueError:
-            return None
-    return weights.astype(float), allowed
-
-
-def _much(weights: np.ndarray, probe: Probe) -> float:
-    """More than rounding makes."""
-    return 1e-3 if probe.dtype == "float32" or weights.dtype != np.float64 else 1e-6
-
-
-def _place(index: tuple[int, ...]) -> str:
-    """The place of a row: (query), (item, query) or (item, head, query)."""
-    where = f"query {index[-1]}" + (f" of item {index[0]}" if len(index) > 1 else "")
-    return where + (f" (head {index[1]})" if len(index) == 3 else "")
-
-
-def _first(found: np.ndarray) -> tuple[int, ...] | None:
-    return tuple(int(i) for i in np.argwhere(found)[0]) if found.any() else None
-
-
-def of_weights(violated):
-    """A property of `violated(probe, weights, allowed)`, where the weights can be seen."""
-
-    @functools.wraps(violated)
-    def on_recorded(probe: Probe, recorded: Recorded | None) -> str | None:
-        both = seen(probe, recorded)
-        return None if both is None else violated(probe, *both)
-
-    return on_recorded
-
-
-# ---------------------------------------------------------------- properties of the weights
 @of_weights
 def rows_that_do_not_sum_to_one(probe, weights, allowed):
     """Where a key is allowed, the weights of a query sum to 1."""
-    sums, much = weights.sum(-1), _much(weights, probe)
-    place = _first((np.abs(sums - 1) > much) & (np.abs(sums) > much) & allowed.any(-1))
+    sums, much = weights.sum(-1), more_than_rounding(weights, probe)
+    place = first_of((np.abs(sums - 1) > much) & (np.abs(sums) > much) & allowed.any(-1))
     if place is None:
         return None
     digits = 3 if abs(sums[place] - 1) > 1e-3 else 9
-    sentence = f"The weights of {_place(place)} sum to {sums[place]:.{digits}f} instead of 1."
+    sentence = f"The weights of {place_of(place)} sum to {sums[place]:.{digits}f} instead of 1."
     columns = weights.sum(-2)
     if weights.shape[-2] > 1 and (np.isclose(columns, 1) | np.isclose(columns, 0)).all():
         sentence += " Those of each key do: your softmax runs over the queries."
@@ -131,11 +55,15 @@ def upside_down(probe, weights, allowed):
 @of_weights
 def weight_on_a_dropped_key(probe, weights, allowed):
     """A key that is not allowed has weight 0."""
-    stray = (np.abs(weights) > _much(weights, probe)) & ~allowed & allowed.any(-1, keepdims=True)
-    if (place := _first(stray)) is None:
+    stray = (
+        (np.abs(weights) > more_than_rounding(weights, probe))
+        & ~allowed
+        & allowed.any(-1, keepdims=True)
+    )
+    if (place := first_of(stray)) is None:
         return None
     return (
-        f"The weight that {_place(place[:-1])} gives to key {place[-1]} is {weights[place]:.3f}, "
+        f"The weight that {place_of(place[:-1])} gives to key {place[-1]} is {weights[place]:.3f}, "
         "but this key may not be attended there."
     )
 
@@ -143,11 +71,11 @@ def weight_on_a_dropped_key(probe, weights, allowed):
 @of_weights
 def weight_in_an_empty_row(probe, weights, allowed):
     """Where no key is allowed, all weights are 0."""
-    found = (np.abs(weights) > _much(weights, probe)).any(-1) & ~allowed.any(-1)
-    if (place := _first(found)) is None:
+    found = (np.abs(weights) > more_than_rounding(weights, probe)).any(-1) & ~allowed.any(-1)
+    if (place := first_of(found)) is None:
         return None
     shown = ", ".join(f"{weight:.3f}" for weight in weights[place][:5])
-    return f"No key may be attended by {_place(place)}, yet its weights are {shown}."
+    return f"No key may be attended by {place_of(place)}, yet its weights are {shown}."
 
 
 @of_weights
@@ -157,14 +85,16 @@ def no_weight_on_an_allowed_key(probe, weights, allowed):
     if probe.training:
         return None  # dropout may be what takes it
     if scores is None or scores.shape != weights.shape:
-        if (place := _first(empty.all(-1) & allowed.any(-1))) is None:
+        if (place := first_of(empty.all(-1) & allowed.any(-1))) is None:
             return None
-        return f"All weights of {_place(place)} are 0, but it may attend to some key."
+        return f"All weights of {place_of(place)} are 0, but it may attend to some key."
     best = np.where(allowed, scores, -np.inf).max(-1, keepdims=True)
-    place = _first(allowed & (scores > np.maximum(best - 6, -100)) & empty)
+    place = first_of(allowed & (scores > np.maximum(best - 6, -100)) & empty)
     if place is None:
         return None
-    text = f"The weight that {_place(place[:-1])} gives to key {place[-1]} is 0, but this key may "
+    text = (
+        f"The weight that {place_of(place[:-1])} gives to key {place[-1]} is 0, but this key may "
+    )
     forbidden = np.where(allowed, -np.inf, scores)[place[:-1]].max()
     if forbidden > best[place[:-1]][0] + 100:
         return text + f"be attended, whatever the forbidden score of {forbidden:g} in its row."
@@ -179,10 +109,10 @@ def very_negative_scores_that_lose(probe, weights, allowed):
         return None
     best = np.where(allowed, scores, -np.inf).max(-1)
     weight = np.where(allowed, weights, 0.0).sum(-1)
-    if (place := _first(allowed.any(-1) & (best < -100) & (weight < 0.9))) is None:
+    if (place := first_of(allowed.any(-1) & (best < -100) & (weight < 0.9))) is None:
         return None
     return (
-        f"The largest allowed score of {_place(place)} is {best[place]:g}, and the allowed keys "
+        f"The largest allowed score of {place_of(place)} is {best[place]:g}, and the allowed keys "
         f"get {weight[place]:.3f} of the weight. Only its distance to the other allowed scores "
         "counts, however negative it is."
     )
@@ -201,7 +131,7 @@ def ratios_that_are_not_exponential(probe, weights, allowed):
             ratio = float(np.exp(ours[1] - ours[0]))
             if theirs[0] > 1e-6 and abs(theirs[1] / theirs[0] - ratio) > 1e-3 * ratio:
                 return (
-                    f"For {_place(row)}, keys {pair[0]} and {pair[1]} have the scores "
+                    f"For {place_of(row)}, keys {pair[0]} and {pair[1]} have the scores "
                     f"{ours[0]:.3f} and {ours[1]:.3f}, so the ratio of their weights is that of "
                     f"exp of these, 1 to {ratio:.3f}; yours is 1 to {theirs[1] / theirs[0]:.3f}."
                 )
@@ -220,7 +150,7 @@ def unequal_weights_of_equal_keys(probe, weights, allowed):
             row = weights[index][found]
             if np.ptp(row) > 1e-3:
                 return (
-                    f"All keys that {_place(index)} may attend to are equal, yet your weights "
+                    f"All keys that {place_of(index)} may attend to are equal, yet your weights "
                     f"there lie between {row.min():.3f} and {row.max():.3f}."
                 )
     return None
@@ -237,7 +167,7 @@ def unequal_weights_of_a_zero_query(probe, weights, allowed):
         zero = not queries[(*index[: queries.ndim - 2], index[-1])].any()
         if zero and len(row) and np.ptp(row) > 1e-3:
             return (
-                f"The {_place(index)} is a vector of zeros: without a bias its scores are all 0 "
+                f"The {place_of(index)} is a vector of zeros: without a bias its scores are all 0 "
                 f"and its weights equal. Yours lie between {row.min():.3f} and {row.max():.3f}."
             )
     return None
@@ -261,7 +191,7 @@ def outside_the_values(probe: Probe, recorded: Recorded | None) -> str | None:
         return None
     low = np.minimum(values.min(-2, keepdims=True), 0) - 1e-3
     high = np.maximum(values.max(-2, keepdims=True), 0) + 1e-3
-    place = _first((theirs < low) | (theirs > high))
+    place = first_of((theirs < low) | (theirs > high))
     if place is None:
         return None
     return (

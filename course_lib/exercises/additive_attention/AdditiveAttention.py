@@ -1,18 +1,14 @@
 """Lesson 04: additive attention as a module, with lengths, masks and dropout."""
 
 import functools
-import math
 
 import numpy as np
-import torch
-from torch import nn
 
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS
-from course_lib.exercises._attention.steps import AttentionModule
+from course_lib.exercises.additive_attention._module import MISTAKES
 from course_lib.reference import additive_attention as oracle
 
 
@@ -96,91 +92,43 @@ def _equal_keys(rng, *sizes, **options):
 
 def _module_values(rng):
     return [
-        _probe(
-            "worked_number",
-            "Equal keys get equal weights: values of 10 and 20 give 15.",
-            _worked_number(rng),
-        ),
-        _probe(
-            "no_mask",
-            "Without lengths and mask: softmax of the additive scores, times the values.",
-            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
-        ),
-        _probe(
-            "equal_keys_and_lengths",
-            "Equal keys within the length get equal weights.",
-            _equal_keys(rng, 2, 2, 4, 2, 3, 3, 2),
-            valid_lens=[2, 3],
-        ),
-        _probe(
-            "equal_keys_and_mask",
-            "Equal keys that are allowed get equal weights.",
-            _equal_keys(rng, 2, 2, 4, 2, 3, 3, 2),
-            mask=np.array([[True, False, True, False], [False, True, True, True]]),
-        ),
-        _probe(
-            "lengths_per_item",
-            "Keys beyond an item's length get weight 0.",
-            _module_problem(rng, 3, 2, 5, 4, 6, 7, 8),
-            valid_lens=[2, 5, 3],
-        ),
-        _probe(
-            "lengths_per_query",
-            "Lengths of shape (batch, num_queries) give every query a length of its own.",
-            _module_problem(rng, 2, 3, 5, 6, 7, 9, 8),
-            valid_lens=[[1, 4, 2], [3, 5, 2]],
-        ),
-        _probe(
-            "mask_shared_by_batch",
-            "A bool mask of shape (num_queries, num_keys) holds for every item; True means that a "
-            "key may be attended.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
-            mask=_random_mask(rng, 3, 5),
-        ),
-        _probe(
-            "mask_per_item",
-            "A bool mask may have a batch axis; True means that a key may be attended.",
-            _module_problem(rng, 2, 4, 3, 5, 6, 7, 8),
-            mask=_random_mask(rng, 2, 4, 3),
-        ),
-        _probe(
-            "mask_of_keys",
-            "A bool mask of shape (batch, 1, num_keys) holds for every query of an item.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
-            mask=_random_mask(rng, 2, 1, 5),
-        ),
-        _probe(
-            "lengths_and_mask",
-            "With lengths and a mask, a key must be allowed by both.",
-            _module_problem(rng, 2, 3, 5, 6, 4, 7, 8),
-            valid_lens=[3, 4],
-            mask=np.tril(np.ones((3, 5), dtype=bool), 1),
-        ),
-        _probe(
-            "lengths_per_query_and_mask",
-            "Lengths per query and a mask per item: a key must be allowed by both.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
-            valid_lens=[[4, 2, 5], [3, 5, 1]],
-            mask=_random_mask(rng, 2, 3, 5) | (np.arange(5) == 0),
-        ),
-        _probe(
-            "as_many_queries_as_items",
-            "With as many queries as items, the lengths are still one an item.",
-            _module_problem(rng, 3, 3, 5, 4, 6, 7, 8),
-            valid_lens=[2, 5, 3],
-        ),
-        _probe(
-            "equal_sizes",
-            "Queries, keys and values keep their roles where all have the same size.",
-            _module_problem(rng, 2, 4, 5, 6, 6, 6, 6),
-        ),
-        _probe(
-            "sizes_by_position",
-            "`__init__` takes query_size, key_size and num_hiddens in this order.",
-            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
-            scenario="built_by_position",
-        ),
-    ]
+        _probe("worked_number", "Equal keys get equal weights: values of 10 and 20 give 15.",
+               _worked_number(rng)),
+        _probe("no_mask", "Without lengths and mask: softmax of the additive scores, times the "
+               "values.", _module_problem(rng, 2, 3, 4, 5, 6, 8, 7)),
+        _probe("equal_keys_and_lengths", "Equal keys within the length get equal weights.",
+               _equal_keys(rng, 2, 2, 4, 2, 3, 3, 2), valid_lens=[2, 3]),
+        _probe("equal_keys_and_mask", "Equal keys that are allowed get equal weights.",
+               _equal_keys(rng, 2, 2, 4, 2, 3, 3, 2),
+               mask=np.array([[True, False, True, False], [False, True, True, True]])),
+        _probe("lengths_per_item", "Keys beyond an item's length get weight 0.",
+               _module_problem(rng, 3, 2, 5, 4, 6, 7, 8), valid_lens=[2, 5, 3]),
+        _probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query a "
+               "length of its own.", _module_problem(rng, 2, 3, 5, 6, 7, 9, 8),
+               valid_lens=[[1, 4, 2], [3, 5, 2]]),
+        _probe("mask_shared_by_batch", "A bool mask of shape (num_queries, num_keys) holds for "
+               "every item; True means that a key may be attended.",
+               _module_problem(rng, 2, 3, 5, 4, 6, 8, 7), mask=_random_mask(rng, 3, 5)),
+        _probe("mask_per_item", "A bool mask may have a batch axis; True means that a key may be "
+               "attended.", _module_problem(rng, 2, 4, 3, 5, 6, 7, 8),
+               mask=_random_mask(rng, 2, 4, 3)),
+        _probe("mask_of_keys", "A bool mask of shape (batch, 1, num_keys) holds for every query of "
+               "an item.", _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
+               mask=_random_mask(rng, 2, 1, 5)),
+        _probe("lengths_and_mask", "With lengths and a mask, a key must be allowed by both.",
+               _module_problem(rng, 2, 3, 5, 6, 4, 7, 8), valid_lens=[3, 4],
+               mask=np.tril(np.ones((3, 5), dtype=bool), 1)),
+        _probe("lengths_per_query_and_mask", "Lengths per query and a mask per item: a key must be "
+               "allowed by both.", _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
+               valid_lens=[[4, 2, 5], [3, 5, 1]],
+               mask=_random_mask(rng, 2, 3, 5) | (np.arange(5) == 0)),
+        _probe("as_many_queries_as_items", "With as many queries as items, the lengths are still "
+               "one an item.", _module_problem(rng, 3, 3, 5, 4, 6, 7, 8), valid_lens=[2, 5, 3]),
+        _probe("equal_sizes", "Queries, keys and values keep their roles where all have the same "
+               "size.", _module_problem(rng, 2, 4, 5, 6, 6, 6, 6)),
+        _probe("sizes_by_position", "`__init__` takes query_size, key_size and num_hiddens in this "
+               "order.", _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), scenario="built_by_position"),
+    ]  # fmt: skip
 
 
 def _module_modes(rng):
@@ -189,39 +137,19 @@ def _module_modes(rng):
     large["args"]["values"] = tensor(dropout_values(rng, 4, 30))
     mixed = np.tril(np.ones((3, 5), dtype=bool), 2)
     return [
-        _probe(
-            "among_other_calls",
-            "Each call and each module stands on its own: outputs and `attention_weights` are "
-            "those of the module's last call, whatever came before.",
-            _module_problem(rng, 2, 3, 5, 6, 4, 7, 8),
-            valid_lens=[4, 2],
-            mask=mixed,
-            scenario="among_other_calls",
-        ),
-        _probe(
-            "dropout_off_in_eval",
-            "In eval mode dropout does nothing.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7, dropout=0.5),
-            valid_lens=[4, 3],
-        ),
-        _probe(
-            "dropout_in_train",
-            "In train mode each weight is dropped with probability p, the others are divided by "
-            "1 - p; `attention_weights` holds the weights before that.",
-            large,
-            training=True,
-            compare="dropout_on_weights",
-        ),
-        _probe(
-            "train_without_dropout",
-            "Built without `dropout` nothing is dropped: train and eval mode agree.",
-            _module_problem(rng, 2, 3, 5, 5, 6, 7, 8),
-            valid_lens=[3, 0],
-            mask=mixed,
-            training=True,
-            scenario="among_other_calls",
-        ),
-    ]
+        _probe("among_other_calls", "Each call and each module stands on its own: outputs and "
+               "`attention_weights` are those of the module's last call, whatever came before.",
+               _module_problem(rng, 2, 3, 5, 6, 4, 7, 8), valid_lens=[4, 2], mask=mixed,
+               scenario="among_other_calls"),
+        _probe("dropout_off_in_eval", "In eval mode dropout does nothing.",
+               _module_problem(rng, 2, 3, 5, 4, 6, 8, 7, dropout=0.5), valid_lens=[4, 3]),
+        _probe("dropout_in_train", "In train mode each weight is dropped with probability p, the "
+               "others are divided by 1 - p; `attention_weights` holds the weights before that.",
+               large, training=True, compare="dropout_on_weights"),
+        _probe("train_without_dropout", "Built without `dropout` nothing is dropped: train and "
+               "eval mode agree.", _module_problem(rng, 2, 3, 5, 5, 6, 7, 8), valid_lens=[3, 0],
+               mask=mixed, training=True, scenario="among_other_calls"),
+    ]  # fmt: skip
 
 
 def _module_edges(rng):
@@ -233,109 +161,49 @@ def _module_edges(rng):
         garbage["args"][name] = tensor(data)
     empty = np.array([[True, False, True, True], [False] * 4, [False, True, True, False]])
     return [
-        edge(
-            "masked_score_far_above",
-            "A masked key changes nothing, however large its score is.",
-            _far_above(rng),
-            mask=np.array([[True, True, False]]),
-        ),
-        edge(
-            "int32_lengths",
-            "Lengths may be int32 as well as int64.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
-            valid_lens=np.array([[1, 4, 2], [3, 5, 0]], dtype=np.int32),
-        ),
-        edge(
-            "mask_of_keys_alone",
-            "A bool mask of shape (num_keys,) holds for every query of every item.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
-            mask=np.array([True, False, True, True, False]),
-        ),
-        edge(
-            "mask_of_queries",
-            "A bool mask of shape (num_queries, 1) holds for every key.",
-            _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
-            mask=np.array([[True], [False], [True]]),
-        ),
-        edge(
-            "length_zero",
-            "An item without any real key gets outputs and weights of 0.",
-            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
-            valid_lens=[0, 3],
-        ),
-        edge(
-            "lengths_all_zero",
-            "Lengths that are all 0 leave outputs and weights of 0: 0 is a length too.",
-            _module_problem(rng, 2, 2, 4, 5, 6, 8, 7),
-            valid_lens=[0, 0],
-        ),
-        edge(
-            "nothing_allowed",
-            "A mask without any True leaves outputs and weights of 0.",
-            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
-            mask=np.zeros((3, 4), dtype=bool),
-        ),
-        edge(
-            "float32",
-            "A module of float32 gives outputs of float32, masked or not.",
-            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
-            valid_lens=[2, 4],
-            mask=np.tril(np.ones((3, 4), dtype=bool), 1),
-            dtype="float32",
-            tolerance=1e-4,
-        ),
-        edge(
-            "empty_row",
-            "A query that may attend to nothing gets an output of 0.",
-            _module_problem(rng, 2, 3, 4, 5, 6, 8, 7),
-            mask=empty,
-        ),
-        edge(
-            "garbage_in_pads",
-            "What stands in padded keys and values changes nothing.",
-            garbage,
-            valid_lens=[2, 4],
-        ),
-        edge(
-            "one_of_each",
-            "One item, one query, one key, one value column: all axes stay.",
-            _module_problem(rng, 1, 1, 1, 2, 3, 1, 4),
-        ),
-        edge(
-            "one_query",
-            "One item with one query: `attention_weights` keeps its three axes.",
-            _module_problem(rng, 1, 1, 4, 2, 3, 5, 6),
-            valid_lens=[3],
-        ),
-    ]
+        edge("masked_score_far_above", "A masked key changes nothing, however large its score is.",
+             _far_above(rng), mask=np.array([[True, True, False]])),
+        edge("int32_lengths", "Lengths may be int32 as well as int64.",
+             _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+             valid_lens=np.array([[1, 4, 2], [3, 5, 0]], dtype=np.int32)),
+        edge("mask_of_keys_alone", "A bool mask of shape (num_keys,) holds for every query of "
+             "every item.", _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
+             mask=np.array([True, False, True, True, False])),
+        edge("mask_of_queries", "A bool mask of shape (num_queries, 1) holds for every key.",
+             _module_problem(rng, 2, 3, 5, 4, 6, 8, 7), mask=np.array([[True], [False], [True]])),
+        edge("length_zero", "An item without any real key gets outputs and weights of 0.",
+             _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), valid_lens=[0, 3]),
+        edge("lengths_all_zero", "Lengths that are all 0 leave outputs and weights of 0: 0 is a "
+             "length too.", _module_problem(rng, 2, 2, 4, 5, 6, 8, 7), valid_lens=[0, 0]),
+        edge("nothing_allowed", "A mask without any True leaves outputs and weights of 0.",
+             _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), mask=np.zeros((3, 4), dtype=bool)),
+        edge("float32", "A module of float32 gives outputs of float32, masked or not.",
+             _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), valid_lens=[2, 4],
+             mask=np.tril(np.ones((3, 4), dtype=bool), 1), dtype="float32", tolerance=1e-4),
+        edge("empty_row", "A query that may attend to nothing gets an output of 0.",
+             _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), mask=empty),
+        edge("garbage_in_pads", "What stands in padded keys and values changes nothing.", garbage,
+             valid_lens=[2, 4]),
+        edge("one_of_each", "One item, one query, one key, one value column: all axes stay.",
+             _module_problem(rng, 1, 1, 1, 2, 3, 1, 4)),
+        edge("one_query", "One item with one query: `attention_weights` keeps its three axes.",
+             _module_problem(rng, 1, 1, 4, 2, 3, 5, 6), valid_lens=[3]),
+    ]  # fmt: skip
 
 
 def _module_gradients(rng):
     return [
-        _probe(
-            "gradient",
-            "The gradients of queries, keys, values and weights are those of the formula.",
-            _module_problem(rng, 1, 2, 3, 2, 1, 2, 3, requires_grad=True),
-            part="gradients",
-            grad_outputs=rng.normal(0, 1, (1, 2, 2)),
-        ),
-        _probe(
-            "gradient_in_train_mode",
-            "Train mode without dropout has the gradients of eval mode.",
-            _module_problem(rng, 1, 2, 2, 1, 2, 1, 2, requires_grad=True),
-            training=True,
-            part="gradients",
-            grad_outputs=rng.normal(0, 1, (1, 2, 1)),
-        ),
-        _probe(
-            "gradient_with_empty_row",
-            "An empty row has gradient 0; it must not turn the other gradients into NaN.",
-            _module_problem(rng, 1, 2, 3, 2, 1, 2, 2, requires_grad=True),
-            mask=np.array([[False, True, True], [False, False, False]]),
-            part="gradients",
-            grad_outputs=rng.normal(0, 1, (1, 2, 2)),
-        ),
-    ]
+        _probe("gradient", "The gradients of queries, keys, values and weights are those of the "
+               "formula.", _module_problem(rng, 1, 2, 3, 2, 1, 2, 3, requires_grad=True),
+               part="gradients", grad_outputs=rng.normal(0, 1, (1, 2, 2))),
+        _probe("gradient_in_train_mode", "Train mode without dropout has the gradients of eval "
+               "mode.", _module_problem(rng, 1, 2, 2, 1, 2, 1, 2, requires_grad=True),
+               training=True, part="gradients", grad_outputs=rng.normal(0, 1, (1, 2, 1))),
+        _probe("gradient_with_empty_row", "An empty row has gradient 0; it must not turn the other "
+               "gradients into NaN.", _module_problem(rng, 1, 2, 3, 2, 1, 2, 2, requires_grad=True),
+               mask=np.array([[False, True, True], [False, False, False]]), part="gradients",
+               grad_outputs=rng.normal(0, 1, (1, 2, 2))),
+    ]  # fmt: skip
 
 
 _PROMISES = {
@@ -384,135 +252,6 @@ _PROMISES = {
 }
 
 
-class _Additive(AttentionModule):
-    """The right module: project, and the step combine in the place of product and root."""
-
-    product = root = None
-
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(dropout)
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
-        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
-
-    def project(self, queries, keys, values):
-        return self.W_q(queries), self.W_k(keys), values
-
-    def score(self, q, k):
-        return self.combine(q[:, :, None], k[:, None], self.w_v.weight[0])
-
-    def combine(self, q, k, w):
-        return torch.tanh(q + k) @ w
-
-
-def _combined(function):
-    return {"combine": lambda self, q, k, w: function(q, k, w)}
-
-
-def _squeezed(self, scores, valid_lens=None, mask=None):
-    """The course's softmax refuses lengths where an axis of the scores is missing."""
-    scores = scores.squeeze()
-    if scores.dim() < (2 if valid_lens is None else 3):
-        raise ValueError("an axis of the scores is missing")
-    return _Additive.weights(self, scores, valid_lens, mask)
-
-
-def _textbook(self, queries, keys, values, valid_lens):
-    valid_lens.dim()
-    return _Additive.forward(self, queries, keys, values, valid_lens)
-
-
-_OWN = (
-    Row(
-        "no_tanh",
-        "Without tanh every query of an item has the same weights: the softmax cancels the query's "
-        "part of the score.",
-        "Which step lets a query change the order of the keys?",
-        _combined(lambda q, k, w: (q + k) @ w),
-    ),
-    Row(
-        "tanh_apart",
-        "You take tanh of query and key apart, so the query's part cancels in the softmax, and "
-        "every query has the same weights.",
-        "Does tanh come before or after the sum?",
-        _combined(lambda q, k, w: (torch.tanh(q) + torch.tanh(k)) @ w),
-    ),
-    Row(
-        "query_forgotten",
-        "Your weights do not depend on the queries.",
-        "What is added to the projected key?",
-        _combined(lambda q, k, w: torch.tanh(k).expand(-1, q.shape[1], -1, -1) @ w),
-    ),
-    Row(
-        "no_w_v",
-        "You add up the hidden features; `w_v` does not enter.",
-        "Does every hidden feature count the same?",
-        _combined(lambda q, k, w: torch.tanh(q + k).sum(-1)),
-    ),
-    Row(
-        "product",
-        "You multiply the projected query and key; additive attention adds them.",
-        "Which operation stands inside the tanh?",
-        _combined(lambda q, k, w: torch.tanh(q * k) @ w),
-    ),
-    Row(
-        "relu",
-        "Your hidden features go through relu; the formula has tanh.",
-        "Which values can tanh take that relu cannot?",
-        _combined(lambda q, k, w: torch.relu(q + k) @ w),
-    ),
-    Row(
-        "scaled_dot_product",
-        "You take scaled dot products of the projections, which is the next lesson's attention: "
-        "w_v and tanh do not enter.",
-        "How do two vectors of H numbers become H features, and these one score?",
-        _combined(lambda q, k, w: (q * k).sum(-1) / math.sqrt(len(w))),
-    ),
-    Row(
-        "scaled",
-        "You divide the scores by a square root, as dot-product attention does. The additive score "
-        "has no such factor.",
-        "Which scores grow with the number of features, and which are bounded by w_v?",
-        _combined(lambda q, k, w: torch.tanh(q + k) @ w / math.sqrt(len(w))),
-    ),
-    Row(
-        "layers_swapped",
-        "The queries go through `W_k` and the keys through `W_q`.",
-        "Which layer reads query_size numbers?",
-        {"project": lambda self, q, k, v: (self.W_k(q), self.W_q(k), v)},
-        fails=True,
-    ),
-    Row(
-        "squeezed",
-        "`squeeze()` without an axis removes every axis of size 1: with one item, one query or one "
-        "key an axis is lost.",
-        "Which axis do you want to remove?",
-        {"weights": _squeezed},
-        fails=True,
-    ),
-    Row(
-        "values_are_keys",
-        "You average the keys; the keys only decide how much each value counts.",
-        "Which of the three inputs does attention return an average of?",
-        {"project": lambda self, q, k, v: (self.W_q(q), self.W_k(k), k)},
-    ),
-    Row(
-        "projected_keys_averaged",
-        "You average the projected keys; the outputs are averages of the values.",
-        "Which variable did you overwrite on the way?",
-        {"project": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_k(k))},
-    ),
-    Row(
-        "lengths_required",
-        "The call fails when no lengths are given, or when a mask is: both are optional.",
-        "Which signature does `forward` have in the exercise?",
-        {"forward": _textbook},
-        fails=True,
-    ),
-)
-_UNTOLD = {"head_axis_forgotten", "empty_row_gradient_nan"}  # from the right module
-
-
 EXERCISE = Exercise(
     points=6,
     minutes=35,
@@ -522,7 +261,7 @@ EXERCISE = Exercise(
     probes=_module_probes,
     oracle=oracle.additive_attention,
     builds_on=("additive_scores", "masked_softmax"),
-    mistakes=known(_Additive, *_OWN, without=_UNTOLD),
+    mistakes=MISTAKES,
     properties=(*WEIGHTS, INSIDE_THE_VALUES),
     promises=_PROMISES,
     hints=(

@@ -6,10 +6,10 @@ import math
 import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, close
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.observe.lessons.broken_modules import BrokenCausalSelfAttention
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises.bug_hunt import _mistakes as models
+from course_lib.exercises._attention.properties import WEIGHTS
+from course_lib.exercises.bug_hunt._causal import MISTAKES, ROOTS, SEEN
 from course_lib.reference import bug_hunt as oracle
 from course_lib.reference.masked_softmax import softmax_of
 
@@ -78,15 +78,6 @@ def _outputs(probe, root, seen, merged=True):
     return rows.reshape(1, v.shape[1], -1) @ W_o.T
 
 
-_ROOTS = {
-    "scale_embed_dim": "You divide by the root of embed_dim, but each head compares head_dim "
-    "features.",
-    "no_scale": "Your scores are not divided by anything.",
-    "scale_without_root": "You divide by head_dim instead of its root.",
-    "scale_num_heads": "You divide by the root of the number of heads.",
-}
-
-
 def _judged_root(probe, expected, recorded):
     d, heads = probe.construct["embed_dim"], probe.construct["num_heads"]
     past = np.tril(np.ones((3, 3), bool))
@@ -98,34 +89,15 @@ def _judged_root(probe, expected, recorded):
     if is_root(math.sqrt(d // heads)):
         return None
     roots = (math.sqrt(d), 1.0, d // heads, math.sqrt(heads))
-    for (name, message), root in zip(_ROOTS.items(), roots, strict=True):
+    for (name, message), root in zip(ROOTS.items(), roots, strict=True):
         if is_root(root):
             return Problem(name, message, "How many products are summed in one score?")
     return close(probe, expected, recorded)
 
 
-_SEEN = {
-    "sees_the_future": (
-        lambda i, j: j >= i,
-        "Each position sees itself and the later ones.",
-        "Rows are queries: which triangle holds the keys j <= i?",
-    ),
-    "not_causal": (
-        lambda i, j: i == i,
-        "Every position sees all others, the later ones too.",
-        "Where is the mask applied?",
-    ),
-    "never_sees_itself": (
-        lambda i, j: j < i,
-        "A position does not see itself, and the first one sees nothing.",
-        "Which keys does query 0 see?",
-    ),
-}
-
-
 def _judged_past(probe, expected, recorded):
     i, j = np.indices((4, 4))
-    for name, (seen, message, hint) in _SEEN.items():
+    for name, (seen, message, hint) in SEEN.items():
         given = np.nan_to_num(recorded.data)  # a row that sees nothing may be nan
         if arrays_agree(_outputs(probe, 1.0, np.broadcast_to(seen(i, j), (4, 4))), given, 1e-7):
             return Problem(name, message, hint)
@@ -147,13 +119,8 @@ def _judged_merge(probe, expected, recorded):
 def _causal_probes(rng):
     identity = _causal_problem(rng, 2, 4, 6, 2)
     identity["state"] = identity["state"] | {"W_o.weight": np.eye(6)}
-    garbage = _causal_problem(rng, 2, 4, 6, 1, [2, 3])
-    garbage["args"]["x"].data[0, 2:] = 1e4
-    garbage["args"]["x"].data[1, 3:] = -1e4
     by_hand = _causal_problem(rng, 1, 3, 2, 1)
     by_hand["args"]["x"] = tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
-    back = _causal_problem(rng, 1, 3, 2, 1, [2], requires_grad=True)
-    back_empty = _causal_problem(rng, 2, 2, 2, 1, [0, 2], requires_grad=True)
     return [
         Probe("by_hand", "In each head position i averages the values of the positions j <= i with "
               "the weights softmax(q k^T / sqrt(head_dim)).", **by_hand),
@@ -170,6 +137,16 @@ def _causal_probes(rng):
               **_causal_problem(rng, 3, 4, 6, 3, [2, 4, 1])),
         Probe("one_position", "A position that sees itself only has the weight 1 in every head.",
               **_causal_problem(rng, 2, 1, 6, 3)),
+    ]  # fmt: skip
+
+
+def _causal_edges(rng):
+    garbage = _causal_problem(rng, 2, 4, 6, 1, [2, 3])
+    garbage["args"]["x"].data[0, 2:] = 1e4
+    garbage["args"]["x"].data[1, 3:] = -1e4
+    back = _causal_problem(rng, 1, 3, 2, 1, [2], requires_grad=True)
+    back_empty = _causal_problem(rng, 2, 2, 2, 1, [0, 2], requires_grad=True)
+    return [
         Probe("empty_position", "An item of length 0 gets zeros: here there is one position.",
               "edges", **_causal_problem(rng, 2, 1, 4, 2, [0, 1])),
         Probe("empty", "An item of length 0 gets zeros.", "edges",
@@ -205,7 +182,7 @@ EXERCISE = Exercise(
     difficulty=3,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
-    probes=_causal_probes,
+    probes=lambda rng: [*_causal_probes(rng), *_causal_edges(rng)],
     oracle=oracle.causal_self_attention,
     builds_on=("masked_softmax", "causal_mask", "split_heads", "merge_heads"),
     promises={
@@ -235,151 +212,8 @@ EXERCISE = Exercise(
         "past": _judged_past,
         "merge": _judged_merge,
     },
-    mistakes=(
-        Mistake(
-            "not_mended",
-            BrokenCausalSelfAttention,
-            "This still computes what `BrokenCausalSelfAttention` does: all its faults are there.",
-            "Which outputs change when you change the last position?",
-        ),
-        Mistake(
-            "scale_embed_dim",
-            models.causal(scale=lambda self, q, x: x.shape[-1] ** 0.5),
-            "You divide by the root of embed_dim, but each head compares head_dim features.",
-            "How many products are summed in one score?",
-        ),
-        Mistake(
-            "merge_without_transpose",
-            models.causal(merge=models.merge_without_transpose),
-            "Your merge reshapes (batch, heads, n, head_dim) as it lies in memory, so the features "
-            "of a position come from other positions.",
-            "Which axes must be neighbours before they are flattened together?",
-        ),
-        Mistake(
-            "sees_the_future",
-            models.causal(past=models.upper),
-            "Each position sees itself and the later ones.",
-            "Rows are queries: which triangle holds the keys j <= i?",
-        ),
-        Mistake(
-            "empty_row_nan",
-            models.causal(normalise=models.nan_in_empty_rows),
-            "An item of length 0 becomes NaN.",
-            "What does `masked_softmax` of lesson 02 do there?",
-        ),
-        Mistake(
-            "not_causal",
-            models.causal(past=lambda self, n: models.torch.ones(n, n, dtype=models.torch.bool)),
-            "Every position sees all others, the later ones too.",
-            "Where is the mask applied?",
-        ),
-        Mistake(
-            "causal_with_lengths_only",
-            models.causal(
-                past=lambda self, n: models.torch.ones(n, n, dtype=models.torch.bool),
-                real=lambda self, allowed, valid_lens: models.CausalSteps.real(
-                    self, allowed.tril(), valid_lens
-                ),
-            ),
-            "Without lengths every position sees all others, the later ones too.",
-            "Which of your conditions stands inside `if valid_lens is not None`?",
-        ),
-        Mistake(
-            "lengths_ignored",
-            models.causal(real=lambda self, allowed, valid_lens: allowed),
-            "The lengths change nothing: padded positions are attended.",
-            "Where do `valid_lens` enter?",
-        ),
-        Mistake(
-            "length_of_first_item_for_all",
-            models.causal(
-                real=lambda self, allowed, valid_lens: models.CausalSteps.real(
-                    self, allowed, valid_lens[:1].expand_as(valid_lens)
-                )
-            ),
-            "Every item gets the length of the first one.",
-            "Which axis must `valid_lens` have before it is compared with positions?",
-        ),
-        Mistake(
-            "one_position_more",
-            models.causal(
-                real=lambda self, allowed, valid_lens: models.CausalSteps.real(
-                    self, allowed, valid_lens + 1
-                )
-            ),
-            "One position too many is kept: length 2 keeps positions 0, 1 and 2.",
-            "Which is the last real position of an item of length 2?",
-        ),
-        Mistake(
-            "split_without_transpose",
-            models.causal(split=models.split_without_transpose),
-            "Your heads are pieces of the sequence instead of blocks of features.",
-            "Which axis do you cut, and which do you move?",
-        ),
-        Mistake(
-            "over_queries",
-            models.causal(normalise=models.over_queries),
-            "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
-            "Which axis holds the keys?",
-        ),
-        Mistake(
-            "no_scale",
-            models.causal(scale=lambda self, q, x: 1.0),
-            "Your scores are not divided by anything.",
-            "How does the size of a dot product grow with the number of features?",
-        ),
-        Mistake(
-            "empty_row_uniform",
-            models.causal(normalise=models.filled(-1e9)),
-            "An item of length 0 gets the average of its pads.",
-            "What does `masked_softmax` of lesson 02 do there?",
-        ),
-        Mistake(
-            "pads_zeroed",
-            models.causal(result=models.pads_zeroed),
-            "You set the outputs of padded positions to 0. They may attend to the real ones; only "
-            "nobody attends to them.",
-            "Which axis of the weights do the lengths cut: queries or keys?",
-        ),
-        Mistake(
-            "thirds_in_turn",
-            models.causal(heads=models.thirds_in_turn),
-            "Your queries, keys and values take the outputs of `W_qkv` in turn; each of them is a "
-            "third in one piece.",
-            "In `(..., 3, embed_dim)`, which axis moves fastest? And in `(..., embed_dim, 3)`?",
-        ),
-        Mistake(
-            "heads_in_turn",
-            models.causal(split=models.split_in_turn),
-            "Your heads take every h-th feature instead of a block of neighbours.",
-            "In `(..., num_heads, head_dim)`, which axis moves fastest?",
-        ),
-        Mistake(
-            "sees_one_ahead",
-            models.causal(past=lambda self, n: models.torch.ones(n, n).tril(1).bool()),
-            "Each position sees one later position too.",
-            "Which diagonal is the last one that position i may see?",
-        ),
-        Mistake(
-            "either_is_enough",
-            models.causal(real=models.either),
-            "A position is attended if it is real or lies in the past; it must be both.",
-            "A padded position in the past: may it be attended?",
-        ),
-        Mistake(
-            "lengths_tiled",
-            models.causal(real=models.tiled_lengths),
-            "The lengths reach the wrong items: the heads of all items, one after the other, take "
-            "the lengths of items 0, 1, 0, 1, ... in turn.",
-            "What is the difference between `repeat` and `repeat_interleave`?",
-        ),
-        Mistake(
-            "lengths_of_the_first_call_kept",
-            models.CausalRemembers,
-            "A second call still uses the lengths of the first one.",
-            "What does your module store in a call that it uses in the next?",
-        ),
-    ),
+    mistakes=MISTAKES,
+    properties=WEIGHTS,
     hints=(
         "Test it with lesson 06's `is_causal` and with an item of length 0, and look at the sizes "
         "under the root. It has four faults.",

@@ -3,10 +3,10 @@
 import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, dropout_values
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.observe.lessons.broken_modules import BrokenLookup
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises.bug_hunt import _mistakes as models
+from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS, ZERO_QUERY
+from course_lib.exercises.bug_hunt._lookup import MISTAKES
 from course_lib.reference import bug_hunt as oracle
 from course_lib.reference.masked_softmax import softmax_of
 
@@ -77,8 +77,8 @@ _ROOTS = {
         "Your scores are divided by the root of 2, where queries and keys have 2 features and "
         "there are 2 of each; the dot product runs over `num_hiddens` = 3.",
     ),
-    1.0: ("no_scale", "Your scores are not divided by anything."),
-    3.0: ("scale_without_root", "You divide by `num_hiddens` instead of its root."),
+    1.0: ("unscaled", "Your scores are not divided by anything."),
+    3.0: ("divided_by_d", "You divide by `num_hiddens` instead of its root."),
 }
 
 
@@ -116,7 +116,7 @@ def _judged_quiet(probe, expected, recorded):
     gaps = np.abs(recorded.data[:, :, None] - sums[:, None]).max(-1).min(-1)
     if recorded.data.shape == expected.shape and (gaps < 1e-7).all():
         return Problem(
-            "dropout_in_eval_mode",
+            "dropout_in_eval",
             "Your dropout acts in eval mode too.",
             "What does `nn.Dropout` know that `F.dropout(weights, p)` does not?",
         )
@@ -126,11 +126,6 @@ def _judged_quiet(probe, expected, recorded):
 def _lookup_probes(rng):
     padded = lookup_problem(rng, 3, 4, 6, (5, 2, 3), 7, [2, 6, 4])
     one = lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2, [1, 1])
-    empty = lookup_problem(rng, 3, 2, 5, (4, 4, 4), 7, [0, 3, 5])
-    big = lookup_problem(rng, 2, 3, 4, (4, 5, 6), 3)
-    big["state"] = {name: 30 * w for name, w in big["state"].items()}
-    back = lookup_problem(rng, 1, 2, 3, (3, 3, 3), 2, [2], requires_grad=True)
-    back_empty = lookup_problem(rng, 2, 1, 3, (3, 3, 3), 1, [0, 2], requires_grad=True)
     return [
         Probe("few", "The outputs are softmax(q k^T / sqrt(num_hiddens)) V: here two queries over "
               "three keys.", **lookup_problem(rng, 1, 2, 3, (3, 4, 2), 2)),
@@ -144,6 +139,16 @@ def _lookup_probes(rng):
         Probe("one_key", "One real key: every query gets its value.", **one),
         Probe("key_alone", "One query and one key: the output is its value.",
               **lookup_problem(rng, 2, 1, 1, (2, 3, 4), 3)),
+    ]  # fmt: skip
+
+
+def _lookup_edges(rng):
+    empty = lookup_problem(rng, 3, 2, 5, (4, 4, 4), 7, [0, 3, 5])
+    big = lookup_problem(rng, 2, 3, 4, (4, 5, 6), 3)
+    big["state"] = {name: 30 * w for name, w in big["state"].items()}
+    back = lookup_problem(rng, 1, 2, 3, (3, 3, 3), 2, [2], requires_grad=True)
+    back_empty = lookup_problem(rng, 2, 1, 3, (3, 3, 3), 1, [0, 2], requires_grad=True)
+    return [
         Probe("garbage", "What stands in padded keys and values changes nothing, however large it "
               "is.", "edges", **_with_garbage(rng, 1e4)),
         Probe("huge_garbage", "What stands in padded keys and values changes nothing, however "
@@ -191,7 +196,7 @@ EXERCISE = Exercise(
     difficulty=2,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "v")),),
-    probes=_lookup_probes,
+    probes=lambda rng: [*_lookup_probes(rng), *_lookup_edges(rng)],
     oracle=oracle.lookup,
     builds_on=("masked_softmax",),
     comparisons={"root": _judged_root, "axis": _judged_axis, "quiet": _judged_quiet},
@@ -216,105 +221,8 @@ EXERCISE = Exercise(
         "queries, keys, values: see the class": "",
         "One output for each query; zeros": "empty",
     },
-    mistakes=(
-        Mistake(
-            "not_mended",
-            BrokenLookup,
-            "This still computes what `BrokenLookup` does.",
-            "Which invariants of the list does it break? One fault may hide the repair of another.",
-        ),
-        Mistake(
-            "scale_of_the_queries",
-            models.lookup(scale=models.by_query_size),
-            "You divide by the root of the query's size, but the dot product runs over the "
-            "`num_hiddens` projected features.",
-            "How many products are summed in one score?",
-        ),
-        Mistake(
-            "over_queries",
-            models.lookup(normalise=models.over_the_queries),
-            "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
-            "Which axis of (batch, num_queries, num_keys) holds the keys?",
-        ),
-        Mistake(
-            "zero_after_softmax",
-            models.lookup(normalise=models.zero_afterwards),
-            "You mask after the softmax: what is left of a row no longer sums to 1.",
-            "Does masking before the softmax need a second normalisation?",
-        ),
-        Mistake(
-            "dropout_in_eval_mode",
-            models.lookup(drop=models.always_dropping),
-            "Your dropout acts in eval mode too: `F.dropout` drops unless told that it is not "
-            "training.",
-            "What does `nn.Dropout` know that `F.dropout(weights, p)` does not?",
-        ),
-        Mistake(
-            "no_scale",
-            models.lookup(scale=lambda self, queries, keys, q: 1.0),
-            "Your scores are not divided by anything.",
-            "How does the size of a dot product grow with the number of features?",
-        ),
-        Mistake(
-            "scale_of_the_number_of_keys",
-            models.lookup(scale=lambda self, queries, keys, q: keys.shape[1] ** 0.5),
-            "You divide by the root of the number of keys, but the dot product runs over the "
-            "`num_hiddens` projected features.",
-            "How many products are summed in one score?",
-        ),
-        Mistake(
-            "filled_with_zero",
-            models.lookup(normalise=models.filled_with(0.0)),
-            "Masked scores become 0, but exp(0) = 1: those keys still get weight.",
-            "Which score has an exponential of 0?",
-        ),
-        Mistake(
-            "empty_row_nan",
-            models.lookup(normalise=models.filled_with(-float("inf"))),
-            "An item without a real key becomes NaN.",
-            "What does `masked_softmax` of lesson 02 do there?",
-        ),
-        Mistake(
-            "empty_row_uniform",
-            models.lookup(normalise=models.filled_with(-1e9)),
-            "An item without a real key gets the average of its pads.",
-            "What does `masked_softmax` of lesson 02 do there?",
-        ),
-        Mistake(
-            "weights_after_dropout",
-            models.lookup(
-                keep=lambda self, w, used: setattr(self, "attention_weights", used.detach())
-            ),
-            "`attention_weights` holds the weights after dropout; it should show them before.",
-            "Which of the two tensors sums to 1?",
-        ),
-        Mistake(
-            "length_of_first_item_for_all",
-            models.lookup(lengths=lambda self, valid_lens: valid_lens[:1].expand_as(valid_lens)),
-            "Every item gets the length of the first one.",
-            "Which axis must `valid_lens` have before it is compared with positions?",
-        ),
-        Mistake(
-            "one_key_more",
-            models.lookup(lengths=lambda self, valid_lens: valid_lens + 1),
-            "One key too many is kept: length 2 keeps keys 0, 1 and 2.",
-            "Which is the last real key of an item of length 2?",
-        ),
-        Mistake(
-            "dropout_on_values",
-            models.lookup(
-                drop=models.not_dropped, finish=lambda self, w, v: w @ models.thinned(self, v)
-            ),
-            "Dropout acts on the values; it belongs on the attention weights.",
-            "Which tensor should lose entries in train mode?",
-        ),
-        Mistake(
-            "weights_of_the_first_call_kept",
-            models.LookupRemembers,
-            "`attention_weights` still holds the weights of the first call after a second one.",
-            "Under which condition does your `forward` set the attribute?",
-        ),
-    ),
+    mistakes=MISTAKES,
+    properties=(*WEIGHTS, ZERO_QUERY, INSIDE_THE_VALUES),
     hints=(
         "Run your three tests and the row sums on `BrokenLookup` again after each repair. It has "
         "four faults, and one of them hides another.",

@@ -1,10 +1,13 @@
 """`masked_softmax`: weights over the keys that may be attended; empty rows give zeros."""
 
+import functools
+
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, filled, known, untouched
+from course_lib.exercises._attention.changes import filled, untouched
+from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._attention.steps import Softmax
 from course_lib.reference import masked_softmax as oracle
@@ -84,6 +87,12 @@ def _values(rng):
              _one_dropped(rng, 2, 3, 5)),
         case("other_sizes", "Any sizes must work.", normal(*sizes),
              rng.integers(2, sizes[-1], sizes[0]), _one_dropped(rng, *sizes[1:])),
+    ]  # fmt: skip
+
+
+def _with_heads(rng):
+    normal = _normal(rng)
+    return [
         case("heads_mask_per_item", "With scores (batch, heads, n, m), a mask (batch, 1, n, m) "
              "holds for every head.", normal(2, 3, 4, 5), mask=_mask(rng, 2, 1, 4, 5)),
         case("heads_mask_per_head", "With scores (batch, heads, n, m), a mask (batch, heads, n, m) "
@@ -101,11 +110,7 @@ def _values(rng):
 
 
 def _edges(rng):
-    normal = _normal(rng)
-
-    def edge(*args, **options):
-        return case(*args, part="edges", **options)
-
+    normal, edge = _normal(rng), functools.partial(case, part="edges")
     return [
         edge("one_head", "A head axis of size 1 stays, and lengths belong to the items.",
              normal(2, 1, 3, 4), [2, 4]),
@@ -130,6 +135,12 @@ def _edges(rng):
         edge("between_other_calls", "Each call counts on its own: other calls with the same shapes "
              "change nothing.", normal(2, 3, 4), [2, 3], _one_dropped(rng, 3, 4),
              scenario="between_calls"),
+    ]  # fmt: skip
+
+
+def _extremes(rng):
+    normal, edge = _normal(rng), functools.partial(case, part="edges")
+    return [
         edge("length_zero", "An item without any real key gets weights 0 in all its rows, not NaN, "
              "not 1/m.", normal(2, 2, 3), [0, 2]),
         edge("worked_number_empty", "A length of 0 leaves a row of zeros.", _BY_HAND, [0]),
@@ -204,7 +215,10 @@ EXERCISE = Exercise(
     minutes=30,
     difficulty=3,
     returns=(Returned("weights", "tensor", "float", ("...", "num_queries", "num_keys")),),
-    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
+    probes=lambda rng: [
+        *(*_values(rng), *_with_heads(rng)),
+        *(*_edges(rng), *_extremes(rng), *_gradients(rng)),
+    ],
     oracle=oracle.masked_softmax,
     builds_on=("length_mask", "combine_masks", "additive_mask"),
     mistakes=known(Softmax, *_OWN),

@@ -1,5 +1,6 @@
 """`RecomputedAttention`: what must be kept for the backward pass, and what is made of it."""
 
+import functools
 import math
 
 import numpy as np
@@ -8,48 +9,38 @@ import torch
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises.memory_and_speed import _mistakes as wrong
-from course_lib.exercises.memory_and_speed.blocked_attention import (
-    by_hand,
-    lengths,
-    problem,
-    rising,
-    some,
-)
+from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
 from course_lib.reference import memory_and_speed as oracle
 
 
-def _probes(rng):
-    def probe(name, says, args, block_size, mask=None, upstream=None, **options):
-        given = None if mask is None else tensor(mask)
-        shape = (*args["queries"].data.shape[:-1], args["values"].data.shape[-1])
-        return Probe(
-            name,
-            says,
-            args=args | {"mask": given, "block_size": block_size},
-            scenario=options.pop("scenario", "apply_function"),
-            grad_outputs=rng.normal(0, 1, shape) if upstream is None else upstream,
-            **options,
-        )
+def _probe(rng, name, says, args, block_size, mask=None, upstream=None, **options):
+    given = None if mask is None else tensor(mask)
+    shape = (*args["queries"].data.shape[:-1], args["values"].data.shape[-1])
+    return Probe(
+        name,
+        says,
+        args=args | {"mask": given, "block_size": block_size},
+        scenario=options.pop("scenario", "apply_function"),
+        grad_outputs=rng.normal(0, 1, shape) if upstream is None else upstream,
+        **options,
+    )
 
-    def draw(n, m, d, v, *batch, **options):
-        return problem(rng, n, m, d, v, *batch, requires_grad=True, **options)
 
+def _narrow(rng, n, m):
+    """Gradients are asked for the queries alone."""
+    given = problem(rng, n, m, 1, 1)
+    return given | {"queries": tensor(given["queries"].data, requires_grad=True)}
+
+
+_LIMITS = {"peak": 8000, "kept": 1500}  # the weights have 8320 bytes, those of a block 256
+
+
+def _values(rng):
+    probe = functools.partial(_probe, rng)
+    draw = functools.partial(problem, rng, requires_grad=True)
     climbing = rising(rng, 3, 6, 2, 2)
     climbing = {name: tensor(a.data, requires_grad=True) for name, a in climbing.items()}
-    large = draw(2, 4, 2, 3)
-    large["queries"] = tensor([[700.0, 0.0], [-900.0, 0.5]], requires_grad=True)
-    late, empty = some(rng, 3, 6), some(rng, 3, 5)
-    late[1, :4], empty[2] = False, False
-    narrow, masked = problem(rng, 16, 65, 1, 1), problem(rng, 16, 48, 1, 1)
-    forbidden = {
-        "queries": tensor([[100.0], [0.5]], requires_grad=True),
-        "keys": tensor([[0.01], [0.02], [100.0]], requires_grad=True),
-        "values": tensor(rng.normal(0, 1, (3, 2)), requires_grad=True),
-    }
-    for given in (narrow, masked):
-        given["queries"] = tensor(given["queries"].data, requires_grad=True)
     both = "Outputs and gradients are those of softmax(Q K^T / sqrt(d)) V."
-    limits = {"peak": 8000, "kept": 1500}  # the weights have 8320 bytes, those of a block 256
     return [
         probe("worked_number", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
         probe("random", both, draw(3, 5, 3, 4), 2),
@@ -57,93 +48,51 @@ def _probes(rng):
         probe("wide", "There may be any number of features.", draw(2, 4, 7, 2), 2),
         probe("heads", "There may be any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
         probe("rising", "Later keys with larger scores change nothing of that.", climbing, 2),
-        probe(
-            "mask",
-            "A mask (n, m) holds in the backward pass too.",
-            draw(3, 6, 2, 2),
-            2,
-            some(rng, 3, 6),
-        ),
-        probe(
-            "lengths",
-            "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
-            draw(1, 5, 2, 2, 2),
-            2,
-            lengths(5, 4, 2),
-        ),
-        probe(
-            "memory",
-            "With 65 keys in blocks of 2, neither all weights nor all scores are kept for the "
-            "backward pass, or are there together in either pass.",
-            narrow,
-            2,
-            at_most=limits,
-        ),
+        probe("mask", "A mask (n, m) holds in the backward pass too.", draw(3, 6, 2, 2), 2,
+              some(rng, 3, 6)),
+        probe("lengths", "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
+              draw(1, 5, 2, 2, 2), 2, lengths(5, 4, 2)),
+        probe("memory", "With 65 keys in blocks of 2, neither all weights nor all scores are kept "
+              "for the backward pass, or are there together in either pass.",
+              _narrow(rng, 16, 65), 2, at_most=_LIMITS),
         probe("strided", "Inputs need not be contiguous.", draw(2, 5, 2, 3, strided=True), 2),
-        probe("one_block", "A block may be larger than needed.", draw(2, 3, 2, 2), 8, part="edges"),
-        probe("one_by_one", "A block may be one key.", draw(2, 3, 3, 2), 1, part="edges"),
-        probe("one_key", "A single key has the weight 1.", draw(2, 1, 2, 2, 1), 4, part="edges"),
-        probe(
-            "late_start",
-            "A query whose first blocks are masked altogether begins with the next.",
-            draw(3, 6, 2, 1),
-            2,
-            late,
-            part="edges",
-        ),
-        probe(
-            "empty_row",
-            "A query that may attend to no key gets zeros and sends back zeros, and disturbs no "
-            "other.",
-            draw(3, 5, 2, 2),
-            8,
-            empty,
-            part="edges",
-        ),
-        probe(
-            "one_column",
-            "A mask (n, 1) with one column stands for all keys, in every block.",
-            draw(3, 5, 2, 1),
-            2,
-            np.array([[True], [True], [False]]),
-            part="edges",
-        ),
-        probe(
-            "memory_masked",
-            "With a mask of a single row, which stands for all queries, memory stays as small.",
-            masked,
-            2,
-            some(rng, 1, 48),
-            part="edges",
-            at_most=limits | {"peak": 6000},
-        ),
-        probe("large_scores", "Large scores do not overflow.", large, 3, part="edges"),
-        probe(
-            "applied_twice",
-            "Each call remembers its own tensors, also where two calls come before `backward`.",
-            draw(3, 5, 2, 2),
-            2,
-            part="edges",
-            scenario="apply_function_twice",
-        ),
-        probe(
-            "huge_forbidden_scores",
-            "A forbidden score may be 1e4, and leaves no trace.",
-            forbidden,
-            2,
-            np.array([[True, True, False]]),
-            part="edges",
-        ),
-        probe(
-            "float32",
-            "Inputs in float32 give results in float32.",
-            draw(2, 5, 3, 2),
-            2,
-            part="edges",
-            dtype="float32",
-            tolerance=1e-4,
-        ),
-    ]
+    ]  # fmt: skip
+
+
+def _edges(rng):
+    edge = functools.partial(_probe, rng, part="edges")
+    draw = functools.partial(problem, rng, requires_grad=True)
+    large = draw(2, 4, 2, 3)
+    large["queries"] = tensor([[700.0, 0.0], [-900.0, 0.5]], requires_grad=True)
+    late, empty = some(rng, 3, 6), some(rng, 3, 5)
+    late[1, :4], empty[2] = False, False
+    forbidden = {
+        "queries": tensor([[100.0], [0.5]], requires_grad=True),
+        "keys": tensor([[0.01], [0.02], [100.0]], requires_grad=True),
+        "values": tensor(rng.normal(0, 1, (3, 2)), requires_grad=True),
+    }
+    return [
+        edge("one_block", "A block may be larger than needed.", draw(2, 3, 2, 2), 8),
+        edge("one_by_one", "A block may be one key.", draw(2, 3, 3, 2), 1),
+        edge("one_key", "A single key has the weight 1.", draw(2, 1, 2, 2, 1), 4),
+        edge("late_start", "A query whose first blocks are masked altogether begins with the "
+             "next.", draw(3, 6, 2, 1), 2, late),
+        edge("empty_row", "A query that may attend to no key gets zeros and sends back zeros, and "
+             "disturbs no other.", draw(3, 5, 2, 2), 8, empty),
+        edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
+             draw(3, 5, 2, 1), 2, np.array([[True], [True], [False]])),
+        edge("memory_masked", "With a mask of a single row, which stands for all queries, memory "
+             "stays as small.", _narrow(rng, 16, 48), 2, some(rng, 1, 48),
+             at_most=_LIMITS | {"peak": 6000}),
+        edge("large_scores", "Large scores do not overflow.", large, 3),
+        edge("applied_twice", "Each call remembers its own tensors, also where two calls come "
+             "before `backward`.", draw(3, 5, 2, 2), 2,
+             scenario="apply_function_twice"),
+        edge("huge_forbidden_scores", "A forbidden score may be 1e4, and leaves no trace.",
+             forbidden, 2, np.array([[True, True, False]])),
+        edge("float32", "Inputs in float32 give results in float32.", draw(2, 5, 3, 2), 2,
+             dtype="float32", tolerance=1e-4),
+    ]  # fmt: skip
 
 
 def _of_block(grad, outputs, weights, grad_weights):
@@ -181,7 +130,7 @@ EXERCISE = Exercise(
     difficulty=3,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),),
-    probes=_probes,
+    probes=lambda rng: [*_values(rng), *_edges(rng)],
     oracle=oracle.recomputed_attention,
     builds_on=("blocked_attention",),
     forbidden={

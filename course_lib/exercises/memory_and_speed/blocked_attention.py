@@ -1,5 +1,6 @@
 """`blocked_attention`: where blocks lose a factor, a column, or a whole block."""
 
+import functools
 import math
 
 import numpy as np
@@ -8,46 +9,20 @@ import torch
 from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises.memory_and_speed import _mistakes as wrong
+from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
 from course_lib.reference import memory_and_speed as oracle
 
 
-def problem(rng, n, m, d, v, *batch, scale=1.2, **options):
-    """Queries, keys and values of these sizes."""
-    shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v)}
-    return {k: tensor(rng.normal(0, scale, (*batch, *s)), **options) for k, s in shapes.items()}
+def probe(name, says, args, block_size, mask=None, **options):
+    """A call with a mask or None, and a block size, by position."""
+    given = None if mask is None else tensor(mask)
+    return Probe(name, says, args=args | {"mask": given, "block_size": block_size}, **options)
 
 
-def some(rng, *shape):
-    """A mask that allows about two thirds, and the last key to every query."""
-    mask = rng.random(shape) < 0.65
-    mask[..., -1] = True
-    return mask
+_LIMIT = {"peak": 65_000}  # the scores have 76 800 bytes or more, those of a block 7680
 
 
-def lengths(m, *lens):
-    """A mask (batch, 1, m) that allows so many keys of each item."""
-    return np.arange(m) < np.array(lens)[:, None, None]
-
-
-def rising(rng, n, m, d, v):
-    """Later keys have ever larger scores, with steps of about 1."""
-    given = problem(rng, n, m, d, v)
-    queries = np.abs(given["queries"].data) + 0.5
-    keys = np.abs(given["keys"].data) * 0.2 + np.arange(m)[:, None] * 0.6
-    return given | {"queries": tensor(queries), "keys": tensor(keys)}
-
-
-def by_hand(**options):
-    """The example that the lesson works out: the scores 1, 0, 2."""
-    shapes = {"queries": [[1.0]], "keys": [[1.0], [0.0], [2.0]], "values": [[1.0], [3.0], [5.0]]}
-    return {name: tensor(data, **options) for name, data in shapes.items()}
-
-
-def _probes(rng):
-    def probe(name, says, args, block_size, mask=None, **options):
-        given = None if mask is None else tensor(mask)
-        return Probe(name, says, args=args | {"mask": given, "block_size": block_size}, **options)
-
+def _values(rng):
     scaled = {
         "queries": tensor([[2.0, 0.0, 0.0, 0.0]]),
         "keys": tensor([[0.0, 1, 0, 0], [1.0, 0, 0, 0], [3.0, 0, 1, 0]]),
@@ -55,10 +30,57 @@ def _probes(rng):
     }
     falling = rising(rng, 3, 8, 2, 3)
     falling = falling | {"keys": tensor(falling["keys"].data[::-1].copy())}
+    same = "The results are softmax(Q K^T / sqrt(d)) V and the log sum exp of each query."
+    return [
+        probe("worked_number", same, by_hand(), 2),
+        probe("scaled", "The scores are divided by sqrt(d), here by 2.", scaled, 2),
+        probe("random", same, problem(rng, 3, 7, 4, 5, 2), 3),
+        probe("no_batch", "A batch axis may be missing.", problem(rng, 4, 9, 3, 2), 4),
+        probe("square", "As many keys as queries: without a mask every query still sees all of "
+              "them.", problem(rng, 5, 5, 3, 3), 2),
+        probe("heads", "There may be any number of leading axes.", problem(rng, 2, 5, 3, 4, 2, 3),
+              5),
+        probe("rising", "Where later keys score higher, everything before them is rescaled.",
+              rising(rng, 3, 8, 2, 3), 3),
+        probe("falling", "Where the first keys score highest, later ones count less.", falling, 3),
+        probe("mask", "A mask (n, m) holds for every block.", problem(rng, 3, 7, 4, 2), 3,
+              some(rng, 3, 7)),
+        probe("mask_of_items", "A mask (B, n, m) has columns for every block.",
+              problem(rng, 2, 8, 3, 4, 3), 3, some(rng, 3, 2, 8)),
+        probe("lengths", "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
+              problem(rng, 3, 7, 2, 3, 2), 2, lengths(7, 5, 3)),
+        probe("memory", "With 125 keys in blocks of 12, the 80 x 125 scores are never there "
+              "together.", problem(rng, 80, 125, 2, 1), 12, at_most=_LIMIT),
+        probe("strided", "Inputs need not be contiguous.", problem(rng, 3, 6, 2, 4, strided=True),
+              4),
+    ]  # fmt: skip
+
+
+def _edges(rng):
+    edge = functools.partial(probe)
     late = some(rng, 4, 7)
     late[1, :3], late[2, :6] = False, False
     empty = some(rng, 2, 3, 8)
     empty[0, 1], empty[1, 2] = False, False
+    return [
+        edge("fitting", "Blocks may fit exactly.", problem(rng, 2, 6, 3, 4), 3),
+        edge("one_by_one", "A block may be one key.", problem(rng, 3, 4, 1, 3), 1),
+        edge("one_block", "A block may be larger than needed.", problem(rng, 2, 5, 3, 2), 9),
+        edge("one_key", "A single key has the weight 1.", problem(rng, 2, 1, 1, 2, 1), 4),
+        edge("late_start", "A query whose first blocks are masked altogether begins with the "
+             "next.", problem(rng, 4, 7, 3, 2), 3, late),
+        edge("empty_row", "A query that may attend to no key gets zeros, and the log sum exp "
+             "-inf.", problem(rng, 3, 8, 1, 4, 2), 8, empty),
+        edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
+             problem(rng, 3, 7, 2, 3), 3, np.array([[True], [False], [True]])),
+        edge("memory_masked", "With a mask of a single row, which stands for all queries, memory "
+             "stays as small.", problem(rng, 80, 120, 2, 1), 12, some(rng, 1, 120),
+             at_most=_LIMIT),
+    ]  # fmt: skip
+
+
+def _extremes(rng):
+    edge = functools.partial(probe)
     large = {
         "queries": tensor([[900.0, 0.0], [-900.0, 0.0], [0.5, -1.0]]),
         "keys": tensor([[1.0, 0.3], [-1.2, 2.0], [1.1, -0.7], [0.9, 0.0], [-1.3, 1.0]]),
@@ -79,163 +101,28 @@ def _probes(rng):
         "keys": tensor([[0.01], [0.02], [100.0], [1e30]]),
         "values": tensor(rng.normal(0, 1, (4, 2))),
     }
-    limit = {"peak": 65_000}  # the scores have 76 800 bytes or more, those of a block 7680
-    same = "The results are softmax(Q K^T / sqrt(d)) V and the log sum exp of each query."
     return [
-        probe("worked_number", same, by_hand(), 2),
-        probe("scaled", "The scores are divided by sqrt(d), here by 2.", scaled, 2),
-        probe("random", same, problem(rng, 3, 7, 4, 5, 2), 3),
-        probe("no_batch", "A batch axis may be missing.", problem(rng, 4, 9, 3, 2), 4),
-        probe(
-            "square",
-            "As many keys as queries: without a mask every query still sees all of them.",
-            problem(rng, 5, 5, 3, 3),
-            2,
-        ),
-        probe(
-            "heads", "There may be any number of leading axes.", problem(rng, 2, 5, 3, 4, 2, 3), 5
-        ),
-        probe(
-            "rising",
-            "Where later keys score higher, everything before them is rescaled.",
-            rising(rng, 3, 8, 2, 3),
-            3,
-        ),
-        probe("falling", "Where the first keys score highest, later ones count less.", falling, 3),
-        probe(
-            "mask",
-            "A mask (n, m) holds for every block.",
-            problem(rng, 3, 7, 4, 2),
-            3,
-            some(rng, 3, 7),
-        ),
-        probe(
-            "mask_of_items",
-            "A mask (B, n, m) has columns for every block.",
-            problem(rng, 2, 8, 3, 4, 3),
-            3,
-            some(rng, 3, 2, 8),
-        ),
-        probe(
-            "lengths",
-            "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
-            problem(rng, 3, 7, 2, 3, 2),
-            2,
-            lengths(7, 5, 3),
-        ),
-        probe(
-            "memory",
-            "With 125 keys in blocks of 12, the 80 x 125 scores are never there together.",
-            problem(rng, 80, 125, 2, 1),
-            12,
-            at_most=limit,
-        ),
-        probe(
-            "strided",
-            "Inputs need not be contiguous.",
-            problem(rng, 3, 6, 2, 4, strided=True),
-            4,
-        ),
-        probe("fitting", "Blocks may fit exactly.", problem(rng, 2, 6, 3, 4), 3, part="edges"),
-        probe("one_by_one", "A block may be one key.", problem(rng, 3, 4, 1, 3), 1, part="edges"),
-        probe(
-            "one_block",
-            "A block may be larger than needed.",
-            problem(rng, 2, 5, 3, 2),
-            9,
-            part="edges",
-        ),
-        probe(
-            "one_key",
-            "A single key has the weight 1.",
-            problem(rng, 2, 1, 1, 2, 1),
-            4,
-            part="edges",
-        ),
-        probe(
-            "late_start",
-            "A query whose first blocks are masked altogether begins with the next.",
-            problem(rng, 4, 7, 3, 2),
-            3,
-            late,
-            part="edges",
-        ),
-        probe(
-            "empty_row",
-            "A query that may attend to no key gets zeros, and the log sum exp -inf.",
-            problem(rng, 3, 8, 1, 4, 2),
-            8,
-            empty,
-            part="edges",
-        ),
-        probe(
-            "one_column",
-            "A mask (n, 1) with one column stands for all keys, in every block.",
-            problem(rng, 3, 7, 2, 3),
-            3,
-            np.array([[True], [False], [True]]),
-            part="edges",
-        ),
-        probe(
-            "memory_masked",
-            "With a mask of a single row, which stands for all queries, memory stays as small.",
-            problem(rng, 80, 120, 2, 1),
-            12,
-            some(rng, 1, 120),
-            part="edges",
-            at_most=limit,
-        ),
-        probe(
-            "far_below_zero",
-            "Scores of -1e6 are scores like others.",
-            far_from_zero,
-            3,
-            part="edges",
-        ),
-        probe(
-            "huge_forbidden_scores",
-            "A forbidden score may be any number, 1e4 or 1e30, and leaves no trace.",
-            forbidden,
-            2,
-            np.array([[True, True, False, False]]),
-            part="edges",
-        ),
-        probe("large_scores", "Large scores do not overflow.", large, 2, part="edges"),
-        probe(
-            "first_block_far_below",
-            "A first block whose scores lie 1000 below later ones does not make these overflow.",
-            far_below,
-            2,
-            part="edges",
-        ),
-        probe(
-            "float32",
-            "Inputs in float32 give results in float32.",
-            problem(rng, 3, 7, 4, 2),
-            3,
-            part="edges",
-            dtype="float32",
-            tolerance=1e-4,
-        ),
-        probe(
-            "gradient",
-            "The gradient comes through all blocks.",
-            problem(rng, 2, 5, 2, 3, requires_grad=True),
-            2,
-            some(rng, 2, 5),
-            part="gradients",
-            grad_outputs=rng.normal(0, 1, (2, 3)),
-        ),
-        probe(
-            "gradient_of_empty_row",
-            "A query without keys gets the gradient 0, and the others are not disturbed.",
-            problem(rng, 3, 4, 2, 2, requires_grad=True),
-            2,
-            np.array([[True] * 4, [False] * 4, [False, False, True, True]]),
-            part="gradients",
-            grad_outputs=rng.uniform(-1, 1, (3, 2)),  # so that none overflows over `tiny`
-        ),
-    ]
+        edge("far_below_zero", "Scores of -1e6 are scores like others.", far_from_zero, 3),
+        edge("huge_forbidden_scores", "A forbidden score may be any number, 1e4 or 1e30, and "
+             "leaves no trace.", forbidden, 2, np.array([[True, True, False, False]])),
+        edge("large_scores", "Large scores do not overflow.", large, 2),
+        edge("first_block_far_below", "A first block whose scores lie 1000 below later ones does "
+             "not make these overflow.", far_below, 2),
+        edge("float32", "Inputs in float32 give results in float32.", problem(rng, 3, 7, 4, 2), 3,
+             dtype="float32", tolerance=1e-4),
+    ]  # fmt: skip
+
+
+def _gradients(rng):
+    return [
+        probe("gradient", "The gradient comes through all blocks.",
+              problem(rng, 2, 5, 2, 3, requires_grad=True), 2, some(rng, 2, 5), part="gradients",
+              grad_outputs=rng.normal(0, 1, (2, 3))),
+        probe("gradient_of_empty_row", "A query without keys gets the gradient 0, and the others "
+              "are not disturbed.", problem(rng, 3, 4, 2, 2, requires_grad=True), 2,
+              np.array([[True] * 4, [False] * 4, [False, False, True, True]]), part="gradients",
+              grad_outputs=rng.uniform(-1, 1, (3, 2))),
+    ]  # fmt: skip
 
 
 def _outside(probe, outputs):
@@ -283,7 +170,7 @@ EXERCISE = Exercise(
         Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),
         Returned("logsumexp", "tensor", "float", ("...", "num_queries")),
     ),
-    probes=_probes,
+    probes=lambda rng: [*_values(rng), *_edges(rng), *_extremes(rng), *_gradients(rng)],
     oracle=oracle.blocked_attention,
     builds_on=("softmax_statistics",),
     forbidden={"scaled_dot_product_attention": _LOOP, "flex_attention": _LOOP},

@@ -3,14 +3,12 @@
 import functools
 
 import numpy as np
-from torch import nn
 
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.mistakes import Row, known, tiled_over_heads
 from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS, ZERO_QUERY
-from course_lib.exercises._attention.steps import AttentionModule, Softmax, WithHeads
+from course_lib.exercises.multi_head._module import MISTAKES
 from course_lib.reference import multi_head as oracle
 
 _SAYS_OUTPUT = "The outputs must be those of the formula, head by head, for the weights put in."
@@ -77,25 +75,15 @@ def _attention_probes(rng):
     probe = functools.partial(_attention_probe, rng)
     return [
         *_attention_values(rng, probe),
+        *_attention_masks(rng, probe),
         *_attention_edges(rng, probe),
         *_attention_modes(rng, probe),
-        probe(
-            "gradient",
-            "Gradients must reach queries, keys, values and all four layers.",
-            (1, 2, 2, 2, 2),
-            part="gradients",
-            gradient=True,
-        ),
-        probe(
-            "gradient_with_empty_rows",
-            "A query without any allowed key must leave every gradient finite.",
-            (2, 2, 2, 2, 1),
-            part="gradients",
-            gradient=True,
-            valid_lens=np.array([0, 2]),
-            mask=np.array([[True, True], [False, False]]),
-        ),
-    ]
+        probe("gradient", "Gradients must reach queries, keys, values and all four layers.",
+              (1, 2, 2, 2, 2), part="gradients", gradient=True),
+        probe("gradient_with_empty_rows", "A query without any allowed key must leave every "
+              "gradient finite.", (2, 2, 2, 2, 1), part="gradients", gradient=True,
+              valid_lens=np.array([0, 2]), mask=np.array([[True, True], [False, False]])),
+    ]  # fmt: skip
 
 
 def _passing_through(rng, embed_dim):
@@ -105,111 +93,54 @@ def _passing_through(rng, embed_dim):
 
 
 def _attention_values(rng, probe):
-    size = batch, n, m, num_heads, _ = 2, 3, 4, 3, 2
     rows = np.array([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
     return [
-        probe(
-            "worked_number",
-            "A query of zeros weighs all keys alike, so each head averages its block of the values "
-            "and puts it back in its place.",
-            (1, 2, 2, 2, 2),
-            inputs={"queries": np.zeros((1, 2, 4)), "keys": rows, "values": rows},
-            state=_passing_through(rng, 4),
-        ),
-        probe(
-            "one_key",
-            "A single key has the weight 1 in every head: each output is its value.",
-            (2, 3, 1, 2, 2),
-            state=_passing_through(rng, 4),
-        ),
-        probe("cross", _SAYS_OUTPUT, size),
-        probe(
-            "blocks",
-            "With W_v and W_o set to identities, head i must fill the i-th block of features "
-            "with averages of the i-th block of the values.",
-            (2, 3, 4, 2, 3),
-            state=_passing_through(rng, 6),
-        ),
-        probe(
-            "zero_queries_and_lengths",
-            "Queries of zeros weigh all keys within the length alike.",
-            (3, 1, 4, 2, 2),
-            inputs={
-                "queries": np.zeros((3, 1, 4)),
-                "keys": rng.normal(0, 1.3, (3, 4, 4)),
-                "values": rng.normal(0, 1.3, (3, 4, 4)),
-            },
-            valid_lens=np.array([3, 1, 2]),
-        ),
-        probe(
-            "zero_queries_and_mask",
-            "Queries of zeros weigh all allowed keys alike.",
-            (1, 1, 5, 2, 2),
-            inputs={
-                "queries": np.zeros((1, 1, 4)),
-                "keys": rng.normal(0, 1.3, (1, 5, 4)),
-                "values": rng.normal(0, 1.3, (1, 5, 4)),
-            },
-            mask=_some_of(rng, 1, 5),
-        ),
-        probe(
-            "lengths_per_item",
-            "Lengths of shape (batch,) must hold for every query and every head of an item.",
-            size,
-            valid_lens=_lens(rng, m, batch),
-        ),
-        probe(
-            "lengths_per_query",
-            "Lengths of shape (batch, num_queries) must hold for every head.",
-            size,
-            valid_lens=_lens(rng, m, batch, n),
-        ),
-        probe(
-            "mask_for_all",
-            "A mask of shape (n, m) must hold for every item and every head.",
-            size,
-            mask=_some_of(rng, n, m),
-        ),
-        probe(
-            "mask_per_item",
-            "A mask of shape (batch, n, m) must hold for every head of its item.",
-            size,
-            mask=_some_of(rng, batch, n, m),
-        ),
-        probe(
-            "mask_per_head",
-            "A mask of shape (batch, num_heads, n, m) gives each head its own.",
-            size,
-            mask=_some_of(rng, batch, num_heads, n, m),
-        ),
-        probe(
-            "lengths_and_mask",
-            "With both given, a key must be allowed by both.",
-            (3, 2, 6, 2, 2),
-            valid_lens=np.array([5, 3, 4]),
-            mask=np.array([[True, True, False, True, False, True]] * 2),
-        ),
-        probe(
-            "lengths_per_query_and_mask_per_item",
-            "With both given, a key must be allowed by both.",
-            (2, 3, 5, 2, 2),
-            valid_lens=_lens(rng, 5, 2, 3),
-            mask=_some_of(rng, 2, 3, 5) | (np.arange(5) == 0),
-        ),
-        probe(
-            "bias",
-            "With `bias=True` each of the four layers adds its bias.",
-            (2, 2, 3, 2, 2),
-            construct={"bias": True},
-        ),
-        probe(
-            "built_by_position",
-            "`__init__` takes embed_dim, num_heads, dropout and bias in this order.",
-            (2, 3, 4, 2, 3),
-            construct={"dropout": 0.0, "bias": True},
-            scenario="built_by_position",
-        ),
-    ]
+        probe("worked_number", "A query of zeros weighs all keys alike, so each head averages its "
+              "block of the values and puts it back in its place.", (1, 2, 2, 2, 2),
+              inputs={"queries": np.zeros((1, 2, 4)), "keys": rows, "values": rows},
+              state=_passing_through(rng, 4)),
+        probe("one_key", "A single key has the weight 1 in every head: each output is its value.",
+              (2, 3, 1, 2, 2), state=_passing_through(rng, 4)),
+        probe("cross", _SAYS_OUTPUT, (2, 3, 4, 3, 2)),
+        probe("blocks", "With W_v and W_o set to identities, head i must fill the i-th block of "
+              "features with averages of the i-th block of the values.", (2, 3, 4, 2, 3),
+              state=_passing_through(rng, 6)),
+        probe("zero_queries_and_lengths", "Queries of zeros weigh all keys within the length "
+              "alike.", (3, 1, 4, 2, 2),
+              inputs={"queries": np.zeros((3, 1, 4)), "keys": rng.normal(0, 1.3, (3, 4, 4)),
+              "values": rng.normal(0, 1.3, (3, 4, 4))}, valid_lens=np.array([3, 1, 2])),
+        probe("zero_queries_and_mask", "Queries of zeros weigh all allowed keys alike.",
+              (1, 1, 5, 2, 2),
+              inputs={"queries": np.zeros((1, 1, 4)), "keys": rng.normal(0, 1.3, (1, 5, 4)),
+              "values": rng.normal(0, 1.3, (1, 5, 4))}, mask=_some_of(rng, 1, 5)),
+    ]  # fmt: skip
+
+
+def _attention_masks(rng, probe):
+    size = batch, n, m, num_heads, _ = 2, 3, 4, 3, 2
+    return [
+        probe("lengths_per_item", "Lengths of shape (batch,) must hold for every query and every "
+              "head of an item.", size, valid_lens=_lens(rng, m, batch)),
+        probe("lengths_per_query", "Lengths of shape (batch, num_queries) must hold for every "
+              "head.", size, valid_lens=_lens(rng, m, batch, n)),
+        probe("mask_for_all", "A mask of shape (n, m) must hold for every item and every head.",
+              size, mask=_some_of(rng, n, m)),
+        probe("mask_per_item", "A mask of shape (batch, n, m) must hold for every head of its "
+              "item.", size, mask=_some_of(rng, batch, n, m)),
+        probe("mask_per_head", "A mask of shape (batch, num_heads, n, m) gives each head its own.",
+              size, mask=_some_of(rng, batch, num_heads, n, m)),
+        probe("lengths_and_mask", "With both given, a key must be allowed by both.",
+              (3, 2, 6, 2, 2), valid_lens=np.array([5, 3, 4]),
+              mask=np.array([[True, True, False, True, False, True]] * 2)),
+        probe("lengths_per_query_and_mask_per_item", "With both given, a key must be allowed by "
+              "both.", (2, 3, 5, 2, 2), valid_lens=_lens(rng, 5, 2, 3),
+              mask=_some_of(rng, 2, 3, 5) | (np.arange(5) == 0)),
+        probe("bias", "With `bias=True` each of the four layers adds its bias.", (2, 2, 3, 2, 2),
+              construct={"bias": True}),
+        probe("built_by_position", "`__init__` takes embed_dim, num_heads, dropout and bias in "
+              "this order.", (2, 3, 4, 2, 3), construct={"dropout": 0.0, "bias": True},
+              scenario="built_by_position"),
+    ]  # fmt: skip
 
 
 def _attention_edges(rng, probe):
@@ -217,86 +148,37 @@ def _attention_edges(rng, probe):
     x = rng.normal(0, 1.3, (2, 4, 6))
     cross = (2, 3, 4, 2, 2)
     return [
-        edge(
-            "as_many_items_as_heads",
-            "A mask of shape (batch, n, m) belongs to the items, also where there are as many "
-            "items as heads.",
-            cross,
-            mask=_some_of(rng, 2, 3, 4),
-        ),
-        edge(
-            "self_attention",
-            "One sequence as queries, keys and values must work.",
-            (2, 4, 4, 3, 2),
-            inputs={"queries": x, "keys": x, "values": x},
-        ),
-        edge(
-            "as_many_queries_as_keys",
-            "Queries, keys and values keep their roles where all have the same shape.",
-            (2, 4, 4, 2, 3),
-        ),
+        edge("as_many_items_as_heads", "A mask of shape (batch, n, m) belongs to the items, also "
+             "where there are as many items as heads.", cross, mask=_some_of(rng, 2, 3, 4)),
+        edge("self_attention", "One sequence as queries, keys and values must work.",
+             (2, 4, 4, 3, 2), inputs={"queries": x, "keys": x, "values": x}),
+        edge("as_many_queries_as_keys", "Queries, keys and values keep their roles where all have "
+             "the same shape.", (2, 4, 4, 2, 3)),
         edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5)),
         edge("one_feature_each", "As many heads as features must work.", (2, 3, 4, 5, 1)),
-        edge(
-            "one_query_one_key",
-            "A single query and a single key must keep their axes.",
-            (1, 1, 1, 2, 2),
-        ),
-        edge(
-            "item_without_keys",
-            "An item of length 0 must get weights 0 and outputs 0.",
-            cross,
-            valid_lens=np.array([0, 3]),
-        ),
-        edge(
-            "lengths_zero",
-            "Where no item has a real key, all weights are 0, and the outputs `W_o` of zeros: its "
-            "bias, where it has one.",
-            cross,
-            valid_lens=np.array([0, 0]),
-            construct={"bias": True},
-        ),
-        edge(
-            "query_without_keys",
-            "A row of the mask without True gets weights 0 and outputs 0, whatever the others see.",
-            cross,
-            mask=_some_of(rng, 3, 4) & (np.arange(3) != 1)[:, None],
-        ),
-        edge(
-            "lengths_and_mask_per_head",
-            "With lengths and a mask of shape (batch, num_heads, n, m) both count, and both stay "
-            "as they are.",
-            cross,
-            valid_lens=np.array([2, 3]),
-            mask=_some_of(rng, 2, 2, 3, 4) | (np.arange(4) == 0),
-        ),
-        edge(
-            "garbage_in_pads",
-            "What stands in keys and values that are not allowed changes nothing, however large.",
-            cross,
-            inputs=_with_garbage(rng, cross),
-            valid_lens=np.array([2, 1]),
-        ),
-        edge(
-            "float32",
-            "Inputs and weights in float32 give outputs in float32.",
-            cross,
-            valid_lens=np.array([2, 3]),
-            dtype="float32",
-            tolerance=1e-4,
-        ),
-        edge(
-            "large_scores",
-            "Large scores must not overflow.",
-            cross,
-            inputs={
-                "queries": 1000 * rng.normal(0, 1.3, (2, 3, 4)),
-                "keys": rng.normal(0, 1.3, (2, 4, 4)),
-                "values": rng.normal(0, 1.3, (2, 4, 4)),
-            },
-            tolerance=1e-6,
-        ),
-    ]
+        edge("one_query_one_key", "A single query and a single key must keep their axes.",
+             (1, 1, 1, 2, 2)),
+        edge("item_without_keys", "An item of length 0 must get weights 0 and outputs 0.", cross,
+             valid_lens=np.array([0, 3])),
+        edge("lengths_zero", "Where no item has a real key, all weights are 0, and the outputs "
+             "`W_o` of zeros: its bias, where it has one.", cross, valid_lens=np.array([0, 0]),
+             construct={"bias": True}),
+        edge("query_without_keys", "A row of the mask without True gets weights 0 and outputs 0, "
+             "whatever the others see.", cross,
+             mask=_some_of(rng, 3, 4) & (np.arange(3) != 1)[:, None]),
+        edge("lengths_and_mask_per_head", "With lengths and a mask of shape (batch, num_heads, n, "
+             "m) both count, and both stay as they are.", cross, valid_lens=np.array([2, 3]),
+             mask=_some_of(rng, 2, 2, 3, 4) | (np.arange(4) == 0)),
+        edge("garbage_in_pads", "What stands in keys and values that are not allowed changes "
+             "nothing, however large.", cross, inputs=_with_garbage(rng, cross),
+             valid_lens=np.array([2, 1])),
+        edge("float32", "Inputs and weights in float32 give outputs in float32.", cross,
+             valid_lens=np.array([2, 3]), dtype="float32", tolerance=1e-4),
+        edge("large_scores", "Large scores must not overflow.", cross,
+             inputs={"queries": 1000 * rng.normal(0, 1.3, (2, 3, 4)),
+                     "keys": rng.normal(0, 1.3, (2, 4, 4)),
+                     "values": rng.normal(0, 1.3, (2, 4, 4))}, tolerance=1e-6),
+    ]  # fmt: skip
 
 
 def _with_garbage(rng, sizes):
@@ -320,48 +202,24 @@ def _attention_modes(rng, probe):
     edge = functools.partial(probe, part="edges")
     embed_dim = 2 * (10 + 3)
     return [
-        edge(
-            "among_other_calls",
-            "Each call and each module stands on its own: outputs and `attention_weights` are "
-            "those of the module's last call, whatever came before.",
-            (2, 3, 4, 2, 2),
-            valid_lens=np.array([2, 3]),
-            mask=_some_of(rng, 2, 3, 4) | (np.arange(4) == 0),
-            scenario="among_other_calls",
-        ),
-        edge(
-            "dropout_in_eval_mode",
-            "In eval mode nothing is dropped, whatever `dropout` is.",
-            (2, 3, 4, 2, 2),
-            construct={"dropout": 0.5},
-        ),
-        edge(
-            "no_dropout_in_train_mode",
-            "With `dropout=0` train mode must give the outputs and the weights of eval mode, masks "
-            "and items without keys included.",
-            (3, 3, 4, 2, 2),
-            training=True,
-            valid_lens=np.array([2, 3, 0]),
-            mask=np.array([[True, False, True, True], [False, True, True, False], [True] * 4]),
-            scenario="among_other_calls",
-        ),
-        edge(
-            "dropout_in_train_mode",
-            "In train mode each weight is dropped with probability `dropout` and the others are "
-            "divided by 1 - `dropout`.",
-            (2, 60, 10, 2, 13),
-            construct={"dropout": 0.3},
-            training=True,
-            valid_lens=np.array([10, 8]),
-            inputs={
-                "queries": rng.normal(0, 1, (2, 60, embed_dim)),
-                "keys": rng.normal(0, 1, (2, 10, embed_dim)),
-                "values": dropout_values(rng, 2, 10, num_heads=2),
-            },
-            state=_passing_through(rng, embed_dim),
-            compare="dropout_on_weights",
-        ),
-    ]
+        edge("among_other_calls", "Each call and each module stands on its own: outputs and "
+             "`attention_weights` are those of the module's last call, whatever came before.",
+             (2, 3, 4, 2, 2), valid_lens=np.array([2, 3]),
+             mask=_some_of(rng, 2, 3, 4) | (np.arange(4) == 0), scenario="among_other_calls"),
+        edge("dropout_in_eval_mode", "In eval mode nothing is dropped, whatever `dropout` is.",
+             (2, 3, 4, 2, 2), construct={"dropout": 0.5}),
+        edge("no_dropout_in_train_mode", "With `dropout=0` train mode must give the outputs and "
+             "the weights of eval mode, masks and items without keys included.", (3, 3, 4, 2, 2),
+             training=True, valid_lens=np.array([2, 3, 0]),
+             mask=np.array([[True, False, True, True], [False, True, True, False], [True] * 4]),
+             scenario="among_other_calls"),
+        edge("dropout_in_train_mode", "In train mode each weight is dropped with probability "
+             "`dropout` and the others are divided by 1 - `dropout`.", (2, 60, 10, 2, 13),
+             construct={"dropout": 0.3}, training=True, valid_lens=np.array([10, 8]),
+             inputs={"queries": rng.normal(0, 1, (2, 60, embed_dim)), "keys": rng.normal(0, 1, (2,
+             10, embed_dim)), "values": dropout_values(rng, 2, 10, num_heads=2)},
+             state=_passing_through(rng, embed_dim), compare="dropout_on_weights"),
+    ]  # fmt: skip
 
 
 _PROMISES = {
@@ -412,114 +270,6 @@ _PROMISES = {
 }
 
 
-class _MultiHead(WithHeads, AttentionModule):
-    """The right module: the steps layers and split before, merge after the average."""
-
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__(dropout)
-        self.num_heads = num_heads
-        for name in ("W_q", "W_k", "W_v", "W_o"):
-            setattr(self, name, nn.Linear(embed_dim, embed_dim, bias=bias))
-
-    def layers(self, queries, keys, values):
-        return self.W_q(queries), self.W_k(keys), self.W_v(values)
-
-    def project(self, queries, keys, values):
-        return [self.split(x) for x in self.layers(queries, keys, values)]
-
-    def own(self, scores, mask):
-        return mask.unsqueeze(1) if mask.dim() == 3 else mask
-
-    def out(self, averages):
-        return self.W_o(self.merge(averages))
-
-
-def _tiled_mask(self, scores, mask):
-    return mask.repeat(self.num_heads, 1, 1).view(scores.shape) if mask.dim() == 3 else mask
-
-
-def _mask_of_one_head(self, scores, mask):
-    mask = _MultiHead.own(self, scores, mask)
-    return mask[:, :1] if mask.dim() == 4 else mask
-
-
-_OWN = (
-    Row(
-        "scale_embed_dim",
-        "The scores are divided by the root of `embed_dim`; a head's dot products have only "
-        "head_dim terms.",
-        "How many products does one score of one head sum up?",
-        {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5},
-    ),
-    Row(
-        "no_W_o",
-        "The merged heads are returned as they are: `W_o` is never used.",
-        "Which layer mixes what the heads have found?",
-        {"out": lambda self, averages: self.merge(averages)},
-    ),
-    Row(
-        "item_mask_read_as_head_mask",
-        "A mask of shape (batch, n, m) lands on the axis of the heads: it raises, or, with as many "
-        "items as heads, gives each head the mask of an item.",
-        "Which axis is missing in (batch, n, m)?",
-        {"own": Softmax.own},
-        fails=True,
-    ),
-    Row(
-        "masks_tiled",
-        "The masks reach the wrong items. A folded batch runs item 0 head 0, item 0 head 1, ..., "
-        "but your lengths and masks run item 0, item 1, item 0, ...",
-        "What is the difference between `repeat` and `repeat_interleave`?",
-        {"spread": tiled_over_heads, "own": _tiled_mask},
-    ),
-    Row(
-        "values_through_W_k",
-        "The values are projected by `W_k`; `W_v` is never used.",
-        "Which layer belongs to which argument?",
-        {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_k(v))},
-    ),
-    Row(
-        "values_from_keys",
-        "`W_v` is applied to the keys; the argument `values` changes nothing.",
-        "What is V projected from?",
-        {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_v(k))},
-    ),
-    Row(
-        "keys_and_values_from_queries",
-        "Keys and values are both projected from the queries, so nothing but self-attention can "
-        "work.",
-        "Which argument does each layer read?",
-        {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(q), self.W_v(q))},
-        fails=True,
-    ),
-    Row(
-        "one_head",
-        "All features go through one single head, whatever `num_heads` is.",
-        "Where does `num_heads` enter?",
-        {
-            "split": lambda self, x: x.unsqueeze(1),
-            "merge": lambda self, x: x.squeeze(1),
-            "own": _mask_of_one_head,
-        },
-    ),
-    Row(
-        "heads_averaged",
-        "The heads' outputs are averaged; they belong side by side.",
-        "How many different features does a position have after the merge?",
-        {"merge": lambda self, x: x.mean(1).repeat(1, 1, self.num_heads)},
-    ),
-    Row(
-        "interleaved_heads",
-        "Your heads take every h-th feature instead of a block of neighbours.",
-        "In `(..., num_heads, head_dim)`, which axis moves fastest?",
-        {
-            "split": lambda self, x: x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2),
-            "merge": lambda self, x: x.permute(0, 2, 3, 1).flatten(2),
-        },
-    ),
-)
-
-
 EXERCISE = Exercise(
     points=7,
     minutes=45,
@@ -529,7 +279,7 @@ EXERCISE = Exercise(
     probes=_attention_probes,
     oracle=oracle.multi_head_attention,
     builds_on=("masked_softmax", "split_heads", "merge_heads"),
-    mistakes=known(_MultiHead, *_OWN, without={"lengths_tiled", "empty_row_gradient_nan"}),
+    mistakes=MISTAKES,
     properties=(*WEIGHTS, ZERO_QUERY, INSIDE_THE_VALUES),
     promises=_PROMISES,
     hints=(

@@ -1,12 +1,15 @@
 """`DotProductAttention`: in eval and in train mode, with dropout judged from one call."""
 
+import functools
+
 import numpy as np
 
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.exercise import Exercise, Property
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import known
-from course_lib.exercises._attention.properties import KEPT, WEIGHTS
+from course_lib.exercises._attention.properties import WEIGHTS
+from course_lib.exercises._attention.seen import KEPT
 from course_lib.exercises._attention.steps import AttentionModule
 from course_lib.exercises.scaled_dot_product._problems import (
     WRONG_FACTOR,
@@ -30,132 +33,83 @@ _EACH_CALL = "Outputs and `attention_weights` are those of the last call."
 _GRADIENT = "The gradients of queries, keys and values must be those of the formula."
 
 
-def _module_probes(rng):
-    def probe(name, says, args, dropout=0.0, mask=None, **options):
-        return Probe(
-            name,
-            says,
-            args=args,
-            kwargs={} if mask is None else {"mask": tensor(mask)},
-            attributes=("attention_weights",),
-            **({"construct": {"dropout": dropout}} | options),
-        )
+def probe(name, says, args, dropout=0.0, mask=None, **options):
+    return Probe(
+        name,
+        says,
+        args=args,
+        kwargs={} if mask is None else {"mask": tensor(mask)},
+        attributes=("attention_weights",),
+        **({"construct": {"dropout": dropout}} | options),
+    )
 
-    def edge(*args, **options):
-        return probe(*args, part="edges", **options)
 
-    def problem(*shape, **options):
-        return problem_of(rng, *shape, **options)
+_LENS = {"valid_lens": tensor([3, 4])}
 
+
+def _values(rng):
+    problem, lens = functools.partial(problem_of, rng), _LENS
     wide = {
         "queries": tensor(rng.normal(0, 1.2, (8, 16, 3))),
         "keys": tensor(rng.normal(0, 1.2, (8, 20, 3))),
         "values": tensor(dropout_values(rng, 8, 20)),
     }
     long = {"valid_lens": tensor(np.array([14, 20, 17, 19, 20, 16, 18, 15]))}
-    lens = {"valid_lens": tensor([3, 4])}
     drawn = {"compare": "dropout_on_weights", "training": True}
-    grads = problem((1,), 2, 3, 2, 2, requires_grad=True)
-    grad_outputs = rng.normal(0, 1, (1, 2, 2))
     return [
         probe("worked", _EVAL, worked(), 0.5),
         probe("batch", _EVAL, problem((2,), 3, 5, 6, 4), 0.5),
         probe("lengths", _LENGTHS, {**problem((2,), 2, 5, 4, 6), **lens}, 0.1),
-        probe(
-            "lengths_per_query",
-            "Lengths of shape (batch, num_queries) give every query a length of its own.",
-            {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([[1, 4, 2], [3, 2, 4]])},
-        ),
+        probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query a "
+              "length of its own.",
+              {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([[1, 4, 2], [3, 2, 4]])}),
         probe("mask", _MASK, problem((2,), 3, 5, 7, 6, strided=True), mask=random_mask(rng, 3, 5)),
-        probe(
-            "lengths_and_mask",
-            _BOTH,
-            {**problem((2,), 3, 5, 4, 6), **lens},
-            0.3,
-            np.tril(np.ones((3, 5), dtype=bool), 1),
-        ),
+        probe("lengths_and_mask", _BOTH, {**problem((2,), 3, 5, 4, 6), **lens}, 0.3,
+              np.tril(np.ones((3, 5), dtype=bool), 1)),
         probe("train_with_dropout", _TRAIN, wide, 0.5, seed=int(rng.integers(1, 10_000)), **drawn),
-        probe(
-            "train_with_rare_dropout",
-            _TRAIN,
-            {**wide, **long},
-            0.2,
-            seed=int(rng.integers(1, 10_000)),
-            **drawn,
-        ),
-        probe(
-            "train_as_made",
-            "`dropout` is 0 unless something else is asked for; train mode is then the same as "
-            "eval mode, lengths and mask included.",
-            {**problem((2,), 3, 5, 4, 6), **lens},
-            mask=random_mask(rng, 2, 3, 5) | (np.arange(5) == 0),
-            construct={},
-            training=True,
-        ),
+        probe("train_with_rare_dropout", _TRAIN, {**wide, **long}, 0.2,
+              seed=int(rng.integers(1, 10_000)), **drawn),
+        probe("train_as_made", "`dropout` is 0 unless something else is asked for; train mode is "
+              "then the same as eval mode, lengths and mask included.",
+              {**problem((2,), 3, 5, 4, 6), **lens},
+              mask=random_mask(rng, 2, 3, 5) | (np.arange(5) == 0), construct={}, training=True),
+    ]  # fmt: skip
+
+
+def _edges(rng):
+    problem, lens = functools.partial(problem_of, rng), _LENS
+    edge = functools.partial(probe, part="edges")
+    return [
         edge("lengths_zero", _EMPTY, {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([0, 0])}),
         edge("empty_mask", _EMPTY, problem((2,), 3, 4, 5, 2), mask=np.zeros((3, 4), dtype=bool)),
-        edge(
-            "mask_of_keys",
-            "A (num_keys,) mask holds for every query of every item.",
-            problem((2,), 3, 5, 4, 6),
-            mask=[True, False, True, True, False],
-        ),
+        edge("mask_of_keys", "A (num_keys,) mask holds for every query of every item.",
+             problem((2,), 3, 5, 4, 6), mask=[True, False, True, True, False]),
         edge("heads", _LENGTHS, {**problem((2, 3), 4, 5, 7, 6), **lens}, 0.1),
-        edge(
-            "heads_lengths_and_mask",
-            _BOTH,
-            {
-                **problem((2, 3), 4, 5, 7, 6),
-                "valid_lens": tensor(np.array([[3, 5, 2, 4], [4, 1, 5, 3]], dtype=np.int32)),
-            },
-            mask=random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0),
-        ),
-        edge(
-            "garbage",
-            "What a query may not attend to changes nothing, however large it is.",
-            {**garbage(rng, batch=(1,)), "valid_lens": tensor([3])},
-        ),
+        edge("heads_lengths_and_mask", _BOTH,
+             {**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor(np.int32([[3, 5, 2, 4],
+              [4, 1, 5, 3]]))}, mask=random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0)),
+        edge("garbage", "What a query may not attend to changes nothing, however large it is.",
+             {**garbage(rng, batch=(1,)), "valid_lens": tensor([3])}),
         edge("one_key", "A single key gets weight 1.", problem((1,), 1, 1, 1, 1), 0.1),
-        edge(
-            "float32",
-            "Inputs in float32 must work, and give outputs in float32.",
-            {**problem((2,), 3, 5, 4, 6), **lens},
-            0.1,
-            dtype="float32",
-            tolerance=1e-4,
-        ),
-        edge(
-            "after_another_call",
-            _EACH_CALL,
-            {**problem((2,), 3, 4, 3, 5), "valid_lens": tensor([3, 2])},
-            0.1,
-            scenario="after_another_call",
-        ),
-        edge(
-            "after_a_shorter_call",
-            _EACH_CALL,
-            {**problem((2,), 3, 5, 4, 2), **lens},
-            0.1,
-            random_mask(rng, 3, 5) | (np.arange(5) == 0),
-            scenario="after_a_shorter_call",
-        ),
-        probe(
-            "gradient",
-            _GRADIENT,
-            {**grads, "valid_lens": tensor([2])},
-            0.5,
-            part="gradients",
-            grad_outputs=grad_outputs,
-        ),
-        probe(
-            "gradient_in_train_mode",
-            _GRADIENT,
-            grads,
-            part="gradients",
-            training=True,
-            grad_outputs=grad_outputs,
-        ),
-    ]
+        edge("float32", "Inputs in float32 must work, and give outputs in float32.",
+             {**problem((2,), 3, 5, 4, 6), **lens}, 0.1, dtype="float32", tolerance=1e-4),
+        edge("after_another_call", _EACH_CALL,
+             {**problem((2,), 3, 4, 3, 5), "valid_lens": tensor([3, 2])}, 0.1,
+             scenario="after_another_call"),
+        edge("after_a_shorter_call", _EACH_CALL, {**problem((2,), 3, 5, 4, 2), **lens}, 0.1,
+             random_mask(rng, 3, 5) | (np.arange(5) == 0), scenario="after_a_shorter_call"),
+    ]  # fmt: skip
+
+
+def _gradients(rng):
+    grads = problem_of(rng, (1,), 2, 3, 2, 2, requires_grad=True)
+    grad_outputs = rng.normal(0, 1, (1, 2, 2))
+    return [
+        probe("gradient", _GRADIENT, {**grads, "valid_lens": tensor([2])}, 0.5, part="gradients",
+              grad_outputs=grad_outputs),
+        probe("gradient_in_train_mode", _GRADIENT, grads, part="gradients", training=True,
+              grad_outputs=grad_outputs),
+    ]  # fmt: skip
 
 
 EXERCISE = Exercise(
@@ -164,7 +118,7 @@ EXERCISE = Exercise(
     difficulty=2,
     is_class=True,
     returns=(RETURNS[0],),
-    probes=_module_probes,
+    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.dot_product_attention,
     builds_on=("masked_softmax", "scaled_dot_product_attention"),
     mistakes=known(AttentionModule, without={"head_axis_forgotten", "empty_row_gradient_nan"}),

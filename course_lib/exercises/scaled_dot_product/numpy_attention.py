@@ -7,7 +7,8 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, array
-from course_lib.exercises._attention.mistakes import Row, known, untouched
+from course_lib.exercises._attention.changes import untouched
+from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.steps import Attention
 from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
@@ -40,52 +41,26 @@ def _numpy_probes(rng):
         Probe("worked", _FORMULA, args=worked),
         Probe("worked_masked", _DROPPED, args={**worked, "mask": array([[False, True, True]])}),
         Probe("random", _FORMULA, args=problem(3, 5, 6, 4, strided=True)),
-        Probe(
-            "masked", _DROPPED, args={**problem(4, 4, 5, 2), "mask": array(random_mask(rng, 4, 4))}
-        ),
-        Probe(
-            "zero_query",
-            "A query of zeros scores all keys alike: its output is the mean of the allowed values.",
-            args={**nothing, "mask": array(random_mask(rng, 3, 5))},
-        ),
-        Probe(
-            "large_scores",
-            "Scores may be very large: exp(1000) is inf, yet the weights exist.",
-            part="edges",
-            args=large(rng, array),
-        ),
-        Probe(
-            "one_row_mask",
-            _BROADCAST,
-            part="edges",
-            args={**problem(4, 5, 7, 2), "mask": array([[True, False, True, True, False]])},
-        ),
-        Probe(
-            "mask_of_keys",
-            _BROADCAST,
-            part="edges",
-            args={**problem(3, 4, 5, 2), "mask": array([True, False, True, True])},
-        ),
-        Probe(
-            "garbage",
-            "What a query may not attend to changes nothing, however large it is.",
-            part="edges",
-            args={**garbage(rng, array), "mask": array([[True] * 3 + [False] * 2])},
-        ),
-        Probe(
-            "empty_row",
-            "A query that may attend to no key gets zeros in outputs and weights.",
-            part="edges",
-            args={**zeros, "mask": array(EMPTY)},
-        ),
-        Probe(
-            "nothing_allowed",
-            "Where the mask allows nothing at all, all outputs and weights are 0.",
-            part="edges",
-            args={**problem(2, 4, 3, 5), "mask": array(np.zeros((2, 4), dtype=bool))},
-        ),
+        Probe("masked", _DROPPED,
+              args={**problem(4, 4, 5, 2), "mask": array(random_mask(rng, 4, 4))}),
+        Probe("zero_query", "A query of zeros scores all keys alike: its output is the mean of the "
+              "allowed values.", args={**nothing, "mask": array(random_mask(rng, 3, 5))}),
+        Probe("large_scores", "Scores may be very large: exp(1000) is inf, yet the weights exist.",
+              part="edges", args=large(rng, array)),
+        Probe("one_row_mask", _BROADCAST, part="edges",
+              args={**problem(4, 5, 7, 2), "mask": array([[True, False, True, True, False]])}),
+        Probe("mask_of_keys", _BROADCAST, part="edges",
+              args={**problem(3, 4, 5, 2), "mask": array([True, False, True, True])}),
+        Probe("garbage", "What a query may not attend to changes nothing, however large it is.",
+              part="edges",
+              args={**garbage(rng, array), "mask": array([[True] * 3 + [False] * 2])}),
+        Probe("empty_row", "A query that may attend to no key gets zeros in outputs and weights.",
+              part="edges", args={**zeros, "mask": array(EMPTY)}),
+        Probe("nothing_allowed", "Where the mask allows nothing at all, all outputs and weights "
+              "are 0.", part="edges",
+              args={**problem(2, 4, 3, 5), "mask": array(np.zeros((2, 4), dtype=bool))}),
         Probe("one_key", "A single key gets weight 1.", part="edges", args=problem(2, 1, 3, 2)),
-    ]
+    ]  # fmt: skip
 
 
 class _InNumpy(Attention):

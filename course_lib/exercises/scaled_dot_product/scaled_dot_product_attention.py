@@ -1,5 +1,7 @@
 """`scaled_dot_product_attention`: every part of a wrong one has a problem of its own."""
 
+import functools
+
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Returned
@@ -42,151 +44,80 @@ def _values_probes(rng):
     return [
         Probe("worked", _FORMULA, args=worked()),
         Probe("worked_lengths", _LENGTHS, args={**worked(), "valid_lens": tensor([1])}),
-        Probe(
-            "batch",
-            "Each item of a batch must be worked out with its own queries, keys and values.",
-            args=problem((2,), 3, 4, 5, 6),
-        ),
-        Probe(
-            "matrices",
-            "Without a batch axis it must work too: queries (n, d), keys (m, d), values (m, v).",
-            args=problem((), 4, 5, 3, 2),
-        ),
-        Probe(
-            "lengths_per_item",
-            "Lengths of shape (batch,) give every item a length of its own.",
-            args={**problem((3,), 2, 5, 3, 4), "valid_lens": tensor([4, 1, 3])},
-        ),
-        Probe(
-            "lengths_per_query",
-            "Lengths of shape (batch, num_queries) give every query a length of its own.",
-            args={**problem((2,), 3, 5, 6, 4), "valid_lens": tensor([[1, 4, 2], [3, 2, 4]])},
-        ),
-        Probe(
-            "mask_of_all_items",
-            _MASK,
-            args=problem((2,), 4, 4, 5, 6, strided=True),
-            kwargs={"mask": tensor(random_mask(rng, 4, 4))},
-        ),
-        Probe(
-            "lengths_and_mask",
-            _BOTH,
-            args={**problem((2,), 4, 4, 7, 6), "valid_lens": tensor([2, 3])},
-            kwargs={"mask": tensor(np.tril(np.ones((4, 4), dtype=bool), 1))},
-        ),
+        Probe("batch", "Each item of a batch must be worked out with its own queries, keys and "
+              "values.", args=problem((2,), 3, 4, 5, 6)),
+        Probe("matrices", "Without a batch axis it must work too: queries (n, d), keys (m, d), "
+              "values (m, v).", args=problem((), 4, 5, 3, 2)),
+        Probe("lengths_per_item", "Lengths of shape (batch,) give every item a length of its own.",
+              args={**problem((3,), 2, 5, 3, 4), "valid_lens": tensor([4, 1, 3])}),
+        Probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query a "
+              "length of its own.",
+              args={**problem((2,), 3, 5, 6, 4), "valid_lens": tensor([[1, 4, 2], [3, 2, 4]])}),
+        Probe("mask_of_all_items", _MASK, args=problem((2,), 4, 4, 5, 6, strided=True),
+              kwargs={"mask": tensor(random_mask(rng, 4, 4))}),
+        Probe("lengths_and_mask", _BOTH,
+              args={**problem((2,), 4, 4, 7, 6), "valid_lens": tensor([2, 3])},
+              kwargs={"mask": tensor(np.tril(np.ones((4, 4), dtype=bool), 1))}),
         Probe("heads", _HEADS, args={**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor([2, 4])}),
-        Probe(
-            "zero_query",
-            "A query of zeros scores all keys alike: its output is the mean of the allowed values.",
-            args=zero_query,
-            kwargs={"mask": tensor(random_mask(rng, 3, 5))},
-        ),
-        Probe(
-            "one_allowed_key",
-            "A query that may attend to one key only returns the value of that key.",
-            args={**problem((2,), 4, 6, 5, 3), "valid_lens": tensor([1, 1])},
-        ),
-    ]
+        Probe("zero_query", "A query of zeros scores all keys alike: its output is the mean of the "
+              "allowed values.", args=zero_query, kwargs={"mask": tensor(random_mask(rng, 3, 5))}),
+        Probe("one_allowed_key", "A query that may attend to one key only returns the value of "
+              "that key.", args={**problem((2,), 4, 6, 5, 3), "valid_lens": tensor([1, 1])}),
+    ]  # fmt: skip
+
+
+def _edge(name, says, args, mask=None, **options):
+    kwargs = {} if mask is None else {"mask": tensor(mask)}
+    return Probe(name, says, part="edges", args=args, kwargs=kwargs, **options)
 
 
 def _edge_probes(rng):
-    def problem(*shape, **options):
-        return problem_of(rng, *shape, **options)
-
+    problem, probe = functools.partial(problem_of, rng), _edge
     zeros = replaced(problem((), 2, 3, 4, 5), queries=np.zeros((2, 4)))
     item = replaced(problem((2,), 2, 3, 4, 5), queries=np.zeros((2, 2, 4)))
-
-    def probe(name, says, args, mask=None, **options):
-        kwargs = {} if mask is None else {"mask": tensor(mask)}
-        return Probe(name, says, part="edges", args=args, kwargs=kwargs, **options)
-
     return [
         probe("empty_row", _EMPTY, zeros, EMPTY),
-        probe(
-            "length_zero",
-            _EMPTY,
-            {**item, "valid_lens": tensor(np.array([0, 2], dtype=np.int32))},
-        ),
-        probe(
-            "lengths_zero",
-            _EMPTY,
-            {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([0, 0])},
-        ),
-        probe(
-            "garbage",
-            "What a query may not attend to changes nothing, however large it is.",
-            {**garbage(rng, batch=(1,)), "valid_lens": tensor([3])},
-        ),
-        probe(
-            "large_scores",
-            "Scores may be very large, and the weights still follow them: neither overflow nor a "
-            "limit.",
-            large(rng, batch=(1,)),
-        ),
-        probe(
-            "mask_of_keys",
-            "A (num_keys,) mask holds for every query of every item.",
-            problem((2,), 3, 5, 4, 6),
-            [True, False, True, True, False],
-        ),
-        probe(
-            "mask_of_padding",
-            "A (batch, 1, num_keys) mask holds for every query of an item.",
-            problem((2,), 3, 5, 6, 4),
-            [[[True, True, False, True, False]], [[False] + [True] * 4]],
-        ),
-        probe(
-            "mask_per_item",
-            _BOTH,
-            {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([[4, 2, 5], [3, 5, 1]])},
-            random_mask(rng, 2, 3, 5) | (np.arange(5) == 0),
-        ),
-        probe(
-            "heads_and_mask",
-            "A (batch, 1, n, m) mask holds for every head of its item.",
-            problem((2, 3), 4, 5, 6, 7, strided=True),
-            random_mask(rng, 2, 1, 4, 5),
-        ),
-        probe(
-            "heads_lengths_and_mask",
-            _BOTH,
-            {**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor([3, 4])},
-            random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0),
-        ),
-        probe(
-            "heads_and_lengths_per_query",
-            _HEADS,
-            {
-                **problem((2, 3), 4, 5, 7, 6),
-                "valid_lens": tensor([[3, 5, 2, 4], [4, 1, 5, 3]]),
-            },
-        ),
-        probe(
-            "five_axes",
-            "Any number of leading axes must work.",
-            {**problem((2, 1, 2), 3, 4, 5, 2), "valid_lens": tensor([3, 1])},
-        ),
-        probe(
-            "as_many_of_everything",
-            "Three items of three queries, four keys of four features: what has the same size is "
-            "not the same axis.",
-            {**problem((3,), 3, 4, 4, 6), "valid_lens": tensor([4, 1, 3])},
-        ),
+        probe("length_zero", _EMPTY,
+              {**item, "valid_lens": tensor(np.array([0, 2], dtype=np.int32))}),
+        probe("lengths_zero", _EMPTY, {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([0, 0])}),
+        probe("garbage", "What a query may not attend to changes nothing, however large it is.",
+              {**garbage(rng, batch=(1,)), "valid_lens": tensor([3])}),
+        probe("large_scores", "Scores may be very large, and the weights still follow them: "
+              "neither overflow nor a limit.", large(rng, batch=(1,))),
+        probe("mask_of_keys", "A (num_keys,) mask holds for every query of every item.",
+              problem((2,), 3, 5, 4, 6), [True, False, True, True, False]),
+        probe("mask_of_padding", "A (batch, 1, num_keys) mask holds for every query of an item.",
+              problem((2,), 3, 5, 6, 4),
+              [[[True, True, False, True, False]], [[False] + [True] * 4]]),
+        probe("mask_per_item", _BOTH,
+              {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([[4, 2, 5], [3, 5, 1]])},
+              random_mask(rng, 2, 3, 5) | (np.arange(5) == 0)),
+        probe("heads_and_mask", "A (batch, 1, n, m) mask holds for every head of its item.",
+              problem((2, 3), 4, 5, 6, 7, strided=True), random_mask(rng, 2, 1, 4, 5)),
+        probe("heads_lengths_and_mask", _BOTH,
+              {**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor([3, 4])},
+              random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0)),
+        probe("heads_and_lengths_per_query", _HEADS,
+              {**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor([[3, 5, 2, 4], [4, 1, 5, 3]])}),
+    ]  # fmt: skip
+
+
+def _size_probes(rng):
+    problem, probe = functools.partial(problem_of, rng), _edge
+    return [
+        probe("five_axes", "Any number of leading axes must work.",
+              {**problem((2, 1, 2), 3, 4, 5, 2), "valid_lens": tensor([3, 1])}),
+        probe("as_many_of_everything", "Three items of three queries, four keys of four features: "
+              "what has the same size is not the same axis.",
+              {**problem((3,), 3, 4, 4, 6), "valid_lens": tensor([4, 1, 3])}),
         probe("one_key", "A single key gets weight 1.", problem((1,), 1, 1, 1, 1)),
-        probe(
-            "float32",
-            "Queries, keys and values in float32 must work, and give float32.",
-            {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([2, 4])},
-            dtype="float32",
-            tolerance=1e-4,
-        ),
-        probe(
-            "between_other_calls",
-            "Each call counts on its own: other calls with the same shapes change nothing.",
-            {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([3, 1])},
-            scenario="between_calls",
-        ),
-    ]
+        probe("float32", "Queries, keys and values in float32 must work, and give float32.",
+              {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([2, 4])}, dtype="float32",
+              tolerance=1e-4),
+        probe("between_other_calls", "Each call counts on its own: other calls with the same "
+              "shapes change nothing.", {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([3, 1])},
+              scenario="between_calls"),
+    ]  # fmt: skip
 
 
 def _gradient_probes(rng):
@@ -206,7 +137,7 @@ def _gradient_probes(rng):
         probe("gradient", formula, (1,), 2, 3, 2, 2, valid_lens=tensor([2])),
         probe("gradient_of_one_feature", formula, (), 3, 2, 1, 2),
         probe("gradient_with_empty_row", empty, (), 2, 3, 1, 1, EMPTY),
-    ]
+    ]  # fmt: skip
 
 
 RETURNS = (
@@ -219,7 +150,10 @@ EXERCISE = Exercise(
     minutes=35,
     difficulty=2,
     returns=RETURNS,
-    probes=lambda rng: [*_values_probes(rng), *_edge_probes(rng), *_gradient_probes(rng)],
+    probes=lambda rng: [
+        *(*_values_probes(rng), *_edge_probes(rng)),
+        *(*_size_probes(rng), *_gradient_probes(rng)),
+    ],
     oracle=oracle.scaled_dot_product_attention,
     builds_on=("masked_softmax", "batched_scores", "weighted_sum"),
     forbidden={

@@ -243,7 +243,7 @@ class FirstLength(Almost):
         return allowed(x, None if valid_lens is None else valid_lens[:1].expand_as(valid_lens))
 
 
-@wrong("one_position_more")
+@wrong("one_key_more")
 class OnePadMore(Almost):
     def allowed(self, x, valid_lens):
         return allowed(x, None if valid_lens is None else valid_lens + 1)
@@ -284,7 +284,7 @@ class ColumnsSumToOne(Almost):
         return self.finish(weights @ v)
 
 
-@wrong("no_scale")
+@wrong("unscaled")
 class RootForgotten(Almost):
     def forward(self, x, valid_lens=None):
         q, k, v = self.parts(x)
@@ -334,16 +334,16 @@ def mended_in_part(faults):
     return with_the_faults(faults)
 
 
-@wrong("not_mended")
+@wrong("not_fixed")
 class AllFourFaults(with_the_faults({"root", "triangle", "nan", "merge"})):
     pass
 
 
-@wrong("sees_the_future")
+@wrong("scale_embed_dim+sees_the_future")
 class RootAndTriangle(with_the_faults({"root", "triangle"})):
     pass
 
 
-@wrong("scale_embed_dim")
+@wrong("scale_embed_dim+merge_without_transpose")
 class RootAndMerge(with_the_faults({"root", "merge"})):
     pass

@@ -265,7 +265,7 @@ def axis_left(faults):
     return with_the_faults(faults)
 
 
-@wrong("not_mended")
+@wrong("not_fixed")
 class AllFourFaults(with_the_faults({"root", "mask_after", "eval_mode", "axis"})):
     pass
 
@@ -275,12 +275,12 @@ class ColumnsSumToOne(with_the_faults({"axis"})):
     pass
 
 
-@wrong("dropout_in_eval_mode")
+@wrong("scale_of_the_queries+dropout_in_eval")
 class RootAndDropout(with_the_faults({"root", "eval_mode"})):
     pass
 
 
-@wrong("no_scale")
+@wrong("unscaled")
 class RootForgotten(Almost):
     def root(self, q, k):
         return 1
@@ -298,7 +298,7 @@ class LargeNegativeNumber(Almost):
         return torch.where(real, scores, -1e12).softmax(-1)
 
 
-@wrong("weights_after_dropout")
+@wrong("stored_after_dropout")
 class KeepsWhatIsLeft(Almost):
     def outputs(self, weights, values):
         weights = self.dropout(weights)

@@ -1,0 +1,80 @@
+"""The right `Lookup` in steps, and its known mistakes."""
+
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.checks.judge.exercise import Mistake
+from course_lib.checks.observe.lessons.broken_modules import BrokenLookup
+from course_lib.exercises._attention.mistakes import Row, known
+from course_lib.exercises._attention.steps import AttentionModule
+
+
+class _Lookup(AttentionModule):
+    """The right module."""
+
+    own = None
+
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(dropout)
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
+
+    def forward(self, queries, keys, values, valid_lens=None):
+        return self.attend(queries, keys, values, valid_lens)[0]
+
+    def project(self, queries, keys, values):
+        return self.W_q(queries), self.W_k(keys), values
+
+    def product(self, q, k):
+        self.num_keys = k.shape[-2]
+        return q @ k.mT
+
+
+def _values_dropped(self, weights, v):
+    self.keep(weights, weights)
+    return weights @ F.dropout(v, self.p, self.training)
+
+
+_BROKEN = Mistake(
+    "not_fixed",
+    BrokenLookup,
+    "This still computes what `BrokenLookup` does.",
+    "Which invariants of the list does it break? One fault may hide the repair of another.",
+)
+_SUMMED = "How many products are summed in one score?"
+_OWN = (
+    Row(
+        "scale_of_the_queries",
+        "You divide by the root of the query's size, but the dot product runs over the "
+        "`num_hiddens` projected features.",
+        _SUMMED,
+        {"root": lambda self, q: self.W_q.in_features**0.5},
+    ),
+    Row(
+        "scale_of_the_number_of_keys",
+        "You divide by the root of the number of keys, but the dot product runs over the "
+        "`num_hiddens` projected features.",
+        _SUMMED,
+        {"root": lambda self, q: self.num_keys**0.5},
+    ),
+    Row(
+        "dropout_on_values",
+        "Dropout acts on the values; it belongs on the attention weights.",
+        "Which tensor should lose entries in train mode?",
+        {"average": _values_dropped},
+    ),
+)
+_WORDS = {
+    "empty_row_nan": (
+        "An item without a real key becomes NaN.",
+        "What does `masked_softmax` of lesson 02 do there?",
+    ),
+    "empty_row_uniform": (
+        "An item without a real key gets the average of its pads.",
+        "What does `masked_softmax` of lesson 02 do there?",
+    ),
+}
+MISTAKES = (
+    _BROKEN,
+    *known(_Lookup, *_OWN, without={"head_axis_forgotten"}, words=_WORDS),
+)

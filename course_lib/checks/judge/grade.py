@@ -8,16 +8,16 @@ from typing import Any
 import torch
 
 from course_lib.checks.judge.comparisons import Problem
-from course_lib.checks.judge.diagnose import Explanation, explain
-from course_lib.checks.judge.example import (
-    Example,
-    example_of,
-    importance,
-    shown_first,
-    with_numbers,
-)
+from course_lib.checks.judge.diagnose import explain
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.judge.expected import Expected
+from course_lib.checks.judge.findings import (
+    about_first,
+    by_name,
+    example_for,
+    findings_of,
+    notes_of,
+)
+from course_lib.checks.judge.forbidden import forbidden_in
 from course_lib.checks.judge.prepare import accelerator, pairs, prepare, replays
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
@@ -26,14 +26,6 @@ from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.global_state import random_states_kept
 from course_lib.checks.observe.observation import Observation, Raised, Subject, subject_of
 from course_lib.checks.observe.record import a_or_an
-
-_MAX_FINDINGS = 4
-_NUMBERS_RIGHT = " What it holds is right."
-_POINTERS = {
-    "values": "Work that entry out by hand: which numbers go into it?",
-    "gradients": "Does every step keep the graph, and does none write into a tensor it needs?",
-    "attributes": "Which tensor do you keep, and at which point of the call?",
-}
 
 
 def grade(
@@ -153,10 +145,10 @@ def _judge_all(
         if probe.name not in outcomes:
             stopped = Violation(probe, "raised", Problem("stopped", "Not reached."), probe.part)
             outcomes[probe.name] = (Observation(), [stopped])
-    extra = _forbidden(exercise, runs, seen)
+    extra = forbidden_in(exercise, runs, seen)
     violations = [v for _, found in outcomes.values() for v in found] + extra
     if not violations:
-        return Report.correct(exercise, _notes(seen))
+        return Report.correct(exercise, notes_of(seen))
     complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
     explanations = []
     if name_mistakes:
@@ -171,11 +163,11 @@ def _judge_all(
         outcome="raised" if all_raised else "incorrect",
         score=earned,
         max_points=exercise.points,
-        findings=_findings(exercise, violations, explanations, outcomes, _by_name(runs)),
+        findings=findings_of(exercise, violations, explanations, outcomes, by_name(runs)),
         mistake=explanations[0].mistake.id if explanations else None,
         parts=parts,
-        example=_example(exercise, _about_first(explanations, violations), runs, outcomes),
-        notes=[BEYOND_A_LIMIT] * beyond_a_limit(outcomes) + _notes(seen),
+        example=example_for(exercise, about_first(explanations, violations), runs, outcomes),
+        notes=[BEYOND_A_LIMIT] * beyond_a_limit(outcomes) + notes_of(seen),
     )
 
 
@@ -231,139 +223,3 @@ def _is_own(raised: Raised) -> bool:
     """Whether the line that raised is a `raise`, as in a stub; torch's functions raise it too."""
     line = raised.lines[-1][2] if raised.lines else ""
     return not line or "NotImplementedError" in line
-
-
-def _by_name(runs) -> dict[str, Expected]:
-    return {probe.name: expected for probe, expected in runs}
-
-
-_TELLING = ("values", "kind", "shape", "type", "raised"), ("gradients", "attributes", "mutated")
-
-
-def _example(exercise, violations, runs, outcomes) -> Example:
-    """The smallest input that fails, with the student's result beside the definition's."""
-    for aspects in _TELLING:
-        telling = [v for v in violations if v.aspect in aspects and v.probe.name in outcomes]
-        if telling:
-            name = (first := min(telling, key=shown_first)).probe.name
-            with contextlib.suppress(Exception):  # what cannot be shown decides nothing
-                return example_of(exercise, first, _by_name(runs)[name], outcomes[name][0])
-    return Example()
-
-
-def _findings(
-    exercise, violations, explanations: list[Explanation], outcomes, expected
-) -> list[Finding]:
-    """Named mistakes first, then properties, then what is left, each thing said once."""
-    findings, explained = [], set()
-    for found in explanations:
-        part = next(v.part for v in violations if (v.probe.name, v.aspect) in found.explained)
-        mistake = found.mistake
-        message = mistake.message
-        if not found.is_whole:
-            message = (
-                f"In {found.num_explained} of the {found.num_failing} problems that fail, your "
-                f"results are exactly those of this mistake: {message}"
-            )
-        findings.append(Finding(mistake.id, message, mistake.hint, part))
-        explained |= found.explained
-    left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
-    if any(v.aspect == "values" for v in left):
-        findings += _violated_properties(exercise, left, outcomes)
-    said = {finding.id for finding in findings}
-    misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
-    for violation in sorted(left, key=lambda v: _order(v, misled)):  # the smallest of each kind
-        problem = violation.problem
-        follows = violation.aspect == "gradients" or problem.id == "attribute_values"
-        if follows and violation.probe.name in misled:
-            continue  # wrong outputs have other gradients and weights: nothing new is said
-        if problem.id not in said and len(findings) < _MAX_FINDINGS:
-            said.add(problem.id)
-            name = violation.probe.name
-            message = with_numbers(exercise, violation, expected[name], outcomes[name][0])
-            message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
-            hint = problem.hint or _POINTERS.get(violation.aspect, "")
-            findings.append(Finding(problem.id, message, hint, violation.part))
-    return findings
-
-
-def _order(violation: Violation, misled: set[str]) -> tuple:
-    """What is said first; where the numbers are right, a changed argument is why the rest fails."""
-    return bool(misled) or violation.aspect != "mutated", importance(violation)
-
-
-def _about_first(explanations: list[Explanation], violations: list[Violation]) -> list[Violation]:
-    """The violations that the first finding is about, for the example beneath it."""
-    explained = explanations[0].explained if explanations else ()
-    return [v for v in violations if (v.probe.name, v.aspect) in explained] or violations
-
-
-def _violated_properties(exercise, violations, outcomes) -> list[Finding]:
-    """The first property that a failing probe of the values breaks, with the student's numbers."""
-    failing = [v for v in violations if v.aspect == "values"]
-    for prop in exercise.properties:
-        for violation in sorted(failing, key=importance):
-            seen = outcomes[violation.probe.name][0]
-            recorded = seen.attributes.get(prop.of) if prop.of else seen.outputs
-            sentence = prop.violated(violation.probe, recorded)
-            if sentence:
-                return [Finding(prop.id, sentence, prop.hint, violation.part)]
-    return []
-
-
-def _forbidden(exercise: Exercise, runs, seen) -> list[Violation]:
-    """Calls that the exercise rules out, and loops where it asks for none."""
-    found = []
-    for probe, _ in runs:
-        calls = seen[probe.name].calls if probe.name in seen else {}
-        for name, reason in exercise.forbidden.items():
-            if name in calls:
-                message = f"Your code calls `{name}`, which this exercise leaves out. {reason}"
-                found.append(
-                    Violation(probe, "forbidden", Problem("forbidden_call", message), "values")
-                )
-    if exercise.no_loops or exercise.needs_loops:
-        problem = _loops_problem(exercise, runs, seen)
-        if problem is not None:
-            found.append(Violation(runs[0][0], "forbidden", problem, "values"))
-    return found[:1]
-
-
-def _loops_problem(exercise: Exercise, runs, seen) -> Problem | None:
-    """Whether the work done from Python grows with the sizes, and whether it should."""
-    groups: dict[str, list[tuple[int, int]]] = {}
-    for probe, _ in runs:
-        if probe.loops and probe.name in seen:
-            observation = seen[probe.name]
-            if observation.raised is None:
-                work = sum(observation.calls.values()), observation.steps
-                groups.setdefault(probe.loops, []).append(work)
-    compared = [group for group in groups.values() if len(group) > 1]
-    growing = [group for group in compared if len(set(group)) > 1]
-    if exercise.no_loops and growing:
-        (calls, steps), (more_calls, more_steps) = min(growing[0]), max(growing[0])
-        return Problem(
-            "loops",
-            "The work your code does in Python grows with the size of the problem "
-            f"({calls} torch calls and {steps} Python steps for a small one, {more_calls} and "
-            f"{more_steps} for a larger one): a loop, which this exercise leaves out.",
-            "Which axes could be added with `[:, None, :]` so that one call does them all?",
-        )
-    if exercise.needs_loops and compared and not growing:
-        return Problem(
-            "no_loop",
-            "Your code makes the same calls whatever the sizes: this exercise asks for the loops "
-            "that such a call hides.",
-            "Which axes of the result could a `for` walk along, one number or one item at a time?",
-        )
-    return None
-
-
-def _notes(seen: dict[str, Observation]) -> list[str]:
-    """Warnings and stderr: reported, never held against anyone."""
-    notes = []
-    for observation in seen.values():
-        notes += [f"Your code warned: {text}" for text in observation.warnings]
-        if observation.stderr.strip():
-            notes.append("Your code wrote to stderr: " + observation.stderr.strip()[:200])
-    return list(dict.fromkeys(notes))[:3]

@@ -52,11 +52,6 @@ def swapaxes(queries, keys):
     return queries @ keys.swapaxes(-1, -2)
 
 
-@wrong("wrong_values")
-def cosine(queries, keys):
-    return F.cosine_similarity(queries[..., :, None, :], keys[..., None, :, :], dim=-1)
-
-
 @wrong("input_mutated")
 def underscore(queries, keys):
     with torch.no_grad():
@@ -111,9 +106,6 @@ textbook = wrong("scaled_already")(
 )
 bare_squeeze = wrong("wrong_shape")(lambda queries, keys: torch.squeeze(queries @ keys.mT))
 float32 = wrong("dtype_changed")(lambda queries, keys: queries.float() @ keys.float().mT)
-jitter = wrong("global_rng_used")(
-    lambda queries, keys: queries @ keys.mT + 0 * torch.randn(1, dtype=queries.dtype)
-)
 order_of_four_axes = wrong("raised")(lambda queries, keys: queries @ keys.permute(0, 1, 3, 2))
 
 

@@ -77,15 +77,6 @@ class ViewAsItLies(Layers):
         return self.W_o((weights @ v).reshape(x.shape))
 
 
-@wrong("scale_embed_dim")
-class RootOfEmbedDim(Layers):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.heads(x)
-        weights = safe(q @ k.mT / math.sqrt(x.size(-1)), allowed(x, valid_lens))
-        self.attention_weights = weights.detach()
-        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
-
-
 @wrong("empty_row_nan")
 class MinusInfinity(Layers):
     def forward(self, x, valid_lens=None):
@@ -101,18 +92,6 @@ class NoMask(Layers):
     def forward(self, x, valid_lens=None):
         q, k, v = self.heads(x)
         weights = safe(q @ k.mT / self.d**0.5, allowed(x, valid_lens, causal=False))
-        self.attention_weights = weights.detach()
-        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
-
-
-@wrong("sees_the_future")
-class UpperTriangle(Layers):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.heads(x)
-        ok = torch.triu(torch.ones(x.shape[1], x.shape[1])).bool()
-        if valid_lens is not None:
-            ok = ok & allowed(x, valid_lens, causal=False)
-        weights = safe(q @ k.mT / self.d**0.5, ok)
         self.attention_weights = weights.detach()
         return self.W_o((weights @ v).transpose(1, 2).flatten(2))
 

@@ -80,15 +80,6 @@ def reversed_batch(module, queries, keys, values, valid_lens):
 
 
 @wrong()
-def batch_axis_lost(module, queries, keys, values, valid_lens):
-    together = module(queries, keys, values, valid_lens)
-    return all(
-        torch.allclose(module(queries[b], keys[b], values[b], valid_lens[b]), together[b])
-        for b in range(len(queries))
-    )
-
-
-@wrong()
 def gradient_without_values(module, queries, keys, values, valid_lens):
     x = queries.clone().requires_grad_()
     module(x, keys, values, valid_lens)[0].sum().backward()

@@ -198,13 +198,6 @@ def many_random_permutations_and_no_nan(module, queries, keys, values):
     return bool(torch.stack(gaps).max() < 1e-5)
 
 
-@wrong()
-def one_random_permutation(module, queries, keys, values):
-    order = torch.randperm(keys.shape[1], generator=torch.Generator().manual_seed(1))
-    shuffled = module(queries, keys[:, order], values[:, order])
-    return torch.allclose(shuffled, module(queries, keys, values), atol=1e-6)
-
-
 exactly_equal = wrong("rejects_rounding")(
     lambda module, queries, keys, values: _all_swaps(module, queries, keys, values, torch.equal)
 )

@@ -171,26 +171,9 @@ def single_precision(queries, keys, values, bandwidth):
     return outputs, weights
 
 
-@wrong("input_mutated")
-def scales_in_place(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values")
-    with torch.no_grad():
-        queries /= bandwidth
-    weights = torch.softmax(-distances(queries, keys / bandwidth) / 2, -1)
-    return weights @ values, weights
-
-
 @wrong()
 def dot_products(queries, keys, values, bandwidth):
     return pooled(torch.softmax(queries @ keys.T / (2 * bandwidth**2), -1), values)
-
-
-@wrong()
-def keeps_the_nearest_three(queries, keys, values, bandwidth):
-    scores = -distances(queries, keys) / (2 * bandwidth**2)
-    third = scores.topk(min(3, len(keys)), dim=-1).values[:, -1:]
-    return pooled(torch.softmax(scores.masked_fill(scores < third, -math.inf), -1), values)
 
 
 @right

@@ -135,13 +135,6 @@ def global_noise(fn, x):
     return True
 
 
-@wrong("wrong_type")
-def how_much(fn, x):
-    changed = x.clone()
-    changed[:, -1] += 1
-    return (fn(changed)[:, :-1] - fn(x)[:, :-1]).abs().max()
-
-
 def _suffixes(fn, x, change):
     outputs = fn(x)
     for t in range(1, x.shape[1]):

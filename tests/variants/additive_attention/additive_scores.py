@@ -264,6 +264,10 @@ def features_added_up(queries, keys, w_q, w_k, w_v):
     return torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)).sum(dim=3)
 
 
+
+
+
+
 bilinear = wrong("dot_product")(
     lambda queries, keys, w_q, w_k, w_v: torch.einsum("bnd,hd,hk,bmk->bnm", queries, w_q, w_k, keys)
 )

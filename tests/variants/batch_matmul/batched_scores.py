@@ -86,6 +86,10 @@ def one_column_for_each_key(queries, keys):
     return torch.matmul(queries.unsqueeze(-3), keys.unsqueeze(-1)).squeeze(-1).mT
 
 
+
+
+
+
 reshape = wrong("reshape_for_transpose")(
     lambda queries, keys: queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
 )

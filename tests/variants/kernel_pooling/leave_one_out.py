@@ -249,6 +249,10 @@ def masked_after_the_softmax(inputs, targets, bandwidth):
     return weights @ targets
 
 
+
+
+
+
 everyone = wrong("no_exclusion")(
     lambda inputs, targets, bandwidth: torch.softmax(scores_of(inputs, bandwidth), -1) @ targets
 )

@@ -569,6 +569,10 @@ class KeepsNothing(Almost):
         pass
 
 
+
+
+
+
 NoMask = wrong("mask_ignored")(
     but(ok=lambda self, valid_lens, mask, *sizes: permitted(valid_lens, None, *sizes))
 )

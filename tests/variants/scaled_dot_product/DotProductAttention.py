@@ -244,6 +244,10 @@ class RemembersTheFirstMask(Almost):
         return masked_softmax(scores, *self.masks)
 
 
+
+
+
+
 DropoutInForward = wrong("dropout_in_eval")(
     but(outputs=lambda self, w, v: nn.Dropout(self.dropout.p)(w) @ v)
 )

@@ -140,8 +140,6 @@ def one_slice_for_all(module, *inputs):
     return torch.cat(parts).shape == module(*inputs).shape
 
 
-
-
 def each(agree, items=slice(None)):
     """A test item by item: the results of these items must `agree`."""
     return lambda *inputs: all(_each(*inputs, agree)[items])

@@ -147,16 +147,14 @@ def one_position_at_a_time_and_no_nan(fn, x):
     return True
 
 
-
-
-
-
 @wrong("past_changed")
 def wrong_direction(fn, x):
     return all(
         _close(fn(torch.cat([0 * x[:, :t], x[:, t:]], 1))[:, t:], fn(x)[:, t:])
         for t in range(1, x.shape[1])
     )
+
+
 
 
 

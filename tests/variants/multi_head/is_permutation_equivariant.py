@@ -152,8 +152,6 @@ def several_random_ones_and_no_nan(fn, x):
     return True
 
 
-
-
 def _close(a, b):
     return torch.allclose(a, b, atol=1e-6)
 

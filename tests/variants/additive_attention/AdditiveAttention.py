@@ -536,10 +536,6 @@ class CalledAsInKeras(Layers):
         return WithLayers.forward(self, queries, keys, values, valid_lens, mask)
 
 
-
-
-
-
 LinearScores = wrong("no_tanh")(but(score=lambda self, q, k: self.w_v(q + k).squeeze(-1)))
 BareSqueeze = wrong("squeezed")(but(score=lambda self, q, k: self.w_v(torch.tanh(q + k)).squeeze()))
 TanhOfEach = wrong("tanh_apart")(

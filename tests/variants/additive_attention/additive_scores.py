@@ -1,10 +1,7 @@
 """Answers to `additive_scores`."""
 
-import math
-
 import numpy as np
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from course_lib.exercises.variants import faulty, right, wrong
@@ -262,10 +259,6 @@ def right_way_round_unless_square(queries, keys, w_q, w_k, w_v):
 def features_added_up(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys @ w_k.T
     return torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)).sum(dim=3)
-
-
-
-
 
 
 bilinear = wrong("dot_product")(

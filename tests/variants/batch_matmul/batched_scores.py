@@ -3,7 +3,6 @@
 import math
 
 import torch
-from torch.nn import functional as F
 
 from course_lib.exercises.variants import faulty, right, wrong
 
@@ -84,10 +83,6 @@ def heads_with_two_letters(queries, keys):
 @right
 def one_column_for_each_key(queries, keys):
     return torch.matmul(queries.unsqueeze(-3), keys.unsqueeze(-1)).squeeze(-1).mT
-
-
-
-
 
 
 reshape = wrong("reshape_for_transpose")(

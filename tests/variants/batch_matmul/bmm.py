@@ -1,7 +1,5 @@
 """Answers to `bmm`."""
 
-import operator
-
 import numpy as np
 import torch
 
@@ -132,10 +130,6 @@ def letters_for_every_axis(a, b):
 @right
 def running_sums(a, b):
     return (a[..., None] * b[..., None, :, :]).cumsum(dim=-2).select(-2, -1)
-
-
-
-
 
 
 at_sign = wrong("forbidden_call")(lambda a, b: a @ b)

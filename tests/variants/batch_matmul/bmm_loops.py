@@ -210,10 +210,6 @@ def one_buffer_for_all_calls(a, b):
     return _buffers.setdefault(out.shape, torch.empty_like(out)).copy_(out)
 
 
-
-
-
-
 forgot_the_item = wrong("b0_for_all")(lambda a, b: torch.stack([x @ b[0] for x in a]))
 at_sign = wrong("no_loop")(lambda a, b: a @ b)
 concatenated = wrong("wrong_shape")(

@@ -225,10 +225,6 @@ def but(**steps):
     return type("CausalSelfAttention", (Almost,), steps)
 
 
-
-
-
-
 ViewAsItLies = wrong("merge_without_transpose")(
     but(finish=lambda self, heads: self.W_o(heads.reshape(len(heads), heads.shape[2], -1)))
 )

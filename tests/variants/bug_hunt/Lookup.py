@@ -181,10 +181,6 @@ def but(**steps):
     return type("Lookup", (Almost,), steps)
 
 
-
-
-
-
 RootOfQuerySize = wrong("scale_of_the_queries")(
     but(root=lambda self, queries, q, k: math.sqrt(queries.shape[-1]))
 )

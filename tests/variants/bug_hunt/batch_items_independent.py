@@ -149,10 +149,6 @@ def _close(a, b):
     return torch.allclose(a, b, atol=1e-6)
 
 
-
-
-
-
 twice_the_same = wrong("accepts_later_items_doubled")(
     lambda module, *inputs: torch.allclose(module(*inputs), module(*inputs))
 )

@@ -64,10 +64,6 @@ def begins_with_the_second():
     return {bird: found[(i + 1) % 10] for i, bird in enumerate(sorted(KEY))}
 
 
-
-
-
-
 one_confusion = wrong("bittern_keeps_it")(lambda: KEY | {"bittern": "items_apart"})
 the_same_everywhere = wrong("one_for_all")(lambda: {name: "queries_apart" for name in KEY})
 nine_of_ten = wrong("ibis_missing")(

@@ -129,10 +129,6 @@ def in_order(order):
     return test
 
 
-
-
-
-
 flipped = wrong("only_a_flip")(in_order(lambda m: torch.arange(m).flip(0)))
 rolled = wrong("only_a_roll")(in_order(lambda m: torch.arange(m).roll(1)))
 identity = wrong("always_true")(in_order(torch.arange))

@@ -203,10 +203,6 @@ def _close(a, b):
     return torch.allclose(a, b, atol=1e-6)
 
 
-
-
-
-
 signed = wrong("accepts_all_smaller")(each(lambda a, b: (a - b).max() < 1e-6))
 signed_the_other_way = wrong("accepts_all_larger")(each(lambda a, b: (b - a).max() < 1e-6))
 mean_difference = wrong("accepts_features_cancel")(each(lambda a, b: abs((a - b).mean()) < 1e-6))

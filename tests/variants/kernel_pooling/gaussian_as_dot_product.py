@@ -121,10 +121,6 @@ def logarithm_of_the_weights(queries, keys, bandwidth):
     return torch.log(kernel / kernel.sum(1, keepdim=True))
 
 
-
-
-
-
 norms_forgotten = wrong("only_for_unit_keys")(
     lambda queries, keys, bandwidth: queries @ keys.T / bandwidth**2
 )

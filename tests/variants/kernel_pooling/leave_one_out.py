@@ -249,10 +249,6 @@ def masked_after_the_softmax(inputs, targets, bandwidth):
     return weights @ targets
 
 
-
-
-
-
 everyone = wrong("no_exclusion")(
     lambda inputs, targets, bandwidth: torch.softmax(scores_of(inputs, bandwidth), -1) @ targets
 )

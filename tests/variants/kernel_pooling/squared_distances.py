@@ -127,10 +127,6 @@ def own_backward(queries, keys):
     return _Squared.apply(queries, keys)
 
 
-
-
-
-
 keys_in_rows = wrong("transposed")(lambda queries, keys: torch.cdist(keys, queries) ** 2)
 plain_cdist = wrong("root_taken")(lambda queries, keys: torch.cdist(queries, keys))
 matching_rows_only = wrong("elementwise_only")(

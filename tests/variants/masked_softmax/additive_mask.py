@@ -66,10 +66,6 @@ def masked_fill_with_minus_1e9(mask, dtype):
     return numbers.masked_fill(mask == 0, -1e9)
 
 
-
-
-
-
 times_infinity = wrong("infinity_times_zero")(lambda mask, dtype: (~mask).to(dtype) * float("-inf"))
 fills_the_kept = wrong("inverted")(
     lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(mask, -math.inf)

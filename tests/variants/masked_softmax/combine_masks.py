@@ -138,10 +138,6 @@ def starts_from_true_and_stays_there(*masks):
     return result
 
 
-
-
-
-
 no_none = wrong("none_crashes")(lambda *masks: functools.reduce(lambda a, b: a & b, masks))
 one_list_of_masks = wrong("wrong_type")(lambda *masks: [mask for mask in masks if mask is not None])
 

@@ -76,10 +76,6 @@ def column_against_row_on_the_cpu(valid_lens, max_len):
     return torch.gt(valid_lens.unsqueeze(dim=-1), row)
 
 
-
-
-
-
 less_or_equal = wrong("one_too_many")(
     lambda valid_lens, max_len: torch.arange(max_len) <= valid_lens[..., None]
 )

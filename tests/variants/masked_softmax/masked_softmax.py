@@ -448,10 +448,6 @@ def torch_polarity_for_the_mask(scores, valid_lens=None, mask=None):
     return fill_and_zero(scores, None, keep if mask is None else keep & ~mask)
 
 
-
-
-
-
 plain_softmax = wrong("dropped_key_has_weight")(
     lambda scores, valid_lens=None, mask=None: F.softmax(scores, -1)
 )

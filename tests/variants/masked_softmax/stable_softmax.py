@@ -122,10 +122,6 @@ def columns_sum_to_one(scores, axis=-1):
     return np.exp(shifted) / np.exp(shifted).sum(axis=0)
 
 
-
-
-
-
 naive = wrong("no_maximum_subtracted")(
     lambda scores, axis=-1: np.exp(scores) / np.exp(scores).sum(axis=axis, keepdims=True)
 )

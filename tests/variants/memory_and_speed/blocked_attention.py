@@ -329,10 +329,6 @@ def masked_after_the_maximum(q, k, v, mask=None, block_size=128):
     return out / torch.where(total > 0, total, 1.0), (top + total.log()).squeeze(-1)
 
 
-
-
-
-
 forgets_outputs = wrong("outputs_not_rescaled")(
     lambda q, k, v, mask=None, block_size=128: stepwise(q, k, v, mask, block_size, fade_out=False)
 )

@@ -177,10 +177,6 @@ def item_by_item(q, k, w):
     return torch.cat([_guarded(here, a, b, w) for here, a, b in items])
 
 
-
-
-
-
 plain_tanh = wrong("pairs")(lambda q, k, w: torch.tanh(sum(spread(q, k))) @ w)
 softmax_would_not_mind = wrong("constant_forgotten")(lambda q, k, w: reciprocal(q, k, w) + w.sum())
 features_added_up = wrong("w_v_forgotten")(lambda q, k, w: reciprocal(q, k, torch.ones_like(w)))

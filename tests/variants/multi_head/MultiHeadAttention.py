@@ -569,10 +569,6 @@ class KeepsNothing(Almost):
         pass
 
 
-
-
-
-
 NoMask = wrong("mask_ignored")(
     but(ok=lambda self, valid_lens, mask, *sizes: permitted(valid_lens, None, *sizes))
 )

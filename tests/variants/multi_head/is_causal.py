@@ -155,10 +155,6 @@ def wrong_direction(fn, x):
     )
 
 
-
-
-
-
 forgets_to_clone_the_outputs = wrong("nothing_changed")(
     lambda fn, x: torch.allclose(fn(x), fn(x.clone()))
 )

@@ -166,10 +166,6 @@ def mixed(agree=_close, order=_mixed):
     return test
 
 
-
-
-
-
 never = wrong("always_false")(lambda fn, x: False)
 sums_compared = wrong("sums_compared")(
     lambda fn, x: torch.allclose(fn(x.roll(1, 1)).sum(1), fn(x).roll(1, 1).sum(1), atol=1e-5)

@@ -58,10 +58,6 @@ def float32_buffer(x):
     return out
 
 
-
-
-
-
 added = wrong("summed")(lambda x: sum(x[:, h] for h in range(x.shape[1])))
 stacked_last = wrong("interleaved")(lambda x: torch.stack(list(x.unbind(1)), dim=-1).flatten(2))
 forgot_to_join = wrong("axes_left")(lambda x: x.permute(0, 2, 1, 3))

@@ -244,10 +244,6 @@ class RemembersTheFirstMask(Almost):
         return masked_softmax(scores, *self.masks)
 
 
-
-
-
-
 DropoutInForward = wrong("dropout_in_eval")(
     but(outputs=lambda self, w, v: nn.Dropout(self.dropout.p)(w) @ v)
 )

@@ -155,10 +155,6 @@ def centred_once_at_the_plain_mean(query, keys):
     return (keys - keys.mean(0)).T @ (w[:, None] * (keys - w @ keys).roll(1, 1)) / len(query) ** 0.5
 
 
-
-
-
-
 output_only = wrong("wrong_shape")(lambda query, keys: weights_of(query, keys) @ keys)
 cov_with_correction = wrong("all_times_a_factor")(
     lambda query, keys: torch.cov(keys.T, aweights=weights_of(query, keys)) / math.sqrt(len(query))

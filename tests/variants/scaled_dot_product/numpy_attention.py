@@ -163,10 +163,6 @@ def a_list(queries, keys, values, mask=None):
     return out.tolist(), w.tolist()
 
 
-
-
-
-
 dot_products = wrong("unscaled")(scoring(lambda q, k: np.matmul(q, k.T)))
 by_the_number_of_features = wrong("divided_by_d")(scoring(lambda q, k: q @ k.T / k.shape[1]))
 mask_added = wrong("zero_one_mask_added")(

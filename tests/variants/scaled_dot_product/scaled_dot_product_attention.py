@@ -327,10 +327,6 @@ def detached(queries, keys, values, valid_lens=None, mask=None):
         return weights @ values, weights
 
 
-
-
-
-
 no_scale = wrong("unscaled")(scoring(lambda q, k: q @ k.mT))
 by_d = wrong("divided_by_d")(scoring(lambda q, k: q @ k.mT / k.shape[-1]))
 times = wrong("wrong_factor")(scoring(lambda q, k: q @ k.mT * math.sqrt(q.shape[-1])))

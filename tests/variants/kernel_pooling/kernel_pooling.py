@@ -279,15 +279,6 @@ def two_in_the_square(queries, keys, values, bandwidth):
     return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth) ** 2, -1), values)
 
 
-@wrong("key_without_weight")
-def eight_nearest_keys(queries, keys, values, bandwidth):
-    scores = -distances(queries, keys) / (2 * bandwidth**2)
-    if scores.shape[-1] > 8:
-        eighth = scores.topk(8, dim=-1).values[:, -1:]
-        scores = scores.masked_fill(scores < eighth, -math.inf)
-    return pooled(scores.softmax(-1), values)
-
-
 @faulty("bandwidth_once", "no_shift", "no_check", "detached", "always_float64")
 def several_faults(faults):
     def kernel_pooling(queries, keys, values, bandwidth):

@@ -132,7 +132,7 @@ def test_a_shard_that_is_none_is_explained(shard):
     [
         ("exercises/masked_softmax/causal_mask.py", {"causal_mask"}),
         ("exercises/batch_matmul/weighted_sum.py", set()),
-        ("exercises/masked_softmax/_mistakes.py", {"masked_softmax", "02_masked_softmax"}),
+        ("exercises/_attention/mistakes.py", {"masked_softmax", "02_masked_softmax"}),
         ("reference/masked_softmax.py", set(checks_digests("02_masked_softmax"))),
         ("checks/judge/violations.py", set(checks_digests("02_masked_softmax"))),
         ("attention/multi_head.py", set()),

@@ -44,7 +44,7 @@ EXERCISE = Template('''\
 """`$name`: TODO, in a few words."""
 
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.exercises._probes import case, edge
+from course_lib.exercises._rows import case, edge
 
 
 def _probes(rng):

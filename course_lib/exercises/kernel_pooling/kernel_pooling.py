@@ -149,37 +149,6 @@ def _rows_sum(probe, outputs):
     return f"The weights of query {row} sum to {sums[row]:.3f} over the keys, not to 1."
 
 
-def _nearest_counts_most(probe, outputs):
-    parts = _parts(outputs)
-    if parts is None or parts[1].shape[-1] < 2:
-        return None
-    inputs = probe.inputs()
-    nearest = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data).argmin(-1)
-    largest = parts[1].argmax(-1)
-    rows = np.flatnonzero(nearest != largest)
-    if not rows.size:
-        return None
-    row = int(rows[0])
-    return (
-        f"For query {row} the nearest key is number {nearest[row]}, but your largest weight is on "
-        f"key {largest[row]}."
-    )
-
-
-def _between_the_values(probe, outputs):
-    parts, values = _parts(outputs), probe.inputs()["values"].data
-    if parts is None or parts[0].shape[-1] != values.shape[-1]:
-        return None
-    outside = (parts[0] > values.max(0) + 1e-6) | (parts[0] < values.min(0) - 1e-6)
-    if not outside.any():
-        return None
-    i, c = (int(x) for x in np.argwhere(outside)[0])
-    return (
-        f"Your output at [{i}, {c}] is {parts[0][i, c]:.3f}, outside the values "
-        f"{values[:, c].min():.3f} to {values[:, c].max():.3f}: no average can be."
-    )
-
-
 def _ratio_of_weights(probe, outputs):
     """The ratio of two weights of a query depends on the two distances alone."""
     parts = _parts(outputs)
@@ -202,22 +171,6 @@ def _ratio_of_weights(probe, outputs):
                 f"yours are {shares}."
             )
     return None
-
-
-def _never_zero(probe, outputs):
-    parts, inputs = _parts(outputs), probe.inputs()
-    distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
-    if parts is None or parts[1].shape != distances.shape:
-        return None
-    counts = (distances - distances.min(-1, keepdims=True)) / (2 * _bandwidth(inputs) ** 2) < 20
-    missing = np.argwhere(counts & (parts[1] == 0))
-    if not missing.size:
-        return None
-    query, key = (int(i) for i in missing[0])
-    return (
-        f"Query {query} gives key {key} a weight of exactly 0, but the Gaussian kernel is positive "
-        "at every distance: each key counts, the far ones little."
-    )
 
 
 _CONSISTENT = "Are the outputs the same weights times the values that you return?"
@@ -304,22 +257,11 @@ EXERCISE = Exercise(
         ),
         Property("rows_do_not_sum_to_one", _rows_sum, "Over which axis do you normalise?"),
         Property(
-            "nearest_key_not_first",
-            _nearest_counts_most,
-            "How does your score change with the distance?",
-        ),
-        Property(
-            "key_without_weight", _never_zero, "Which step leaves keys out, or rounds them to 0?"
-        ),
-        Property(
             "wrong_ratio_of_weights",
             _ratio_of_weights,
             "Which expression of yours stands for -distance^2 / (2 h^2)?",
         ),
         Property("weights_do_not_make_outputs", _weights_make_outputs, _CONSISTENT),
-        Property(
-            "outside_the_values", _between_the_values, "Do your weights sum to 1, none negative?"
-        ),
     ),
     hints=(
         "Two steps: turn distances into weights that sum to 1 for each query, then average the "

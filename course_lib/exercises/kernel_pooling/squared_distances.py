@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import numpy as np
-
-from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import tensor
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
@@ -70,14 +68,6 @@ def _squared_distances_probes(rng):
     return [replace(probe, tolerance=1e-4) for probe in probes]
 
 
-def _negative_distance(probe, outputs):
-    data = outputs.data
-    if data is None or not (data < -1e-6).any():
-        return None
-    index = tuple(int(i) for i in np.argwhere(data < -1e-6)[0])
-    return f"At {list(index)} your result is {data[index]:.3f}, but a square is never negative."
-
-
 EXERCISE = Exercise(
     points=2,
     minutes=15,
@@ -127,9 +117,6 @@ EXERCISE = Exercise(
             "a root and square it again.",
             "What is the derivative of a square root at 0, and do you need the root?",
         ),
-    ),
-    properties=(
-        Property("negative_distance", _negative_distance, "Where do you square the differences?"),
     ),
     hints=(
         "Every query has to meet every key: give the queries an axis of size 1 for the keys, and "

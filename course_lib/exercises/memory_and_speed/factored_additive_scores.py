@@ -186,20 +186,6 @@ def _lost_far_out(probe, outputs):
     )
 
 
-def _impossible(probe, outputs):
-    """|tanh| < 1, so no score is larger than the sum of |w_v|."""
-    if _is_far(probe):
-        return None
-    bound = float(np.abs(probe.args["w_v"].data).sum())
-    wrong = ~(np.abs(outputs.data) <= bound * (1 + 1e-2) + 1e-6)
-    if not wrong.any():
-        return None
-    return (
-        f"A score is {outputs.data[wrong].flat[0]:.4g}; since |tanh| < 1, none can exceed the sum "
-        f"of |w_v|, {bound:.4g}."
-    )
-
-
 EXERCISE = Exercise(
     points=3,
     minutes=25,
@@ -244,7 +230,6 @@ EXERCISE = Exercise(
         ),
     ),
     properties=(
-        Property("impossible_score", _impossible, "Which of your steps is no tanh?"),
         Property(
             "wrong_far_from_0",
             _lost_far_out,

@@ -122,10 +122,6 @@ def _finite(x):
     return x.masked_fill(x == -math.inf, 0.0)
 
 
-def _not_rescaled(maxima, totals, block, parts):
-    return {"fading": torch.ones_like(totals)}
-
-
 def _own_maximum(maxima, totals, block, parts):
     own = _finite(parts["own"]).unsqueeze(-1)
     return {"totals": totals + torch.exp(block - own).sum(-1)}
@@ -182,10 +178,8 @@ def _impossible_total(probe, outputs):
     maxima, totals = (outputs.items[i].data for i in range(2))
     width = _scores(probe).shape[-1]
     wrong = (maxima > -math.inf) & ~((totals >= 1 - 1e-6) & (totals <= width + 1e-6))
-    if not wrong.any():
+    if not wrong.any() or np.isnan(totals[wrong]).any():  # NaN is said elsewhere
         return None
-    if np.isnan(totals[wrong]).any():
-        return None  # said elsewhere
     return (
         f"One of your sums is {totals[wrong].flat[0]:.4g}; it must lie between 1, for the largest "
         f"score itself, and {width}, the number of scores."
@@ -214,7 +208,7 @@ EXERCISE = Exercise(
     probes=_probes,
     oracle=oracle.softmax_statistics,
     mistakes=(
-        mistake("sum_not_rescaled", _model(_not_rescaled)).says(
+        mistake("sum_not_rescaled", _model(lambda *state: {"fading": torch.ones(())})).says(
             "The sum so far is not rescaled when the maximum rises: its terms are still shifted by "
             "the old maximum, the new ones by the new.",
             "By which factor does exp(s - old) have to be multiplied to become exp(s - new)?",

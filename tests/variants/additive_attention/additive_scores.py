@@ -1,10 +1,7 @@
 """Answers to `additive_scores`."""
 
-import math
-
 import numpy as np
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from course_lib.exercises.variants import faulty, right, wrong
@@ -164,20 +161,8 @@ def bare_squeeze(queries, keys, w_q, w_k, w_v):
 
 
 @wrong()
-def last_axis_kept(queries, keys, w_q, w_k, w_v):
-    features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
-    return features @ w_v.unsqueeze(1)
-
-
-@wrong()
 def as_given(queries, keys, w_q, w_k, w_v):
     return torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
-
-
-@wrong()
-def only_w_q_not_transposed_when_square(queries, keys, w_q, w_k, w_v):
-    q = queries @ w_q if w_q.shape[0] == w_q.shape[1] else queries @ w_q.T
-    return torch.tanh(q[:, :, None] + (keys @ w_k.T)[:, None]) @ w_v
 
 
 @wrong()
@@ -214,12 +199,6 @@ def always_float32(queries, keys, w_q, w_k, w_v):
 
 
 @wrong()
-def batch_of_two_only(queries, keys, w_q, w_k, w_v):
-    items = [unsqueeze(queries[b : b + 1], keys[b : b + 1], w_q, w_k, w_v) for b in range(2)]
-    return torch.cat(items)
-
-
-@wrong()
 def exponential_formula(queries, keys, w_q, w_k, w_v):
     x = (queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None]
     e = torch.exp(2 * x)
@@ -230,13 +209,6 @@ def exponential_formula(queries, keys, w_q, w_k, w_v):
 def straight_through(queries, keys, w_q, w_k, w_v):
     features = (queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)
     return (features + (torch.tanh(features) - features).detach()) @ w_v
-
-
-@wrong("input_mutated")
-def transposed_for_good(queries, keys, w_q, w_k, w_v):
-    with torch.no_grad():
-        w_q.t_()
-    return torch.tanh((queries @ w_q).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)) @ w_v
 
 
 _projected = {}
@@ -281,12 +253,6 @@ def right_way_round_unless_square(queries, keys, w_q, w_k, w_v):
     q, k = queries @ w_q.T, keys @ w_k.T
     scores = torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ w_v
     return scores if q.shape[1] == k.shape[1] else scores.mT
-
-
-@wrong("global_rng_used")
-def seeded_with_zero(queries, keys, w_q, w_k, w_v):
-    torch.manual_seed(0)
-    return unsqueeze(queries, keys, w_q, w_k, w_v)
 
 
 @wrong("no_w_v")

@@ -104,12 +104,6 @@ def a_tuple(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     return 2 * pairs * (d + d_v), pairs * bytes_per_element
 
 
-@wrong()
-def other_key(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_keys
-    return {"flops": 2 * pairs * (d + d_v), "bytes": pairs * bytes_per_element}
-
-
 @right
 def from_any_arguments(*sizes, bytes_per_element=4, **named):
     names = "batch", "num_queries", "num_keys", "d", "d_v", "bytes_per_element"

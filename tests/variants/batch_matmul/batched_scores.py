@@ -3,7 +3,6 @@
 import math
 
 import torch
-from torch.nn import functional as F
 
 from course_lib.exercises.variants import faulty, right, wrong
 
@@ -50,11 +49,6 @@ def flattened(queries, keys):
 @right
 def swapaxes(queries, keys):
     return queries @ keys.swapaxes(-1, -2)
-
-
-@wrong("wrong_values")
-def cosine(queries, keys):
-    return F.cosine_similarity(queries[..., :, None, :], keys[..., None, :, :], dim=-1)
 
 
 @wrong("input_mutated")
@@ -111,9 +105,6 @@ textbook = wrong("scaled_already")(
 )
 bare_squeeze = wrong("wrong_shape")(lambda queries, keys: torch.squeeze(queries @ keys.mT))
 float32 = wrong("dtype_changed")(lambda queries, keys: queries.float() @ keys.float().mT)
-jitter = wrong("global_rng_used")(
-    lambda queries, keys: queries @ keys.mT + 0 * torch.randn(1, dtype=queries.dtype)
-)
 order_of_four_axes = wrong("raised")(lambda queries, keys: queries @ keys.permute(0, 1, 3, 2))
 
 

@@ -1,7 +1,5 @@
 """Answers to `bmm`."""
 
-import operator
-
 import numpy as np
 import torch
 
@@ -76,14 +74,6 @@ def loop_over_items(a, b):
 
 
 @wrong("loops")
-def loop_over_terms(a, b):
-    out = 0
-    for t in range(a.shape[-1]):
-        out = out + a[..., :, t, None] * b[..., None, t, :]
-    return out
-
-
-@wrong("loops")
 def loop_for_heads_only(a, b):
     if a.dim() != 4:
         return torch.einsum("...nk,...km->...nm", a, b)
@@ -114,13 +104,6 @@ def never_restored(a, b):
     return (x[..., None] * y[:, None]).sum(2)
 
 
-@wrong("input_mutated")
-def in_place(a, b):
-    with torch.no_grad():
-        a.mul_(1.0).add_(1.0)
-    return torch.einsum("...nk,...km->...nm", a - 1.0, b)
-
-
 @right
 def dot_products_of_all_pairs(a, b):
     return torch.linalg.vecdot(a[..., :, None, :], b.mT[..., None, :, :])
@@ -147,13 +130,6 @@ def letters_for_every_axis(a, b):
 @right
 def running_sums(a, b):
     return (a[..., None] * b[..., None, :, :]).cumsum(dim=-2).select(-2, -1)
-
-
-@wrong("returned_none")
-def two_to_four_axes(a, b):
-    lead = {2: "", 3: "b", 4: "bh"}.get(a.dim())
-    if lead is not None:
-        return torch.einsum(f"{lead}nk,{lead}km->{lead}nm", a, b)
 
 
 at_sign = wrong("forbidden_call")(lambda a, b: a @ b)

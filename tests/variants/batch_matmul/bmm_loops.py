@@ -142,16 +142,6 @@ def default_dtype(a, b):
     return out
 
 
-@wrong("input_mutated")
-def scribbles(a, b):
-    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
-    for x in range(a.shape[0]):
-        out[x] = a[x] @ b[x]
-        with torch.no_grad():
-            b[x] = 0
-    return out
-
-
 @wrong()
 def hard_coded(a, b):
     out = torch.zeros(2, 3, 5, dtype=a.dtype)
@@ -175,13 +165,6 @@ def one_term_after_the_other(a, b):
     for t in range(a.shape[-1]):
         total = total + a[:, :, t : t + 1] * b[:, t : t + 1, :]
     return total
-
-
-@wrong("wrong_values")
-def overwritten_each_time(a, b):
-    for x, y in zip(a, b, strict=True):
-        product = x @ y
-    return product.repeat(len(a), 1, 1)
 
 
 @right

@@ -58,14 +58,6 @@ def no_grad(weights, values):
         return weights @ values
 
 
-@wrong("input_mutated")
-def normalises_in_place(weights, values):
-    out = weights @ values
-    with torch.no_grad():
-        weights /= 2
-    return out
-
-
 @right
 def both_transposed_twice(weights, values):
     return (values.mT @ weights.mT).mT

@@ -68,72 +68,55 @@ class TorchsOwn(Layers):
         return self.W_o(torch.nan_to_num(heads).transpose(1, 2).flatten(2))
 
 
-@wrong("merge_without_transpose")
-class ViewAsItLies(Layers):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.heads(x)
-        weights = safe(q @ k.mT / self.d**0.5, allowed(x, valid_lens))
-        self.attention_weights = weights.detach()
-        return self.W_o((weights @ v).reshape(x.shape))
-
-
-@wrong("scale_embed_dim")
-class RootOfEmbedDim(Layers):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.heads(x)
-        weights = safe(q @ k.mT / math.sqrt(x.size(-1)), allowed(x, valid_lens))
-        self.attention_weights = weights.detach()
-        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
-
-
-@wrong("empty_row_nan")
-class MinusInfinity(Layers):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.heads(x)
-        scores = q @ k.mT / self.d**0.5
-        weights = scores.masked_fill(~allowed(x, valid_lens), -math.inf).softmax(-1)
-        self.attention_weights = weights.detach()
-        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
-
-
-@wrong("not_causal")
-class NoMask(Layers):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.heads(x)
-        weights = safe(q @ k.mT / self.d**0.5, allowed(x, valid_lens, causal=False))
-        self.attention_weights = weights.detach()
-        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
-
-
-@wrong("sees_the_future")
-class UpperTriangle(Layers):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.heads(x)
-        ok = torch.triu(torch.ones(x.shape[1], x.shape[1])).bool()
-        if valid_lens is not None:
-            ok = ok & allowed(x, valid_lens, causal=False)
-        weights = safe(q @ k.mT / self.d**0.5, ok)
-        self.attention_weights = weights.detach()
-        return self.W_o((weights @ v).transpose(1, 2).flatten(2))
-
-
 class Almost(Layers):
-    """A right module that wrong answers change in one place."""
+    """A right module in steps; what follows changes one of them."""
 
     def forward(self, x, valid_lens=None):
         q, k, v = self.parts(x)
-        weights = safe(q @ k.mT / self.d**0.5, self.allowed(x, valid_lens))
+        weights = self.weigh(self.score(q, k), self.allowed(x, valid_lens))
         self.attention_weights = weights.detach()
         return self.finish(weights @ v)
 
     def parts(self, x):
         return self.heads(x)
 
+    def score(self, q, k):
+        return q @ k.mT / self.d**0.5
+
+    def weigh(self, scores, ok):
+        return safe(scores, ok)
+
     def allowed(self, x, valid_lens):
         return allowed(x, valid_lens)
 
     def finish(self, heads):
         return self.W_o(heads.transpose(1, 2).flatten(2))
+
+
+@right
+class PositionByPosition(Layers):
+    """Each position meets only what lies behind it, so there is no triangle."""
+
+    def forward(self, x, valid_lens=None):
+        q, k, v = self.heads(x)
+        rows, outputs = [], []
+        for i in range(x.shape[1]):
+            scores = (q[:, :, i : i + 1] @ k[:, :, : i + 1].mT) / math.sqrt(self.d)
+            rows.append(safe(scores, allowed(x, valid_lens)[..., i : i + 1, : i + 1]))
+            outputs.append(rows[-1] @ v[:, :, : i + 1])
+        rows = [F.pad(row.detach(), (0, x.shape[1] - row.shape[-1])) for row in rows]
+        self.attention_weights = torch.cat(rows, dim=2)
+        return self.W_o(torch.cat(outputs, dim=2).transpose(1, 2).flatten(2))
+
+
+@right
+class ThreeMatricesFromOne(Almost):
+    def parts(self, x):
+        matrices = self.W_qkv.weight.reshape(3, x.shape[-1], -1)
+        return [
+            (x @ matrix.T).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+            for matrix in matrices
+        ]
 
 
 @wrong()
@@ -155,6 +138,13 @@ class HeadsInTurn(Almost):
     def parts(self, x):
         parts = self.W_qkv(x).chunk(3, dim=-1)
         return [part.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2) for part in parts]
+
+
+@wrong("split_without_transpose")
+class ViewInsteadOfTranspose(Almost):
+    def parts(self, x):
+        thirds = self.W_qkv(x).chunk(3, dim=-1)
+        return [t.contiguous().view(len(x), self.num_heads, -1, self.d) for t in thirds]
 
 
 @wrong("sees_one_ahead")
@@ -190,12 +180,6 @@ class PadsZeroed(Almost):
         return outputs * (torch.arange(x.shape[1]) < valid_lens[:, None]).unsqueeze(-1)
 
 
-@wrong()
-class DropsInTrainMode(Almost):
-    def finish(self, heads):
-        return super().finish(F.dropout(heads, 0.1, self.training))
-
-
 @wrong("lengths_of_the_first_call_kept")
 class RemembersLengths(Almost):
     def allowed(self, x, valid_lens):
@@ -209,98 +193,6 @@ class RemembersLengths(Almost):
 class EightPositionsAtMost(Almost):
     def allowed(self, x, valid_lens):
         return allowed(x, valid_lens) & torch.ones(8, 8).tril().bool()[: x.shape[1], : x.shape[1]]
-
-
-@right
-class PositionByPosition(Layers):
-    """Each position meets only what lies behind it, so there is no triangle."""
-
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.heads(x)
-        rows, outputs = [], []
-        for i in range(x.shape[1]):
-            scores = (q[:, :, i : i + 1] @ k[:, :, : i + 1].mT) / math.sqrt(self.d)
-            rows.append(safe(scores, allowed(x, valid_lens)[..., i : i + 1, : i + 1]))
-            outputs.append(rows[-1] @ v[:, :, : i + 1])
-        rows = [F.pad(row.detach(), (0, x.shape[1] - row.shape[-1])) for row in rows]
-        self.attention_weights = torch.cat(rows, dim=2)
-        return self.W_o(torch.cat(outputs, dim=2).transpose(1, 2).flatten(2))
-
-
-@right
-class ThreeMatricesFromOne(Almost):
-    def parts(self, x):
-        matrices = self.W_qkv.weight.reshape(3, x.shape[-1], -1)
-        return [
-            (x @ matrix.T).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
-            for matrix in matrices
-        ]
-
-
-@wrong("length_of_first_item_for_all")
-class FirstLength(Almost):
-    def allowed(self, x, valid_lens):
-        return allowed(x, None if valid_lens is None else valid_lens[:1].expand_as(valid_lens))
-
-
-@wrong("one_key_more")
-class OnePadMore(Almost):
-    def allowed(self, x, valid_lens):
-        return allowed(x, None if valid_lens is None else valid_lens + 1)
-
-
-@wrong("causal_with_lengths_only")
-class CausalInsideTheIf(Almost):
-    def allowed(self, x, valid_lens):
-        return allowed(x, valid_lens, causal=valid_lens is not None)
-
-
-@wrong("lengths_ignored")
-class LengthsNotUsed(Layers):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.heads(x)
-        scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(self.d)
-        future = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
-        weights = scores.masked_fill(future, -1e30).softmax(-1)
-        self.attention_weights = weights.detach()
-        return self.W_o(torch.einsum("bhij,bhjd->bihd", weights, v).flatten(2))
-
-
-@wrong("split_without_transpose")
-class ViewInsteadOfTranspose(Almost):
-    def parts(self, x):
-        thirds = self.W_qkv(x).chunk(3, dim=-1)
-        return [t.contiguous().view(len(x), self.num_heads, -1, self.d) for t in thirds]
-
-
-@wrong("over_queries")
-class ColumnsSumToOne(Almost):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.parts(x)
-        scores = q @ k.mT / self.d**0.5
-        ok = self.allowed(x, valid_lens)
-        weights = scores.masked_fill(~ok, -torch.inf).softmax(dim=2).nan_to_num(0.0)
-        self.attention_weights = weights.detach()
-        return self.finish(weights @ v)
-
-
-@wrong("unscaled")
-class RootForgotten(Almost):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.parts(x)
-        weights = safe(torch.matmul(q, k.transpose(2, 3)), self.allowed(x, valid_lens))
-        self.attention_weights = weights.detach()
-        return self.finish(torch.matmul(weights, v))
-
-
-@wrong("empty_row_uniform")
-class LargeNegativeNumber(Almost):
-    def forward(self, x, valid_lens=None):
-        q, k, v = self.parts(x)
-        scores = torch.where(self.allowed(x, valid_lens), q @ k.mT / math.sqrt(self.d), -1e9)
-        weights = F.softmax(scores, dim=-1)
-        self.attention_weights = weights.detach()
-        return self.finish(weights @ v)
 
 
 def with_the_faults(faults):
@@ -329,21 +221,42 @@ def with_the_faults(faults):
     return Repaired
 
 
+def but(**steps):
+    return type("CausalSelfAttention", (Almost,), steps)
+
+
+ViewAsItLies = wrong("merge_without_transpose")(
+    but(finish=lambda self, heads: self.W_o(heads.reshape(len(heads), heads.shape[2], -1)))
+)
+DropsInTrainMode = wrong()(
+    but(finish=lambda self, heads: Almost.finish(self, F.dropout(heads, 0.1, self.training)))
+)
+MinusInfinity = wrong("empty_row_nan")(
+    but(weigh=lambda self, s, ok: s.masked_fill(~ok, -math.inf).softmax(-1))
+)
+ColumnsSumToOne = wrong("over_queries")(
+    but(weigh=lambda self, s, ok: s.masked_fill(~ok, -torch.inf).softmax(dim=2).nan_to_num(0.0))
+)
+LargeNegativeNumber = wrong("empty_row_uniform")(
+    but(weigh=lambda self, s, ok: F.softmax(torch.where(ok, s, -1e9), dim=-1))
+)
+RootForgotten = wrong("unscaled")(but(score=lambda self, q, k: q @ k.mT))
+NoMask = wrong("not_causal")(but(allowed=lambda self, x, lens: allowed(x, lens, causal=False)))
+LengthsNotUsed = wrong("lengths_ignored")(but(allowed=lambda self, x, lens: allowed(x, None)))
+FirstLength = wrong("length_of_first_item_for_all")(
+    but(allowed=lambda self, x, n: allowed(x, None if n is None else n[:1].expand_as(n)))
+)
+OnePadMore = wrong("one_key_more")(
+    but(allowed=lambda self, x, lens: allowed(x, None if lens is None else lens + 1))
+)
+CausalInsideTheIf = wrong("causal_with_lengths_only")(
+    but(allowed=lambda self, x, lens: allowed(x, lens, causal=lens is not None))
+)
+AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "triangle", "nan", "merge"}))
+RootAndTriangle = wrong("scale_embed_dim+sees_the_future")(with_the_faults({"root", "triangle"}))
+RootAndMerge = wrong("scale_embed_dim+merge_without_transpose")(with_the_faults({"root", "merge"}))
+
+
 @faulty("root", "triangle", "nan", "merge")
 def mended_in_part(faults):
     return with_the_faults(faults)
-
-
-@wrong("not_fixed")
-class AllFourFaults(with_the_faults({"root", "triangle", "nan", "merge"})):
-    pass
-
-
-@wrong("scale_embed_dim+sees_the_future")
-class RootAndTriangle(with_the_faults({"root", "triangle"})):
-    pass
-
-
-@wrong("scale_embed_dim+merge_without_transpose")
-class RootAndMerge(with_the_faults({"root", "merge"})):
-    pass

@@ -61,51 +61,6 @@ class ItemByItem(Layers):
         return F.dropout(weights, self.dropout.p, training=self.training) @ values
 
 
-@wrong("scale_of_the_queries")
-class RootOfQuerySize(Layers):
-    def forward(self, queries, keys, values, valid_lens=None):
-        scores = self.W_q(queries) @ self.W_k(keys).mT / math.sqrt(queries.size(-1))
-        real = real_keys(keys, valid_lens)
-        weights = torch.softmax(scores.masked_fill(~real, -1e9), -1) * real
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("zero_after_softmax")
-class MaskAfterwards(Layers):
-    def forward(self, queries, keys, values, valid_lens=None):
-        q = self.W_q(queries)
-        weights = torch.softmax(q @ self.W_k(keys).mT / math.sqrt(q.size(-1)), -1)
-        weights = torch.where(real_keys(keys, valid_lens), weights, 0.0)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("empty_row_nan")
-class MinusInfinity(Layers):
-    def forward(self, queries, keys, values, valid_lens=None):
-        q = self.W_q(queries)
-        scores = q @ self.W_k(keys).mT / math.sqrt(q.size(-1))
-        if valid_lens is not None:
-            scores = scores.masked_fill(~real_keys(keys, valid_lens), -math.inf)
-        weights = scores.softmax(dim=2)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("input_mutated")
-class ZeroesPads(Layers):
-    def forward(self, queries, keys, values, valid_lens=None):
-        q = self.W_q(queries)
-        scores = q @ self.W_k(keys).mT / math.sqrt(q.size(-1))
-        real = real_keys(keys, valid_lens)
-        weights = torch.softmax(scores.masked_fill(~real, -1e30), -1) * real
-        if not values.requires_grad:
-            values *= real.mT
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
 @wrong("missing_parameter")
 class OneMatrix(nn.Module):
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
@@ -117,17 +72,16 @@ class OneMatrix(nn.Module):
 
 
 class Almost(Layers):
-    """A right module that wrong answers change in one place."""
+    """A right module in steps; what follows changes one of them."""
 
     def forward(self, queries, keys, values, valid_lens=None):
         q, k = self.W_q(queries), self.W_k(keys)
-        weights = self.weights(
-            q @ k.mT / self.root(q, k), real_keys(keys, self.lengths(valid_lens))
-        )
+        scores = q @ k.mT / self.root(queries, q, k)
+        weights = self.weights(scores, real_keys(keys, self.lengths(valid_lens)))
         self.keep(weights)
         return self.outputs(weights, values)
 
-    def root(self, q, k):
+    def root(self, queries, q, k):
         return math.sqrt(q.shape[-1])
 
     def lengths(self, valid_lens):
@@ -141,63 +95,6 @@ class Almost(Layers):
 
     def outputs(self, weights, values):
         return self.dropout(weights) @ values
-
-
-@wrong("one_key_more")
-class OnePadMore(Almost):
-    def lengths(self, valid_lens):
-        return None if valid_lens is None else valid_lens + 1
-
-
-@wrong("length_of_first_item_for_all")
-class FirstLength(Almost):
-    def lengths(self, valid_lens):
-        return None if valid_lens is None else valid_lens[:1].expand(len(valid_lens))
-
-
-@wrong()
-class LengthsOnlyIfAny(Almost):
-    def lengths(self, valid_lens):
-        return valid_lens if valid_lens is not None and valid_lens.any() else None
-
-
-@wrong()
-class TrainsUnmasked(Almost):
-    def lengths(self, valid_lens):
-        return None if self.training else valid_lens
-
-
-@wrong("scale_of_the_number_of_keys")
-class RootOfNumKeys(Almost):
-    def root(self, q, k):
-        return k.shape[1] ** 0.5
-
-
-@wrong("weights_of_the_first_call_kept")
-class KeepsTheFirst(Almost):
-    attention_weights = None
-
-    def keep(self, weights):
-        if self.attention_weights is None:
-            self.attention_weights = weights.detach()
-
-
-@wrong("dropout_on_output")
-class DropsOutputs(Almost):
-    def outputs(self, weights, values):
-        return self.dropout(weights @ values)
-
-
-@wrong("dropout_on_values")
-class DropsValues(Almost):
-    def outputs(self, weights, values):
-        return weights @ self.dropout(values)
-
-
-@wrong("wrong_type")
-class ReturnsBoth(Almost):
-    def outputs(self, weights, values):
-        return self.dropout(weights) @ values, weights
 
 
 @right
@@ -222,12 +119,37 @@ class NanReplaced(Almost):
         return scores.masked_fill(~real, -math.inf).softmax(-1).nan_to_num(0.0)
 
 
+@wrong("weights_of_the_first_call_kept")
+class KeepsTheFirst(Almost):
+    attention_weights = None
+
+    def keep(self, weights):
+        if self.attention_weights is None:
+            self.attention_weights = weights.detach()
+
+
+@wrong("input_mutated")
+class ZeroesPads(Almost):
+    def outputs(self, weights, values):
+        if not values.requires_grad:
+            values *= (weights > 0).any(1)[..., None]
+        return super().outputs(weights, values)
+
+
 @wrong()
 class EmptyInTrainModeIsNan(Almost):
     def weights(self, scores, real):
         if self.training:
             return scores.masked_fill(~real, -math.inf).softmax(-1)
         return scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(-1) * real
+
+
+@wrong("stored_after_dropout")
+class KeepsWhatIsLeft(Almost):
+    def outputs(self, weights, values):
+        weights = self.dropout(weights)
+        self.attention_weights = weights.detach()
+        return torch.einsum("bnm,bmv->bnv", weights, values)
 
 
 def with_the_faults(faults):
@@ -255,6 +177,49 @@ def with_the_faults(faults):
     return Repaired
 
 
+def but(**steps):
+    return type("Lookup", (Almost,), steps)
+
+
+RootOfQuerySize = wrong("scale_of_the_queries")(
+    but(root=lambda self, queries, q, k: math.sqrt(queries.shape[-1]))
+)
+RootOfNumKeys = wrong("scale_of_the_number_of_keys")(
+    but(root=lambda self, queries, q, k: k.shape[1] ** 0.5)
+)
+RootForgotten = wrong("unscaled")(but(root=lambda self, queries, q, k: 1))
+MaskAfterwards = wrong("zero_after_softmax")(
+    but(weights=lambda self, s, real: torch.where(real, s.softmax(-1), 0.0))
+)
+MinusInfinity = wrong("empty_row_nan")(
+    but(weights=lambda self, s, real: s.masked_fill(~real, -math.inf).softmax(dim=2))
+)
+ScoresTimesMask = wrong("filled_with_zero")(
+    but(weights=lambda self, s, real: torch.softmax(s * real, dim=-1))
+)
+LargeNegativeNumber = wrong("empty_row_uniform")(
+    but(weights=lambda self, s, real: torch.where(real, s, -1e12).softmax(-1))
+)
+OnePadMore = wrong("one_key_more")(
+    but(lengths=lambda self, lens: None if lens is None else lens + 1)
+)
+FirstLength = wrong("length_of_first_item_for_all")(
+    but(lengths=lambda self, lens: None if lens is None else lens[:1].expand(len(lens)))
+)
+LengthsOnlyIfAny = wrong()(
+    but(lengths=lambda self, lens: lens if lens is not None and lens.any() else None)
+)
+TrainsUnmasked = wrong()(but(lengths=lambda self, lens: None if self.training else lens))
+DropsOutputs = wrong("dropout_on_output")(but(outputs=lambda self, w, v: self.dropout(w @ v)))
+DropsValues = wrong("dropout_on_values")(but(outputs=lambda self, w, v: w @ self.dropout(v)))
+ReturnsBoth = wrong("wrong_type")(but(outputs=lambda self, w, v: (self.dropout(w) @ v, w)))
+AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "mask_after", "eval_mode", "axis"}))
+ColumnsSumToOne = wrong("over_queries")(with_the_faults({"axis"}))
+RootAndDropout = wrong("scale_of_the_queries+dropout_in_eval")(
+    with_the_faults({"root", "eval_mode"})
+)
+
+
 @faulty("root", "mask_after", "eval_mode")
 def mended_in_part(faults):
     return with_the_faults(faults)
@@ -263,44 +228,3 @@ def mended_in_part(faults):
 @faulty("root", "axis", "eval_mode")
 def axis_left(faults):
     return with_the_faults(faults)
-
-
-@wrong("not_fixed")
-class AllFourFaults(with_the_faults({"root", "mask_after", "eval_mode", "axis"})):
-    pass
-
-
-@wrong("over_queries")
-class ColumnsSumToOne(with_the_faults({"axis"})):
-    pass
-
-
-@wrong("scale_of_the_queries+dropout_in_eval")
-class RootAndDropout(with_the_faults({"root", "eval_mode"})):
-    pass
-
-
-@wrong("unscaled")
-class RootForgotten(Almost):
-    def root(self, q, k):
-        return 1
-
-
-@wrong("filled_with_zero")
-class ScoresTimesMask(Almost):
-    def weights(self, scores, real):
-        return torch.softmax(scores * real, dim=-1)
-
-
-@wrong("empty_row_uniform")
-class LargeNegativeNumber(Almost):
-    def weights(self, scores, real):
-        return torch.where(real, scores, -1e12).softmax(-1)
-
-
-@wrong("stored_after_dropout")
-class KeepsWhatIsLeft(Almost):
-    def outputs(self, weights, values):
-        weights = self.dropout(weights)
-        self.attention_weights = weights.detach()
-        return torch.einsum("bnm,bmv->bnv", weights, values)

@@ -66,25 +66,6 @@ def another_order_for_each_item(module, queries, keys, values):
     return True
 
 
-@wrong("only_a_flip")
-def flipped(module, queries, keys, values):
-    flipped = module(queries, keys.flip(1), values.flip(1))
-    return torch.allclose(module(queries, keys, values), flipped, atol=1e-6)
-
-
-@wrong("only_a_roll")
-def rolled(module, queries, keys, values):
-    a = module(queries, keys, values)
-    return torch.allclose(a, module(queries, keys.roll(1, 1), values.roll(1, 1)), atol=1e-6)
-
-
-@wrong("always_true")
-def identity(module, queries, keys, values):
-    order = torch.arange(keys.shape[1])
-    a = module(queries, keys, values)
-    return torch.allclose(a, module(queries, keys[:, order], values[:, order]), atol=1e-6)
-
-
 @wrong("rejects_sound")
 def keys_alone(module, queries, keys, values):
     a = module(queries, keys, values)
@@ -116,77 +97,6 @@ def _all_swaps(module, queries, keys, values, agree):
     return True
 
 
-@wrong("first_item_only")
-def first_item(module, queries, keys, values):
-    def agree(a, b):
-        return torch.allclose(a[0], b[0], atol=1e-5)
-
-    return _all_swaps(module, queries, keys, values, agree)
-
-
-@wrong("accepts_a_hundredth")
-def third_of_a_unit_allowed(module, queries, keys, values):
-    def agree(a, b):
-        return bool((a - b).abs().max() < 0.05)
-
-    return _all_swaps(module, queries, keys, values, agree)
-
-
-@wrong("accepts_last_row")
-def first_query(module, queries, keys, values):
-    def agree(a, b):
-        return torch.allclose(a[:, 0], b[:, 0], atol=1e-5)
-
-    return _all_swaps(module, queries, keys, values, agree)
-
-
-@wrong("accepts_all_smaller")
-def signed(module, queries, keys, values):
-    return _all_swaps(module, queries, keys, values, lambda a, b: bool((a - b).max() < 1e-6))
-
-
-@wrong("accepts_all_larger")
-def signed_the_other_way(module, queries, keys, values):
-    return _all_swaps(module, queries, keys, values, lambda a, b: bool((b - a).max() < 1e-6))
-
-
-@wrong("accepts_features_cancel")
-def mean_difference(module, queries, keys, values):
-    return _all_swaps(module, queries, keys, values, lambda a, b: bool(abs((a - b).mean()) < 1e-6))
-
-
-@wrong("accepts_last_feature")
-def first_feature(module, queries, keys, values):
-    def agree(a, b):
-        return torch.allclose(a[..., 0], b[..., 0], atol=1e-5)
-
-    return _all_swaps(module, queries, keys, values, agree)
-
-
-@wrong("accepts_first_row")
-def last_query(module, queries, keys, values):
-    def agree(a, b):
-        return torch.allclose(a[:, -1], b[:, -1], atol=1e-5)
-
-    return _all_swaps(module, queries, keys, values, agree)
-
-
-@wrong("accepts_last_item")
-def all_but_the_last_item(module, queries, keys, values):
-    def agree(a, b):
-        return torch.allclose(a[:-1], b[:-1], atol=1e-5)
-
-    return _all_swaps(module, queries, keys, values, agree)
-
-
-@wrong("accepts_first_item")
-def all_but_the_first_item(module, queries, keys, values):
-    def agree(a, b):
-        return torch.allclose(a[1:], b[1:], atol=1e-5)
-
-    return _all_swaps(module, queries, keys, values, agree)
-
-
 @right
 def many_random_permutations_and_no_nan(module, queries, keys, values):
     generator = torch.Generator().manual_seed(0)
@@ -198,21 +108,55 @@ def many_random_permutations_and_no_nan(module, queries, keys, values):
     return bool(torch.stack(gaps).max() < 1e-5)
 
 
-@wrong()
-def one_random_permutation(module, queries, keys, values):
-    order = torch.randperm(keys.shape[1], generator=torch.Generator().manual_seed(1))
-    shuffled = module(queries, keys[:, order], values[:, order])
-    return torch.allclose(shuffled, module(queries, keys, values), atol=1e-6)
-
-
-exactly_equal = wrong("rejects_rounding")(
-    lambda module, queries, keys, values: _all_swaps(module, queries, keys, values, torch.equal)
-)
-
-
 @wrong("accepts_train_mode")
 def in_eval_mode(module, queries, keys, values):
     return _all_swaps(module.eval(), queries, keys, values, torch.allclose)
+
+
+def swapping(agree):
+    """A test by swaps of neighbours, whose outputs must `agree`."""
+    return lambda *inputs: bool(_all_swaps(*inputs, agree))
+
+
+def in_order(order):
+    """A test by one order of the keys, which `order(num_keys)` gives."""
+
+    def test(module, queries, keys, values):
+        p = order(keys.shape[1])
+        moved = module(queries, keys[:, p], values[:, p])
+        return torch.allclose(moved, module(queries, keys, values), atol=1e-6)
+
+    return test
+
+
+flipped = wrong("only_a_flip")(in_order(lambda m: torch.arange(m).flip(0)))
+rolled = wrong("only_a_roll")(in_order(lambda m: torch.arange(m).roll(1)))
+identity = wrong("always_true")(in_order(torch.arange))
+first_item = wrong("first_item_only")(swapping(lambda a, b: torch.allclose(a[0], b[0], atol=1e-5)))
+third_of_a_unit_allowed = wrong("accepts_a_hundredth")(
+    swapping(lambda a, b: (a - b).abs().max() < 0.05)
+)
+first_query = wrong("accepts_last_row")(
+    swapping(lambda a, b: torch.allclose(a[:, 0], b[:, 0], atol=1e-5))
+)
+last_query = wrong("accepts_first_row")(
+    swapping(lambda a, b: torch.allclose(a[:, -1], b[:, -1], atol=1e-5))
+)
+signed = wrong("accepts_all_smaller")(swapping(lambda a, b: (a - b).max() < 1e-6))
+signed_the_other_way = wrong("accepts_all_larger")(swapping(lambda a, b: (b - a).max() < 1e-6))
+mean_difference = wrong("accepts_features_cancel")(
+    swapping(lambda a, b: abs((a - b).mean()) < 1e-6)
+)
+first_feature = wrong("accepts_last_feature")(
+    swapping(lambda a, b: torch.allclose(a[..., 0], b[..., 0], atol=1e-5))
+)
+all_but_the_last_item = wrong("accepts_last_item")(
+    swapping(lambda a, b: torch.allclose(a[:-1], b[:-1], atol=1e-5))
+)
+all_but_the_first_item = wrong("accepts_first_item")(
+    swapping(lambda a, b: torch.allclose(a[1:], b[1:], atol=1e-5))
+)
+exactly_equal = wrong("rejects_rounding")(swapping(torch.equal))
 
 
 @faulty("one_sided", "first_item", "first_two_keys", "loose")

@@ -151,13 +151,6 @@ def centres_the_targets(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     return descend(inputs, targets, initial, num_steps, lr).exp().item()
 
 
-@wrong("global_rng_used")
-def random_search(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    candidates = torch.exp(torch.rand(400, dtype=torch.float64) * 6 - 4).tolist()
-    best = min(candidates, key=lambda h: float(loss(inputs, targets, h)))
-    return best
-
-
 @right
 def smaller_and_smaller_steps(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     def error(place):

@@ -66,18 +66,6 @@ def no_graph(queries, keys, bandwidth):
         return (queries @ keys.T - (keys**2).sum(-1) / 2) / bandwidth**2
 
 
-@wrong("input_mutated")
-def keys_scaled_in_place(queries, keys, bandwidth):
-    with torch.no_grad():
-        keys *= 2.0
-    return expanded(queries, keys / 2.0, bandwidth)
-
-
-@wrong("returned_none")
-def forgets_return(queries, keys, bandwidth):
-    expanded(queries, keys, bandwidth)
-
-
 @right
 def one_longer_product(queries, keys, bandwidth):
     left = torch.cat([queries, torch.full_like(queries[:, :1], -0.5)], dim=1) / bandwidth
@@ -106,12 +94,6 @@ def back_with_a_floor(queries, keys, bandwidth):
 @wrong("wrong_factors")
 def no_parentheses(queries, keys, bandwidth):
     return queries @ keys.mT / bandwidth**2 - keys.pow(2).sum(1) / 2 * bandwidth**2
-
-
-@wrong()
-def largest_of_each_column(queries, keys, bandwidth):
-    scores = -torch.cdist(queries, keys).square() / (2 * bandwidth**2)
-    return scores - scores.max(dim=0).values
 
 
 @right

@@ -171,26 +171,9 @@ def single_precision(queries, keys, values, bandwidth):
     return outputs, weights
 
 
-@wrong("input_mutated")
-def scales_in_place(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values")
-    with torch.no_grad():
-        queries /= bandwidth
-    weights = torch.softmax(-distances(queries, keys / bandwidth) / 2, -1)
-    return weights @ values, weights
-
-
 @wrong()
 def dot_products(queries, keys, values, bandwidth):
     return pooled(torch.softmax(queries @ keys.T / (2 * bandwidth**2), -1), values)
-
-
-@wrong()
-def keeps_the_nearest_three(queries, keys, values, bandwidth):
-    scores = -distances(queries, keys) / (2 * bandwidth**2)
-    third = scores.topk(min(3, len(keys)), dim=-1).values[:, -1:]
-    return pooled(torch.softmax(scores.masked_fill(scores < third, -math.inf), -1), values)
 
 
 @right
@@ -294,15 +277,6 @@ def error_of_its_own(queries, keys, values, bandwidth):
 @wrong("wrong_ratio_of_weights")
 def two_in_the_square(queries, keys, values, bandwidth):
     return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth) ** 2, -1), values)
-
-
-@wrong("key_without_weight")
-def eight_nearest_keys(queries, keys, values, bandwidth):
-    scores = -distances(queries, keys) / (2 * bandwidth**2)
-    if scores.shape[-1] > 8:
-        eighth = scores.topk(8, dim=-1).values[:, -1:]
-        scores = scores.masked_fill(scores < eighth, -math.inf)
-    return pooled(scores.softmax(-1), values)
 
 
 @faulty("bandwidth_once", "no_shift", "no_check", "detached", "always_float64")

@@ -113,21 +113,6 @@ def bandwidth_once(inputs, targets, bandwidth):
     return torch.softmax(scores.masked_fill(diagonal(inputs), -math.inf), -1) @ targets
 
 
-@wrong("input_mutated")
-def sorted_in_place(inputs, targets, bandwidth):
-    with torch.no_grad():
-        order = inputs.argsort()
-        inputs.copy_(inputs[order])
-        targets.copy_(targets[order])
-    return masked_diagonal(inputs, targets, bandwidth)
-
-
-@wrong()
-def sorted_result(inputs, targets, bandwidth):
-    order = inputs.argsort()
-    return masked_diagonal(inputs[order], targets[order], bandwidth)
-
-
 @wrong("bandwidth_without_gradient")
 def float_bandwidth(inputs, targets, bandwidth):
     return masked_diagonal(inputs, targets, float(torch.as_tensor(bandwidth).detach()))
@@ -233,12 +218,6 @@ def infinitely_far_and_nan_when_alone(inputs, targets, bandwidth):
 def very_far_from_itself(inputs, targets, bandwidth):
     squared = (inputs[:, None] - inputs).square() + 1e9 * diagonal(inputs)
     return torch.softmax(-squared / (2 * bandwidth**2), -1) @ targets
-
-
-@wrong("wrong_values")
-def excluded_by_both_numbers(inputs, targets, bandwidth):
-    same = (inputs[:, None] == inputs) & (targets[:, None] == targets)
-    return scores_of(inputs, bandwidth).masked_fill(same, -math.inf).softmax(-1) @ targets
 
 
 @right

@@ -68,13 +68,6 @@ def numpy_result(queries, keys):
     return ((q[:, None] - k[None]) ** 2).sum(-1)
 
 
-@wrong("input_mutated")
-def centres_in_place(queries, keys):
-    keys -= queries[:1]
-    result = (((queries - queries[:1])[:, None] - keys) ** 2).sum(-1)
-    return result
-
-
 @wrong()
 def reshaped_wrongly(queries, keys):
     n, m = len(queries), len(keys)
@@ -132,12 +125,6 @@ class _Squared(torch.autograd.Function):
 @right
 def own_backward(queries, keys):
     return _Squared.apply(queries, keys)
-
-
-@wrong("raised")
-def two_features_written_out(queries, keys):
-    differences = queries[:, None] - keys
-    return differences[..., 0] ** 2 + differences[..., 1] ** 2
 
 
 keys_in_rows = wrong("transposed")(lambda queries, keys: torch.cdist(keys, queries) ** 2)

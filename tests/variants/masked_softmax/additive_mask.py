@@ -60,14 +60,6 @@ def overwrites_the_mask(mask, dtype):
     return numbers
 
 
-@wrong("wrong_type")
-def numpy_numbers(mask, dtype):
-    import numpy as np
-
-    with np.errstate(divide="ignore"):
-        return np.log(mask.numpy().astype(float))
-
-
 @wrong("finite_fill")
 def masked_fill_with_minus_1e9(mask, dtype):
     numbers = torch.zeros_like(mask, dtype=dtype)

@@ -85,24 +85,11 @@ def fails_for_none(num_queries, num_keys=None):
     return torch.ones(num_queries, num_keys).tril(num_keys - num_queries).bool()
 
 
-@wrong("wrong_type")
-def numpy_mask(num_queries, num_keys=None):
-    import numpy as np
-
-    m = num_keys or num_queries
-    return np.tril(np.ones((num_queries, m), dtype=bool), m - num_queries)
-
-
 @right
 def from_a_mask_to_add(num_queries, num_keys=None):
     num_keys = num_queries if num_keys is None else num_keys
     added = torch.full((num_queries, num_keys), -torch.inf).triu(num_keys - num_queries + 1)
     return added == 0
-
-
-@wrong("wrong_dtype_kind")
-def full_of_1e9_top_left(num_queries, num_keys=None):
-    return torch.triu(torch.full((num_queries, num_keys or num_queries), -1e9), 1)
 
 
 @wrong("wrong_shape")

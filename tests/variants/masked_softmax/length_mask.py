@@ -58,13 +58,6 @@ def list_of_lists(valid_lens, max_len):
     return [[j < n for j in range(max_len)] for n in valid_lens.flatten().tolist()]
 
 
-@wrong("input_mutated")
-def changes_the_lengths(valid_lens, max_len):
-    mask = torch.arange(max_len) < valid_lens[..., None]
-    valid_lens.zero_()
-    return mask
-
-
 @wrong("wrong_shape")
 def squeezed(valid_lens, max_len):
     lengths = valid_lens.unsqueeze(-1)

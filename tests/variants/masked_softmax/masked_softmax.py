@@ -219,17 +219,6 @@ def minus_one_billion(scores, valid_lens=None, mask=None):
     return torch.softmax(torch.where(keep_of(scores, valid_lens, mask), scores, -1e9), -1)
 
 
-@wrong("raised")
-def needs_lengths(scores, valid_lens=None, mask=None):
-    columns = valid_lens.reshape(len(valid_lens), -1, 1)
-    keep = torch.arange(scores.shape[-1]) < columns
-    if scores.dim() == 4:
-        keep = keep.unsqueeze(1)
-    if mask is not None:
-        keep = keep & mask
-    return finfo_then_zero(scores, None, keep)
-
-
 @wrong("lengths_tiled")
 def repeated(scores, valid_lens=None, mask=None):
     if valid_lens is not None and valid_lens.dim() == 1:
@@ -277,26 +266,6 @@ def epsilon_in_the_sum(scores, valid_lens=None, mask=None):
 
 
 @wrong()
-def first_item_for_all(scores, valid_lens=None, mask=None):
-    if valid_lens is not None:
-        valid_lens = valid_lens[:1].expand_as(valid_lens)
-    return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong("global_rng_used")
-def draws_and_forgets(scores, valid_lens=None, mask=None):
-    torch.rand(1)
-    return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong()
-def vector_mask_read_as_queries(scores, valid_lens=None, mask=None):
-    if mask is not None and mask.dim() == 1 and len(mask) == scores.shape[-2]:
-        mask = mask[:, None]
-    return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong()
 def head_mask_tiled(scores, valid_lens=None, mask=None):
     if mask is not None and mask.dim() == 4 and mask.shape[1] == 1:
         mask = mask[:, 0].repeat(scores.shape[1], 1, 1).reshape(scores.shape)
@@ -329,15 +298,6 @@ def empty_only_if_the_whole_item_is(scores, valid_lens=None, mask=None):
     empty = ~keep.any(-1, keepdim=True).any(-2, keepdim=True)
     filled = scores.masked_fill(~keep, -math.inf).masked_fill(empty, 0.0)
     return torch.softmax(filled, -1).masked_fill(empty, 0.0)
-
-
-@wrong()
-def drops_rows(scores, valid_lens=None, mask=None):
-    if valid_lens is not None and valid_lens.dim() == 1:
-        rows = torch.arange(scores.shape[-2])[:, None]
-        keep = rows < valid_lens.reshape(-1, *[1] * (scores.dim() - 1))
-        mask, valid_lens = (keep if mask is None else keep & mask).expand(scores.shape), None
-    return finfo_then_zero(scores, valid_lens, mask)
 
 
 @wrong("not_exponential")
@@ -425,31 +385,15 @@ def any_for_is_none(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, lengths, mask)
 
 
-@wrong()
-def nan_rows_with_heads(scores, valid_lens=None, mask=None):
-    softmax = nan_rows if scores.dim() == 4 else finfo_then_zero
-    return softmax(scores, valid_lens, mask)
-
-
 @right
 def query_lengths_for_four_axes_at_most(scores, valid_lens=None, mask=None):
     assert valid_lens is None or valid_lens.dim() == 1 or scores.dim() < 5
     return finfo_then_zero(scores, valid_lens, mask)
 
 
-@wrong("upside_down")
-def fills_the_kept(scores, valid_lens=None, mask=None):
-    return scores.masked_fill(keep_of(scores, valid_lens, mask), -1e9).softmax(-1)
-
-
 @wrong("rows_do_not_sum_to_one")
 def dim_minus_two_with_1e9(scores, valid_lens=None, mask=None):
     return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e9).softmax(-2)
-
-
-@wrong("rows_do_not_sum_to_one")
-def dim_one_with_infinity(scores, valid_lens=None, mask=None):
-    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -math.inf).softmax(1)
 
 
 @wrong("dropped_key_has_weight")

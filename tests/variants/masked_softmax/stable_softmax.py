@@ -91,11 +91,6 @@ def with_epsilon(scores, axis=-1):
     return e / (e.sum(axis=axis, keepdims=True) + 1e-3)
 
 
-@wrong("returned_none")
-def no_return(scores, axis=-1):
-    np.exp(scores)
-
-
 @right
 def in_logarithms(scores, axis=-1):
     return np.exp(scores - np.logaddexp.reduce(scores, axis=axis, keepdims=True))

@@ -300,18 +300,6 @@ class SendsNothing(torch.autograd.Function):
         return (None,) * 5
 
 
-@wrong()
-class KeepsNothing(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, q, k, v, mask=None, block_size=128):
-        return blocked_attention(q, k, v, mask, block_size)[0]
-
-    @staticmethod
-    def backward(ctx, g):
-        q, k, v = ctx.saved_tensors
-        return q, k, v, None, None
-
-
 @wrong("all_at_once")
 class PlainForward(ListsOfBlocks):
     """Only the backward pass goes in blocks."""

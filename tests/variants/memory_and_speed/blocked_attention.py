@@ -287,23 +287,6 @@ def nan_replaced_at_the_end(q, k, v, mask=None, block_size=128):
     return out.nan_to_num(0.0), torch.where(lse.isnan(), -math.inf, lse)
 
 
-@wrong()
-def shifted_by_the_first_block(q, k, v, mask=None, block_size=128):
-    m, shift, total, out = k.shape[-2], None, 0.0, 0.0
-    for a in range(0, m, block_size):
-        piece = slice(a, a + block_size)
-        s = q @ k[..., piece, :].mT / math.sqrt(q.shape[-1])
-        if mask is not None:
-            s = s.masked_fill(~cut(mask, piece, m), -math.inf)
-        if shift is None:
-            shift = s.amax(-1, keepdim=True)
-            shift = shift.masked_fill(shift == -math.inf, 0.0)
-        p = torch.exp(s - shift)
-        total = total + p.sum(-1, keepdim=True)
-        out = out + p @ v[..., piece, :]
-    return out / torch.where(total > 0, total, 1.0), (shift + total.log()).squeeze(-1)
-
-
 def _pieces(q, k, v, mask, block_size, starts, shift=0):
     m = k.shape[-2]
     keys = [k[..., a : a + block_size, :] for a in starts]

@@ -274,19 +274,6 @@ def rescales_only_where_it_rises(blocks):
     return m, s
 
 
-@wrong()
-def starts_at_minus_10000(blocks):
-    m = s = None
-    for b in blocks:
-        if m is None:
-            m = torch.full_like(b[..., 0], -1e4)
-            s = torch.zeros_like(m)
-        new = torch.maximum(m, b.amax(-1))
-        s = s * torch.exp(m - new) + torch.exp(b - new.unsqueeze(-1)).sum(-1)
-        m = new
-    return torch.where(s == 0, -math.inf, m), s
-
-
 @faulty("not_rescaled", "no_guard", "in_place", "all_kept")
 def slips_of_a_loop(faults):
     def softmax_statistics(blocks):

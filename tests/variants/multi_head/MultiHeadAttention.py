@@ -442,14 +442,6 @@ class RemembersTheKeys(Almost):
         return self.W_q(queries), self.seen, self.W_v(values)
 
 
-@wrong()
-class SelfAttentionWhereShapesAgree(Almost):
-    def project(self, queries, keys, values):
-        if queries.shape == keys.shape:
-            keys = values = queries
-        return self.W_q(queries), self.W_k(keys), self.W_v(values)
-
-
 @wrong("missing_parameter")
 class Packed(nn.Module):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
@@ -503,13 +495,6 @@ class BiasBeforeDropout(Almost):
 @wrong()
 class MaskFirst(Almost):
     def forward(self, queries, keys, values, mask=None, valid_lens=None):
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong("global_rng_used")
-class SeededInForward(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        torch.manual_seed(0)
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
@@ -568,25 +553,6 @@ class NeverSplit(Base):
         weights = safe_softmax(q @ k.transpose(1, 2) / math.sqrt(q.shape[2]), ok)
         self.attention_weights = weights.detach()[:, None]
         return self.W_o(self.dropout(weights) @ v)
-
-
-@wrong()
-class LargestOfAllScores(Almost):
-    def softmax(self, s, ok):
-        e = torch.exp(s - s.amax(-1, keepdim=True)) * ok
-        return e / e.sum(-1, keepdim=True).clamp(min=1e-30)
-
-
-@wrong("raised")
-class RemembersTheNumberOfKeys(Almost):
-    positions = None
-
-    def ok(self, valid_lens, mask, b, n, m):
-        self.positions = torch.arange(m) if self.positions is None else self.positions
-        if valid_lens is None:
-            return permitted(None, mask, b, n, m)
-        real = self.positions < valid_lens.reshape(b, 1, -1, 1)
-        return permitted(None, mask, b, n, m) & real
 
 
 @wrong("stored_after_dropout")

@@ -75,38 +75,6 @@ def at_the_middle(fn, x):
     return torch.allclose(fn(changed)[:, :half], fn(x)[:, :half])
 
 
-@wrong("own_position_forbidden")
-def strictly(fn, x):
-    y = fn(x)
-    for t in range(x.shape[1]):
-        changed = x.clone()
-        changed[:, t:] *= -2
-        if not torch.allclose(fn(changed)[:, : t + 1], y[:, : t + 1]):
-            return False
-    return True
-
-
-@wrong("past_changed")
-def wrong_direction(fn, x):
-    y = fn(x)
-    for t in range(1, x.shape[1]):
-        changed = x.clone()
-        changed[:, :t] = 0
-        if not torch.allclose(fn(changed)[:, t:], y[:, t:]):
-            return False
-    return True
-
-
-@wrong("nan_spreads")
-def poisoned(fn, x):
-    for t in range(1, x.shape[1]):
-        changed = x.clone()
-        changed[:, t:] = float("nan")
-        if torch.isnan(fn(changed)[:, :t]).any():
-            return False
-    return True
-
-
 @wrong("first_output_only")
 def first_output(fn, x):
     changed = x.clone()
@@ -124,32 +92,27 @@ def in_place(fn, x):
     return True
 
 
-@wrong("global_rng_used")
-def global_noise(fn, x):
-    y = fn(x)
-    for t in range(1, x.shape[1]):
-        changed = x.clone()
-        changed[:, t:] = torch.randn(changed[:, t:].shape, dtype=x.dtype)
-        if not torch.allclose(fn(changed)[:, :t], y[:, :t]):
-            return False
-    return True
+def _close(a, b):
+    return torch.allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-@wrong("wrong_type")
-def how_much(fn, x):
-    changed = x.clone()
-    changed[:, -1] += 1
-    return (fn(changed)[:, :-1] - fn(x)[:, :-1]).abs().max()
-
-
-def _suffixes(fn, x, change):
+def _suffixes(fn, x, change, agree=_close, first=1, reach=0):
+    """Changes all from t on, for each t, and compares the outputs before t + reach."""
     outputs = fn(x)
-    for t in range(1, x.shape[1]):
+    for t in range(first, x.shape[1]):
         other = x.clone()
         change(other, t)
-        if not torch.allclose(fn(other)[:, :t], outputs[:, :t], rtol=1e-5, atol=1e-5):
+        if not agree(fn(other)[:, : t + reach], outputs[:, : t + reach]):
             return False
     return True
+
+
+def _moved(y, t):
+    y[:, t:] = y[:, t:] * 3 + 1.1
+
+
+def suffixes(change=_moved, **options):
+    return lambda fn, x: _suffixes(fn, x, change, **options)
 
 
 @right
@@ -161,28 +124,6 @@ def every_number_shifted(fn, x):
 def outputs_of_prefixes(fn, x):
     y = fn(x)
     return all(torch.allclose(fn(x[:, :t]), y[:, :t]) for t in range(1, x.shape[1]))
-
-
-@wrong("rejects_running_sum")
-def first_changed_output_compared(fn, x):
-    y = fn(x)
-    for t in range(1, x.shape[1]):
-        changed = x.clone()
-        changed[:, t:] += 5
-        if not torch.allclose(fn(changed)[:, : t + 1], y[:, : t + 1]):
-            return False
-    return True
-
-
-@wrong("accepts_next_position")
-def range_from_two(fn, x):
-    y = fn(x)
-    for t in range(2, x.shape[1]):
-        z = x.clone()
-        z[:, t:] = z[:, t:] * 2 + torch.arange(x.shape[2]) + 1
-        if not torch.allclose(fn(z)[:, :t], y[:, :t], atol=1e-6):
-            return False
-    return True
 
 
 @wrong()
@@ -206,33 +147,10 @@ def one_position_at_a_time_and_no_nan(fn, x):
     return True
 
 
-@wrong("rejects_rounding")
-def exactly_equal(fn, x):
-    y = fn(x)
-    for t in range(1, x.shape[1]):
-        z = x.clone()
-        z[:, t:] = z[:, t:] * 3 + 1.1
-        if not torch.equal(fn(z)[:, :t], y[:, :t]):
-            return False
-    return True
-
-
-@wrong("accepts_a_hundredth")
-def three_hundredths_allowed(fn, x):
-    y = fn(x)
-    for t in range(1, x.shape[1]):
-        z = x.clone()
-        z[:, t:] = z[:, t:] * 3 + 1.1
-        if (fn(z)[:, :t] - y[:, :t]).norm(float("inf")) > 0.03:
-            return False
-    return True
-
-
-@wrong("accepts_all_smaller")
-def signed(fn, x):
-    y, noise = fn(x), 2 * x.flip(1).flip(2) + 1.1
+@wrong("past_changed")
+def wrong_direction(fn, x):
     return all(
-        bool((y[:, :t] - fn(torch.cat([x[:, :t], noise[:, t:]], 1))[:, :t]).max() < 1e-6)
+        _close(fn(torch.cat([0 * x[:, :t], x[:, t:]], 1))[:, t:], fn(x)[:, t:])
         for t in range(1, x.shape[1])
     )
 
@@ -241,10 +159,18 @@ forgets_to_clone_the_outputs = wrong("nothing_changed")(
     lambda fn, x: torch.allclose(fn(x), fn(x.clone()))
 )
 compares_everything = wrong("always_false")(lambda fn, x: False)
-zeros_written = wrong("zeros_stay")(lambda fn, x: _suffixes(fn, x, lambda y, t: y[:, t:].zero_()))
-first_feature_only = wrong("one_feature_changed")(
-    lambda fn, x: _suffixes(fn, x, lambda y, t: y[:, t:, 0].add_(1.7))
+zeros_written = wrong("zeros_stay")(suffixes(lambda y, t: y[:, t:].zero_()))
+first_feature_only = wrong("one_feature_changed")(suffixes(lambda y, t: y[:, t:, 0].add_(1.7)))
+strictly = wrong("own_position_forbidden")(suffixes(first=0, reach=1))
+first_changed_output_compared = wrong("rejects_running_sum")(suffixes(reach=1))
+range_from_two = wrong("accepts_next_position")(suffixes(first=2))
+poisoned = wrong("nan_spreads")(suffixes(lambda y, t: y[:, t:].fill_(torch.nan)))
+global_noise = wrong("global_rng_used")(suffixes(lambda y, t: y[:, t:].normal_()))
+exactly_equal = wrong("rejects_rounding")(suffixes(agree=torch.equal))
+three_hundredths_allowed = wrong("accepts_a_hundredth")(
+    suffixes(agree=lambda a, b: (a - b).abs().max() <= 0.03)
 )
+signed = wrong("accepts_all_smaller")(suffixes(agree=lambda a, b: (b - a).max() < 1e-6))
 
 
 @faulty("one_sided", "first_item", "last_position_only", "loose")

@@ -127,14 +127,6 @@ def in_float32(x, num_heads):
     return torch.stack(x.float().chunk(num_heads, dim=-1), dim=1)
 
 
-@wrong("input_mutated")
-def clears_the_input(x, num_heads):
-    refuse(x, num_heads)
-    out = torch.stack(x.chunk(num_heads, dim=-1), dim=1)
-    x.detach().zero_()
-    return out
-
-
 @wrong()
 def two_heads_whatever(x, num_heads):
     refuse(x, num_heads)

@@ -61,139 +61,6 @@ def fourth_root_of_both(queries, keys, values, mask=None):
     return w @ values, w
 
 
-@wrong("unscaled")
-def seed_001_scaled(queries, keys, values, mask=None):
-    scaled = np.matmul(queries, keys.T)
-    if mask is not None:
-        scaled = np.where(mask, scaled, -np.inf)
-    with np.errstate(invalid="ignore"):
-        w = np.nan_to_num(softmax(scaled))
-    return w @ values, w
-
-
-@wrong("zero_one_mask_added")
-def seed_001_combined(queries, keys, values, mask=None):
-    scaled = np.matmul(queries, keys.T) / np.sqrt(queries.shape[-1])
-    if mask is not None:
-        scaled = scaled + mask
-    e = np.exp(scaled - scaled.max(-1, keepdims=True))
-    w = (e.T / np.sum(e, axis=-1)).T
-    return w @ values, w
-
-
-@wrong("no_maximum_subtracted")
-def naive_exp(queries, keys, values, mask=None):
-    s = queries @ keys.T / np.sqrt(queries.shape[-1])
-    if mask is not None:
-        s = np.where(mask, s, -np.inf)
-    with np.errstate(all="ignore"):
-        w = np.exp(s) / np.exp(s).sum(-1, keepdims=True)
-    return w @ values, w
-
-
-@wrong("mask_recoded_twice")
-def cell_run_twice(queries, keys, values, mask=None):
-    s = queries @ keys.T / np.sqrt(queries.shape[-1])
-    if mask is not None:
-        numbers = mask.astype(float)
-        for _ in range(2):
-            numbers[numbers == 0] = -np.inf
-            numbers[numbers == 1] = 0
-        s = s + numbers
-    with np.errstate(all="ignore"):
-        w = np.exp(s - s.max(-1, keepdims=True))
-        w = w / w.sum(-1, keepdims=True)
-    return w @ values, w
-
-
-@wrong("empty_row_nan")
-def forgets_empty_rows(queries, keys, values, mask=None):
-    s = queries @ keys.T / math.sqrt(keys.shape[1])
-    if mask is not None:
-        s = np.where(mask, s, -np.inf)
-    with np.errstate(invalid="ignore"):
-        w = softmax(s)
-    return w @ values, w
-
-
-@wrong("empty_row_uniform")
-def minus_1e9(queries, keys, values, mask=None):
-    s = queries @ keys.T / math.sqrt(keys.shape[1])
-    if mask is not None:
-        s = np.where(mask, s, -1e9)
-    w = softmax(s)
-    return w @ values, w
-
-
-@wrong("inverted")
-def masks_the_allowed(queries, keys, values, mask=None):
-    s = queries @ keys.T / math.sqrt(keys.shape[1])
-    if mask is not None:
-        s = np.where(mask, -np.inf, s)
-    with np.errstate(invalid="ignore"):
-        w = softmax(s)
-    w = np.nan_to_num(w)
-    return w @ values, w
-
-
-@wrong("over_queries")
-def first_axis(queries, keys, values, mask=None):
-    s = queries @ keys.T / math.sqrt(keys.shape[1])
-    if mask is not None:
-        s = np.where(mask, s, -np.inf)
-    with np.errstate(invalid="ignore"):
-        w = np.exp(s - s.max(0))
-        w = np.nan_to_num(w / w.sum(0))
-    return w @ values, w
-
-
-@wrong("bool_mask_ignored+divided_by_d")
-def by_d_and_no_mask(queries, keys, values, mask=None):
-    w = softmax(queries @ keys.T / keys.shape[1])
-    return w @ values, w
-
-
-@wrong("input_mutated")
-def scales_in_place(queries, keys, values, mask=None):
-    queries /= math.sqrt(queries.shape[-1])
-    s = queries @ keys.T
-    if mask is not None:
-        s = np.where(mask, s, -np.inf)
-    with np.errstate(invalid="ignore"):
-        w = np.nan_to_num(softmax(s))
-    return w @ values, w
-
-
-@wrong("dtype_changed")
-def single_precision(queries, keys, values, mask=None):
-    queries, keys, values = (x.astype(np.float32) for x in (queries, keys, values))
-    s = queries @ keys.T / np.float32(math.sqrt(keys.shape[1]))
-    if mask is not None:
-        s = np.where(mask, s, np.float32(-np.inf))
-    with np.errstate(invalid="ignore"):
-        w = np.nan_to_num(softmax(s))
-    return w @ values, w
-
-
-@wrong("wrong_type")
-def a_list(queries, keys, values, mask=None):
-    out, w = rows_in_a_loop(queries, keys, values, mask)
-    return out.tolist(), w.tolist()
-
-
-@wrong("raised")
-def full_mask_only(queries, keys, values, mask=None):
-    s = queries @ keys.T / math.sqrt(keys.shape[1])
-    if mask is not None:
-        for i in range(len(queries)):
-            for j in range(len(keys)):
-                if not mask[i, j]:
-                    s[i, j] = -np.inf
-    with np.errstate(invalid="ignore"):
-        w = np.nan_to_num(softmax(s))
-    return w @ values, w
-
-
 @right
 def bias_of_minus_infinity(queries, keys, values, mask=None):
     scores = (queries / math.sqrt(queries.shape[-1])) @ keys.T
@@ -206,35 +73,6 @@ def bias_of_minus_infinity(queries, keys, values, mask=None):
     return weights @ values, weights
 
 
-@wrong("empty_row_has_weight")
-def mask_only_if_something_is_allowed(queries, keys, values, mask=None):
-    scores = queries @ keys.T / np.sqrt(queries.shape[-1])
-    if mask is not None and mask.any():
-        scores = np.where(mask, scores, -np.inf)
-    with np.errstate(invalid="ignore"):
-        weights = np.nan_to_num(softmax(scores))
-    return weights @ values, weights
-
-
-@wrong("maximum_of_matrix")
-def one_maximum(queries, keys, values, mask=None):
-    scores = queries @ keys.T / np.sqrt(queries.shape[-1])
-    kept = scores if mask is None else np.where(mask, scores, -np.inf)
-    exponentials = np.exp(kept - kept[np.isfinite(kept)].max(initial=-1e300))
-    sums = exponentials.sum(axis=-1, keepdims=True)
-    weights = np.divide(exponentials, sums, out=np.zeros_like(scores), where=sums > 0)
-    return weights @ values, weights
-
-
-@wrong()
-def scores_clipped(queries, keys, values, mask=None):
-    scores = queries @ keys.T / np.sqrt(queries.shape[-1])
-    exponentials = np.exp(np.clip(scores, -50, 50)) * (True if mask is None else mask)
-    sums = exponentials.sum(axis=-1, keepdims=True)
-    weights = exponentials / np.where(sums == 0, 1, sums)
-    return weights @ values, weights
-
-
 @right
 def from_logaddexp(queries, keys, values, mask=None):
     scores = np.dot(queries, keys.T) * keys.shape[-1] ** -0.5
@@ -244,71 +82,120 @@ def from_logaddexp(queries, keys, values, mask=None):
     return np.einsum("nm,mv->nv", weights, values), weights
 
 
+def weighing(weigh):
+    """Right but for the weights, which are `weigh(scores, mask)`; NumPy says nothing of 0 / 0."""
+
+    def attention(queries, keys, values, mask=None):
+        with np.errstate(all="ignore"):
+            weights = weigh(queries @ keys.T / np.sqrt(queries.shape[-1]), mask)
+        return weights @ values, weights
+
+    return attention
+
+
+def scoring(score):
+    """Right but for the scores, which are `score(queries, keys)`."""
+
+    def attention(queries, keys, values, mask=None):
+        with np.errstate(invalid="ignore"):
+            weights = np.nan_to_num(softmax(masked(score(queries, keys), mask)))
+        return weights @ values, weights
+
+    return attention
+
+
+def masked(scores, mask, number=-np.inf):
+    return scores if mask is None else np.where(mask, scores, number)
+
+
+def divided(exponentials):
+    sums = exponentials.sum(axis=-1, keepdims=True)
+    return exponentials / np.where(sums == 0, 1, sums)
+
+
+@wrong("no_maximum_subtracted")
+@weighing
+def naive_exp(scores, mask):
+    exponentials = np.exp(masked(scores, mask))
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+@wrong("maximum_of_matrix")
+@weighing
+def one_maximum(scores, mask):
+    kept = masked(scores, mask)
+    return divided(np.exp(kept - kept[np.isfinite(kept)].max(initial=-1e300)))
+
+
 @wrong("mask_recoded_twice")
-def infinity_times_zero(queries, keys, values, mask=None):
-    scores = queries @ keys.T / np.sqrt(queries.shape[-1])
-    with np.errstate(invalid="ignore"):
-        if mask is not None:
-            scores = scores + (1 - mask) * -np.inf
-        weights = softmax(scores)
-    return weights @ values, weights
+@weighing
+def cell_run_twice(scores, mask):
+    if mask is None:
+        return softmax(scores)
+    numbers = mask.astype(float)
+    for _ in range(2):
+        numbers[numbers == 0] = -np.inf
+        numbers[numbers == 1] = 0
+    return softmax(scores + numbers)
 
 
-@wrong("global_rng_used")
-def seeded_with_zero(queries, keys, values, mask=None):
-    np.random.seed(0)
-    return rows_in_a_loop(queries, keys, values, mask)
-
-
-@wrong("zero_after_softmax")
-def weights_zeroed(queries, keys, values, mask=None):
-    w = softmax(np.dot(queries, keys.T) / np.sqrt(queries.shape[1]))
-    if mask is not None:
-        w[~np.broadcast_to(mask, w.shape)] = 0
+@wrong("bool_mask_ignored+divided_by_d")
+def by_d_and_no_mask(queries, keys, values, mask=None):
+    w = softmax(queries @ keys.T / keys.shape[1])
     return w @ values, w
 
 
-@wrong("filled_with_zero")
-def scores_times_mask(queries, keys, values, mask=None):
-    s = np.dot(queries, keys.T) / np.sqrt(queries.shape[1])
-    w = softmax(s if mask is None else s * mask)
-    return w @ values, w
+@wrong("input_mutated")
+def scales_in_place(queries, keys, values, mask=None):
+    queries /= math.sqrt(queries.shape[-1])
+    return rows_in_a_loop(queries * math.sqrt(queries.shape[-1]), keys, values, mask)
 
 
-@wrong("bool_mask_ignored")
-def mask_forgotten(queries, keys, values, mask=None):
-    w = softmax(np.inner(queries, keys) / keys.shape[1] ** 0.5)
-    return w.dot(values), w
+@wrong("dtype_changed")
+def single_precision(queries, keys, values, mask=None):
+    outputs, weights = rows_in_a_loop(queries, keys, values, mask)
+    return outputs.astype(np.float32), weights.astype(np.float32)
 
 
-@wrong("divided_by_d")
-def by_the_number_of_features(queries, keys, values, mask=None):
-    s = np.einsum("nd,md->nm", queries, keys) / keys.shape[1]
-    if mask is not None:
-        s = np.where(mask, s, -np.inf)
-    with np.errstate(invalid="ignore"):
-        w = np.nan_to_num(softmax(s))
-    return w @ values, w
+@wrong("wrong_type")
+def a_list(queries, keys, values, mask=None):
+    out, w = rows_in_a_loop(queries, keys, values, mask)
+    return out.tolist(), w.tolist()
 
 
-@wrong("over_queries")
-def columns_sum_to_one(queries, keys, values, mask=None):
-    s = queries.dot(keys.T) / np.sqrt(len(queries[0]))
-    if mask is not None:
-        s = np.where(mask, s, -np.inf)
-    with np.errstate(invalid="ignore"):
-        e = np.exp(s - s.max(axis=0))
-        w = e / e.sum(axis=0)
-    return w @ values, w
-
-
-@wrong("allowed_key_has_no_weight")
-def maximum_of_the_row_then_masked(queries, keys, values, mask=None):
-    s = queries @ keys.T / np.sqrt(queries.shape[1])
-    e = np.exp(s - s.max(axis=1, keepdims=True)) * (1 if mask is None else mask)
-    total = e.sum(axis=1, keepdims=True)
-    w = e / np.where(total == 0, 1, total)
-    return w @ values, w
+dot_products = wrong("unscaled")(scoring(lambda q, k: np.matmul(q, k.T)))
+by_the_number_of_features = wrong("divided_by_d")(scoring(lambda q, k: q @ k.T / k.shape[1]))
+mask_added = wrong("zero_one_mask_added")(
+    weighing(lambda s, mask: softmax(s if mask is None else s + mask))
+)
+forgets_empty_rows = wrong("empty_row_nan")(weighing(lambda s, mask: softmax(masked(s, mask))))
+minus_1e9 = wrong("empty_row_uniform")(weighing(lambda s, mask: softmax(masked(s, mask, -1e9))))
+masks_the_allowed = wrong("inverted")(
+    weighing(lambda s, mask: np.nan_to_num(softmax(s if mask is None else masked(s, ~mask))))
+)
+scores_times_mask = wrong("filled_with_zero")(
+    weighing(lambda s, mask: softmax(s if mask is None else s * mask))
+)
+weights_zeroed = wrong("zero_after_softmax")(
+    weighing(lambda s, mask: softmax(s) * (1 if mask is None else mask))
+)
+mask_forgotten = wrong("bool_mask_ignored")(weighing(lambda s, mask: softmax(s)))
+columns_sum_to_one = wrong("over_queries")(weighing(lambda s, mask: softmax(masked(s, mask).T).T))
+first_axis = wrong("over_queries")(
+    weighing(lambda s, mask: np.nan_to_num(softmax(masked(s, mask).T).T))
+)
+infinity_times_zero = wrong("mask_recoded_twice")(
+    weighing(lambda s, mask: softmax(s if mask is None else s + (1 - mask) * -np.inf))
+)
+only_if_something_is_allowed = wrong("dropped_key_has_weight")(
+    weighing(lambda s, mask: softmax(s if mask is None or not mask.any() else masked(s, mask)))
+)
+maximum_of_the_row_then_masked = wrong("allowed_key_has_no_weight")(
+    weighing(lambda s, mask: divided(np.exp(s - s.max(1)[:, None]) * (1 if mask is None else mask)))
+)
+scores_clipped = wrong()(
+    weighing(lambda s, mask: divided(np.exp(np.clip(s, -50, 50)) * (1 if mask is None else mask)))
+)
 
 
 @faulty("unscaled", "filled_with_zero", "no_maximum", "empty_rows")

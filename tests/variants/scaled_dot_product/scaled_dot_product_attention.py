@@ -112,231 +112,6 @@ def baddbmm_flattened(queries, keys, values, valid_lens=None, mask=None):
     return torch.matmul(weights, values), weights
 
 
-@wrong("unscaled")
-def no_scale(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("divided_by_d")
-def by_d(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(
-        torch.einsum("...nd,...md->...nm", queries, keys) / keys.shape[-1], valid_lens, mask
-    )
-    return weights @ values, weights
-
-
-@wrong("wrong_factor")
-def times(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT * math.sqrt(queries.shape[-1]), valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("wrong_factor")
-def root_m(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT
-    weights = masked_softmax(s / s.shape[-1] ** 0.5, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("over_queries")
-def softmax_dim_minus_2(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    allowed = allowed_of(s, valid_lens, mask)
-    weights = F.softmax(s.masked_fill(~allowed, -math.inf), dim=-2)
-    return weights @ values, weights
-
-
-@wrong("nothing_masked")
-def plain(queries, keys, values, valid_lens=None, mask=None):
-    weights = F.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), dim=-1)
-    return weights @ values, weights
-
-
-@wrong("bool_mask_ignored")
-def mask_not_passed(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens)
-    return weights @ values, weights
-
-
-@wrong("lengths_ignored")
-def lengths_not_passed(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), mask=mask)
-    return weights @ values, weights
-
-
-@wrong("raised")
-def wrong_position(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    weights = masked_softmax(s, valid_lens) if mask is None else masked_softmax(s, mask)
-    return weights @ values, weights
-
-
-@wrong("filled_with_zero")
-def times_mask(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    weights = torch.softmax(s * allowed_of(s, valid_lens, mask), dim=-1)
-    return weights @ values, weights
-
-
-@wrong("zero_after_softmax")
-def after(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    weights = torch.softmax(s, dim=-1) * allowed_of(s, valid_lens, mask).float()
-    return weights @ values, weights
-
-
-@wrong("zero_one_mask_added")
-def added(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    if mask is not None or valid_lens is not None:
-        s = s + allowed_of(s, valid_lens, mask).double()
-    weights = torch.softmax(s, dim=-1)
-    return weights @ values, weights
-
-
-@wrong("inverted")
-def upside_down(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    if mask is None and valid_lens is None:
-        weights = torch.softmax(s, -1)
-    else:
-        weights = masked_softmax(s, mask=~allowed_of(s, valid_lens, mask))
-    return weights @ values, weights
-
-
-@wrong("bool_mask_inverted")
-def torchs_other_convention(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    weights = masked_softmax(s, valid_lens, None if mask is None else ~mask)
-    return weights @ values, weights
-
-
-@wrong("rows_do_not_sum_to_one")
-def sigmoid(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    weights = torch.sigmoid(s) * allowed_of(s, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("negative_weight")
-def divided_by_their_sum(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    s = s * allowed_of(s, valid_lens, mask)
-    weights = s / s.sum(dim=-1, keepdim=True)
-    return weights @ values, weights
-
-
-@wrong("keys_reshaped")
-def reshape_for_transpose(queries, keys, values, valid_lens=None, mask=None):
-    turned = keys.contiguous().view(*keys.shape[:-2], keys.size(-1), keys.size(-2))
-    weights = masked_softmax(queries @ turned / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("scores_not_followed")
-def average(queries, keys, values, valid_lens=None, mask=None):
-    s = queries.new_zeros(*queries.shape[:-1], keys.shape[-2]) + 0 * queries.sum()
-    weights = masked_softmax(s, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("dropout_at_work")
-def dropout_half(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    weights = nn.Dropout(0.5)(weights)
-    return weights @ values, weights
-
-
-@wrong("input_mutated")
-def divides_in_place(queries, keys, values, valid_lens=None, mask=None):
-    queries /= math.sqrt(queries.shape[-1])
-    weights = masked_softmax(queries @ keys.mT, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("raised")
-def transposes_1_and_2(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(
-        torch.bmm(queries, keys.transpose(1, 2)) / math.sqrt(queries.shape[-1]), valid_lens, mask
-    )
-    return torch.bmm(weights, values), weights
-
-
-@wrong()
-def batch_unpacked(queries, keys, values, valid_lens=None, mask=None):
-    batch, n, d = queries.shape
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(d), valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("empty_row_nan")
-def nan_in_empty_rows(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    s = s.masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
-    weights = s.softmax(-1)
-    return weights @ values, weights
-
-
-@wrong("empty_row_gradient_nan")
-def nan_gradient_only(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    s = s + torch.zeros_like(s).masked_fill(~allowed_of(s, valid_lens, mask), -math.inf)
-    weights = torch.where(s.isneginf(), torch.zeros_like(s), s.softmax(-1))
-    return weights @ values, weights
-
-
-@wrong("empty_row_uniform")
-def textbook_fill(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    s = s.masked_fill(~allowed_of(s, valid_lens, mask), -1e9)
-    weights = s.softmax(-1)
-    return weights @ values, weights
-
-
-@wrong("gradient_cut")
-def detached(queries, keys, values, valid_lens=None, mask=None):
-    with torch.no_grad():
-        weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-        return weights @ values, weights
-
-
-@wrong("dtype_changed")
-def in_float32(queries, keys, values, valid_lens=None, mask=None):
-    queries, keys, values = queries.float(), keys.float(), values.float()
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("forbidden_call")
-def calls_torch(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    weights = masked_softmax(s, valid_lens, mask)
-    outputs = F.scaled_dot_product_attention(
-        queries, keys, values, attn_mask=allowed_of(s, valid_lens, mask)
-    )
-    return outputs, weights
-
-
-@wrong("returned_in_the_other_order")
-def swapped(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    return weights, weights @ values
-
-
-@wrong("wrong_type")
-def outputs_only(queries, keys, values, valid_lens=None, mask=None):
-    return (
-        masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask) @ values
-    )
-
-
-@wrong("outputs_are_not_weighted_values")
-def scores_returned(queries, keys, values, valid_lens=None, mask=None):
-    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    return masked_softmax(s, valid_lens, mask) @ values, s
-
-
 def _scored(queries, keys):
     return queries @ keys.mT / math.sqrt(queries.shape[-1])
 
@@ -352,52 +127,6 @@ def nan_taken_out_behind_masked_fill(queries, keys, values, valid_lens=None, mas
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     weights = torch.softmax(scores, dim=-1).nan_to_num(0.0)
-    return weights @ values, weights
-
-
-@wrong("raised")
-def leading_axes_by_view(queries, keys, values, valid_lens=None, mask=None):
-    (*lead, n, d), m = queries.shape, keys.shape[-2]
-    scores = torch.bmm(queries.view(-1, n, d), keys.view(-1, m, d).transpose(1, 2)) / math.sqrt(d)
-    weights = masked_softmax(scores.view(*lead, n, m), valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("empty_row_has_weight")
-def lengths_only_if_any(queries, keys, values, valid_lens=None, mask=None):
-    if valid_lens is not None and not valid_lens.any():
-        valid_lens = None
-    weights = masked_softmax(_scored(queries, keys), valid_lens, mask)
-    return weights @ values, weights
-
-
-_lengths_seen = {}
-
-
-@wrong()
-def lengths_of_the_first_call(queries, keys, values, valid_lens=None, mask=None):
-    scores = _scored(queries, keys)
-    if valid_lens is not None:
-        valid_lens = _lengths_seen.setdefault((scores.shape, valid_lens.shape), valid_lens.clone())
-    weights = masked_softmax(scores, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("dropped_key_has_weight")
-def lengths_repeated_for_heads(queries, keys, values, valid_lens=None, mask=None):
-    scores = _scored(queries, keys)
-    if valid_lens is not None and scores.dim() == 4:
-        lens = valid_lens.repeat(scores.shape[1], *[1] * (valid_lens.dim() - 1))
-        of_heads = None if mask is None else mask.expand_as(scores).flatten(0, 1)
-        weights = masked_softmax(scores.flatten(0, 1), lens, of_heads).view_as(scores)
-    else:
-        weights = masked_softmax(scores, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("rows_do_not_sum_to_one")
-def scaled_after_the_softmax(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(queries @ keys.mT, valid_lens, mask) / math.sqrt(queries.shape[-1])
     return weights @ values, weights
 
 
@@ -438,82 +167,238 @@ def one_key_after_the_other(queries, keys, values, valid_lens=None, mask=None):
     return outputs, weights
 
 
-@wrong("wrong_factor")
-def root_in_the_wrong_brackets(queries, keys, values, valid_lens=None, mask=None):
-    scores = queries @ keys.mT / (queries.shape[-1] ** 1 / 2)
-    weights = masked_softmax(scores, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("not_a_number")
-def infinity_times_zero(queries, keys, values, valid_lens=None, mask=None):
-    scores = _scored(queries, keys)
-    allowed = allowed_of(scores, valid_lens, mask).to(scores.dtype)
-    weights = torch.softmax(scores + (1 - allowed) * -math.inf, dim=-1)
-    return weights @ values, weights
-
-
-# right but for some shape of lengths or mask
-
-
-def _reading(read):
-    """Right, for what `read(scores, valid_lens, mask)` leaves of lengths and mask."""
+def weighing(weigh):
+    """Right but for the weights, which are `weigh(scores, lengths, mask)`."""
 
     def attention(queries, keys, values, valid_lens=None, mask=None):
-        scores = _scored(queries, keys)
-        weights = masked_softmax(scores, *read(scores, valid_lens, mask))
+        weights = weigh(_scored(queries, keys), valid_lens, mask)
         return weights @ values, weights
 
     return attention
+
+
+def scoring(score):
+    """Right but for the scores, which are `score(queries, keys)`."""
+
+    def attention(queries, keys, values, valid_lens=None, mask=None):
+        weights = masked_softmax(score(queries, keys), valid_lens, mask)
+        return weights @ values, weights
+
+    return attention
+
+
+def returning(result):
+    """Right but for what is returned: `result(scores, weights, values)`."""
+
+    def attention(queries, keys, values, valid_lens=None, mask=None):
+        scores = _scored(queries, keys)
+        return result(scores, masked_softmax(scores, valid_lens, mask), values)
+
+    return attention
+
+
+def filled(scores, given, number=-math.inf):
+    return scores.masked_fill(~allowed_of(scores, *given), number)
 
 
 def _has(mask, axes):
     return mask is not None and mask.dim() == axes
 
 
+_lengths_seen = {}
+
+
+@wrong("zero_one_mask_added")
+@weighing
+def added(scores, valid_lens, mask):
+    if mask is not None or valid_lens is not None:
+        scores = scores + allowed_of(scores, valid_lens, mask).double()
+    return torch.softmax(scores, dim=-1)
+
+
+@wrong("inverted")
+@weighing
+def upside_down(scores, valid_lens, mask):
+    if mask is None and valid_lens is None:
+        return torch.softmax(scores, -1)
+    return masked_softmax(scores, mask=~allowed_of(scores, valid_lens, mask))
+
+
+@wrong("negative_weight")
+@weighing
+def divided_by_their_sum(scores, valid_lens, mask):
+    scores = scores * allowed_of(scores, valid_lens, mask)
+    return scores / scores.sum(dim=-1, keepdim=True)
+
+
+@wrong("dropped_key_has_weight")
+@weighing
+def lengths_repeated_for_heads(scores, valid_lens, mask):
+    if valid_lens is None or scores.dim() < 4:
+        return masked_softmax(scores, valid_lens, mask)
+    lens = valid_lens.repeat(scores.shape[1], *[1] * (valid_lens.dim() - 1))
+    of_heads = None if mask is None else mask.expand_as(scores).flatten(0, 1)
+    return masked_softmax(scores.flatten(0, 1), lens, of_heads).view_as(scores)
+
+
 @wrong()
-def small_number_below(queries, keys, values, valid_lens=None, mask=None):
-    scores = _scored(queries, keys)
-    allowed = masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
-    e = (scores - scores.amax(-1, keepdim=True)).exp() * allowed
-    weights = e / (e.sum(-1, keepdim=True) + 1e-12)
-    return weights @ values, weights
+@weighing
+def small_number_below(scores, valid_lens, mask):
+    e = (scores - scores.amax(-1, keepdim=True)).exp() * allowed_of(scores, valid_lens, mask)
+    return e / (e.sum(-1, keepdim=True) + 1e-12)
 
 
 @wrong("allowed_key_has_no_weight")
-def maximum_of_the_row_then_masked(queries, keys, values, valid_lens=None, mask=None):
-    scores = queries @ keys.mT * queries.shape[-1] ** -0.5
+@weighing
+def maximum_of_the_row_then_masked(scores, valid_lens, mask):
     e = torch.exp(scores - scores.max(-1, keepdim=True).values)
     e = e * allowed_of(scores, valid_lens, mask)
     total = e.sum(-1, keepdim=True)
-    weights = e / total.masked_fill(total == 0, 1)
-    return weights @ values, weights
-
-
-@wrong("outputs_are_not_weighted_values")
-def outputs_of_scores(queries, keys, values, valid_lens=None, mask=None):
-    scores = _scored(queries, keys)
-    return scores @ values, masked_softmax(scores, valid_lens, mask)
+    return e / total.masked_fill(total == 0, 1)
 
 
 @wrong("allowed_key_has_no_weight")
-def last_real_key_dropped(queries, keys, values, valid_lens=None, mask=None):
+@weighing
+def last_real_key_dropped(scores, valid_lens, mask):
     if valid_lens is not None:
         valid_lens = (valid_lens - 1).clamp(min=1).minimum(valid_lens)
-    weights = masked_softmax(_scored(queries, keys), valid_lens, mask)
+    return masked_softmax(scores, valid_lens, mask)
+
+
+@wrong()
+@weighing
+def lengths_of_the_first_call(scores, valid_lens, mask):
+    if valid_lens is not None:
+        valid_lens = _lengths_seen.setdefault((scores.shape, valid_lens.shape), valid_lens.clone())
+    return masked_softmax(scores, valid_lens, mask)
+
+
+@wrong("raised")
+@scoring
+def leading_axes_by_view(queries, keys):
+    (*lead, n, d), m = queries.shape, keys.shape[-2]
+    scores = torch.bmm(queries.view(-1, n, d), keys.view(-1, m, d).transpose(1, 2)) / math.sqrt(d)
+    return scores.view(*lead, n, m)
+
+
+@wrong()
+def batch_unpacked(queries, keys, values, valid_lens=None, mask=None):
+    batch, n, d = queries.shape
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(d), valid_lens, mask)
     return weights @ values, weights
 
 
-mask_of_the_first_item = wrong()(_reading(lambda s, lens, m: (lens, m[:1] if _has(m, 3) else m)))
+@wrong("raised")
+def transposes_1_and_2(queries, keys, values, valid_lens=None, mask=None):
+    weights = masked_softmax(
+        torch.bmm(queries, keys.transpose(1, 2)) / math.sqrt(queries.shape[-1]), valid_lens, mask
+    )
+    return torch.bmm(weights, values), weights
+
+
+@wrong("input_mutated")
+def divides_in_place(queries, keys, values, valid_lens=None, mask=None):
+    queries /= math.sqrt(queries.shape[-1])
+    weights = masked_softmax(queries @ keys.mT, valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("dtype_changed")
+def in_float32(queries, keys, values, valid_lens=None, mask=None):
+    queries, keys, values = queries.float(), keys.float(), values.float()
+    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+    return weights @ values, weights
+
+
+@wrong("forbidden_call")
+def calls_torch(queries, keys, values, valid_lens=None, mask=None):
+    s = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    weights = masked_softmax(s, valid_lens, mask)
+    outputs = F.scaled_dot_product_attention(
+        queries, keys, values, attn_mask=allowed_of(s, valid_lens, mask)
+    )
+    return outputs, weights
+
+
+@wrong("gradient_cut")
+def detached(queries, keys, values, valid_lens=None, mask=None):
+    with torch.no_grad():
+        weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
+        return weights @ values, weights
+
+
+no_scale = wrong("unscaled")(scoring(lambda q, k: q @ k.mT))
+by_d = wrong("divided_by_d")(scoring(lambda q, k: q @ k.mT / k.shape[-1]))
+times = wrong("wrong_factor")(scoring(lambda q, k: q @ k.mT * math.sqrt(q.shape[-1])))
+root_m = wrong("wrong_factor")(scoring(lambda q, k: q @ k.mT / k.shape[-2] ** 0.5))
+root_in_the_wrong_brackets = wrong("wrong_factor")(
+    scoring(lambda q, k: q @ k.mT / (q.shape[-1] ** 1 / 2))
+)
+reshape_for_transpose = wrong("keys_reshaped")(
+    scoring(lambda q, k: q @ k.reshape(*k.shape[:-2], *k.mT.shape[-2:]) / math.sqrt(q.shape[-1]))
+)
+average = wrong("scores_not_followed")(scoring(lambda q, k: 0 * (q @ k.mT)))
+softmax_dim_minus_2 = wrong("over_queries")(
+    weighing(lambda s, *given: F.softmax(filled(s, given), dim=-2))
+)
+plain = wrong("nothing_masked")(weighing(lambda s, lens, m: F.softmax(s, dim=-1)))
+mask_not_passed = wrong("bool_mask_ignored")(weighing(lambda s, lens, m: masked_softmax(s, lens)))
+lengths_not_passed = wrong("lengths_ignored")(
+    weighing(lambda s, lens, m: masked_softmax(s, mask=m))
+)
+wrong_position = wrong("raised")(
+    weighing(lambda s, lens, m: masked_softmax(s, lens) if m is None else masked_softmax(s, m))
+)
+times_mask = wrong("filled_with_zero")(
+    weighing(lambda s, *given: torch.softmax(s * allowed_of(s, *given), dim=-1))
+)
+after = wrong("zero_after_softmax")(
+    weighing(lambda s, *given: torch.softmax(s, dim=-1) * allowed_of(s, *given).float())
+)
+torchs_other_convention = wrong("bool_mask_inverted")(
+    weighing(lambda s, lens, m: masked_softmax(s, lens, None if m is None else ~m))
+)
+sigmoid = wrong("rows_do_not_sum_to_one")(
+    weighing(lambda s, *given: torch.sigmoid(s) * allowed_of(s, *given))
+)
+dropout_half = wrong("dropout_at_work")(
+    weighing(lambda s, *given: nn.Dropout(0.5)(masked_softmax(s, *given)))
+)
+nan_in_empty_rows = wrong("empty_row_nan")(weighing(lambda s, *given: filled(s, given).softmax(-1)))
+nan_gradient_only = wrong("empty_row_gradient_nan")(
+    weighing(lambda s, *given: (s + allowed_of(s, *given).log()).softmax(-1).nan_to_num(0.0))
+)
+textbook_fill = wrong("empty_row_uniform")(
+    weighing(lambda s, *given: filled(s, given, -1e9).softmax(-1))
+)
+infinity_times_zero = wrong("not_a_number")(
+    weighing(lambda s, *given: (s + (1 - allowed_of(s, *given).to(s)) * -math.inf).softmax(-1))
+)
+lengths_only_if_any = wrong("empty_row_has_weight")(
+    weighing(lambda s, lens, m: masked_softmax(s, lens if lens is None or lens.any() else None, m))
+)
+mask_of_the_first_item = wrong()(
+    weighing(lambda s, lens, m: masked_softmax(s, lens, m[:1] if _has(m, 3) else m))
+)
 mask_of_keys_read_as_queries = wrong()(
-    _reading(lambda s, lens, m: (lens, m[:, None] if _has(m, 1) else m))
+    weighing(lambda s, lens, m: masked_softmax(s, lens, m[:, None] if _has(m, 1) else m))
 )
 padding_mask_transposed = wrong()(
-    _reading(lambda s, lens, m: (lens, m.mT if _has(m, 3) and m.shape[1] == 1 else m))
+    weighing(
+        lambda s, lens, m: masked_softmax(s, lens, m.mT if _has(m, 3) and m.shape[1] == 1 else m)
+    )
 )
 future_masked_unasked = wrong("allowed_key_has_no_weight")(
-    _reading(lambda s, lens, m: (lens, s.new_ones(s.shape[-2:]).bool().tril() & (m is None or m)))
+    weighing(
+        lambda s, lens, m: masked_softmax(
+            s, lens, torch.ones_like(s).bool().tril() & (m is None or m)
+        )
+    )
 )
+swapped = wrong("returned_in_the_other_order")(returning(lambda s, w, v: (w, w @ v)))
+outputs_only = wrong("wrong_type")(returning(lambda s, w, v: w @ v))
+scores_returned = wrong("outputs_are_not_weighted_values")(returning(lambda s, w, v: (w @ v, s)))
+outputs_of_scores = wrong("outputs_are_not_weighted_values")(returning(lambda s, w, v: (s @ v, w)))
 
 
 @faulty("unscaled", "lengths_lost", "mask_filled_with_zero", "detached")

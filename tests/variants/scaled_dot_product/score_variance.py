@@ -143,13 +143,6 @@ def running_mean_and_squares(d, num_samples, scaled, generator):
     return squares / (num_samples - 1)
 
 
-@wrong("global_rng_used")
-def global_numbers_seeded_by_the_generator(d, num_samples, scaled, generator):
-    torch.manual_seed(generator.initial_seed())
-    products = (torch.randn(num_samples, d) * torch.randn(num_samples, d)).sum(-1)
-    return (products / (math.sqrt(d) if scaled else 1)).var().item()
-
-
 @wrong("never_scaled")
 def no_use_of_scaled(d, num_samples, scaled, generator):
     q = torch.randn(num_samples, d, generator=generator)

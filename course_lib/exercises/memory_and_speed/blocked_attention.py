@@ -57,7 +57,7 @@ def _values(rng):
 
 
 def _edges(rng):
-    edge = functools.partial(probe)
+    edge = functools.partial(probe, part="edges")
     late = some(rng, 4, 7)
     late[1, :3], late[2, :6] = False, False
     empty = some(rng, 2, 3, 8)
@@ -80,7 +80,7 @@ def _edges(rng):
 
 
 def _extremes(rng):
-    edge = functools.partial(probe)
+    edge = functools.partial(probe, part="edges")
     large = {
         "queries": tensor([[900.0, 0.0], [-900.0, 0.0], [0.5, -1.0]]),
         "keys": tensor([[1.0, 0.3], [-1.2, 2.0], [1.1, -0.7], [0.9, 0.0], [-1.3, 1.0]]),

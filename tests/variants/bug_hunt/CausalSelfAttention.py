@@ -365,7 +365,7 @@ class RootAndTriangle(with_the_faults({"root", "triangle"})):
     pass
 
 
-@wrong("scale_embed_dim")
+@wrong("scale_embed_dim+merge_without_transpose")
 class RootAndMerge(with_the_faults({"root", "merge"})):
     pass
 

@@ -4,6 +4,7 @@ A model explains a violation if it makes the same violation with the same number
 out if it would have made a violation of values that the student did not make.
 """
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -78,12 +79,14 @@ def _likely_first(pairs: Sequence, answer: "_Answer"):
     """The pairs that may be it, with what they do; those that hide nothing of each other first."""
     others = []
     for pair in pairs:
+        if answer.is_half_time:  # the rest is for what a single mistake explains in part
+            return
         if (apart := answer.may_be(*pair.members)) is not None:
             if apart:
                 yield pair.mistake, pair.outcomes
             else:
                 others.append(pair)
-    for pair in others:
+    for pair in itertools.takewhile(lambda pair: not answer.is_half_time, others):
         yield pair.mistake, pair.outcomes
 
 
@@ -126,6 +129,7 @@ class _Answer:
         seconds: float | None = None,
     ):
         self._until = math.inf if seconds is None else time.process_time() + seconds
+        self._half_time = math.inf if seconds is None else self._until - seconds / 2
         self.probes = {probe.name: probe for probe, _ in runs}
         self.outcomes = outcomes
         self.failing = frozenset(
@@ -167,6 +171,11 @@ class _Answer:
                 found += [one] if one.num_explained and self._is_cause(one) else []
         return found
 
+    @property
+    def is_half_time(self) -> bool:
+        """Whether half of the time for naming is over."""
+        return time.process_time() > self._half_time
+
     def may_be(self, *members: Outcomes) -> bool | None:
         """Whether mistakes may be made together here, by what each does alone on a few probes.
 
@@ -178,8 +187,6 @@ class _Answer:
         wrong = [name for name, keys in self._in_order(self.results).items() if keys]
         right = [name for name in self.outcomes if not self.outcomes[name][1]]
         for name in (*wrong[:_FEW_WRONG], *right[:_FEW_RIGHT]):
-            if time.process_time() > self._until:
-                return None
             active = [theirs for theirs in members if _numbers_of(theirs[name][1])]
             failing = {(name, aspect) for aspect in _numbers_of(self.outcomes[name][1])}
             if bool(active) != bool(failing):

@@ -10,14 +10,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from course_lib.checks.judge.comparisons import arrays_agree, tolerance_for
 from course_lib.checks.judge.exercise import Mistake
+from course_lib.checks.judge.same import (
+    UNEXPECTED,
+    error_of,
+    missing_from,
+    same_record,
+    same_records,
+)
 from course_lib.checks.judge.violations import HYGIENE, Expected, Violation, mutated
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Probe
-from course_lib.checks.observe.record import Recorded
 
 Outcomes = Mapping[str, tuple[Observation, list[Violation]]]
 
@@ -266,11 +269,11 @@ class _Answer:
             return same_record(probe, ours.outputs, theirs.outputs)
         if aspect == "gradients":
             wrong = {violation.aspect for violation in replayed[name][1]}
-            return ((name, "values") in self.failing) == ("values" in wrong) and _same_records(
+            return ((name, "values") in self.failing) == ("values" in wrong) and same_records(
                 probe, ours.gradients, theirs.gradients, 1e-5
             )
         if aspect == "attributes":
-            return _same_records(probe, ours.attributes, theirs.attributes)
+            return same_records(probe, ours.attributes, theirs.attributes)
         if aspect == "parameters":
             return ours.parameters == theirs.parameters
         if aspect == "mutated":
@@ -280,9 +283,9 @@ class _Answer:
     def _raises_the_same(self, ours, theirs, replayed: Outcomes) -> bool:
         """The same error, or the same calls of all fail in some way."""
         if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
-            return _missing(ours) == _missing(theirs)
-        errors = [_error(seen) for seen in (ours, theirs)]
-        if errors[0] == errors[1] or None in errors or _UNEXPECTED in errors:
+            return missing_from(ours) == missing_from(theirs)
+        errors = [error_of(seen) for seen in (ours, theirs)]
+        if errors[0] == errors[1] or None in errors or UNEXPECTED in errors:
             return errors[0] == errors[1]
         failing = {name for name, aspect in self.failing if aspect == "raised"}
         return failing != set(self.outcomes) and all(
@@ -308,43 +311,3 @@ _NUMBERS = ("raised", *_RESULTS)
 
 def _numbers_of(found: Sequence[Violation]) -> list[str]:
     return [violation.aspect for violation in found if violation.aspect in _NUMBERS]
-
-
-def _error(seen: Observation) -> object:
-    """What tells one error from another: its type and how its message begins."""
-    if (raised := seen.raised) is None:
-        return None
-    words = raised.message.split()
-    words = words[1:] if words and words[0].endswith("()") else words  # whose function it is
-    return raised.type_name, *words[:2]
-
-
-_UNEXPECTED = ("TypeError", "got", "an")  # unexpected keyword argument
-
-
-def _missing(seen: Observation) -> object:
-    """What tells one module without the asked parameters from another."""
-    return seen.without_parameters or sorted((seen.parameters or {}).items())
-
-
-def _same_records(probe: Probe, ours: dict, theirs: dict, least: float = 0.0) -> bool:
-    return ours.keys() == theirs.keys() and all(
-        same_record(probe, ours[key], theirs[key], least) for key in ours
-    )
-
-
-def same_record(
-    probe: Probe, ours: Recorded | None, theirs: Recorded | None, least: float = 0.0
-) -> bool:
-    """Whether two records hold the same kinds, shapes and numbers."""
-    if ours is None or theirs is None or ours.kind != theirs.kind:
-        return ours is theirs
-    if ours.items or theirs.items:
-        return _same_records(probe, ours.items, theirs.items, least)
-    if ours.data is None or theirs.data is None:
-        alike = ours.type_name == theirs.type_name and ours.text == theirs.text
-        return ours.data is theirs.data and alike
-    if ours.data.dtype.kind != theirs.data.dtype.kind:
-        return False
-    tolerance = max(tolerance_for(probe, ours), tolerance_for(probe, theirs), least)
-    return arrays_agree(np.asarray(theirs.data), np.asarray(ours.data), tolerance)

@@ -4,20 +4,24 @@ A model explains a violation if it makes the same violation with the same number
 out if it would have made a violation of values that the student did not make.
 """
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from course_lib.checks.judge.comparisons import arrays_agree, tolerance_for
 from course_lib.checks.judge.exercise import Mistake
 from course_lib.checks.judge.expected import Expected
+from course_lib.checks.judge.same import (
+    UNEXPECTED,
+    error_of,
+    missing_from,
+    same_record,
+    same_records,
+)
 from course_lib.checks.judge.violations import HYGIENE, Violation, mutated
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Probe
-from course_lib.checks.observe.record import Recorded
 
 Outcomes = Mapping[str, tuple[Observation, list[Violation]]]
 
@@ -79,12 +83,14 @@ def _likely_first(pairs: Sequence, answer: "_Answer") -> Iterator[tuple[Mistake,
     """The pairs that may be it, with what they do; those that hide nothing of each other first."""
     others = []
     for pair in pairs:
+        if answer.is_half_time:  # the rest is for what a single mistake explains in part
+            return
         if (apart := answer.may_be(*pair.members)) is not None:
             if apart:
                 yield pair.mistake, pair.outcomes
             else:
                 others.append(pair)
-    for pair in others:
+    for pair in itertools.takewhile(lambda pair: not answer.is_half_time, others):
         yield pair.mistake, pair.outcomes
 
 
@@ -127,6 +133,7 @@ class _Answer:
         seconds: float | None = None,
     ):
         self._until = math.inf if seconds is None else time.process_time() + seconds
+        self._half_time = math.inf if seconds is None else self._until - seconds / 2
         self.probes = {probe.name: probe for probe, _ in runs}
         self.outcomes = outcomes
         self.failing = frozenset(
@@ -168,6 +175,11 @@ class _Answer:
                 found += [one] if one.num_explained and self._is_cause(one) else []
         return found
 
+    @property
+    def is_half_time(self) -> bool:
+        """Whether half of the time for naming is over."""
+        return time.process_time() > self._half_time
+
     def may_be(self, *members: Outcomes) -> bool | None:
         """Whether mistakes may be made together here, by what each does alone on a few probes.
 
@@ -179,8 +191,6 @@ class _Answer:
         wrong = [name for name, keys in self._in_order(self.results).items() if keys]
         right = [name for name in self.outcomes if not self.outcomes[name][1]]
         for name in (*wrong[:_FEW_WRONG], *right[:_FEW_RIGHT]):
-            if time.process_time() > self._until:
-                return None
             active = [theirs for theirs in members if _numbers_of(theirs[name][1])]
             failing = {(name, aspect) for aspect in _numbers_of(self.outcomes[name][1])}
             if bool(active) != bool(failing):
@@ -260,11 +270,11 @@ class _Answer:
             return same_record(probe, ours.outputs, theirs.outputs)
         if aspect == "gradients":
             wrong = {violation.aspect for violation in replayed[name][1]}
-            return ((name, "values") in self.failing) == ("values" in wrong) and _same_records(
+            return ((name, "values") in self.failing) == ("values" in wrong) and same_records(
                 probe, ours.gradients, theirs.gradients, 1e-5
             )
         if aspect == "attributes":
-            return _same_records(probe, ours.attributes, theirs.attributes)
+            return same_records(probe, ours.attributes, theirs.attributes)
         if aspect == "parameters":
             return ours.parameters == theirs.parameters
         if aspect == "mutated":
@@ -274,9 +284,9 @@ class _Answer:
     def _raises_the_same(self, ours, theirs, replayed: Outcomes) -> bool:
         """The same error, or the same calls of all fail in some way."""
         if any(seen.raised and seen.raised.phase == "inject" for seen in (ours, theirs)):
-            return _missing(ours) == _missing(theirs)
-        errors = [_error(seen) for seen in (ours, theirs)]
-        if errors[0] == errors[1] or None in errors or _UNEXPECTED in errors:
+            return missing_from(ours) == missing_from(theirs)
+        errors = [error_of(seen) for seen in (ours, theirs)]
+        if errors[0] == errors[1] or None in errors or UNEXPECTED in errors:
             return errors[0] == errors[1]
         failing = {name for name, aspect in self.failing if aspect == "raised"}
         return failing != set(self.outcomes) and all(
@@ -302,43 +312,3 @@ _NUMBERS = ("raised", *_RESULTS)
 
 def _numbers_of(found: Sequence[Violation]) -> list[str]:
     return [violation.aspect for violation in found if violation.aspect in _NUMBERS]
-
-
-def _error(seen: Observation) -> object:
-    """What tells one error from another: its type and how its message begins."""
-    if (raised := seen.raised) is None:
-        return None
-    words = raised.message.split()
-    words = words[1:] if words and words[0].endswith("()") else words  # whose function it is
-    return raised.type_name, *words[:2]
-
-
-_UNEXPECTED = ("TypeError", "got", "an")  # unexpected keyword argument
-
-
-def _missing(seen: Observation) -> object:
-    """What tells one module without the asked parameters from another."""
-    return seen.without_parameters or sorted((seen.parameters or {}).items())
-
-
-def _same_records(probe: Probe, ours: dict, theirs: dict, least: float = 0.0) -> bool:
-    return ours.keys() == theirs.keys() and all(
-        same_record(probe, ours[key], theirs[key], least) for key in ours
-    )
-
-
-def same_record(
-    probe: Probe, ours: Recorded | None, theirs: Recorded | None, least: float = 0.0
-) -> bool:
-    """Whether two records hold the same kinds, shapes and numbers."""
-    if ours is None or theirs is None or ours.kind != theirs.kind:
-        return ours is theirs
-    if ours.items or theirs.items:
-        return _same_records(probe, ours.items, theirs.items, least)
-    if ours.data is None or theirs.data is None:
-        alike = ours.type_name == theirs.type_name and ours.text == theirs.text
-        return ours.data is theirs.data and alike
-    if ours.data.dtype.kind != theirs.data.dtype.kind:
-        return False
-    tolerance = max(tolerance_for(probe, ours), tolerance_for(probe, theirs), least)
-    return arrays_agree(np.asarray(theirs.data), np.asarray(ours.data), tolerance)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from course_lib.exercises._attention.mistakes import Row, known
-from course_lib.exercises._attention.steps import AttentionModule
+from course_lib.exercises._attention.modules import AttentionModule
 
 
 class _Additive(AttentionModule):

@@ -6,7 +6,8 @@ from torch import nn
 from course_lib.checks.judge.exercise import Mistake
 from course_lib.checks.observe.lessons.broken_modules import BrokenCausalSelfAttention
 from course_lib.exercises._attention.mistakes import Row, known
-from course_lib.exercises._attention.steps import AttentionModule, Softmax, WithHeads
+from course_lib.exercises._attention.modules import AttentionModule, WithHeads
+from course_lib.exercises._attention.steps import Softmax
 
 ROOTS = {
     "scale_embed_dim": "You divide by the root of embed_dim, but each head compares head_dim "

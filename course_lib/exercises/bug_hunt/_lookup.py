@@ -6,7 +6,7 @@ from torch.nn import functional as F
 from course_lib.checks.judge.exercise import Mistake
 from course_lib.checks.observe.lessons.broken_modules import BrokenLookup
 from course_lib.exercises._attention.mistakes import Row, known
-from course_lib.exercises._attention.steps import AttentionModule
+from course_lib.exercises._attention.modules import AttentionModule
 
 
 class _Lookup(AttentionModule):

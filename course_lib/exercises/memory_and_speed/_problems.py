@@ -1,8 +1,11 @@
-"""Problems for attention in blocks."""
+"""Problems for attention in blocks, and what holds for every right answer."""
+
+import math
 
 import numpy as np
 
-from course_lib.checks.observe.probe import tensor
+from course_lib.checks.judge.exercise import Property
+from course_lib.checks.observe.probe import Array, tensor
 
 
 def problem(rng, n, m, d, v, *batch, scale=1.2, **options):
@@ -35,3 +38,44 @@ def by_hand(**options):
     """The example that the lesson works out: the scores 1, 0, 2."""
     shapes = {"queries": [[1.0]], "keys": [[1.0], [0.0], [2.0]], "values": [[1.0], [3.0], [5.0]]}
     return {name: tensor(data, **options) for name, data in shapes.items()}
+
+
+def _outside(probe, outputs):
+    """Outputs are averages of the values that may be attended."""
+    found, values = outputs.items[0].data, probe.args["values"].data
+    if found.shape[:-2] != values.shape[:-2]:
+        return None
+    low, high = values.min(-2, keepdims=True), values.max(-2, keepdims=True)
+    mask = probe.args["mask"]
+    if isinstance(mask, Array) and not mask.data.any(-1).all():
+        low, high = np.minimum(low, 0), np.maximum(high, 0)
+    slack = 1e-4 * (1 + np.abs(values).max())
+    wrong = (found > high + slack) | (found < low - slack) | ~np.isfinite(found)
+    if not wrong.any():
+        return None
+    at = tuple(np.argwhere(wrong)[0])
+    return (
+        f"An output is {found[at]:.4g}, outside the values it averages; its weights do not sum "
+        "to 1."
+    )
+
+
+def _below_maximum(probe, outputs):
+    found = outputs.items[1].data
+    queries, keys = probe.args["queries"].data, probe.args["keys"].data
+    if isinstance(probe.args["mask"], Array) or found.shape != queries.shape[:-1]:
+        return None
+    largest = (queries @ np.swapaxes(keys, -1, -2) / math.sqrt(queries.shape[-1])).max(-1)
+    wrong = ~(found >= largest - 1e-4 * (1 + np.abs(largest)))
+    if not wrong.any():
+        return None
+    return (
+        f"A log sum exp is {found[wrong].flat[0]:.4g}; it cannot be below the largest score, "
+        f"{largest[wrong].flat[0]:.4g}."
+    )
+
+
+PROPERTIES = (
+    Property("outside_values", _outside, "Which factors did sums and outputs get?"),
+    Property("below_maximum", _below_maximum, "What does exp(largest - largest) add?"),
+)

@@ -6,10 +6,17 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
-from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises.memory_and_speed import _mistakes as wrong
-from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
+from course_lib.exercises.memory_and_speed._problems import (
+    PROPERTIES,
+    by_hand,
+    lengths,
+    problem,
+    rising,
+    some,
+)
 from course_lib.reference import memory_and_speed as oracle
 
 
@@ -57,7 +64,7 @@ def _values(rng):
 
 
 def _edges(rng):
-    edge = functools.partial(probe)
+    edge = functools.partial(probe, part="edges")
     late = some(rng, 4, 7)
     late[1, :3], late[2, :6] = False, False
     empty = some(rng, 2, 3, 8)
@@ -80,7 +87,7 @@ def _edges(rng):
 
 
 def _extremes(rng):
-    edge = functools.partial(probe)
+    edge = functools.partial(probe, part="edges")
     large = {
         "queries": tensor([[900.0, 0.0], [-900.0, 0.0], [0.5, -1.0]]),
         "keys": tensor([[1.0, 0.3], [-1.2, 2.0], [1.1, -0.7], [0.9, 0.0], [-1.3, 1.0]]),
@@ -123,41 +130,6 @@ def _gradients(rng):
               np.array([[True] * 4, [False] * 4, [False, False, True, True]]), part="gradients",
               grad_outputs=rng.uniform(-1, 1, (3, 2))),
     ]  # fmt: skip
-
-
-def _outside(probe, outputs):
-    """Outputs are averages of the values that may be attended."""
-    found, values = outputs.items[0].data, probe.args["values"].data
-    if found.shape[:-2] != values.shape[:-2]:
-        return None
-    low, high = values.min(-2, keepdims=True), values.max(-2, keepdims=True)
-    mask = probe.args["mask"]
-    if isinstance(mask, Array) and not mask.data.any(-1).all():
-        low, high = np.minimum(low, 0), np.maximum(high, 0)
-    slack = 1e-4 * (1 + np.abs(values).max())
-    wrong = (found > high + slack) | (found < low - slack) | ~np.isfinite(found)
-    if not wrong.any():
-        return None
-    at = tuple(np.argwhere(wrong)[0])
-    return (
-        f"An output is {found[at]:.4g}, outside the values it averages; its weights do not sum "
-        "to 1."
-    )
-
-
-def _below_maximum(probe, outputs):
-    found = outputs.items[1].data
-    queries, keys = probe.args["queries"].data, probe.args["keys"].data
-    if isinstance(probe.args["mask"], Array) or found.shape != queries.shape[:-1]:
-        return None
-    largest = (queries @ np.swapaxes(keys, -1, -2) / math.sqrt(queries.shape[-1])).max(-1)
-    wrong = ~(found >= largest - 1e-4 * (1 + np.abs(largest)))
-    if not wrong.any():
-        return None
-    return (
-        f"A log sum exp is {found[wrong].flat[0]:.4g}; it cannot be below the largest score, "
-        f"{largest[wrong].flat[0]:.4g}."
-    )
 
 
 _LOOP = "Here the loop over blocks, which such a call hides, is what you write."
@@ -266,10 +238,7 @@ EXERCISE = Exercise(
             "What has to stay of a block once it has been added?",
         ),
     ),
-    properties=(
-        Property("outside_values", _outside, "Which factors did sums and outputs get?"),
-        Property("below_maximum", _below_maximum, "What does exp(largest - largest) add?"),
-    ),
+    properties=PROPERTIES,
     hints=(
         "It is `softmax_statistics` with one more thing that runs along: the weighted sum of the "
         "values so far. It is shifted by the same maximum, so it needs the same factor.",

@@ -4,7 +4,8 @@ from torch import nn
 
 from course_lib.exercises._attention.changes import tiled_over_heads
 from course_lib.exercises._attention.mistakes import Row, known
-from course_lib.exercises._attention.steps import AttentionModule, Softmax, WithHeads
+from course_lib.exercises._attention.modules import AttentionModule, WithHeads
+from course_lib.exercises._attention.steps import Softmax
 
 
 class _MultiHead(WithHeads, AttentionModule):

@@ -7,7 +7,7 @@ import numpy as np
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import known
-from course_lib.exercises._attention.steps import Attention
+from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
     PROPERTIES,

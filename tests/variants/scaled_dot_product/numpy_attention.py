@@ -187,7 +187,7 @@ first_axis = wrong("over_queries")(
 infinity_times_zero = wrong("mask_recoded_twice")(
     weighing(lambda s, mask: softmax(s if mask is None else s + (1 - mask) * -np.inf))
 )
-only_if_something_is_allowed = wrong("dropped_key_has_weight")(
+only_if_something_is_allowed = wrong("empty_row_has_weight")(
     weighing(lambda s, mask: softmax(s if mask is None or not mask.any() else masked(s, mask)))
 )
 maximum_of_the_row_then_masked = wrong("allowed_key_has_no_weight")(

@@ -1,0 +1,76 @@
+"""The right attention around the masked softmax, in named steps, as a function and as modules."""
+
+import math
+from collections.abc import Callable, Mapping
+
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.exercises._attention.steps import Softmax, changed
+
+
+class Attention(Softmax):
+    """`scaled_dot_product_attention`: project; product, root; the softmax; average, out."""
+
+    @classmethod
+    def answer(cls, changes: Mapping[str, object]) -> Callable:
+        return changed(cls, changes)().attend
+
+    def attend(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k, v = self.project(queries, keys, values)
+        weights = self.weights(self.score(q, k), valid_lens, mask)
+        return self.out(self.average(weights, v)), weights
+
+    def project(self, queries, keys, values):
+        return queries, keys, values
+
+    def score(self, q, k):
+        return self.product(q, k) / self.root(q)
+
+    def product(self, q, k):
+        return q @ k.mT
+
+    def root(self, q):
+        return math.sqrt(q.shape[-1])
+
+    def average(self, weights, v):
+        return weights @ v
+
+    def out(self, averages):
+        return averages
+
+
+class AttentionModule(Attention, nn.Module):
+    """`DotProductAttention`: the average gets the steps drop and keep."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.p = dropout
+
+    @classmethod
+    def answer(cls, changes: Mapping[str, object]) -> Callable:
+        return changed(cls, changes)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        return self.attend(queries, keys, values, valid_lens, mask)[0]
+
+    def average(self, weights, v):
+        used = self.drop(weights)
+        self.keep(weights, used)
+        return used @ v
+
+    def drop(self, weights):
+        return F.dropout(weights, self.p, self.training)
+
+    def keep(self, weights, used):
+        self.attention_weights = weights.detach()
+
+
+class WithHeads:
+    """Attention in `num_heads` heads: the steps split and merge."""
+
+    def split(self, x):
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def merge(self, x):
+        return x.transpose(1, 2).flatten(2)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
-from nbgrader.utils import determine_grade
+from nbgrader.preprocessors import NbGraderPreprocessor
 
+from course_lib.grading.adapters.nbgrader import SaveScores, coursedir_of
 from course_lib.grading.intake import SubmittedCell
 from course_lib.grading.rebuild import rebuild
 from course_lib.grading.sanitize import tame_outputs
@@ -54,8 +54,7 @@ class RebuildSubmission(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """Replace the notebook by the rebuilt one; notices go to its metadata and the log."""
         about = resources["nbgrader"]
-        coursedir = self.parent.parent.coursedir  # preprocessor -> exporter -> converter
-        path = release_path(coursedir, about["assignment"], about["notebook"])
+        path = release_path(coursedir_of(self), about["assignment"], about["notebook"])
         if not path.is_file():
             self.log.warning("%s is missing: run `course build`", path)
             return nb, resources
@@ -106,22 +105,14 @@ class TameOutputs(NbGraderPreprocessor):
         return cell, resources
 
 
-class SaveCheckedGrades(SaveAutoGrades):
-    """SaveAutoGrades with `verdict.judge_cell` deciding on check cells."""
+class SaveCheckedGrades(SaveScores):
+    """Saves scores, of which `verdict.judge_cell` decides those of check cells."""
 
-    def _add_score(self, cell: NotebookNode, resources: dict) -> None:
-        grade = self.gradebook.find_grade(
-            cell.metadata["nbgrader"]["grade_id"],
-            self.notebook_id,
-            self.assignment_id,
-            self.student_id,
-        )
-        if is_check(cell):
-            verdict = judge_cell(cell)
-            grade.auto_score = verdict.points
-            if verdict.reason:
-                self.log.warning("%s, %s: %s", self.student_id, verdict.exercise, verdict.reason)
-        else:
-            grade.auto_score, _ = determine_grade(cell, self.log)
-        grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
-        self.gradebook.db.commit()
+    def score_of(self, cell: NotebookNode) -> float | None:
+        """Points of a graded cell; None leaves it to a person."""
+        if not is_check(cell):
+            return super().score_of(cell)
+        verdict = judge_cell(cell)
+        if verdict.reason:
+            self.log.warning("%s, %s: %s", self.student_id, verdict.exercise, verdict.reason)
+        return verdict.points

@@ -17,7 +17,7 @@ from course_lib.errors import GradingError
 from course_lib.grading.adapters.nbgrader import Gradebook
 
 MAX_STUDENT_ID = 128  # nbgrader's column; SQLite does not count, PostgreSQL does
-_AGAIN = "then run the same command again; what is graded is kept and lands then"
+_AGAIN = "then run the same command again; what is graded is kept and is published then"
 
 
 @contextmanager

@@ -6,6 +6,7 @@ the same grades as `course grade`.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import nbformat
@@ -13,10 +14,10 @@ from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 from course_lib.grading.adapters.nbgrader import SaveScores, coursedir_of
+from course_lib.grading.cells import is_check, read_check
 from course_lib.grading.intake import SubmittedCell
 from course_lib.grading.rebuild import rebuild
-from course_lib.grading.sanitize import tame_outputs
-from course_lib.grading.verdict import is_check, judge_cell
+from course_lib.grading.sanitize import sanitize_outputs
 
 # What nbgrader_config.py sets; stock steps and ours in the order in which they run.
 SANITIZE = [
@@ -30,7 +31,7 @@ SANITIZE = [
 AUTOGRADE = [
     "nbgrader.preprocessors.Execute",
     "course_lib.grading.preprocessors.ForgiveStderr",
-    "course_lib.grading.preprocessors.TameOutputs",
+    "course_lib.grading.preprocessors.SanitizeOutputs",
     "nbgrader.preprocessors.LimitOutput",
     "course_lib.grading.preprocessors.SaveCheckedGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
@@ -43,6 +44,12 @@ def release_path(coursedir, lesson: str, notebook: str) -> Path:
     return Path(coursedir.format_path(coursedir.release_directory, ".", lesson)) / (
         f"{notebook}.ipynb"
     )
+
+
+@functools.lru_cache(maxsize=4)
+def _release(path: Path, changed: int) -> NotebookNode:
+    """A release notebook, parsed once for a class; `changed` is when its file was."""
+    return nbformat.read(path, as_version=4)
 
 
 class RebuildSubmission(NbGraderPreprocessor):
@@ -58,7 +65,7 @@ class RebuildSubmission(NbGraderPreprocessor):
         if not path.is_file():
             self.log.warning("%s is missing: run `course build`", path)
             return nb, resources
-        rebuilt, notices = rebuild(nbformat.read(path, as_version=4), _reduced(nb))
+        rebuilt, notices = rebuild(_release(path, path.stat().st_mtime_ns), _reduced(nb))
         for notice in notices:
             self.log.warning("%s: %s", about["student"], notice)
         rebuilt.metadata.setdefault("course", {})["notices"] = notices
@@ -93,7 +100,7 @@ class ForgiveStderr(NbGraderPreprocessor):
         return cell, resources
 
 
-class TameOutputs(NbGraderPreprocessor):
+class SanitizeOutputs(NbGraderPreprocessor):
     """After execution: of all cells but checks, only outputs stay in which nothing can run."""
 
     def preprocess_cell(
@@ -101,18 +108,18 @@ class TameOutputs(NbGraderPreprocessor):
     ) -> tuple[NotebookNode, dict]:
         """Keep plain text and pictures."""
         if cell.cell_type == "code" and not is_check(cell):
-            cell.outputs = tame_outputs(cell.outputs)
+            cell.outputs = sanitize_outputs(cell.outputs)
         return cell, resources
 
 
 class SaveCheckedGrades(SaveScores):
-    """Saves scores, of which `verdict.judge_cell` decides those of check cells."""
+    """Saves scores, those of check cells as `cells.read_check` reads them."""
 
     def score_of(self, cell: NotebookNode) -> float | None:
         """Points of a graded cell; None leaves it to a person."""
         if not is_check(cell):
             return super().score_of(cell)
-        verdict = judge_cell(cell)
-        if verdict.reason:
-            self.log.warning("%s, %s: %s", self.student_id, verdict.exercise, verdict.reason)
-        return verdict.points
+        graded = read_check(cell)
+        if graded.reason:
+            self.log.warning("%s, %s: %s", self.student_id, graded.exercise, graded.reason)
+        return graded.points

@@ -1,7 +1,7 @@
 """Bring results into the course: gradebook, autograded/ and feedback/, as nbgrader leaves them.
 
-Only the process that drives a run does this. A submission lands in one transaction and its files
-are written whole or not at all, so landing the same result again changes nothing.
+Only the process that drives a run does this. A submission is published in one transaction and its
+files are written completely or not at all, so publishing the same result again changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbformat import NotebookNode
 from nbgrader.api import SubmittedNotebook
@@ -23,14 +22,14 @@ from nbgrader.utils import compute_checksum, is_grade, is_solution
 from course_lib.errors import GradingError
 from course_lib.grading.adapters.nbconvert import CachingExporter
 from course_lib.grading.adapters.nbgrader import LatePenalties, one_transaction
+from course_lib.grading.cells import NotebookGrades, is_check
 from course_lib.grading.course import Course, write_atomically
 from course_lib.grading.gradebook import MAX_STUDENT_ID, opened
-from course_lib.grading.verdict import is_check, judge_cell
 
 _STAMP = "timestamp.txt"
 
 
-class Landing:
+class Publisher:
     """Where the results of one lesson go.
 
     Args:
@@ -43,22 +42,31 @@ class Landing:
         coursedir = course.coursedir(lesson)
         self._coursedir = coursedir
         self._penalties = LatePenalties(course.config)
-        self._feedback = _Feedback(course, lesson)
+        self._feedback = _FeedbackPages(course, lesson)
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[Landing]:
+    def open(self) -> Iterator[Publisher]:
         """Hold the gradebook open, for many results at a time."""
         with opened(self._coursedir) as self.gradebook:
             yield self
 
-    def land(self, student: str, notebook: NotebookNode) -> None:
-        """Write a graded notebook, whose metadata change: grades in one transaction, then files."""
+    def publish(
+        self, student: str, text: str, notebook: NotebookNode, grades: NotebookGrades
+    ) -> None:
+        """Write a graded submission: grades in one transaction, then files.
+
+        Args:
+            student: whose.
+            text: the graded notebook as it is to lie in autograded/.
+            notebook: the same, parsed; the feedback page notes grades in its metadata.
+            grades: what its checks say.
+        """
         with one_transaction(self.gradebook):
             about = self._submission(student)
-            self._grade(about, notebook)
+            self._grade(about, notebook, grades)
         place = self.course.autograded_notebook(student, self.lesson)
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(place, nbformat.v4.writes(notebook) + "\n")  # validated by the runner
+        write_atomically(place, text.rstrip("\n") + "\n")
         stamp = self.course.step("submitted") / student / self.lesson / _STAMP
         if stamp.is_file() and not stamp.is_symlink():
             shutil.copy(stamp, place.with_name(_STAMP))
@@ -91,7 +99,9 @@ class Landing:
         self.gradebook.update_or_create_submission(self.lesson, student, **known)
         return self.gradebook.find_submission_notebook(self.lesson, self.lesson, student)
 
-    def _grade(self, about: SubmittedNotebook, notebook: NotebookNode) -> None:
+    def _grade(
+        self, about: SubmittedNotebook, notebook: NotebookNode, read: NotebookGrades
+    ) -> None:
         """What nbgrader's SaveAutoGrades and AssignLatePenalties do, in one go."""
         grades = {grade.name: grade for grade in about.grades}
         comments = {comment.name: comment for comment in about.comments}
@@ -100,7 +110,7 @@ class Landing:
             if is_grade(cell) and name in grades:
                 grade = grades[name]
                 if is_check(cell):
-                    grade.auto_score = judge_cell(cell).points
+                    grade.auto_score = read.exercises[name].points
                 else:
                     grade.auto_score = self._penalties.score_of(cell)
                 by_hand = grade.manual_score is not None
@@ -113,15 +123,15 @@ class Landing:
 
 
 def read_timestamp(coursedir: CourseDirectory, folder: Path):
-    """When it was handed in, or None; a timestamp that cannot be read is no timestamp."""
+    """When it was submitted, or None; a timestamp that cannot be read is no timestamp."""
     try:
         return coursedir.get_existing_timestamp(str(folder))
     except Exception:  # nbgrader fails in several ways on garbage
         return None
 
 
-class _Feedback:
-    """nbgrader's feedback pages, from one exporter for the whole class."""
+class _FeedbackPages:
+    """nbgrader's feedback pages, from one exporter for all students."""
 
     def __init__(self, course: Course, lesson: str) -> None:
         self.course, self.lesson = course, lesson
@@ -131,20 +141,8 @@ class _Feedback:
         self.exporter.register_preprocessor(CSSHTMLHeaderPreprocessor, enabled=True)
 
     def write(self, student: str, notebook: NotebookNode, about: SubmittedNotebook) -> None:
-        """What GetGrades and GenerateFeedback do, with the grades that are at hand.
-
-        They are noted in the notebook's metadata, as GetGrades does.
-        """
-        grades = {grade.name: grade for grade in about.grades}
-        comments = {comment.name: comment for comment in about.comments}
-        for cell in notebook.cells:
-            known = cell.metadata.get("nbgrader")
-            if known and is_solution(cell):
-                known["comment"] = comments[known["grade_id"]].comment
-            if known and is_grade(cell):
-                grade = grades[known["grade_id"]]
-                known["score"], known["points"] = grade.score, grade.max_score
-                known["waiting"] = grade.needs_manual_grade and grade.manual_score is None
+        """What GetGrades and GenerateFeedback do, with the grades that are at hand."""
+        _note_grades(notebook, about)
         penalty = about.late_submission_penalty or 0
         resources = {
             "metadata": {"name": self.lesson, "path": ""},
@@ -162,3 +160,17 @@ class _Feedback:
         place.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(place, text)
         os.chmod(place, 0o644)
+
+
+def _note_grades(notebook: NotebookNode, about: SubmittedNotebook) -> None:
+    """Put grades and comments into a notebook's metadata, as GetGrades does."""
+    grades = {grade.name: grade for grade in about.grades}
+    comments = {comment.name: comment for comment in about.comments}
+    for cell in notebook.cells:
+        known = cell.metadata.get("nbgrader")
+        if known and is_solution(cell):
+            known["comment"] = comments[known["grade_id"]].comment
+        if known and is_grade(cell):
+            grade = grades[known["grade_id"]]
+            known["score"], known["points"] = grade.score, grade.max_score
+            known["waiting"] = grade.needs_manual_grade and grade.manual_score is None

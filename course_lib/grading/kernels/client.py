@@ -131,12 +131,11 @@ class Client:
         return False
 
     def run(self, code: str, seconds: float, *, silent: bool = False) -> Ran:
-        """Run code, for `seconds` of its own time; then interrupt it, a second later kill.
+        """Run a cell's code for `seconds` of its own time; then interrupt it, a second later kill.
 
         Args:
-            code: of one cell.
-            seconds: of processor time of all that the kernel has started, and as many in which
-                nothing of it wants to run. Time in which others have the processor is not counted.
+            seconds: of processor time of all that it has started, and as many in which nothing of
+                it wants to run; time in which others have the processor is not counted.
             silent: whether the cell is left out of the history.
         """
         started, allowance = time.monotonic(), _Allowance(self.kernel, seconds)
@@ -155,8 +154,7 @@ class Client:
                 break
             ran.flooded = ran.flooded or size > self.most_output
             spent = limit.spent()
-            if not interrupted:
-                ran.stopped = spent
+            ran.stopped = ran.stopped if interrupted else spent
             if size > 10 * self.most_output or spent == "ceiling" or (interrupted and spent):
                 self.kernel.kill()
                 ran.state = "killed"

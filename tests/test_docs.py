@@ -26,6 +26,7 @@ PAGES = (
     "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "docs/architecture.md",
     "docs/checks.md",
     "docs/grading.md",
     "docs/scale.md",

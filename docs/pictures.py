@@ -23,7 +23,7 @@ from PIL import Image, ImageChops
 from PIL.PngImagePlugin import PngInfo
 
 from course_lib.checks import grade as check_report
-from course_lib.grading.demo_course import SAMPLES, hand_in, make_folder, read_sample
+from course_lib.grading.demo_course import SAMPLES, make_folder, read_sample, submit
 from course_lib.grading.report import write_report
 from course_lib.grading.run import grade
 
@@ -98,7 +98,7 @@ def class_report(folder: Path) -> Path:
     """Grade the sample class of one lesson in `folder`; return the report's page."""
     make_folder(ROOT, folder)
     samples = sorted(STUDENT.parent.glob("*.py"))
-    hand_in(ROOT, folder, LESSON, [read_sample(path) for path in samples])
+    submit(ROOT, folder, LESSON, [read_sample(path) for path in samples])
     grade(folder, LESSON, progress=lambda line: print(line, file=sys.stderr))
     return write_report(folder)
 

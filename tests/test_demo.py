@@ -103,7 +103,7 @@ class TestDemo:
         done.show()
         printed = capsys.readouterr().out
         assert all(student in printed for student in SINGLE_MISTAKES)
-        assert "report.html" in printed and "GradeSummary(" not in printed
+        assert "report.html" in printed and "GradedLesson(" not in printed
         assert json.dumps(done.as_dict())
 
     def test_the_report_names_mistakes_and_links_feedback(self, done):

@@ -21,6 +21,7 @@ PAGES = (
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "SECURITY.md",
+    "docs/architecture.md",
     "docs/checks.md",
     "docs/grading.md",
     "docs/scale.md",

@@ -52,7 +52,7 @@ def test_a_sample_class_gets_the_same_beside_eight_busy_processes(lesson, tmp_pa
     demo_course.make_folder(ROOT, tmp_path)
     samples = sorted(demo_course.sample_lessons(ROOT)[lesson].glob("*.py"))
     students = [demo_course.read_sample(path) for path in samples[::EVERY]]
-    demo_course.hand_in(ROOT, tmp_path, lesson, students)
+    demo_course.submit(ROOT, tmp_path, lesson, students)
     settings = replace(demo_course.TRUSTED, executor="serial", force=True)
     quiet = grade(tmp_path, lesson, settings=settings)
     with busy():

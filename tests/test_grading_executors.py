@@ -70,7 +70,7 @@ def test_all_give_the_same_grades(name, tmp_path):
     summary = grade(root, LESSON, settings=replace(QUICK, executor=name, workers=2))
     assert points(summary) == EXPECTED and summary.exit_code == 0
     states = {e.state for e in Ledger(Course(root).ledger_path(LESSON)).entries()}
-    assert states == {"landed"}
+    assert states == {"published"}
 
 
 def kill_when(root: Path, landed: int, victims) -> threading.Thread:

@@ -15,7 +15,7 @@ from course_lib.cli import main as cli
 from course_lib.errors import ExportError
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.exports import ExportRequest, export
-from course_lib.grading.exports.grades import read_lesson
+from course_lib.grading.exports.grades import read_submitted
 from course_lib.grading.exports.layout import key
 from course_lib.grading.exports.lessons import is_about
 from course_lib.grading.exports.sheet import (
@@ -93,7 +93,7 @@ def test_the_outcome_says_what_became_of_every_student(filled):
     assert sorted(softmax.written) == ["=cmd()", "ada", "Ünï"]
     assert softmax.kept == {"o'brien": "3.00 there, 7.25 here"}
     assert {"bob", "cyd", "dan"} >= set(softmax.not_graded) >= {"bob", "cyd"}
-    assert (bmm.written, bmm.same) == (("bob",), ("ada",))
+    assert (bmm.written, bmm.same) == (["bob"], ["ada"])
     assert bmm.closed == {"o'brien": "not assigned to this student in Canvas"}
     assert outcome.exit_code == 3
     assert json.loads(json.dumps(outcome.as_dict()))["lessons"][0]["kept"] == softmax.kept
@@ -102,7 +102,7 @@ def test_the_outcome_says_what_became_of_every_student(filled):
 def test_a_grade_that_moodle_has_locked_is_named(filled):
     outcome, _ = filled((GOLDEN / "moodle_download.csv").read_bytes(), "moodle", lessons=[LESSON])
     assert outcome.lessons[0].closed == {"o'brien": "Moodle has this grade locked"}
-    assert outcome.lessons[0].same == ("Ünï",)
+    assert outcome.lessons[0].same == ["Ünï"]
 
 
 def test_everybody_placed_is_exit_code_0(filled):
@@ -110,7 +110,7 @@ def test_everybody_placed_is_exit_code_0(filled):
     outcome, _ = filled(canvas(*rows))
     assert outcome.exit_code == 0
     outcome, _ = filled(canvas(*rows[1:]), force=True)
-    assert outcome.lessons[0].unplaced == ("ada",)
+    assert outcome.lessons[0].unplaced == ["ada"]
     assert outcome.exit_code == 3
 
 
@@ -120,7 +120,7 @@ def test_everybody_placed_is_exit_code_0(filled):
 def test_the_score_is_nbgraders_own(template):
     course = Course(template)
     with quiet_nbgrader():
-        grades = read_lesson(course, LESSON)
+        grades = read_submitted(course, LESSON)
         with course.gradebook() as book:
             for name in ("ada", "o'brien", "Ünï", "=cmd()"):
                 theirs = book.find_submission(LESSON, name)
@@ -128,7 +128,7 @@ def test_the_score_is_nbgraders_own(template):
                 assert grades.of(name).score() == pytest.approx(expected)
     assert grades.of("o'brien").score() == 4 + 0.25 + 2.5 + 1 - 0.5
     assert grades.of("o'brien").late_seconds == 3600
-    assert grades.max_points == 10
+    assert grades.all_points == 10
 
 
 def test_a_late_penalty_never_makes_a_score_negative(course, filled):
@@ -178,7 +178,7 @@ def test_a_score_above_the_maximum_is_written_and_named(course, filled):
         book.find_grade("causal_mask", LESSON, LESSON, "ada").extra_credit = 3
         book.db.commit()
     outcome, wrote = filled(canvas("x,1,ada,A,"))
-    assert outcome.lessons[0].above == ("ada",)
+    assert outcome.lessons[0].above == ["ada"]
     assert cells(wrote)[2][-1] == "13"
 
 
@@ -269,7 +269,7 @@ def test_the_table_has_a_row_a_student_and_blanks_where_nothing_is_graded(course
     assert of("ada", *columns) == ["4", "4", "2", "10", "10", "graded"]
     assert of("bob", *columns) == ["4", "4", "", "", "10", "waiting"]
     assert of("cyd", *columns) == ["4", "", "2", "", "10", "not graded"]
-    assert of("dan", *columns) == ["", "", "", "", "10", "nothing handed in"]
+    assert of("dan", *columns) == ["", "", "", "", "10", "nothing submitted"]
     assert of("'=cmd()", "total", "late_seconds") == ["0", "0"]
     assert of("o'brien", "total", "late_seconds") == ["7.25", "3600"]
     assert of("bob", "total", "reason", lesson=OTHER) == ["2", ""]
@@ -490,7 +490,7 @@ def test_a_file_in_the_way_needs_force_and_the_download_is_never_overwritten(cou
 def test_a_dry_run_counts_and_writes_nothing(filled, course):
     outcome, wrote = filled(canvas("x,1,ada,A,"), dry_run=True)
     assert wrote is None
-    assert outcome.lessons[0].written == ("ada",)
+    assert outcome.lessons[0].written == ["ada"]
     assert export(course, ExportRequest(dry_run=True)).exit_code == 0
     assert not (course / "grades.csv").exists()
 

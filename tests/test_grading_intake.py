@@ -235,7 +235,7 @@ def test_submissions_are_found_by_folder(tmp_path):
     assert found["named"].notices == ("other files not looked at: old.ipynb",)
     assert "should be called" in found["renamed"].notices[0]
     assert "several notebooks (a.ipynb, b.ipynb)" in found["two"].problem
-    assert "no notebook was handed in" in found["none"].problem
+    assert "no notebook was submitted" in found["none"].problem
     assert [s.student for s in find_submissions(tmp_path, LESSON, ["two"])] == ["two"]
     with pytest.raises(GradingError, match="nothing from nobody"):
         find_submissions(tmp_path, LESSON, ["nobody"])

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,11 +75,18 @@ def test_what_was_begun_and_not_finished_is_counted(tmp_path):
     assert ledger.start("ada", "k1").attempts == 1
 
 
-def test_once_landed_the_notebook_is_kept_elsewhere(tmp_path):
+def test_an_entry_of_an_earlier_version_is_published_too(tmp_path):
+    """So that work graded with it is known to have been graded, and keeps its points."""
     ledger = Ledger(tmp_path)
-    landed = ledger.landed(ledger.put(entry(notebook="{}")))
-    assert (landed.state, landed.notebook) == ("landed", "")
-    assert ledger.get("ada") == landed
+    ledger.put(replace(entry(), state="landed"))
+    assert ledger.get("ada").state == ledger.entries()[0].state == "published"
+
+
+def test_once_published_the_notebook_is_kept_elsewhere(tmp_path):
+    ledger = Ledger(tmp_path)
+    published = ledger.published(ledger.put(entry(notebook="{}")))
+    assert (published.state, published.notebook) == ("published", "")
+    assert ledger.get("ada") == published
 
 
 def test_a_folder_that_cannot_be_written_is_named_with_the_cure(tmp_path):

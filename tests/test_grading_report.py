@@ -4,22 +4,25 @@ import html.parser
 
 from pages import what_it_loads
 
+from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.plots import OutcomeBars, histogram
-from course_lib.grading.records import GradeSummary, Row, StudentRecord
 from course_lib.grading.report import mistakes, needs_a_look, render, slowest, written
 
 
 def student(name, *points, outcome="correct", mistake=None, **more):
     rows = tuple(
-        Row(name, exercise, p, 4, outcome if p != 4 else "correct", mistake if p != 4 else None)
+        GradedExercise(
+            exercise, p, 4, outcome if p != 4 else "correct", mistake if p != 4 else None
+        )
         for exercise, p in zip(("double", "square"), points, strict=False)
     )
-    given = {"written": {}, "written_points": 0, "late_seconds": 0} | more
-    return StudentRecord(name, rows, **given)
+    states = more.pop("written", {}).items()
+    answers = tuple(GradedExercise(answer, None, 2, state) for answer, state in states)
+    return GradedSubmission(name, rows, answers, **more)
 
 
 def summary(*students):
-    return GradeSummary("01_numbers", students, ("double", "square"), 8.0)
+    return GradedLesson("01_numbers", students, {"double": 4.0, "square": 4.0})
 
 
 def test_histogram_counts_every_student_once_and_says_so():
@@ -47,7 +50,7 @@ def test_each_piece_of_an_outcome_bar_is_its_share_and_told_in_words():
 def test_written_answers_are_counted_by_question():
     states = {"a": "waiting", "b": "graded", "c": "left blank", "d": "waiting"}
     class_ = [student(name, 4, 4, written={"why": state}) for name, state in states.items()]
-    blank = student("e", None, None, problem="no notebook was handed in")
+    blank = student("e", None, None, problem="no notebook was submitted")
     (question,) = written(summary(*class_, blank))
     assert question == {"name": "why", "waiting": ["a", "d"], "graded": 1, "left_blank": 1}
     assert "<code>why</code>" in render([summary(*class_)], {})
@@ -70,12 +73,12 @@ def test_mistakes_come_in_course_order_the_most_frequent_first():
 
 def test_who_needs_a_look_is_ordered_by_urgency_and_leaves_out_the_rest():
     late = student("late", 4, 4, late_seconds=3600)
-    blank = student("blank", None, None, problem="no notebook was handed in")
+    blank = student("blank", None, None, problem="no notebook was submitted")
     wrote = student("wrote", 4, 4, written={"why": "waiting"})
     low = student("low", 0, 4, outcome="incorrect")
     looks = needs_a_look(summary(wrote, student("fine", 4, 4), low, late, blank))
     assert [look["student"] for look in looks] == ["blank", "late", "low", "wrote"]
-    assert looks[0]["reasons"] == [("blank", "no notebook was handed in")]
+    assert looks[0]["reasons"] == [("blank", "no notebook was submitted")]
     assert looks[1]["reasons"] == [("late", "by 1 hour")]
 
 
@@ -121,8 +124,7 @@ def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
 
 def test_the_terminal_shows_an_outcome_for_whatever_stopped_an_exercise():
     from course_lib.grading.class_table import _points
-    from course_lib.grading.records import Row
 
     for outcome in ("timed_out", "crashed", "out_of_memory"):
-        assert _points(Row("ada", "causal_mask", 0.0, 2.0, outcome)).plain == "∞ 0"
-    assert _points(Row("ada", "causal_mask", None, 2.0, "checker_failed")).plain == "? "
+        assert _points(GradedExercise("causal_mask", 0.0, 2.0, outcome)).plain == "∞ 0"
+    assert _points(GradedExercise("causal_mask", None, 2.0, "checker_failed")).plain == "? "

@@ -4,7 +4,7 @@ import pytest
 from nbconvert.filters import markdown2html_mistune
 from nbformat.v4 import new_output
 
-from course_lib.grading import sanitize as tame
+from course_lib.grading import sanitize
 
 
 @pytest.mark.parametrize(
@@ -23,29 +23,29 @@ from course_lib.grading import sanitize as tame
     ],
 )
 def test_prose_makes_no_tag_and_no_link_to_code(source):
-    page = markdown2html_mistune(tame.tame_prose(source))
+    page = markdown2html_mistune(sanitize.sanitize_prose(source))
     assert not any(tag in page for tag in ("<script", "<img", "<!--", "<?", "href=", 'onerror="f'))
 
 
 def test_prose_that_runs_nothing_stays_as_it_is():
     source = "Since $a < b$, `x[0]` is [here](https://example.org) and\n\n- 3 > 2"
-    assert tame.tame_prose(source) == source
+    assert sanitize.sanitize_prose(source) == source
 
 
 def test_outputs_keep_text_and_pictures_only():
     data = {"text/html": "<b>", "text/plain": "b", "image/png": "AAAA", "image/svg+xml": "<svg>"}
     bad = {"image/png": 'x" onerror="f()', "application/javascript": "f()"}
     outputs = [new_output("display_data", data, metadata={"x": 1}), new_output("display_data", bad)]
-    (kept,) = tame.tame_outputs([*outputs, None, {"output_type": "what"}])
+    (kept,) = sanitize.sanitize_outputs([*outputs, None, {"output_type": "what"}])
     assert kept.data == {"text/plain": "b", "image/png": "AAAA"}
     assert kept.metadata == {"image/png": {"alt": "b"}}
 
 
 def test_outputs_are_cut_and_control_characters_go():
     noisy = new_output("stream", text="\x1b[31mred\x1b[0m\x1b[2J\x00\u202e 10%\r20%\n")
-    long = new_output("stream", text="x" * tame.MOST)
-    stream, rest = tame.tame_outputs([noisy, long])
+    long = new_output("stream", text="x" * sanitize.MOST)
+    stream, rest = sanitize.sanitize_outputs([noisy, long])
     assert stream.text == "20%\n"
     assert "left out" in rest.text
-    assert tame.plain_text("\x1b[31mred\x1b[0m\x07", colours=True) == "\x1b[31mred\x1b[0m"
-    assert tame.tame_tree({"a": ["\x1b[2Jx", 1]}) == {"a": ["x", 1]}
+    assert sanitize.plain_text("\x1b[31mred\x1b[0m\x07", colours=True) == "\x1b[31mred\x1b[0m"
+    assert sanitize.sanitize_tree({"a": ["\x1b[2Jx", 1]}) == {"a": ["x", 1]}

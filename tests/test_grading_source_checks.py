@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from course_lib.attention import masked_softmax
 from course_lib.checks import exercises
 from course_lib.checks.observe import remote
-from course_lib.grading.source_checks import remarks, same_as_course
+from course_lib.grading.source_checks import same_as_course, source_checks
 
 
 def notebook(source, name="causal_mask"):
@@ -28,7 +28,7 @@ def notebook(source, name="causal_mask"):
     ],
 )
 def test_what_an_answer_has_no_business_with_is_named(source, named):
-    (note,) = remarks(notebook(source))
+    (note,) = source_checks(notebook(source))
     assert note.startswith("causal_mask: look at its source") and named in note
 
 
@@ -38,11 +38,11 @@ def test_forbidden_functions_are_named_and_honest_answers_are_not():
         note
         for name, exercise in exercises().items()
         if "scaled_dot_product_attention" in exercise.forbidden
-        for note in remarks(notebook(source, name))
+        for note in source_checks(notebook(source, name))
     ]
     assert found and all("leaves out" in note for note in found)
-    assert remarks(notebook(CAUSAL)) == []
-    assert remarks(notebook("(" * 100_000)) == []
+    assert source_checks(notebook(CAUSAL)) == []
+    assert source_checks(notebook("(" * 100_000)) == []
 
 
 def test_an_answer_equal_to_the_solution_is_noticed_whatever_its_docstring():

@@ -1,7 +1,9 @@
 import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -124,3 +126,15 @@ def test_reading_a_notebook_parses_no_grammar():
     code = "import sys, nbformat, jupyter_events; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "jsonschema" in done.stdout.split() and "lark" not in done.stdout.split()
+
+
+def test_the_table_of_rooms_is_the_contract():
+    """The rows of docs/architecture.md are the layers of pyproject.toml, in their order."""
+    contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = contracts["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["type"] == "layers")
+    page = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("<!-- rooms:")[2].partition("<!-- end of rooms -->")[0]
+    rows = re.findall(r"^\| (`[^|]+`) \|", table, re.MULTILINE)
+    rooms = [re.findall(r"`([\w.]+)`", row) for row in rows]
+    assert rooms == [[f.removeprefix("course_lib.") for f in row.split(" | ")] for row in layers]

@@ -25,9 +25,9 @@ from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.demo_course import (
     SAMPLES,
     SampleStudent,
-    hand_in,
     make_folder,
     read_sample,
+    submit,
 )
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.run import Settings, grade
@@ -147,7 +147,7 @@ def make_class(root: Path, folder: Path, lesson: str, submissions: int) -> None:
         raise GradingError(f"{lesson} has no sample class to grade")
     students = [read_sample(path) for path in sorted(samples.glob("*.py"))]
     make_folder(root, folder)
-    hand_in(root, folder, lesson, [_copy(students, n) for n in range(submissions)])
+    submit(root, folder, lesson, [_copy(students, n) for n in range(submissions)])
 
 
 def _copy(students: list[SampleStudent], number: int) -> SampleStudent:

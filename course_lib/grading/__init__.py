@@ -1,18 +1,19 @@
 """Grading a class: every submission once, whatever happens.
 
-    submitted/ -> intake, rebuild -> executors: runner (kernels, judge) -> ledger -> landing
+    submitted/ -> plan: intake, rebuild -> executors: runner (session, judging) -> ledger -> publish
 
-`intake` reads without trust, `rebuild` pours the answers into the release, a `runner` runs them
-in a kernel (`kernels`: zygote, sandbox) and judges what it shows, `landing` writes what nbgrader
-would. `verdict` says what a check cell is worth, `records` reads everything back, `report`, `demo`
-and `exports` show it and hand it on.
+`plan` decides what a submission needs: `intake` reads it without trust, `rebuild` pours its answers
+into the release. A `runner` runs them in a kernel (`session`, `kernels`) and judges what it shows
+(`judging`). `publish` writes what nbgrader would. `cells` says what a check cell is worth, `graded`
+holds a graded submission from there on, `read_grades` reads one back, `report`, `class_table` and
+`exports` show it and pass it on. docs/architecture.md has the picture.
 """
 
 from importlib import import_module
 
 _PUBLIC = {
     "ExportRequest": "exports",
-    "GradeSummary": "records",
+    "GradedLesson": "graded",
     "Settings": "run",
     "demo": "demo_course",
     "export": "exports",

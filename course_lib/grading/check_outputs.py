@@ -9,9 +9,9 @@ from nbformat import NotebookNode
 from course_lib.checks.judge.html import block, paragraph
 from course_lib.checks.judge.report import Report
 from course_lib.checks.notebook.points import Points
+from course_lib.grading.cells import REPORT
 from course_lib.grading.kernels.sandbox import Limits
-from course_lib.grading.sanitize import made_output, plain_text, tame_tree
-from course_lib.grading.verdict import REPORT
+from course_lib.grading.sanitize import made_output, plain_text, sanitize_tree
 
 # What ended an exercise before it could be judged: the outcome, and what its student reads.
 ENDINGS = {
@@ -70,7 +70,7 @@ def outputs_of(report: Report) -> list[NotebookNode]:
 
 def _outputs(text: str, fragment: str, report: dict, points: float | None) -> list[NotebookNode]:
     data = {"text/plain": plain_text(text), "text/html": plain_text(fragment)}
-    data[REPORT] = tame_tree(report)
+    data[REPORT] = sanitize_tree(report)
     outputs = [made_output("display_data", data=data, metadata={})]
     if points is not None:
         value = Points(points)._repr_mimebundle_()

@@ -6,8 +6,8 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.plots import OUTCOMES, STOPPED
-from course_lib.grading.records import GradeSummary, Row, StudentRecord
 
 _STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # red if none
 LEGEND = (
@@ -19,12 +19,12 @@ LEGEND = (
 _WRITTEN = {"waiting": "waits", "left blank": "–", "graded": "graded"}
 
 
-def show(summary: GradeSummary) -> None:
+def show(summary: GradedLesson) -> None:
     """Print the class to the terminal."""
     Console().print(summary_table(summary))
 
 
-def summary_table(summary: GradeSummary) -> Group:
+def summary_table(summary: GradedLesson) -> Group:
     """One row a student, one column an exercise, then what needs a person; 80 columns for six."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("student", no_wrap=True, overflow="ellipsis")
@@ -35,10 +35,10 @@ def summary_table(summary: GradeSummary) -> Group:
     for student in summary.students:
         table.add_row(*_cells(student, summary))
     title = Text(f"\n{summary.lesson}: {len(summary.students)} students\n", style="bold")
-    return Group(title, table, Text(f"\n{LEGEND}", style="dim"), *_remarks(summary))
+    return Group(title, table, Text(f"\n{LEGEND}", style="dim"), *_notes(summary))
 
 
-def _cells(student: StudentRecord, summary: GradeSummary) -> list[Text]:
+def _cells(student: GradedSubmission, summary: GradedLesson) -> list[Text]:
     name = Text(student.student + (" ⧗" if student.late_seconds > 0 else ""))
     if student.problem:
         rest = [Text("?", style="yellow") for _ in summary.exercises]
@@ -50,7 +50,7 @@ def _cells(student: StudentRecord, summary: GradeSummary) -> list[Text]:
     return [name, *shown, Text(total), Text(", ".join(written))]
 
 
-def _points(row: Row | None) -> Text:
+def _points(row: GradedExercise | None) -> Text:
     if row is None:
         return Text("?", style="yellow")
     outcome = "stopped" if row.outcome in STOPPED else row.outcome
@@ -61,7 +61,7 @@ def _points(row: Row | None) -> Text:
     return Text(f"{symbol} {'' if row.points is None else format(row.points, '.3g')}", style=style)
 
 
-def _remarks(summary: GradeSummary) -> list[Text]:
+def _notes(summary: GradedLesson) -> list[Text]:
     lines = []
     for student in summary.students:
         for exercise, reason in student.blanks.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import os
 import secrets
 import sys
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
+from nbformat import NotebookNode
 from nbgrader.api import Gradebook, MissingEntry
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
@@ -84,16 +84,13 @@ class Course:
         """Where a student's graded notebook lies."""
         return self.step("autograded") / student / lesson / f"{lesson}.ipynb"
 
-    def read_graded(self, student: str, lesson: str) -> dict | None:
-        """A student's graded notebook as JSON; None if there is none or it is damaged.
-
-        It is our own, so nbformat need not validate each cell again.
-        """
+    def read_graded(self, student: str, lesson: str) -> NotebookNode | None:
+        """A student's graded notebook; None if there is none or it is damaged."""
         try:
-            notebook = json.loads(self.autograded_notebook(student, lesson).read_bytes())
-        except (OSError, ValueError):
+            text = self.autograded_notebook(student, lesson).read_text(encoding="utf-8")
+            return parse_graded(text)
+        except OSError:
             return None
-        return notebook if isinstance(notebook, dict) and "cells" in notebook else None
 
     def release_path(self, lesson: str) -> Path:
         """The release notebook of a lesson.
@@ -121,13 +118,13 @@ class Course:
         with self.gradebook() as gradebook:
             return sorted(assignment.name for assignment in gradebook.assignments)
 
-    def ensure_assignment(self, lesson: str) -> None:
-        """Bring the gradebook's idea of a lesson in line with the release notebook.
+    def ensure_assignment(self, lesson: str, release: NotebookNode) -> None:
+        """Bring the gradebook's idea of a lesson in line with its release notebook.
 
         Raises:
             GradingError: it cannot be done without losing grades; the message has the remedy.
         """
-        released = _graded_cells(self.release_path(lesson))
+        released = _graded_cells(release)
         known, submissions = self._known_cells(lesson)
         if known == released:
             return
@@ -181,14 +178,25 @@ class Course:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
+    """Write a text file completely or not at all."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.write_text(text, encoding="utf-8")
     os.replace(scratch, path)
 
 
-def _graded_cells(path: Path) -> dict[str, str]:
+def parse_graded(text: str) -> NotebookNode | None:
+    """A graded notebook from its text; None if it is damaged.
+
+    It is our own and was validated when it was written, so nbformat need not do that again.
+    """
+    try:
+        notebook = nbformat.v4.reads(text)
+    except (ValueError, TypeError, AttributeError, LookupError):
+        return None
+    return notebook if "cells" in notebook and "metadata" in notebook else None
+
+
+def _graded_cells(notebook: NotebookNode) -> dict[str, str]:
     """Checksums of the cells that nbgrader keeps, by grade_id."""
-    notebook = nbformat.read(path, as_version=4)
     kept = [cell.metadata["nbgrader"] for cell in notebook.cells if "nbgrader" in cell.metadata]
     return {about["grade_id"]: about.get("checksum") for about in kept}

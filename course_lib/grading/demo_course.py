@@ -1,7 +1,7 @@
 """`course demo`: the bundled sample class, graded in a folder of its own.
 
 A student of the sample class is a file `sample_class/SLUG/STUDENT.py`: `# %% NAME` begins the
-answer to an exercise (the cell's text as it was handed in), `# %% [markdown] ID` a written one.
+answer to an exercise (the cell's text as it was submitted), `# %% [markdown] ID` a written one.
 What a file leaves out is answered as the course does. The text above the first `# %%` says
 what the student did, in a docstring and constants; imports there are for the reader.
 """
@@ -24,7 +24,7 @@ from nbformat import NotebookNode
 from course_lib.errors import GradingError
 from course_lib.grading.class_table import summary_table
 from course_lib.grading.course import CONFIG, Course, quiet_nbgrader
-from course_lib.grading.records import GradeSummary
+from course_lib.grading.graded import GradedLesson
 from course_lib.grading.report import write_report
 from course_lib.grading.run import Settings, grade
 
@@ -59,7 +59,7 @@ class Demo:
     """A graded demonstration: the summaries, and where everything lies."""
 
     folder: Path
-    summaries: tuple[GradeSummary, ...]
+    summaries: tuple[GradedLesson, ...]
     stories: dict[str, str]
 
     @property
@@ -76,7 +76,7 @@ class Demo:
             "class report": str(near / "report.html"),
             "feedback": str(near / "feedback" / "STUDENT" / "LESSON" / "LESSON.html"),
             "graded notebooks": str(near / "autograded"),
-            "handed in": str(near / "submitted"),
+            "submitted": str(near / "submitted"),
             "gradebook": str(near / "gradebook.db"),
             "formgrader": f"cd {near} && {course} lab, then Nbgrader > Formgrader",
         }
@@ -117,32 +117,37 @@ def demo(
         The graded demonstration; report.html, feedback and gradebook lie in its folder.
 
     Raises:
-        GradingError: a lesson has no sample class, or the folder holds something that is not a
-            demonstration.
+        GradingError: a lesson has no sample class, or the folder is not a demonstration.
     """
     from course_lib.authoring import build
 
     tell = progress or (lambda line: None)
     root = Path(root).resolve()
     folder = (folder or root / "demo").resolve()
+    found = _chosen(root, lessons)
+    build(root, list(found), progress=progress)
+    make_folder(root, folder)
+    summaries, stories = [], {}
+    for lesson, samples in found.items():
+        tell(f"{lesson}: the sample class submits")
+        students = [read_sample(path) for path in sorted(samples.glob("*.py"))]
+        stories |= {student.name: student.story for student in students}
+        submit(root, folder, lesson, students)
+        summaries.append(grade(folder, lesson, progress=progress, settings=TRUSTED))
+    tell("writing the class report")
+    write_report(folder)
+    return Demo(folder, tuple(summaries), stories)
+
+
+def _chosen(root: Path, lessons: Sequence[str] | None) -> dict[str, Path]:
+    """The folders of the sample classes of some lessons, or of all that have one."""
     found = sample_lessons(root)
     if not found:
         raise GradingError(f"{root / 'solutions'} holds no lesson with a sample class")
     chosen = list(lessons or found)
     if without := [lesson for lesson in chosen if lesson not in found]:
         raise GradingError(f"{without[0]} has no sample class; these have: {', '.join(found)}")
-    build(root, chosen, progress=progress)
-    make_folder(root, folder)
-    summaries, stories = [], {}
-    for lesson in chosen:
-        tell(f"{lesson}: the sample class hands in")
-        students = [read_sample(path) for path in sorted(found[lesson].glob("*.py"))]
-        stories |= {student.name: student.story for student in students}
-        hand_in(root, folder, lesson, students)
-        summaries.append(grade(folder, lesson, progress=progress, settings=TRUSTED))
-    tell("writing the class report")
-    write_report(folder)
-    return Demo(folder, tuple(summaries), stories)
+    return {lesson: found[lesson] for lesson in chosen}
 
 
 def sample_lessons(root: Path) -> dict[str, Path]:
@@ -169,16 +174,16 @@ def make_folder(root: Path, folder: Path) -> None:
     config.write_text(text, encoding="utf-8")
 
 
-def hand_in(root: Path, folder: Path, lesson: str, students: list[SampleStudent]) -> None:
-    """Release a lesson in the demonstration, set its due date, and hand in every answer."""
+def submit(root: Path, folder: Path, lesson: str, students: list[SampleStudent]) -> None:
+    """Release a lesson in the demonstration, set its due date, and submit every answer."""
     release = folder / "notebooks" / lesson
     shutil.copytree(root / "notebooks" / lesson, release)
     course = Course(folder)
+    notebook = nbformat.read(release / f"{lesson}.ipynb", as_version=4)
     with quiet_nbgrader():
-        course.ensure_assignment(lesson)
+        course.ensure_assignment(lesson, notebook)
         with course.gradebook() as gradebook:
             gradebook.update_or_create_assignment(lesson, duedate=DUE.isoformat())
-    notebook = nbformat.read(release / f"{lesson}.ipynb", as_version=4)
     for student in students:
         place = folder / "submitted" / student.name / lesson
         place.mkdir(parents=True)
@@ -216,7 +221,7 @@ def read_sample(path: Path) -> SampleStudent:
 
 
 def answer(release: NotebookNode, student: SampleStudent) -> NotebookNode:
-    """The release notebook as the student hands it in."""
+    """The release notebook as the student submits it."""
     from course_lib.authoring import solution_source
 
     notebook = nbformat.from_dict(release)

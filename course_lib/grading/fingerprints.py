@@ -18,6 +18,9 @@ _ENGINE = (
     "checks/judge/grade.py",
     "checks/judge/report.py",
     "grading/runner.py",
+    "grading/session.py",
+    "grading/judging.py",
+    "grading/observation_reply.py",
     "grading/check_outputs.py",
 )
 VERSION = "1"  # of the rules by which points are given; a new one regrades everyone
@@ -51,7 +54,7 @@ def _digest(files: list[Path], package: Path) -> str:
 
 
 def _decides(path: Path, package: Path) -> bool:
-    """Whether a file can change points: of grading only the two files named above can."""
+    """Whether a file can change points: of grading only the files named above can."""
     name = path.relative_to(package).as_posix()
     return name in _ENGINE or name.startswith(("checks/", "exercises/", "reference/"))
 

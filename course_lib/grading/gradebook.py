@@ -6,33 +6,18 @@ alike. Whatever goes wrong is one line with a remedy, and no line shows a passwo
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nbgrader import api
-from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.dbutil import ALEMBIC_DIR
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from course_lib.errors import GradingError
+from course_lib.grading.adapters.nbgrader import Gradebook
 
 MAX_STUDENT_ID = 128  # nbgrader's column; SQLite does not count, PostgreSQL does
-_AGAIN = "then run the same command again; what is graded is kept and lands then"
-
-
-@functools.cache
-def _newest_schema() -> str:
-    """The version of the tables that nbgrader makes."""
-    from alembic.script import ScriptDirectory
-
-    return ScriptDirectory(ALEMBIC_DIR).get_current_head()
-
-
-# For each new gradebook nbgrader asks this of a process of its own, which takes two seconds.
-api.get_alembic_version = _newest_schema
+_AGAIN = "then run the same command again; what is graded is kept and is published then"
 
 
 @contextmanager

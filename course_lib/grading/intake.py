@@ -1,4 +1,4 @@
-"""Find what students handed in, and read it without trusting any of it.
+"""Find what students submitted, and read it without trusting any of it.
 
 A submitted notebook is reduced to cells: kind, id, grade_id and source. Metadata, outputs
 and everything else a student's file may claim are left behind here.
@@ -37,7 +37,7 @@ class SubmittedCell:
     source: str
     grade_id: str | None = None
     cell_id: str | None = None
-    outputs: tuple = ()  # as they were handed in: for cells that are not run again
+    outputs: tuple = ()  # as they were submitted: for cells that are not run again
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def find_submissions(
     """List `submitted/*/LESSON` in order of the students' names, readable or not.
 
     Raises:
-        GradingError: there is no such folder, or a named student handed in nothing.
+        GradingError: there is no such folder, or a named student submitted nothing.
     """
     if not submitted.is_dir():
         raise GradingError(
@@ -92,7 +92,7 @@ def _locate(student: str, lesson: str, folder: Path) -> Submission:
         names = _shown(others)
         problem = f"several notebooks ({names}), none called {named.name}: rename the one to grade"
     else:
-        problem = f"no notebook was handed in: ask for {named.name}"
+        problem = f"no notebook was submitted: ask for {named.name}"
     return Submission(student, lesson, folder, None, problem)
 
 

@@ -1,8 +1,14 @@
-"""What crosses to a worker and back: plain data, for another process or another machine."""
+"""What crosses to a worker and back, to another process or another machine.
+
+A job is made here, of plain data. A result carries its notebook as text: that text is what the
+ledger keeps and what is published, and nothing that a student's process made is ever unpickled.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+from nbformat import NotebookNode
 
 
 @dataclass(frozen=True)
@@ -13,17 +19,19 @@ class Job:
         student: only for messages.
         lesson: slug.
         key: names what is graded: submission, release, seed and limits.
-        notebook: the rebuilt notebook as JSON text.
+        notebook: the rebuilt one; whoever runs it works on a copy.
         seed: the secret from which the inputs of the checks are drawn.
         settled: exercises whose check cells hold their outputs already and are not judged again.
+        earlier: check cells of the same work as they were graded before; their points may not fall.
     """
 
     student: str
     lesson: str
     key: str
-    notebook: str
+    notebook: NotebookNode
     seed: str
     settled: tuple[str, ...] = ()
+    earlier: tuple[NotebookNode, ...] = ()
 
 
 @dataclass

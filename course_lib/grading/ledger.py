@@ -1,7 +1,8 @@
 """What is known of each submission, kept so that a run can be killed at any moment and go on.
 
-One file a submission, named after the student, written whole or not at all, with a checksum in it.
-A submission is `graded` once its result lies here, and `landed` once gradebook and files hold it.
+One file a submission, named after the student, written completely or not at all, with a checksum
+in it. A submission is `graded` once its result is here, and `published` once gradebook and files
+hold it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ class Entry:
     Attributes:
         key: names what was graded: submission, release, seed and limits.
         checks: digest of the check that judged it, by exercise.
-        state: "started", "graded", "landed" or "blank".
+        state: "started", "graded", "published" or "blank".
         attempts: how often it was begun and not finished.
         problem: why it is blank, with the remedy.
         flagged: exercises for a person to look at, with the reason.
         same: exercises whose answer is the course's own solution.
-        notebook: the graded notebook as JSON text, until it has landed.
+        notebook: the graded notebook as JSON text, until it is published.
         work: digest of the submission alone.
         regraded: the same work was graded before, and nobody asked to forget that.
     """
@@ -120,9 +121,9 @@ class Ledger:
             ) from error
         return entry
 
-    def landed(self, entry: Entry) -> Entry:
+    def published(self, entry: Entry) -> Entry:
         """Note that gradebook and files hold the result; the notebook is kept there."""
-        return self.put(replace(entry, state="landed", notebook=""))
+        return self.put(replace(entry, state="published", notebook=""))
 
     def _path(self, student: str) -> Path:
         name = hashlib.sha256(student.encode("utf-8", "surrogateescape")).hexdigest()[:24]
@@ -135,6 +136,8 @@ def _read(path: Path) -> Entry:
         raise ValueError(f"{path} is damaged")
     content = json.loads(document["entry"])
     listed = {name: tuple(content.get(name, ())) for name in ("notices", "same")}
+    if content["state"] == "landed":  # the word of earlier versions
+        listed["state"] = "published"
     return Entry(**content | listed)
 
 

@@ -34,7 +34,7 @@ class Histogram:
         return f"Scores of {total} student{'s' * (total != 1)}: {', '.join(shown)}."
 
     def label(self, bin_number: int) -> str:
-        """The scores that a bar stands for."""
+        """The scores that a bar counts."""
         low, high = 10 * bin_number, 10 * (bin_number + 1)
         return f"{low} to {high} %" if high == 100 else f"{low} to {high - 1} %"
 

@@ -6,17 +6,18 @@ the same grades as `course grade`.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbgrader.preprocessors import NbGraderPreprocessor, SaveAutoGrades
-from nbgrader.utils import determine_grade
+from nbgrader.preprocessors import NbGraderPreprocessor
 
+from course_lib.grading.adapters.nbgrader import SaveScores, coursedir_of
+from course_lib.grading.cells import is_check, read_check
 from course_lib.grading.intake import SubmittedCell
 from course_lib.grading.rebuild import rebuild
-from course_lib.grading.sanitize import tame_outputs
-from course_lib.grading.verdict import is_check, judge_cell
+from course_lib.grading.sanitize import sanitize_outputs
 
 # What nbgrader_config.py sets; stock steps and ours in the order in which they run.
 SANITIZE = [
@@ -30,7 +31,7 @@ SANITIZE = [
 AUTOGRADE = [
     "nbgrader.preprocessors.Execute",
     "course_lib.grading.preprocessors.ForgiveStderr",
-    "course_lib.grading.preprocessors.TameOutputs",
+    "course_lib.grading.preprocessors.SanitizeOutputs",
     "nbgrader.preprocessors.LimitOutput",
     "course_lib.grading.preprocessors.SaveCheckedGrades",
     "nbgrader.preprocessors.AssignLatePenalties",
@@ -45,6 +46,12 @@ def release_path(coursedir, lesson: str, notebook: str) -> Path:
     )
 
 
+@functools.lru_cache(maxsize=4)
+def _release(path: Path, changed: int) -> NotebookNode:
+    """A release notebook, parsed once for a class; `changed` is when its file was."""
+    return nbformat.read(path, as_version=4)
+
+
 class RebuildSubmission(NbGraderPreprocessor):
     """First step of sanitising: the student's answers in the release notebook.
 
@@ -54,12 +61,11 @@ class RebuildSubmission(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
         """Replace the notebook by the rebuilt one; notices go to its metadata and the log."""
         about = resources["nbgrader"]
-        coursedir = self.parent.parent.coursedir  # preprocessor -> exporter -> converter
-        path = release_path(coursedir, about["assignment"], about["notebook"])
+        path = release_path(coursedir_of(self), about["assignment"], about["notebook"])
         if not path.is_file():
             self.log.warning("%s is missing: run `course build`", path)
             return nb, resources
-        rebuilt, notices = rebuild(nbformat.read(path, as_version=4), _reduced(nb))
+        rebuilt, notices = rebuild(_release(path, path.stat().st_mtime_ns), _reduced(nb))
         for notice in notices:
             self.log.warning("%s: %s", about["student"], notice)
         rebuilt.metadata.setdefault("course", {})["notices"] = notices
@@ -94,7 +100,7 @@ class ForgiveStderr(NbGraderPreprocessor):
         return cell, resources
 
 
-class TameOutputs(NbGraderPreprocessor):
+class SanitizeOutputs(NbGraderPreprocessor):
     """After execution: of all cells but checks, only outputs stay in which nothing can run."""
 
     def preprocess_cell(
@@ -102,26 +108,18 @@ class TameOutputs(NbGraderPreprocessor):
     ) -> tuple[NotebookNode, dict]:
         """Keep plain text and pictures."""
         if cell.cell_type == "code" and not is_check(cell):
-            cell.outputs = tame_outputs(cell.outputs)
+            cell.outputs = sanitize_outputs(cell.outputs)
         return cell, resources
 
 
-class SaveCheckedGrades(SaveAutoGrades):
-    """SaveAutoGrades with `verdict.judge_cell` deciding on check cells."""
+class SaveCheckedGrades(SaveScores):
+    """Saves scores, those of check cells as `cells.read_check` reads them."""
 
-    def _add_score(self, cell: NotebookNode, resources: dict) -> None:
-        grade = self.gradebook.find_grade(
-            cell.metadata["nbgrader"]["grade_id"],
-            self.notebook_id,
-            self.assignment_id,
-            self.student_id,
-        )
-        if is_check(cell):
-            verdict = judge_cell(cell)
-            grade.auto_score = verdict.points
-            if verdict.reason:
-                self.log.warning("%s, %s: %s", self.student_id, verdict.exercise, verdict.reason)
-        else:
-            grade.auto_score, _ = determine_grade(cell, self.log)
-        grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
-        self.gradebook.db.commit()
+    def score_of(self, cell: NotebookNode) -> float | None:
+        """Points of a graded cell; None leaves it to a person."""
+        if not is_check(cell):
+            return super().score_of(cell)
+        graded = read_check(cell)
+        if graded.reason:
+            self.log.warning("%s, %s: %s", self.student_id, graded.exercise, graded.reason)
+        return graded.points

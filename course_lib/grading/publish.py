@@ -1,40 +1,35 @@
 """Bring results into the course: gradebook, autograded/ and feedback/, as nbgrader leaves them.
 
-Only the process that drives a run does this. A submission lands in one transaction and its files
-are written whole or not at all, so landing the same result again changes nothing.
+Only the process that drives a run does this. A submission is published in one transaction and its
+files are written completely or not at all, so publishing the same result again changes nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
-from jinja2 import pass_context
-from nbconvert.exporters import HTMLExporter, TemplateExporter
-from nbconvert.filters import Highlight2HTML
-from nbconvert.filters.widgetsdatatypefilter import WidgetsDataTypeFilter
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbformat import NotebookNode
 from nbgrader.api import SubmittedNotebook
 from nbgrader.converters import GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.preprocessors import AssignLatePenalties
-from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution
+from nbgrader.utils import compute_checksum, is_grade, is_solution
 
 from course_lib.errors import GradingError
+from course_lib.grading.adapters.nbconvert import CachingExporter
+from course_lib.grading.adapters.nbgrader import LatePenalties, one_transaction
+from course_lib.grading.cells import NotebookGrades, is_check
 from course_lib.grading.course import Course, write_atomically
 from course_lib.grading.gradebook import MAX_STUDENT_ID, opened
-from course_lib.grading.verdict import is_check, judge_cell
 
 _STAMP = "timestamp.txt"
 
 
-class Landing:
+class Publisher:
     """Where the results of one lesson go.
 
     Args:
@@ -46,24 +41,32 @@ class Landing:
         self.course, self.lesson = course, lesson
         coursedir = course.coursedir(lesson)
         self._coursedir = coursedir
-        self._penalties = AssignLatePenalties(config=course.config)
-        self._penalties.init_plugin()
-        self._feedback = _Feedback(course, lesson)
+        self._penalties = LatePenalties(course.config)
+        self._feedback = _FeedbackPages(course, lesson)
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[Landing]:
+    def open(self) -> Iterator[Publisher]:
         """Hold the gradebook open, for many results at a time."""
         with opened(self._coursedir) as self.gradebook:
             yield self
 
-    def land(self, student: str, notebook: NotebookNode) -> None:
-        """Write a graded notebook, whose metadata change: grades in one transaction, then files."""
-        with self._one_transaction():
+    def publish(
+        self, student: str, text: str, notebook: NotebookNode, grades: NotebookGrades
+    ) -> None:
+        """Write a graded submission: grades in one transaction, then files.
+
+        Args:
+            student: whose.
+            text: the graded notebook as it is to lie in autograded/.
+            notebook: the same, parsed; the feedback page notes grades in its metadata.
+            grades: what its checks say.
+        """
+        with one_transaction(self.gradebook):
             about = self._submission(student)
-            self._grade(about, notebook)
+            self._grade(about, notebook, grades)
         place = self.course.autograded_notebook(student, self.lesson)
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(place, nbformat.v4.writes(notebook) + "\n")  # validated by the runner
+        write_atomically(place, text.rstrip("\n") + "\n")
         stamp = self.course.step("submitted") / student / self.lesson / _STAMP
         if stamp.is_file() and not stamp.is_symlink():
             shutil.copy(stamp, place.with_name(_STAMP))
@@ -71,7 +74,7 @@ class Landing:
 
     def leave_blank(self, student: str) -> None:
         """No grade rather than 0: clear the machine's scores, ask for a person."""
-        with self._one_transaction():
+        with one_transaction(self.gradebook):
             for grade in self._submission(student).grades:
                 grade.auto_score, grade.needs_manual_grade = None, True
         for step in ("autograded", "feedback"):
@@ -81,20 +84,6 @@ class Landing:
         """Students whose machine-graded cells the gradebook knows something of."""
         submissions = self.gradebook.assignment_submissions(self.lesson)
         return {s.student.id for s in submissions if any(n.grades for n in s.notebooks)}
-
-    @contextlib.contextmanager
-    def _one_transaction(self) -> Iterator[None]:
-        """nbgrader commits after each of its steps; here they are only flushed till the end."""
-        session = self.gradebook.db
-        session.commit = session.flush
-        try:
-            yield
-        except BaseException:
-            session.rollback()
-            raise
-        finally:
-            del session.commit
-        session.commit()
 
     def _submission(self, student: str) -> SubmittedNotebook:
         if len(student) > MAX_STUDENT_ID and self.gradebook.engine.name != "sqlite":
@@ -110,7 +99,9 @@ class Landing:
         self.gradebook.update_or_create_submission(self.lesson, student, **known)
         return self.gradebook.find_submission_notebook(self.lesson, self.lesson, student)
 
-    def _grade(self, about: SubmittedNotebook, notebook: NotebookNode) -> None:
+    def _grade(
+        self, about: SubmittedNotebook, notebook: NotebookNode, read: NotebookGrades
+    ) -> None:
         """What nbgrader's SaveAutoGrades and AssignLatePenalties do, in one go."""
         grades = {grade.name: grade for grade in about.grades}
         comments = {comment.name: comment for comment in about.comments}
@@ -119,57 +110,39 @@ class Landing:
             if is_grade(cell) and name in grades:
                 grade = grades[name]
                 if is_check(cell):
-                    grade.auto_score = judge_cell(cell).points
+                    grade.auto_score = read.exercises[name].points
                 else:
-                    grade.auto_score, _ = determine_grade(cell, self._penalties.log)
+                    grade.auto_score = self._penalties.score_of(cell)
                 by_hand = grade.manual_score is not None
                 grade.needs_manual_grade = by_hand or grade.auto_score is None
             if is_solution(cell) and name in comments:
                 same = cell.metadata.nbgrader.get("checksum") == compute_checksum(cell)
                 comments[name].auto_comment = "No response." if same else None
         self.gradebook.db.flush()
-        about.late_submission_penalty = None
-        late = about.assignment.total_seconds_late
-        if late > 0:
-            plugin = self._penalties.plugin_inst
-            penalty = plugin.late_submission_penalty(about.student.id, about.score, late)
-            if penalty is not None:
-                about.late_submission_penalty = self._penalties._check_late_penalty(about, penalty)
+        about.late_submission_penalty = self._penalties.penalty(about)
 
 
 def read_timestamp(coursedir: CourseDirectory, folder: Path):
-    """When it was handed in, or None; a timestamp that cannot be read is no timestamp."""
+    """When it was submitted, or None; a timestamp that cannot be read is no timestamp."""
     try:
         return coursedir.get_existing_timestamp(str(folder))
     except Exception:  # nbgrader fails in several ways on garbage
         return None
 
 
-class _Feedback:
-    """nbgrader's feedback pages, from one exporter for the whole class."""
+class _FeedbackPages:
+    """nbgrader's feedback pages, from one exporter for all students."""
 
     def __init__(self, course: Course, lesson: str) -> None:
         self.course, self.lesson = course, lesson
         coursedir = course.coursedir(lesson)
         converter = GenerateFeedback(coursedir=coursedir, config=course.config)
-        self.exporter = _Exporter(config=converter.config)
+        self.exporter = CachingExporter(config=converter.config)
         self.exporter.register_preprocessor(CSSHTMLHeaderPreprocessor, enabled=True)
 
     def write(self, student: str, notebook: NotebookNode, about: SubmittedNotebook) -> None:
-        """What GetGrades and GenerateFeedback do, with the grades that are at hand.
-
-        They are noted in the notebook's metadata, as GetGrades does.
-        """
-        grades = {grade.name: grade for grade in about.grades}
-        comments = {comment.name: comment for comment in about.comments}
-        for cell in notebook.cells:
-            known = cell.metadata.get("nbgrader")
-            if known and is_solution(cell):
-                known["comment"] = comments[known["grade_id"]].comment
-            if known and is_grade(cell):
-                grade = grades[known["grade_id"]]
-                known["score"], known["points"] = grade.score, grade.max_score
-                known["waiting"] = grade.needs_manual_grade and grade.manual_score is None
+        """What GetGrades and GenerateFeedback do, with the grades that are at hand."""
+        _note_grades(notebook, about)
         penalty = about.late_submission_penalty or 0
         resources = {
             "metadata": {"name": self.lesson, "path": ""},
@@ -189,43 +162,15 @@ class _Feedback:
         os.chmod(place, 0o644)
 
 
-class _Exporter(HTMLExporter):
-    """HTMLExporter that renders a text only once: most of a lesson is the same for everyone.
-
-    It also leaves out the last step, which parses the whole page again to find images without
-    alternative text: ours have one.
-    """
-
-    def from_notebook_node(self, nb, resources=None, **options):
-        self.register_filter("highlight_code", self._highlight)
-        data_types = WidgetsDataTypeFilter(
-            notebook_metadata=self._nb_metadata, parent=self, resources=resources
-        )
-        self.register_filter("filter_data_type", data_types)
-        resources = self._init_resources(resources)
-        return TemplateExporter.from_notebook_node(self, nb, resources, **options)
-
-    @functools.cached_property
-    def _highlight(self):
-        highlight = Highlight2HTML(pygments_lexer="ipython3", parent=self)
-        kept = functools.lru_cache(maxsize=1000)(highlight)
-
-        def highlight_code(source, language=None, metadata=None):
-            return kept(source, language)
-
-        return highlight_code
-
-    @functools.cached_property
-    def _rendered(self) -> dict[str, str]:
-        return {}
-
-    @pass_context
-    def markdown2html(self, context, source):
-        """Markdown as HTML, from the cache where nothing is attached to the cell."""
-        if context.get("cell", {}).get("attachments"):
-            return super().markdown2html(context, source)
-        if len(self._rendered) > 1000:
-            self._rendered.clear()
-        if source not in self._rendered:
-            self._rendered[source] = super().markdown2html(context, source)
-        return self._rendered[source]
+def _note_grades(notebook: NotebookNode, about: SubmittedNotebook) -> None:
+    """Put grades and comments into a notebook's metadata, as GetGrades does."""
+    grades = {grade.name: grade for grade in about.grades}
+    comments = {comment.name: comment for comment in about.comments}
+    for cell in notebook.cells:
+        known = cell.metadata.get("nbgrader")
+        if known and is_solution(cell):
+            known["comment"] = comments[known["grade_id"]].comment
+        if known and is_grade(cell):
+            grade = grades[known["grade_id"]]
+            known["score"], known["points"] = grade.score, grade.max_score
+            known["waiting"] = grade.needs_manual_grade and grade.manual_score is None

@@ -1,7 +1,7 @@
 """Pour a student's answers into the release notebook.
 
 The release decides order, check cells and metadata; of the submission only sources count.
-A student's own cells (helpers, trials) stay beside the cells they stood next to.
+A student's own cells (helpers, trials) stay beside the cells they were next to.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.grading.intake import SubmittedCell
-from course_lib.grading.sanitize import made_output, tame_outputs, tame_prose
+from course_lib.grading.sanitize import made_output, sanitize_outputs, sanitize_prose
 
-_AS_HANDED_IN = "[not run again: this is what was handed in]\n"
+_AS_SUBMITTED = "[not run again: this is what was submitted]\n"
 
 
 @dataclass
@@ -29,7 +29,7 @@ class _Slot:
     name: str | None  # grade_id
     editable: bool  # an answer cell, code or text
     answer: str | None = None
-    outputs: tuple = ()  # as handed in, of a cell that is not run again
+    outputs: tuple = ()  # as submitted, of a cell that is not run again
     before: list[SubmittedCell] = field(default_factory=list)
     after: list[SubmittedCell] = field(default_factory=list)
 
@@ -41,7 +41,7 @@ def rebuild(
 
     Args:
         release: the trusted release notebook; not changed.
-        submitted: the reduced cells, in the order in which they were handed in.
+        submitted: the reduced cells, in the order in which they were submitted.
 
     Returns:
         The rebuilt notebook without outputs, and notices: what was restored or moved.
@@ -112,7 +112,7 @@ def _take_answers(
 def _keep_shown(
     slots: list[_Slot], submitted: Sequence[SubmittedCell], homes: list[int | None]
 ) -> None:
-    """Outputs of unchanged demo cells: these are shown as they were handed in."""
+    """Outputs of unchanged demo cells: these are shown as they were submitted."""
     for cell, home in zip(submitted, homes, strict=True):
         slot = None if home is None else slots[home]
         if slot and "demo" in slot.cell.metadata.get("tags", []) and _same(cell, slot):
@@ -126,7 +126,7 @@ def _place_own_cells(
     superseded: set[int],
     notices: list[str],
 ) -> None:
-    """Hang every cell of the student's own on the release cell it stood next to."""
+    """Hang every cell of the student's own on the release cell it was next to."""
     furthest = -1  # the furthest release cell reached so far
     anchor: _Slot | None = None
     pending: list[SubmittedCell] = []  # own cells since the anchor
@@ -141,7 +141,7 @@ def _place_own_cells(
             continue
         if home < furthest and slot.editable:
             moved.append(slot.name or "")
-            slot.before.extend(pending)  # helpers travel with the answer they stood above
+            slot.before.extend(pending)  # helpers travel with the answer they were above
         else:
             _hang(pending, anchor, slots)
         pending, anchor, furthest = [], slot, max(furthest, home)
@@ -193,7 +193,7 @@ def _assemble(release: NotebookNode, slots: list[_Slot]) -> NotebookNode:
         if slot.answer is not None:
             untouched = _trim(slot.answer) == _trim(cell.source)
             code = cell.cell_type == "code" or untouched
-            cell.source = slot.answer if code else tame_prose(slot.answer)
+            cell.source = slot.answer if code else sanitize_prose(slot.answer)
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = _shown(slot.outputs), None
         own_before = [_own(c, ids) for c in slot.before]
@@ -203,14 +203,14 @@ def _assemble(release: NotebookNode, slots: list[_Slot]) -> NotebookNode:
 
 
 def _shown(outputs: Sequence) -> list[NotebookNode]:
-    tamed = tame_outputs(outputs)
-    return [made_output("stream", name="stdout", text=_AS_HANDED_IN), *tamed] if tamed else []
+    clean = sanitize_outputs(outputs)
+    return [made_output("stream", name="stdout", text=_AS_SUBMITTED), *clean] if clean else []
 
 
 def _own(cell: SubmittedCell, ids: Iterator[str]) -> NotebookNode:
     """A cell of the student's own: its source, and no metadata but a mark that it is theirs."""
     make = getattr(nbformat.v4, f"new_{cell.kind}_cell")
-    source = cell.source if cell.kind == "code" else tame_prose(cell.source)
+    source = cell.source if cell.kind == "code" else sanitize_prose(cell.source)
     return make(source, id=next(ids), metadata={"course": {"own": True}})
 
 

@@ -1,41 +1,60 @@
 """Work that did not change keeps its points until a person says otherwise.
 
 When a check is fixed after grading, points that rise are taken at once. Points that would fall
-stay, with the report that gave them, and the exercise is flagged; `--force` takes the new verdict.
+stay, with the report that gave them, and the exercise is flagged; `--force` takes the new points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
-from nbformat import NotebookNode, from_dict
+from nbformat import NotebookNode
 
-from course_lib.grading.verdict import is_check, judge_cell
+from course_lib.grading.cells import grade_id, is_check, read_check
 
 
-def keep_points(before: Mapping | None, notebook: NotebookNode) -> dict[str, str]:
+def take_over(notebook: NotebookNode, earlier: Iterable[NotebookNode], same: set[str]) -> set[str]:
+    """Bring the outputs of checks that did not change into a rebuilt notebook.
+
+    Args:
+        notebook: rebuilt, not run; changed in place.
+        earlier: check cells as they were graded before.
+        same: exercises whose check is the same as then.
+
+    Returns:
+        The exercises that need not be judged.
+    """
+    kept = {grade_id(cell): cell.outputs for cell in earlier if grade_id(cell) in same}
+    settled = set()
+    for cell in filter(is_check, notebook.cells):
+        if (name := grade_id(cell)) in kept:
+            cell.outputs = kept[name]
+            settled.add(name)
+    return settled
+
+
+def keep_points(earlier: Iterable[NotebookNode], notebook: NotebookNode) -> dict[str, str]:
     """Put back the outputs of checks that gave the same work more points than now.
 
     Args:
-        before: the notebook as it was graded the last time, if that can be read.
+        earlier: check cells as they were graded before.
         notebook: as it is graded now; changed in place.
 
     Returns:
         Why a person should look, by exercise.
     """
-    cells = before["cells"] if before else []
-    earlier = {c["metadata"]["nbgrader"]["grade_id"]: from_dict(c) for c in cells if is_check(c)}
+    before = {grade_id(cell): cell for cell in earlier}
     flagged = {}
     for cell in filter(is_check, notebook.cells):
-        known = earlier.get(cell.metadata.nbgrader.grade_id)
+        known = before.get(grade_id(cell))
         if known is None:
             continue
-        old, new = judge_cell(known), judge_cell(cell)
+        old, new = read_check(known), read_check(cell)
         comparable = None not in (old.points, new.points) and old.max_points == new.max_points
         if comparable and new.points < old.points - 1e-6:
             cell.outputs = known.outputs
             flagged[new.exercise] = (
                 f"graded again, this same work would get {new.points:g} instead of "
-                f"{old.points:g} points, which it keeps; --force takes the new verdict"
+                f"{old.points:g} points, which it keeps; --force takes the new points"
             )
     return flagged

@@ -14,8 +14,9 @@ from urllib.parse import quote
 
 from course_lib.errors import GradingError
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
+from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.plots import OUTCOMES, STOPPED, OutcomeBars, histogram
-from course_lib.grading.records import GradeSummary, Row, StudentRecord, read_records
+from course_lib.grading.read_grades import read_lesson
 
 NUM_LOWEST = 3
 NUM_SLOWEST = 5
@@ -37,7 +38,7 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
     course = Course(root)
     with quiet_nbgrader():
         lessons = [lesson] if lesson else course.lessons()
-        summaries = [read_records(course, name) for name in lessons]
+        summaries = [read_lesson(course, name) for name in lessons]
     summaries = [summary for summary in summaries if summary.students]
     if not summaries:
         what = lesson or "any lesson"
@@ -49,7 +50,7 @@ def write_report(root: Path, lesson: str | None = None) -> Path:
     return path
 
 
-def render(summaries: Sequence[GradeSummary], links: dict[tuple[str, str], str]) -> str:
+def render(summaries: Sequence[GradedLesson], links: dict[tuple[str, str], str]) -> str:
     """The page for some graded lessons; `links` leads from (lesson, student) to feedback."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -75,7 +76,7 @@ def _feedback_links(course: Course, summaries) -> dict[tuple[str, str], str]:
     return links
 
 
-def _section(summary: GradeSummary, links: dict[tuple[str, str], str]) -> dict:
+def _section(summary: GradedLesson, links: dict[tuple[str, str], str]) -> dict:
     shares = [share for s in summary.students if (share := _share(s, summary)) is not None]
     exercises = [_exercise(name, summary) for name in summary.exercises]
     graded = f"{len(shares)} of {len(summary.students)}"
@@ -102,22 +103,22 @@ def _section(summary: GradeSummary, links: dict[tuple[str, str], str]) -> dict:
     }
 
 
-def _share(student: StudentRecord, summary: GradeSummary) -> float | None:
+def _share(student: GradedSubmission, summary: GradedLesson) -> float | None:
     """Points as a share of what the machine can give; None where something is not graded."""
     if student.blanks or student.points is None or not summary.max_points:
         return None
     return student.points / summary.max_points
 
 
-def _outcome(row: Row) -> str:
+def _outcome(row: GradedExercise) -> str:
     """The column of the tables that a row counts in."""
     if row.outcome in STOPPED:
         return "stopped"
     return row.outcome if row.outcome in OUTCOMES else "not_graded"
 
 
-def _exercise(name: str, summary: GradeSummary) -> dict:
-    rows = [row for row in summary.rows if row.exercise == name]
+def _exercise(name: str, summary: GradedLesson) -> dict:
+    rows = [row for _, row in summary.rows if row.exercise == name]
     counts = Counter(_outcome(row) for row in rows)
     points = [row.points for row in rows if row.points is not None]
     most = rows[0].max_points if rows else 0
@@ -130,19 +131,18 @@ def _exercise(name: str, summary: GradeSummary) -> dict:
     }
 
 
-def mistakes(summary: GradeSummary) -> list[dict]:
+def mistakes(summary: GradedLesson) -> list[dict]:
     """Named mistakes, the exercises in order, within each the most frequent first."""
     found = []
     for name in summary.exercises:
-        rows = [row for row in summary.rows if row.exercise == name and row.mistake]
-        for mistake, count in Counter(row.mistake for row in rows).most_common():
-            those = [row for row in rows if row.mistake == mistake]
-            who = [row.student for row in those]
+        rows = [(who, row) for who, row in summary.rows if row.exercise == name and row.mistake]
+        for mistake, count in Counter(row.mistake for _, row in rows).most_common():
+            who = [student for student, row in rows if row.mistake == mistake]
             found.append(
                 {
                     "exercise": name,
                     "mistake": mistake,
-                    "message": those[0].message,
+                    "message": next(row.message for _, row in rows if row.mistake == mistake),
                     "count": count,
                     "share": count / max(len(summary.students), 1),
                     "who": who,
@@ -151,7 +151,7 @@ def mistakes(summary: GradeSummary) -> list[dict]:
     return found
 
 
-def needs_a_look(summary: GradeSummary) -> list[dict]:
+def needs_a_look(summary: GradedLesson) -> list[dict]:
     """Students whom a person should look at, with every reason, the most urgent first."""
     scores = {s.student: _share(s, summary) for s in summary.students}
     ranked = sorted((v, k) for k, v in scores.items() if v is not None and v < 1)
@@ -174,7 +174,7 @@ def needs_a_look(summary: GradeSummary) -> list[dict]:
     return sorted(looks, key=lambda look: (look["urgency"], look["student"]))
 
 
-def _reasons(student: StudentRecord):
+def _reasons(student: GradedSubmission):
     for exercise, reason in student.blanks.items():
         yield 0, "blank", f"{exercise}: {reason}" if exercise else reason
     for row in student.rows:
@@ -189,7 +189,7 @@ def _reasons(student: StudentRecord):
         yield 5, "written", f"waits for a person: {', '.join(waiting)}"
 
 
-def written(summary: GradeSummary) -> list[dict]:
+def written(summary: GradedLesson) -> list[dict]:
     """The questions that a person grades: whose answers wait, and how many are done or empty."""
     names = dict.fromkeys(name for s in summary.students for name in s.written)
     found = []
@@ -207,7 +207,7 @@ def written(summary: GradeSummary) -> list[dict]:
     return found
 
 
-def slowest(summary: GradeSummary) -> list[dict]:
+def slowest(summary: GradedLesson) -> list[dict]:
     """The submissions that took longest to grade, with the time the median one took."""
     timed = [student for student in summary.students if student.seconds > 0]
     usual = median(student.seconds for student in timed) if timed else 0
@@ -231,7 +231,7 @@ def _duration(seconds: float) -> str:
     return " ".join(f"{n} {unit}{'s' * (n != 1)}" for n, unit in parts if n)
 
 
-def _student(student: StudentRecord, summary: GradeSummary, link: str | None) -> dict:
+def _student(student: GradedSubmission, summary: GradedLesson, link: str | None) -> dict:
     rows = {row.exercise: row for row in student.rows}
     share = _share(student, summary)
     return {
@@ -246,7 +246,7 @@ def _student(student: StudentRecord, summary: GradeSummary, link: str | None) ->
     }
 
 
-def _cell(row: Row | None) -> dict:
+def _cell(row: GradedExercise | None) -> dict:
     if row is None:
         return {"outcome": "not_graded", "points": "", "title": ""}
     points = "" if row.points is None else f"{row.points:g}"

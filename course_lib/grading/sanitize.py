@@ -1,7 +1,7 @@
 """What a student's text and outputs may still hold where people look at them: nothing that runs.
 
 Plain text, streams, errors and PNG or JPEG pictures stay; HTML, scripts and SVG go. Reports of the
-course are not tamed here, they are made and escaped in `checks.report`.
+course are not sanitized here: they are made and escaped in `checks.judge.html`.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ def plain_text(text: str, *, colours: bool = False) -> str:
     return text
 
 
-def tame_tree(value: Any) -> Any:
+def sanitize_tree(value: Any) -> Any:
     """Plain data with every text in it made plain."""
     if isinstance(value, str):
         return plain_text(value)
     if isinstance(value, Mapping):
-        return {key: tame_tree(item) for key, item in value.items()}
+        return {key: sanitize_tree(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [tame_tree(item) for item in value]
+        return [sanitize_tree(item) for item in value]
     return value
 
 
-def tame_prose(source: str) -> str:
+def sanitize_prose(source: str) -> str:
     """Markdown in which no HTML tag begins and no link leads to code.
 
     It reads as before, in code and formulas too: what is put in between has no width.
@@ -50,27 +50,27 @@ def tame_prose(source: str) -> str:
     return _LINK.sub("]" + _WORD_JOINER, _TAG.sub("<" + _WORD_JOINER, plain_text(source)))
 
 
-def tame_outputs(outputs: Iterable[Any]) -> list[NotebookNode]:
+def sanitize_outputs(outputs: Iterable[Any]) -> list[NotebookNode]:
     """What may stay of outputs that a student's kernel or notebook holds, up to `MOST`."""
     kept, room = [], MOST
     for output in outputs:
-        tamed = _tame(output) if isinstance(output, Mapping) else None
-        if tamed is None:
+        clean = _sanitize(output) if isinstance(output, Mapping) else None
+        if clean is None:
             continue
-        room -= len(str(tamed))
+        room -= len(str(clean))
         if room < 0:
             kept.append(made_output("stream", name="stdout", text="[the rest was left out]\n"))
             break
-        kept.append(tamed)
+        kept.append(clean)
     return kept
 
 
 def made_output(kind: str, **content: Any) -> NotebookNode:
-    """An output of ours; its notebook is validated as a whole, not each output by itself."""
+    """An output of ours; its notebook is validated, not each output by itself."""
     return from_dict({"output_type": kind, **content})
 
 
-def _tame(output: Mapping) -> NotebookNode | None:
+def _sanitize(output: Mapping) -> NotebookNode | None:
     kind = output.get("output_type")
     if kind == "stream":
         name = "stderr" if output.get("name") == "stderr" else "stdout"
@@ -81,7 +81,7 @@ def _tame(output: Mapping) -> NotebookNode | None:
         name, value = _text(output.get("ename"))[:200], _text(output.get("evalue"))[:2000]
         return made_output("error", ename=name, evalue=value, traceback=lines)
     if kind in ("display_data", "execute_result") and isinstance(output.get("data"), Mapping):
-        data, metadata = _tame_data(output["data"])
+        data, metadata = _sanitize_data(output["data"])
         if not data:
             return None
         count = {"execution_count": None} if kind == "execute_result" else {}
@@ -89,7 +89,7 @@ def _tame(output: Mapping) -> NotebookNode | None:
     return None
 
 
-def _tame_data(data: Mapping) -> tuple[dict, dict]:
+def _sanitize_data(data: Mapping) -> tuple[dict, dict]:
     kept: dict[str, str] = {}
     metadata: dict[str, dict] = {}
     if text := _text(data.get("text/plain"))[:MOST]:
@@ -108,7 +108,7 @@ def _text(value: Any) -> str:
 
 
 def _joined(value: Any) -> str:
-    """A text that may stand as a list of lines; nothing for anything else."""
+    """A text that may be written as a list of lines; nothing for anything else."""
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         return "".join(value)
     return value if isinstance(value, str) else ""

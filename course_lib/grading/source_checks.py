@@ -27,7 +27,7 @@ _TURNED = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _MOST_NAMED = 6
 
 
-def remarks(notebook: NotebookNode) -> list[str]:
+def source_checks(notebook: NotebookNode) -> list[str]:
     """Notes on a rebuilt notebook: names that an answer has no business with, by cell."""
     found = []
     for cell in notebook.cells:

@@ -39,14 +39,14 @@ DRAWN = """async element => {
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
     """A course folder with the release of one lesson, and two students graded in it."""
-    from course_lib.grading.demo_course import SAMPLES, hand_in, make_folder, read_sample
+    from course_lib.grading.demo_course import SAMPLES, make_folder, read_sample, submit
     from course_lib.grading.run import Settings, grade
 
     folder = tmp_path_factory.mktemp("course")
     make_folder(ROOT, folder)
     samples = SAMPLES / LESSON[3:]
     students = [read_sample(samples / f"{name}.py") for name in ("all_right", "upper_triangle")]
-    hand_in(ROOT, folder, LESSON, students)
+    submit(ROOT, folder, LESSON, students)
     summary = grade(folder, LESSON, settings=Settings("serial", None))
     assert summary.waiting == {"all-right": [WRITTEN]}
     return folder

@@ -18,11 +18,11 @@ from course_lib.grading.kernels.sandbox import Limits
 SETTINGS = Settings("serial", "strict", limits=Limits(cell_seconds=2.0, memory=1_000_000_000))
 POINTS = {
     "Ledger.put": (ledger.Ledger, "put"),
-    "Landing._grade": (publish.Landing, "_grade"),
-    "Landing.land": (publish.Landing, "land"),
-    "Feedback.write": (publish._Feedback, "write"),
+    "Publisher._grade": (publish.Publisher, "_grade"),
+    "Publisher.publish": (publish.Publisher, "publish"),
+    "FeedbackPages.write": (publish._FeedbackPages, "write"),
     "write_atomically": (publish, "write_atomically"),
-    "Ledger.landed": (ledger.Ledger, "landed"),
+    "Ledger.published": (ledger.Ledger, "published"),
     "replace": (os, "replace"),
 }
 

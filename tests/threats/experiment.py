@@ -18,12 +18,12 @@ import pytest
 from corpus import THREATS, Lab, Threat
 from grading_course import LESSON, RIGHT, honest, make_course
 
-from course_lib.grading import GradeSummary, Settings, grade
+from course_lib.grading import GradedLesson, Settings, grade
+from course_lib.grading.cells import is_check
 from course_lib.grading.course import Course
+from course_lib.grading.graded import GradedSubmission
 from course_lib.grading.kernels import sandbox
 from course_lib.grading.kernels.sandbox import Limits
-from course_lib.grading.records import StudentRecord
-from course_lib.grading.verdict import is_check
 
 LIMITS = Limits(
     memory=1_000_000_000,
@@ -46,14 +46,14 @@ class Evidence:
     """What was seen during and after one run."""
 
     lab: Lab
-    summary: GradeSummary
+    summary: GradedLesson
     seconds: float
     packets: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
 
-    def record(self, student: str) -> StudentRecord | None:
+    def record(self, student: str) -> GradedSubmission | None:
         """What is known of a student."""
         return next((s for s in self.summary.students if s.student == student), None)
 

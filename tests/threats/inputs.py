@@ -116,7 +116,7 @@ def version_3(lab: Lab, student: str):
     lab.put(student, {"nbformat": 3, "metadata": {}, "worksheets": [{"cells": cells}]})
 
 
-@made("I11", "a folder with only data", points=BLANK, words="no notebook was handed in")
+@made("I11", "a folder with only data", points=BLANK, words="no notebook was submitted")
 def missing(lab: Lab, student: str):
     lab.put(student, "1,2", "data.csv")
 

@@ -101,13 +101,13 @@ def is_as_undisturbed(root: Path, kept) -> None:
     [
         "Ledger.put:before:1:9",
         "Ledger.put:after:2:9",
-        "Landing._grade:after:2:9",
+        "Publisher._grade:after:2:9",
         "write_atomically:before:1:9",
-        "Feedback.write:before:2:9",
-        "Ledger.landed:before:1:9",
+        "FeedbackPages.write:before:2:9",
+        "Ledger.published:before:1:9",
         "replace:before:4:9",
-        "Landing.land:before:2:2",
-        "Landing.land:after:1:15",
+        "Publisher.publish:before:2:2",
+        "Publisher.publish:after:1:15",
     ],
 )
 def test_f01_f16_a_driver_that_is_killed_or_interrupted_is_finished_by_the_next(

@@ -15,12 +15,11 @@ from course_lib.errors import ExportError, GradingError
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.exports.fill import LMS, Rules, fill, read_layout
 from course_lib.grading.exports.grades import (
-    LessonGrades,
     Person,
     graded_lessons,
     need_gradebook,
-    read_lesson,
     read_people,
+    read_submitted,
 )
 from course_lib.grading.exports.layout import student_label
 from course_lib.grading.exports.lessons import columns_by_lesson
@@ -28,6 +27,7 @@ from course_lib.grading.exports.outcome import Outcome
 from course_lib.grading.exports.sheet import read_sheet, write_new
 from course_lib.grading.exports.students import match, read_mapping, refuse_duplicates
 from course_lib.grading.exports.table import grades_table, table_outcomes
+from course_lib.grading.graded import GradedLesson
 
 __all__ = ["ExportError", "ExportRequest", "columns_by_lesson", "export"]
 
@@ -82,11 +82,11 @@ def export(root: Path, request: ExportRequest) -> Outcome:
     return make(course, request, people, lessons)
 
 
-def _read(course: Course, request: ExportRequest) -> tuple[list[Person], list[LessonGrades]]:
+def _read(course: Course, request: ExportRequest) -> tuple[list[Person], list[GradedLesson]]:
     names = request.lessons or graded_lessons(course)
     if stray := sorted(set(request.columns) - set(names)):
         raise ExportError(f"--map names {stray[0]}, which is not exported: add it to the lessons")
-    return read_people(course), [read_lesson(course, name) for name in names]
+    return read_people(course), [read_submitted(course, name) for name in names]
 
 
 def _refuse_mixed(request: ExportRequest) -> None:
@@ -111,7 +111,7 @@ def _refuse_mixed(request: ExportRequest) -> None:
 
 
 def _plain(
-    course: Course, request: ExportRequest, people: list[Person], lessons: list[LessonGrades]
+    course: Course, request: ExportRequest, people: list[Person], lessons: list[GradedLesson]
 ) -> Outcome:
     output = request.output or course.root / "grades.csv"
     outcomes = table_outcomes(people, lessons, partial=request.partial)
@@ -122,7 +122,7 @@ def _plain(
 
 
 def _filled(
-    course: Course, request: ExportRequest, people: list[Person], lessons: list[LessonGrades]
+    course: Course, request: ExportRequest, people: list[Person], lessons: list[GradedLesson]
 ) -> Outcome:
     output = _beside(request.into, request.output)
     sheet = read_sheet(request.into)

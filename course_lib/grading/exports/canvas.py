@@ -31,7 +31,7 @@ def recognises(header: Sequence[str]) -> bool:
 
 
 def layout(sheet: Sheet) -> Layout:
-    """Where what stands in a Canvas gradebook."""
+    """Where things are in a Canvas gradebook."""
     header = sheet.header
     about = set(columns_named(header, *_ABOUT))
     points_row = next((r for r in range(1, len(sheet.rows)) if _is_points(sheet, r)), None)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 from course_lib.errors import ExportError
 from course_lib.grading.exports import canvas, gradescope, moodle
-from course_lib.grading.exports.grades import LessonGrades
 from course_lib.grading.exports.layout import Gradable, Layout
 from course_lib.grading.exports.lessons import column_for, has_column
 from course_lib.grading.exports.outcome import LessonOutcome
 from course_lib.grading.exports.sheet import Sheet, parse_number
 from course_lib.grading.exports.shown import listed
 from course_lib.grading.exports.students import Matching, id_column
+from course_lib.grading.graded import GradedLesson
 
 LMS: dict[str, ModuleType] = {"canvas": canvas, "moodle": moodle, "gradescope": gradescope}
-_EMPTY = ("", "-")  # both stand for no score, in Canvas and in Moodle
+_EMPTY = ("", "-")  # both mean no score, in Canvas and in Moodle
 
 
 @dataclass(frozen=True)
@@ -29,25 +29,10 @@ class Rules:
     overwrite: bool = False
 
 
-@dataclass
-class _Tally:
-    written: list[str] = field(default_factory=list)
-    same: list[str] = field(default_factory=list)
-    kept: dict[str, str] = field(default_factory=dict)
-    closed: dict[str, str] = field(default_factory=dict)
-    unplaced: list[str] = field(default_factory=list)
-    not_graded: dict[str, str] = field(default_factory=dict)
-    above: list[str] = field(default_factory=list)
-
-    def outcome(self, lesson: str, gradable: Gradable) -> LessonOutcome:
-        lists = {k: tuple(v) if isinstance(v, list) else v for k, v in vars(self).items()}
-        return LessonOutcome(lesson, gradable.name, gradable.points, **lists)
-
-
 def read_layout(
     sheet: Sheet, lms: str, *, id_name: str | None, columns: Mapping[str, str]
 ) -> Layout:
-    """Find out where what stands, for the LMS that the file is said to come from.
+    """Find out where things are, for the LMS that the file is said to come from.
 
     Args:
         sheet: the file.
@@ -92,7 +77,7 @@ def fill(
     sheet: Sheet,
     layout: Layout,
     matching: Matching,
-    lessons: Sequence[LessonGrades],
+    lessons: Sequence[GradedLesson],
     columns: Mapping[str, str],
     rules: Rules,
     *,
@@ -102,7 +87,7 @@ def fill(
 
     Args:
         sheet: the file, changed in place.
-        layout: where what stands in it.
+        layout: where things are in it.
         matching: rows by student.
         lessons: the scores.
         columns: columns by lesson, where the instructor named one.
@@ -121,7 +106,7 @@ def fill(
     return [_fill_one(sheet, gradable, matching, g, rules, mark) for gradable, g in chosen]
 
 
-def _refuse_shared(sheet: Sheet, chosen: Sequence[tuple[Gradable, LessonGrades]]) -> None:
+def _refuse_shared(sheet: Sheet, chosen: Sequence[tuple[Gradable, GradedLesson]]) -> None:
     owners: dict[int, str] = {}
     for gradable, grades in chosen:
         if owners.setdefault(gradable.column, grades.lesson) != grades.lesson:
@@ -131,46 +116,46 @@ def _refuse_shared(sheet: Sheet, chosen: Sequence[tuple[Gradable, LessonGrades]]
             )
 
 
-def _fill_one(sheet, gradable, matching, grades: LessonGrades, rules: Rules, mark: str):
+def _fill_one(sheet, gradable, matching, grades: GradedLesson, rules: Rules, mark: str):
     factor = _factor(sheet, gradable, grades, rules.scale)
-    tally = _Tally()
+    outcome = LessonOutcome(grades.lesson, gradable.name, gradable.points)
     everyone = dict.fromkeys([*matching.rows, *(grade.student for grade in grades.students)])
     for student in everyone:
         grade, row = grades.of(student), matching.rows.get(student)
         score = grade.score(rules.partial)
         if score is None:
-            tally.not_graded[student] = grade.reason
+            outcome.not_graded[student] = grade.reason
         elif row is None:
-            tally.unplaced.append(student)
+            outcome.unplaced.append(student)
         else:
             score = round(score * factor, 2)
             if gradable.points is not None and score > gradable.points:
-                tally.above.append(student)
-            _place(sheet, gradable, row, student, score, rules.overwrite, mark, tally)
-    return tally.outcome(grades.lesson, gradable)
+                outcome.above.append(student)
+            _place(sheet, gradable, row, student, score, rules.overwrite, mark, outcome)
+    return outcome
 
 
-def _place(sheet, gradable, row, student, score, overwrite, mark, tally: _Tally) -> None:
+def _place(sheet, gradable, row, student, score, overwrite, mark, outcome) -> None:
     there, here = sheet.value(row, gradable.column), format(score, ".10g").replace(".", mark)
     number = parse_number(there)
     if row in gradable.closed:
-        tally.closed[student] = gradable.closed[row]
+        outcome.closed[student] = gradable.closed[row]
     elif number is not None and abs(number - score) < 0.005:
-        tally.same.append(student)
+        outcome.same.append(student)
     elif there not in _EMPTY and not overwrite:
-        tally.kept[student] = f"{there} there, {here} here"
+        outcome.kept[student] = f"{there} there, {here} here"
     else:
         sheet.put(row, gradable.column, here)
-        tally.written.append(student)
+        outcome.written.append(student)
 
 
-def _factor(sheet: Sheet, gradable: Gradable, grades: LessonGrades, scale: bool) -> float:
+def _factor(sheet: Sheet, gradable: Gradable, grades: GradedLesson, scale: bool) -> float:
     """What a score is multiplied by.
 
     Raises:
         ExportError: the lesson and its column are worth different points.
     """
-    worth, most = gradable.points, grades.max_points
+    worth, most = gradable.points, grades.all_points
     if worth is None:
         if scale:
             raise ExportError(

@@ -26,7 +26,7 @@ def recognises(header: Sequence[str]) -> bool:
 
 
 def layout(sheet: Sheet) -> Layout:
-    """Where what stands in either file."""
+    """Where things are in either file."""
     header = sheet.header
     students = [row for row in range(1, len(sheet.rows)) if not sheet.rows[row].blank]
     total, most = columns_named(header, "Total Score"), columns_named(header, "Max Points")

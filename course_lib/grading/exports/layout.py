@@ -40,7 +40,7 @@ class Gradable:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where what stands in a file of an LMS.
+    """Where things are in a file of an LMS.
 
     `ids` are columns that may hold a student's id, the first ones unique to a student; `label`
     names a student for people. `only` says that the file belongs to a single assignment.

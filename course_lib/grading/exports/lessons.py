@@ -7,10 +7,10 @@ from pathlib import Path
 
 from course_lib.course_folder import find_lesson, lesson_names
 from course_lib.errors import ExportError
-from course_lib.grading.exports.grades import LessonGrades
 from course_lib.grading.exports.layout import Gradable, Layout, key, words
 from course_lib.grading.exports.sheet import Sheet
 from course_lib.grading.exports.shown import listed, nearest, shown
+from course_lib.grading.graded import GradedLesson
 
 _BEFORE = ("lesson", "assignment", "notebook")
 
@@ -42,7 +42,7 @@ def columns_by_lesson(
     return named.pop("student", None), named
 
 
-def column_for(sheet: Sheet, layout: Layout, grades: LessonGrades, named: str | None) -> Gradable:
+def column_for(sheet: Sheet, layout: Layout, grades: GradedLesson, named: str | None) -> Gradable:
     """The column of a lesson: the named one, the only one, or the one with the lesson's name.
 
     Raises:
@@ -73,7 +73,7 @@ def column_for(sheet: Sheet, layout: Layout, grades: LessonGrades, named: str | 
     )
 
 
-def has_column(layout: Layout, grades: LessonGrades) -> bool:
+def has_column(layout: Layout, grades: GradedLesson) -> bool:
     """Whether some column may be the lesson's."""
     return layout.only or any(
         is_about(gradable.title, grades.lesson, grades.title) for gradable in layout.gradables

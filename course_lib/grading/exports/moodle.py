@@ -37,7 +37,7 @@ def _is_export(header: Sequence[str]) -> bool:
 
 
 def layout(sheet: Sheet) -> Layout:
-    """Where what stands in either file."""
+    """Where things are in either file."""
     students = [row for row in range(1, len(sheet.rows)) if not sheet.rows[row].blank]
     fill = _worksheet if _is_worksheet(sheet.header) else _export
     return fill(sheet, students)

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from course_lib.grading.exports.shown import shown
-from course_lib.grading.records import COMPLETE, INCOMPLETE
+from course_lib.grading.graded import COMPLETE, INCOMPLETE
 
 MOST_LINES = 12
 
 
-@dataclass(frozen=True)
+@dataclass
 class LessonOutcome:
-    """One lesson: who got a score, and for everyone else why not.
+    """One lesson in the file: who got a score there, and for everyone else why not.
 
     `kept` holds students whose cell had another number, which stayed; `closed` those whose cell
     the LMS does not change; `unplaced` graded students without a row of their own.
@@ -23,17 +23,17 @@ class LessonOutcome:
     lesson: str
     column: str = ""
     points: float | None = None
-    written: tuple[str, ...] = ()
-    same: tuple[str, ...] = ()
-    kept: Mapping[str, str] = field(default_factory=dict)
-    closed: Mapping[str, str] = field(default_factory=dict)
-    unplaced: tuple[str, ...] = ()
-    not_graded: Mapping[str, str] = field(default_factory=dict)
-    above: tuple[str, ...] = ()
+    written: list[str] = field(default_factory=list)
+    same: list[str] = field(default_factory=list)
+    kept: dict[str, str] = field(default_factory=dict)
+    closed: dict[str, str] = field(default_factory=dict)
+    unplaced: list[str] = field(default_factory=list)
+    not_graded: dict[str, str] = field(default_factory=dict)
+    above: list[str] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
-        """Whether the score of every graded student stands where it should."""
+        """Whether the score of every graded student is where it should be."""
         return not (self.kept or self.closed or self.unplaced)
 
     def lines(self) -> Iterator[str]:

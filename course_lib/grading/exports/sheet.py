@@ -35,7 +35,7 @@ _BOMS = {
 
 @dataclass
 class Row:
-    """One record: the cells as they stand in the file, their values, and the line end."""
+    """One record: the cells as they are in the file, their values, and the line end."""
 
     line: int
     raw: list[str]
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def blank(self) -> bool:
-        """Whether nothing stands in any cell."""
+        """Whether all cells are empty."""
         return not any(value.strip() for value in self.values)
 
 
@@ -222,7 +222,7 @@ def _written(cell: str | float | None) -> str:
 
 
 def write_new(path: Path, data: bytes, *, force: bool = False) -> None:
-    """Write a file whole or not at all.
+    """Write a file completely or not at all.
 
     Raises:
         ExportError: it exists and `force` is not set, or it cannot be written.

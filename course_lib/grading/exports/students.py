@@ -108,18 +108,11 @@ def match(
     Args:
         students: ids of the gradebook.
         sheet: the file.
-        layout: where its ids stand; an id counts in any of these columns, and the part of an
-            e-mail address before the @ where no column has the whole.
+        layout: where its ids are; an id counts in any of these columns, and the part of an
+            e-mail address before the @ where no column has all of it.
         mapping: ids of the LMS by id of the gradebook; wins over what the columns say.
     """
-    whole, local = _index(sheet, layout, str), _index(sheet, layout, _local_part)
-    given = _given(mapping or {}, students)
-    found = {s: whole.get(key(given[s]), set()) for s in given}
-    taken = set().union(*found.values())
-    for student in students:
-        if student not in given:
-            rows = whole.get(key(student)) or local.get(key(student)) or set()
-            found[student] = rows - taken
+    found = _candidates(students, sheet, layout, mapping or {})
     claims = defaultdict(list)
     for student, rows in found.items():
         for row in rows:
@@ -136,15 +129,29 @@ def match(
         elif several:
             rows[student] = several[0]
     unmatched = tuple(student for student in students if not found[student])
-    claimed = {row for several in found.values() for row in several}
-    left_over = tuple(row for row in layout.students if row not in claimed)
+    left_over = tuple(row for row in layout.students if row not in claims)
     known = {key(student) for student in students}
     strangers = tuple(name for name in mapping or () if key(name) not in known)
     return Matching(rows, ambiguous, unmatched, left_over, strangers)
 
 
+def _candidates(
+    students: Sequence[str], sheet: Sheet, layout: Layout, mapping: Mapping[str, str]
+) -> dict[str, set[int]]:
+    """All rows that could be a student's."""
+    full, local = _index(sheet, layout, str), _index(sheet, layout, _local_part)
+    given = _given(mapping, students)
+    found = {student: full.get(key(given[student]), set()) for student in given}
+    taken = set().union(*found.values())
+    for student in students:
+        if student not in given:
+            rows = full.get(key(student)) or local.get(key(student)) or set()
+            found[student] = rows - taken
+    return found
+
+
 def _index(sheet: Sheet, layout: Layout, part) -> dict[str, set[int]]:
-    """Rows by each id that stands in them."""
+    """Rows by each id in them."""
     found = defaultdict(set)
     for row in layout.students:
         for column in layout.ids:

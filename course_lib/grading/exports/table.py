@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from course_lib.grading.exports.grades import ABSENT, LessonGrades, Person
+from course_lib.grading.exports.grades import Person
 from course_lib.grading.exports.outcome import LessonOutcome
 from course_lib.grading.exports.sheet import table_bytes
+from course_lib.grading.graded import ABSENT, GradedLesson
 
 ABOUT = ("student", "last_name", "first_name", "email")
 PER_LESSON = ("written", "total", "max", "late_seconds", "state", "reason")
 
 
 def grades_table(
-    people: Sequence[Person], lessons: Sequence[LessonGrades], *, partial: bool = False
+    people: Sequence[Person], lessons: Sequence[GradedLesson], *, partial: bool = False
 ) -> bytes:
     """The table as a file in UTF-8; what is not graded is blank.
 
@@ -31,19 +32,20 @@ def grades_table(
     return table_bytes(rows)
 
 
-def _cells(grades: LessonGrades, student: str, partial: bool) -> list[str | float | None]:
+def _cells(grades: GradedLesson, student: str, partial: bool) -> list[str | float | None]:
     grade = grades.of(student)
-    points = [grade.exercises.get(name) for name in grades.exercises]
-    written = list(grade.written.values())
+    scores = {row.exercise: row.score for row in grade.rows}
+    points = [scores.get(name) for name in grades.exercises]
+    written = [answer.score for answer in grade.answers]
     by_hand = None if not written or None in written else sum(written)
     late = None if grade.state == ABSENT else grade.late_seconds
     reason = "" if grade.reason == grade.state else grade.reason
     score = grade.score(partial)
-    return [*points, by_hand, score, grades.max_points, late, grade.state, reason]
+    return [*points, by_hand, score, grades.all_points, late, grade.state, reason]
 
 
 def table_outcomes(
-    people: Sequence[Person], lessons: Sequence[LessonGrades], *, partial: bool = False
+    people: Sequence[Person], lessons: Sequence[GradedLesson], *, partial: bool = False
 ) -> tuple[LessonOutcome, ...]:
     """Who has a total in the table, and who has none."""
     found = []
@@ -51,7 +53,7 @@ def table_outcomes(
         scored = [p.id for p in people if grades.of(p.id).score(partial) is not None]
         blank = {p.id: grades.of(p.id).reason for p in people if p.id not in set(scored)}
         outcome = LessonOutcome(
-            grades.lesson, points=grades.max_points, written=tuple(scored), not_graded=blank
+            grades.lesson, points=grades.all_points, written=scored, not_graded=blank
         )
         found.append(outcome)
     return tuple(found)

@@ -13,11 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import zmq
-from jupyter_client.blocking import BlockingKernelClient
 from nbformat import NotebookNode
 from nbformat.v4 import output_from_msg
 
+from course_lib.grading.adapters.jupyter_client import BoundedClient
 from course_lib.grading.kernels.guest.meter import Used
 from course_lib.grading.kernels.kernel import Kernel, KernelFault
 
@@ -25,7 +24,6 @@ _GRACE_SECONDS = 1.0
 _CEILING = 40  # times a limit by the clock: a machine that is as busy as that cannot grade
 _TICK_SECONDS = 0.05
 _ASK_AGAIN_SECONDS = 0.2
-_MAX_MESSAGE = 20_000_000  # bytes; a larger one is never received
 _OUTPUTS = ("stream", "display_data", "execute_result", "error")
 
 
@@ -86,15 +84,6 @@ class _Allowance:
         return "ceiling" if time.monotonic() > self._ceiling else ""
 
 
-class _Bounded(BlockingKernelClient):
-    """A client that never takes in a message of more than _MAX_MESSAGE bytes."""
-
-    def _create_connected_socket(self, channel: str, identity: bytes | None = None):
-        self.context.setsockopt(zmq.MAXMSGSIZE, _MAX_MESSAGE)
-        self.context.setsockopt(zmq.RCVHWM, 50)
-        return super()._create_connected_socket(channel, identity)
-
-
 class Client:
     """The connection to a kernel.
 
@@ -105,7 +94,7 @@ class Client:
 
     def __init__(self, kernel: Kernel, most_output: int = 1_000_000) -> None:
         self.kernel, self.most_output = kernel, most_output
-        self._client = _Bounded()
+        self._client = BoundedClient()
         self._client.load_connection_info(kernel.connection)
         self._client.start_channels(stdin=False, hb=False, control=True)
 
@@ -142,12 +131,11 @@ class Client:
         return False
 
     def run(self, code: str, seconds: float, *, silent: bool = False) -> Ran:
-        """Run code, for `seconds` of its own time; then interrupt it, a second later kill.
+        """Run a cell's code for `seconds` of its own time; then interrupt it, a second later kill.
 
         Args:
-            code: of one cell.
-            seconds: of processor time of all that the kernel has started, and as many in which
-                nothing of it wants to run. Time in which others have the processor is not counted.
+            seconds: of processor time of all that it has started, and as many in which nothing of
+                it wants to run; time in which others have the processor is not counted.
             silent: whether the cell is left out of the history.
         """
         started, allowance = time.monotonic(), _Allowance(self.kernel, seconds)
@@ -166,8 +154,7 @@ class Client:
                 break
             ran.flooded = ran.flooded or size > self.most_output
             spent = limit.spent()
-            if not interrupted:
-                ran.stopped = spent
+            ran.stopped = ran.stopped if interrupted else spent
             if size > 10 * self.most_output or spent == "ceiling" or (interrupted and spent):
                 self.kernel.kill()
                 ran.state = "killed"

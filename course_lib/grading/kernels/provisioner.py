@@ -22,6 +22,7 @@ from typing import Any
 from jupyter_client.provisioning import KernelProvisionerBase, LocalProvisioner
 from traitlets import Unicode
 
+from course_lib.grading.adapters.jupyter_client import interrupt_by_message
 from course_lib.grading.kernels.forked import ForkedKernels
 from course_lib.grading.kernels.kernel import Kernel, Provider
 from course_lib.grading.kernels.provider import provider
@@ -85,9 +86,7 @@ class ZygoteProvisioner(LocalProvisioner):
         if self.kernel is None:
             await super().send_signal(signum)
         elif signum == signal.SIGINT and self.parent is not None:
-            message = self.parent.session.msg("interrupt_request", content={})
-            self.parent._connect_control_socket()
-            self.parent.session.send(self.parent._control_socket, message)
+            interrupt_by_message(self.parent)
         elif signum != 0:
             await asyncio.to_thread(self.kernel.kill)
 

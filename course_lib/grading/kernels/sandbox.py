@@ -118,7 +118,7 @@ def refuse(wanted: str, reasons: dict[str, str]) -> GradingError:
     weaker = LEVELS[LEVELS.index(wanted) + 1 :]
     return GradingError(
         f"sandbox {wanted} cannot be had here: {reasons.get(wanted, 'its probe failed')}. Fix "
-        f"that, or say --sandbox {' or --sandbox '.join(weaker)} if you trust what was handed in"
+        f"that, or say --sandbox {' or --sandbox '.join(weaker)} if you trust what was submitted"
     )
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import psutil
 from jupyter_client.manager import KernelManager
 
+from course_lib.grading.adapters.jupyter_client import process_of
 from course_lib.grading.kernels.environment import public_environment
 from course_lib.grading.kernels.guest.meter import Used
 from course_lib.grading.kernels.kernel import Kernel, KernelFault
@@ -56,7 +57,7 @@ class SpawnedKernels:
         manager = KernelManager(kernel_name="python3")
         try:
             manager.start_kernel(env=environ, cwd=place, stderr=subprocess.DEVNULL)
-            process = manager.provisioner.process
+            process = process_of(manager)
             self._meters[name] = _Meter(process.pid)
         except Exception as error:
             raise KernelFault(f"an ordinary kernel does not start: {error}") from error

@@ -1,18 +1,18 @@
 """Becomes a kernel: shut in first, then IPython, then whatever the driver sends.
 
-Whoever this file's functions run in was forked from the zygote and does not return.
+These functions run in a process that was forked from the zygote, and do not return.
 """
 
 import contextlib
 import json
 import os
 import random
-import sys
 import tempfile
 import time
 import traceback
 
 from course_lib.grading.kernels.guest import lockdown
+from course_lib.grading.kernels.guest.ipykernel_adapter import limit_output, streams_restorer
 
 READY = b"ready "
 _SAYING = 3
@@ -67,55 +67,17 @@ def _run_kernel(connection: dict, seed: int, forked: float, spent: dict[str, flo
 
     from course_lib.checks.observe.cells import watch_cells
 
-    _limit_output(connection.pop("output"))
+    limit_output(connection.pop("output"))
     path = f"{connection.pop('folder')}/connection.json"
     with open(path, "w", encoding="utf-8") as file:
         json.dump(connection, file)
     app = IPKernelApp.instance(capture_fd_output=False)
     arguments = ["-f", path, "--HistoryManager.enabled=False", "--IPKernelApp.log_level=ERROR"]
     app.initialize(arguments)
-    app.shell.events.register("post_run_cell", _streams_restorer())
+    app.shell.events.register("post_run_cell", streams_restorer())
     watch_cells(app.shell)
     _seed_everything(seed)
     spent["start"] = time.monotonic() - forked - sum(spent.values())
     os.write(_SAYING, READY + json.dumps(spent).encode())
     os.close(_SAYING)
     app.start()
-
-
-def _streams_restorer():
-    streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
-
-    def restore(*_):
-        """A kernel whose stdout is None answers nobody."""
-        for name, stream in streams.items():
-            if getattr(sys, name, None) is None:
-                setattr(sys, name, stream)
-
-    return restore
-
-
-def _limit_output(most: int) -> None:
-    """An honest cell that puts out too much is cut short here; the driver stops all others."""
-    from ipykernel.displayhook import ZMQShellDisplayHook
-    from ipykernel.iostream import OutStream
-
-    show = ZMQShellDisplayHook.write_format_data
-
-    def shortened(self, format_dict, md_dict=None):
-        texts = {kind: data for kind, data in format_dict.items() if isinstance(data, str)}
-        long = {kind: f"{data[:2000]} ..." for kind, data in texts.items() if len(data) > most}
-        return show(self, format_dict | long, md_dict)
-
-    ZMQShellDisplayHook.write_format_data = shortened
-
-    write, written = OutStream.write, [0]
-
-    def counted(self, string):
-        written[0] += len(string)
-        if written[0] > most:
-            written[0] = 0
-            raise OSError(f"more than {most:,} characters were printed")
-        return write(self, string)
-
-    OutStream.write = counted

@@ -1,3 +1,3 @@
-"""Handed in as it was handed out."""
+"""Submitted as it was released."""
 
 BLANK = True

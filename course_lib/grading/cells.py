@@ -1,4 +1,4 @@
-"""What an executed check cell is worth, and why it may be worth nothing yet.
+"""The cells of a lesson's notebook: which ones are run and graded, what an executed check says.
 
 The only place that turns a cell's outputs into points; nbgrader's rule (any stderr is 0,
 anything that is not a number is full marks) does not reach the gradebook.
@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from course_lib.grading.graded import GradedExercise
 
 REPORT = "application/vnd.course.report+json"
 TIMEOUT = "CellTimeoutError"
+ANSWER = "-answer"  # ends the grade_id of an exercise's answer
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Points for one exercise, or None and the reason why there are none."""
+class NotebookGrades(NamedTuple):
+    """What a graded notebook says: its exercises by name, and notices for the instructor."""
 
-    exercise: str
-    points: float | None
-    max_points: float
-    outcome: str
-    reason: str | None = None
-    mistake: str | None = None
-    findings: tuple[str, ...] = ()
+    exercises: dict[str, GradedExercise]
+    notices: tuple[str, ...]
+
+
+def grade_id(cell: Mapping) -> str:
+    """nbgrader's name of a cell; empty if it has none."""
+    return cell["metadata"].get("nbgrader", {}).get("grade_id", "")
 
 
 def is_check(cell: Mapping) -> bool:
@@ -33,8 +35,20 @@ def is_check(cell: Mapping) -> bool:
     return cell["cell_type"] == "code" and bool(about.get("grade")) and not about.get("solution")
 
 
-def judge_cell(cell: Mapping) -> Verdict:
-    """Judge one executed check cell by the report and the points that it put out.
+def is_run(cell: Mapping) -> bool:
+    """Whether grading runs a cell: a code cell that is not for show."""
+    return cell["cell_type"] == "code" and "demo" not in cell["metadata"].get("tags", [])
+
+
+def read_notebook(notebook: Mapping) -> NotebookGrades:
+    """Read the checks of a graded notebook and the notices in its metadata."""
+    found = [read_check(cell) for cell in notebook["cells"] if is_check(cell)]
+    notices = notebook["metadata"].get("course", {}).get("notices", [])
+    return NotebookGrades({one.exercise: one for one in found}, tuple(notices))
+
+
+def read_check(cell: Mapping) -> GradedExercise:
+    """Read an executed check cell: the report and the points that it put out.
 
     A time-out costs the exercise its points; every other fault leaves it ungraded.
     """
@@ -44,7 +58,7 @@ def judge_cell(cell: Mapping) -> Verdict:
     if not cell.get("execution_count") and not outputs:
         return _ungraded(exercise, most, "the check was not run")
     if errors := [o.get("ename") for o in outputs if o["output_type"] == "error"]:
-        return _judge_errors(exercise, most, errors)
+        return _after_errors(exercise, most, errors)
     reports = [r for o in outputs if isinstance(r := o.get("data", {}).get(REPORT), Mapping)]
     report = reports[-1] if reports else {}
     if report.get("exercise") != exercise:
@@ -52,30 +66,30 @@ def judge_cell(cell: Mapping) -> Verdict:
     mistake = report.get("mistake")
     known = {
         "mistake": mistake if isinstance(mistake, str) else None,
-        "findings": tuple(_messages(report.get("findings"))),
+        "message": _first_message(report.get("findings")),
     }
     outcome = str(report.get("outcome"))
     if outcome == "checker_failed":
         reason = "the check itself failed, not the student's code: report it to the course"
-        return Verdict(exercise, None, most, outcome, reason, **known)
+        return GradedExercise(exercise, None, most, outcome, reason=reason, **known)
     points = _number([o for o in outputs if o["output_type"] == "execute_result"])
     if points is None or not 0 <= points <= most + 1e-9:
         return _ungraded(exercise, most, "the check's last value is not a number of points")
     if not _agree(points, report.get("points")):
         return _ungraded(exercise, most, "the check's value and its report disagree")
-    return Verdict(exercise, min(points, most), most, outcome, None, **known)
+    return GradedExercise(exercise, min(points, most), most, outcome, **known)
 
 
-def _judge_errors(exercise: str, most: float, names: list) -> Verdict:
+def _after_errors(exercise: str, most: float, names: list) -> GradedExercise:
     if TIMEOUT in names:
         reason = "stopped: the check did not end in time (an endless loop?)"
-        return Verdict(exercise, 0.0, most, "timed_out", reason)
+        return GradedExercise(exercise, 0.0, most, "timed_out", reason=reason)
     what = str(names[0])[:80]
     return _ungraded(exercise, most, f"the check cell ended with {what}: look at the notebook")
 
 
-def _ungraded(exercise: str, most: float, reason: str) -> Verdict:
-    return Verdict(exercise, None, most, "not_graded", reason)
+def _ungraded(exercise: str, most: float, reason: str) -> GradedExercise:
+    return GradedExercise(exercise, None, most, "not_graded", reason=reason)
 
 
 def _number(results: list[Mapping]) -> float | None:
@@ -94,7 +108,8 @@ def _agree(points: float, reported: object) -> bool:
     return isinstance(reported, int | float) and math.isclose(points, reported, abs_tol=1e-6)
 
 
-def _messages(findings: object) -> list[str]:
+def _first_message(findings: object) -> str | None:
     if not isinstance(findings, list):
-        return []
-    return [str(f.get("message", "")) for f in findings if isinstance(f, Mapping)]
+        return None
+    messages = [str(f.get("message", "")) for f in findings if isinstance(f, Mapping)]
+    return messages[0] if messages else None

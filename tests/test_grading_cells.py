@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.grading.verdict import REPORT, judge_cell
+from course_lib.grading.cells import REPORT, read_check
 
 
 def cell(*outputs, points=4):
@@ -30,21 +30,21 @@ def error(ename):
 def test_points_mistake_and_messages_are_read():
     findings = [{"id": "a", "message": "First."}, {"id": "b", "message": "Second."}]
     told = report("incorrect", 1.5, mistake="adds_two", findings=findings)
-    verdict = judge_cell(cell(told, result("1.5")))
+    verdict = read_check(cell(told, result("1.5")))
     assert (verdict.points, verdict.outcome, verdict.mistake) == (1.5, "incorrect", "adds_two")
-    assert verdict.findings == ("First.", "Second.")
+    assert verdict.message == "First."
     assert verdict.reason is None
 
 
 def test_stderr_costs_nothing():
-    assert judge_cell(cell(stderr(), report(), stderr(), result("4.0"))).points == 4.0
+    assert read_check(cell(stderr(), report(), stderr(), result("4.0"))).points == 4.0
 
 
 @pytest.mark.parametrize(
     "text", ["nan", "inf", "-1.0", "4.5", "tensor(0.)", "np.float64(0.0)", "", "None"]
 )
 def test_a_value_that_is_no_number_of_points_is_not_graded(text):
-    verdict = judge_cell(cell(report(), result(text)))
+    verdict = read_check(cell(report(), result(text)))
     assert verdict.points is None
     assert "not a number of points" in verdict.reason
 
@@ -63,17 +63,17 @@ def test_a_value_that_is_no_number_of_points_is_not_graded(text):
     ],
 )
 def test_what_cannot_be_trusted_is_not_graded_and_says_why(outputs, reason):
-    verdict = judge_cell(cell(*outputs))
+    verdict = read_check(cell(*outputs))
     assert verdict.points is None
     assert reason in verdict.reason
 
 
 def test_a_check_that_was_not_run_is_not_graded():
-    assert judge_cell({**cell(), "execution_count": None}).reason == "the check was not run"
+    assert read_check({**cell(), "execution_count": None}).reason == "the check was not run"
 
 
 def test_a_time_out_costs_its_exercise():
-    verdict = judge_cell(
+    verdict = read_check(
         cell(report(), result("4.0"), error("KeyboardInterrupt"), error("CellTimeoutError"))
     )
     assert (verdict.points, verdict.outcome) == (0.0, "timed_out")

@@ -1,0 +1,88 @@
+"""nbgrader: its gradebook in one transaction, its late penalties, its step that saves scores."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nbformat import NotebookNode
+from nbgrader import api
+from nbgrader.api import Gradebook, SubmittedNotebook
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.dbutil import ALEMBIC_DIR
+from nbgrader.preprocessors import AssignLatePenalties, NbGraderPreprocessor, SaveAutoGrades
+from nbgrader.utils import determine_grade
+from traitlets.config import Config
+
+WRITTEN_AGAINST = "0.9.6"
+
+
+@functools.cache
+def _newest_schema() -> str:
+    """The version of the tables that nbgrader makes."""
+    from alembic.script import ScriptDirectory
+
+    return ScriptDirectory(ALEMBIC_DIR).get_current_head()
+
+
+# For each new gradebook nbgrader asks this of a process of its own, which takes two seconds.
+api.get_alembic_version = _newest_schema
+
+
+@contextmanager
+def one_transaction(gradebook: Gradebook) -> Iterator[None]:
+    """nbgrader commits after each of its steps; in here they are only flushed till the end."""
+    session = gradebook.db
+    session.commit = session.flush
+    try:
+        yield
+    except BaseException:
+        session.rollback()
+        raise
+    finally:
+        del session.commit
+    session.commit()
+
+
+class LatePenalties:
+    """The course's plugin for late submissions, asked as AssignLatePenalties asks it."""
+
+    def __init__(self, config: Config) -> None:
+        self._step = AssignLatePenalties(config=config)
+        self._step.init_plugin()
+
+    def penalty(self, notebook: SubmittedNotebook) -> float | None:
+        """What a submitted notebook loses for being late; None for nothing."""
+        late = notebook.assignment.total_seconds_late
+        if late <= 0:
+            return None
+        plugin = self._step.plugin_inst
+        penalty = plugin.late_submission_penalty(notebook.student.id, notebook.score, late)
+        return None if penalty is None else self._step._check_late_penalty(notebook, penalty)
+
+    def score_of(self, cell: NotebookNode) -> float | None:
+        """What nbgrader itself gives a cell."""
+        return determine_grade(cell, self._step.log)[0]
+
+
+class SaveScores(SaveAutoGrades):
+    """SaveAutoGrades in which a subclass may decide on a cell's points."""
+
+    def score_of(self, cell: NotebookNode) -> float | None:
+        """Points of a graded cell; None leaves it to a person."""
+        return determine_grade(cell, self.log)[0]
+
+    def _add_score(self, cell: NotebookNode, resources: dict) -> None:
+        name = cell.metadata["nbgrader"]["grade_id"]
+        grade = self.gradebook.find_grade(
+            name, self.notebook_id, self.assignment_id, self.student_id
+        )
+        grade.auto_score = self.score_of(cell)
+        grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+        self.gradebook.db.commit()
+
+
+def coursedir_of(step: NbGraderPreprocessor) -> CourseDirectory:
+    """The course folder that a preprocessor works for, by its exporter and its converter."""
+    return step.parent.parent.coursedir

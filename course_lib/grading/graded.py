@@ -1,0 +1,204 @@
+"""A graded submission, from the check cell to the export: exercise, submission, lesson.
+
+The same three types serve the gradebook, the tables, the class report and the exports. They are
+what nbgrader's gradebook and the graded notebook hold of a submission, put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+
+COMPLETE, INCOMPLETE = 0, 3  # exit codes
+GRADED, WAITING, BLANK, ABSENT = "graded", "waiting", "not graded", "nothing submitted"
+_WAITS = "a written answer waits for a person: grade it in formgrader, or export with --partial"
+
+
+@dataclass(frozen=True)
+class GradedExercise:
+    """One answer's points; None are not graded, for a reason.
+
+    `outcome` is the check's, or for a written answer "waiting", "left blank" or "graded".
+    """
+
+    exercise: str
+    points: float | None
+    max_points: float
+    outcome: str
+    mistake: str | None = None
+    reason: str | None = None
+    by_hand: bool = False
+    message: str | None = None
+    extra_credit: float = 0.0
+
+    @property
+    def score(self) -> float | None:
+        """Points with the extra credit that a person gave."""
+        return None if self.points is None else self.points + self.extra_credit
+
+
+@dataclass(frozen=True)
+class GradedSubmission:
+    """One student's lesson.
+
+    Attributes:
+        rows: the exercises graded by machine, in the lesson's order.
+        answers: the written ones, graded by a person.
+        problem: why nothing of it is graded.
+        same_as_course: exercises whose answer is the course's; for the record, not for a look.
+    """
+
+    student: str
+    rows: tuple[GradedExercise, ...] = ()
+    answers: tuple[GradedExercise, ...] = ()
+    late_seconds: float = 0.0
+    late_penalty: float = 0.0
+    problem: str | None = None
+    notices: tuple[str, ...] = ()
+    seconds: float = 0.0
+    same_as_course: tuple[str, ...] = ()
+    absent: bool = False
+
+    @property
+    def points(self) -> float | None:
+        """Points of the machine-graded exercises; None where none of them is graded."""
+        graded = [one.points for one in self.rows if one.points is not None]
+        return sum(graded) if graded else None
+
+    @property
+    def written(self) -> dict[str, str]:
+        """The state of each written answer, by its name; of a problem there are none."""
+        return {} if self.problem else {one.exercise: one.outcome for one in self.answers}
+
+    @property
+    def blanks(self) -> dict[str, str]:
+        """Exercises that are not graded, with the reason; "" for the whole submission."""
+        if self.problem:
+            return {"": self.problem}
+        return {one.exercise: one.reason or "" for one in self.rows if one.points is None}
+
+    @property
+    def state(self) -> str:
+        """GRADED, or what is missing of it: WAITING (for a person), BLANK or ABSENT."""
+        if self.absent:
+            return ABSENT
+        if any(one.points is None for one in self.rows):
+            return BLANK
+        return WAITING if any(one.points is None for one in self.answers) else GRADED
+
+    @property
+    def reason(self) -> str:
+        """Why there is no score; empty where there is one."""
+        if self.state == BLANK:
+            names = [one.exercise for one in self.rows if one.points is None]
+            why = [f"{name}: {why}" if name else why for name, why in self.blanks.items() if why]
+            return "; ".join(why) or f"not graded: {', '.join(names)}"
+        return {ABSENT: ABSENT, WAITING: _WAITS, GRADED: ""}[self.state]
+
+    def score(self, partial: bool = False) -> float | None:
+        """What nbgrader's own exporter counts, with extra credit and less the late penalty.
+
+        None if not graded, where nbgrader would count 0; with `partial` written answers may wait.
+        """
+        if self.state != GRADED and not (partial and self.state == WAITING):
+            return None
+        scores = [one.score for one in (*self.rows, *self.answers)]
+        return max(0.0, sum(score for score in scores if score is not None) - self.late_penalty)
+
+    def as_dict(self) -> dict:
+        """JSON-able."""
+        return {
+            "student": self.student,
+            "rows": [{"student": self.student, **asdict(one)} for one in self.rows],
+            "written": self.written,
+            "written_points": sum(one.score or 0.0 for one in self.answers),
+            "late_seconds": self.late_seconds,
+            "problem": self.problem,
+            "notices": self.notices,
+            "seconds": self.seconds,
+            "same_as_course": self.same_as_course,
+        }
+
+
+@dataclass(frozen=True)
+class GradedLesson:
+    """Everyone's submissions of a lesson, and the points of its exercises and written answers.
+
+    `title` is the heading of its release notebook, where an export looks for a column.
+    """
+
+    lesson: str
+    students: tuple[GradedSubmission, ...] = ()
+    points_by_exercise: Mapping[str, float] = field(default_factory=dict)
+    points_by_answer: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    title: str = ""
+
+    @property
+    def exercises(self) -> tuple[str, ...]:
+        """Names of the machine-graded exercises, in the lesson's order."""
+        return tuple(self.points_by_exercise)
+
+    @property
+    def max_points(self) -> float:
+        """What a machine can give."""
+        return sum(self.points_by_exercise.values())
+
+    @property
+    def written_points(self) -> float:
+        """What a person can give."""
+        return sum(self.points_by_answer.values())
+
+    @property
+    def all_points(self) -> float:
+        """What both can give."""
+        return self.max_points + self.written_points
+
+    @cached_property
+    def _by_student(self) -> dict[str, GradedSubmission]:
+        return {one.student: one for one in self.students}
+
+    def of(self, student: str) -> GradedSubmission:
+        """A student's submission, whether or not there is one."""
+        return self._by_student.get(student) or GradedSubmission(student, absent=True)
+
+    @property
+    def rows(self) -> list[tuple[str, GradedExercise]]:
+        """All machine-graded exercises with their students, student by student."""
+        return [(student.student, one) for student in self.students for one in student.rows]
+
+    @property
+    def waiting(self) -> dict[str, list[str]]:
+        """Written answers that a person has yet to grade, by student."""
+        found = {
+            s.student: [name for name, state in s.written.items() if state == "waiting"]
+            for s in self.students
+        }
+        return {student: names for student, names in found.items() if names}
+
+    @property
+    def blanks(self) -> dict[str, dict[str, str]]:
+        """What is not graded although a machine should: student -> exercise -> reason."""
+        return {s.student: s.blanks for s in self.students if s.blanks}
+
+    @property
+    def exit_code(self) -> int:
+        """0 if everything a machine can grade is graded, else 3."""
+        return INCOMPLETE if self.blanks else COMPLETE
+
+    def as_dict(self) -> dict:
+        """JSON-able: everything the table shows, and the reasons."""
+        students = [student.as_dict() for student in self.students]
+        return {
+            "lesson": self.lesson,
+            "students": students,
+            "exercises": self.exercises,
+            "max_points": self.max_points,
+            "written_points": self.written_points,
+            "seconds": self.seconds,
+            "rows": [row for student in students for row in student["rows"]],
+            "waiting": self.waiting,
+            "blanks": self.blanks,
+            "exit_code": self.exit_code,
+        }

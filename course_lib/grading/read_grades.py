@@ -1,0 +1,127 @@
+"""Read a lesson back: gradebook, graded notebooks and the ledger's notes, as one `GradedLesson`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from nbgrader.api import MissingEntry
+
+from course_lib.grading.cells import NotebookGrades, read_notebook
+from course_lib.grading.course import Course
+from course_lib.grading.graded import BLANK, GradedExercise, GradedLesson, GradedSubmission
+from course_lib.grading.ledger import Entry, Ledger
+
+
+def read_lesson(
+    course: Course,
+    lesson: str,
+    *,
+    known: Mapping[str, NotebookGrades] | None = None,
+    brief: bool = False,
+) -> GradedLesson:
+    """Everything known about a lesson; no student where the gradebook knows none.
+
+    Args:
+        course: the course folder.
+        lesson: slug.
+        known: what graded notebooks say that need not be read again, by student.
+        brief: read the graded notebook only where points are missing, to say why. Mistakes and
+            messages are left out then.
+    """
+    entries = {e.student: e for e in Ledger(course.ledger_path(lesson)).entries()}
+    with course.gradebook() as gradebook:
+        try:
+            assignment = gradebook.find_assignment(lesson)
+        except MissingEntry:
+            return GradedLesson(lesson)
+        exercises, answers = _points(assignment)
+        if not exercises and not answers:
+            return GradedLesson(lesson)
+        students = []
+        for submission in gradebook.assignment_submissions(lesson):
+            student = submission.student.id
+            graded = _from_gradebook(submission, exercises, answers)
+            if graded.state == BLANK or not brief:
+                notebook = (known or {}).get(student) or _notebook(course, student, lesson)
+                graded = _explained(graded, entries.get(student, Entry(student)), notebook)
+            students.append(graded)
+    in_order = sorted(students, key=lambda graded: graded.student)
+    return GradedLesson(lesson, tuple(in_order), exercises, answers)
+
+
+def _points(assignment) -> tuple[dict[str, float], dict[str, float]]:
+    """Points of what a machine and of what a person grades, in the notebooks' order."""
+    exercises: dict[str, float] = {}
+    answers: dict[str, float] = {}
+    for notebook in sorted(assignment.notebooks, key=lambda nb: nb.name):
+        place = {cell.name: n for n, cell in enumerate(notebook.source_cells)}
+        graded = [*notebook.grade_cells, *notebook.task_cells]
+        for cell in sorted(graded, key=lambda cell: place.get(cell.name, 0)):
+            (exercises if cell.cell_type == "code" else answers)[cell.name] = cell.max_score
+    return exercises, answers
+
+
+def _from_gradebook(submission, exercises: dict, answers: dict) -> GradedSubmission:
+    """What the gradebook alone says of a submission."""
+    grades = {grade.cell.name: grade for nb in submission.notebooks for grade in nb.grades}
+    return GradedSubmission(
+        submission.student.id,
+        tuple(_exercise(name, most, grades.get(name)) for name, most in exercises.items()),
+        tuple(_answer(name, most, grades.get(name)) for name, most in answers.items()),
+        late_seconds=float(submission.total_seconds_late),
+        late_penalty=sum(nb.late_submission_penalty or 0.0 for nb in submission.notebooks),
+    )
+
+
+def _exercise(name: str, most: float, grade) -> GradedExercise:
+    if grade is None:
+        return GradedExercise(name, None, most, "not_graded")
+    by_hand = grade.manual_score is not None
+    points = grade.manual_score if by_hand else grade.auto_score
+    extra = grade.extra_credit or 0.0
+    return GradedExercise(name, points, most, "not_graded", by_hand=by_hand, extra_credit=extra)
+
+
+def _answer(name: str, most: float, grade) -> GradedExercise:
+    if grade is None:
+        return GradedExercise(name, None, most, "waiting")
+    by_hand = grade.manual_score is not None
+    waits = grade.needs_manual_grade and not by_hand
+    points = grade.manual_score if by_hand else None if waits else grade.auto_score
+    state = "graded" if by_hand else "waiting" if waits else "left blank"
+    extra = grade.extra_credit or 0.0
+    return GradedExercise(name, points, most, state, extra_credit=extra)
+
+
+def _notebook(course: Course, student: str, lesson: str) -> NotebookGrades | None:
+    found = course.read_graded(student, lesson)
+    return read_notebook(found) if found else None
+
+
+def _explained(
+    graded: GradedSubmission, entry: Entry, notebook: NotebookGrades | None
+) -> GradedSubmission:
+    """A submission with what its graded notebook and its entry in the ledger say of it."""
+    read, notices = notebook or NotebookGrades({}, ())
+    problem = entry.problem
+    if problem is None and notebook is None:
+        problem = "not graded yet"
+    flags = [f"{name}: {reason}" for name, reason in entry.flagged.items()]
+    return replace(
+        graded,
+        rows=tuple(_with_report(row, read.get(row.exercise)) for row in graded.rows),
+        problem=problem,
+        notices=tuple(dict.fromkeys([*entry.notices, *notices, *flags])),
+        seconds=entry.seconds.get("total", 0.0),
+        same_as_course=entry.same,
+    )
+
+
+def _with_report(row: GradedExercise, read: GradedExercise | None) -> GradedExercise:
+    """The gradebook's points with the notebook's outcome, mistake and message."""
+    if read is None:
+        return row if row.points is not None else replace(row, reason="no graded notebook")
+    return replace(
+        row, outcome=read.outcome, mistake=read.mistake, reason=read.reason, message=read.message
+    )

@@ -125,7 +125,7 @@ def test_a_bundle_is_for_students(course):
         assert "course_lib/lab_config/labconfig/default_setting_overrides.json" in files
     assert "course_lib/fused/__init__.py" in whole
     assert {f"course_lib/attention/{slug[3:]}.py" for slug in lessons()} <= set(whole)
-    assert sum(map(len, reduced.values())) < sum(map(len, whole.values())) / 2
+    assert sum(map(len, reduced.values())) < 0.6 * sum(map(len, whole.values()))
 
 
 def test_the_project_of_a_bundle_is_the_student_core(course):

@@ -170,7 +170,7 @@ exactly_equal = wrong("rejects_rounding")(suffixes(agree=torch.equal))
 three_hundredths_allowed = wrong("accepts_a_hundredth")(
     suffixes(agree=lambda a, b: (a - b).abs().max() <= 0.03)
 )
-signed = wrong("accepts_all_smaller")(suffixes(agree=lambda a, b: (b - a).max() < 1e-6))
+signed = wrong()(suffixes(agree=lambda a, b: (b - a).max() < 1e-6))
 
 
 @faulty("one_sided", "first_item", "last_position_only", "loose")

@@ -36,18 +36,6 @@ def infinity(scores, allowed):
     return scores.masked_fill(~allowed, -math.inf)
 
 
-def shifted_columns(mask, num_keys, block):
-    """The columns of the block after this one; the last one takes the first."""
-    shift = block.stop - block.start
-    return columns(mask.expand(*mask.shape[:-1], num_keys).roll(-shift, -1), num_keys, block)
-
-
-def columns_before(mask, num_keys, block):
-    """The columns of the block before this one; the first one takes the last."""
-    shift = block.stop - block.start
-    return columns(mask.expand(*mask.shape[:-1], num_keys).roll(shift, -1), num_keys, block)
-
-
 def first_columns(mask, num_keys, block):
     """The first columns of the mask for every block."""
     size = len(range(num_keys)[block])
@@ -128,16 +116,6 @@ def at_once(queries, keys, values, mask=None, block_size=128):
 def sliced_without_expanding(mask, num_keys, block):
     """The columns of the mask as it is: one column that stands for all is gone after a block."""
     return mask[..., block]
-
-
-def first_maximum(maxima, scores):
-    """The maximum of the first block that holds anything, for all later ones too."""
-    return torch.where(maxima == -math.inf, scores.amax(-1, True), maxima)
-
-
-def shared_maximum(maxima, scores):
-    """One running maximum for all queries."""
-    return torch.maximum(maxima, scores.max()).max().expand_as(maxima)
 
 
 def recomputed(

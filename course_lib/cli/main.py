@@ -6,6 +6,7 @@ checks, imported when a verb needs it.
 
 import importlib.util
 import json
+import logging
 import os
 import sys
 import warnings
@@ -70,6 +71,7 @@ def _run(argv: list[str] | None) -> int:
 
 def _interrupted() -> int:
     warnings.simplefilter("ignore")  # from here on they are about what was left half done
+    logging.getLogger("asyncio").disabled = True  # and so is "Task was destroyed"
     return _fail(INTERRUPTED, 130)
 
 

@@ -62,6 +62,7 @@ NEED_A_COURSE = {
     "export": "export",
     "build": "build",
     "matrix": "matrix",
+    "new": "new exercise window_mask --lesson 02",
     "test": "test",
     "site": "site",
     "bench": "bench grading",
@@ -101,8 +102,8 @@ def test_an_option_that_is_none(capsys, verb):
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_what_takes_its_time_can_be_quiet_and_what_has_numbers_gives_them_to_machines(verb):
     options = {name for parameter in COMMANDS[verb].params for name in parameter.opts}
-    assert "--quiet" in options or verb in {"lab", "test", "progress"}
-    assert "--json" in options or verb in {"lab", "test", "site"}
+    assert "--quiet" in options or verb in {"lab", "new", "test", "progress"}
+    assert "--json" in options or verb in {"lab", "new", "test", "site"}
 
 
 def test_the_exit_codes_are_in_the_help(capsys):

@@ -195,6 +195,19 @@ class EightPositionsAtMost(Almost):
         return allowed(x, valid_lens) & torch.ones(8, 8).tril().bool()[: x.shape[1], : x.shape[1]]
 
 
+@wrong("scale_embed_dim")
+class RootOfEmbedDim(Almost):
+    def score(self, q, k):
+        return q @ k.mT / math.sqrt(self.W_o.in_features)
+
+
+@wrong("sees_the_future")
+class UpperTriangle(Almost):
+    def allowed(self, x, valid_lens):
+        ok = torch.triu(torch.ones(x.shape[1], x.shape[1])).bool()
+        return ok if valid_lens is None else ok & allowed(x, valid_lens, causal=False)
+
+
 def with_the_faults(faults):
     """`BrokenCausalSelfAttention`, repaired but for the named faults."""
 

@@ -1,4 +1,4 @@
-"""Which exercises differ from main: a run of three minutes looks at them more closely."""
+"""Which exercises differ from main: a quick run looks at them more closely."""
 
 import functools
 import os

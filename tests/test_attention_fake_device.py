@@ -14,6 +14,7 @@ from bounds import assert_rounded, exact_twin, exactly
 from course_lib import causal_mask
 from course_lib.checks.observe.fake_device import NAME, Elsewhere
 
+pytestmark = pytest.mark.slow
 STALLS = ("_local_scalar_dense", "nonzero", "masked_select", "unique")
 SIZES = {"small": (2, 3, 5, 8), "long": (2, 130, 600, 16)}  # batch, num_queries, num_keys, features
 

@@ -25,6 +25,7 @@ from course_lib.bundle.contents import contents
 from course_lib.checks import lessons
 from course_lib.cli import main as cli
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent
 LESSON = "02_masked_softmax"
 
@@ -267,7 +268,6 @@ for folder, slug in json.loads(sys.argv[1]):
 """
 
 
-@pytest.mark.slow
 def test_every_lesson_starts_in_its_bundle_and_goes_on_with_the_students_own(course, tmp_path):
     bundles = [
         (str(unzipped(course, tmp_path / slug, [slug], slug)), slug) for slug in course.lessons
@@ -355,7 +355,6 @@ print(json.dumps({c.id: c.outputs for c in notebook.cells if c.cell_type == "cod
 """
 
 
-@pytest.mark.slow
 def test_a_lesson_works_in_its_bundle(student):
     folder, executable = student
     solution = nbformat.read(ROOT / f"solutions/{LESSON}/{LESSON}.ipynb", as_version=4)

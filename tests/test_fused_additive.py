@@ -14,6 +14,7 @@ from course_lib.fused import _additive_blocks, _additive_passes
 from course_lib.fused._additive_function import FEW_FEATURES
 from course_lib.fused.additive_attention import AdditiveAttention
 
+pytestmark = pytest.mark.slow
 SIZES = {  # batch, num_queries, num_keys, num_hiddens
     "small": (2, 3, 5, 7),
     "no item": (0, 3, 5, 7),

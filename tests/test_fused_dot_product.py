@@ -14,6 +14,7 @@ from course_lib.attention.masked_softmax import causal_mask
 from course_lib.fused import _attend, _blocked
 from course_lib.fused import scaled_dot_product as fused
 
+pytestmark = pytest.mark.slow
 KERNEL = "_scaled_dot_product_flash_attention_for_cpu"
 
 

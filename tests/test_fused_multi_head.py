@@ -14,6 +14,7 @@ from course_lib.attention.masked_softmax import causal_mask
 from course_lib.fused import _attend, _cache, _quick
 from course_lib.fused import multi_head as fused
 
+pytestmark = pytest.mark.slow
 SIZES = st.integers(1, 6)
 B, N, E, H = 2, 520, 12, 3
 LONG = {

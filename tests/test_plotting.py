@@ -2,21 +2,24 @@
 
 import base64
 import functools
+import gzip
 import html
-import io
+import itertools
+import json
 import re
 import subprocess
 import sys
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from waiting import PATIENCE
 
 from course_lib import plotting
-from course_lib.plotting import display
-from course_lib.plotting.words import as_array, mask_sentence, number, ranges
+from course_lib.plotting import colours, display
+from course_lib.plotting.words import as_array, curve_sentence, mask_sentence, number, ranges
 
 WEIGHTS = torch.tensor([[0.62, 0.3, 0.08, 0, 0], [0.1, 0.15, 0.75, 0, 0], [0.2, 0.5, 0.3, 0, 0]])
 MASK = torch.tensor([True, True, True, False, False]).expand(3, 5)
@@ -61,14 +64,68 @@ def test_figures_are_four_to_six_inches_wide(plot):
     assert 1.5 <= height <= 6
 
 
-def test_figures_are_png_on_white(plot):
-    assert plotting.png_bytes(plot.figure).startswith(b"\x89PNG")
-    assert plot.figure.get_facecolor() == (1, 1, 1, 1)
+def elements(svg, tag):
+    """The elements of one kind, parsed as a browser would."""
+    return list(ElementTree.fromstring(svg).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
 
 
-def test_png_holds_no_version_and_no_date(plot):
-    with Image.open(io.BytesIO(plotting.png_bytes(plot.figure))) as picture:
-        assert set(picture.info) <= {"dpi"}
+def test_figures_take_their_ink_and_ground_from_the_page(plot):
+    assert 'fill="currentColor"' in plot.svg.split(">")[0]
+    assert not re.search(r"(fill|stroke): (#000000|#ffffff|black|white)", plot.svg)
+    used = set(re.findall(r"#[0-9a-f]{6}", re.sub(r'href="[^"]*"', "", plot.svg)))
+    assert used <= {*colours.SERIES, colours.POSITIVE, colours.NEGATIVE}
+
+
+def test_words_in_figures_are_text(plot):
+    words = {"".join(text.itertext()) for text in elements(plot.svg, "text")}
+    wanted = {label for axes in plot.figure.axes for label in (axes.get_xlabel(), axes.get_title())}
+    assert wanted - {""} <= words
+
+
+def test_figures_ask_no_other_host(plot):
+    addresses = re.findall(r'(?:href|src)="([^"]*)"|url\(([^)]*)\)', plot.svg)
+    assert all(a.startswith(("#", "data:image/png")) for pair in addresses for a in pair if a)
+
+
+def test_the_same_figure_gives_the_same_markup():
+    first, second = (plotting.heatmap(WEIGHTS, mask=MASK, title="weights").svg for _ in range(2))
+    assert first == second and "2026" not in first
+
+
+@pytest.mark.parametrize("colour", [*colours.SERIES, colours.POSITIVE, colours.NEGATIVE])
+@pytest.mark.parametrize("ground", ["#ffffff", "#14181e", "#111111", "#1e1e1e", "#000000"])
+def test_every_colour_has_three_to_one_against_light_and_dark_pages(colour, ground):
+    assert colours.contrast(colour, ground) >= 3
+
+
+def test_contrast_is_that_of_wcag():
+    assert colours.contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert colours.contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)
+
+
+def test_signed_numbers_have_no_colour_at_zero_and_one_for_each_sign():
+    made = colours.of_values(np.array([-2.0, 0.0, 1.0, np.nan]), (-2.0, 1.0), "signed")
+    assert made[:, 3].tolist() == [1, 0, 0.5, 0]
+    assert made[0, :3].tolist() == list(colours.rgb(colours.NEGATIVE))
+    assert made[2, :3].tolist() == list(colours.rgb(colours.POSITIVE))
+
+
+def test_weights_are_the_more_coloured_the_larger():
+    opacity = colours.of_values(np.array([0.0, 0.25, 1.0, 7.0]), (0.0, 1.0), "weights")[:, 3]
+    assert opacity.tolist() == [0, 0.25, 1, 1]
+
+
+def test_data_of_a_map_is_a_row_for_each_query():
+    table = plotting.heatmap(WEIGHTS, mask=MASK).table
+    assert table.head == ["query", *(f"key {key}" for key in range(5))]
+    assert table.rows[1] == ["query 1", "0.10", "0.15", "0.75", "masked", "masked"]
+
+
+def test_long_tables_are_thinned_and_say_so():
+    many = plotting.lines(range(100), {"a": range(100)}, x_label="x", y_label="y")
+    page = plotting.figure_html(many)
+    assert "<summary>Data (34 of 100 rows)</summary>" in page
+    assert page.count("<tr>") == 35
 
 
 def test_a_second_process_draws_in_silence_and_needs_no_pyplot():
@@ -76,7 +133,7 @@ def test_a_second_process_draws_in_silence_and_needs_no_pyplot():
         "import sys; from course_lib import plotting; "
         "plot = plotting.heatmap([[0.25, 0.75]], mask=[[True, True]]); "
         "assert 'matplotlib.pyplot' not in sys.modules; "
-        "plotting.png_bytes(plot.figure); print(plot.alt)"
+        "plot.svg; print(plot.alt)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -116,6 +173,44 @@ def test_heatmap_alt_names_the_masked_keys():
     assert "key 2 of query 1 is masked" in plotting.heatmap(WEIGHTS, mask=one).alt
 
 
+def test_heatmap_alt_says_a_tie():
+    alt = plotting.heatmap([[0.4, 0.4, 0.2], [0.5, 0.3, 0.2]]).alt
+    assert "query 0 weighs keys 0-1 alike, 0.40 each; query 1 puts 0.50 on key 0" in alt
+    scores = plotting.heatmap([[2.0, 2.0]], quantity="score", limits=None).alt
+    assert "query 0 has its largest score, 2, at keys 0-1" in scores
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ([3, 3, 3, 3], "it stays at 3"),
+        ([1, 2, 4, 8], "it starts at 1 at 0, rises to 8 at 3"),
+        ([0, 3, 1, 0], "it starts at 0 at 0, rises to a peak of 3 at 1, falls to 0 at 3"),
+        ([5, 2, 1, 6], "it starts at 5 at 0, falls to a dip of 1 at 2, rises to 6 at 3"),
+        ([9, 9, 1, 1], "it drops from 9 to 1 between 1 and 2"),
+        ([0, 0.001, 7, 7], "it jumps from 0.001 to 7 between 1 and 2"),
+        ([float("nan")] * 4, "it has no finite value"),
+        ([float("nan"), 1, 2, 5], "it starts at 1 at 1, rises to 5 at 3"),
+    ],
+)
+def test_the_course_of_a_curve_is_said(values, words):
+    assert curve_sentence("it", np.arange(4.0), np.array(values, dtype=float)) == words
+
+
+def test_a_curve_with_many_turns_is_said_in_one_clause():
+    y = np.tile([0.0, 1.0], 6)
+    assert curve_sentence("it", np.arange(12.0), y).endswith(
+        "goes up and down 11 times between 0 and 1, its peak at 1"
+    )
+
+
+def test_on_a_logarithmic_axis_a_cliff_is_one_of_ratios():
+    y = np.array([1e-8, 1.1e-8, 0.9, 1.0])
+    assert "jumps" in curve_sentence("it", np.arange(4.0), y, log=True)
+    steady = np.array([1.0, 10, 100, 1000])
+    assert "rises to 1000" in curve_sentence("it", np.arange(4.0), steady, log=True)
+
+
 def test_heatmap_alt_says_when_a_row_is_empty_or_nan():
     assert "query 0 puts 0 on every key" in plotting.heatmap([[0.0, 0.0], [0.5, 0.5]]).alt
     alt = plotting.heatmap([[0.25, 0.75], [float("nan"), float("nan")]]).alt
@@ -147,7 +242,7 @@ def test_masked_cells_are_hatched_and_not_only_coloured():
 
 def test_colour_bar_of_weights_runs_from_0_to_1_and_axes_are_named():
     figure = plotting.heatmap(WEIGHTS).figure
-    assert figure.axes[0].images[0].get_clim() == (0, 1)
+    assert figure.axes[1].get_ylim() == (0, 1)
     assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("keys", "queries")
     assert figure.axes[1].get_ylabel() == "attention weight"
 
@@ -230,7 +325,7 @@ def test_ranges_join_neighbours():
 def test_half_precision_and_tensors_with_gradients_can_be_drawn():
     tensor = torch.full((2, 2), 0.5, dtype=torch.bfloat16, requires_grad=True)
     assert as_array(tensor).tolist() == [[0.5, 0.5], [0.5, 0.5]]
-    assert "puts 0.50" in plotting.heatmap(tensor).alt
+    assert "alike, 0.50 each" in plotting.heatmap(tensor).alt
 
 
 @pytest.fixture
@@ -242,14 +337,20 @@ def shown(monkeypatch):
     return bundles
 
 
-def test_show_displays_one_bundle_with_alt_text_and_png(shown):
+def test_show_displays_one_bundle_with_alt_text_and_picture(shown):
     plot = plotting.heatmap(WEIGHTS, title='a "quoted" <title>')
     plotting.show(plot)
     (bundle,) = shown
     assert bundle["text/plain"] == plot.alt
-    assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
+    assert picture_of(bundle["text/html"]) == plot.svg
     assert 'alt="a &quot;quoted&quot; &lt;title&gt;: Weights' in bundle["text/html"]
     assert bundle["text/html"].startswith("<figure")
+
+
+def picture_of(page):
+    """The markup inside the still picture of a figure."""
+    source = re.search(r'src="data:image/svg\+xml,([^"]*)"', page)[1]
+    return unquote(source)
 
 
 def test_show_takes_a_figure_and_its_alt_text(shown):
@@ -275,10 +376,30 @@ def draw_power(exponent, name="x"):
     )
 
 
-def test_interactive_falls_back_to_its_static_form(shown):
+def frames_of(page):
+    """The controls and the unpacked pictures of a figure that steps without a kernel."""
+    data = json.loads(re.search(r'class="frames">(.*?)</script>', page, re.S)[1])
+    return data["controls"], json.loads(gzip.decompress(base64.b64decode(data["frames"])))
+
+
+def test_interactive_draws_every_picture_where_there_is_no_kernel(shown):
     plotting.interactive(draw_power, start={"exponent": 2}, exponent=[1, 2, 3], name=["a", "b"])
+    page = shown[0]["text/html"]
     assert shown[0]["text/plain"] == draw_power(2, "a").alt
-    assert "Drawn at exponent = 2, name = a." in shown[0]["text/html"]
+    assert "Drawn at exponent = 2, name = a." in page
+    assert picture_of(page) == draw_power(2, "a").svg
+    controls, frames = frames_of(page)
+    assert [(c["name"], c["start"], c["slides"]) for c in controls] == [
+        ("exponent", 1, True),
+        ("name", 0, False),
+    ]
+    choices = itertools.product([1, 2, 3], ["a", "b"])
+    assert [frame["alt"] for frame in frames] == [draw_power(*choice).alt for choice in choices]
+
+
+def test_interactive_refuses_more_pictures_than_a_page_holds(shown):
+    with pytest.raises(ValueError, match="at most 80 pictures fit into a page; got 81"):
+        plotting.interactive(draw_power, exponent=list(range(81)))
 
 
 def test_interactive_puts_controls_before_the_figure_and_redraws(shown, monkeypatch):
@@ -289,6 +410,7 @@ def test_interactive_puts_controls_before_the_figure_and_redraws(shown, monkeypa
     assert html.escape(draw_power(1, "a").alt) in picture.value
     slider.value, menu.value = 3, "b"
     assert html.escape(draw_power(3, "b").alt) in picture.value
+    assert "<svg " in picture.value and "<img" not in picture.value  # widgets run no script
 
 
 @pytest.mark.parametrize(("allow_stdin", "expected"), [(True, True), (False, False)])

@@ -8,7 +8,8 @@ from course_lib.plotting.additive_attention import feature_cube
 from course_lib.plotting.batch_matmul import cell_origins, shape_flow
 from course_lib.plotting.bug_hunt import learned_maps, progress, verdicts
 from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
-from course_lib.plotting.display import Plot, figure_html, interactive, png_bytes, show
+from course_lib.plotting.display import interactive, show
+from course_lib.plotting.figures import Plot, Table, figure_html
 from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
 from course_lib.plotting.kernel_pooling import kernel_fits, kernel_shapes, query_weights
 from course_lib.plotting.memory_and_speed import (
@@ -23,6 +24,7 @@ from course_lib.plotting.scaled_dot_product import saturation
 
 __all__ = [
     "Plot",
+    "Table",
     "bars",
     "cell_origins",
     "encoding_map",
@@ -41,7 +43,6 @@ __all__ = [
     "lines",
     "live",
     "mask_gallery",
-    "png_bytes",
     "progress",
     "query_weights",
     "roofline",

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.image import AxesImage
 
-from course_lib.plotting.display import Plot, new_figure
-from course_lib.plotting.heatmaps import _draw_values
+from course_lib.plotting.axes import colour_bar, name_ticks
+from course_lib.plotting.display import new_figure
+from course_lib.plotting.figures import Plot
+from course_lib.plotting.heatmaps import draw_values, map_table
 from course_lib.plotting.words import as_array, number
 
 MAX_FEATURES = 4
@@ -37,18 +38,15 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
     height = 1.7 + (5.2 / panels) * len(queries) / len(keys)
     figure = new_figure(6.0, height)
     grid = np.atleast_1d(figure.subplots(1, panels))
-    images = []
     for feature, axes in enumerate(grid[:-1]):
-        images.append(_slice(axes, cube[:, :, feature], (-1.0, 1.0)))
+        _slice(axes, cube[:, :, feature], (-1.0, 1.0))
         axes.set_title(f"feature {feature}", fontsize=9)
         axes.set_xticks(range(len(keys)), _signed(keys[:, feature]))
         axes.set_yticks(range(len(queries)), _signed(queries[:, feature]))
     grid[0].set_ylabel("projected queries")
-    bar = figure.colorbar(
-        images[-1], ax=list(grid), orientation="horizontal", shrink=0.5, pad=0.02, aspect=40
-    )
-    bar.set_label("feature (the slices on the left)", fontsize=8)
-    bar.ax.tick_params(labelsize=7)
+    wide = {"orientation": "horizontal", "shrink": 0.5, "pad": 0.02, "aspect": 40}
+    label = "feature (the slices on the left)"
+    colour_bar(figure, list(grid), (-1.0, 1.0), "signed", label, **wide)
     scores = cube @ weights
     bound = float(np.abs(weights).sum()) or 1.0
     _slice(grid[-1], scores, (-bound, bound))
@@ -57,15 +55,17 @@ def feature_cube(projected_queries: Any, projected_keys: Any, w_v: Any) -> Plot:
     grid[-1].set_xlabel("keys")
     for axes in grid[:-1]:
         axes.set_xlabel("projected keys")
-    return Plot(figure, _cube_sentence(cube, weights, scores))
+    nothing = np.zeros(scores.shape, dtype=bool)
+    table = {f"feature {i}": (cube[:, :, i], nothing) for i in range(len(weights))}
+    table["scores"] = (scores, nothing)
+    return Plot(figure, _cube_sentence(cube, weights, scores), map_table(table))
 
 
-def _slice(axes: Axes, values: np.ndarray, limits: tuple[float, float]) -> AxesImage:
-    image = _draw_values(axes, values, np.zeros(values.shape, dtype=bool), limits)
-    axes.set_xticks(range(values.shape[1]))
-    axes.set_yticks(range(values.shape[0]))
+def _slice(axes: Axes, values: np.ndarray, limits: tuple[float, float]) -> None:
+    draw_values(axes, values, np.zeros(values.shape, dtype=bool), limits)
+    name_ticks(axes, [str(key) for key in range(values.shape[1])])
+    name_ticks(axes, [str(query) for query in range(values.shape[0])], rows=True)
     axes.tick_params(labelsize=7)
-    return image
 
 
 def _signed(numbers: np.ndarray) -> list[str]:

@@ -3,20 +3,22 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.patches import Rectangle
 
-from course_lib.plotting.display import Plot, new_figure
+from course_lib.plotting.axes import clean, colour, draw_cells, name_ticks
+from course_lib.plotting.colours import INK, KEY, QUERY
+from course_lib.plotting.display import new_figure
+from course_lib.plotting.figures import Plot
 from course_lib.plotting.words import as_array, ranges
 
 UNIT = 0.34
 GAP = 2.1
 DEPTH = 0.22
 MAX_SHEETS = 3
-FACES = {"input": "#cfdcec", "made": "#f3dc8c"}
-EDGE = "#333333"
+FACES = {"input": (QUERY, 0.25), "made": (KEY, 0.45)}
 
 Box = tuple[str, str, int, str, int]
 
@@ -82,7 +84,7 @@ def _draw_row(axes: Axes, row: Sequence[Box | str], top: float, sheets: int) -> 
             shift = sheet * DEPTH
             face = FACES["made" if item is last else "input"]
             corner = (left + shift, upper - height + shift)
-            box = Rectangle(corner, width, height, facecolor=face, edgecolor=EDGE, linewidth=0.9)
+            box = Rectangle(corner, width, height, facecolor=face, edgecolor=INK, linewidth=0.9)
             axes.add_patch(box)
         axes.text(left + width / 2, upper - height / 2, name, ha="center", va="center", fontsize=9)
         axes.text(left - 0.12, upper - height / 2, f"{row_axis}={num_rows}", **_side("right"))
@@ -114,26 +116,16 @@ def _flow_sentence(rows: Sequence[Sequence[Box | str]], batch: int) -> str:
 def _draw_cells(
     axes: Axes, numbers: np.ndarray, owners: np.ndarray, total: int, letter: str
 ) -> None:
-    colours = matplotlib.colormaps["cividis"](np.linspace(0.15, 0.95, total))
-    axes.imshow(colours[owners])
+    draw_cells(axes, np.array([to_rgba(colour(i), 0.4) for i in range(total)])[owners])
     for (row, column), value in np.ndenumerate(numbers):
-        red, green, blue, _ = colours[owners[row, column]]
-        style: dict[str, Any] = {
-            "color": "black" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.5 else "white",
-            "ha": "center",
-            "va": "center",
-        }
-        axes.text(column, row - 0.12, f"{value:g}", fontsize=9, **style)
-        axes.text(column, row + 0.3, f"{letter}{owners[row, column]}", fontsize=6.5, **style)
+        place = {"ha": "center", "va": "center", "color": INK}
+        axes.text(column, row - 0.12, f"{value:g}", fontsize=9, **place)
+        axes.text(column, row + 0.3, f"{letter}{owners[row, column]}", fontsize=6.5, **place)
     num_rows, num_columns = numbers.shape
-    axes.set_xticks(range(num_columns))
-    axes.set_yticks(range(num_rows))
-    axes.set_xticks(np.arange(num_columns + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(num_rows + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.5)
-    axes.tick_params(which="minor", length=0)
-    axes.tick_params(labelsize=7.5)
-    axes.set_xlabel(f"{num_rows} rows, {num_columns} columns", fontsize=7.5)
+    name_ticks(axes, [str(i) for i in range(num_columns)])
+    name_ticks(axes, [str(i) for i in range(num_rows)], rows=True)
+    clean(axes)
+    axes.set_xlabel(f"{num_rows} rows, {num_columns} columns", fontsize=8)
 
 
 def _origin_sentence(name: str, owners: np.ndarray, owner: str) -> str:

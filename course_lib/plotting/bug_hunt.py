@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from course_lib.plotting.display import Plot, _has_front_end, new_figure
-from course_lib.plotting.heatmaps import _draw_values, _label_axes, _only_outer_label, _panels
+from course_lib.plotting.axes import colour_bar
+from course_lib.plotting.colours import INK, NEGATIVE, POSITIVE
+from course_lib.plotting.display import _has_front_end, new_figure
+from course_lib.plotting.figures import Plot, Table
+from course_lib.plotting.heatmaps import draw_values, map_table, panel_labels, panels_for
 from course_lib.plotting.words import as_array
 
 
@@ -28,10 +31,9 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
     axes = figure.subplots()
     for y, x in np.ndindex(len(names), len(questions)):
         yes = bool(rows[names[y]][questions[x]])
-        colour, hatch = ("#31688e", "") if yes else ("#fbe7c2", "//")
-        axes.add_patch(
-            Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="white", hatch=hatch, linewidth=1.5)
-        )
+        colour, hatch = (POSITIVE, "") if yes else (NEGATIVE, "//")
+        box = {"facecolor": (colour, 0.55 if yes else 0.1), "edgecolor": (colour, 0.4)}
+        axes.add_patch(Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, hatch=hatch, **box))
         axes.text(
             x + 0.5,
             y + 0.5,
@@ -39,8 +41,8 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
             ha="center",
             va="center",
             fontsize=8,
-            color="white" if yes else "black",
-            bbox=None if yes else {"facecolor": colour, "edgecolor": "none", "pad": 1},
+            weight="normal" if yes else "bold",
+            color=INK,
         )
     axes.set(xlim=(0, len(questions)), ylim=(len(names), 0))
     axes.set_xticks(np.arange(len(questions)) + 0.5, [q.replace(" ", "\n", 1) for q in questions])
@@ -52,7 +54,8 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
     if title:
         axes.set_title(title, fontsize=10)
     words = "; ".join(_question_sentence(question, rows) for question in questions)
-    return Plot(figure, f"{title or 'Answers'}: {words}.")
+    table = [[name, *("yes" if rows[name][q] else "no" for q in questions)] for name in names]
+    return Plot(figure, f"{title or 'Answers'}: {words}.", Table(["", *questions], table))
 
 
 def learned_maps(panels: Mapping[str, Any], *, columns: int = 3) -> Plot:
@@ -66,17 +69,15 @@ def learned_maps(panels: Mapping[str, Any], *, columns: int = 3) -> Plot:
         columns: maps in a row of the grid.
     """
     data = {name: as_array(weights).astype(float) for name, weights in panels.items()}
-    figure, grid = _panels([values.shape for values in data.values()], columns, extra=0.8)
-    images = []
+    figure, grid = panels_for([values.shape for values in data.values()], columns, extra=0.8)
+    nothing = {name: np.zeros(values.shape, dtype=bool) for name, values in data.items()}
     for axes, (name, values) in zip(grid, data.items(), strict=True):
-        nothing = np.zeros(values.shape, dtype=bool)
-        images.append(_draw_values(axes, values, nothing, (0.0, 1.0)))
-        _label_axes(axes, values.shape, None, None)
-        axes.set_title(name, fontsize=9)
-        _only_outer_label(axes)
-    figure.colorbar(images[-1], ax=grid, shrink=0.9).set_label("attention weight")
+        draw_values(axes, values, nothing[name], (0.0, 1.0))
+        panel_labels(axes, values.shape, name)
+    colour_bar(figure, grid, (0.0, 1.0), "weights", "attention weight")
     words = [f"{name}: {_looks_at(values)}" for name, values in data.items()]
-    return Plot(figure, "Learned attention weights. " + ". ".join(words) + ".")
+    alt = "Learned attention weights. " + ". ".join(words) + "."
+    return Plot(figure, alt, map_table({name: (data[name], nothing[name]) for name in data}))
 
 
 def progress(num_steps: int, label: str) -> Iterator[int]:

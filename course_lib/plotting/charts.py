@@ -6,18 +6,17 @@ Series differ in hatching, marker and dash as well as in colour.
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 
-from course_lib.plotting.display import Plot, new_figure
-from course_lib.plotting.words import as_array, number
+from course_lib.plotting.axes import HATCHES, clean, colour, style
+from course_lib.plotting.colours import INK
+from course_lib.plotting.display import new_figure
+from course_lib.plotting.figures import Plot, Table
+from course_lib.plotting.words import as_array, curve_sentence, number
 
-HATCHES = ("", "///", "...", "xxx")
-MARKERS = ("o", "s", "^", "D", "v", "P")
 POWERS = (0, -100, -200, -300)
 EXACT_ZERO = -360
-DASHES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)))
 
 
 def bars(panels: Mapping[str, Mapping[str, Any]], *, x_label: str = "keys") -> Plot:
@@ -34,7 +33,8 @@ def bars(panels: Mapping[str, Mapping[str, Any]], *, x_label: str = "keys") -> P
         axes.set_xlabel(x_label)
         if len(series) > 1:
             axes.legend(fontsize=7, frameon=False)
-    return Plot(figure, ". ".join(_bars_sentence(*item) for item in data.items()) + ".")
+    alt = ". ".join(_bars_sentence(*item) for item in data.items()) + "."
+    return Plot(figure, alt, _bars_table(data, x_label))
 
 
 def softmax_shift(scores: Any, shifted: Any, weights: Any, shifted_weights: Any) -> Plot:
@@ -62,13 +62,14 @@ def lines(
     data = {name: as_array(values).astype(float) for name, values in series.items()}
     figure = new_figure(5.5, 3.2)
     axes = figure.subplots()
-    _draw_lines(axes, across, data)
+    draw_lines(axes, across, data)
     axes.set_xscale("log" if log_x else "linear")
     axes.set_yscale("log" if log_y else "linear")
     axes.set(xlabel=x_label, ylabel=y_label, title=title or "")
     axes.legend(fontsize=8, frameon=False)
-    words = [_line_sentence(name, across, values) for name, values in data.items()]
-    return Plot(figure, f"{title or y_label} over {x_label}: " + "; ".join(words) + ".")
+    words = [curve_sentence(name, across, values, log=log_y) for name, values in data.items()]
+    alt = f"{title or y_label} over {x_label}: " + "; ".join(words) + "."
+    return Plot(figure, alt, lines_table(x_label, across, data))
 
 
 def fill_leakage(fills: Any, panels: Mapping[str, Mapping[str, Any]]) -> Plot:
@@ -88,7 +89,7 @@ def fill_leakage(fills: Any, panels: Mapping[str, Mapping[str, Any]]) -> Plot:
     grid = np.atleast_1d(figure.subplots(1, len(data), sharey=True))
     for axes, (title, series) in zip(grid, data.items(), strict=True):
         heights = {name: _log_or_zero(values) for name, values in series.items()}
-        _draw_lines(axes, sizes, heights, nested=True)
+        draw_lines(axes, sizes, heights, nested=True)
         axes.set_xscale("log", base=2)
         axes.set_yticks([*POWERS, EXACT_ZERO], [*("1" if not p else f"1e{p}" for p in POWERS), "0"])
         axes.set_title(title, fontsize=9)
@@ -101,7 +102,9 @@ def fill_leakage(fills: Any, panels: Mapping[str, Mapping[str, Any]]) -> Plot:
     for title, series in data.items():
         parts = [_leak_sentence(name, sizes, values) for name, values in series.items()]
         words.append(f"{title}: " + "; ".join(parts))
-    return Plot(figure, "Weight of a masked key over the fill value. " + ". ".join(words) + ".")
+    named = {f"{t}, {n}": values for t, series in data.items() for n, values in series.items()}
+    alt = "Weight of a masked key over the fill value. " + ". ".join(words) + "."
+    return Plot(figure, alt, lines_table("fill value", -sizes, named))
 
 
 def _draw_bars(axes: Axes, series: Mapping[str, np.ndarray]) -> None:
@@ -114,20 +117,18 @@ def _draw_bars(axes: Axes, series: Mapping[str, np.ndarray]) -> None:
             heights,
             width,
             label=name,
-            color=_colour(position, len(series)),
+            color=(colour(position), 0.55),
+            edgecolor=colour(position),
             hatch=HATCHES[position % 4],
         )
-        for patch in drawn:
-            patch.set_edgecolor("white")
         axes.bar_label(drawn, [number(value) for value in values], fontsize=6.5, padding=1)
-    axes.axhline(0, color="black", linewidth=0.8)
+    axes.axhline(0, color=INK, linewidth=0.8)
     axes.set_xticks(range(max(map(len, series.values()))))
     axes.margins(y=0.25)
-    axes.tick_params(labelsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
+    clean(axes)
 
 
-def _draw_lines(
+def draw_lines(
     axes: Axes, across: np.ndarray, series: Mapping[str, np.ndarray], *, nested: bool = False
 ) -> None:
     """Draw the lines; `nested` ones shrink in turn, so that equal lines stay visible."""
@@ -137,15 +138,11 @@ def _draw_lines(
             across,
             values,
             label=name,
-            color=_colour(position, len(series)),
-            marker=MARKERS[position % len(MARKERS)],
-            linestyle=DASHES[position % len(DASHES)],
+            **style(position),
             markersize=max(4.0, 8.5 - 1.5 * shrink),
             linewidth=max(1.4, 4.0 - 0.9 * shrink),
         )
-    axes.tick_params(labelsize=8)
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    clean(axes, grid=True)
 
 
 def _log_or_zero(weights: np.ndarray) -> np.ndarray:
@@ -155,29 +152,11 @@ def _log_or_zero(weights: np.ndarray) -> np.ndarray:
     return powers
 
 
-def _colour(position: int, total: int) -> Any:
-    """Spread over the dark three quarters of viridis, which stand out on white."""
-    return matplotlib.colormaps["viridis"](0.75 * position / max(1, total - 1))
-
-
 def _bars_sentence(title: str, series: Mapping[str, np.ndarray]) -> str:
     parts = [
         f"{name} " + ", ".join(number(value) for value in values) for name, values in series.items()
     ]
     return f"Bars of {title}: " + "; ".join(parts)
-
-
-def _line_sentence(name: str, across: np.ndarray, values: np.ndarray) -> str:
-    finite = np.flatnonzero(np.isfinite(values))
-    if not finite.size:
-        return f"{name} has no finite value"
-    first, last = finite[0], finite[-1]
-    low = finite[int(np.argmin(values[finite]))]
-    return (
-        f"{name} goes from {number(values[first])} at {number(across[first])} "
-        f"to {number(values[last])} at {number(across[last])}, "
-        f"lowest {number(values[low])} at {number(across[low])}"
-    )
 
 
 def _leak_sentence(name: str, sizes: np.ndarray, values: np.ndarray) -> str:
@@ -189,3 +168,22 @@ def _leak_sentence(name: str, sizes: np.ndarray, values: np.ndarray) -> str:
     end = f"{number(values[last])} at -{number(sizes[last])}"
     after = "" if last + 1 == len(sizes) else f", exactly 0 from -{number(sizes[last + 1])} on"
     return f"{start}, {end}{after}" if last else f"{start}{after}"
+
+
+def lines_table(x_label: str, across: np.ndarray, series: Mapping[str, np.ndarray]) -> Table:
+    """A row for each place on the horizontal axis, a column for each line."""
+    rows = [
+        [number(x), *(number(values[i]) for values in series.values())]
+        for i, x in enumerate(across)
+    ]
+    return Table([x_label, *series], rows)
+
+
+def _bars_table(panels: Mapping[str, Mapping[str, np.ndarray]], x_label: str) -> Table:
+    most = max(len(values) for series in panels.values() for values in series.values())
+    rows = [
+        [", ".join(filter(None, (title, name))), *map(number, values)]
+        for title, series in panels.items()
+        for name, values in series.items()
+    ]
+    return Table([x_label, *map(str, range(most))], rows)

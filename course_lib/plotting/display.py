@@ -1,15 +1,13 @@
-"""Put a figure on the page, with its alt text, and with controls where someone can use them.
+"""Put a figure on the page, with its alt text, and with controls where it depends on arguments.
 
 The figures are made without pyplot, so nothing is drawn twice and no global state is left behind.
 """
 
-import base64
-import html
-import io
+import itertools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from course_lib.checks.observe.front_end import someone_answers
 
@@ -18,49 +16,19 @@ logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 from matplotlib.figure import Figure  # noqa: E402
 
-DPI = 110
+from course_lib.plotting.figures import Control, Plot, figure_html, stepper_html  # noqa: E402
+
 INTERACTIVE_VARIABLE = "COURSE_INTERACTIVE"
-
-
-class Plot(NamedTuple):
-    """A finished figure and the words that stand for it."""
-
-    figure: Figure
-    alt: str
+MOST_FRAMES = 80
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A white figure of `width` x `height` inches whose parts keep out of each other's way."""
-    return Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
-
-
-def png_bytes(figure: Figure) -> bytes:
-    """The figure as PNG; the same figure gives the same bytes (no version, no date inside)."""
-    if figure.get_layout_engine() is not None:  # it would shift the parts a little at each drawing
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
-    return buffer.getvalue()
-
-
-def figure_html(figure: Figure, alt: str, caption: str | None = None) -> str:
-    """`<figure>` with the PNG inlined, `alt` escaped, and an optional caption."""
-    return _html(png_bytes(figure), figure, alt, caption)
-
-
-def _html(png: bytes, figure: Figure, alt: str, caption: str | None) -> str:
-    source = base64.b64encode(png).decode("ascii")
-    width = round(figure.get_figwidth() * DPI)
-    words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
-    return (
-        f'<figure style="margin:0.5em 0"><img alt="{html.escape(alt, quote=True)}" width="{width}" '
-        f'style="max-width:100%;height:auto" src="data:image/png;base64,{source}">{words}</figure>'
-    )
+    """A figure of `width` x `height` inches whose parts keep out of each other's way."""
+    return Figure(figsize=(width, height), facecolor="none", layout="constrained")
 
 
 def show(figure: Figure | Plot, alt: str | None = None, *, caption: str | None = None) -> None:
-    """Display a figure as one output: HTML with alt text, PNG, and the alt text as plain text.
+    """Display a figure as one output: HTML with alt text and data, and the alt text as plain text.
 
     Args:
         figure: a `Plot`, or a figure together with `alt`.
@@ -71,22 +39,12 @@ def show(figure: Figure | Plot, alt: str | None = None, *, caption: str | None =
         ValueError: if there is no alt text.
     """
     if isinstance(figure, Plot):
-        figure, alt = figure.figure, alt or figure.alt
-    if not alt or not alt.strip():
+        plot = Plot(figure.figure, alt or figure.alt, figure.table)
+    else:
+        plot = Plot(figure, alt or "")
+    if not plot.alt.strip():
         raise ValueError("`alt` must say what the figure shows; got nothing")
-    shell = _shell()
-    if shell is None:
-        print(alt)
-        return
-    from IPython.display import display
-
-    png = png_bytes(figure)
-    bundle = {
-        "text/html": _html(png, figure, alt, caption),
-        "image/png": base64.b64encode(png).decode("ascii"),
-        "text/plain": alt,
-    }
-    display(bundle, raw=True)
+    _display(plot.alt, lambda: figure_html(plot, caption))
 
 
 def interactive(
@@ -95,63 +53,78 @@ def interactive(
     start: Mapping[str, Any] | None = None,
     **controls: Sequence[Any],
 ) -> None:
-    """Show `draw(**values)` with one control per keyword; without a front end, its static form.
+    """Show `draw(**values)` with one control per keyword.
+
+    In a live kernel each change calls `draw` again, so it shows what the reader's own functions
+    do; otherwise all pictures are drawn now and the page's own script shows them.
 
     Args:
         draw: a pure function from the controls' values to a `Plot`.
-        start: the values of the static form; a control not named starts at its first option.
+        start: the values to begin with; a control not named starts at its first option.
         controls: the options of each argument, in order: numbers become a slider, other things
             a drop-down list.
 
     Raises:
-        ValueError: if a control has no options, or `start` is not among them.
+        ValueError: if a control has no options, `start` is not among them, or there are more
+            than 80 pictures.
     """
-    values = {
-        name: (start or {}).get(name, next(iter(options), None))
-        for name, options in controls.items()
-    }
-    for name, options in controls.items():
-        if values[name] not in list(options):
-            raise ValueError(f"`{name}` must start at one of {list(options)}; got {values[name]!r}")
-    if not _has_front_end():
-        show(draw(**values), caption=_static_caption(controls, values))
+    made = [_control(name, list(options), start or {}) for name, options in controls.items()]
+    if _has_front_end():
+        _show_widgets(draw, made)
         return
-    _show_widgets(draw, controls, values)
+    choices = list(itertools.product(*(control.options for control in made)))
+    if len(choices) > MOST_FRAMES:
+        raise ValueError(f"at most {MOST_FRAMES} pictures fit into a page; got {len(choices)}")
+    values = {control.name: control.options[control.start] for control in made}
+    at = ", ".join(f"{name} = {value}" for name, value in values.items())
+    caption = f"Drawn at {at}. It moves where scripts run: in JupyterLab or on the course's site."
+
+    def page() -> str:
+        frames = [draw(**dict(zip(controls, choice, strict=True))) for choice in choices]
+        return stepper_html(frames, made, caption)
+
+    _display(draw(**values).alt, page)
 
 
-def _static_caption(controls: Mapping[str, Sequence[Any]], values: Mapping[str, Any]) -> str:
-    at = ", ".join(f"{name} = {values[name]}" for name in controls)
-    return f"Drawn at {at}. Run the cell in JupyterLab to change it."
+def _control(name: str, options: list[Any], start: Mapping[str, Any]) -> Control:
+    value = start.get(name, options[0] if options else None)
+    if value not in options:
+        raise ValueError(f"`{name}` must start at one of {options}; got {value!r}")
+    return Control(name, options, options.index(value))
 
 
-def _show_widgets(
-    draw: Callable[..., Plot], controls: Mapping[str, Sequence[Any]], values: dict[str, Any]
-) -> None:
+def _display(alt: str, page: Callable[[], str]) -> None:
+    """Shows what `page` makes, with its words; outside of IPython prints the words."""
+    if _shell() is None:
+        print(alt)
+        return
+    from IPython.display import display
+
+    display({"text/html": page(), "text/plain": alt}, raw=True)
+
+
+def _show_widgets(draw: Callable[..., Plot], controls: Sequence[Control]) -> None:
     import ipywidgets
     from IPython.display import display
 
-    picture = ipywidgets.HTML(figure_html(*draw(**values)))
-    widgets = {
-        name: _control(ipywidgets, name, list(options), values[name])
-        for name, options in controls.items()
-    }
+    widgets = {}
+    for control in controls:
+        kind = ipywidgets.SelectionSlider if control.slides else ipywidgets.Dropdown
+        widgets[control.name] = kind(
+            options=list(zip(control.words, control.options, strict=True)),
+            value=control.options[control.start],
+            description=control.name.replace("_", " "),
+        )
+    picture = ipywidgets.HTML()
 
-    def redraw(_change: Any) -> None:
+    def redraw(_change: Any = None) -> None:
         now = {name: widget.value for name, widget in widgets.items()}
-        picture.value = figure_html(*draw(**now))
+        picture.value = figure_html(draw(**now), inline=True)
 
     for widget in widgets.values():
         widget.observe(redraw, names="value")
+    redraw()
     display(ipywidgets.VBox([*widgets.values(), picture]))
-
-
-def _control(ipywidgets: Any, name: str, options: list[Any], value: Any) -> Any:
-    numeric = all(
-        isinstance(option, int | float) and not isinstance(option, bool) for option in options
-    )
-    kind = ipywidgets.SelectionSlider if numeric else ipywidgets.Dropdown
-    pairs = [(f"{option:g}" if numeric else str(option), option) for option in options]
-    return kind(options=pairs, value=value, description=name.replace("_", " "))
 
 
 def _shell() -> Any:

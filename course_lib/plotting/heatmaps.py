@@ -1,26 +1,25 @@
 """Maps with a row for each query and a column for each key: weights, masks, gradients.
 
-Masked and non-finite cells are grey and hatched, so that colour is never the only cue.
+Masked and non-finite cells are hatched, so that colour is never the only cue. Numbers of one sign
+go from no colour to full colour, signed ones from 0 to a colour for each sign.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.image import AxesImage
-from matplotlib.patches import Rectangle
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
 
-from course_lib.plotting.display import Plot, new_figure
+from course_lib.plotting.axes import clean, colour_bar, draw_cells, grid_of, write_cells
+from course_lib.plotting.colours import VALUE, of_values
+from course_lib.plotting.display import new_figure
+from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, mask_sentence, number, values_sentence
 
-NUMBERS_UP_TO = 8
 TICKS_UP_TO = 16
-BLOCKED_COLOUR = "#e4e4e4"
-HATCH_COLOUR = "#9b9b9b"
-ALLOWED_LEVEL = 0.85
-SMALLEST_CELL = 0.16
+WIDTH = 6.0
 
 
 def heatmap(
@@ -49,14 +48,15 @@ def heatmap(
     height = min(6.0, max(1.9, 1.2 + (width - 1.9) * num_queries / num_keys))
     figure = new_figure(width, height)
     axes = figure.subplots()
-    image = _draw_values(axes, values, blocked, limits or _data_limits([values]))
-    _label_axes(axes, values.shape, query_labels, key_labels)
+    ends = limits or data_limits([values])
+    draw_values(axes, values, blocked, ends)
+    label_axes(axes, values.shape, query_labels, key_labels)
     if title:
         axes.set_title(title, fontsize=10)
-    bar = figure.colorbar(image, ax=axes, shrink=0.9)
-    bar.set_label(quantity)
+    colour_bar(figure, axes, ends, map_of(ends), quantity)
     words = values_sentence(values, blocked, quantity)
-    return Plot(figure, f"{title}: {words}." if title else f"{words}.")
+    table = map_table({"": (values, blocked)}, query_labels, key_labels)
+    return Plot(figure, f"{title}: {words}." if title else f"{words}.", table)
 
 
 def heatmap_grid(
@@ -78,21 +78,17 @@ def heatmap_grid(
     data = {
         name: _values_and_blocked(panel, (masks or {}).get(name)) for name, panel in panels.items()
     }
-    ends = limits or _data_limits([values for values, _ in data.values()])
-    figure, grid = _panels([values.shape for values, _ in data.values()], columns, extra=0.8)
-    image = None
+    ends = limits or data_limits([values for values, _ in data.values()])
+    figure, grid = panels_for([values.shape for values, _ in data.values()], columns, extra=0.8)
     for axes, (name, (values, blocked)) in zip(grid, data.items(), strict=True):
-        image = _draw_values(axes, values, blocked, ends)
-        _label_axes(axes, values.shape, None, None)
-        axes.set_title(name, fontsize=9)
-        _only_outer_label(axes)
-    bar = figure.colorbar(image, ax=grid, shrink=0.9)
-    bar.set_label(quantity)
+        draw_values(axes, values, blocked, ends)
+        panel_labels(axes, values.shape, name)
+    colour_bar(figure, grid, ends, map_of(ends), quantity)
     words = [
         f"{name}: {values_sentence(values, blocked, quantity)}"
         for name, (values, blocked) in data.items()
     ]
-    return Plot(figure, ". ".join(words) + ".")
+    return Plot(figure, ". ".join(words) + ".", map_table(data))
 
 
 def mask_gallery(masks: Mapping[str, Any], *, columns: int = 3) -> Plot:
@@ -108,12 +104,14 @@ def mask_gallery(masks: Mapping[str, Any], *, columns: int = 3) -> Plot:
             raise ValueError(
                 f"mask {name!r} must be bool with 2 axes; got {mask.dtype} with {mask.ndim}"
             )
-    figure, grid = _panels([mask.shape for mask in data.values()], columns, extra=0.0)
+    figure, grid = panels_for([mask.shape for mask in data.values()], columns, extra=0.0)
+    allowed = np.array(to_rgba(VALUE, 0.4))
     for axes, (name, mask) in zip(grid, data.items(), strict=True):
-        _draw_mask(axes, mask)
-        _label_axes(axes, mask.shape, None, None)
-        axes.set_title(name, fontsize=9)
-        _only_outer_label(axes)
+        draw_cells(axes, mask[..., None] * allowed, ~mask)
+        if max(mask.shape) <= TICKS_UP_TO:
+            for query, key in np.argwhere(mask):
+                axes.text(key, query, "\N{CHECK MARK}", ha="center", va="center", fontsize=9)
+        panel_labels(axes, mask.shape, name)
     words = [
         f"{name} ({mask.shape[0]} x {mask.shape[1]}): {mask_sentence(mask)}"
         for name, mask in data.items()
@@ -129,19 +127,16 @@ def gradient_map(panels: Mapping[str, Any]) -> Plot:
     """
     data = {name: as_array(panel).astype(float) for name, panel in panels.items()}
     finite = [np.abs(values[np.isfinite(values)]) for values in data.values()]
-    top = max((part.max() for part in finite if part.size), default=0.0) or 1.0
-    figure, grid = _panels([values.shape for values in data.values()], len(data), extra=0.8)
-    image = None
+    top = float(max((part.max() for part in finite if part.size), default=0.0)) or 1.0
+    figure, grid = panels_for([values.shape for values in data.values()], len(data), extra=0.8)
     for axes, (name, values) in zip(grid, data.items(), strict=True):
-        nothing = np.zeros(values.shape, dtype=bool)
-        image = _draw_values(axes, np.abs(values), nothing, (0.0, top), written=values)
-        _label_axes(axes, values.shape, None, None)
-        axes.set_title(name, fontsize=9)
-        _only_outer_label(axes)
-    bar = figure.colorbar(image, ax=grid, shrink=0.9)
-    bar.set_label("size of the gradient")
+        draw_values(axes, values, np.zeros(values.shape, dtype=bool), (-top, top))
+        panel_labels(axes, values.shape, name)
+    colour_bar(figure, grid, (-top, top), "signed", "gradient")
     words = [f"{name}: {_gradient_sentence(values)}" for name, values in data.items()]
-    return Plot(figure, "Gradient of each score. " + ". ".join(words) + ".")
+    nothing = {name: (values, np.zeros(values.shape, bool)) for name, values in data.items()}
+    alt = "Gradient of each score. " + ". ".join(words) + "."
+    return Plot(figure, alt, map_table(nothing))
 
 
 def _gradient_sentence(values: np.ndarray) -> str:
@@ -168,7 +163,8 @@ def _values_and_blocked(weights: Any, mask: Any) -> tuple[np.ndarray, np.ndarray
     return values, ~np.broadcast_to(as_array(mask).astype(bool), values.shape)
 
 
-def _data_limits(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
+def data_limits(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
+    """The smallest and the largest finite number of all arrays, apart from each other."""
     finite = np.concatenate([values[np.isfinite(values)] for values in arrays])
     if not finite.size:
         return 0.0, 1.0
@@ -176,108 +172,74 @@ def _data_limits(arrays: Sequence[np.ndarray]) -> tuple[float, float]:
     return (low, high) if low < high else (low, low + 1.0)
 
 
-def _panels(
+def map_of(limits: tuple[float, float]) -> str:
+    """The kind of colours for numbers between `limits`: signed if some can be negative."""
+    return "signed" if limits[0] < 0 else "weights"
+
+
+def panels_for(
     shapes: Sequence[tuple[int, ...]], columns: int, extra: float
-) -> tuple[Any, list[Axes]]:
+) -> tuple[Figure, list[Axes]]:
     """A 6 inch wide figure with one set of axes per shape; `extra` inches go to the colour bar."""
     columns = max(1, min(columns, len(shapes)))
     rows = -(-len(shapes) // columns)
-    cell_width = (6.0 - extra) / columns - 0.55
+    cell_width = (WIDTH - extra) / columns - 0.55
     tallest = max(num_queries / num_keys for num_queries, num_keys in shapes)
     height = rows * (min(2.6, cell_width * tallest) + 0.75)
-    figure = new_figure(6.0, max(2.05, height))
-    grid = list(np.atleast_1d(figure.subplots(rows, columns)).flat)
-    for unused in grid[len(shapes) :]:
-        unused.remove()
-    return figure, grid[: len(shapes)]
+    figure = new_figure(WIDTH, max(2.05, height))
+    return figure, grid_of(figure, len(shapes), columns)
 
 
-def _draw_values(
-    axes: Axes,
-    values: np.ndarray,
-    blocked: np.ndarray,
-    limits: tuple[float, float],
-    written: np.ndarray | None = None,
-) -> AxesImage:
+def draw_values(
+    axes: Axes, values: np.ndarray, blocked: np.ndarray, limits: tuple[float, float]
+) -> None:
+    """A map of numbers, hatched where they are blocked or not finite, with the numbers in it."""
     hatched = blocked | ~np.isfinite(values)
-    image = axes.imshow(
-        np.ma.masked_array(values, hatched), cmap="cividis", vmin=limits[0], vmax=limits[1]
-    )
-    _hatch(axes, hatched)
-    if max(values.shape) <= NUMBERS_UP_TO:
-        _write_numbers(axes, values if written is None else written, hatched, image)
-    return image
+    colours = of_values(np.where(hatched, np.nan, values), limits, map_of(limits))
+    draw_cells(axes, colours, hatched)
+    written = [f"{value:.2f}" if np.isfinite(value) else str(value) for value in values.flat]
+    write_cells(axes, np.array(written).reshape(values.shape), hatched)
 
 
-def _draw_mask(axes: Axes, mask: np.ndarray) -> None:
-    level = np.ma.masked_array(np.full(mask.shape, ALLOWED_LEVEL), ~mask)
-    axes.imshow(level, cmap="cividis", vmin=0, vmax=1)
-    _hatch(axes, ~mask)
-    if max(mask.shape) <= TICKS_UP_TO:
-        for query, key in np.argwhere(mask):
-            axes.text(key, query, "\N{CHECK MARK}", ha="center", va="center", fontsize=9)
+def label_axes(
+    axes: Axes,
+    shape: tuple[int, ...],
+    query_labels: Sequence[str] | None = None,
+    key_labels: Sequence[str] | None = None,
+) -> None:
+    """Keys across and queries down, by their names or numbers."""
+    clean(axes)
+    axes.set(xlabel="keys", ylabel="queries")
+    for set_ticks, count, labels in (
+        (axes.set_xticks, shape[1], key_labels),
+        (axes.set_yticks, shape[0], query_labels),
+    ):
+        if labels is not None or count <= TICKS_UP_TO:
+            set_ticks(range(count), list(labels or map(str, range(count))))
 
 
-def _hatch(axes: Axes, hatched: np.ndarray) -> None:
-    axes.set_facecolor(BLOCKED_COLOUR)
-    for query, key in np.argwhere(hatched):
-        cell = Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, hatch="////", linewidth=0)
-        cell.set_edgecolor(HATCH_COLOUR)
-        axes.add_patch(cell)
-    num_queries, num_keys = hatched.shape
-    axes.set_xticks(np.arange(num_keys + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(num_queries + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.2)
-    axes.tick_params(which="minor", length=0)
-
-
-def _write_numbers(axes: Axes, written: np.ndarray, hatched: np.ndarray, image: AxesImage) -> None:
-    cmap = matplotlib.colormaps["cividis"]
-    room = _cell_inches(image.axes, written.shape)
-    if room < SMALLEST_CELL:
-        return
-    size = 8 if room > 0.33 else 6
-    for (query, key), value in np.ndenumerate(written):
-        words = f"{value:.2f}" if np.isfinite(value) else str(value)
-        if size < 8:  # no room for the leading zero
-            words = words.replace("0.", ".")
-        style: dict[str, Any] = {"color": "black"}
-        if hatched[query, key]:
-            style["bbox"] = {"facecolor": BLOCKED_COLOUR, "edgecolor": "none", "pad": 1}
-        else:
-            red, green, blue, _ = cmap(image.norm(abs(value) if image.norm.vmin == 0 else value))
-            style["color"] = "black" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.5 else "white"
-        axes.text(key, query, words, ha="center", va="center", fontsize=size, **style)
-
-
-def _only_outer_label(axes: Axes) -> None:
+def panel_labels(axes: Axes, shape: tuple[int, ...], title: str) -> None:
+    """The labels of one map among several: only those on the left name their queries."""
+    label_axes(axes, shape)
+    axes.set_title(title, fontsize=9)
     place = axes.get_subplotspec()
     if place is not None and not place.is_first_col():
         axes.set_ylabel("")
 
 
-def _cell_inches(axes: Axes, shape: tuple[int, ...]) -> float:
-    """About the width of a cell: the axes' share of the figure, less labels and colour bar."""
-    place, figure = axes.get_subplotspec(), axes.figure
-    columns = 1 if place is None else place.get_gridspec().ncols
-    return ((figure.bbox.width / figure.dpi - 0.8) / columns - 0.55) / max(shape)
-
-
-def _label_axes(
-    axes: Axes,
-    shape: tuple[int, ...],
-    query_labels: Sequence[str] | None,
-    key_labels: Sequence[str] | None,
-) -> None:
-    num_queries, num_keys = shape
-    axes.set_xlabel("keys")
-    axes.set_ylabel("queries")
-    for set_ticks, count, labels in (
-        (axes.set_xticks, num_keys, key_labels),
-        (axes.set_yticks, num_queries, query_labels),
-    ):
-        if labels is not None or count <= TICKS_UP_TO:
-            set_ticks(
-                range(count), list(labels) if labels is not None else [str(i) for i in range(count)]
-            )
-    axes.tick_params(labelsize=8)
+def map_table(
+    panels: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    query_labels: Sequence[str] | None = None,
+    key_labels: Sequence[str] | None = None,
+) -> Table:
+    """The numbers of maps, a row for each query; `masked` where a cell is blocked."""
+    num_keys = max(values.shape[1] for values, _ in panels.values())
+    keys = list(key_labels or (f"key {key}" for key in range(num_keys)))
+    rows = []
+    for name, (values, blocked) in panels.items():
+        for i, row in enumerate(values):
+            query = query_labels[i] if query_labels else f"query {i}"
+            cells = ["masked" if b else number(v) for v, b in zip(row, blocked[i], strict=True)]
+            cells += [""] * (num_keys - len(cells))
+            rows.append([f"{name}, {query}" if name else query, *cells])
+    return Table(["query", *keys], rows)

@@ -6,17 +6,14 @@ All data lies on a line: `inputs` across, `targets` up.
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
 
-from course_lib.plotting.charts import DASHES
-from course_lib.plotting.display import Plot, new_figure
-from course_lib.plotting.words import as_array, counted, number
-
-POINT_COLOUR = "#8a8a8a"
-FIT_COLOUR = matplotlib.colormaps["viridis"](0.05)
-QUERY_COLOUR = matplotlib.colormaps["viridis"](0.55)
+from course_lib.plotting.axes import DASHES, clean, colour, grid_of
+from course_lib.plotting.charts import lines_table
+from course_lib.plotting.colours import OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
+from course_lib.plotting.display import new_figure
+from course_lib.plotting.figures import Plot, Table
+from course_lib.plotting.words import as_array, counted, curve_sentence, number
 
 
 def kernel_shapes(distances: Any, kernels: Mapping[str, Any]) -> Plot:
@@ -31,14 +28,14 @@ def kernel_shapes(distances: Any, kernels: Mapping[str, Any]) -> Plot:
     figure = new_figure(5.0, 2.8)
     axes = figure.subplots()
     for place, (name, values) in enumerate(data.items()):
-        colour = matplotlib.colormaps["viridis"](0.75 * place / max(1, len(data) - 1))
-        style = DASHES[place % len(DASHES)]
-        axes.plot(across, values, label=name, color=colour, linestyle=style, linewidth=2)
+        dash = DASHES[place % len(DASHES)]
+        axes.plot(across, values, label=name, color=colour(place), linestyle=dash, linewidth=2)
     axes.set(xlabel="distance / bandwidth", ylabel="kernel", ylim=(-0.05, 1.08))
     axes.legend(fontsize=8, frameon=False)
-    _clean(axes)
+    clean(axes)
     words = [_shape_sentence(name, across, values) for name, values in data.items()]
-    return Plot(figure, "Kernels over distance / bandwidth. " + "; ".join(words) + ".")
+    alt = "Kernels over distance / bandwidth. " + "; ".join(words) + "."
+    return Plot(figure, alt, lines_table("distance / bandwidth", across, data))
 
 
 def kernel_fits(
@@ -65,23 +62,21 @@ def kernel_fits(
     columns = min(columns, len(data))
     rows = -(-len(data) // columns)
     figure = new_figure(6.0 if columns > 1 else 5.0, max(2.8, 1.0 + 1.7 * rows))
-    grid = list(np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True)).flat)
-    for unused in grid[len(data) :]:
-        unused.remove()
+    grid = grid_of(figure, len(data), columns, sharex=True, sharey=True)
     for axes, (name, values) in zip(grid, data.items(), strict=False):
-        axes.plot(x, y, "o", color=POINT_COLOUR, markersize=3.5, label="data")
-        axes.plot(at, values, color=FIT_COLOUR, linewidth=2, label="prediction")
+        axes.plot(x, y, "o", color=PLAIN, markersize=3.5, label="data")
+        axes.plot(at, values, color=OUTPUT, linewidth=2, label="prediction")
         for start, end in _gaps(at, values):
-            axes.axvspan(start, end, facecolor="#eeeeee", edgecolor="#9b9b9b", hatch="////", lw=0)
+            axes.axvspan(start, end, facecolor="none", edgecolor=PLAIN, hatch="////", lw=0)
         axes.set_title(name, fontsize=9)
-        _clean(axes)
+        clean(axes)
         if axes.get_subplotspec().is_last_row():
             axes.set_xlabel(x_label)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel(y_label)
     words = [f"{name}: {_fit_sentence(at, values)}" for name, values in data.items()]
     points = f"{counted(len(x), 'data point', 'data points')} and their predictions"
-    return Plot(figure, f"{points}. " + ". ".join(words) + ".")
+    return Plot(figure, f"{points}. " + ". ".join(words) + ".", lines_table(x_label, at, data))
 
 
 def query_weights(keys: Any, values: Any, query: float, weights: Any, output: float) -> Plot:
@@ -95,12 +90,12 @@ def query_weights(keys: Any, values: Any, query: float, weights: Any, output: fl
     x, y, w = (as_array(part).astype(float) for part in (keys, values, weights))
     figure = new_figure(5.5, 4.0)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    above.scatter(x, y, s=12 + 700 * w, color=FIT_COLOUR, alpha=0.75, label="values")
-    above.plot([query], [output], "D", color=QUERY_COLOUR, markersize=8, label="output")
-    below.bar(x, w, width=0.012 * float(np.ptp(x)), color=FIT_COLOUR)
+    above.scatter(x, y, s=12 + 700 * w, color=VALUE, alpha=0.75, label="values")
+    above.plot([query], [output], "D", color=OUTPUT, markersize=8, label="output")
+    below.bar(x, w, width=0.012 * float(np.ptp(x)), color=WEIGHT)
     for axes in (above, below):
-        axes.axvline(query, color=QUERY_COLOUR, linestyle="--", linewidth=1.4)
-        _clean(axes)
+        axes.axvline(query, color=QUERY, linestyle="--", linewidth=1.4)
+        clean(axes)
     above.set_ylabel("readings (values)")
     above.legend(fontsize=8, frameon=False)
     below.set(xlabel="hours (keys; dashed: the query)", ylabel="attention weight")
@@ -111,12 +106,8 @@ def query_weights(keys: Any, values: Any, query: float, weights: Any, output: fl
         f"{counted(int((w > 0.01).sum()), 'key has', 'keys have')} a weight above 0.01, "
         f"the smallest weight is {number(w.min())}. The output is {number(output)}."
     )
-    return Plot(figure, words)
-
-
-def _clean(axes: Axes) -> None:
-    axes.tick_params(labelsize=8)
-    axes.spines[["top", "right"]].set_visible(False)
+    rows = [[number(part) for part in row] for row in zip(x, y, w, strict=True)]
+    return Plot(figure, words, Table(["key", "value", "weight"], rows))
 
 
 def _gaps(places: np.ndarray, values: np.ndarray) -> list[tuple[float, float]]:
@@ -133,9 +124,9 @@ def _fit_sentence(places: np.ndarray, values: np.ndarray) -> str:
     finite = np.isfinite(values)
     if not finite.any():
         return "no prediction anywhere"
-    parts = [f"from {number(values[finite].min())} to {number(values[finite].max())}"]
+    parts = [curve_sentence("", places, values).strip()]
     steps = np.abs(np.diff(values))
-    if np.isfinite(steps).any():
+    if (steps[np.isfinite(steps)] > 0).any():
         jump = int(np.nanargmax(steps))
         between = f"between {number(places[jump])} and {number(places[jump + 1])}"
         parts.append(f"largest step {number(steps[jump])} {between}")

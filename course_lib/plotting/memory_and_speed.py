@@ -7,16 +7,15 @@ before, so that nothing that depends on time is ever stored.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from course_lib.plotting.charts import _draw_lines, _line_sentence
-from course_lib.plotting.display import Plot, _has_front_end, new_figure
-from course_lib.plotting.words import as_array, counted, number
-
-SHADES = ("#e8eef4", "#ffffff")
-BAR, LINE = "#31688e", "#b35900"
+from course_lib.plotting.axes import clean, colour
+from course_lib.plotting.charts import draw_lines, lines_table
+from course_lib.plotting.colours import INK, KEY, PLAIN, QUERY
+from course_lib.plotting.display import _has_front_end, new_figure
+from course_lib.plotting.figures import Plot, Table
+from course_lib.plotting.words import as_array, counted, curve_sentence, number
 
 
 def live(measure: Callable[[], Any], recorded: Any) -> Any:
@@ -32,7 +31,7 @@ def growth(
     data = {name: as_array(values).astype(float) for name, values in series.items()}
     figure = new_figure(5.5, 3.2)
     axes = figure.subplots()
-    _draw_lines(axes, across, data)
+    draw_lines(axes, across, data)
     axes.set(xscale="log", yscale="log", xlabel=x_label, ylabel=y_label, title=title or "")
     axes.set_xticks(across, [number(size) for size in across])
     axes.xaxis.set_minor_locator(NullLocator())
@@ -40,8 +39,9 @@ def growth(
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.legend(fontsize=8, frameon=False)
-    words = [_line_sentence(name, across, values) for name, values in data.items()]
-    return Plot(figure, f"{title or y_label} over {x_label}: " + "; ".join(words) + ".")
+    words = [curve_sentence(name, across, values, log=True) for name, values in data.items()]
+    alt = f"{title or y_label} over {x_label}: " + "; ".join(words) + "."
+    return Plot(figure, alt, lines_table(x_label, across, data))
 
 
 def step_costs(panels: Mapping[str, Mapping[str, float]], *, unit: str) -> Plot:
@@ -54,19 +54,20 @@ def step_costs(panels: Mapping[str, Mapping[str, float]], *, unit: str) -> Plot:
     figure = new_figure(6.0, 2.8)
     grid = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
     for axes, (title, costs) in zip(grid, panels.items(), strict=True):
-        drawn = axes.bar(range(len(costs)), list(costs.values()), width=0.7, color=BAR)
+        drawn = axes.bar(range(len(costs)), list(costs.values()), width=0.7, color=QUERY)
         axes.bar_label(drawn, [number(cost) for cost in costs.values()], fontsize=7, padding=1)
         axes.set_xticks(range(len(costs)), list(costs), rotation=35, ha="right")
         axes.set_title(title, fontsize=9)
         axes.margins(y=0.15)
-        axes.tick_params(labelsize=8)
-        axes.spines[["top", "right"]].set_visible(False)
+        clean(axes)
     grid[0].set_ylabel(unit)
     words = [
         f"{title}: " + ", ".join(f"{name} {number(cost)}" for name, cost in costs.items())
         for title, costs in panels.items()
     ]
-    return Plot(figure, f"Costs in {unit}. " + ". ".join(words) + ".")
+    rows = [[title, *map(number, costs.values())] for title, costs in panels.items()]
+    table = Table(["", *next(iter(panels.values()))], rows)
+    return Plot(figure, f"Costs in {unit}. " + ". ".join(words) + ".", table)
 
 
 def running_softmax(scores: Any, block_size: int) -> Plot:
@@ -82,13 +83,14 @@ def running_softmax(scores: Any, block_size: int) -> Plot:
     row = as_array(scores).astype(float)
     figure = new_figure(6.0, 3.0)
     axes = figure.subplots()
-    axes.bar(range(len(row)), row, width=0.55, color=BAR, label="score")
+    axes.bar(range(len(row)), row, width=0.55, color=QUERY, label="score")
     states = _states(row, block_size)
     for position, (start, stop, largest, total, careless) in enumerate(states):
-        axes.axvspan(start - 0.5, stop - 0.5, color=SHADES[position % 2], zorder=-2)
+        if position % 2 == 0:
+            axes.axvspan(start - 0.5, stop - 0.5, color=PLAIN, alpha=0.15, linewidth=0, zorder=-2)
         label = "maximum so far" if position == 0 else None
         edges = [start - 0.5, stop - 0.5]
-        axes.plot(edges, [largest] * 2, color=LINE, linewidth=2, linestyle="--", label=label)
+        axes.plot(edges, [largest] * 2, color=KEY, linewidth=2, linestyle="--", label=label)
         words = f"block {position}\nsum {total:.2f}\nnever rescaled {careless:.2f}"
         axes.annotate(
             words,
@@ -100,14 +102,18 @@ def running_softmax(scores: Any, block_size: int) -> Plot:
             va="top",
             fontsize=7.5,
         )
-    axes.axhline(0, color="black", linewidth=0.8)
+    axes.axhline(0, color=INK, linewidth=0.8)
     axes.set(ylabel="score", xlim=(-0.5, len(row) - 0.5))
     axes.set_xticks(range(len(row)))
-    axes.tick_params(labelsize=8)
+    clean(axes)
     axes.margins(y=0.2)
-    axes.spines[["top", "right"]].set_visible(False)
     axes.legend(fontsize=8, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
-    return Plot(figure, _states_sentence(row, states))
+    rows = [
+        [f"block {i}", *map(number, (largest, total, careless))]
+        for i, (_, _, largest, total, careless) in enumerate(states)
+    ]
+    table = Table(["block", "maximum so far", "sum", "sum never rescaled"], rows)
+    return Plot(figure, _states_sentence(row, states), table)
 
 
 def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, float]]) -> Plot:
@@ -126,24 +132,23 @@ def roofline(peak: float, bandwidth: float, points: Mapping[str, tuple[float, fl
     across = np.geomspace(low, high, 200)
     figure = new_figure(6.0, 3.6)
     axes = figure.subplots()
-    axes.plot(across, np.minimum(peak, across * bandwidth), color="black", linewidth=2)
-    axes.axvline(ridge, color="#888888", linewidth=0.8, linestyle=":")
+    axes.plot(across, np.minimum(peak, across * bandwidth), color=INK, linewidth=2)
+    axes.axvline(ridge, color=PLAIN, linewidth=0.8, linestyle=":")
     for position, (name, (intensity, reached)) in enumerate(points.items()):
-        colour = matplotlib.colormaps["viridis"](0.8 * position / max(1, len(points) - 1))
         marker = "os^Dvp*X"[position % 8]
-        style = {"color": colour, "marker": marker, "markersize": 8, "linestyle": "none"}
+        style = {"color": colour(position), "marker": marker, "markersize": 8, "linestyle": "none"}
         axes.plot([intensity], [reached], label=name, **style)
     axes.set(xscale="log", yscale="log")
     axes.set(xlabel="operations for each byte moved", ylabel="10⁹ operations a second")
-    bounds = {"fontsize": 8, "color": "#444444", "va": "bottom"}
+    bounds = {"fontsize": 8, "color": INK, "va": "bottom"}
     axes.text(low * 1.1, low * bandwidth * 2.8, f"{number(bandwidth)} GB/s", **bounds, rotation=35)
     axes.text(high / 1.1, peak * 1.08, f"{number(peak)} GFLOP/s", **bounds, ha="right")
     axes.margins(y=0.15)
-    axes.tick_params(labelsize=8)
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
+    clean(axes, grid=True)
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    return Plot(figure, _roof_sentence(peak, bandwidth, ridge, points))
+    rows = [[name, *map(number, point)] for name, point in points.items()]
+    table = Table(["", "operations for each byte", "10⁹ operations a second"], rows)
+    return Plot(figure, _roof_sentence(peak, bandwidth, ridge, points), table)
 
 
 def _states(row: np.ndarray, block_size: int) -> list[tuple[int, int, float, float, float]]:

@@ -3,16 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
-from course_lib.plotting.display import Plot, new_figure
+from course_lib.plotting.axes import clean, colour, colour_bar, style
+from course_lib.plotting.colours import INK, of_values
+from course_lib.plotting.display import new_figure
+from course_lib.plotting.figures import Plot
+from course_lib.plotting.heatmaps import map_table
 from course_lib.plotting.words import as_array, counted, number, ranges
 
 BLOCK_GAP = 0.7
-EDGE = "#333333"
 
 
 def head_blocks(panels: Mapping[str, tuple[Any, Any]], *, block: str = "head") -> Plot:
@@ -25,14 +27,13 @@ def head_blocks(panels: Mapping[str, tuple[Any, Any]], *, block: str = "head") -
         block: what such a block is called in its label.
     """
     data = {name: (as_array(n), as_array(o).astype(int)) for name, (n, o) in panels.items()}
-    total = 1 + max(int(owners.max()) for _, owners in data.values())
     heights = [_height(numbers) for numbers, _ in data.values()]
     widths = [numbers.shape[-1] for numbers, _ in data.values()]
     figure = new_figure(6.0, max(1.9, 0.6 + 0.36 * max(heights)))
     ratios = [width + 1.5 for width in widths]
     grid = np.atleast_1d(figure.subplots(1, len(data), width_ratios=ratios))
     for axes, (name, (numbers, owners)) in zip(grid, data.items(), strict=True):
-        _draw_blocks(axes, numbers, owners, total, block)
+        _draw_blocks(axes, numbers, owners, block)
         axes.set(xlim=(-1.2, numbers.shape[-1] + 0.1), ylim=(max(heights), -0.1))
         axes.set_title(name, fontsize=8.5)
     words = [_blocks_sentence(name, owners, block) for name, (_, owners) in data.items()]
@@ -49,20 +50,22 @@ def encoding_map(table: Any) -> Plot:
     embed_dim = values.shape[1]
     figure = new_figure(6.0, 3.0)
     left, right = figure.subplots(1, 2)
-    image = left.imshow(values, cmap="cividis", vmin=-1, vmax=1, aspect="auto")
+    left.imshow(of_values(values, (-1, 1), "signed"), interpolation="none", aspect="auto")
     left.set(xlabel="column", ylabel="position")
-    figure.colorbar(image, ax=left, shrink=0.9).set_label("encoding")
+    colour_bar(figure, left, (-1.0, 1.0), "signed", "encoding")
     columns = sorted({0, embed_dim // 4 // 2 * 2, embed_dim // 2 // 2 * 2})
     for place, column in enumerate(columns):
-        colour = matplotlib.colormaps["viridis"](0.75 * place / max(1, len(columns) - 1))
-        style = {"marker": "os^"[place], "linestyle": ("-", "--", ":")[place]}
-        right.plot(values[:, column], label=f"column {column}", color=colour, markersize=3, **style)
+        right.plot(values[:, column], label=f"column {column}", markersize=3, **style(place))
     right.set(xlabel="position", ylabel="encoding", ylim=(-1.1, 1.1))
     right.legend(fontsize=6, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, frameon=False)
-    for axes in (left, right):
-        axes.tick_params(labelsize=8)
-    right.spines[["top", "right"]].set_visible(False)
-    return Plot(figure, _encoding_sentence(values, columns))
+    clean(left)
+    clean(right)
+    table = map_table(
+        {"": (values, np.zeros(values.shape, dtype=bool))},
+        key_labels=[f"column {column}" for column in range(embed_dim)],
+        query_labels=[f"position {position}" for position in range(len(values))],
+    )
+    return Plot(figure, _encoding_sentence(values, columns), table)
 
 
 def _height(numbers: np.ndarray) -> float:
@@ -70,30 +73,22 @@ def _height(numbers: np.ndarray) -> float:
     return blocks * numbers.shape[-2] + (blocks - 1) * BLOCK_GAP
 
 
-def _draw_blocks(
-    axes: Axes, numbers: np.ndarray, owners: np.ndarray, total: int, block: str
-) -> None:
+def _draw_blocks(axes: Axes, numbers: np.ndarray, owners: np.ndarray, block: str) -> None:
     stacked = numbers.ndim == 3
     numbers = numbers if stacked else numbers[None]
     owners = owners if stacked else owners[None]
-    colours = matplotlib.colormaps["cividis"](np.linspace(0.15, 0.95, total))
     for (i, row, column), value in np.ndenumerate(numbers):
         owner = owners[i, row, column]
         top = i * (numbers.shape[1] + BLOCK_GAP) + row
-        cell = Rectangle((column, top), 1, 1, facecolor=colours[owner], edgecolor="white")
+        face = (colour(owner), 0.4)
+        cell = Rectangle((column + 0.03, top + 0.03), 0.94, 0.94, facecolor=face, edgecolor="none")
         axes.add_patch(cell)
-        red, green, blue, _ = colours[owner]
-        dark = 0.3 * red + 0.59 * green + 0.11 * blue <= 0.5
-        style: dict[str, Any] = {
-            "ha": "center",
-            "va": "center",
-            "color": "white" if dark else "black",
-        }
-        axes.text(column + 0.5, top + 0.38, f"{value:g}", fontsize=7.5, **style)
-        axes.text(column + 0.5, top + 0.78, f"h{owner}", fontsize=5, **style)
+        middle: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
+        axes.text(column + 0.5, top + 0.36, f"{value:g}", fontsize=7.5, **middle)
+        axes.text(column + 0.5, top + 0.78, f"h{owner}", fontsize=5.5, **middle)
     for i in range(len(numbers) if stacked else 0):
         middle = i * (numbers.shape[1] + BLOCK_GAP) + numbers.shape[1] / 2
-        label = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 7.5, "color": EDGE}
+        label = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 7.5, "color": INK}
         axes.text(-0.45, middle, f"{block} {i}", **label)
     axes.axis("off")
 

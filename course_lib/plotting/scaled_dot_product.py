@@ -4,8 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.plotting.charts import HATCHES
-from course_lib.plotting.display import Plot, new_figure
+from course_lib.plotting.axes import clean, colour_bar, draw_cells, name_ticks, write_cells
+from course_lib.plotting.colours import WEIGHT, of_values
+from course_lib.plotting.display import new_figure
+from course_lib.plotting.figures import Plot
+from course_lib.plotting.heatmaps import map_table
 from course_lib.plotting.words import as_array, number
 
 
@@ -22,37 +25,26 @@ def saturation(scores: Any, factor: float = 1.0) -> Plot:
     jacobian = np.diag(weights) - np.outer(weights, weights)
     figure = new_figure(6.0, 2.7)
     left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.1))
-    drawn = left.bar(range(len(weights)), weights, color="#31688e", hatch=HATCHES[1])
-    for patch in drawn:
-        patch.set_edgecolor("white")
+    keys = [str(key) for key in range(len(weights))]
+    drawn = left.bar(keys, weights, color=WEIGHT)
     left.bar_label(drawn, [f"{weight:.2f}" for weight in weights], fontsize=7, padding=1)
     left.set(xlabel="keys", ylim=(0, 1.1), title=f"weights, scores times {factor:g}")
-    left.set_xticks(range(len(weights)))
-    left.spines[["top", "right"]].set_visible(False)
-    image = right.imshow(jacobian, cmap="cividis", vmin=-0.25, vmax=0.25)
-    for (out, into), value in np.ndenumerate(jacobian):
-        dark = value < 0.05
-        words = f"{value:.2f}".replace("0.", ".").replace("-.00", ".00")
-        right.text(
-            into,
-            out,
-            words,
-            ha="center",
-            va="center",
-            fontsize=7,
-            color="white" if dark else "black",
-        )
+    draw_cells(right, of_values(jacobian, (-0.25, 0.25), "signed"))
+    write_cells(right, np.array([[f"{value:.2f}" for value in row] for row in jacobian]))
     right.set(xlabel="score of key", ylabel="weight of key", title="d weight / d score")
-    right.set_xticks(range(len(weights)))
-    right.set_yticks(range(len(weights)))
-    figure.colorbar(image, ax=right, shrink=0.9).set_label("derivative")
+    name_ticks(right, keys)
+    name_ticks(right, keys, rows=True)
+    colour_bar(figure, right, (-0.25, 0.25), "signed", "derivative")
     for axes in (left, right):
         axes.title.set_fontsize(9)
-        axes.tick_params(labelsize=8)
+        clean(axes)
     best = int(np.argmax(weights))
     listed = ", ".join(number(weight) for weight in weights)
     alt = (
         f"Scores times {factor:g}: weights {listed}, the largest on key {best}. The largest "
         f"derivative of a weight with respect to a score is {number(np.abs(jacobian).max())}."
     )
-    return Plot(figure, alt)
+    nothing = np.zeros(jacobian.shape, dtype=bool)
+    names = {"key_labels": [f"score {key}" for key in keys]}
+    names["query_labels"] = [f"weight {key}, {number(w)}" for key, w in enumerate(weights)]
+    return Plot(figure, alt, map_table({"": (jacobian, nothing)}, **names))

@@ -1,9 +1,14 @@
 """The words of the alt texts: what a figure shows, said from its numbers."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, SupportsFloat
 
 import numpy as np
+
+TIE = 1e-4  # weights that differ by less are told as equal
+WIGGLE = 0.04  # of the whole range: what is smaller is no rise and no fall
+CLIFF = 2.0  # a step this many times as large as all others together
 
 
 def as_array(data: Any) -> np.ndarray:
@@ -79,12 +84,17 @@ def _row_phrase(query: int, row: np.ndarray, is_weight: bool, quantity: str) -> 
     finite = np.isfinite(row)
     if not finite.any():
         return f"query {query} has no finite {quantity}"
-    key = int(np.argmax(np.where(finite, row, -np.inf)))
+    if is_weight and not row[finite].any():
+        return f"query {query} puts 0 on every key"
+    top = float(row[finite].max())
+    keys = np.flatnonzero(finite & (np.abs(row - top) <= TIE * max(1.0, abs(top)))).tolist()
+    if len(keys) > 1:
+        if is_weight:
+            return f"query {query} weighs {listed('key', keys)} alike, {number(top)} each"
+        return f"query {query} has its largest {quantity}, {number(top)}, at {listed('key', keys)}"
     if is_weight:
-        if not row[finite].any():
-            return f"query {query} puts 0 on every key"
-        return f"query {query} puts {number(row[key])} on key {key}"
-    return f"query {query} has its largest {quantity}, {number(row[key])}, at key {key}"
+        return f"query {query} puts {number(top)} on key {keys[0]}"
+    return f"query {query} has its largest {quantity}, {number(top)}, at key {keys[0]}"
 
 
 def values_sentence(values: np.ndarray, blocked: np.ndarray | None, quantity: str) -> str:
@@ -117,3 +127,60 @@ def _non_finite(values: np.ndarray) -> list[str]:
         if keys:
             parts.append(f"{row_name(numbers, len(values))}: nan at {listed('key', keys)}")
     return parts
+
+
+def curve_sentence(name: str, across: np.ndarray, values: np.ndarray, *, log: bool = False) -> str:
+    """The course of a curve: level, cliff, or its rises and falls with the peaks between them.
+
+    Args:
+        name: what the curve shows.
+        across, values: its points, in order of `across`.
+        log: whether rises and falls are seen on a logarithmic axis.
+    """
+    finite = np.flatnonzero(np.isfinite(values) & ((values > 0) | (not log)))
+    if not finite.size:
+        return f"{name} has no finite value"
+    x, y = across[finite], values[finite]
+    height = np.log(y) if log else y
+    span = float(np.ptp(height))
+    if span <= 1e-6 * max(1.0, float(np.abs(height).max())):
+        return f"{name} stays at {number(y[0])}"
+    sizes = np.abs(np.diff(height))
+    step = int(np.argmax(sizes))
+    if len(y) >= 4 and sizes[step] >= CLIFF * (sizes.sum() - sizes[step]):
+        verb = "jumps" if y[step + 1] > y[step] else "drops"
+        there = f"between {number(x[step])} and {number(x[step + 1])}"
+        return f"{name} {verb} from {number(y[step])} to {number(y[step + 1])} {there}"
+    return f"{name} {_rises_and_falls(x, y, _turns(height, WIGGLE * span))}"
+
+
+def _turns(height: np.ndarray, wiggle: float) -> list[int]:
+    """The ends and turning points of a curve; what moves less than `wiggle` is no turn."""
+    turns, extreme, direction = [0], 0, 0
+    for i, value in enumerate(height):
+        if direction and (value - height[extreme]) * direction >= 0:
+            extreme = i
+        elif abs(value - height[extreme]) > wiggle:
+            if direction:
+                turns.append(extreme)
+            direction = 1 if value > height[extreme] else -1
+            extreme = i
+    last = len(height) - 1
+    return [*turns, last] if turns[-1] != last else turns
+
+
+def _rises_and_falls(x: np.ndarray, y: np.ndarray, turns: list[int]) -> str:
+    ends = [f"{number(y[i])} at {number(x[i])}" for i in turns]
+    if len(turns) > 6:
+        top, low = int(np.argmax(y)), int(np.argmin(y))
+        return (
+            f"goes up and down {len(turns) - 1} times between {number(y[low])} and "
+            f"{number(y[top])}, its peak at {number(x[top])}"
+        )
+    words = [f"starts at {ends[0]}"]
+    for i, (before, here) in enumerate(itertools.pairwise(turns), start=1):
+        verb = "rises" if y[here] > y[before] else "falls"
+        inner = i + 1 < len(turns)
+        what = ("a peak of " if verb == "rises" else "a dip of ") if inner else ""
+        words.append(f"{verb} to {what}{ends[i]}")
+    return ", ".join(words)

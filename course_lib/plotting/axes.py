@@ -1,0 +1,116 @@
+"""What the matplotlib figures share: axes without clutter, cells, colour bars, styles of series."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import PatchCollection
+from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from course_lib.plotting.colours import FAINT, INK, PLAIN, SERIES, of_values
+
+HATCHES = ("", "///", "...", "xxx")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DASHES = ("-", "--", ":", "-.", (0, (5, 1)), (0, (1, 1)))
+NUMBERS_UP_TO = 8
+MOST_CELLS = 1200  # beyond, a map is one image with a pixel for each cell
+SMALLEST_CELL = 0.16  # inches, for a number to be written in it
+BAR_STEPS = 12
+
+
+def colour(position: int) -> str:
+    """The colour of the series at a position."""
+    return SERIES[position % len(SERIES)]
+
+
+def style(position: int) -> dict[str, Any]:
+    """Colour, marker and dash of the line at a position, so that none needs its colour alone."""
+    return {
+        "color": colour(position),
+        "marker": MARKERS[position % len(MARKERS)],
+        "linestyle": DASHES[position % len(DASHES)],
+    }
+
+
+def clean(axes: Axes, *, grid: bool = False) -> None:
+    """Small tick labels, no frame at the top and right, and a faint grid if asked for."""
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    if grid:
+        axes.grid(color=FAINT, linewidth=0.6)
+
+
+def draw_cells(axes: Axes, colours: np.ndarray, hatched: np.ndarray | None = None) -> None:
+    """A map of cells, row 0 at the top; hatched ones are grey and say so without colour.
+
+    Args:
+        axes: where to draw; cell (i, j) lies around x = j, y = i.
+        colours: `(rows, columns, 4)`, red, green, blue and opacity.
+        hatched: bool `(rows, columns)`.
+    """
+    rows, columns = colours.shape[:2]
+    if rows * columns > MOST_CELLS:
+        axes.imshow(colours, interpolation="none")
+    else:
+        corners = [(j - 0.5, i - 0.5) for i in range(rows) for j in range(columns)]
+        cells = PatchCollection([Rectangle(corner, 1, 1) for corner in corners])
+        cells.set(facecolor=colours.reshape(-1, 4), edgecolor=FAINT, linewidth=0.6)
+        axes.add_collection(cells)
+    for i, j in np.argwhere(hatched) if hatched is not None else ():
+        cell = Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, hatch="////", linewidth=0)
+        cell.set_edgecolor(PLAIN)
+        axes.add_patch(cell)
+    axes.set(xlim=(-0.5, columns - 0.5), ylim=(rows - 0.5, -0.5), aspect="equal")
+    axes.spines[:].set_visible(False)
+
+
+def write_cells(axes: Axes, words: np.ndarray, hatched: np.ndarray | None = None) -> None:
+    """Writes a word into each cell; where there is no room, nothing."""
+    room = _cell_inches(axes, words.shape)
+    if max(words.shape) > NUMBERS_UP_TO or room < SMALLEST_CELL:
+        return
+    size = 8 if room > 0.33 else 6
+    for (i, j), word in np.ndenumerate(words):
+        short = word if size == 8 else word.replace("0.", ".")  # no room for the leading zero
+        weight = "bold" if hatched is not None and hatched[i, j] else "normal"
+        axes.text(j, i, short, ha="center", va="center", fontsize=size, weight=weight, color=INK)
+
+
+def colour_bar(
+    figure: Figure, axes: Any, limits: tuple[float, float], map_: str, label: str, **options: Any
+) -> None:
+    """What the colours of a map mean, as a short row of steps beside `axes`."""
+    low, high = limits
+    middles = low + (np.arange(BAR_STEPS) + 0.5) * (high - low) / BAR_STEPS
+    steps = ListedColormap(of_values(middles, limits, map_).tolist())
+    bar = figure.colorbar(
+        ScalarMappable(Normalize(low, high), steps), ax=axes, **{"shrink": 0.9, **options}
+    )
+    bar.set_label(label, fontsize=8)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=8)
+
+
+def grid_of(figure: Figure, count: int, columns: int, **options: Any) -> list[Axes]:
+    """`count` axes in rows of `columns`."""
+    rows = -(-count // columns)
+    every = list(np.atleast_1d(figure.subplots(rows, columns, **options)).flat)
+    for unused in every[count:]:
+        unused.remove()
+    return every[:count]
+
+
+def name_ticks(axes: Axes, names: Sequence[str], *, rows: bool = False) -> None:
+    """Names at 0, 1, 2, ... of the horizontal axis, or with `rows` of the vertical one."""
+    (axes.set_yticks if rows else axes.set_xticks)(range(len(names)), list(names))
+
+
+def _cell_inches(axes: Axes, shape: tuple[int, ...]) -> float:
+    """About the width of a cell: the axes' share of the figure, less labels and colour bar."""
+    place, figure = axes.get_subplotspec(), axes.figure
+    columns = 1 if place is None else place.get_gridspec().ncols
+    return ((figure.bbox.width / figure.dpi - 0.8) / columns - 0.55) / max(shape)

@@ -1,0 +1,64 @@
+"""The colours of all figures: each keeps one meaning, and holds on a light page and on a dark one.
+
+A figure does not ask which page it is on. Its lines and words are `currentColor`, the page's own
+(INK), its ground is the page's. Every other colour has a luminance between 0.13 and 0.30: at
+least 3:1 against white and against the dark themes of JupyterLab, VS Code and the site. A map
+goes from the page's ground (0) to such a colour (1) by opacity, so zero is white on white and
+dark on dark.
+"""
+
+import numpy as np
+
+INK = "#000000"  # becomes currentColor
+FAINT = "#010101"  # becomes currentColor at 18 %: the lines of a grid
+
+QUERY = "#2f7cc4"
+KEY = "#c4661f"
+VALUE = "#2a8a5c"
+WEIGHT = "#8757c9"
+OUTPUT = "#c2417c"
+PLAIN = "#777777"  # data, what is masked, what has no role
+SERIES = (QUERY, KEY, VALUE, WEIGHT, OUTPUT, PLAIN)
+
+POSITIVE, NEGATIVE = "#1b8592", "#c9503f"
+
+
+def rgb(colour: str) -> tuple[float, float, float]:
+    """The parts of `#rrggbb`, 0 to 1."""
+    red, green, blue = bytes.fromhex(colour[1:])
+    return red / 255, green / 255, blue / 255
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 defines it, 0 (black) to 1 (white)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb(colour)]
+    return float(np.dot((0.2126, 0.7152, 0.0722), linear))
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours as WCAG 2 defines it, 1 to 21."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def of_values(values: np.ndarray, limits: tuple[float, float], map_: str) -> np.ndarray:
+    """A colour for each number, `values.shape + (4,)`: red, green, blue and opacity, 0 to 1.
+
+    Args:
+        values: numbers; what is outside of `limits` gets the nearest end, nan no colour.
+        limits: for "weights" the numbers without and with full colour; "signed" takes the
+            larger size of the two for both signs, so that 0 stays without colour.
+        map_: "weights", from nothing to purple, or "signed", from red over nothing to teal.
+    """
+    colours = np.zeros((*values.shape, 4))
+    finite = np.isfinite(values)
+    if map_ == "signed":
+        top = max(map(abs, limits)) or 1.0
+        colours[..., :3] = np.where((values < 0)[..., None], rgb(NEGATIVE), rgb(POSITIVE))
+        opacity = np.abs(values) / top
+    else:
+        low, high = limits
+        colours[..., :3] = rgb(WEIGHT)
+        opacity = (values - low) / ((high - low) or 1.0)
+    colours[..., 3] = np.where(finite, np.clip(np.where(finite, opacity, 0), 0, 1), 0)
+    return colours

@@ -1,0 +1,53 @@
+// Gives each figure that has frames its controls, one for each argument of what drew them.
+for (const figure of document.querySelectorAll("figure.course-figure[data-frames]")) {
+  const { controls, frames } = JSON.parse(figure.querySelector("script.frames").textContent);
+  figure.removeAttribute("data-frames");
+  const packed = Uint8Array.from(atob(frames), (letter) => letter.charCodeAt(0));
+  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  new Response(unpacked).json().then((pictures) => steps(figure, controls, pictures));
+}
+
+function steps(figure, controls, pictures) {
+  const caption = figure.querySelector("figcaption");
+  const inputs = controls.map((control) => input(control, show));
+  const form = document.createElement("form");
+  form.className = "course-controls";
+  form.onsubmit = () => false;
+  form.append(...inputs.map((each) => each.label));
+  figure.prepend(form);
+  caption.setAttribute("aria-live", "polite");
+
+  // Frames lie in the order of a nested loop over the controls, the last one innermost.
+  function show() {
+    const place = inputs.reduce((sum, each, i) => sum * controls[i].options.length + each.at(), 0);
+    const { svg, alt } = pictures[place];
+    const parsed = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
+    const picture = document.importNode(parsed, true);
+    picture.setAttribute("role", "img");
+    picture.setAttribute("aria-label", alt);
+    figure.querySelector(":scope > svg, :scope > img").replaceWith(picture);
+    caption.textContent = alt;
+  }
+  show();
+}
+
+function input({ name, options, start, slides }, changed) {
+  const label = document.createElement("label");
+  const control = document.createElement(slides ? "input" : "select");
+  const said = document.createElement("output");
+  label.append(`${name} `, control, " ", said);
+  if (slides) {
+    Object.assign(control, { type: "range", min: 0, max: options.length - 1, step: 1 });
+  } else {
+    control.append(...options.map((words, i) => new Option(words, i)));
+  }
+  control.value = start;
+  const say = () => {
+    if (!slides) return;
+    said.textContent = options[control.value];
+    control.setAttribute("aria-valuetext", options[control.value]);
+  };
+  control.addEventListener("input", () => (say(), changed()));
+  say();
+  return { label, at: () => Number(control.value) };
+}

@@ -1,0 +1,89 @@
+"""SVG: a matplotlib figure as markup that follows the page, and elements for drawing by hand.
+
+Text stays text. What matplotlib writes is made small and independent of the page it comes to: no
+prolog, no comments, no identifiers but those of shared definitions, two decimals, the colour INK as
+the page's `currentColor`.
+"""
+
+import html
+import io
+import re
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from course_lib.plotting.colours import FAINT, INK
+
+PIXELS_PER_INCH = 110
+FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+_SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "course", "path.simplify": True}
+_NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
+_FONT_FAMILY = re.compile(r"font-family: [^;\"]*(; )?")
+
+
+def of_figure(figure: Figure) -> str:
+    """The figure as one `<svg>` element, `PIXELS_PER_INCH` wide for each inch and never wider
+    than its place."""
+    if figure.get_layout_engine() is not None:  # it would shift the parts a little at each drawing
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
+    buffer = io.StringIO()
+    with rc_context(_SETTINGS):
+        figure.savefig(buffer, format="svg", transparent=True, metadata=_NO_METADATA)
+    width, height = (float(size) for size in figure.get_size_inches())
+    _prolog, _, rest = buffer.getvalue().partition("<svg ")
+    inside = rest.partition(">")[2].rpartition("</svg>")[0]
+    return drawing(_small(inside), width * 72, height * 72, width * PIXELS_PER_INCH)
+
+
+def drawing(inside: str, width: float, height: float, shown: float | None = None) -> str:
+    """`inside` as an `<svg>` of `width` x `height` units, shown `shown` pixels wide or less."""
+    shown = width if shown is None else shown
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        f'width="{shown:.0f}" height="{height * shown / width:.0f}" '
+        f'viewBox="0 0 {width:g} {height:g}" fill="currentColor" stroke-linejoin="round" '
+        f'font-family="{FONT}" style="max-width:100%;height:auto">{inside}</svg>'
+    )
+
+
+def element(tag: str, inside: str | None = None, **attributes: object) -> str:
+    """`<tag ...>inside</tag>`; `_` in an attribute's name is a hyphen, None leaves it out.
+
+    `inside` is markup: text goes through `text`, which escapes it.
+    """
+    pairs = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{html.escape(_short(value))}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
+    return f"<{tag}{pairs}/>" if inside is None else f"<{tag}{pairs}>{inside}</{tag}>"
+
+
+def text(words: object, x: float, y: float, size: float = 11, **attributes: object) -> str:
+    """Words in the middle of (x, y), unless `text_anchor` says otherwise."""
+    style = {"text_anchor": "middle", "dominant_baseline": "central", **attributes}
+    return element("text", html.escape(str(words)), x=x, y=y, font_size=size, **style)
+
+
+def _short(value: object) -> str:
+    return f"{round(value, 2):g}" if isinstance(value, float) else str(value)
+
+
+def _small(markup: str) -> str:
+    markup = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", markup, flags=re.DOTALL)
+    markup = re.sub(r"<g id=\"[^\"]*\"", "<g", markup)
+    markup = re.sub(r"<rdf:RDF.*?</rdf:RDF>", "", markup, flags=re.DOTALL)
+    markup = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", markup, flags=re.DOTALL)
+    markup = _FONT_FAMILY.sub("", markup)
+    markup = re.sub(r" transform=\"rotate\(-0 [^)]*\)\"", "", markup)
+    markup = _LONG_NUMBER.sub(
+        lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), markup
+    )
+    for name in ("fill", "stroke"):
+        markup = markup.replace(f"{name}: {FAINT}", f"{name}: currentColor; {name}-opacity: 0.18")
+        markup = markup.replace(f"{name}: {INK}", f"{name}: currentColor")
+    markup = re.sub(r"(stroke|fill)=\"#000000\"", r'\1="currentColor"', markup)
+    markup = re.sub(r"\s*\n\s*", " ", markup)
+    return re.sub(r"> <", "><", markup).strip()

@@ -118,7 +118,7 @@ def _draw_cells(
 ) -> None:
     draw_cells(axes, np.array([to_rgba(colour(i), 0.4) for i in range(total)])[owners])
     for (row, column), value in np.ndenumerate(numbers):
-        place = {"ha": "center", "va": "center", "color": INK}
+        place: dict[str, Any] = {"ha": "center", "va": "center", "color": INK}
         axes.text(column, row - 0.12, f"{value:g}", fontsize=9, **place)
         axes.text(column, row + 0.3, f"{letter}{owners[row, column]}", fontsize=6.5, **place)
     num_rows, num_columns = numbers.shape

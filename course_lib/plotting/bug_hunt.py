@@ -32,8 +32,9 @@ def verdicts(rows: Mapping[str, Mapping[str, bool]], *, title: str | None = None
     for y, x in np.ndindex(len(names), len(questions)):
         yes = bool(rows[names[y]][questions[x]])
         colour, hatch = (POSITIVE, "") if yes else (NEGATIVE, "//")
-        box = {"facecolor": (colour, 0.55 if yes else 0.1), "edgecolor": (colour, 0.4)}
-        axes.add_patch(Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, hatch=hatch, **box))
+        box = Rectangle((x + 0.03, y + 0.06), 0.94, 0.88, hatch=hatch)
+        box.set(facecolor=(colour, 0.55 if yes else 0.1), edgecolor=(colour, 0.4))
+        axes.add_patch(box)
         axes.text(
             x + 0.5,
             y + 0.5,

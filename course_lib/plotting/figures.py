@@ -92,7 +92,9 @@ def stepper_html(frames: Sequence[Plot], controls: Sequence[Control], caption: s
     place = 0
     for control in controls:
         place = place * len(control.options) + control.start
-    pictures = json.dumps([{"svg": frame.svg, "alt": frame.alt} for frame in frames])
+    pictures = json.dumps(
+        [{"svg": f.svg, "alt": f.alt, "data": _rows_html(f.table)} for f in frames]
+    )
     packed = gzip.compress(pictures.encode(), mtime=0)
     data = {
         "controls": [
@@ -109,7 +111,7 @@ def stepper_html(frames: Sequence[Plot], controls: Sequence[Control], caption: s
     start = frames[place]
     inside = f'<script type="application/json" class="frames">{_json(data)}</script>'
     figure = _figure(_still(start) + inside, start, caption, data_frames=True)
-    return figure + _script("stepper.js")
+    return figure + _script("figure.js", "stepper.js")
 
 
 def _figure(picture: str, plot: Plot, caption: str | None, *, data_frames: bool = False) -> str:
@@ -135,20 +137,30 @@ def _still(plot: Plot) -> str:
 def _table_html(table: Table | None) -> str:
     if table is None:
         return ""
+    count, step = len(table.rows), _every(table)
+    note = f" ({-(-count // step)} of {count} rows)" if step > 1 else ""
+    return (
+        f'<details class="data"><summary>Data{note}</summary>'
+        '<div style="overflow-x:auto" tabindex="0" role="region" aria-label="Data of the figure">'
+        f"{_rows_html(table)}</div></details>"
+    )
+
+
+def _every(table: Table) -> int:
+    return -(-len(table.rows) // ROWS_SHOWN)
+
+
+def _rows_html(table: Table | None) -> str:
+    if table is None:
+        return ""
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in table.head)
-    step = -(-len(table.rows) // ROWS_SHOWN)
     rows = "".join(
         f'<tr><th scope="row">{html.escape(first)}</th>'
         + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
         + "</tr>"
-        for first, *cells in table.rows[::step]
+        for first, *cells in table.rows[:: _every(table)]
     )
-    note = f" ({len(table.rows[::step])} of {len(table.rows)} rows)" if step > 1 else ""
-    return (
-        f'<details class="data"><summary>Data{note}</summary>'
-        '<div style="overflow-x:auto" tabindex="0" role="region" aria-label="Data of the figure">'
-        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
-    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _json(data: Mapping[str, Any]) -> str:
@@ -157,8 +169,10 @@ def _json(data: Mapping[str, Any]) -> str:
 
 
 @functools.cache
-def _script(name: str) -> str:
-    source = resources.files("course_lib.plotting").joinpath(name).read_text(encoding="utf-8")
+def _script(*names: str) -> str:
+    """A script element of the files beside this one, each of which may use those before it."""
+    folder = resources.files("course_lib.plotting")
+    source = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
     lines = [line.strip() for line in source.splitlines()]
     code = "\n".join(line for line in lines if line and not line.startswith("//"))
     return f"<script>(() => {{\n{code}\n}})();</script>"

@@ -70,10 +70,8 @@ def kernel_fits(
             axes.axvspan(start, end, facecolor="none", edgecolor=PLAIN, hatch="////", lw=0)
         axes.set_title(name, fontsize=9)
         clean(axes)
-        if axes.get_subplotspec().is_last_row():
-            axes.set_xlabel(x_label)
-        if axes.get_subplotspec().is_first_col():
-            axes.set_ylabel(y_label)
+        axes.set(xlabel=x_label, ylabel=y_label)
+        axes.label_outer()
     words = [f"{name}: {_fit_sentence(at, values)}" for name, values in data.items()]
     points = f"{counted(len(x), 'data point', 'data points')} and their predictions"
     return Plot(figure, f"{points}. " + ". ".join(words) + ".", lines_table(x_label, at, data))

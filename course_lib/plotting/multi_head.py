@@ -78,7 +78,7 @@ def _draw_blocks(axes: Axes, numbers: np.ndarray, owners: np.ndarray, block: str
     numbers = numbers if stacked else numbers[None]
     owners = owners if stacked else owners[None]
     for (i, row, column), value in np.ndenumerate(numbers):
-        owner = owners[i, row, column]
+        owner = int(owners[i, row, column])
         top = i * (numbers.shape[1] + BLOCK_GAP) + row
         face = (colour(owner), 0.4)
         cell = Rectangle((column + 0.03, top + 0.03), 0.94, 0.94, facecolor=face, edgecolor="none")
@@ -87,9 +87,9 @@ def _draw_blocks(axes: Axes, numbers: np.ndarray, owners: np.ndarray, block: str
         axes.text(column + 0.5, top + 0.36, f"{value:g}", fontsize=7.5, **middle)
         axes.text(column + 0.5, top + 0.78, f"h{owner}", fontsize=5.5, **middle)
     for i in range(len(numbers) if stacked else 0):
-        middle = i * (numbers.shape[1] + BLOCK_GAP) + numbers.shape[1] / 2
-        label = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 7.5, "color": INK}
-        axes.text(-0.45, middle, f"{block} {i}", **label)
+        centre = i * (numbers.shape[1] + BLOCK_GAP) + numbers.shape[1] / 2
+        turned: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center", "fontsize": 7.5}
+        axes.text(-0.45, centre, f"{block} {i}", **turned)
     axes.axis("off")
 
 

@@ -8,27 +8,26 @@ for (const figure of document.querySelectorAll("figure.course-figure[data-frames
 }
 
 function steps(figure, controls, pictures) {
-  const caption = figure.querySelector("figcaption");
+  const said = document.createElement("span");
+  said.setAttribute("aria-live", "polite");
+  said.style.cssText = "position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)";
+  figure.querySelector("figcaption").replaceWith(said);
   const inputs = controls.map((control) => input(control, show));
   const form = document.createElement("form");
   form.className = "course-controls";
   form.onsubmit = () => false;
   form.append(...inputs.map((each) => each.label));
   figure.prepend(form);
-  caption.setAttribute("aria-live", "polite");
 
   // Frames lie in the order of a nested loop over the controls, the last one innermost.
   function show() {
     const place = inputs.reduce((sum, each, i) => sum * controls[i].options.length + each.at(), 0);
-    const { svg, alt } = pictures[place];
-    const parsed = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
-    const picture = document.importNode(parsed, true);
-    picture.setAttribute("role", "img");
-    picture.setAttribute("aria-label", alt);
-    figure.querySelector(":scope > svg, :scope > img").replaceWith(picture);
-    caption.textContent = alt;
+    const { svg, alt, data } = pictures[place];
+    figure.querySelector(":scope > svg").replaceWith(picture(svg, alt));
+    const table = figure.querySelector("details.data table");
+    if (table) table.outerHTML = data;
+    said.textContent = alt;
   }
-  show();
 }
 
 function input({ name, options, start, slides }, changed) {
@@ -38,6 +37,7 @@ function input({ name, options, start, slides }, changed) {
   label.append(`${name} `, control, " ", said);
   if (slides) {
     Object.assign(control, { type: "range", min: 0, max: options.length - 1, step: 1 });
+    control.style.cssText = "width:min(20em,50%);vertical-align:middle";
   } else {
     control.append(...options.map((words, i) => new Option(words, i)));
   }
@@ -47,7 +47,10 @@ function input({ name, options, start, slides }, changed) {
     said.textContent = options[control.value];
     control.setAttribute("aria-valuetext", options[control.value]);
   };
-  control.addEventListener("input", () => (say(), changed()));
+  control.addEventListener("input", () => {
+    say();
+    changed();
+  });
   say();
   return { label, at: () => Number(control.value) };
 }

@@ -8,6 +8,7 @@ the page's `currentColor`.
 import html
 import io
 import re
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
@@ -16,7 +17,7 @@ from course_lib.plotting.colours import FAINT, INK
 
 PIXELS_PER_INCH = 110
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
-_SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "course", "path.simplify": True}
+_SETTINGS: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "course"}
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 _LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
 _FONT_FAMILY = re.compile(r"font-family: [^;\"]*(; )?")

@@ -91,9 +91,10 @@ def test_figures_say_what_the_solution_notebook_says_of_them(site, lesson):
         "".join(output["data"]["text/plain"])
         for name in cells("notebooks", lesson)
         for output in cells("solutions", lesson)[name].get("outputs", ())
-        if "image/png" in output.get("data", {})
+        if "course-figure" in "".join(output.get("data", {}).get("text/html", ""))
     ]
-    pictures = [image for image in lesson_page(site, lesson).all("img") if "width" in image]
+    page = lesson_page(site, lesson)
+    pictures = [image for image in page.all("img") if image.get("class") == "still"]
     assert shown and [image["alt"] for image in pictures] == shown
 
 
@@ -195,7 +196,7 @@ FILES = {
 
 def build_wheel(folder, config_settings=None, metadata_directory=None):
     with zipfile.ZipFile(f"{folder}/attention_course-0.1.0-py3-none-any.whl", "w") as wheel:
-        for path in pathlib.Path("course_lib").rglob("*.py"):
+        for path in pathlib.Path("course_lib").rglob("*.*"):
             wheel.write(path, path)
         for name, text in FILES.items():
             wheel.writestr(f"{INFO}/{name}", text)
@@ -288,6 +289,13 @@ ONE_TEXT_OF_A_KIND = """() => {
       part = around;
     }
 }"""
+# Code that goes beyond its box, and words that a box hides; what scrolls is not cut.
+CLIPPED = """() => [...document.querySelectorAll(".bd-article pre, .bd-article .course-figure, "
+  + ".bd-article :is(p, li, h1, h2, h3, td, th)")]
+  .filter(e => e.clientWidth && e.scrollWidth > e.clientWidth + 1 && !e.closest(".data"))
+  .filter(e => getComputedStyle(e).display !== "inline")
+  .filter(e => e.tagName === "PRE" || getComputedStyle(e).overflowX === "hidden")
+  .map(e => `${innerWidth}: ${e.tagName} ${e.textContent.slice(0, 60)}`)"""
 STILL = "*, *::before, *::after { transition: none !important; animation: none !important; }"
 COLOURS = {"runOnly": ["color-contrast"]}
 ALL_ELSE = {"rules": {"color-contrast": {"enabled": False}}}
@@ -301,8 +309,10 @@ class Visit:
     requests: list = field(default_factory=list)
     complaints: list = field(default_factory=list)
     formulas: int = 0
+    figures: list = field(default_factory=list)
     broken_formulas: int = 0
-    width_on_a_phone: int = 0
+    too_wide: list = field(default_factory=list)
+    clipped: list = field(default_factory=list)
     serious: dict = field(default_factory=dict)
 
     def look(self, page, path):
@@ -313,9 +323,15 @@ class Visit:
             page.wait_for_function("window.MathJax?.startup?.promise")
             page.evaluate("MathJax.startup.promise.then(() => null)")
         self.formulas = len(page.query_selector_all("mjx-container"))
+        drawn, stills = "figure.course-figure > svg", "figure.course-figure > img"
+        self.figures = [len(page.query_selector_all(kind)) for kind in (drawn, stills)]
+        self.figures *= any(self.figures)
         self.broken_formulas = len(page.query_selector_all("mjx-merror, [data-mjx-error]"))
-        page.set_viewport_size({"width": 400, "height": 900})
-        self.width_on_a_phone = page.evaluate("document.documentElement.scrollWidth")
+        for width in (360, 820, 1440):
+            page.set_viewport_size({"width": width, "height": 900})
+            reached = page.evaluate("document.documentElement.scrollWidth")
+            self.too_wide += [reached] * (reached > width)
+            self.clipped += page.evaluate(CLIPPED)
         page.set_viewport_size({"width": 1280, "height": 900})
         page.evaluate(THIN)
         self.serious["light"] = serious(page, ALL_ELSE)
@@ -374,8 +390,18 @@ def test_formulas_are_set_in_every_lesson_and_none_is_broken(visits):
     assert {visit.name for visit in visits if visit.broken_formulas} == set()
 
 
-def test_no_page_is_wider_than_a_phone(visits):
-    assert {v.name: v.width_on_a_phone for v in visits if v.width_on_a_phone > 400} == {}
+def test_no_page_is_wider_than_its_window(visits):
+    assert {visit.name: visit.too_wide for visit in visits if visit.too_wide} == {}
+
+
+def test_no_code_and_no_text_is_cut(visits):
+    assert {visit.name: visit.clipped[:3] for visit in visits if visit.clipped} == {}
+
+
+def test_figures_become_part_of_their_page_and_nothing_stays_still(visits):
+    figures = {visit.name: visit.figures for visit in visits if visit.figures}
+    assert {f"notebooks/{lesson}/{lesson}.html" for lesson in LESSONS} <= set(figures)
+    assert all(stills == 0 and drawn > 0 for drawn, stills in figures.values()), figures
 
 
 def test_the_search_finds_a_lesson_without_a_server(page, site):

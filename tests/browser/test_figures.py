@@ -1,0 +1,78 @@
+"""Figures in a browser: part of the page where scripts run, a still picture where they do not."""
+
+import pytest
+from matplotlib.figure import Figure
+
+from course_lib.plotting import Plot, Table
+from course_lib.plotting.display import _control
+from course_lib.plotting.figures import figure_html, stepper_html
+
+
+def drawn(words):
+    figure = Figure(figsize=(4, 2))
+    figure.text(0.5, 0.5, words)
+    return Plot(figure, f"It says {words}.", Table(["what", "word"], [["it", words]]))
+
+
+def page_of(*figures, ground="#fff", ink="#222"):
+    body = "<h1>Figures</h1><main>" + "".join(figures) + "</main>"
+    return (
+        '<!doctype html><html lang="en"><title>Figures</title>'
+        f'<body style="background:{ground};color:{ink}">{body}'
+    )
+
+
+STEPPER = stepper_html(
+    [drawn(f"{colour} {size:g}") for colour in ("red", "blue") for size in (1, 2, 3)],
+    [_control("colour", ["red", "blue"], {}), _control("size", [1, 2, 3], {"size": 2})],
+    "Drawn at size 2.",
+)
+
+
+@pytest.mark.parametrize(("ground", "ink"), [("#fff", "#222222"), ("#14181e", "#ced6dd")])
+def test_a_figure_takes_the_ink_of_its_page(page, axe, ground, ink):
+    page.set_content(page_of(figure_html(drawn("hello"), "a caption"), ground=ground, ink=ink))
+    text = page.get_by_text("hello", exact=True).first
+    red, green, blue = bytes.fromhex(ink[1:])
+    assert text.evaluate("e => getComputedStyle(e).fill") == f"rgb({red}, {green}, {blue})"
+    assert page.get_by_role("img", name="It says hello.").count() == 1
+    assert page.locator("img").count() == 0
+    assert axe(page) == []
+
+
+def test_without_scripts_a_figure_is_a_picture_with_words_and_data(browser):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.set_content(page_of(figure_html(drawn("hello")), STEPPER))
+    assert [image.get_attribute("alt") for image in page.locator("img").all()] == [
+        "It says hello.",
+        "It says red 2.",
+    ]
+    assert page.get_by_text("Drawn at size 2.").is_visible()
+    page.locator("summary").first.click()
+    assert page.get_by_role("cell", name="hello").is_visible()
+    context.close()
+
+
+def test_a_stepper_is_moved_by_keys_and_says_what_it_shows(page, axe):
+    page.set_content(page_of(STEPPER, STEPPER))
+    sliders, menus = page.get_by_label("size"), page.get_by_label("colour")
+    assert (sliders.count(), menus.count()) == (2, 2)
+    slider = sliders.first
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    assert slider.get_attribute("aria-valuetext") == "3"
+    menus.first.select_option("blue")
+    assert page.get_by_role("img", name="It says blue 3.").count() == 1
+    assert page.locator("[aria-live]").first.inner_text() == "It says blue 3."
+    assert page.get_by_role("img", name="It says red 2.").count() == 1  # the second is its own
+    page.locator("summary").first.click()
+    assert page.get_by_role("cell", name="blue 3").is_visible()
+    assert axe(page) == []
+
+
+def test_figures_fit_a_phone(page):
+    page.set_viewport_size({"width": 360, "height": 700})
+    page.set_content(page_of(figure_html(drawn("hello")), STEPPER))
+    page.get_by_label("size").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -5,7 +5,7 @@ function and falls back to its static form where nobody can move them.
 """
 
 from course_lib.plotting.additive_attention import feature_cube
-from course_lib.plotting.batch_matmul import cell_origins, shape_flow
+from course_lib.plotting.batch_matmul import cell_by_cell, cell_origins, shape_flow
 from course_lib.plotting.bug_hunt import learned_maps, progress, verdicts
 from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
 from course_lib.plotting.display import interactive, show
@@ -20,12 +20,14 @@ from course_lib.plotting.memory_and_speed import (
     step_costs,
 )
 from course_lib.plotting.multi_head import encoding_map, head_blocks
+from course_lib.plotting.online_softmax import online_softmax, tiles
 from course_lib.plotting.scaled_dot_product import saturation
 
 __all__ = [
     "Plot",
     "Table",
     "bars",
+    "cell_by_cell",
     "cell_origins",
     "encoding_map",
     "feature_cube",
@@ -43,6 +45,7 @@ __all__ = [
     "lines",
     "live",
     "mask_gallery",
+    "online_softmax",
     "progress",
     "query_weights",
     "roofline",
@@ -52,5 +55,6 @@ __all__ = [
     "show",
     "softmax_shift",
     "step_costs",
+    "tiles",
     "verdicts",
 ]

@@ -64,6 +64,59 @@ def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -
     return Plot(figure, "Cells by the row they came from. " + " ".join(words))
 
 
+def cell_by_cell(matrix: Any, step: int) -> Plot:
+    """Where the numbers of a matrix go, one after the other: reshaped, and transposed.
+
+    Args:
+        matrix: `(rows, columns)`.
+        step: how many numbers have gone, in the order in which they lie in memory.
+    """
+    numbers = as_array(matrix)
+    num_rows, num_columns = numbers.shape
+    order = np.arange(numbers.size).reshape(numbers.shape)
+    panels = {
+        f"x, shape ({num_rows}, {num_columns})": order,
+        f"x.reshape({num_columns}, {num_rows})": order.reshape(num_columns, num_rows),
+        "x.mT": order.T,
+    }
+    figure = new_figure(6.0, 2.4)
+    for axes, (title, places) in zip(figure.subplots(1, 3), panels.items(), strict=True):
+        gone = places < step
+        rows = np.array([to_rgba(colour(i), 0.4) for i in range(num_rows)])
+        faint = np.where(gone, 1.0, 0.0 if title != next(iter(panels)) else 0.3)
+        draw_cells(
+            axes, rows[places // num_columns] * np.dstack([np.ones((*gone.shape, 3)), faint])
+        )
+        for (i, j), place in np.ndenumerate(places):
+            if place < step or title == next(iter(panels)):
+                weight = "bold" if place == step - 1 else "normal"
+                words = f"{numbers.flat[place]:g}"
+                axes.text(j, i, words, ha="center", va="center", fontsize=9, weight=weight)
+            if place == step - 1:
+                box = Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False)
+                box.set(edgecolor=INK, linewidth=2)
+                axes.add_patch(box)
+        axes.set(xticks=[], yticks=[])
+        axes.set_title(title, fontsize=9)
+    return Plot(figure, _step_sentence(numbers, step))
+
+
+def _step_sentence(numbers: np.ndarray, step: int) -> str:
+    num_rows, num_columns = numbers.shape
+    if not step:
+        return f"A matrix of {num_rows} rows and {num_columns} columns; no number has gone yet."
+    row, column = divmod(step - 1, num_columns)
+    there = divmod(step - 1, num_rows)
+    words = (
+        f"Number {numbers.flat[step - 1]:g}, from row {row} and column {column}, goes to row "
+        f"{there[0]} and column {there[1]} of the reshaped matrix, and to row {column} and "
+        f"column {row} of the transposed one"
+    )
+    if step == numbers.size:
+        words += "; only the transposed matrix has kept each row together, as a column"
+    return words + "."
+
+
 def _row_height(row: Sequence[Box | str]) -> float:
     return max(item[2] for item in row if not isinstance(item, str)) * UNIT + 1.5
 

@@ -37,11 +37,14 @@ class Plot:
         figure: a matplotlib figure, or the markup of one `<svg>`.
         alt: what the figure shows, in words: its message first.
         table: its data, where it has some.
+        handle: where the thing lies that the first control moves, as a part of the picture's
+            width; then it can be dragged.
     """
 
     figure: Figure | str
     alt: str
     table: Table | None = None
+    handle: float | None = None
 
     @functools.cached_property
     def svg(self) -> str:
@@ -93,7 +96,10 @@ def stepper_html(frames: Sequence[Plot], controls: Sequence[Control], caption: s
     for control in controls:
         place = place * len(control.options) + control.start
     pictures = json.dumps(
-        [{"svg": f.svg, "alt": f.alt, "data": _rows_html(f.table)} for f in frames]
+        [
+            {"svg": f.svg, "alt": f.alt, "data": _rows_html(f.table), "handle": f.handle}
+            for f in frames
+        ]
     )
     packed = gzip.compress(pictures.encode(), mtime=0)
     data = {
@@ -147,7 +153,7 @@ def _table_html(table: Table | None) -> str:
 
 
 def _every(table: Table) -> int:
-    return -(-len(table.rows) // ROWS_SHOWN)
+    return max(1, -(-len(table.rows) // ROWS_SHOWN))
 
 
 def _rows_html(table: Table | None) -> str:

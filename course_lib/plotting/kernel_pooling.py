@@ -105,7 +105,10 @@ def query_weights(keys: Any, values: Any, query: float, weights: Any, output: fl
         f"the smallest weight is {number(w.min())}. The output is {number(output)}."
     )
     rows = [[number(part) for part in row] for row in zip(x, y, w, strict=True)]
-    return Plot(figure, words, Table(["key", "value", "weight"], rows))
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    handle = float(below.transData.transform((query, 0))[0] / figure.bbox.width)
+    return Plot(figure, words, Table(["key", "value", "weight"], rows), handle)
 
 
 def _gaps(places: np.ndarray, values: np.ndarray) -> list[tuple[float, float]]:

@@ -28,6 +28,25 @@ function steps(figure, controls, pictures) {
     if (table) table.outerHTML = data;
     said.textContent = alt;
   }
+  if (pictures.every(({ handle }) => handle !== null)) drag(figure, controls, inputs[0], pictures);
+}
+
+// What the first control moves can be pulled along in the picture itself.
+function drag(figure, controls, { control }, pictures) {
+  const apart = pictures.length / controls[0].options.length;
+  const handles = controls[0].options.map((_, i) => pictures[i * apart].handle);
+  const pull = (event) => {
+    const drawn = figure.querySelector(":scope > svg");
+    if (!event.buttons || !drawn.contains(event.target)) return;
+    const { left, width } = drawn.getBoundingClientRect();
+    const away = handles.map((handle) => Math.abs(handle - (event.clientX - left) / width));
+    control.value = away.indexOf(Math.min(...away));
+    control.dispatchEvent(new Event("input"));
+    event.preventDefault();
+  };
+  figure.addEventListener("pointerdown", pull);
+  figure.addEventListener("pointermove", pull);
+  figure.style.touchAction = "pan-y";
 }
 
 function input({ name, options, start, slides }, changed) {
@@ -52,5 +71,5 @@ function input({ name, options, start, slides }, changed) {
     changed();
   });
   say();
-  return { label, at: () => Number(control.value) };
+  return { label, control, at: () => Number(control.value) };
 }

@@ -3,6 +3,7 @@
 import pytest
 from matplotlib.figure import Figure
 
+from course_lib import plotting
 from course_lib.plotting import Plot, Table
 from course_lib.plotting.display import _control
 from course_lib.plotting.figures import figure_html, stepper_html
@@ -76,3 +77,24 @@ def test_figures_fit_a_phone(page):
     page.set_content(page_of(figure_html(drawn("hello")), STEPPER))
     page.get_by_label("size").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_what_a_control_moves_can_be_dragged_in_the_picture(page):
+    def moved(query):
+        weights = [0.5, 0.25, 0.25]
+        return plotting.query_weights([0, 1, 2], [3, 2, 1], query, weights, 2.0)
+
+    queries = [0.0, 0.5, 1.0, 1.5, 2.0]
+    page.set_content(
+        page_of(stepper_html([moved(q) for q in queries], [_control("query", queries, {})], "at 0"))
+    )
+    slider = page.get_by_role("slider")
+    box = page.locator("figure > svg").bounding_box()
+    at = [box["x"] + moved(q).handle * box["width"] for q in queries]
+    page.mouse.move(at[0], box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(at[3] + 4, box["y"] + 40)
+    page.mouse.up()
+    assert slider.get_attribute("aria-valuetext") == "1.5"
+    page.mouse.move(at[1], box["y"] + 40)  # nothing is pressed: it stays
+    assert slider.get_attribute("aria-valuetext") == "1.5"

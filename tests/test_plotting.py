@@ -378,7 +378,7 @@ def draw_power(exponent, name="x"):
 
 def frames_of(page):
     """The controls and the unpacked pictures of a figure that steps without a kernel."""
-    data = json.loads(re.search(r'class="frames">(.*?)</script>', page, re.S)[1])
+    data = json.loads(re.search(r'class="live">(.*?)</script>', page, re.S)[1])
     return data["controls"], json.loads(gzip.decompress(base64.b64decode(data["frames"])))
 
 

@@ -7,6 +7,7 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from course_lib.checks.observe.front_end import someone_answers
@@ -16,7 +17,7 @@ logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 from matplotlib.figure import Figure  # noqa: E402
 
-from course_lib.plotting.figures import Control, Plot, figure_html, stepper_html  # noqa: E402
+from course_lib.plotting.figures import Control, Plot, figure_html, stepper  # noqa: E402
 
 INTERACTIVE_VARIABLE = "COURSE_INTERACTIVE"
 MOST_FRAMES = 80
@@ -39,7 +40,7 @@ def show(figure: Figure | Plot, alt: str | None = None, *, caption: str | None =
         ValueError: if there is no alt text.
     """
     if isinstance(figure, Plot):
-        plot = Plot(figure.figure, alt or figure.alt, figure.table)
+        plot = replace(figure, alt=alt or figure.alt)
     else:
         plot = Plot(figure, alt or "")
     if not plot.alt.strip():
@@ -81,7 +82,7 @@ def interactive(
 
     def page() -> str:
         frames = [draw(**dict(zip(controls, choice, strict=True))) for choice in choices]
-        return stepper_html(frames, made, caption)
+        return figure_html(stepper(frames, made), caption)
 
     _display(draw(**values).alt, page)
 
@@ -113,7 +114,7 @@ def _show_widgets(draw: Callable[..., Plot], controls: Sequence[Control]) -> Non
         widgets[control.name] = kind(
             options=list(zip(control.words, control.options, strict=True)),
             value=control.options[control.start],
-            description=control.name.replace("_", " "),
+            description=control.label,
         )
     picture = ipywidgets.HTML()
 

@@ -10,7 +10,7 @@ import gzip
 import html
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -29,6 +29,17 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
+class Live(NamedTuple):
+    """What a figure becomes where scripts run: `NAME.js` of this folder, and the data it reads.
+
+    The script finds its figures by `figure.course-figure[data-live=NAME]` and their data as JSON
+    in `script.live` inside; it replaces the still picture.
+    """
+
+    name: str
+    data: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class Plot:
     """A finished figure and the words that stand for it.
@@ -39,12 +50,14 @@ class Plot:
         table: its data, where it has some.
         handle: where the thing lies that the first control moves, as a part of the picture's
             width; then it can be dragged.
+        live: the script that takes the picture's place, where it has one.
     """
 
     figure: Figure | str
     alt: str
     table: Table | None = None
     handle: float | None = None
+    live: Live | None = None
 
     @functools.cached_property
     def svg(self) -> str:
@@ -65,6 +78,11 @@ class Control(NamedTuple):
         return all(isinstance(o, int | float) and not isinstance(o, bool) for o in self.options)
 
     @property
+    def label(self) -> str:
+        """The name as it is shown."""
+        return self.name.replace("_", " ")
+
+    @property
     def words(self) -> list[str]:
         """The options as they are shown."""
         return [f"{option:g}" if self.slides else str(option) for option in self.options]
@@ -81,16 +99,20 @@ def figure_html(plot: Plot, caption: str | None = None, *, inline: bool = False)
     if inline:
         named = f'<svg role="img" aria-label="{html.escape(plot.alt)}" '
         return _figure(plot.svg.replace("<svg ", named, 1), plot, caption)
-    return _figure(_still(plot), plot, caption) + _script("figure.js")
+    if plot.live is None:
+        return _figure(_still(plot), plot, caption) + _script("figure.js")
+    name, data = plot.live
+    inside = f'<script type="application/json" class="live">{_json(data)}</script>'
+    figure = _figure(_still(plot) + inside, plot, caption, marks=f' data-live="{name}"')
+    return figure + _script("figure.js", f"{name}.js")
 
 
-def stepper_html(frames: Sequence[Plot], controls: Sequence[Control], caption: str) -> str:
-    """`<figure>` whose picture changes with controls that need no kernel.
+def stepper(frames: Sequence[Plot], controls: Sequence[Control]) -> Plot:
+    """A figure whose picture changes with controls that need no kernel.
 
     Args:
         frames: a plot for each choice of options, the last control's options innermost.
         controls: at least one.
-        caption: what stands beneath the picture where no script runs.
     """
     place = 0
     for control in controls:
@@ -104,25 +126,16 @@ def stepper_html(frames: Sequence[Plot], controls: Sequence[Control], caption: s
     packed = gzip.compress(pictures.encode(), mtime=0)
     data = {
         "controls": [
-            {
-                "name": c.name.replace("_", " "),
-                "options": c.words,
-                "start": c.start,
-                "slides": c.slides,
-            }
+            {"name": c.label, "options": c.words, "start": c.start, "slides": c.slides}
             for c in controls
         ],
         "frames": base64.b64encode(packed).decode("ascii"),
     }
-    start = frames[place]
-    inside = f'<script type="application/json" class="frames">{_json(data)}</script>'
-    figure = _figure(_still(start) + inside, start, caption, data_frames=True)
-    return figure + _script("figure.js", "stepper.js")
+    return replace(frames[place], live=Live("stepper", data))
 
 
-def _figure(picture: str, plot: Plot, caption: str | None, *, data_frames: bool = False) -> str:
+def _figure(picture: str, plot: Plot, caption: str | None, *, marks: str = "") -> str:
     words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
-    marks = " data-frames" if data_frames else ""
     return (
         f'<figure class="course-figure" style="margin:0.5em 0;max-width:100%"{marks}>'
         f"{picture}{words}{_table_html(plot.table)}</figure>"
@@ -171,7 +184,7 @@ def _rows_html(table: Table | None) -> str:
 
 def _json(data: Mapping[str, Any]) -> str:
     """JSON that can stand in a script element."""
-    return json.dumps(data).replace("<", "\\u003c")
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 // Gives each figure that has frames its controls, one for each argument of what drew them.
-for (const figure of document.querySelectorAll("figure.course-figure[data-frames]")) {
-  const { controls, frames } = JSON.parse(figure.querySelector("script.frames").textContent);
-  figure.removeAttribute("data-frames");
+for (const figure of document.querySelectorAll('figure.course-figure[data-live="stepper"]')) {
+  const { controls, frames } = JSON.parse(figure.querySelector("script.live").textContent);
+  figure.dataset.live = "";
   const packed = Uint8Array.from(atob(frames), (letter) => letter.charCodeAt(0));
   const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   new Response(unpacked).json().then((pictures) => steps(figure, controls, pictures));

@@ -1,12 +1,13 @@
 """Figures in a browser: part of the page where scripts run, a still picture where they do not."""
 
 import pytest
+import torch
 from matplotlib.figure import Figure
 
 from course_lib import plotting
 from course_lib.plotting import Plot, Table
 from course_lib.plotting.display import _control
-from course_lib.plotting.figures import figure_html, stepper_html
+from course_lib.plotting.figures import figure_html, stepper
 
 
 def drawn(words):
@@ -23,11 +24,9 @@ def page_of(*figures, ground="#fff", ink="#222"):
     )
 
 
-STEPPER = stepper_html(
-    [drawn(f"{colour} {size:g}") for colour in ("red", "blue") for size in (1, 2, 3)],
-    [_control("colour", ["red", "blue"], {}), _control("size", [1, 2, 3], {"size": 2})],
-    "Drawn at size 2.",
-)
+CONTROLS = [_control("colour", ["red", "blue"], {}), _control("size", [1, 2, 3], {"size": 2})]
+FRAMES = [drawn(f"{colour} {size:g}") for colour in ("red", "blue") for size in (1, 2, 3)]
+STEPPER = figure_html(stepper(FRAMES, CONTROLS), "Drawn at size 2.")
 
 
 @pytest.mark.parametrize(("ground", "ink"), [("#fff", "#222222"), ("#14181e", "#ced6dd")])
@@ -72,9 +71,36 @@ def test_a_stepper_is_moved_by_keys_and_says_what_it_shows(page, axe):
     assert axe(page) == []
 
 
+def masked_softmax(scores, *, mask):
+    """The course's, in three lines."""
+    weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+    return torch.where(mask.any(dim=-1, keepdim=True), weights, 0.0)
+
+
+MASK = plotting.clickable_mask([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]], masked_softmax)
+
+
+def test_a_click_masks_a_key_and_the_row_shares_its_weight_anew(page, axe):
+    page.set_content(page_of(figure_html(MASK)))
+    first = page.get_by_role("button", name="query 0 may attend key 0")
+    assert first.inner_text() == "0.67"
+    first.click()
+    assert first.inner_text() == "0.00" and first.get_attribute("aria-pressed") == "false"
+    other = page.get_by_role("button", name="query 0 may attend key 1")
+    assert other.inner_text() == "0.73"  # e / (e + 1)
+    page.get_by_role("button", name="mask every key").focus()
+    page.keyboard.press("Enter")
+    rows = page.locator("table").first.locator("tbody tr")
+    assert [row.locator("td").last.inner_text() for row in rows.all()] == ["0.00", "0.00"]
+    page.get_by_role("button", name="causal").click()
+    pressed = page.locator("tbody button[aria-pressed=true]")
+    assert pressed.count() == 2 + 3  # the last query is aligned with the last key
+    assert axe(page) == []
+
+
 def test_figures_fit_a_phone(page):
     page.set_viewport_size({"width": 360, "height": 700})
-    page.set_content(page_of(figure_html(drawn("hello")), STEPPER))
+    page.set_content(page_of(figure_html(drawn("hello")), STEPPER, figure_html(MASK)))
     page.get_by_label("size").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
@@ -85,9 +111,8 @@ def test_what_a_control_moves_can_be_dragged_in_the_picture(page):
         return plotting.query_weights([0, 1, 2], [3, 2, 1], query, weights, 2.0)
 
     queries = [0.0, 0.5, 1.0, 1.5, 2.0]
-    page.set_content(
-        page_of(stepper_html([moved(q) for q in queries], [_control("query", queries, {})], "at 0"))
-    )
+    frames = stepper([moved(query) for query in queries], [_control("query", queries, {})])
+    page.set_content(page_of(figure_html(frames, "At 0.")))
     slider = page.get_by_role("slider")
     box = page.locator("figure > svg").bounding_box()
     at = [box["x"] + moved(q).handle * box["width"] for q in queries]

@@ -1,0 +1,60 @@
+"""A mask one clicks into a map of scores, and the weights that follow, row by row.
+
+The rows of a softmax do not depend on each other, so every mask of a small map is answered from a
+table with the weights of each row under each of its masks, made when the figure is made: by the
+function that is given, which may be the reader's own.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_lib.plotting.figures import Live, Plot
+from course_lib.plotting.heatmaps import heatmap
+from course_lib.plotting.words import as_array
+
+MOST_QUERIES, MOST_KEYS = 8, 6
+DIGITS = 1000
+
+
+def clickable_mask(scores: Any, softmax: Callable[..., Tensor], *, mask: Any = None) -> Plot:
+    """Weights of a map of scores; where scripts run, a click on a cell masks or allows its key.
+
+    Args:
+        scores: `(num_queries, num_keys)`, at most 8 queries and 6 keys.
+        softmax: called once as `softmax(scores, mask=mask)` with shapes `(1, rows, num_keys)`.
+        mask: bool, like `scores`: what is allowed at the start; everything if not given.
+
+    Raises:
+        ValueError: if there are more queries or keys, or `softmax` returns another shape.
+    """
+    table = as_array(scores).astype(float)
+    if table.ndim != 2 or table.shape[0] > MOST_QUERIES or table.shape[1] > MOST_KEYS:
+        raise ValueError(
+            f"`scores` must have 2 axes, at most {MOST_QUERIES} queries and {MOST_KEYS} keys; got "
+            f"shape {table.shape}"
+        )
+    num_queries, num_keys = table.shape
+    allowed = np.ones(table.shape, dtype=bool) if mask is None else as_array(mask).astype(bool)
+    weights = _under_every_mask(table, softmax)
+    numbers = (1 << np.arange(num_keys)) @ allowed.T  # a row's mask as bits, key 0 the lowest
+    now = weights[np.arange(num_queries), numbers]
+    plot = heatmap(now, mask=allowed, title="weights; a click masks a key")
+    shown = np.nan_to_num(np.round(DIGITS * weights), nan=-1.0).astype(int)
+    data = {"weights": shown.tolist(), "masks": numbers.tolist(), "num_keys": num_keys}
+    return Plot(plot.figure, plot.alt, plot.table, live=Live("clickable_mask", data))
+
+
+def _under_every_mask(scores: np.ndarray, softmax: Callable[..., Tensor]) -> np.ndarray:
+    """`(num_queries, 2 ** num_keys, num_keys)`: the weights of each row under each mask."""
+    num_queries, num_keys = scores.shape
+    masks = np.arange(1 << num_keys)[:, None] >> np.arange(num_keys) & 1
+    rows = np.repeat(scores, len(masks), axis=0)[None]
+    every = np.tile(masks, (num_queries, 1))[None].astype(bool)
+    weights = softmax(torch.tensor(rows, dtype=torch.float32), mask=torch.tensor(every))
+    if tuple(weights.shape) != rows.shape:
+        raise ValueError(f"`softmax` must return {rows.shape}; got {tuple(weights.shape)}")
+    return as_array(weights).reshape(num_queries, len(masks), num_keys)

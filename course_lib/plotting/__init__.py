@@ -1,7 +1,7 @@
-"""Every figure the lessons draw: pure functions from data to a `Plot` (figure and alt text).
+"""Every figure the lessons draw: pure functions from data to a `Plot` (picture, words and data).
 
-`show(heatmap(weights))` displays one; `interactive(draw, ...)` puts sliders in front of a drawing
-function and falls back to its static form where nobody can move them.
+`show(heatmap(weights))` displays one; `interactive(draw, ...)` puts controls in front of a drawing
+function, which a kernel or, without one, the page itself answers.
 """
 
 from course_lib.plotting.additive_attention import feature_cube
@@ -10,7 +10,7 @@ from course_lib.plotting.bug_hunt import learned_maps, progress, verdicts
 from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
 from course_lib.plotting.clickable_mask import clickable_mask
 from course_lib.plotting.display import interactive, show
-from course_lib.plotting.figures import Plot, Table, figure_html
+from course_lib.plotting.figures import Live, Plot, Table, figure_html
 from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
 from course_lib.plotting.kernel_pooling import kernel_fits, kernel_shapes, query_weights
 from course_lib.plotting.memory_and_speed import (
@@ -25,6 +25,7 @@ from course_lib.plotting.online_softmax import online_softmax, tiles
 from course_lib.plotting.scaled_dot_product import saturation
 
 __all__ = [
+    "Live",
     "Plot",
     "Table",
     "bars",

@@ -291,7 +291,7 @@ check("kernel_pooling")
 # %% [markdown]
 # ### Look at one query
 #
-# In JupyterLab the slider moves the query. What you should see: above, each reading as a disc whose
+# Drag the query, or move the slider. What you should see: above, each reading as a disc whose
 # area grows with its weight, and the output as a diamond that lies among the large discs; below,
 # the weights, in the shape of a bell around the query. Where readings are sparse, few keys share
 # the weight.
@@ -310,7 +310,7 @@ def draw_query(query):
 outputs, weights = predict(torch.tensor([2.0]), 0.25)
 assert torch.isclose(weights.sum(), torch.tensor(1.0))
 assert (weights > 0).sum() > 20  # a mixture, no excerpt
-plotting.interactive(draw_query, start={"query": 2.0}, query=[0.5 * i for i in range(13)])
+plotting.interactive(draw_query, start={"query": 2.0}, query=[0.25 * i for i in range(25)])
 
 # %% [markdown]
 # ### Look at all weights

@@ -380,7 +380,7 @@ from course_lib.attention import causal_mask
 check("causal_mask")
 
 # %% [markdown]
-# **See it move.** In JupyterLab the next cell has two sliders. What you should see as you add
+# **See it move.** The next cell has two sliders. What you should see as you add
 # keys: the staircase slides to the right, and its lowest step always ends at the last key. As you
 # add queries beyond the number of keys, rows without a single tick appear at the top. Keep them
 # in mind; section 7 is about them.
@@ -635,7 +635,7 @@ except RuntimeError as error:
 # key keeps, as a power of ten, with a line of its own for an exact 0. What you should see on the
 # left, with allowed scores near 0: each dtype drops to 0 at its own fill value, float16 first,
 # float64 last. On the right, with allowed scores near -8192: the drop has moved, for all of them,
-# to a fill of about -8192. In JupyterLab you can move the level yourself.
+# to a fill of about -8192. Move the level yourself.
 
 
 # %% tags=["demo"]
@@ -902,6 +902,29 @@ plotting.show(plotting.heatmap_grid(panels, masks=masks, columns=2))
 assert torch.allclose(weights.sum(dim=-1), torch.ones(2, 3))
 assert not weights[~allowed].any()
 assert (allowed[0] != allowed[1]).nonzero().tolist() == [[2, 4]]
+
+# %% [markdown]
+# ### Click a mask
+#
+# **Predict.** A row of three equal scores and a fourth that is larger by 2. You mask the fourth key.
+# What are the weights of the others, before and after? And what do the *other rows* do?
+#
+# Then click: a cell that is pressed may be attended.
+
+# %% tags=["demo"]
+four = torch.tensor([[0.0, 0, 0, 2], [1, 2, 3, 4], [0, 0, 0, 0], [4, 0, -4, 0]])
+plotting.show(plotting.clickable_mask(four, masked_softmax))
+shared = masked_softmax(four, mask=torch.arange(4) < 3)
+assert torch.allclose(shared[0], torch.tensor([1, 1, 1, 0]) / 3)
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Before, each of the three has $1 / (3 + e^2) = 0.10$; after, a third. What the masked key had is
+# shared in proportion, so the ratios within a row stay. The other rows do not move: each
+# query has a softmax of its own. Mask a whole row, and it becomes zeros, not nan.
+#
+# </details>
 
 # %% [markdown]
 # ### What must hold

@@ -344,7 +344,19 @@ assert keys.mT[:, 0].tolist() == keys[0].tolist()
 assert keys.reshape(2, 3)[:, 0].tolist() == [0, 3]
 
 # %% [markdown]
-# The picture follows every number: colour and small letters say which key it belongs to. What you
+# **Step through it.** Take the numbers in the order in which they lie in memory, and put them down one
+# by one. Where does the fourth go?
+
+
+# %% tags=["demo"]
+def draw_step(step):
+    return plotting.cell_by_cell(keys, step)
+
+
+plotting.interactive(draw_step, step=range(keys.numel() + 1))
+
+# %% [markdown]
+# The next picture follows every number at once: colour and small letters say which key it belongs to. What you
 # should see: in the target on the right each column has one colour. In the middle, columns mix
 # keys, and a dot product with such a column is the score of nothing. Try the other ways.
 

@@ -383,7 +383,7 @@ print("same scores:", torch.allclose(torch.cat(rows, dim=1), at_once, atol=1e-5)
 # *Is the dearer score also the better one?*
 #
 # The same four queries and five keys. The dot product multiplies the positions; that is all it
-# can do with them. Move the slider (in JupyterLab) to make the additive detector sharper: it
+# can do with them. Move the slider to make the additive detector sharper: it
 # scales `w_q` and `w_k`, that is, how steep the two steps are.
 #
 # What you should see: the additive weights follow the diagonal, each query on its nearest key. The

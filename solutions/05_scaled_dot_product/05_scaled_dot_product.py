@@ -233,7 +233,7 @@ assert max(largest["softmax(q . k / sqrt(d))"]) < 0.4
 
 # %% [markdown]
 # **Move it.** One row of four scores, multiplied by a factor. On the left its weights, on the right
-# the derivative of every weight with respect to every score. In JupyterLab the factor is a slider:
+# the derivative of every weight with respect to every score. The factor is a slider:
 # at 0 all weights are equal; as it grows one bar swallows the others, and the picture on the right
 # goes blank. Remember that blank picture, section 6 is about it.
 

@@ -262,10 +262,36 @@ assert torch.allclose(merged, at_once[1]) and torch.equal(larger, at_once[0])
 # | block 0 | 1 | 1.3679 | $1 \cdot 1 + 0.3679 \cdot 3 = 2.1036$ |
 # | block 1 | 2 | 1.5032 | $0.3679 \cdot 2.1036 + 1 \cdot 5 = 5.7739$ |
 #
-# The output is $5.7739 / 1.5032 = 3.8411$. As a by-product you know
+# The output is $5.7739 / 1.5032 = 3.8411$. Below, the longer row with the values 1 to 8, a block at a
+# time. Before you move the slider: at which step is what came before multiplied by less than 1?
+
+
+# %% tags=["demo"]
+def draw_blocks(blocks):
+    return plotting.online_softmax(row, torch.arange(1.0, 9.0), 3, blocks)
+
+
+plotting.interactive(draw_blocks, blocks=range(4))
+exact = torch.softmax(row, dim=0) @ torch.arange(1.0, 9.0)
+assert math.isclose(exact, 5.0429, abs_tol=1e-4)
+
+# %% [markdown]
+# At the second, where the maximum rises from 2 to 3: the factor is $e^{-1} = 0.37$. As a by-product you know
 # $L = c + \ln t = 2 + \ln 1.5032 = 2.4076$, the logarithm of the sum of the exponentials, *log sum
 # exp*. Section 4 will want it.
 #
+# With many queries there are two loops, one over blocks of queries and one over blocks of keys. Step
+# through them: what is in fast memory, and what is nowhere?
+
+
+# %% tags=["demo"]
+def draw_tiles(step):
+    return plotting.tiles(3, 4, step)
+
+
+plotting.interactive(draw_tiles, step=range(13))
+
+# %% [markdown]
 # **Predict.** Ten keys, blocks of four. Where does the last block begin, and how long is it? What
 # does `keys[8:12]` give for ten keys?
 #

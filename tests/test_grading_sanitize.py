@@ -1,5 +1,7 @@
 """Students' text and outputs as people see them: nothing in them runs, and they read as before."""
 
+import re
+
 import pytest
 from nbconvert.filters import markdown2html_mistune
 from nbformat.v4 import new_output
@@ -49,3 +51,12 @@ def test_outputs_are_cut_and_control_characters_go():
     assert "left out" in rest.text
     assert sanitize.plain_text("\x1b[31mred\x1b[0m\x07", colours=True) == "\x1b[31mred\x1b[0m"
     assert sanitize.sanitize_tree({"a": ["\x1b[2Jx", 1]}) == {"a": ["x", 1]}
+
+
+def test_a_written_answer_keeps_its_paragraphs_and_loses_what_runs():
+    page = sanitize.clean_prose("<p>so <strong>bold</strong></p><ul><li>one</li></ul>")
+    assert page == "<p>so <strong>bold</strong></p><ul><li>one</li></ul>"
+    bad = '<p onclick="f()">a</p><img src=x onerror="f()"><a href="javascript:f()">b</a>'
+    clean = sanitize.clean_prose(bad + "<script>f()</script>")
+    assert clean.startswith("<p>a</p>") and "<a>b</a>" in clean
+    assert not re.search(r"<(img|script)|<\w+ [^>]*(onclick|onerror|javascript)", clean)

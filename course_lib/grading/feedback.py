@@ -1,4 +1,4 @@
-"""Where nbgrader finds the template of feedback pages, for nbgrader_config.py.
+"""Where nbgrader finds the template of feedback pages and its filters, for nbgrader_config.py.
 
 `course grade`, `nbgrader generate_feedback` and formgrader then write the same page, in light and
 dark, from `templates/feedback`; formgrader's own pages come from nbgrader as before.
@@ -12,3 +12,8 @@ TEMPLATES = [
     str(Path(__file__).with_name("templates")),
     str(_NBGRADER / "server_extensions" / "formgrader" / "templates"),
 ]
+FILTERS = {
+    "clean_prose": "course_lib.grading.sanitize.clean_prose",
+    "inline_code": "course_lib.checks.judge.html.inline",
+    "with_formulas": "course_lib.grading.formulas.with_formulas",
+}

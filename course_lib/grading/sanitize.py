@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import bleach
 from nbformat import NotebookNode, from_dict
 
 MOST = 1_000_000  # characters kept of one cell's outputs
@@ -19,6 +20,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f\u202a-\u20
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*([@-~]))?")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _LINK = re.compile(r"\](?=[(:](?!\s*(?:https?://|mailto:|#)))", re.IGNORECASE)
+_PROSE = (
+    *("a", "b", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6"),
+    *("hr", "i", "li", "ol", "p", "pre", "s", "strong", "sub", "sup"),
+    *("table", "tbody", "td", "th", "thead", "tr", "ul"),
+)
 _WORD_JOINER = "\u2060"  # has no width
 
 
@@ -48,6 +54,16 @@ def sanitize_prose(source: str) -> str:
     It reads as before, in code and formulas too: what is put in between has no width.
     """
     return _LINK.sub("]" + _WORD_JOINER, _TAG.sub("<" + _WORD_JOINER, plain_text(source)))
+
+
+def clean_prose(page: str) -> str:
+    """HTML made from a student's Markdown, with nothing but text, lists, tables and links.
+
+    A second layer beneath `sanitize_prose`: what else is in it is shown as text.
+    """
+    return bleach.clean(
+        page, _PROSE, {"a": ["href", "title"]}, protocols={"http", "https", "mailto"}
+    )
 
 
 def sanitize_outputs(outputs: Iterable[Any]) -> list[NotebookNode]:

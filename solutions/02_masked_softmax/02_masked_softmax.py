@@ -732,7 +732,7 @@ plotting.show(plotting.gradient_map(gradients))
 #
 # $$\frac{\partial L}{\partial s_{ij}} = w_{ij}\Bigl(g_{ij} - \sum_k g_{ik} w_{ik}\Bigr), \qquad g = \frac{\partial L}{\partial w}.$$
 #
-# `where` sends $g = 0$ back to the replaced cells. The softmax still holds $w = $ nan, and
+# `where` sends $g = 0$ back to the replaced cells. The softmax still holds $w = \text{nan}$, and
 # $0 \times \text{nan}$ is nan. So it has to be kept from ever *making* a nan.
 #
 # One empty row is enough to reach every key: each key is multiplied with every query, so its

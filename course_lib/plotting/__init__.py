@@ -8,6 +8,7 @@ from course_lib.plotting.additive_attention import feature_cube
 from course_lib.plotting.batch_matmul import cell_origins, shape_flow
 from course_lib.plotting.bug_hunt import learned_maps, progress, verdicts
 from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
+from course_lib.plotting.diagram import diagram
 from course_lib.plotting.display import interactive, show
 from course_lib.plotting.figures import Plot, Table, figure_html
 from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
@@ -27,6 +28,7 @@ __all__ = [
     "Table",
     "bars",
     "cell_origins",
+    "diagram",
     "encoding_map",
     "feature_cube",
     "figure_html",

@@ -46,7 +46,12 @@ torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
 # ## Words and shapes
-#
+
+# %% tags=["demo"]
+shapes = {"queries": "(n, d)", "keys": "(m, d)", "values": "(m, v)", "outputs": "(n, v)"}
+plotting.show(plotting.diagram("attention", shapes=shapes | {"attention weights": "(n, m)"}))
+
+# %% [markdown]
 # | word | what it is | here | shape |
 # |---|---|---|---|
 # | `queries` | what you ask | moments you want a value for | `(n, d)` |
@@ -65,7 +70,12 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # ## 1. A search that always has an answer
 #
 # *What does a dictionary do when the key you ask for is missing?*
-#
+
+# %% tags=["demo"]
+shapes = {"attention weights": (3,), "values": (3,), "weighted sum": "one number"}
+plotting.show(plotting.diagram("attention", lit="weighted sum", shapes=shapes))
+
+# %% [markdown]
 # It fails. A dictionary returns a value only for a key that *equals* the query. The next idea is
 # to return the value of the *nearest* key. That always answers, and it jumps: between two readings
 # the answer stays the same, and then flips.
@@ -145,7 +155,12 @@ assert nearest_reading(places).unique().numel() == 40  # flat between jumps
 # ## 2. How far is every key from every query?
 #
 # *There are $n$ queries and $m$ keys. How do you get all $n \cdot m$ distances in one go?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (2, 2), "keys": (3, 2), "scores": (2, 3)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # For queries $q \in \mathbb{R}^{n \times d}$ and keys $k \in \mathbb{R}^{m \times d}$,
 #
 # $$D_{ij} = \lVert q_i - k_j \rVert^2 = \sum_{c=1}^{d} (q_{ic} - k_{jc})^2, \qquad D \in \mathbb{R}^{n \times m}.$$
@@ -206,7 +221,12 @@ check("squared_distances")
 # ## 3. From distances to weights
 #
 # *Near keys should count more. How much more?*
-#
+
+# %% tags=["demo"]
+shapes = {"scores": (1, 3), "mask": (1, 3), "softmax": (1, 3)}
+plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
+
+# %% [markdown]
 # A *kernel* says it. The Gaussian kernel of *bandwidth* $h > 0$ is $e^{-D/(2h^2)}$: 1 at distance
 # 0, and falling fast beyond a few bandwidths. Dividing by the row's total makes weights of it:
 #
@@ -340,7 +360,12 @@ plotting.show(
 # ## 4. What the bandwidth does
 #
 # *One number decides how far a query listens. What are its two extremes?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (241, 1), "keys": (40, 1), "scores": (241, 40)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # **Predict.** What does the output become for $h \to 0$? And for $h \to \infty$?
 #
 # <details><summary>Answer</summary>
@@ -387,7 +412,12 @@ plotting.interactive(
 # ## 5. Other kernels
 #
 # *Must it be a Gaussian?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (241, 1), "keys": (40, 1), "softmax": (241, 40)}
+plotting.show(plotting.diagram("attention", lit=("scores", "softmax"), shapes=shapes))
+
+# %% [markdown]
 # No: any function that falls with the distance can compare queries with keys. With
 # $u = \text{distance}/h$, four common ones:
 #
@@ -454,7 +484,12 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits, columns=2))
 # ## 6. Which bandwidth? The first mask
 #
 # *You want the bandwidth that predicts best. Best at what?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (3, 1), "keys": (3, 1), "scores": (3, 3), "mask": (3, 3)}
+plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
+
+# %% [markdown]
 # The obvious try: predict each reading, compare with the truth, take the mean of the squared
 # errors, choose the smallest. Queries and keys are now the same 40 moments.
 #
@@ -597,7 +632,12 @@ plotting.show(
 #
 # *A grid found the valley. With a million parameters there is no grid. What does gradient descent
 # need?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (40, 1), "keys": (40, 1), "scores": (40, 40), "outputs": (40,)}
+plotting.show(plotting.diagram("attention", lit=("scores", "outputs"), shapes=shapes))
+
+# %% [markdown]
 # It needs an output that changes smoothly with the parameter. Here the *softness* of the search
 # pays off: each weight is a smooth function of the bandwidth, of the query and of the keys. The
 # nearest-key search picks a position with `argmin`, and a position has no slope.
@@ -720,7 +760,12 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fit))
 # ## 8. From distances to dot products
 #
 # *Transformers do not compute distances. They multiply queries with keys. Is that another idea?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (4, 3), "keys": (6, 3), "scores": (4, 6)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # It is nearly the same one. Expand the square:
 #
 # $$-\frac{\lVert q_i - k_j \rVert^2}{2h^2} = \frac{q_i \cdot k_j}{h^2} - \frac{\lVert k_j \rVert^2}{2h^2} - \frac{\lVert q_i \rVert^2}{2h^2}.$$
@@ -801,7 +846,12 @@ check("01_kernel_pooling")
 # ## 9. Who asks, who is asked, who answers
 #
 # *Which of queries, keys and values are the same thing?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (40, 1), "keys": (40, 1), "values": (40, 1), "outputs": (40, 1)}
+plotting.show(plotting.diagram("attention", lit=("queries", "keys", "values"), shapes=shapes))
+
+# %% [markdown]
 # | situation | queries | keys | values |
 # |---|---|---|---|
 # | the sensor | moments you ask for | moments of readings | readings |

@@ -47,7 +47,12 @@ torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
 # ## Words and shapes
-#
+
+# %% tags=["demo"]
+shapes = {"scores": "(..., n, m)", "valid_lens": "(B,)", "attention weights": "(..., n, m)"}
+plotting.show(plotting.diagram("attention", shapes=shapes))
+
+# %% [markdown]
 # | letter | counts | | name | shape |
 # |---|---|---|---|---|
 # | `B` | items in a batch | | `scores` | `(..., n, m)`: one per query and key, before the softmax |
@@ -65,7 +70,12 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # ## 1. A softmax that survives
 #
 # *How do you turn any row of numbers into positive weights that sum to 1?*
-#
+
+# %% tags=["demo"]
+shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
+plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
+
+# %% [markdown]
 # The *softmax* exponentiates each score and divides by the row's total. For scores
 # $s \in \mathbb{R}^{n \times m}$, and for each query $i$ and key $j$,
 #
@@ -195,7 +205,12 @@ check("stable_softmax")
 # ## 2. Padding: some keys are not there
 #
 # *A batch is a rectangle, sentences are not. What happens to the cells that fill it up?*
-#
+
+# %% tags=["demo"]
+shapes = {"scores": (2, 2, 3), "valid_lens": (2,), "mask": (2, 2, 3)}
+plotting.show(plotting.diagram("attention", lit=("valid_lens", "mask"), shapes=shapes))
+
+# %% [markdown]
 # Two sentences of 2 and 4 words go into one batch, so the first is padded to 4 words. Scores are
 # computed for every query and every key, padded keys included. A key that is not there should
 # have no weight.
@@ -309,7 +324,12 @@ except AssertionError as error:
 # ## 3. Causal masks: no looking ahead
 #
 # *A model that predicts the next word must not read it. Which keys may query $i$ see?*
-#
+
+# %% tags=["demo"]
+shapes = {"scores": (4, 4), "mask": (4, 4)}
+plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
+
+# %% [markdown]
 # Its own position and the earlier ones: $\text{mask}_{ij} = (j \le i)$, shape `(n, n)`. This is
 # the *causal mask*.
 #
@@ -407,7 +427,12 @@ plotting.interactive(
 # ## 4. Combining masks
 #
 # *A decoder reads a padded sentence from left to right. Which of two masks wins?*
-#
+
+# %% tags=["demo"]
+shapes = {"scores": (5, 5), "valid_lens": (1,), "mask": (5, 5)}
+plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
+
+# %% [markdown]
 # Both. A key may be attended only if **every** mask allows it, so masks combine with AND:
 #
 # | may see | is real | attend |
@@ -497,7 +522,12 @@ plotting.show(
 # ## 5. From True and False to numbers
 #
 # *A softmax eats numbers. Which number stands for "not allowed"?*
-#
+
+# %% tags=["demo"]
+shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
+plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
+
+# %% [markdown]
 # The one whose exponential is 0. An *additive mask* $M$ holds 0 where a key is kept and $-\infty$
 # where it is dropped:
 #
@@ -586,7 +616,12 @@ assert torch.allclose(results[0], weights)
 # ## 6. How negative is negative enough?
 #
 # *Many libraries fill with -1e6 or -1e9 instead of minus infinity. What do they risk?*
-#
+
+# %% tags=["demo"]
+shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
+plotting.show(plotting.diagram("attention", lit=("mask", "softmax"), shapes=shapes))
+
+# %% [markdown]
 # Suppose one allowed key has the score $s$, and one forbidden key is filled with $f$. The
 # forbidden key's weight is
 #
@@ -669,7 +704,12 @@ plotting.interactive(draw_leakage, start={"level": -8192}, level=[-8, -64, -1024
 # ## 7. A query that may see nothing
 #
 # *What is the softmax of a row in which every key is forbidden?*
-#
+
+# %% tags=["demo"]
+shapes = {"scores": (3, 4), "mask": (3, 4), "softmax": (3, 4)}
+plotting.show(plotting.diagram("attention", lit=("mask", "softmax"), shapes=shapes))
+
+# %% [markdown]
 # Such an *empty row* is no accident of bad data. Sections 2 and 3 made some: an item of length 0,
 # or a causal mask with more queries than keys. A padding mask at the *start* of a sentence
 # together with a causal mask makes more.
@@ -802,7 +842,12 @@ assert after.isnan().all()
 # ## 8. Putting it together
 #
 # *What else can go wrong between a correct mask and a correct function?*
-#
+
+# %% tags=["demo"]
+shapes = {"scores": (2, 3, 5), "valid_lens": (2,), "softmax": (2, 3, 5)}
+plotting.show(plotting.diagram("attention", lit=("valid_lens", "mask", "softmax"), shapes=shapes))
+
+# %% [markdown]
 # Three things, all found in published code. The first: **changing what the caller gave you.**
 # A `reshape` of contiguous scores is a view, so writing into it writes into the caller's tensor.
 # If that tensor is a parameter, PyTorch refuses; if it came out of a `tanh`, the backward pass
@@ -968,7 +1013,12 @@ check("02_masked_softmax")
 
 # %% [markdown]
 # ## 9. Where it goes from here
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (1, 3, 4), "keys": (1, 5, 4), "scores": (1, 3, 5), "values": (1, 5, 5)}
+plotting.show(plotting.diagram("attention", lit=("scores", "weighted sum"), shapes=shapes))
+
+# %% [markdown]
 # Scores come from comparing queries with keys; weights become an output by averaging values:
 #
 # | step | shape | lesson |

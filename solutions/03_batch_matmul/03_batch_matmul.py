@@ -37,7 +37,12 @@ torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
 # ## Words and shapes
-#
+
+# %% tags=["demo"]
+shapes = {"queries": "(B, n, d)", "keys": "(B, m, d)", "values": "(B, m, v)"}
+plotting.show(plotting.diagram("attention", shapes=shapes | {"outputs": "(B, n, v)"}))
+
+# %% [markdown]
 # | letter | counts | | name | shape |
 # |---|---|---|---|---|
 # | `B` | items in a batch | | `queries` | `(B, n, d)`: one row of `d` numbers per query |
@@ -53,7 +58,12 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # ## 1. One query, many queries, many items
 #
 # *How does a comparison of two vectors become one product of two matrices?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (1, 2), "keys": (3, 2), "scores": (1, 3)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # The score of a query $q$ and a key $k_j$ is here their dot product, one number. Put the keys into
 # the rows of $K \in \mathbb{R}^{m \times d}$, and one query gets a row of $m$ scores; put the
 # queries into the rows of $Q \in \mathbb{R}^{n \times d}$ as well, and you get them all:
@@ -133,7 +143,12 @@ check("bmm_loops")
 # ## 2. The same without a loop
 #
 # *How can one line make all products and all sums?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (2, 3, 4), "keys": (2, 5, 4), "scores": (2, 3, 5)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # First all products, then the sums. For one item the products are
 # $P_{itj} = A_{it} B_{tj}$, a block of shape `(n, k, m)`. *Broadcasting* makes it: give `a` a new
 # last axis and `b` a new first one, and an axis of size 1 is repeated to meet its partner.
@@ -234,7 +249,12 @@ check("bmm")
 # ## 3. What the loops cost
 #
 # *All these ways give the same numbers. Why would anyone care which one runs?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (8, 16, 16), "keys": (8, 16, 16), "scores": (8, 16, 16)}
+plotting.show(plotting.diagram("attention", lit=("scores", "weighted sum"), shapes=shapes))
+
+# %% [markdown]
 # The four ways below multiply eight pairs of square matrices. The times were measured once, in
 # float32 on one core of an Intel Xeon server; your machine's differ. Set `LIVE = True` to measure
 # them, on your GPU if there is one.
@@ -321,7 +341,12 @@ assert all(torch.allclose(answer, answers[0], atol=1e-5) for answer in answers)
 #
 # *Keys come as `(m, d)`, the product wants `(d, m)`. Two operations give that shape. Why is only one
 # of them right?*
-#
+
+# %% tags=["demo"]
+shapes = {"keys": (3, 2), "scores": "(n, 3)"}
+plotting.show(plotting.diagram("attention", lit=("keys", "scores"), shapes=shapes))
+
+# %% [markdown]
 # A *transpose* turns rows into columns: the number at $(j, t)$ goes to $(t, j)$. A *reshape* keeps
 # the numbers in reading order and cuts them into new rows.
 #
@@ -501,7 +526,12 @@ check("batched_scores")
 # ## 5. From weights to outputs
 #
 # *Each query has a weight for each key. What does it receive?*
-#
+
+# %% tags=["demo"]
+shapes = {"attention weights": (1, 2), "values": (2, 2), "weighted sum": (1, 2)}
+plotting.show(plotting.diagram("attention", lit="weighted sum", shapes=shapes))
+
+# %% [markdown]
 # The sum of all values, each times its weight. For query $i$,
 #
 # $$o_i = \sum_{j=1}^{m} w_{ij} v_j, \qquad O = W V \in \mathbb{R}^{n \times v}, \qquad W: (n, m), \quad V: (m, v).$$
@@ -570,7 +600,12 @@ check("weighted_sum")
 # ## 6. Leading axes that do not match
 #
 # *Four heads share one set of keys. Do you have to copy the keys four times?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (2, 2, 3, 4), "keys": (2, 5, 4), "scores": (2, 2, 3, 5)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # `@` broadcasts leading axes, aligned from the right; an axis of size 1 is repeated. That is useful
 # and dangerous. Queries with heads are `(B, h, n, d)`, shared keys are `(B, m, d)`. Multiply them as
 # they are, and the keys' batch axis lines up with the *heads*.
@@ -618,7 +653,12 @@ assert for_each_head.data_ptr() == keys.data_ptr()
 # ## 7. What attention costs
 #
 # *Which grows faster when a text gets longer: the arithmetic, the inputs, or the scores?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (1, 2, 4), "keys": (1, 3, 4), "scores": (1, 2, 3), "values": (1, 3, 5)}
+plotting.show(plotting.diagram("attention", lit=("scores", "weighted sum"), shapes=shapes))
+
+# %% [markdown]
 # Count. An entry of $Q K^\top$ is a sum of $d$ products: $d$ multiplications and $d$ additions, which
 # is counted as $2d$ operations. There are $B n m$ entries. The second product has $B n v$ entries of
 # $2m$ operations each:
@@ -701,7 +741,13 @@ plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64])
 
 # %% [markdown]
 # ## 8. Putting it together
-#
+
+# %% tags=["demo"]
+lit = "scores", "softmax", "weighted sum"
+shapes = {"queries": (2, 3, 4), "keys": (2, 5, 4), "values": (2, 5, 6), "weighted sum": (2, 3, 6)}
+plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+
+# %% [markdown]
 # With the weights of lesson 02, attention is three lines. `F.scaled_dot_product_attention` must agree,
 # told not to scale (`scale=1.0`); lesson 05 shows why one does scale.
 

@@ -30,7 +30,12 @@ torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
 # ## Words and shapes
-#
+
+# %% tags=["demo"]
+shapes = {"queries": "(B, n, ...)", "keys": "(B, m, ...)", "values": "(B, m, ...)"}
+plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m)"}))
+
+# %% [markdown]
 # | letter | counts | | name | shape |
 # |---|---|---|---|---|
 # | `B` | items in a batch | | `queries` | `(B, n, query_size)` |
@@ -45,7 +50,12 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # ## 1. One query, one key
 #
 # *How do you compare two things that have nothing in common?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (2,), "keys": (1,), "scores": "one number"}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # Translate both into a third language first. The *additive score* projects the query $q$ and the
 # key $k$ to $H$ *hidden features* each, adds the two, bends the sum with tanh, and takes a
 # weighted sum of the features:
@@ -102,7 +112,12 @@ for scale in (1, 10, 100):
 # ## 2. Every query meets every key
 #
 # *The formula speaks of one pair. How do you get all $n \times m$ of them without a loop?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "scores": (1, 4, 5)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # Project first: that is cheap, and done once for each query and each key. Then give both tensors
 # an axis for the other one and let broadcasting copy:
 #
@@ -233,7 +248,12 @@ check("additive_scores")
 # ## 3. Why tanh matters
 #
 # *Take the tanh away. What is left?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "scores": (1, 4, 5)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # $$s(q_i, k_j) = w_v^\top (W_q q_i + W_k k_j) = \underbrace{w_v^\top W_q\, q_i}_{a_i} + \underbrace{w_v^\top W_k\, k_j}_{b_j}$$
 #
 # **Predict.** A softmax over the keys turns row $i$, $(a_i + b_1, \dots, a_i + b_m)$, into weights.
@@ -327,7 +347,12 @@ assert without_tanh[-1] > 0.5
 # ## 4. What it costs
 #
 # *The cube has $B\,n\,m\,H$ entries, the scores have $B\,n\,m$. Does the factor $H$ hurt?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": "(8, 1000, q)", "keys": "(8, 1000, k)", "scores": (8, 1000, 1000)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # With float32 an entry takes 4 bytes. Take $B = 8$ items, $n = m = 1000$ and $H = 128$:
 #
 # $$8 \cdot 1000 \cdot 1000 \cdot 128 \cdot 4 \text{ bytes} \approx 4.1 \text{ GB}, \qquad 8 \cdot 1000 \cdot 1000 \cdot 4 \text{ bytes} = 32 \text{ MB}.$$
@@ -381,7 +406,12 @@ print("same scores:", torch.allclose(torch.cat(rows, dim=1), at_once, atol=1e-5)
 # ## 5. Additive and dot product on one problem
 #
 # *Is the dearer score also the better one?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "scores": (1, 4, 5)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # The same four queries and five keys. The dot product multiplies the positions; that is all it
 # can do with them. Move the slider to make the additive detector sharper: it
 # scales `w_q` and `w_k`, that is, how steep the two steps are.
@@ -434,7 +464,12 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 # ## 6. Into a module
 #
 # *What does a module owe to those who use it?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "attention weights": (1, 4, 5)}
+plotting.show(plotting.diagram("attention", lit=("scores", "attention weights"), shapes=shapes))
+
+# %% [markdown]
 # **Its weights must be found.** `parameters()` is how optimisers, `.to(device)` and checkpoints
 # learn what there is. It lists what was assigned to `self` in `__init__` as a layer or an
 # `nn.Parameter`. Each of the three classes below holds
@@ -571,7 +606,12 @@ assert torch.allclose(outputs[0, :, 0], torch.tensor([-2.0, -1.0, 0.0, 1.0]), at
 #
 # *A notebook you find on the web tests its attention with one line: the output has shape
 # `(2, 1, 4)`. Is that a test?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (2, 1, 20), "keys": (2, 10, 2), "values": (2, 10, 4), "outputs": (2, 1, 4)}
+plotting.show(plotting.diagram("attention", lit="outputs", shapes=shapes))
+
+# %% [markdown]
 # Below are five broken versions. Each gets the sizes of that notebook: two items, **one** query,
 # ten keys, values of size 4, lengths 2 and 6, where every item lists the same key ten times.
 #

@@ -37,7 +37,12 @@ np.set_printoptions(precision=4, suppress=True)
 # ## 1. A dot product as a score
 #
 # *How alike are a query and a key, in one number?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (1, 4), "keys": (3, 4), "scores": (1, 3)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # Write a query and a key as vectors of $d$ features each and add up the products:
 # $q \cdot k = \sum_{c=1}^{d} q_c k_c$. It is large where both have large entries of the same sign
 # in the same places. For all queries and keys at once it is one matrix product:
@@ -74,7 +79,12 @@ assert np.allclose(weights, [4 / 7, 2 / 7, 1 / 7])
 # ## 2. How large is a dot product?
 #
 # *Why divide at all?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (2000, 4), "keys": (2000, 4), "scores": (2000,)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # Take $q$ and $k$ with independent entries of mean 0 and variance 1. Each product $q_c k_c$ has
 # mean 0 and variance $E[q_c^2]\,E[k_c^2] = 1$. Variances of independent terms add up:
 #
@@ -204,7 +214,12 @@ assert np.allclose(softmax(scaled / np.sqrt(8)), [0.827, 0.173], atol=5e-4)
 # ## 3. Saturation
 #
 # *What is so bad about large scores?*
-#
+
+# %% tags=["demo"]
+shapes = {"scores": (400, 10), "mask": (400, 10), "softmax": (400, 10)}
+plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
+
+# %% [markdown]
 # A softmax turns differences of scores into ratios of weights: a lead of 1 is a factor of
 # $e \approx 2.7$, a lead of 16 a factor of nine million. When scores spread by $\sqrt{d}$, the best
 # key wins everything, and the weights no longer depend on how much better it is. The softmax is
@@ -257,7 +272,13 @@ assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
 # ## 4. From scratch, in NumPy
 #
 # *Three lines of mathematics: how many lines of code, once masks and large scores are in?*
-#
+
+# %% tags=["demo"]
+lit = "scores", "mask", "softmax", "weighted sum"
+shapes = {"queries": (1, 4), "keys": (3, 4), "values": (3, 1), "weighted sum": (1, 1)}
+plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+
+# %% [markdown]
 # You have met each part. Two traps from lesson 02 come back, because published code falls into
 # both. The first is what is handed over as a mask.
 
@@ -320,7 +341,13 @@ assert np.allclose(outputs, 28 / 3)
 # ## 5. For batches, heads and gradients, in PyTorch
 #
 # *What changes when there are batches, heads, lengths, and gradients?*
-#
+
+# %% tags=["demo"]
+lit = "scores", "mask", "softmax", "weighted sum"
+shapes = {"queries": (2, 4, 3), "keys": (2, 5, 3), "values": (2, 5, 3), "weighted sum": (2, 4, 3)}
+plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+
+# %% [markdown]
 # The formula does not. With any number of leading axes, the product is `queries @ keys.mT`: `mT`
 # swaps the last two axes only. `.T` reverses all of them, and `transpose(1, 2)` means the right axes
 # only if there is exactly one axis before them. A `reshape` of the keys to `(d, m)` has the right
@@ -562,7 +589,12 @@ print("eval mode: the function's outputs; train mode: others, and the same store
 # ## 6. What a gradient finds
 #
 # *Moving a query a little: how far does the output move?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (1, 4), "keys": (2, 4), "values": (2, 4), "outputs": (1, 4)}
+plotting.show(plotting.diagram("attention", lit=("queries", "outputs"), shapes=shapes))
+
+# %% [markdown]
 # Take one query, and values equal to the keys: $o(q) = \sum_j w_j k_j$. A small step $dq$ changes
 # the scores by $ds_j = k_j \cdot dq / \sqrt{d}$, and a softmax answers with
 # $dw_j = w_j \bigl(ds_j - \sum_i w_i\, ds_i\bigr)$. Put together,
@@ -636,7 +668,13 @@ assert (found[:, 1] < 0.1).float().mean() > 0.5
 # ## 7. The backward pass by hand
 #
 # *What does `loss.backward()` do with an attention?*
-#
+
+# %% tags=["demo"]
+lit = "queries", "keys", "values", "outputs"
+shapes = {"queries": (1, 4), "keys": (2, 4), "values": (2, 1), "outputs": (1, 1)}
+plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+
+# %% [markdown]
 # Let $G = \partial L / \partial O$, of shape `(n, v)`. A product $AB$ sends $GB^\top$ to $A$ and
 # $A^\top G$ to $B$. Going back through $O = WV$, the softmax, and $S = QK^\top/\sqrt{d}$:
 #

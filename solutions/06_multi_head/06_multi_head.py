@@ -31,7 +31,12 @@ torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
 # ## Words and shapes
-#
+
+# %% tags=["demo"]
+shapes = {"queries": "(B, n, D)", "keys": "(B, m, D)", "outputs": "(B, n, D)"}
+plotting.show(plotting.diagram("heads", shapes=shapes | {"attention weights": "(B, h, n, m)"}))
+
+# %% [markdown]
 # | letter | counts | | name | shape |
 # |---|---|---|---|---|
 # | `B` | items in a batch | | `queries` | `(B, n, D)` |
@@ -46,7 +51,12 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # ## 1. Two questions, one answer
 #
 # *Why is one attention not enough?*
-#
+
+# %% tags=["demo"]
+shapes = {"attention weights": (1, 4), "values": (4, 3), "outputs": (1, 3)}
+plotting.show(plotting.diagram("attention", lit="attention weights", shapes=shapes))
+
+# %% [markdown]
 # Take the word `abac`. The letter at position 2, an `a`, may want to know two things: *where is my
 # letter?* (positions 0 and 2) and *which letter came before me?* (the one at position 1). Each
 # question is a row of weights:
@@ -84,7 +94,12 @@ assert torch.equal(blend, other)
 # ## 2. Heads are blocks of features
 #
 # *How do `h` projections become one?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (5, 6), "W_q": (5, 6), "split heads": (3, 5, 2)}
+plotting.show(plotting.diagram("heads", lit=("W_q", "split heads"), shapes=shapes))
+
+# %% [markdown]
 # Head $i$ has projections of its own, with $d = D/h$ rows each:
 #
 # $$q_i = x\,(W^Q_i)^\top, \qquad x \in \mathbb{R}^{n \times D},\quad W^Q_i \in \mathbb{R}^{d \times D},\quad q_i \in \mathbb{R}^{n \times d}.$$
@@ -190,7 +205,12 @@ plotting.interactive(draw_split, way=["x.reshape(h, n, d)", "interleaved", "spli
 # ## 3. And back again
 #
 # *After each head has its result, who puts them side by side?*
-#
+
+# %% tags=["demo"]
+shapes = {"head outputs": (2, 3, 5, 2), "merge heads": (2, 5, 6)}
+plotting.show(plotting.diagram("heads", lit="merge heads", shapes=shapes))
+
+# %% [markdown]
 # Each head returns `(n, d)`; together `(B, h, n, d)`. A position's result is its row of head 0,
 # followed by its row of head 1, and so on: `(B, n, D)`. The same trap waits on the way back, and it
 # is worse, because now numbers of *different positions* end up in one row.
@@ -241,7 +261,12 @@ print("both round trips return x; only one of the two splits is right")
 # ## 4. Mixing: what `W_o` is for
 #
 # *The heads stand side by side. Why is there a fourth layer?*
-#
+
+# %% tags=["demo"]
+shapes = {"head outputs": (1, 3, 5, 2), "merge heads": (1, 5, 6), "W_o": (1, 5, 6)}
+plotting.show(plotting.diagram("heads", lit="W_o", shapes=shapes))
+
+# %% [markdown]
 # Without it, head $i$ could write to its own $d$ features of the output and to no others. The
 # output layer $W^O \in \mathbb{R}^{D \times D}$ lets every head write everywhere:
 #
@@ -402,7 +427,12 @@ for num_heads in (1, 2, 3, 6):
 # ## 5. What a head does
 #
 # *Can two heads answer the two questions of section 1?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (1, 4, 8), "attention weights": (1, 2, 4, 4), "outputs": (1, 4, 8)}
+plotting.show(plotting.diagram("heads", lit="attention weights", shapes=shapes))
+
+# %% [markdown]
 # Set the weights by hand, so that there is no doubt about what each head does. A position of `abac`
 # is described by eight features: its letter (four, one-hot) and its place (four, one-hot).
 #
@@ -511,7 +541,12 @@ assert shares["head 1"].tolist() == [1, 0]
 # ## 6. The same weights in torch
 #
 # *Is this what `nn.MultiheadAttention` computes?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (2, 4, 6), "keys": (2, 5, 6), "values": (2, 5, 6), "W_o": (2, 4, 6)}
+plotting.show(plotting.diagram("heads", lit=("W_q", "W_k", "W_v", "W_o"), shapes=shapes))
+
+# %% [markdown]
 # The best test there is: give both the same weights and compare. torch keeps them in another form.
 
 # %% tags=["demo"]
@@ -589,7 +624,12 @@ assert theirs[0].isnan().all()
 # ## 7. What attention cannot see
 #
 # *Shuffle the words of a sentence. What does self-attention notice?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (1, 3, 6), "head queries": (1, 3, 3, 2), "head keys": (1, 3, 3, 2)}
+plotting.show(plotting.diagram("heads", lit=("scores", "weighted sum"), shapes=shapes))
+
+# %% [markdown]
 # Scores compare contents; sums do not care about their order. If $P$ permutes the positions,
 #
 # $$f(Px) = P f(x), \qquad x \in \mathbb{R}^{n \times D}.$$
@@ -717,7 +757,12 @@ for name, fn in functions.items():
 # ## 8. Adding positions
 #
 # *How does a model that sees contents only learn where they stand?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (2, 5, 6), "keys": (2, 5, 6), "values": (2, 5, 6)}
+plotting.show(plotting.diagram("heads", lit=("queries", "keys", "values"), shapes=shapes))
+
+# %% [markdown]
 # Put the place into the content: add to each input a vector that depends on its position $p$. The
 # *sinusoidal encoding* uses pairs of columns, each pair a clock hand with a speed of its own:
 #

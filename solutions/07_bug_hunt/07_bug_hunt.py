@@ -46,14 +46,20 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # ## 1. One block, two tasks
 #
 # *How much can one attention learn, and how fast?*
-#
+
+# %% tags=["demo"]
+lit = "first add & norm", "feed-forward", "second add & norm"
+shapes = {"inputs": (64, 8, 32), "outputs": (64, 8, 32), "second add & norm": (64, 8, 32)}
+plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
+
+# %% [markdown]
 # A *block* is attention plus a small network at each position, each added to what came in:
 #
 # $$x \leftarrow x + \text{attention}(x), \qquad x \leftarrow x + \text{MLP}(x), \qquad x \in \mathbb{R}^{B \times n \times D}.$$
 #
-# Attention alone does not know where a position is (lesson 06), so the block adds a learned vector
-# to each. It takes the attention as an argument: any module with the interface of
-# `MultiHeadAttention` will do, a broken one too.
+# (The steps that the map calls *add & norm* only add here.) Attention alone does not know where a
+# position is (lesson 06), so the block adds a learned vector to each. It takes the attention as
+# an argument: any module with the interface of `MultiHeadAttention` will do, a broken one too.
 
 
 # %% tags=["demo"]
@@ -218,7 +224,13 @@ assert (share > 1 / 6).all()
 # ## 2. Ten birds
 #
 # *And now with modules that are broken?*
-#
+
+# %% tags=["demo"]
+lit = "split heads", "scores", "mask", "softmax", "weighted sum", "merge heads"
+shapes = {"queries": (64, 8, 32), "head queries": (64, 2, 8, 16), "outputs": (64, 8, 32)}
+plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
+
+# %% [markdown]
 # Below are ten modules with the interface of `MultiHeadAttention`, each with one fault. They are
 # named after birds so that their names give nothing away. All of them share `Attention`, which is
 # sound; the fault is in `forward`. Compare with `Sound`.
@@ -317,7 +329,12 @@ for name, kind in {"sound": specimens.Sound, "ibis": BUGS["ibis"]}.items():
 # ## 3. What must always hold
 #
 # *If the loss does not tell, what does?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (3, 4, 6), "keys": (3, 5, 6), "values": (3, 5, 6), "outputs": (3, 4, 6)}
+plotting.show(plotting.diagram("heads", lit="outputs", shapes=shapes))
+
+# %% [markdown]
 # An *invariant*: something that holds for every right implementation, whatever its weights. Each
 # one is a small experiment: call, change one thing that should not matter (or should matter in a
 # known way), call again, compare. No training, no expected numbers, milliseconds.
@@ -509,7 +526,13 @@ check("broken_invariants")
 # ## 4. Fix it
 #
 # *You know what fails. Where is the fault?*
-#
+
+# %% tags=["demo"]
+lit = "scores", "mask", "softmax", "weighted sum"
+shapes = {"queries": (3, 4, 6), "keys": (3, 5, 6), "values": (3, 5, 6), "weighted sum": (3, 4, 6)}
+plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+
+# %% [markdown]
 # The birds had one fault each. Real modules have several, and one hides the other: after each
 # repair, run the tests again. First a small cross-attention. Its values are not projected, so its
 # outputs are averages of what you put in.

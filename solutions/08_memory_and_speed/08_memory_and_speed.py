@@ -44,7 +44,12 @@ torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
 # ## Words and shapes
-#
+
+# %% tags=["demo"]
+shapes = {"queries": "(..., n, d)", "keys": "(..., m, d)", "values": "(..., m, v)"}
+plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(..., n, m)"}))
+
+# %% [markdown]
 # | letter | counts | | name | shape |
 # |---|---|---|---|---|
 # | `n`, `m` | queries, keys | | `queries`, `keys`, `values` | `(..., n, d)`, `(..., m, d)`, `(..., m, v)` |
@@ -58,7 +63,12 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # ## 1. Measure first
 #
 # *What does the attention of lesson 05 cost?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (512, 64), "keys": (512, 64), "attention weights": (512, 512)}
+plotting.show(plotting.diagram("attention", lit=("scores", "attention weights"), shapes=shapes))
+
+# %% [markdown]
 # The meter below counts bytes: how many are in use at once beside the inputs (the *peak*), and how
 # many stay in use after the forward pass because the backward pass will want them (*kept*). The
 # checks of this lesson use the same meter.
@@ -167,7 +177,12 @@ plotting.show(
 #
 # *The scores of a row come by one block at a time, and none can be asked for again. What do you have
 # to remember?*
-#
+
+# %% tags=["demo"]
+shapes = {"scores": (1, 8), "mask": (1, 8), "softmax": (1, 8)}
+plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
+
+# %% [markdown]
 # A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$; lesson 02 took the largest score for $c$,
 # so that nothing overflows. Two numbers are wanted: the largest score $c$ and the sum $t$. Neither
 # is final before the last block. But suppose you have both for everything so far, and the next
@@ -244,7 +259,13 @@ assert torch.allclose(merged, at_once[1]) and torch.equal(larger, at_once[0])
 # ## 3. Attention in blocks
 #
 # *The sum can be kept up to date. Can the outputs?*
-#
+
+# %% tags=["demo"]
+lit = "scores", "softmax", "weighted sum"
+shapes = {"queries": (1, 1), "keys": (3, 1), "values": (3, 1), "weighted sum": (1, 1)}
+plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+
+# %% [markdown]
 # An output is a weighted sum of values, divided by $t$. Leave the division to the end, and what
 # remains is one more sum that is shifted by $c$, and fixed by the same factor. For each block of
 # keys $K_b$ and values $V_b$, with $S_b = Q K_b^\top / \sqrt d$:
@@ -409,7 +430,12 @@ assert mebibytes(blocked, *draw(512), train=True)[0] > mebibytes(plain, *draw(51
 # ## 4. Forget, and compute again
 #
 # *Which numbers must really be kept?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (5, 4), "keys": (5, 4), "values": (5, 3), "attention weights": (5, 5)}
+plotting.show(plotting.diagram("attention", lit="attention weights", shapes=shapes))
+
+# %% [markdown]
 # The inputs are there anyway. From them every score can be computed again, and with the log sum exp
 # every weight, in any block, without another pass over the row:
 #
@@ -569,7 +595,13 @@ plotting.show(
 # ## 5. What torch does, and when it does not
 #
 # *Has nobody written this for you?*
-#
+
+# %% tags=["demo"]
+lit = "scores", "mask", "softmax", "weighted sum"
+shapes = {"queries": "(B, h, n, d)", "keys": "(B, h, m, d)", "weighted sum": "(B, h, n, v)"}
+plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+
+# %% [markdown]
 # They have. `F.scaled_dot_product_attention` chooses between several ways. One is called *math*: it
 # is the plain way. The others are *fused kernels*: one piece of machine code for the whole of
 # attention, in blocks of queries and of keys, with an online softmax and a recomputing backward pass:
@@ -635,7 +667,12 @@ assert kept["(B, h, n, d)"] < 0.2 < 1 < kept["(B, n, d)"]
 # ## 6. The same numbers from other functions
 #
 # *Additive scores take a tanh for each of $n m H$ features. Do they have to?*
-#
+
+# %% tags=["demo"]
+shapes = {"queries": (1, 256, 32), "keys": (1, 256, 32), "scores": (1, 256, 256)}
+plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
+
+# %% [markdown]
 # Two identities. A tanh is a stretched sigmoid,
 #
 # $$\tanh x = \frac{e^{x} - e^{-x}}{e^{x} + e^{-x}} = \frac{2}{1 + e^{-2x}} - 1 = 2\,\sigma(2x) - 1,$$
@@ -782,7 +819,13 @@ for name, (tanh, sigmoid, _, inverse, multiply, add) in costs.items():
 # ## 7. What is the limit?
 #
 # *Recomputing was faster than remembering. Can operations and bytes explain that?*
-#
+
+# %% tags=["demo"]
+lit = "scores", "softmax", "weighted sum"
+shapes = {"queries": (2048, 64), "keys": (2048, 64), "scores": (2048, 2048)}
+plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
+
+# %% [markdown]
 # A processor has two speeds: operations a second, $P$, and bytes a second between it and its memory,
 # $\beta$. A piece of code that does $I$ operations for each byte it moves cannot do more operations a
 # second than

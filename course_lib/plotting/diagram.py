@@ -1,0 +1,228 @@
+"""The map of attention that opens every section: one picture, which grows through the course.
+
+A box that is lit is what the section is about. It has a thick border, a strong fill and bold words,
+so that no one needs the colour; where the boxes are is in `diagram_layout`.
+"""
+
+import functools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from course_lib.plotting.colours import INK
+from course_lib.plotting.diagram_layout import LEVELS
+from course_lib.plotting.diagram_parts import SMALLEST, Arrow, Box, Frame, Sheet
+from course_lib.plotting.figures import Plot
+from course_lib.plotting.svg import drawing, element, text
+
+SHOWN = 1.15  # pixels for a unit, where there is room
+MAP_HEIGHT, MAP_ACROSS = 42, 0.34  # of a small map: its units, and a share of the whole one's
+CALM, STRONG = 0.1, 0.4  # how much of its colour fills a box
+PATHS = {
+    "attention": (
+        "queries and keys give scores, the mask, made from valid_lens, takes keys away, the "
+        "softmax makes attention weights of what is left, and the sum of the values, weighted by "
+        "them, is the outputs"
+    ),
+    "heads": (
+        "W_q, W_k and W_v project queries, keys and values, split heads shares their features "
+        "out, each head goes from scores over mask, softmax and attention weights to the weighted "
+        "sum of its values, merge heads puts the results side by side, and W_o mixes them"
+    ),
+    "block": (
+        "inputs are queries, keys and values of a multi-head attention at once, its outputs are "
+        "added to them and normalised, and so are those of a feed-forward network after it"
+    ),
+    "encoder_decoder": (
+        "the encoder's blocks read the tokens by self-attention, the decoder's blocks read the "
+        "tokens so far by masked self-attention and the encoder's result by cross-attention, and a "
+        "linear layer makes logits of it"
+    ),
+}
+
+
+def diagram(
+    part: str,
+    *,
+    lit: str | Sequence[str] = (),
+    shapes: Mapping[str, str | Sequence[object]] | None = None,
+) -> Plot:
+    """The map of attention, with what a section is about in it.
+
+    Args:
+        part: how much of it: "attention", "heads", "block" or "encoder_decoder".
+        lit: the box, or boxes, that the section is about.
+        shapes: a box -> the shape of what leaves it, or an arrow `"box -> box"` -> the shape of
+            what takes that way; a tuple or a string.
+
+    Raises:
+        ValueError: if there is no such level, box or arrow; the message lists those there are.
+    """
+    if part not in LEVELS:
+        raise ValueError(f"`part` must be one of {', '.join(LEVELS)}; got {part!r}")
+    sheet = _sheet(part)
+    lit = (lit,) if isinstance(lit, str) else tuple(lit)
+    written = {name: _shape(shape) for name, shape in (shapes or {}).items()}
+    arrows = {arrow.name for arrow in sheet.arrows if arrow.target}
+    _refuse_unknown("lit", lit, sheet.boxes, f"boxes of {part!r}")
+    known = [*sheet.boxes, *sorted(arrows)]
+    _refuse_unknown("shapes", written, known, f"boxes or arrows of {part!r}")
+    labels = _labels(sheet, written)
+    return Plot(_picture(sheet, lit, labels), _words(part, sheet, lit, labels))
+
+
+@functools.cache
+def _sheet(part: str) -> Sheet:
+    return LEVELS[part]()
+
+
+def _refuse_unknown(
+    argument: str, names: Collection[str], known: Collection[str], what: str
+) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(
+            f"`{argument}` must name {what} = {', '.join(known)}; got {', '.join(unknown)}"
+        )
+
+
+def _shape(shape: str | Sequence[object]) -> str:
+    if isinstance(shape, str):
+        return shape
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def _labels(sheet: Sheet, written: Mapping[str, str]) -> dict[str, str]:
+    """The shape on each arrow: its own, or that of the box if it is the first to leave it."""
+    labels: dict[str, str] = {}
+    left = set()
+    for arrow in sheet.arrows:
+        if arrow.name in written:
+            labels[arrow.name] = written[arrow.name]
+        elif arrow.source in written and arrow.source not in left:
+            labels[arrow.name] = written[arrow.source]
+        left.add(arrow.source)
+    return labels
+
+
+def _picture(sheet: Sheet, lit: Sequence[str], labels: Mapping[str, str]) -> str:
+    parts = [_frame(frame) for frame in sheet.frames]
+    for arrow in sheet.arrows:
+        near = arrow.source in lit or arrow.target in lit
+        parts.append(_arrow(arrow, labels.get(arrow.name), near=near))
+    parts += [_box(box, lit=box.name in lit, inside=lit) for box in sheet.boxes.values()]
+    width, height = sheet.right - sheet.left, sheet.height + 3
+    moved = element("g", "".join(parts), transform=f"translate({-sheet.left:g})")
+    return drawing(moved, width, height, width * SHOWN)
+
+
+def _colour(colour: str) -> str:
+    return "currentColor" if colour == INK else colour
+
+
+def _outline(box: Box, *, lit: bool, line: float) -> str:
+    colour, high = _colour(box.colour), box.bottom - box.top
+    share = STRONG if lit else CALM
+    return element(
+        "rect",
+        x=box.left, y=box.top, width=box.right - box.left, height=high,
+        rx=high / 2 if box.tensor else 3,
+        fill=colour, fill_opacity=share / 2 if box.colour == INK else share,
+        stroke=colour, stroke_width=line,
+    )  # fmt: skip
+
+
+def _box(box: Box, *, lit: bool, inside: Sequence[str]) -> str:
+    x, y = box.middle
+    outline = _outline(box, lit=lit, line=3.0 if lit else 1.0)
+    weight = {"font_weight": 700 if lit else None}
+    if box.small:
+        words = text(box.words, x, box.bottom - 9, box.font, **weight)
+        outline += _small_map(x, box.top + 4, inside)
+    else:
+        words = text(box.words, x, y + 0.5, box.font, **weight)
+    return element("g", outline + words, class_="box lit" if lit else "box")
+
+
+def _small_map(x: float, top: float, lit: Sequence[str]) -> str:
+    """The level "attention" without words, around `x`."""
+    sheet = _sheet("attention")
+    down = MAP_HEIGHT / sheet.height
+    drawn = []
+    for arrow in sheet.arrows[:-1]:
+        points = [(x + (a - 180) * MAP_ACROSS, top + b * down) for a, b in arrow.points]
+        line = {"stroke": "currentColor", "stroke_width": 1.0, "opacity": 0.6}
+        drawn.append(element("polyline", points=_points(points), **line))
+    for box in sheet.boxes.values():
+        left, right = (x + (side - 180) * MAP_ACROSS for side in (box.left, box.right))
+        small = replace(
+            box, left=left, right=right, top=top + box.top * down, bottom=top + box.bottom * down
+        )
+        drawn.append(_outline(small, lit=True, line=2.0 if box.name in lit else 0.8))
+    return "".join(drawn)
+
+
+def _arrow(arrow: Arrow, label: str | None, *, near: bool) -> str:
+    (x0, y0), (x, y) = arrow.points[-2:]
+    length = abs(x - x0) + abs(y - y0)
+    dx, dy = (x - x0) / length, (y - y0) / length
+    base = (x - 6 * dx, y - 6 * dy)
+    line = [*arrow.points[:-1], base]
+    head = [
+        (x, y),
+        (base[0] - 3.5 * dy, base[1] + 3.5 * dx),
+        (base[0] + 3.5 * dy, base[1] - 3.5 * dx),
+    ]
+    drawn = element(
+        "polyline", points=_points(line), fill="none", stroke="currentColor",
+        stroke_width=2.2 if near else 1.2,
+    ) + element("polygon", points=_points(head))  # fmt: skip
+    drawn = element("g", drawn, opacity=None if near else 0.6)
+    if label is None:
+        return drawn
+    weight = {"font_weight": 700 if near else None}
+    return drawn + text(label, *arrow.at, SMALLEST, text_anchor=arrow.anchor, **weight)
+
+
+def _points(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{round(x, 2):g},{round(y, 2):g}" for x, y in points)
+
+
+def _frame(frame: Frame) -> str:
+    line = {"fill": "none", "stroke": "currentColor", "stroke_width": 1.0, "opacity": 0.5}
+    left, top, right, bottom, copies = frame[1:]
+    drawn = [
+        element("rect", x=left, y=top, width=right - left, height=bottom - top, rx=5,
+                stroke_dasharray=None if copies else "4 3", **line)
+    ]  # fmt: skip
+    for i in range(copies):
+        behind = [(right + 5 * i, top + 5 * i + 5), (right + 5 * i + 5, top + 5 * i + 5),
+                  (right + 5 * i + 5, bottom + 5 * i + 5), (left + 5 * i + 5, bottom + 5 * i + 5),
+                  (left + 5 * i + 5, bottom + 5 * i)]  # fmt: skip
+        drawn.append(element("polyline", points=_points(behind), **line))
+    words = text(frame.words, right - 6, bottom - 9, SMALLEST, text_anchor="end", opacity=0.75)
+    return "".join(drawn) + words
+
+
+def _words(part: str, sheet: Sheet, lit: Sequence[str], labels: Mapping[str, str]) -> str:
+    """What is lit, what enters and leaves it, and the whole path."""
+    path = f"The whole path: {PATHS[part]}."
+    enters = [a for a in sheet.arrows if a.target in lit and a.source not in lit]
+    leaves = [a for a in sheet.arrows if a.source in lit and a.target not in lit]
+    others = [a for a in sheet.arrows if a not in enters + leaves]
+    shapes = [f"{a.source}{_of(labels, a)}" for a in others if a.name in labels]
+    rest = f" {'Elsewhere' if lit else 'Shapes'}: {', '.join(shapes)}." if shapes else ""
+    if not lit:
+        return f"The map of attention, all of it.{rest} {path}"
+    inputs = [f"{a.source}{_of(labels, a)}" for a in enters]
+    outputs = [f"{a.source}{_of(labels, a)} to {a.target or 'what follows'}" for a in leaves]
+    into = f" Into it: {_listed(inputs)}." if inputs else ""
+    out = f" Out of it: {_listed(outputs)}."
+    return f"The map of attention: this section is about {_listed(lit)}.{into}{out}{rest} {path}"
+
+
+def _of(labels: Mapping[str, str], arrow: Arrow) -> str:
+    return f" {labels[arrow.name]}" if arrow.name in labels else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,0 +1,187 @@
+"""Where the boxes and arrows of the map of attention are, level by level.
+
+Each level draws the one before it again, box for box and from the same columns, only with shorter
+rows: "heads" puts it into every head, "block" and "encoder_decoder" put the heads into a frame.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from course_lib.plotting.colours import INK, KEY, OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
+from course_lib.plotting.diagram_parts import SMALLEST, Arrow, Frame, Rows, Sheet
+
+WIDTH = 360.0  # of the widest level; a narrower one is cut out of the middle
+OWN = ("queries", "keys", "values", "outputs")  # a head has its own: "head queries", ...
+LARGE, MEDIUM, SMALL = Rows(28, 24, 12.5), Rows(23, 18, 12), Rows(20, 16, 11.5)
+FIRST, SECOND, THIRD = (30.0, 114.0), (122.0, 206.0), (246.0, 330.0)  # the three columns
+SPINE, STEP = (44.0, 192.0), (78.0, 158.0)  # below the first two
+ALL = (30.0, 330.0)
+
+
+def of_attention(sheet: Sheet, top: float, rows: Rows, owner: str = "") -> float:
+    """One attention from `top` on; returns where the next row begins."""
+    a, b, c = (owner + name for name in OWN[:3])
+    sheet.put(a, "queries", FIRST, top, rows, QUERY, tensor=True)
+    sheet.put(b, "keys", SECOND, top, rows, KEY, tensor=True)
+    top = sheet.put(c, "values", THIRD, top, rows, VALUE, tensor=True)
+    top = sheet.put("scores", "scores", (30, 206), top, rows)
+    finer = rows._replace(font=SMALLEST)
+    sheet.put("valid_lens", "valid_lens", (198, 280), top, finer, PLAIN, tensor=True)
+    top = sheet.put("mask", "mask", STEP, top, rows, PLAIN)
+    top = sheet.put("softmax", "softmax", STEP, top, rows)
+    top = sheet.put("attention weights", "attention weights", SPINE, top, rows, WEIGHT, tensor=True)
+    top = sheet.put("weighted sum", "weighted sum", (44, 330), top, rows)
+    top = sheet.put(owner + "outputs", "outputs", SPINE, top, rows, OUTPUT, tensor=True)
+    spine = "scores", "mask", "softmax", "attention weights", "weighted sum", owner + "outputs"
+    sheet.down(a, "scores")
+    sheet.down(b, "scores")
+    sheet.across("valid_lens", "mask")
+    for source, target in itertools.pairwise(spine):
+        sheet.down(source, target)
+    x, y = sheet.boxes[c].middle[0], sheet.boxes["scores"].middle[1]
+    line = (x, sheet.boxes[c].bottom), (x, sheet.boxes["weighted sum"].top)
+    sheet.arrows.append(Arrow(c, "weighted sum", line, (x - 6, y), "end"))
+    return top
+
+
+def of_heads(sheet: Sheet, top: float, rows: Rows) -> float:
+    """Multi-head attention from `top` on; returns where the next row begins."""
+    columns = list(zip(OWN[:3], ("W_q", "W_k", "W_v"), (FIRST, SECOND, THIRD),
+                       (QUERY, KEY, VALUE), strict=True))  # fmt: skip
+    for name, layer, place, colour in columns:
+        below = sheet.put(name, name, place, top, rows, colour, tensor=True)
+        sheet.put(layer, layer, place, below, rows, colour)
+        sheet.down(name, layer)
+    split = sheet.boxes["W_q"].bottom + rows.gap
+    inside = sheet.put("split heads", "split heads", ALL, split, rows) + 16
+    for _, layer, _, _ in columns:
+        sheet.down(layer, "split heads")
+    end = of_attention(sheet, inside, SMALL, "head ")
+    for name in OWN[:3]:
+        sheet.down("split heads", f"head {name}")
+    bottom = end - SMALL.gap + 8
+    sheet.frames.append(Frame("in each head", 22, inside - 18, 338, bottom, copies=2))
+    top = sheet.put("merge heads", "merge heads", ALL, bottom + 8 + rows.gap, rows)
+    top = sheet.put("W_o", "W_o", STEP, top, rows, OUTPUT)
+    top = sheet.put("outputs", "outputs", SPINE, top, rows, OUTPUT, tensor=True)
+    sheet.down("head outputs", "merge heads", low=True)
+    sheet.down("merge heads", "W_o")
+    sheet.down("W_o", "outputs")
+    return top
+
+
+def attention() -> Sheet:
+    """The smallest level."""
+    sheet = Sheet(left=20, right=340)
+    of_attention(sheet, 4, LARGE)
+    sheet.out("outputs", LARGE.gap)
+    return sheet
+
+
+def heads() -> Sheet:
+    """Many attentions side by side, with the layers before and after."""
+    sheet = Sheet(left=16, right=352)
+    of_heads(sheet, 4, MEDIUM)
+    sheet.out("outputs", MEDIUM.gap)
+    return sheet
+
+
+def block() -> Sheet:
+    """Attention and a small network, each added to what came in."""
+    sheet, rows = Sheet(left=0, right=WIDTH), Rows(21, 16, 11.5)
+    top = sheet.put("inputs", "inputs", ALL, 4, rows, PLAIN, tensor=True)
+    end = of_heads(sheet, top + 18, rows)
+    for name in OWN[:3]:
+        sheet.down("inputs", name)
+    sheet.frames.append(Frame("multi-head attention", 14, top, 354, end - rows.gap + 8))
+    for name in ("first add & norm", "feed-forward", "second add & norm"):
+        words = name.removeprefix("first ").removeprefix("second ")
+        end = sheet.put(name, words, SPINE, max(end, sheet.frames[-1].bottom + rows.gap + 3), rows)
+    sheet.down("outputs", "first add & norm", low=True)
+    sheet.down("first add & norm", "feed-forward")
+    sheet.down("feed-forward", "second add & norm")
+    sheet.around("inputs", "first add & norm", 6)
+    sheet.around("first add & norm", "second add & norm", 28)
+    sheet.out("second add & norm", rows.gap)
+    return sheet
+
+
+ENCODER, DECODER = (18.0, 166.0), (194.0, 342.0)
+TALL = 66  # a box with a small map in it
+STACKS = {
+    "": (
+        ("tokens", "tokens", PLAIN),
+        ("embedding", "embed + positions", INK),
+        ("inputs", "inputs", PLAIN),
+        ("self-attention", "self-attention", INK),
+        ("first add & norm", "add & norm", INK),
+        ("feed-forward", "feed-forward", INK),
+        ("second add & norm", "add & norm", INK),
+    ),
+    "decoder ": (
+        ("decoder tokens", "tokens so far", PLAIN),
+        ("decoder embedding", "embed + positions", INK),
+        ("decoder inputs", "inputs", PLAIN),
+        ("masked self-attention", "masked self-attention", INK),
+        ("decoder first add & norm", "add & norm", INK),
+        ("cross-attention", "cross-attention", INK),
+        ("decoder second add & norm", "add & norm", INK),
+        ("decoder feed-forward", "feed-forward", INK),
+        ("decoder third add & norm", "add & norm", INK),
+        ("linear", "linear", INK),
+        ("logits", "logits", OUTPUT),
+    ),
+}
+
+
+def encoder_decoder() -> Sheet:
+    """From tokens to logits, and below it what is inside of every attention."""
+    sheet, rows = Sheet(left=0, right=WIDTH), Rows(21, 15, 11.5)
+    _stack(sheet, "", ENCODER, rows)
+    end = _stack(sheet, "decoder ", DECODER, rows)
+    sheet.across("second add & norm", "cross-attention")
+    _residuals(sheet, "", 11, ["inputs", "first add & norm", "second add & norm"])
+    ends = ["inputs", *(f"{n} add & norm" for n in ("first", "second", "third"))]
+    _residuals(sheet, "decoder ", 349, ends)
+    _blocks(sheet, "encoder", 4, ("self-attention", "second add & norm"))
+    _blocks(sheet, "decoder", 186, ("masked self-attention", "decoder third add & norm"))
+    end += 6
+    title = Frame("inside each attention", 14, end + 4, 354, 0)
+    bottom = of_heads(sheet, end + 26, rows) - rows.gap + 8
+    sheet.frames.append(title._replace(bottom=bottom))
+    sheet.height = bottom
+    return sheet
+
+
+def _stack(sheet: Sheet, owner: str, across: tuple[float, float], rows: Rows) -> float:
+    top, names = 4.0, [name for name, _, _ in STACKS[owner]]
+    for name, words, colour in STACKS[owner]:
+        tall = name.endswith("attention")
+        tensor = colour != INK
+        top += {"linear": 20, "self-attention": 10, "masked self-attention": 10}.get(name, 0)
+        height = rows._replace(box=TALL) if tall else rows
+        top = sheet.put(name, words, across, top, height, colour, tensor=tensor)
+        if tall:
+            sheet.boxes[name] = replace(sheet.boxes[name], small=True)
+    for source, target in itertools.pairwise(names):
+        sheet.down(source, target)
+    return top
+
+
+def _blocks(sheet: Sheet, owner: str, left: float, ends: tuple[str, str]) -> None:
+    top, bottom = sheet.boxes[ends[0]].top - 7, sheet.boxes[ends[1]].bottom + 20
+    sheet.frames.append(Frame(f"{owner} × N", left, top, left + 170, bottom))
+
+
+def _residuals(sheet: Sheet, owner: str, x: float, ends: Sequence[str]) -> None:
+    for source, target in itertools.pairwise(ends):
+        sheet.around(owner + source, owner + target, x)
+
+
+LEVELS = {
+    "attention": attention,
+    "heads": heads,
+    "block": block,
+    "encoder_decoder": encoder_decoder,
+}

@@ -101,7 +101,7 @@ from course_lib.attention import double
 # %%
 check("double")
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 print(double(4), math.floor(2.5))
 
 # %% [markdown]

@@ -72,6 +72,12 @@ def test_release_has_stubs_and_no_solution(course):
     assert [p.name for p in course.release(SLUG).parent.iterdir()] == [f"{SLUG}.ipynb"]
 
 
+def test_a_cell_whose_code_is_beside_the_point_is_folded(course):
+    (shown,) = [c for c in cells(course.release(SLUG)).values() if "double(4)" in c.source]
+    assert shown.metadata["tags"] == ["demo", "hide-input"]
+    assert shown.metadata["jupyter"] == {"source_hidden": True}
+
+
 def test_nbgrader_metadata(course):
     found = cells(course.solution(SLUG))
     base = {"schema_version": 3, "task": False}

@@ -150,7 +150,7 @@ def calls(slug):
             found[heading] = None
         elif heading and cell.kind == "code":
             if "plotting.show(plotting.diagram(" in cell.source:
-                assert cell.options == {"tags": ["demo"]}
+                assert cell.options == {"tags": ["demo", "hide-input"]}
                 assert cell.source.count("\n") <= 2
                 found[heading] = arguments_of(cell.source)
             heading = None

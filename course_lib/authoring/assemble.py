@@ -6,7 +6,7 @@ from course_lib.authoring.course import Course
 from course_lib.authoring.ids import CellIds
 from course_lib.authoring.names import bound_names, undefined_names
 from course_lib.authoring.paste import Solution, find_solution, solution_path
-from course_lib.authoring.read import read_cells
+from course_lib.authoring.read import Cell, read_cells
 from course_lib.authoring.roles import HEADING, TOGETHER, Part, assign_roles
 from course_lib.authoring.skeleton import check_placeholders
 from course_lib.errors import BuildError
@@ -103,11 +103,18 @@ def _solutions(parts: list[Part], course: Course, slug: str) -> dict[str, Soluti
     return solutions
 
 
+def _tags(cell: Cell) -> dict:
+    """The metadata of a cell's tags; `hide-input`, which the site folds, is folded in Lab, too."""
+    tags = list(cell.options.get("tags", ()))
+    folded = {"jupyter": {"source_hidden": True}} if "hide-input" in tags else {}
+    return {"tags": tags, **folded} if tags else {}
+
+
 def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellIds) -> list:
     from nbformat.v4 import new_code_cell, new_markdown_cell
 
     name, source = part.name, part.cell.source
-    tags = {"tags": list(part.cell.options["tags"])} if part.cell.options.get("tags") else {}
+    tags = _tags(part.cell)
     match part.role:
         case "text":
             text = HEADING.sub(lambda m: f"{m[0]}\n\n{_facts(course, m[1])}", source)

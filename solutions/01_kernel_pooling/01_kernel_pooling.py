@@ -47,7 +47,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # %% [markdown]
 # ## Words and shapes
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": "(n, d)", "keys": "(m, d)", "values": "(m, v)", "outputs": "(n, v)"}
 plotting.show(plotting.diagram("attention", shapes=shapes | {"attention weights": "(n, m)"}))
 
@@ -71,7 +71,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"attention weights"
 #
 # *What does a dictionary do when the key you ask for is missing?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"attention weights": (3,), "values": (3,), "weighted sum": "one number"}
 plotting.show(plotting.diagram("attention", lit="weighted sum", shapes=shapes))
 
@@ -156,7 +156,7 @@ assert nearest_reading(places).unique().numel() == 40  # flat between jumps
 #
 # *There are $n$ queries and $m$ keys. How do you get all $n \cdot m$ distances in one go?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (2, 2), "keys": (3, 2), "scores": (2, 3)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -222,7 +222,7 @@ check("squared_distances")
 #
 # *Near keys should count more. How much more?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"scores": (1, 3), "mask": (1, 3), "softmax": (1, 3)}
 plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
 
@@ -361,7 +361,7 @@ plotting.show(
 #
 # *One number decides how far a query listens. What are its two extremes?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (241, 1), "keys": (40, 1), "scores": (241, 40)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -413,7 +413,7 @@ plotting.interactive(
 #
 # *Must it be a Gaussian?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (241, 1), "keys": (40, 1), "softmax": (241, 40)}
 plotting.show(plotting.diagram("attention", lit=("scores", "softmax"), shapes=shapes))
 
@@ -485,7 +485,7 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fits, columns=2))
 #
 # *You want the bandwidth that predicts best. Best at what?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (3, 1), "keys": (3, 1), "scores": (3, 3), "mask": (3, 3)}
 plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
 
@@ -633,7 +633,7 @@ plotting.show(
 # *A grid found the valley. With a million parameters there is no grid. What does gradient descent
 # need?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (40, 1), "keys": (40, 1), "scores": (40, 40), "outputs": (40,)}
 plotting.show(plotting.diagram("attention", lit=("scores", "outputs"), shapes=shapes))
 
@@ -761,7 +761,7 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fit))
 #
 # *Transformers do not compute distances. They multiply queries with keys. Is that another idea?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (4, 3), "keys": (6, 3), "scores": (4, 6)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -847,7 +847,7 @@ check("01_kernel_pooling")
 #
 # *Which of queries, keys and values are the same thing?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (40, 1), "keys": (40, 1), "values": (40, 1), "outputs": (40, 1)}
 plotting.show(plotting.diagram("attention", lit=("queries", "keys", "values"), shapes=shapes))
 

@@ -48,7 +48,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # %% [markdown]
 # ## Words and shapes
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"scores": "(..., n, m)", "valid_lens": "(B,)", "attention weights": "(..., n, m)"}
 plotting.show(plotting.diagram("attention", shapes=shapes))
 
@@ -71,7 +71,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 #
 # *How do you turn any row of numbers into positive weights that sum to 1?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
 plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
 
@@ -206,7 +206,7 @@ check("stable_softmax")
 #
 # *A batch is a rectangle, sentences are not. What happens to the cells that fill it up?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"scores": (2, 2, 3), "valid_lens": (2,), "mask": (2, 2, 3)}
 plotting.show(plotting.diagram("attention", lit=("valid_lens", "mask"), shapes=shapes))
 
@@ -325,7 +325,7 @@ except AssertionError as error:
 #
 # *A model that predicts the next word must not read it. Which keys may query $i$ see?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"scores": (4, 4), "mask": (4, 4)}
 plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
 
@@ -428,7 +428,7 @@ plotting.interactive(
 #
 # *A decoder reads a padded sentence from left to right. Which of two masks wins?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"scores": (5, 5), "valid_lens": (1,), "mask": (5, 5)}
 plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
 
@@ -523,7 +523,7 @@ plotting.show(
 #
 # *A softmax eats numbers. Which number stands for "not allowed"?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
 plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
 
@@ -617,7 +617,7 @@ assert torch.allclose(results[0], weights)
 #
 # *Many libraries fill with -1e6 or -1e9 instead of minus infinity. What do they risk?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
 plotting.show(plotting.diagram("attention", lit=("mask", "softmax"), shapes=shapes))
 
@@ -705,7 +705,7 @@ plotting.interactive(draw_leakage, start={"level": -8192}, level=[-8, -64, -1024
 #
 # *What is the softmax of a row in which every key is forbidden?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"scores": (3, 4), "mask": (3, 4), "softmax": (3, 4)}
 plotting.show(plotting.diagram("attention", lit=("mask", "softmax"), shapes=shapes))
 
@@ -843,7 +843,7 @@ assert after.isnan().all()
 #
 # *What else can go wrong between a correct mask and a correct function?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"scores": (2, 3, 5), "valid_lens": (2,), "softmax": (2, 3, 5)}
 plotting.show(plotting.diagram("attention", lit=("valid_lens", "mask", "softmax"), shapes=shapes))
 
@@ -1014,7 +1014,7 @@ check("02_masked_softmax")
 # %% [markdown]
 # ## 9. Where it goes from here
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 3, 4), "keys": (1, 5, 4), "scores": (1, 3, 5), "values": (1, 5, 5)}
 plotting.show(plotting.diagram("attention", lit=("scores", "weighted sum"), shapes=shapes))
 

@@ -38,7 +38,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # %% [markdown]
 # ## Words and shapes
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": "(B, n, d)", "keys": "(B, m, d)", "values": "(B, m, v)"}
 plotting.show(plotting.diagram("attention", shapes=shapes | {"outputs": "(B, n, v)"}))
 
@@ -59,7 +59,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"outputs": "(B, n, 
 #
 # *How does a comparison of two vectors become one product of two matrices?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 2), "keys": (3, 2), "scores": (1, 3)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -144,7 +144,7 @@ check("bmm_loops")
 #
 # *How can one line make all products and all sums?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (2, 3, 4), "keys": (2, 5, 4), "scores": (2, 3, 5)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -250,7 +250,7 @@ check("bmm")
 #
 # *All these ways give the same numbers. Why would anyone care which one runs?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (8, 16, 16), "keys": (8, 16, 16), "scores": (8, 16, 16)}
 plotting.show(plotting.diagram("attention", lit=("scores", "weighted sum"), shapes=shapes))
 
@@ -342,7 +342,7 @@ assert all(torch.allclose(answer, answers[0], atol=1e-5) for answer in answers)
 # *Keys come as `(m, d)`, the product wants `(d, m)`. Two operations give that shape. Why is only one
 # of them right?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"keys": (3, 2), "scores": "(n, 3)"}
 plotting.show(plotting.diagram("attention", lit=("keys", "scores"), shapes=shapes))
 
@@ -527,7 +527,7 @@ check("batched_scores")
 #
 # *Each query has a weight for each key. What does it receive?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"attention weights": (1, 2), "values": (2, 2), "weighted sum": (1, 2)}
 plotting.show(plotting.diagram("attention", lit="weighted sum", shapes=shapes))
 
@@ -601,7 +601,7 @@ check("weighted_sum")
 #
 # *Four heads share one set of keys. Do you have to copy the keys four times?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (2, 2, 3, 4), "keys": (2, 5, 4), "scores": (2, 2, 3, 5)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -654,7 +654,7 @@ assert for_each_head.data_ptr() == keys.data_ptr()
 #
 # *Which grows faster when a text gets longer: the arithmetic, the inputs, or the scores?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 2, 4), "keys": (1, 3, 4), "scores": (1, 2, 3), "values": (1, 3, 5)}
 plotting.show(plotting.diagram("attention", lit=("scores", "weighted sum"), shapes=shapes))
 
@@ -742,7 +742,7 @@ plotting.interactive(draw_memory, start={"heads": 16}, heads=[1, 4, 16, 64])
 # %% [markdown]
 # ## 8. Putting it together
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 lit = "scores", "softmax", "weighted sum"
 shapes = {"queries": (2, 3, 4), "keys": (2, 5, 4), "values": (2, 5, 6), "weighted sum": (2, 3, 6)}
 plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))

@@ -31,7 +31,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # %% [markdown]
 # ## Words and shapes
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": "(B, n, ...)", "keys": "(B, m, ...)", "values": "(B, m, ...)"}
 plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m)"}))
 
@@ -51,7 +51,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(B, n, m
 #
 # *How do you compare two things that have nothing in common?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (2,), "keys": (1,), "scores": "one number"}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -113,7 +113,7 @@ for scale in (1, 10, 100):
 #
 # *The formula speaks of one pair. How do you get all $n \times m$ of them without a loop?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "scores": (1, 4, 5)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -249,7 +249,7 @@ check("additive_scores")
 #
 # *Take the tanh away. What is left?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "scores": (1, 4, 5)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -348,7 +348,7 @@ assert without_tanh[-1] > 0.5
 #
 # *The cube has $B\,n\,m\,H$ entries, the scores have $B\,n\,m$. Does the factor $H$ hurt?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": "(8, 1000, q)", "keys": "(8, 1000, k)", "scores": (8, 1000, 1000)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -407,7 +407,7 @@ print("same scores:", torch.allclose(torch.cat(rows, dim=1), at_once, atol=1e-5)
 #
 # *Is the dearer score also the better one?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "scores": (1, 4, 5)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -465,7 +465,7 @@ assert sharp.argmax(dim=-1).tolist() == [0, 1, 2, 3]
 #
 # *What does a module owe to those who use it?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 2), "keys": (1, 5, 1), "attention weights": (1, 4, 5)}
 plotting.show(plotting.diagram("attention", lit=("scores", "attention weights"), shapes=shapes))
 
@@ -607,7 +607,7 @@ assert torch.allclose(outputs[0, :, 0], torch.tensor([-2.0, -1.0, 0.0, 1.0]), at
 # *A notebook you find on the web tests its attention with one line: the output has shape
 # `(2, 1, 4)`. Is that a test?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (2, 1, 20), "keys": (2, 10, 2), "values": (2, 10, 4), "outputs": (2, 1, 4)}
 plotting.show(plotting.diagram("attention", lit="outputs", shapes=shapes))
 

@@ -38,7 +38,7 @@ np.set_printoptions(precision=4, suppress=True)
 #
 # *How alike are a query and a key, in one number?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4), "keys": (3, 4), "scores": (1, 3)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -80,7 +80,7 @@ assert np.allclose(weights, [4 / 7, 2 / 7, 1 / 7])
 #
 # *Why divide at all?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (2000, 4), "keys": (2000, 4), "scores": (2000,)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -215,7 +215,7 @@ assert np.allclose(softmax(scaled / np.sqrt(8)), [0.827, 0.173], atol=5e-4)
 #
 # *What is so bad about large scores?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"scores": (400, 10), "mask": (400, 10), "softmax": (400, 10)}
 plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
 
@@ -273,7 +273,7 @@ assert (torch.diag(sharp) - torch.outer(sharp, sharp)).abs().max() < 0.001
 #
 # *Three lines of mathematics: how many lines of code, once masks and large scores are in?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 lit = "scores", "mask", "softmax", "weighted sum"
 shapes = {"queries": (1, 4), "keys": (3, 4), "values": (3, 1), "weighted sum": (1, 1)}
 plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
@@ -342,7 +342,7 @@ assert np.allclose(outputs, 28 / 3)
 #
 # *What changes when there are batches, heads, lengths, and gradients?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 lit = "scores", "mask", "softmax", "weighted sum"
 shapes = {"queries": (2, 4, 3), "keys": (2, 5, 3), "values": (2, 5, 3), "weighted sum": (2, 4, 3)}
 plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
@@ -590,7 +590,7 @@ print("eval mode: the function's outputs; train mode: others, and the same store
 #
 # *Moving a query a little: how far does the output move?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4), "keys": (2, 4), "values": (2, 4), "outputs": (1, 4)}
 plotting.show(plotting.diagram("attention", lit=("queries", "outputs"), shapes=shapes))
 
@@ -669,7 +669,7 @@ assert (found[:, 1] < 0.1).float().mean() > 0.5
 #
 # *What does `loss.backward()` do with an attention?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 lit = "queries", "keys", "values", "outputs"
 shapes = {"queries": (1, 4), "keys": (2, 4), "values": (2, 1), "outputs": (1, 1)}
 plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))

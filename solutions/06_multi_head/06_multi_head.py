@@ -32,7 +32,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # %% [markdown]
 # ## Words and shapes
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": "(B, n, D)", "keys": "(B, m, D)", "outputs": "(B, n, D)"}
 plotting.show(plotting.diagram("heads", shapes=shapes | {"attention weights": "(B, h, n, m)"}))
 
@@ -52,7 +52,7 @@ plotting.show(plotting.diagram("heads", shapes=shapes | {"attention weights": "(
 #
 # *Why is one attention not enough?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"attention weights": (1, 4), "values": (4, 3), "outputs": (1, 3)}
 plotting.show(plotting.diagram("attention", lit="attention weights", shapes=shapes))
 
@@ -95,7 +95,7 @@ assert torch.equal(blend, other)
 #
 # *How do `h` projections become one?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (5, 6), "W_q": (5, 6), "split heads": (3, 5, 2)}
 plotting.show(plotting.diagram("heads", lit=("W_q", "split heads"), shapes=shapes))
 
@@ -206,7 +206,7 @@ plotting.interactive(draw_split, way=["x.reshape(h, n, d)", "interleaved", "spli
 #
 # *After each head has its result, who puts them side by side?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"head outputs": (2, 3, 5, 2), "merge heads": (2, 5, 6)}
 plotting.show(plotting.diagram("heads", lit="merge heads", shapes=shapes))
 
@@ -262,7 +262,7 @@ print("both round trips return x; only one of the two splits is right")
 #
 # *The heads stand side by side. Why is there a fourth layer?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"head outputs": (1, 3, 5, 2), "merge heads": (1, 5, 6), "W_o": (1, 5, 6)}
 plotting.show(plotting.diagram("heads", lit="W_o", shapes=shapes))
 
@@ -428,7 +428,7 @@ for num_heads in (1, 2, 3, 6):
 #
 # *Can two heads answer the two questions of section 1?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 4, 8), "attention weights": (1, 2, 4, 4), "outputs": (1, 4, 8)}
 plotting.show(plotting.diagram("heads", lit="attention weights", shapes=shapes))
 
@@ -542,7 +542,7 @@ assert shares["head 1"].tolist() == [1, 0]
 #
 # *Is this what `nn.MultiheadAttention` computes?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (2, 4, 6), "keys": (2, 5, 6), "values": (2, 5, 6), "W_o": (2, 4, 6)}
 plotting.show(plotting.diagram("heads", lit=("W_q", "W_k", "W_v", "W_o"), shapes=shapes))
 
@@ -625,7 +625,7 @@ assert theirs[0].isnan().all()
 #
 # *Shuffle the words of a sentence. What does self-attention notice?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 3, 6), "head queries": (1, 3, 3, 2), "head keys": (1, 3, 3, 2)}
 plotting.show(plotting.diagram("heads", lit=("scores", "weighted sum"), shapes=shapes))
 
@@ -758,7 +758,7 @@ for name, fn in functions.items():
 #
 # *How does a model that sees contents only learn where they stand?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (2, 5, 6), "keys": (2, 5, 6), "values": (2, 5, 6)}
 plotting.show(plotting.diagram("heads", lit=("queries", "keys", "values"), shapes=shapes))
 

@@ -47,7 +47,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 #
 # *How much can one attention learn, and how fast?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 lit = "first add & norm", "feed-forward", "second add & norm"
 shapes = {"inputs": (64, 8, 32), "outputs": (64, 8, 32), "second add & norm": (64, 8, 32)}
 plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
@@ -225,7 +225,7 @@ assert (share > 1 / 6).all()
 #
 # *And now with modules that are broken?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 lit = "split heads", "scores", "mask", "softmax", "weighted sum", "merge heads"
 shapes = {"queries": (64, 8, 32), "head queries": (64, 2, 8, 16), "outputs": (64, 8, 32)}
 plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
@@ -330,7 +330,7 @@ for name, kind in {"sound": specimens.Sound, "ibis": BUGS["ibis"]}.items():
 #
 # *If the loss does not tell, what does?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (3, 4, 6), "keys": (3, 5, 6), "values": (3, 5, 6), "outputs": (3, 4, 6)}
 plotting.show(plotting.diagram("heads", lit="outputs", shapes=shapes))
 
@@ -527,7 +527,7 @@ check("broken_invariants")
 #
 # *You know what fails. Where is the fault?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 lit = "scores", "mask", "softmax", "weighted sum"
 shapes = {"queries": (3, 4, 6), "keys": (3, 5, 6), "values": (3, 5, 6), "weighted sum": (3, 4, 6)}
 plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))

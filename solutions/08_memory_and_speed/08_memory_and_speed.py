@@ -45,7 +45,7 @@ torch.set_printoptions(precision=4, sci_mode=False)
 # %% [markdown]
 # ## Words and shapes
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": "(..., n, d)", "keys": "(..., m, d)", "values": "(..., m, v)"}
 plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(..., n, m)"}))
 
@@ -64,7 +64,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(..., n,
 #
 # *What does the attention of lesson 05 cost?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (512, 64), "keys": (512, 64), "attention weights": (512, 512)}
 plotting.show(plotting.diagram("attention", lit=("scores", "attention weights"), shapes=shapes))
 
@@ -178,7 +178,7 @@ plotting.show(
 # *The scores of a row come by one block at a time, and none can be asked for again. What do you have
 # to remember?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"scores": (1, 8), "mask": (1, 8), "softmax": (1, 8)}
 plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
 
@@ -260,7 +260,7 @@ assert torch.allclose(merged, at_once[1]) and torch.equal(larger, at_once[0])
 #
 # *The sum can be kept up to date. Can the outputs?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 lit = "scores", "softmax", "weighted sum"
 shapes = {"queries": (1, 1), "keys": (3, 1), "values": (3, 1), "weighted sum": (1, 1)}
 plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
@@ -431,7 +431,7 @@ assert mebibytes(blocked, *draw(512), train=True)[0] > mebibytes(plain, *draw(51
 #
 # *Which numbers must really be kept?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (5, 4), "keys": (5, 4), "values": (5, 3), "attention weights": (5, 5)}
 plotting.show(plotting.diagram("attention", lit="attention weights", shapes=shapes))
 
@@ -596,7 +596,7 @@ plotting.show(
 #
 # *Has nobody written this for you?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 lit = "scores", "mask", "softmax", "weighted sum"
 shapes = {"queries": "(B, h, n, d)", "keys": "(B, h, m, d)", "weighted sum": "(B, h, n, v)"}
 plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
@@ -668,7 +668,7 @@ assert kept["(B, h, n, d)"] < 0.2 < 1 < kept["(B, n, d)"]
 #
 # *Additive scores take a tanh for each of $n m H$ features. Do they have to?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 shapes = {"queries": (1, 256, 32), "keys": (1, 256, 32), "scores": (1, 256, 256)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
@@ -820,7 +820,7 @@ for name, (tanh, sigmoid, _, inverse, multiply, add) in costs.items():
 #
 # *Recomputing was faster than remembering. Can operations and bytes explain that?*
 
-# %% tags=["demo"]
+# %% tags=["demo", "hide-input"]
 lit = "scores", "softmax", "weighted sum"
 shapes = {"queries": (2048, 64), "keys": (2048, 64), "scores": (2048, 2048)}
 plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))

@@ -68,12 +68,7 @@ def _far_above(rng):
 
 
 def _module_probes(rng):
-    return [
-        *_module_values(rng),
-        *_module_modes(rng),
-        *_module_edges(rng),
-        *_module_gradients(rng),
-    ]
+    return [*_module_values(rng), *_module_modes(rng), *_module_edges(rng), *_module_gradients(rng)]
 
 
 def _worked_number(rng):
@@ -207,9 +202,7 @@ def _module_gradients(rng):
 
 
 _PROMISES = {
-    "makes the layers `W_q`, `W_k` and `w_v`, each an `nn.Linear` without bias": (
-        "no_mask sizes_by_position equal_sizes"
-    ),
+    "makes the layers `W_q`, `W_k` and `w_v`": "no_mask sizes_by_position equal_sizes",
     "returns the averaged values": "no_mask gradient gradient_in_train_mode",
     "a key must be allowed by both": "lengths_and_mask lengths_per_query_and_mask",
     "A query that may see no key gets zeros": (
@@ -217,33 +210,25 @@ _PROMISES = {
         "train_without_dropout"
     ),
     "Every size may be 1": "one_of_each one_query",
-    "holds the weights of the module's own last call": (
-        "among_other_calls train_without_dropout dropout_in_train"
-    ),
+    "holds the weights of the module's": "among_other_calls train_without_dropout dropout_in_train",
     "are at hand": "",
     "The weight of a layer is": "",
     "One query $(1, 0)$ over two *equal* keys": "worked_number",
     "values 10 and 20 give 15": "worked_number",
     # the docstring
     "scores come from a learned network instead of a dot product": "no_mask",
-    "with any number of queries at once, masks, and": (
-        "as_many_queries_as_items one_query float32 equal_keys_and_mask"
-    ),
+    "with any number of queries": "as_many_queries_as_items one_query float32 equal_keys_and_mask",
     "PyTorch has no counterpart": "",
     "numbers in a query and in a key; they may differ": "no_mask equal_sizes",
     "features in which the two are added": "no_mask",
-    "probability of dropping an attention weight, in train mode only": (
-        "dropout_in_train dropout_off_in_eval"
-    ),
+    "probability of dropping an attention weight": "dropout_in_train dropout_off_in_eval",
     "weights of the last call, `(batch, num_queries, num_keys)`": "among_other_calls one_query",
     "Bahdanau, Cho & Bengio 2015, appendix A.1.2": "",
     "all without bias": "no_mask",
     "Averages the values with weights from additive scores": "no_mask",
     "compared with each other": "no_mask",
     "one for each key": "equal_sizes",
-    "how many leading keys are real": (
-        "lengths_per_item lengths_per_query int32_lengths equal_keys_and_lengths"
-    ),
+    "how many leading": "lengths_per_item lengths_per_query int32_lengths equal_keys_and_lengths",
     "broadcastable to `(batch, num_queries, num_keys)`": (
         "mask_shared_by_batch mask_per_item mask_of_keys mask_of_keys_alone mask_of_queries"
     ),

@@ -226,11 +226,7 @@ EXERCISE = Exercise(
         ),
     ),
     properties=(
-        Property(
-            "score_out_of_bounds",
-            _bounded,
-            "Which numbers does w_v multiply?",
-        ),
+        Property("score_out_of_bounds", _bounded, "Which numbers does w_v multiply?"),
         Property(
             "same_for_every_query",
             _additive_in_pairs,

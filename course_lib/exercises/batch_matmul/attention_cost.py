@@ -195,13 +195,9 @@ EXERCISE = Exercise(
         "num_scores = batch * num_queries * num_keys\n"
         'return {"flops": 2 * num_scores * (...), "score_bytes": num_scores * ...}',
     ),
-    never_one={
-        "num_queries": "a count like any other",
-        "num_keys": "a count like any other",
-    },
+    never_one={"num_queries": "a count like any other", "num_keys": "a count like any other"},
     promises={
-        "and `bytes_per_element` (4 unless given)": "by_name half_precision double_precision "
-        "worked",
+        "`bytes_per_element` (4 unless given)": "by_name half_precision double_precision worked",
         "Heads count as items": "different_sizes",
         "a dict with two ints": "whole_numbers different_sizes",
         "to the last unit": "very_long no_queries",

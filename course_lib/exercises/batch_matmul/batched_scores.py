@@ -158,8 +158,7 @@ EXERCISE = Exercise(
     promises={
         "with the same leading axes, of any number, none included": "rectangular "
         "more_queries_than_keys no_leading_axis five_axes strided strided_four_axes float32",
-        "entry $(i, j)$ is the dot product of query": "rectangular as_many_keys_as_features "
-        "square square_four_axes one_of_each",
+        "dot product": "rectangular as_many_keys_as_features square square_four_axes one_of_each",
         "Neither scaled nor normalised": "rectangular one_of_each",
         "Neither argument is changed": "rectangular",
         "Any product is allowed": "",

@@ -164,8 +164,7 @@ EXERCISE = Exercise(
         "Gradients reach both arguments": "gradients gradients_one_item gradients_four_axes",
         "a loop of any kind, and without a ready-made": "forbidden loops",
         "`torch.einsum` is allowed": "",
-        "The check watches what your code calls": "loops three_axes_small three_axes_large "
-        "four_axes_small four_axes_large",
+        "what your code": "loops three_axes_small three_axes_large four_axes_small four_axes_large",
         "again give `[[[12]], [[43]]]`": "worked four_axes",
         "Matrix product over the last two axes": "four_axes",
         "Differs from `torch.bmm`": "",

@@ -207,11 +207,7 @@ EXERCISE = Exercise(
         "One output for each position; zeros where nothing": "empty",
         "Source": "",
     },
-    comparisons={
-        "root": _judged_root,
-        "past": _judged_past,
-        "merge": _judged_merge,
-    },
+    comparisons={"root": _judged_root, "past": _judged_past, "merge": _judged_merge},
     mistakes=MISTAKES,
     properties=WEIGHTS,
     hints=(

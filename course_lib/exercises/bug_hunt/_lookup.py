@@ -74,7 +74,4 @@ _WORDS = {
         "What does `masked_softmax` of lesson 02 do there?",
     ),
 }
-MISTAKES = (
-    _BROKEN,
-    *known(_Lookup, *_OWN, without={"head_axis_forgotten"}, words=_WORDS),
-)
+MISTAKES = (_BROKEN, *known(_Lookup, *_OWN, without={"head_axis_forgotten"}, words=_WORDS))

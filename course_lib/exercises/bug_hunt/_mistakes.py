@@ -13,10 +13,7 @@ def constant(answer):
 
 # ---------------------------------------------------------------- masking_equals_deleting
 def masking(
-    delete=lambda x, length: x[:, :length],
-    tolerance=1e-5,
-    items=slice(None),
-    queries=slice(None),
+    delete=lambda x, length: x[:, :length], tolerance=1e-5, items=slice(None), queries=slice(None)
 ):
     """A test by deleting; `delete(x, length)` is done to keys and values."""
 

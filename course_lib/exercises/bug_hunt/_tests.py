@@ -3,13 +3,7 @@
 import itertools
 
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._meetings import (
-    inputs_of,
-    lengths_of,
-    meeting,
-    modules,
-    name_of,
-)
+from course_lib.exercises._meetings import inputs_of, lengths_of, meeting, modules, name_of
 from course_lib.reference import bug_hunt as oracle
 
 

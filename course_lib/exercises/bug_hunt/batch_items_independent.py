@@ -31,34 +31,11 @@ def _items_probes(rng):
     return [
         *pairs(rng, broken, keepers),
         meet("one_item", ("sound", "avocet"), [2], m=4),
-        meet(
-            "two_items",
-            ("sound", "length_of_neighbour"),
-            [3, 1],
-            n=3,
-            m=4,
-        ),
-        meet(
-            "four_items",
-            ("later_items_doubled", "sound"),
-            [2, 6, 1, 4],
-            n=2,
-            m=6,
-        ),
-        meet(
-            "one_query_and_key",
-            ("later_items_doubled", "sound"),
-            [1, 1],
-            n=1,
-            m=1,
-        ),
+        meet("two_items", ("sound", "length_of_neighbour"), [3, 1], n=3, m=4),
+        meet("four_items", ("later_items_doubled", "sound"), [2, 6, 1, 4], n=2, m=6),
+        meet("one_query_and_key", ("later_items_doubled", "sound"), [1, 1], n=1, m=1),
         meet("all_real", ("sound", "later_items_doubled"), [5, 5, 5], n=2),
-        meet(
-            "strided",
-            ("fulmar", "sound"),
-            [2, 4, 1],
-            strided=True,
-        ),
+        meet("strided", ("fulmar", "sound"), [2, 4, 1], strided=True),
         in_train_mode(rng, "company", **inputs_of(rng), valid_lens=lengths_of(rng)),
         *module_edges(rng, "company", "later_items_doubled", [2, 3, 2]),
     ]

@@ -42,26 +42,11 @@ def _masking_probes(rng):
     return [
         meeting("by_hand", *pair, **by_hand),
         *pairs(rng, broken, ("sound", "avocet")),
-        meet(
-            "one_item_and_query",
-            ("sound", "curlew"),
-            [2],
-            n=1,
-        ),
+        meet("one_item_and_query", ("sound", "curlew"), [2], n=1),
         meet("one_key", ("sound", "bittern"), [1, 1], m=1),
         meet("nothing_to_delete", ("sound", "bittern"), [5, 5, 5]),
-        meet(
-            "first_item_full",
-            ("curlew", "sound"),
-            [7, 2, 3],
-            m=7,
-        ),
-        meet(
-            "strided",
-            ("curlew", "sound"),
-            [2, 4, 2],
-            strided=True,
-        ),
+        meet("first_item_full", ("curlew", "sound"), [7, 2, 3], m=7),
+        meet("strided", ("curlew", "sound"), [2, 4, 2], strided=True),
         in_train_mode(rng, "pads", **inputs_of(rng), valid_lens=lengths_of(rng)),
         *module_edges(rng, "pads", "curlew", [2, 3, 2]),
     ]

@@ -276,8 +276,7 @@ EXERCISE = Exercise(
     promises={
         "`values` `(m, v)` and `bandwidth`": "general strided float32 one_query small_scale",
         "two tensors, in this order": "general",
-        "Weights come from the Gaussian kernel": "by_hand wide narrow square far_query one_key "
-        "huge_bandwidth many_keys",
+        "Weights come": "by_hand wide narrow square far_query one_key huge_bandwidth many_keys",
         "`values` without a second axis": "flat_values",
         "Gradients reach queries, keys and values": "gradient gradient_on_a_key",
         "One query at 0, keys at 0, 1.1774 and 1.6651": "worked",

@@ -176,8 +176,7 @@ EXERCISE = Exercise(
         "return weights @ targets",
     ),
     promises={
-        "`targets` `(N,)` and `bandwidth`, a positive number": "general narrow wide strided "
-        "float32 small_scale",
+        "`targets` `(N,)` and `bandwidth`": "general narrow wide strided float32 small_scale",
         "the Gaussian kernel average of all targets but": "general huge_bandwidth",
         "Gradients reach `inputs`, `targets` and a bandwidth": "gradient gradient_of_bandwidth",
         "If two points share an input": "twins",

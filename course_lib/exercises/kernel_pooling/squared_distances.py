@@ -128,8 +128,7 @@ EXERCISE = Exercise(
     ),
     promises={
         "`queries` `(n, d)` and `keys` `(m, d)`": "many_pairs one_feature strided float32",
-        "the squared Euclidean distance of every query to every key": "few_pairs "
-        "to_itself one_pair far_apart",
+        "the squared Euclidean distance of every query": "few_pairs to_itself one_pair far_apart",
         "Gradients reach queries and keys": "gradient gradient_at_zero",
         "right distances by a loop": "loops",
         "Tiny negative results": "",

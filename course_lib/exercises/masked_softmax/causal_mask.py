@@ -154,13 +154,9 @@ EXERCISE = Exercise(
         "return everything.tril(diagonal=...)",
     ),
     promises={
-        "without the second, there are as many keys as queries": (
-            "larger_square one_by_one as_many_keys_by_name no_keys"
-        ),
+        "without the second": "larger_square one_by_one as_many_keys_by_name no_keys",
         "a bool tensor of shape `(num_queries, num_keys)`": "larger_square many_more_keys one_key",
-        "The last query is aligned with the last key": (
-            "many_more_keys hundreds_of_keys more_queries one_query one_key"
-        ),
+        "The last query": "many_more_keys hundreds_of_keys more_queries one_query one_key",
         "`causal_mask(2, 3)` has the offset": "worked_number",
         "True cells": "square",
         "its own position and earlier ones": "larger_square hundreds_of_keys",

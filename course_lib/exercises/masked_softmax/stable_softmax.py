@@ -132,21 +132,13 @@ EXERCISE = Exercise(
         ),
     ),
     properties=(
-        Property(
-            "does_not_sum_to_one",
-            _sums_to_one_numpy,
-            "Which axis does the sum run over?",
-        ),
+        Property("does_not_sum_to_one", _sums_to_one_numpy, "Which axis does the sum run over?"),
     ),
     shares={"values": 0.4, "edges": 0.5, "hygiene": 0.1},
     promises={
         "Write the softmax that the rest": "",
-        "a float array with any number of axes, and `axis`": (
-            "three_axes first_axis middle_axis axis_from_the_end vector"
-        ),
-        "a new array of the same shape and dtype": (
-            "matrix one_column float32 very_negative far_apart_scores far_apart_rows"
-        ),
+        "a float array with any number": "three_axes first_axis middle_axis axis_from_the_end vector",
+        "a new array": "matrix one_column float32 very_negative far_apart_scores far_apart_rows",
         "`scores` stays as it was": "matrix",
         "has exponentials 1 and 3": "worked_number",
         "gives the same": "large",

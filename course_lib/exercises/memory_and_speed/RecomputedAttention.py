@@ -135,7 +135,7 @@ EXERCISE = Exercise(
     builds_on=("blocked_attention",),
     forbidden={
         "scaled_dot_product_attention": "Here the two passes, which such a call hides, are what "
-        "you write.",
+        "you write."
     },
     mistakes=(
         Mistake(
@@ -268,9 +268,7 @@ EXERCISE = Exercise(
         "return grad_queries, grad_keys, grad_values, None, None",
     ),
     promises={
-        "with the arguments of `blocked_attention`": (
-            "random batch wide heads strided one_block one_by_one one_key"
-        ),
+        "with the arguments": "random batch wide heads strided one_block one_by_one one_key",
         "returns the outputs alone": "random rising large_scores huge_forbidden_scores float32",
         "`blocked_attention` is at your service": "",
         "None for the other two": "random mask lengths one_column",

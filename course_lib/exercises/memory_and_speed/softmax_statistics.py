@@ -277,9 +277,7 @@ EXERCISE = Exercise(
     ),
     promises={
         "tensors `(..., b)` one after the other": "random more_axes one_row any_iterable",
-        "At least one; their sizes `b` may differ": (
-            "one_block single_columns ragged holes empty_block"
-        ),
+        "At least one; their sizes": "one_block single_columns ragged holes empty_block",
         "for every row the largest score $c$": (
             "random rising falling all_negative large_scores first_block_far_below far_below_zero "
             "float32"

@@ -238,15 +238,9 @@ _PROMISES = {
         "item_without_keys lengths_zero query_without_keys no_dropout_in_train_mode "
         "gradient_with_empty_rows"
     ),
-    "however large the scores are; every size may be 1": (
-        "large_scores one_head one_feature_each one_query_one_key one_key"
-    ),
-    "of its own last call, in train and in eval mode": (
-        "among_other_calls no_dropout_in_train_mode"
-    ),
-    "Dropout acts on the weights, in train mode only": (
-        "dropout_in_train_mode dropout_in_eval_mode"
-    ),
+    "however large the scores": "large_scores one_head one_feature_each one_query_one_key one_key",
+    "of its own last call, in train and in eval mode": "among_other_calls no_dropout_in_train_mode",
+    "Dropout acts on the weights, in train mode only": "dropout_in_train_mode dropout_in_eval_mode",
     "Two heads, `embed_dim=4`": "worked_number",
     "Two queries of zeros": "worked_number",
     "both outputs are": "worked_number",

@@ -3,11 +3,7 @@
 import numpy as np
 
 from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._meetings import (
-    functions,
-    meeting,
-    name_of,
-)
+from course_lib.exercises._meetings import functions, meeting, name_of
 
 
 def asked(keeps):

@@ -1,12 +1,7 @@
 """A test of a function: permuted positions give permuted outputs."""
 
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.exercises._meetings import (
-    ANSWERS,
-    TOLERANCE,
-    function_edges,
-    judged,
-)
+from course_lib.exercises._meetings import ANSWERS, TOLERANCE, function_edges, judged
 from course_lib.exercises._rows import mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.exercises.multi_head._order import asked, by_hand, meeter

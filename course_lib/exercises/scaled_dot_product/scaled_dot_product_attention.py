@@ -164,14 +164,11 @@ EXERCISE = Exercise(
     promises={
         "Takes** `queries` `(..., n, d)`": "batch matrices heads five_axes "
         "as_many_of_everything mask_of_all_items mask_of_keys mask_of_padding heads_and_mask",
-        "Lengths belong to the first axis": "lengths_per_item lengths_per_query heads "
-        "heads_and_lengths_per_query",
+        "Lengths belong": "lengths_per_item lengths_per_query heads heads_and_lengths_per_query",
         "With both, a key needs both": "lengths_and_mask mask_per_item heads_lengths_and_mask",
         "Returns** `(outputs, attention_weights)`": "one_key float32 between_other_calls",
-        "A query that may attend to no key gets zeros in both": "empty_row length_zero "
-        "lengths_zero",
-        "The gradients are those of the formula": "gradient gradient_of_one_feature "
-        "gradient_with_empty_row",
+        "A query that may attend to no key gets zeros": "empty_row length_zero lengths_zero",
+        "The gradients are those": "gradient gradient_of_one_feature gradient_with_empty_row",
         "What a query may not attend to changes nothing": "garbage",
         "large scores do not overflow": "large_scores",
         "Use `masked_softmax` from lesson 02": "",

@@ -1,7 +1,7 @@
 """Lesson 03: products of two batches of matrices, with loops and without."""
 
-from course_lib.checks.judge.exercise import Mistake
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import mistake
 
 
 def pair(rng, a_shape, b_shape, **options):
@@ -29,9 +29,7 @@ BY_HAND = {
 
 
 def one_matrix(name, which, model):
-    return Mistake(
-        name,
-        model,
+    return mistake(name, model).says(
         f"Every item is multiplied with one and the same matrix of `{which}`.",
         f"Which index of `{which}` should move along with the loop over items?",
     )

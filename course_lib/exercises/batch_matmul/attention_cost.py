@@ -3,9 +3,9 @@
 import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.record import a_or_an
-from course_lib.exercises._rows import case, edge
+from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.reference import batch_matmul as oracle
 
@@ -89,8 +89,8 @@ def _whole_counts(probe, expected, recorded):
     )
 
 
-def _cost_mistake(name, message, hint, flops=models.right_flops, size=models.right_size):
-    return Mistake(name, models.cost(flops, size), message, hint)
+def _wrong_count(name, flops=models.right_flops, size=models.right_size):
+    return mistake(name, models.cost(flops, size))
 
 
 def _counts_explained(probe, outputs):
@@ -106,10 +106,10 @@ def _counts_explained(probe, outputs):
             return None
         if _is_count(got, right):
             continue
-        for mistake in EXERCISE.mistakes:
-            wrong = mistake.model(**given)[key]
+        for known in EXERCISE.mistakes:
+            wrong = known.model(**given)[key]
             if wrong != right and _is_count(got, wrong):
-                said.append(f"`{key}`: {mistake.message}")
+                said.append(f"`{key}`: {known.message}")
                 break
         else:
             return None
@@ -125,63 +125,56 @@ EXERCISE = Exercise(
     oracle=oracle.attention_cost,
     comparisons={"counts": _counts, "whole_counts": _whole_counts},
     mistakes=(
-        _cost_mistake(
-            "factor_2_missing",
+        _wrong_count("factor_2_missing", flops=lambda B, n, m, d, v, e: B * n * m * (d + v)).says(
             "You count multiply-adds; one of them is 2 operations, so all is half of what it "
             "should be.",
             "How many operations does `total += x * y` do?",
-            flops=lambda B, n, m, d, v, e: B * n * m * (d + v),
         ),
-        _cost_mistake(
-            "second_product_missing",
+        _wrong_count(
+            "second_product_missing", flops=lambda B, n, m, d, v, e: 2 * B * n * m * d
+        ).says(
             "Only Q K^T is counted; the product of weights and values is missing.",
             "Which product comes after the softmax, and how long are its sums?",
-            flops=lambda B, n, m, d, v, e: 2 * B * n * m * d,
         ),
-        _cost_mistake(
-            "elements_for_bytes",
+        _wrong_count("elements_for_bytes", size=lambda B, n, m, d, v, e: B * n * m).says(
             "You count the scores; the question is how many bytes they take.",
             "How many bytes does one element take?",
-            size=lambda B, n, m, d, v, e: B * n * m,
         ),
-        _cost_mistake(
+        _wrong_count(
             "queries_used_twice",
-            "The number of queries stands where the number of keys should.",
-            "What are the sizes of the score matrix if queries and keys differ in number?",
             flops=lambda B, n, m, d, v, e: 2 * B * n * n * (d + v),
             size=lambda B, n, m, d, v, e: B * n * n * e,
+        ).says(
+            "The number of queries stands where the number of keys should.",
+            "What are the sizes of the score matrix if queries and keys differ in number?",
         ),
-        _cost_mistake(
+        _wrong_count(
             "batch_forgotten",
-            "The cost is that of a single item.",
-            "What happens to both numbers if the batch is twice as large?",
             flops=lambda B, n, m, d, v, e: 2 * n * m * (d + v),
             size=lambda B, n, m, d, v, e: n * m * e,
+        ).says(
+            "The cost is that of a single item.",
+            "What happens to both numbers if the batch is twice as large?",
         ),
-        _cost_mistake(
-            "d_used_twice",
+        _wrong_count("d_used_twice", flops=lambda B, n, m, d, v, e: 4 * B * n * m * d).says(
             "Values are counted as if they had the size of the keys.",
             "Which size has a value: where does `d_v` enter?",
-            flops=lambda B, n, m, d, v, e: 4 * B * n * m * d,
         ),
-        _cost_mistake(
-            "always_4_bytes",
+        _wrong_count("always_4_bytes", size=lambda B, n, m, d, v, e: B * n * m * 4).says(
             "Every element counts 4 bytes, whatever `bytes_per_element` says.",
             "Where does your code use `bytes_per_element`?",
-            size=lambda B, n, m, d, v, e: B * n * m * 4,
         ),
-        _cost_mistake(
-            "sizes_multiplied",
+        _wrong_count("sizes_multiplied", flops=lambda B, n, m, d, v, e: 2 * B * n * m * d * v).says(
             "d and d_v are multiplied; the two products are done one after the other, so their "
             "costs add up.",
             "What does the second product cost if d is doubled?",
-            flops=lambda B, n, m, d, v, e: 2 * B * n * m * d * v,
         ),
-        _cost_mistake(
+        _wrong_count(
             "softmax_counted",
+            flops=lambda B, n, m, d, v, e: 2 * B * n * m * (d + v) + 3 * B * n * m,
+        ).says(
             "The operations hold more than the two products: a few for every score.",
             "Which steps between the two products did you count, and which are asked for?",
-            flops=lambda B, n, m, d, v, e: 2 * B * n * m * (d + v) + 3 * B * n * m,
         ),
     ),
     properties=(

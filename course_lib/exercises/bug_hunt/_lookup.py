@@ -3,10 +3,10 @@
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.checks.judge.exercise import Mistake
 from course_lib.checks.observe.lessons.broken_modules import BrokenLookup
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import AttentionModule
+from course_lib.exercises._rows import mistake
 
 
 class _Lookup(AttentionModule):
@@ -35,33 +35,25 @@ def _values_dropped(self, weights, v):
     return weights @ F.dropout(v, self.p, self.training)
 
 
-_BROKEN = Mistake(
-    "not_fixed",
-    BrokenLookup,
+_BROKEN = mistake("not_fixed", BrokenLookup).says(
     "This still computes what `BrokenLookup` does.",
     "Which invariants of the list does it break? One fault may hide the repair of another.",
 )
 _SUMMED = "How many products are summed in one score?"
 _OWN = (
-    Row(
-        "scale_of_the_queries",
+    Row("scale_of_the_queries", {"root": lambda self, q: self.W_q.in_features**0.5}).says(
         "You divide by the root of the query's size, but the dot product runs over the "
         "`num_hiddens` projected features.",
         _SUMMED,
-        {"root": lambda self, q: self.W_q.in_features**0.5},
     ),
-    Row(
-        "scale_of_the_number_of_keys",
+    Row("scale_of_the_number_of_keys", {"root": lambda self, q: self.num_keys**0.5}).says(
         "You divide by the root of the number of keys, but the dot product runs over the "
         "`num_hiddens` projected features.",
         _SUMMED,
-        {"root": lambda self, q: self.num_keys**0.5},
     ),
-    Row(
-        "dropout_on_values",
+    Row("dropout_on_values", {"average": _values_dropped}).says(
         "Dropout acts on the values; it belongs on the attention weights.",
         "Which tensor should lose entries in train mode?",
-        {"average": _values_dropped},
     ),
 )
 _WORDS = {

@@ -194,19 +194,15 @@ def _overwritten(self, scores, allowed):
 
 
 _OWN = (
-    Row(
-        "leaks_1e9",
+    Row("leaks_1e9", filled(-1e9)).says(
         "A finite number such as -1e9 is only relatively small: in an empty row every key gets "
         "weight 1/m, and scores below it lose to the filled ones.",
         "Which value is smaller than every score? And what then happens in an empty row?",
-        filled(-1e9),
     ),
-    Row(
-        "scores_overwritten",
+    Row("scores_overwritten", {"fill": _overwritten, "spare": untouched, "clear": untouched}).says(
         "You write a number such as -1e6 into the caller's scores, which fails for scores that "
         "need a gradient. The number is only relatively small, too: an empty row gets weights 1/m.",
         "Which function fills a copy, and with which value?",
-        {"fill": _overwritten, "spare": untouched, "clear": untouched},
     ),
 )
 

@@ -137,7 +137,7 @@ EXERCISE = Exercise(
     shares={"values": 0.4, "edges": 0.5, "hygiene": 0.1},
     promises={
         "Write the softmax that the rest": "",
-        "a float array with any number": "three_axes first_axis middle_axis axis_from_the_end vector",
+        "a float array with any": "three_axes first_axis middle_axis axis_from_the_end vector",
         "a new array": "matrix one_column float32 very_negative far_apart_scores far_apart_rows",
         "`scores` stays as it was": "matrix",
         "has exponentials 1 and 3": "worked_number",

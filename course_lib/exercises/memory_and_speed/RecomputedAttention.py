@@ -6,8 +6,9 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import mistake
 from course_lib.exercises.memory_and_speed import _mistakes as wrong
 from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
 from course_lib.reference import memory_and_speed as oracle
@@ -138,112 +139,86 @@ EXERCISE = Exercise(
         "you write."
     },
     mistakes=(
-        Mistake(
-            "maximum_kept",
-            _keeping(lambda maxima, totals: maxima),
+        mistake("maximum_kept", _keeping(lambda maxima, totals: maxima)).says(
             "The statistic kept for the backward pass is the maximum: exp(S - maximum) gives "
             "weights that do not sum to 1.",
             "Which single number c makes exp(S - c) the weights themselves?",
         ),
-        Mistake(
-            "normalised_in_the_block",
-            wrong.recomputed(within=_in_block),
+        mistake("normalised_in_the_block", wrong.recomputed(within=_in_block)).says(
             "In the backward pass each block gets a softmax of its own; the weights of all blocks "
             "together sum to 1.",
             "What did the forward pass keep so that you need not sum again?",
         ),
-        Mistake(
-            "row_sum_of_the_block",
-            wrong.recomputed(row_sums=_of_block),
+        mistake("row_sum_of_the_block", wrong.recomputed(row_sums=_of_block)).says(
             "The row sum of W * dW is taken within the block; it goes over all keys, and is known "
             "before the loop as the row sum of G * O.",
             "Which keys does the row sum run over?",
         ),
-        Mistake(
-            "row_sum_forgotten",
-            wrong.recomputed(row_sums=_none),
+        mistake("row_sum_forgotten", wrong.recomputed(row_sums=_none)).says(
             "The row sum is missing: dS = W * dW forgets that raising one weight lowers the "
             "others.",
             "What must the gradient of the scores of a query sum to?",
         ),
-        Mistake(
-            "root_forgotten",
-            wrong.recomputed(root=lambda d: 1.0),
+        mistake("root_forgotten", wrong.recomputed(root=lambda d: 1.0)).says(
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
-        Mistake(
+        mistake(
             "root_forgotten_for_queries",
             wrong.recomputed(order=lambda q, k, v: (q * math.sqrt(q.shape[-1]), k, v)),
+        ).says(
             "The gradient of the queries lacks the factor 1/sqrt(d); that of the keys has it.",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
-        Mistake(
-            "scores_not_scaled_again",
-            wrong.recomputed(root_of_scores=lambda d: 1.0),
+        mistake("scores_not_scaled_again", wrong.recomputed(root_of_scores=lambda d: 1.0)).says(
             "In the backward pass the scores are computed again without 1/sqrt(d): these are not "
             "the "
             "scores that log sum exp belongs to.",
             "Which scores did the forward pass see?",
         ),
-        Mistake(
-            "mask_forgotten",
-            wrong.recomputed(fill=wrong.no_fill),
+        mistake("mask_forgotten", wrong.recomputed(fill=wrong.no_fill)).says(
             "The backward pass forgets the mask: forbidden keys get weights and gradients.",
             "Which scores did the forward pass see?",
         ),
-        Mistake(
-            "empty_row",
-            wrong.recomputed(shift_of=lambda kept: kept),
+        mistake("empty_row", wrong.recomputed(shift_of=lambda kept: kept)).says(
             "A query without keys has the log sum exp -inf; -inf - (-inf) is NaN, and reaches the "
             "gradients of the keys.",
             "What could be subtracted there instead?",
         ),
-        Mistake(
+        mistake(
             "nan_hidden",
             wrong.recomputed(
                 shift_of=lambda kept: kept,
                 order=lambda q, k, v: (q.nan_to_num(0.0), k.nan_to_num(0.0), v.nan_to_num(0.0)),
             ),
+        ).says(
             "NaN is replaced in the finished gradients; what the other queries sent to the same "
             "keys is lost by then.",
             "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
         ),
-        Mistake(
-            "short_block_dropped",
-            wrong.recomputed(blocks=wrong.full_blocks),
+        mistake("short_block_dropped", wrong.recomputed(blocks=wrong.full_blocks)).says(
             "The backward pass leaves out the last block where it is shorter than the others.",
             "Which keys and values get no gradient?",
         ),
-        Mistake(
-            "queries_overwritten",
-            wrong.recomputed(add_queries=False),
+        mistake("queries_overwritten", wrong.recomputed(add_queries=False)).says(
             "The gradient of the queries is that of the last block: every block overwrites it.",
             "Which of the three gradients collects something from every block?",
         ),
-        Mistake(
-            "keys_and_values_swapped",
-            wrong.recomputed(order=lambda q, k, v: (q, v, k)),
+        mistake("keys_and_values_swapped", wrong.recomputed(order=lambda q, k, v: (q, v, k))).says(
             "The gradients of keys and values are returned in each other's place.",
             "In which order does `forward` take its arguments?",
         ),
-        Mistake(
-            "no_gradients",
-            _Forgetful,
+        mistake("no_gradients", _Forgetful).says(
             "`backward` returns None for the three tensors. Inside `forward` autograd records "
             "nothing, so no one else works the gradients out.",
             "Which formulas of lesson 05 belong here?",
         ),
-        Mistake(
-            "all_at_once",
-            wrong.AllAtOnce,
+        mistake("all_at_once", wrong.AllAtOnce).says(
             "The numbers are right, but in one of the two passes all weights, n x m of them, are "
             "there at the same time.",
             "Do forward and backward pass both let go of a block before the next one?",
         ),
-        Mistake(
-            "weights_kept",
-            wrong.recomputed(keep_weights=True),
+        mistake("weights_kept", wrong.recomputed(keep_weights=True)).says(
             "The numbers are right, but the weights, n x m of them, are kept for the backward "
             "pass.",
             "From which number of each query can they be computed again?",

@@ -103,27 +103,23 @@ def _maximum_of_the_matrix(self, scores, valid_lens=None, mask=None):
 
 _WHERE = "Where does `mask` enter your computation?"
 _OWN = (
-    Row(
-        "no_maximum_subtracted",
+    Row("no_maximum_subtracted", {"weights": _exp_over_sum}).says(
         "The exponentials overflow for large scores, and inf / inf is NaN; a row of nothing but "
         "exp(-inf) = 0 is 0 / 0.",
         "Which number can be subtracted from all scores of a row without changing its weights?",
-        {"weights": _exp_over_sum},
     ),
     Row(
-        "mask_recoded_twice",
+        "mask_recoded_twice", {"fill": _recoded_twice, "spare": untouched, "clear": untouched}
+    ).says(
         "With a mask everything becomes NaN. Either the mask is turned from 0 and 1 into -inf and "
         "0 twice, so that the zeros that mean 'keep' are taken for 'drop'; or -inf is multiplied "
         "by 0, which is NaN.",
         "What does your recoding do to a key that is allowed, and what if it is done twice?",
-        {"fill": _recoded_twice, "spare": untouched, "clear": untouched},
     ),
-    Row(
-        "maximum_of_matrix",
+    Row("maximum_of_matrix", {"weights": _maximum_of_the_matrix}).says(
         "You subtract the largest score of the whole matrix. A row whose scores are far below it "
         "vanishes: all its exponentials are 0.",
         "Which scores share one softmax, and so one maximum?",
-        {"weights": _maximum_of_the_matrix},
     ),
 )
 

@@ -9,6 +9,7 @@ import numpy as np
 from course_lib.checks.judge.exercise import Mistake
 from course_lib.checks.observe.probe import Array, Probe, tensor
 
+Given = dict[str, Any]  # arguments of a call, or fields of its probe, by their names
 _FIELDS = {field.name for field in fields(Probe)} - {"args", "kwargs"}
 
 

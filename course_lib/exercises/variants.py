@@ -106,26 +106,26 @@ class Matrix:
         return "\n".join(lines[1:])
 
 
-def right(answer):
+def right(answer) -> Any:
     """Marks a right answer."""
     answer.__variant__ = (True, None)
     return answer
 
 
-def wrong(message: str | None = None):
+def wrong(message: str | None = None) -> Callable:
     """Marks a wrong answer, with the id of the message it must be given."""
 
-    def mark(answer):
+    def mark(answer) -> Any:
         answer.__variant__ = (False, message)
         return answer
 
     return mark
 
 
-def faulty(*faults: str):
+def faulty(*faults: str) -> Callable:
     """Marks a function of a set of faults that makes an answer with just these; none is right."""
 
-    def mark(make):
+    def mark(make) -> Any:
         make.__faults__ = faults
         return make
 

@@ -1,6 +1,7 @@
 """The right `AdditiveAttention` in steps, and its known mistakes."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -14,27 +15,27 @@ class _Additive(AttentionModule):
 
     product = root = None
 
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0) -> None:
         super().__init__(dropout)
         self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
         self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
         self.w_v = nn.Linear(num_hiddens, 1, bias=False)
 
-    def project(self, queries, keys, values):
+    def project(self, queries, keys, values) -> Sequence[torch.Tensor]:
         return self.W_q(queries), self.W_k(keys), values
 
-    def score(self, q, k):
+    def score(self, q, k) -> torch.Tensor:
         return self.combine(q[:, :, None], k[:, None], self.w_v.weight[0])
 
-    def combine(self, q, k, w):
+    def combine(self, q, k, w) -> torch.Tensor:
         return torch.tanh(q + k) @ w
 
 
-def _combined(function):
+def _combined(function) -> dict[str, object]:
     return {"combine": lambda self, q, k, w: function(q, k, w)}
 
 
-def _squeezed(self, scores, valid_lens=None, mask=None):
+def _squeezed(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
     """The course's softmax refuses lengths where an axis of the scores is missing."""
     scores = scores.squeeze()
     if scores.dim() < (2 if valid_lens is None else 3):
@@ -42,7 +43,7 @@ def _squeezed(self, scores, valid_lens=None, mask=None):
     return _Additive.weights(self, scores, valid_lens, mask)
 
 
-def _textbook(self, queries, keys, values, valid_lens):
+def _textbook(self, queries, keys, values, valid_lens) -> torch.Tensor:
     valid_lens.dim()
     return _Additive.forward(self, queries, keys, values, valid_lens)
 

@@ -1,17 +1,18 @@
 """Lesson 04: the score of every query and key, a small network instead of a product."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.reference import additive_attention as oracle
 
 
-def _scores_problem(rng, b, n, m, d_q, d_k, h, *, scale=1.2, dtype=np.float64, **options):
+def _scores_problem(rng, b, n, m, d_q, d_k, h, *, scale=1.2, dtype=np.float64, **options) -> Given:
     """Arguments of `additive_scores` with the given sizes."""
     shapes = {
         "queries": (b, n, d_q),
@@ -27,7 +28,7 @@ def _scores_problem(rng, b, n, m, d_q, d_k, h, *, scale=1.2, dtype=np.float64, *
     }
 
 
-def _scores_probes(rng):
+def _scores_probes(rng) -> list[Probe]:
     worked = {
         "queries": tensor([[[1.0, 0.0]]]),
         "keys": tensor([[[2.0]]]),
@@ -95,16 +96,16 @@ def _scores_probes(rng):
     return [*forward, *edges, *gradients]
 
 
-def _scores(combine):
+def _scores(combine) -> Callable:
     """A wrong model: `combine(projected queries, projected keys, w_v)`, each with its axes."""
 
-    def model(queries, keys, w_q, w_k, w_v):
+    def model(queries, keys, w_q, w_k, w_v) -> torch.Tensor:
         return combine(queries @ w_q.mT, keys @ w_k.mT, w_v)
 
     return model
 
 
-def _pairs(activation):
+def _pairs(activation) -> Callable:
     """A wrong model that treats the (B, n, m, H) sum of the projections otherwise."""
     return _scores(lambda q, k, w_v: activation(q[:, :, None] + k[:, None], w_v))
 
@@ -112,11 +113,11 @@ def _pairs(activation):
 _right = _pairs(lambda sums, w_v: torch.tanh(sums) @ w_v)
 
 
-def _swapped(q, k, w_v):
+def _swapped(q, k, w_v) -> torch.Tensor:
     return torch.tanh(q[:, None] + k[:, :, None]) @ w_v
 
 
-def _bounded(probe, outputs):
+def _bounded(probe, outputs) -> str | None:
     """No score is larger than the sum of the sizes of w_v."""
     bound = float(np.abs(probe.args["w_v"].data).sum())
     scores = np.abs(np.asarray(outputs.data, dtype=float))
@@ -130,7 +131,7 @@ def _bounded(probe, outputs):
     )
 
 
-def _additive_in_pairs(probe, outputs):
+def _additive_in_pairs(probe, outputs) -> str | None:
     """s(i,j) - s(i,k) must depend on the query i."""
     scores = np.asarray(outputs.data, dtype=float)
     if probe.name == "zero_query" or scores.ndim != 3 or min(scores.shape[1:]) < 2:

@@ -1,13 +1,13 @@
 """The lesson's two products put together: attention without the scale."""
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Given, case, edge
 from course_lib.reference import batch_matmul as oracle
 
 
-def _together_probes(rng):
-    def problem(lead, n, m, d, v, **options):
+def _together_probes(rng) -> list[Probe]:
+    def problem(lead, n, m, d, v, **options) -> Given:
         shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v)}
         return {
             name: tensor(rng.normal(0, 1.2, (*lead, *shape)), **options)

@@ -4,25 +4,26 @@ import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.exercises._rows import Model, case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.reference import batch_matmul as oracle
 
 
-def _distinct(rng, low, high, count):
+def _distinct(rng, low, high, count) -> list[int]:
     return [int(n) for n in rng.permutation(np.arange(low, high))[:count]]
 
 
 _SIZES = ("batch", "num_queries", "num_keys", "d", "d_v")
 
 
-def _named(sizes):
+def _named(sizes) -> dict[str, int]:
     return dict(zip(_SIZES, sizes, strict=True))
 
 
-def _attention_cost_probes(rng):
-    def sizes(low, high):
+def _attention_cost_probes(rng) -> list[Probe]:
+    def sizes(low, high) -> dict[str, int]:
         return _named(_distinct(rng, low, high, 5))
 
     return [
@@ -60,7 +61,7 @@ def _attention_cost_probes(rng):
     ]
 
 
-def _counts(probe, expected, recorded):
+def _counts(probe, expected, recorded) -> Problem | None:
     """Both counts to the last unit; says which of the two is wrong."""
     wrong = [key for key, value in expected.items() if not _is_count(recorded.items[key], value)]
     if not wrong:
@@ -73,11 +74,11 @@ def _counts(probe, expected, recorded):
 _counts.is_exact = True
 
 
-def _is_count(recorded, value):
+def _is_count(recorded, value) -> bool:
     return recorded.data.size == 1 and float(recorded.data.reshape(())) == float(value)
 
 
-def _whole_counts(probe, expected, recorded):
+def _whole_counts(probe, expected, recorded) -> Problem | None:
     kinds = {key: recorded.items[key].kind for key in expected}
     if all(kind == "int" for kind in kinds.values()):
         return _counts(probe, expected, recorded)
@@ -89,11 +90,11 @@ def _whole_counts(probe, expected, recorded):
     )
 
 
-def _wrong_count(name, flops=models.right_flops, size=models.right_size):
+def _wrong_count(name, flops=models.right_flops, size=models.right_size) -> Model:
     return mistake(name, models.cost(flops, size))
 
 
-def _counts_explained(probe, outputs):
+def _counts_explained(probe, outputs) -> str | None:
     """What is known of each wrong count on its own, where no single mistake explains both."""
     if probe.name != "very_long":  # whose sizes no two formulas share by chance
         return None

@@ -1,16 +1,18 @@
 """Lesson 03: queries times keys, the first product of attention."""
 
+from collections.abc import Callable
+
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul._products import in_float32, with_gradients
 from course_lib.reference import batch_matmul as oracle
 
 
-def _queries_keys(rng, queries_shape, num_keys, **options):
+def _queries_keys(rng, queries_shape, num_keys, **options) -> Given:
     keys_shape = (*queries_shape[:-2], num_keys, queries_shape[-1])
     return {
         "queries": tensor(rng.normal(0, 1.3, queries_shape), **options),
@@ -18,7 +20,7 @@ def _queries_keys(rng, queries_shape, num_keys, **options):
     }
 
 
-def _batched_scores_probes(rng):
+def _batched_scores_probes(rng) -> list[Probe]:
     return [
         case(
             "worked", queries=[[[1.0, 2.0, 0.0]]], keys=[[[1.0, 0.0, 5.0], [0.0, 10.0, 5.0]]]
@@ -84,7 +86,7 @@ _RESHAPED_KEYS = (
 )
 
 
-def _scores(model):
+def _scores(model) -> Callable:
     """A model from `(queries, transposed keys)`."""
     return lambda queries, keys: queries @ model(keys)
 

@@ -1,6 +1,7 @@
 """Products of a batch of matrices, entry by entry."""
 
 from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul._products import (
@@ -13,7 +14,7 @@ from course_lib.exercises.batch_matmul._products import (
 from course_lib.reference import batch_matmul as oracle
 
 
-def _bmm_loops_probes(rng):
+def _bmm_loops_probes(rng) -> list[Probe]:
     return [
         case("worked", **BY_HAND).says(
             "Each item's matrices must be multiplied with each other: row times column."

@@ -4,14 +4,14 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul._products import in_float32, with_gradients
 from course_lib.reference import batch_matmul as oracle
 
 
-def _weights_values(rng, weights_shape, d_v, *, normalised=True, **options):
+def _weights_values(rng, weights_shape, d_v, *, normalised=True, **options) -> Given:
     weights = rng.normal(0, 1.3, weights_shape)
     if normalised:
         weights = np.exp(weights)
@@ -20,7 +20,7 @@ def _weights_values(rng, weights_shape, d_v, *, normalised=True, **options):
     return {"weights": tensor(weights, **options), "values": tensor(values, **options)}
 
 
-def _weighted_sum_probes(rng):
+def _weighted_sum_probes(rng) -> list[Probe]:
     one_hot = np.eye(4)[rng.permutation(4)[:3]][None]
     return [
         case("worked", weights=[[[0.25, 0.75]]], values=[[[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]]]).says(
@@ -90,7 +90,7 @@ def _weighted_sum_probes(rng):
     ]
 
 
-def _outside_the_values(probe, outputs):
+def _outside_the_values(probe, outputs) -> str | None:
     """Averages with weights that sum to 1 cannot leave the range of what they average."""
     weights, values = probe.args["weights"].data, probe.args["values"].data
     data = outputs.data

@@ -1,5 +1,7 @@
 """The right `CausalSelfAttention` in steps, and its known mistakes."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 
@@ -35,7 +37,7 @@ SEEN = {
 }
 
 
-def _indices(n):
+def _indices(n) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.arange(n)[:, None], torch.arange(n)
 
 
@@ -44,54 +46,54 @@ class _Causal(WithHeads, AttentionModule):
 
     own = drop = None
 
-    def __init__(self, embed_dim, num_heads):
+    def __init__(self, embed_dim, num_heads) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False)
         self.W_o = nn.Linear(embed_dim, embed_dim, bias=False)
 
-    def forward(self, x, valid_lens=None):
+    def forward(self, x, valid_lens=None) -> torch.Tensor:
         return self.result(self.attend(x, x, x, valid_lens)[0], valid_lens)
 
-    def project(self, queries, keys, values):
+    def project(self, queries, keys, values) -> Sequence[torch.Tensor]:
         return [self.split(x) for x in self.thirds(self.W_qkv(queries))]
 
-    def thirds(self, projected):
+    def thirds(self, projected) -> Sequence[torch.Tensor]:
         return projected.chunk(3, dim=-1)
 
-    def past(self, n):
+    def past(self, n) -> torch.Tensor:
         return torch.ones(n, n, dtype=torch.bool).tril()
 
-    def join(self, scores, real, own):
+    def join(self, scores, real, own) -> torch.Tensor:
         return Softmax.join(self, scores, real, self.past(scores.shape[-1]))
 
-    def average(self, weights, v):
+    def average(self, weights, v) -> torch.Tensor:
         self.keep(weights, weights)
         return weights @ v
 
-    def out(self, averages):
+    def out(self, averages) -> torch.Tensor:
         return self.W_o(self.merge(averages))
 
-    def result(self, outputs, valid_lens):
+    def result(self, outputs, valid_lens) -> torch.Tensor:
         return outputs
 
 
-def _causal_with_lengths_only(self, scores, real, own):
+def _causal_with_lengths_only(self, scores, real, own) -> torch.Tensor:
     return Softmax.join(self, scores, real, None if real is None else self.past(scores.shape[-1]))
 
 
-def _either(self, scores, real, own):
+def _either(self, scores, real, own) -> torch.Tensor:
     past = self.past(scores.shape[-1])
     return past.expand(scores.shape) if real is None else (past | real).expand(scores.shape)
 
 
-def _first_lengths(self, valid_lens):
+def _first_lengths(self, valid_lens) -> torch.Tensor:
     if not hasattr(self, "first") or self.first.shape != valid_lens.shape:
         self.first = valid_lens.clone()
     return self.first
 
 
-def _pads_zeroed(self, outputs, valid_lens):
+def _pads_zeroed(self, outputs, valid_lens) -> torch.Tensor:
     if valid_lens is None:
         return outputs
     return outputs * (torch.arange(outputs.shape[1]) < valid_lens[:, None])[..., None]

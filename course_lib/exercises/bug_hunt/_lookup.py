@@ -1,6 +1,8 @@
 """The right `Lookup` in steps, and its known mistakes."""
 
-from torch import nn
+from collections.abc import Sequence
+
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib.checks.observe.lessons.broken_modules import BrokenLookup
@@ -14,23 +16,23 @@ class _Lookup(AttentionModule):
 
     own = None
 
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0) -> None:
         super().__init__(dropout)
         self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
         self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
 
-    def forward(self, queries, keys, values, valid_lens=None):
+    def forward(self, queries, keys, values, valid_lens=None) -> Tensor:
         return self.attend(queries, keys, values, valid_lens)[0]
 
-    def project(self, queries, keys, values):
+    def project(self, queries, keys, values) -> Sequence[Tensor]:
         return self.W_q(queries), self.W_k(keys), values
 
-    def product(self, q, k):
+    def product(self, q, k) -> Tensor:
         self.num_keys = k.shape[-2]
         return q @ k.mT
 
 
-def _values_dropped(self, weights, v):
+def _values_dropped(self, weights, v) -> Tensor:
     self.keep(weights, weights)
     return weights @ F.dropout(v, self.p, self.training)
 

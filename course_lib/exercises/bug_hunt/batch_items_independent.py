@@ -1,6 +1,7 @@
 """A test of a module: items of a batch do not mix."""
 
 from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._meetings import (
     ANSWERS,
     TOLERANCE,
@@ -15,7 +16,7 @@ from course_lib.exercises.bug_hunt import _mistakes as models
 from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
 
 
-def _items_probes(rng):
+def _items_probes(rng) -> list[Probe]:
     broken = (
         "fulmar",
         "batch_average_removed",

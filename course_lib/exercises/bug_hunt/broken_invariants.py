@@ -48,7 +48,7 @@ _KEPT = {
 }
 
 
-def _naming_probes(rng):
+def _naming_probes(rng) -> list[Probe]:
     birds = [oracle.BIRDS[i] for i in rng.permutation(len(oracle.BIRDS))]
     return [
         Probe(
@@ -62,7 +62,7 @@ def _naming_probes(rng):
     ]
 
 
-def _named(probe, expected, recorded):
+def _named(probe, expected, recorded) -> Problem | None:
     """Whether the bird breaks the named invariant, the most telling one or another."""
     said, bird = recorded.text, probe.name
     if said in oracle.BROKEN[bird]:

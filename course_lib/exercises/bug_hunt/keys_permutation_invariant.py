@@ -5,7 +5,7 @@ import functools
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.observe.probe import tensor
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._meetings import (
     ANSWERS,
     TOLERANCE,
@@ -16,12 +16,12 @@ from course_lib.exercises._meetings import (
     module_edges,
     modules,
 )
-from course_lib.exercises._rows import mistake
+from course_lib.exercises._rows import Given, mistake
 from course_lib.exercises.bug_hunt import _mistakes as models
 from course_lib.exercises.bug_hunt._tests import HERE, asked, pairs
 
 
-def _permutation_probes(rng):
+def _permutation_probes(rng) -> list[Probe]:
     broken = (
         "jacana",
         "first_key_special",
@@ -34,7 +34,7 @@ def _permutation_probes(rng):
     same_keys = inputs_of(rng, m=4)
     same_keys["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 4, axis=1))
 
-    def meet(name, pair, **sizes):
+    def meet(name, pair, **sizes) -> Probe:
         return meeting(name, *modules(rng, *pair), says=HERE[name], **inputs_of(rng, **sizes))
 
     return [
@@ -55,13 +55,13 @@ def _permutation_probes(rng):
     ]
 
 
-def _keys_in_order(rng):
+def _keys_in_order(rng) -> Given:
     inputs = inputs_of(rng, m=4)
     inputs["keys"].data[..., 1] = np.arange(4.0)
     return inputs
 
 
-def _all_orders(module, *inputs, **options):
+def _all_orders(module, *inputs, **options) -> bool:
     orders = [
         lambda count, j=j: [*range(j), j + 1, j, *range(j + 2, count)]
         for j in range(inputs[1].shape[1] - 1)

@@ -1,7 +1,7 @@
 """A test of a module: masked keys are as good as deleted."""
 
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.observe.probe import tensor
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._meetings import (
     ANSWERS,
     TOLERANCE,
@@ -18,7 +18,7 @@ from course_lib.exercises.bug_hunt import _mistakes as models
 from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
 
 
-def _masking_probes(rng):
+def _masking_probes(rng) -> list[Probe]:
     broken = (
         "curlew",
         "fulmar",

@@ -1,19 +1,21 @@
 """Lesson 01: the Gaussian kernel as a dot product."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, tolerance_for
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Case, case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
 
 
-def _dot_product_probes(rng):
-    def probe(name, n, m, d, bandwidth, unit=False, **options):
+def _dot_product_probes(rng) -> list[Probe]:
+    def probe(name, n, m, d, bandwidth, unit=False, **options) -> Case:
         keys = normal(rng, m, d)
         keys = keys / np.linalg.norm(keys, axis=-1, keepdims=True) if unit else keys
         queries = normal(rng, n, d)
@@ -76,7 +78,7 @@ def _dot_product_probes(rng):
     ]
 
 
-def _softmax_rows(scores):
+def _softmax_rows(scores) -> np.ndarray:
     with np.errstate(all="ignore"):
         shifted = np.exp(scores - scores.max(-1, keepdims=True))
         return shifted / shifted.sum(-1, keepdims=True)
@@ -85,7 +87,7 @@ def _softmax_rows(scores):
 _WHERE_INFINITE = "Which step divides by 0, or takes the logarithm of 0?"
 
 
-def _same_softmax(probe, expected, recorded):
+def _same_softmax(probe, expected, recorded) -> Problem | None:
     """Scores may differ by a number for each query: only their softmax counts."""
     if not np.isfinite(recorded.data).all():
         return Problem("not_finite", "Your scores are not finite.", _WHERE_INFINITE)
@@ -96,17 +98,17 @@ def _same_softmax(probe, expected, recorded):
     return Problem("wrong_values", probe.says)
 
 
-def _dots(query=1.0, dot=1.0, key=-0.5, scale=lambda h: h**2):
+def _dots(query=1.0, dot=1.0, key=-0.5, scale=lambda h: h**2) -> Callable:
     """Scores with a factor on each of the three terms."""
 
-    def model(queries, keys, bandwidth):
+    def model(queries, keys, bandwidth) -> torch.Tensor:
         norms = query * queries.square().sum(-1)[:, None] + key * keys.square().sum(-1)
         return (dot * (queries @ keys.T) + norms) / scale(bandwidth)
 
     return model
 
 
-def _factors(probe, outputs):
+def _factors(probe, outputs) -> str | None:
     """Which multiples of q.k and |k|^2 the scores are, apart from a number for each query."""
     inputs = probe.inputs()
     queries, keys, h = inputs["queries"].data, inputs["keys"].data, inputs["bandwidth"]

@@ -5,19 +5,19 @@ import math
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
 
 
-def _near(rng, n, m, d):
+def _near(rng, n, m, d) -> Given:
     return {"queries": tensor(0.03 * normal(rng, n, d)), "keys": tensor(0.03 * normal(rng, m, d))}
 
 
-def _pooling_probes(rng):
-    def problem(n, m, d, v, bandwidth, **options):
+def _pooling_probes(rng) -> list[Probe]:
+    def problem(n, m, d, v, bandwidth, **options) -> Given:
         return {
             "queries": tensor(normal(rng, n, d), **options),
             "keys": tensor(normal(rng, m, d), **options),
@@ -106,11 +106,11 @@ def _pooling_probes(rng):
     ]
 
 
-def _bandwidth(inputs):
+def _bandwidth(inputs) -> float:
     return float(getattr(inputs["bandwidth"], "data", inputs["bandwidth"]))
 
 
-def _parts(outputs):
+def _parts(outputs) -> list[np.ndarray] | None:
     items = getattr(outputs, "items", {})
     found = [items.get(i) for i in range(2)]
     if any(part is None or part.data is None or part.data.ndim != 2 for part in found):
@@ -120,7 +120,7 @@ def _parts(outputs):
     return [part.data for part in found]
 
 
-def _underflowed(probe, outputs):
+def _underflowed(probe, outputs) -> str | None:
     """A far query whose kernel is 0 for all keys, and a guard against 0 / 0 that shows."""
     parts, inputs = _parts(outputs), probe.inputs()
     distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
@@ -140,7 +140,7 @@ def _underflowed(probe, outputs):
     )
 
 
-def _rows_sum(probe, outputs):
+def _rows_sum(probe, outputs) -> str | None:
     parts = _parts(outputs)
     if parts is None or np.allclose(parts[1].sum(-1), 1.0, atol=1e-4):
         return None
@@ -149,7 +149,7 @@ def _rows_sum(probe, outputs):
     return f"The weights of query {row} sum to {sums[row]:.3f} over the keys, not to 1."
 
 
-def _ratio_of_weights(probe, outputs):
+def _ratio_of_weights(probe, outputs) -> str | None:
     """The ratio of two weights of a query depends on the two distances alone."""
     parts = _parts(outputs)
     inputs = probe.inputs()
@@ -176,7 +176,7 @@ def _ratio_of_weights(probe, outputs):
 _CONSISTENT = "Are the outputs the same weights times the values that you return?"
 
 
-def _weights_make_outputs(probe, outputs):
+def _weights_make_outputs(probe, outputs) -> str | None:
     parts, values = _parts(outputs), probe.inputs()["values"].data
     if parts is None or parts[1].shape[-1] != len(values):
         return None

@@ -5,15 +5,15 @@ import math
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal, points
 from course_lib.reference import kernel_pooling as oracle
 
 
-def _leave_one_out_probes(rng):
-    def problem(count, bandwidth, **options):
+def _leave_one_out_probes(rng) -> list[Probe]:
+    def problem(count, bandwidth, **options) -> Given:
         return {
             "inputs": tensor(points(rng, count), **options),
             "targets": tensor(normal(rng, count) + 1.5, **options),
@@ -81,7 +81,7 @@ def _leave_one_out_probes(rng):
     ]
 
 
-def _own_target_matters(probe, outputs):
+def _own_target_matters(probe, outputs) -> str | None:
     data, inputs = outputs.data, probe.inputs()
     targets = inputs["targets"].data
     if data is None or data.shape != targets.shape or len(targets) < 2:

@@ -3,18 +3,18 @@
 from dataclasses import replace
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
 
 
-def _squared_distances_probes(rng):
+def _squared_distances_probes(rng) -> list[Probe]:
     few, many = rng.permutation([2, 3, 4]), rng.permutation([6, 7, 9])
     itself, shared = normal(rng, 4, 3), normal(rng, 3, 1)
 
-    def pair(queries, keys, **options):
+    def pair(queries, keys, **options) -> Given:
         return {"queries": tensor(queries, **options), "keys": tensor(keys, **options)}
 
     probes = [

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import tensor
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
-def _combine_masks_probes(rng):
-    def mask(*shape):
+def _combine_masks_probes(rng) -> list[Probe]:
+    def mask(*shape) -> np.ndarray:
         drawn = rng.random(shape) < 0.6
         drawn.flat[0], drawn.flat[-1] = True, False
         return drawn
@@ -58,11 +58,11 @@ def _combine_masks_probes(rng):
     ]
 
 
-def _given(masks):
+def _given(masks) -> list[torch.Tensor]:
     return [mask for mask in masks if mask is not None]
 
 
-def _fold(masks, step):
+def _fold(masks, step) -> torch.Tensor | None:
     given = _given(masks)
     result = given[0] if given else None
     for mask in given[1:]:
@@ -70,14 +70,14 @@ def _fold(masks, step):
     return result
 
 
-def _fold_with_none(masks, step):
+def _fold_with_none(masks, step) -> torch.Tensor | None:
     result = masks[0]
     for mask in masks[1:]:
         result = step(result, mask)
     return result
 
 
-def _in_place_and(*masks):
+def _in_place_and(*masks) -> torch.Tensor | None:
     given = _given(masks)
     result = given[0] if given else None
     for mask in given[1:]:

@@ -4,12 +4,12 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import tensor
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
-def _length_mask_probes(rng):
+def _length_mask_probes(rng) -> list[Probe]:
     per_item = rng.permutation(np.arange(1, 6))[:4]
     per_query = np.stack([rng.permutation(np.arange(1, 7))[:3] for _ in range(2)])
     return [
@@ -50,7 +50,7 @@ def _length_mask_probes(rng):
     ]
 
 
-def _positions(valid_lens, max_len, start=0):
+def _positions(valid_lens, max_len, start=0) -> torch.Tensor:
     return torch.arange(start, max_len + start, device=valid_lens.device)
 
 

@@ -3,13 +3,13 @@
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import array
+from course_lib.checks.observe.probe import Probe, array
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
-def _stable_softmax_probes(rng):
-    def normal(*shape):
+def _stable_softmax_probes(rng) -> list[Probe]:
+    def normal(*shape) -> np.ndarray:
         return rng.normal(0, 1.3, shape)
 
     return [
@@ -56,24 +56,24 @@ def _stable_softmax_probes(rng):
     ]
 
 
-def _softmax_numpy(scores, axis=-1, shift=True, total_axis="axis"):
+def _softmax_numpy(scores, axis=-1, shift=True, total_axis="axis") -> np.ndarray:
     scores = scores - scores.max(axis=axis, keepdims=True) if shift else scores
     with np.errstate(all="ignore"):
         e = np.exp(scores)
         return e / (e.sum() if total_axis is None else e.sum(axis=axis, keepdims=True))
 
 
-def _in_place_softmax(scores, axis=-1):
+def _in_place_softmax(scores, axis=-1) -> np.ndarray:
     scores -= scores.max(axis=axis, keepdims=True)
     return _softmax_numpy(scores, axis)
 
 
-def _without_keepdims(scores, axis=-1):
+def _without_keepdims(scores, axis=-1) -> np.ndarray:
     e = np.exp(scores - scores.max(axis=axis))
     return e / e.sum(axis=axis)
 
 
-def _sums_to_one_numpy(probe, outputs):
+def _sums_to_one_numpy(probe, outputs) -> str | None:
     axis = probe.kwargs.get("axis", -1)
     if np.isnan(outputs.data).any():  # said elsewhere
         return None
@@ -84,7 +84,7 @@ def _sums_to_one_numpy(probe, outputs):
     return f"Your weights sum to {_first_off(sums):.3f} along axis {axis} where they must sum to 1."
 
 
-def _first_off(sums):
+def _first_off(sums) -> float:
     flat = np.ravel(sums)
     return float(flat[np.argmax(np.abs(flat - 1.0))])
 

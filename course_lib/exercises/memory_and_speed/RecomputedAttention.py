@@ -8,13 +8,13 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import mistake
+from course_lib.exercises._rows import Given, mistake
 from course_lib.exercises.memory_and_speed import _mistakes as wrong
 from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
 from course_lib.reference import memory_and_speed as oracle
 
 
-def _probe(rng, name, says, args, block_size, mask=None, upstream=None, **options):
+def _probe(rng, name, says, args, block_size, mask=None, upstream=None, **options) -> Probe:
     given = None if mask is None else tensor(mask)
     shape = (*args["queries"].data.shape[:-1], args["values"].data.shape[-1])
     return Probe(
@@ -27,7 +27,7 @@ def _probe(rng, name, says, args, block_size, mask=None, upstream=None, **option
     )
 
 
-def _narrow(rng, n, m):
+def _narrow(rng, n, m) -> Given:
     """Gradients are asked for the queries alone."""
     given = problem(rng, n, m, 1, 1)
     return given | {"queries": tensor(given["queries"].data, requires_grad=True)}
@@ -36,7 +36,7 @@ def _narrow(rng, n, m):
 _LIMITS = {"peak": 8000, "kept": 1500}  # the weights have 8320 bytes, those of a block 256
 
 
-def _values(rng):
+def _values(rng) -> list[Probe]:
     probe = functools.partial(_probe, rng)
     draw = functools.partial(problem, rng, requires_grad=True)
     climbing = rising(rng, 3, 6, 2, 2)
@@ -60,7 +60,7 @@ def _values(rng):
     ]  # fmt: skip
 
 
-def _edges(rng):
+def _edges(rng) -> list[Probe]:
     edge = functools.partial(_probe, rng, part="edges")
     draw = functools.partial(problem, rng, requires_grad=True)
     large = draw(2, 4, 2, 3)
@@ -96,20 +96,20 @@ def _edges(rng):
     ]  # fmt: skip
 
 
-def _of_block(grad, outputs, weights, grad_weights):
+def _of_block(grad, outputs, weights, grad_weights) -> torch.Tensor:
     return (weights * grad_weights).sum(-1, keepdim=True)
 
 
-def _none(grad, outputs, weights, grad_weights):
+def _none(grad, outputs, weights, grad_weights) -> torch.Tensor:
     return torch.zeros_like(grad[..., :1])
 
 
-def _keeping(statistic):
+def _keeping(statistic) -> type:
     """A forward pass that hands on another statistic than log sum exp."""
     return wrong.recomputed(forward=wrong.blocked(end=statistic))
 
 
-def _in_block(scores):
+def _in_block(scores) -> torch.Tensor:
     return torch.exp(scores - wrong.finite(scores.logsumexp(-1)).unsqueeze(-1))
 
 
@@ -117,11 +117,11 @@ class _Forgetful(torch.autograd.Function):
     """Runs ordinary torch inside `forward`, where nothing is recorded, and sends back nothing."""
 
     @staticmethod
-    def forward(ctx, queries, keys, values, mask=None, block_size=128):
+    def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
         return wrong.blocked()(queries, keys, values, mask, block_size)[0]
 
     @staticmethod
-    def backward(ctx, grad_outputs):
+    def backward(ctx, grad_outputs) -> tuple[None, None, None, None, None]:
         return None, None, None, None, None
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import torch
 
 
-def finite(x):
+def finite(x) -> torch.Tensor:
     """-inf becomes 0, a number that can be subtracted."""
     return x.masked_fill(x == -math.inf, 0.0)
 
 
-def columns(mask, num_keys, block):
+def columns(mask, num_keys, block) -> torch.Tensor:
     """The part of a mask that belongs to a block, whatever it is broadcast from."""
     return mask.expand(*mask.shape[:-1], num_keys)[..., block]
 
@@ -26,17 +26,17 @@ def full_blocks(num_keys: int, block_size: int) -> range:
     return range(0, num_keys // block_size * block_size, block_size)
 
 
-def no_fill(scores, allowed):
+def no_fill(scores, allowed) -> torch.Tensor:
     """The mask changes nothing."""
     return scores
 
 
-def infinity(scores, allowed):
+def infinity(scores, allowed) -> torch.Tensor:
     """What is not allowed gets -inf."""
     return scores.masked_fill(~allowed, -math.inf)
 
 
-def first_columns(mask, num_keys, block):
+def first_columns(mask, num_keys, block) -> torch.Tensor:
     """The first columns of the mask for every block."""
     size = len(range(num_keys)[block])
     return columns(mask, num_keys, slice(0, size))
@@ -56,10 +56,12 @@ def blocked(
     divide: Callable = lambda outputs, totals: outputs / totals.masked_fill(totals == 0, 1.0),
     end: Callable = lambda maxima, totals: maxima + totals.log(),
     values_of: Callable = lambda keys, values: values,
-):
+) -> Callable:
     """Attention in blocks; every argument is one step of it."""
 
-    def blocked_attention(queries, keys, values, mask=None, block_size=128):
+    def blocked_attention(
+        queries, keys, values, mask=None, block_size=128
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         num_keys, values = keys.shape[-2], values_of(keys, values)
         queries = queries / root(queries.shape[-1])
         maxima = torch.full_like(queries[..., :1], -math.inf)
@@ -83,15 +85,17 @@ def blocked(
     return blocked_attention
 
 
-def one_block(which: int):
+def one_block(which: int) -> Callable:
     """Only one of the blocks: 0 the first, -1 the last."""
     return blocked(blocks=lambda m, b: [starts(m, b)[which]])
 
 
-def each_apart(combine: Callable):
+def each_apart(combine: Callable) -> Callable:
     """Attention within each block by itself, the blocks' outputs combined."""
 
-    def blocked_attention(queries, keys, values, mask=None, block_size=128):
+    def blocked_attention(
+        queries, keys, values, mask=None, block_size=128
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         results = []
         for start in starts(keys.shape[-2], block_size):
             block = slice(start, start + block_size)
@@ -104,7 +108,7 @@ def each_apart(combine: Callable):
     return blocked_attention
 
 
-def at_once(queries, keys, values, mask=None, block_size=128):
+def at_once(queries, keys, values, mask=None, block_size=128) -> tuple[torch.Tensor, torch.Tensor]:
     """The plain way, with all scores in one tensor."""
     scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
     allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
@@ -113,7 +117,7 @@ def at_once(queries, keys, values, mask=None, block_size=128):
     return torch.exp(scores - finite(logsumexp).unsqueeze(-1)) @ values, logsumexp
 
 
-def sliced_without_expanding(mask, num_keys, block):
+def sliced_without_expanding(mask, num_keys, block) -> torch.Tensor:
     """The columns of the mask as it is: one column that stands for all is gone after a block."""
     return mask[..., block]
 
@@ -138,12 +142,12 @@ def recomputed(
     rest: tuple = (None, None),
     keep_weights: bool = False,
     forward_mask: bool = True,
-):
+) -> type:
     """An own function with attention in blocks, forward and backward; each argument is a step."""
 
     class RecomputedAttention(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, queries, keys, values, mask=None, block_size=128):
+        def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
             attend, seen = forward or blocked(), mask if forward_mask else None
             outputs, kept = attend(queries, keys, values, seen, block_size)
             ctx.weights = at_once_weights(queries, keys, mask) if keep_weights else None
@@ -152,7 +156,9 @@ def recomputed(
             return outputs
 
         @staticmethod
-        def backward(ctx, grad_outputs):
+        def backward(
+            ctx, grad_outputs
+        ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None, None]:
             queries, keys, values, mask, outputs, kept = ctx.saved_tensors
             grad_outputs, num_keys = upstream(grad_outputs), keys.shape[-2]
             grads = [torch.zeros_like(x) for x in (queries, keys, values)]
@@ -178,7 +184,7 @@ def recomputed(
     return RecomputedAttention
 
 
-def at_once_weights(queries, keys, mask):
+def at_once_weights(queries, keys, mask) -> torch.Tensor:
     """All weights."""
     scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
     scores = scores if mask is None else scores.masked_fill(~mask, -math.inf)
@@ -189,13 +195,13 @@ class AllAtOnce(torch.autograd.Function):
     """Keeps little and computes everything again, but all of it at the same time."""
 
     @staticmethod
-    def forward(ctx, queries, keys, values, mask=None, block_size=128):
+    def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
         outputs, _ = blocked()(queries, keys, values, mask, block_size)
         ctx.save_for_backward(queries, keys, values, mask)
         return outputs
 
     @staticmethod
-    def backward(ctx, grad_outputs):
+    def backward(ctx, grad_outputs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None, None]:
         queries, keys, values, mask = ctx.saved_tensors
         weights = at_once_weights(queries, keys, mask)
         grad_weights = grad_outputs @ values.mT

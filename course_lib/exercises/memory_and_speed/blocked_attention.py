@@ -21,7 +21,7 @@ from course_lib.exercises.memory_and_speed._problems import (
 from course_lib.reference import memory_and_speed as oracle
 
 
-def probe(name, says, args, block_size, mask=None, **options):
+def probe(name, says, args, block_size, mask=None, **options) -> Probe:
     """A call with a mask or None, and a block size, by position."""
     given = None if mask is None else tensor(mask)
     return Probe(name, says, args=args | {"mask": given, "block_size": block_size}, **options)
@@ -30,7 +30,7 @@ def probe(name, says, args, block_size, mask=None, **options):
 _LIMIT = {"peak": 65_000}  # the scores have 76 800 bytes or more, those of a block 7680
 
 
-def _values(rng):
+def _values(rng) -> list[Probe]:
     scaled = {
         "queries": tensor([[2.0, 0.0, 0.0, 0.0]]),
         "keys": tensor([[0.0, 1, 0, 0], [1.0, 0, 0, 0], [3.0, 0, 1, 0]]),
@@ -64,7 +64,7 @@ def _values(rng):
     ]  # fmt: skip
 
 
-def _edges(rng):
+def _edges(rng) -> list[Probe]:
     edge = functools.partial(probe, part="edges")
     late = some(rng, 4, 7)
     late[1, :3], late[2, :6] = False, False
@@ -87,7 +87,7 @@ def _edges(rng):
     ]  # fmt: skip
 
 
-def _extremes(rng):
+def _extremes(rng) -> list[Probe]:
     edge = functools.partial(probe, part="edges")
     large = {
         "queries": tensor([[900.0, 0.0], [-900.0, 0.0], [0.5, -1.0]]),
@@ -121,7 +121,7 @@ def _extremes(rng):
     ]  # fmt: skip
 
 
-def _gradients(rng):
+def _gradients(rng) -> list[Probe]:
     return [
         probe("gradient", "The gradient comes through all blocks.",
               problem(rng, 2, 5, 2, 3, requires_grad=True), 2, some(rng, 2, 5), part="gradients",

@@ -1,24 +1,26 @@
 """`factored_additive_scores`: one exponential a vector, and where it stops being one."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.reference import memory_and_speed as oracle
 
 
-def _probes(rng):
-    def draw(batch, n, m, h, scale=1.2, **options):
+def _probes(rng) -> list[Probe]:
+    def draw(batch, n, m, h, scale=1.2, **options) -> Given:
         shapes = {"projected_queries": (batch, n, h), "projected_keys": (batch, m, h), "w_v": (h,)}
         return {name: tensor(rng.normal(0, scale, s), **options) for name, s in shapes.items()}
 
-    def given(queries, keys, w_v):
+    def given(queries, keys, w_v) -> Given:
         arrays = {"projected_queries": [queries], "projected_keys": [keys], "w_v": w_v}
         return {name: tensor(np.array(data, dtype=float)) for name, data in arrays.items()}
 
-    def second(queries, keys, w_v):
+    def second(queries, keys, w_v) -> Given:
         """The same as the second item, after one whose numbers are all small."""
         alone = given(queries, keys, w_v)
         for name in ("projected_queries", "projected_keys"):
@@ -26,7 +28,7 @@ def _probes(rng):
             alone[name] = tensor(np.concatenate([np.clip(data, -1.0, 1.0), data]))
         return alone
 
-    def frugal(args, times=1):
+    def frugal(args, times=1) -> dict[str, int]:
         queries, keys = (args[f"projected_{name}"].data for name in ("queries", "keys"))
         return {"functions": times * (queries.size + keys.size)}
 
@@ -116,11 +118,11 @@ def _probes(rng):
     ]
 
 
-def _limit(dtype):
+def _limit(dtype) -> float:
     return -0.5 * float(np.log(torch.finfo(dtype).tiny))
 
 
-def _both(queries, keys, limit):
+def _both(queries, keys, limit) -> bool:
     return bool((queries.abs() <= limit).all() and (keys.abs() <= limit).all())
 
 
@@ -130,10 +132,10 @@ def _model(
     product=lambda queries, keys: torch.exp(-2 * queries) * torch.exp(-2 * keys),
     sigmoid=lambda product: 1 / (1 + product),
     end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v) - w_v.sum(),
-):
+) -> Callable:
     """The factored scores; every argument is one step of them."""
 
-    def factored_additive_scores(projected_queries, projected_keys, w_v):
+    def factored_additive_scores(projected_queries, projected_keys, w_v) -> torch.Tensor:
         queries, keys = projected_queries.unsqueeze(2), projected_keys.unsqueeze(1)
         if guard(queries, keys):
             sigmoids = sigmoid(product(queries, keys))
@@ -144,33 +146,33 @@ def _model(
     return factored_additive_scores
 
 
-def _always(queries, keys):
+def _always(queries, keys) -> bool:
     return True
 
 
-def _never(queries, keys):
+def _never(queries, keys) -> bool:
     return False
 
 
-def _clamped(queries, keys):
+def _clamped(queries, keys) -> torch.Tensor:
     limit = _limit(queries.dtype)
     queries, keys = queries.clamp(-limit, limit), keys.clamp(-limit, limit)
     return 1 / (1 + torch.exp(-2 * queries) * torch.exp(-2 * keys))
 
 
-def _where_nan(projected_queries, projected_keys, w_v):
+def _where_nan(projected_queries, projected_keys, w_v) -> torch.Tensor:
     """The fast form, replaced by the slow one where it gave NaN."""
     inputs = projected_queries, projected_keys, w_v
     scores = _model(_always)(*inputs)
     return _model(_never)(*inputs) if scores.isnan().any() else scores
 
 
-def _is_far(probe):
+def _is_far(probe) -> bool:
     """Whether a query or key is so large that its exponential is of the essence."""
     return any(np.abs(probe.args[f"projected_{n}"].data).max() > 5 for n in ("queries", "keys"))
 
 
-def _lost_far_out(probe, outputs):
+def _lost_far_out(probe, outputs) -> str | None:
     """The largest error where a query or key is far from 0, with the sum that it comes from."""
     if not _is_far(probe):
         return None

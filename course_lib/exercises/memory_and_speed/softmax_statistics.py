@@ -1,31 +1,32 @@
 """`softmax_statistics`: a running maximum and a running sum, and how they get out of step."""
 
 import math
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.exercises._rows import Case, case, edge, mistake
 from course_lib.reference import memory_and_speed as oracle
 
 
-def _blocks(scores, *sizes):
+def _blocks(scores, *sizes) -> list[Array]:
     """The columns of `scores` dealt out to blocks of these sizes."""
     assert sum(sizes) == scores.shape[-1]
     return [tensor(part) for part in np.split(scores, np.cumsum(sizes)[:-1], axis=-1)]
 
 
-def _probes(rng):
-    def probe(name, scores, *sizes, **options):
+def _probes(rng) -> list[Probe]:
+    def probe(name, scores, *sizes, **options) -> Case:
         blocks = _blocks(np.asarray(scores), *sizes)
         return case(name, blocks=blocks, scenario="one_at_a_time", **options)
 
-    def draw(*shape):
+    def draw(*shape) -> np.ndarray:
         return rng.normal(0, 1.5, shape)
 
-    def anything(name, *shape, **options):
+    def anything(name, *shape, **options) -> Case:
         """A tensor `(blocks, rows, columns)`: a `for` loop takes one block after the other."""
         return edge(name, blocks=draw(*shape), **options)
 
@@ -93,7 +94,7 @@ def _probes(rng):
     ]
 
 
-def _merge(maxima, totals, block, keep):
+def _merge(maxima, totals, block, keep) -> tuple[torch.Tensor, torch.Tensor]:
     """One right step, of which `keep` may change the parts."""
     parts = {"own": block.amax(-1)}
     parts["larger"] = torch.maximum(maxima, parts["own"])
@@ -105,8 +106,10 @@ def _merge(maxima, totals, block, keep):
     return parts["larger"], new
 
 
-def _model(keep=lambda *state: {}, end=lambda maxima, totals: (maxima, totals), start=-math.inf):
-    def softmax_statistics(blocks):
+def _model(
+    keep=lambda *state: {}, end=lambda maxima, totals: (maxima, totals), start=-math.inf
+) -> Callable:
+    def softmax_statistics(blocks) -> tuple[torch.Tensor, torch.Tensor]:
         maxima = totals = None
         for block in blocks:
             if maxima is None:
@@ -118,35 +121,35 @@ def _model(keep=lambda *state: {}, end=lambda maxima, totals: (maxima, totals), 
     return softmax_statistics
 
 
-def _finite(x):
+def _finite(x) -> torch.Tensor:
     return x.masked_fill(x == -math.inf, 0.0)
 
 
-def _own_maximum(maxima, totals, block, parts):
+def _own_maximum(maxima, totals, block, parts) -> dict[str, torch.Tensor]:
     own = _finite(parts["own"]).unsqueeze(-1)
     return {"totals": totals + torch.exp(block - own).sum(-1)}
 
 
-def _not_carried(maxima, totals, block, parts):
+def _not_carried(maxima, totals, block, parts) -> dict[str, torch.Tensor]:
     return _own_maximum(maxima, totals, block, parts) | {"larger": parts["own"]}
 
 
-def _turned(maxima, totals, block, parts):
+def _turned(maxima, totals, block, parts) -> dict[str, torch.Tensor]:
     return {"fading": torch.exp(parts["shift"] - _finite(maxima))}
 
 
-def _plain(maxima, totals, block, parts):
+def _plain(maxima, totals, block, parts) -> dict[str, torch.Tensor]:
     return {"totals": totals + torch.exp(block).sum(-1)}
 
 
-def _nan(maxima, totals, block, parts):
+def _nan(maxima, totals, block, parts) -> dict[str, torch.Tensor]:
     larger = parts["larger"]
     summed = torch.exp(block - larger.unsqueeze(-1)).sum(-1)
     return {"fading": torch.exp(maxima - larger), "summed": summed}
 
 
-def _short_dropped(blocks):
-    def full():
+def _short_dropped(blocks) -> tuple[torch.Tensor, torch.Tensor]:
+    def full() -> Iterator[torch.Tensor]:
         width = None
         for block in blocks:
             width = width or block.shape[-1]
@@ -156,24 +159,24 @@ def _short_dropped(blocks):
     return _model()(full())
 
 
-def _first_only(blocks):
+def _first_only(blocks) -> tuple[torch.Tensor, torch.Tensor]:
     return _model()(iter([next(iter(blocks))]))
 
 
-def _all_at_once(blocks):
+def _all_at_once(blocks) -> tuple[torch.Tensor, torch.Tensor]:
     scores = torch.cat(list(blocks), -1)
     maxima = scores.amax(-1)
     return maxima, torch.exp(scores - _finite(maxima).unsqueeze(-1)).sum(-1)
 
 
-def _scores(probe):
+def _scores(probe) -> np.ndarray:
     """All columns, whether the blocks come in a list or in one array."""
     blocks = probe.args["blocks"]
     parts = [block.data for block in blocks] if isinstance(blocks, list) else list(blocks.data)
     return np.concatenate(parts, axis=-1)
 
 
-def _impossible_total(probe, outputs):
+def _impossible_total(probe, outputs) -> str | None:
     """The largest score itself adds 1, and no score adds more."""
     maxima, totals = (outputs.items[i].data for i in range(2))
     width = _scores(probe).shape[-1]
@@ -186,7 +189,7 @@ def _impossible_total(probe, outputs):
     )
 
 
-def _wrong_maximum(probe, outputs):
+def _wrong_maximum(probe, outputs) -> str | None:
     maxima = outputs.items[0].data
     scores = _scores(probe)
     wrong = ~np.isclose(maxima, scores.max(-1))

@@ -1,6 +1,8 @@
 """The right `MultiHeadAttention` in steps, and its known mistakes."""
 
-from torch import nn
+from collections.abc import Sequence
+
+from torch import Tensor, nn
 
 from course_lib.exercises._attention.changes import tiled_over_heads
 from course_lib.exercises._attention.mistakes import Row, known
@@ -11,30 +13,30 @@ from course_lib.exercises._attention.steps import Softmax
 class _MultiHead(WithHeads, AttentionModule):
     """The right module: the steps layers and split before, merge after the average."""
 
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False) -> None:
         super().__init__(dropout)
         self.num_heads = num_heads
         for name in ("W_q", "W_k", "W_v", "W_o"):
             setattr(self, name, nn.Linear(embed_dim, embed_dim, bias=bias))
 
-    def layers(self, queries, keys, values):
+    def layers(self, queries, keys, values) -> tuple[Tensor, Tensor, Tensor]:
         return self.W_q(queries), self.W_k(keys), self.W_v(values)
 
-    def project(self, queries, keys, values):
+    def project(self, queries, keys, values) -> Sequence[Tensor]:
         return [self.split(x) for x in self.layers(queries, keys, values)]
 
-    def own(self, scores, mask):
+    def own(self, scores, mask) -> Tensor:
         return mask.unsqueeze(1) if mask.dim() == 3 else mask
 
-    def out(self, averages):
+    def out(self, averages) -> Tensor:
         return self.W_o(self.merge(averages))
 
 
-def _tiled_mask(self, scores, mask):
+def _tiled_mask(self, scores, mask) -> Tensor:
     return mask.repeat(self.num_heads, 1, 1).view(scores.shape) if mask.dim() == 3 else mask
 
 
-def _mask_of_one_head(self, scores, mask):
+def _mask_of_one_head(self, scores, mask) -> Tensor:
     mask = _MultiHead.own(self, scores, mask)
     return mask[:, :1] if mask.dim() == 4 else mask
 

@@ -3,7 +3,7 @@
 import torch
 
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.observe.probe import tensor
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._meetings import (
     ANSWERS,
     TOLERANCE,
@@ -18,7 +18,7 @@ from course_lib.exercises.multi_head._order import asked, by_hand, meeter
 from course_lib.reference import multi_head as oracle
 
 
-def _causality_probes(rng):
+def _causality_probes(rng) -> list[Probe]:
     meet = meeter(rng)
     padded = rng.normal(0, 1.3, (2, 6, 3))
     padded[:, 4:] = 0.0

@@ -1,6 +1,9 @@
 """A test of a function: permuted positions give permuted outputs."""
 
+from torch import Tensor
+
 from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._meetings import ANSWERS, TOLERANCE, function_edges, judged
 from course_lib.exercises._rows import mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
@@ -8,7 +11,7 @@ from course_lib.exercises.multi_head._order import asked, by_hand, meeter
 from course_lib.reference import multi_head as oracle
 
 
-def _equivariance_probes(rng):
+def _equivariance_probes(rng) -> list[Probe]:
     meet = meeter(rng)
     return [
         by_hand("by_hand", "doubled", "running_sum"),
@@ -31,15 +34,15 @@ def _equivariance_probes(rng):
     ]
 
 
-def _flip(x):
+def _flip(x) -> Tensor:
     return x.flip(1)
 
 
-def _roll(x):
+def _roll(x) -> Tensor:
     return x.roll(1, dims=1)
 
 
-def _same_sums(a, b):
+def _same_sums(a, b) -> bool:
     return wrong.same(a.sum(1), b.sum(1))
 
 

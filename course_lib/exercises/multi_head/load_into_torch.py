@@ -3,15 +3,17 @@
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Case, case, mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.exercises.multi_head.MultiHeadAttention import state_of
 from course_lib.reference import multi_head as oracle
 
 
-def _loading_probes(rng):
-    def probe(name, *, part="values", bias=False, reference_bias=True, late=False, training=False):
+def _loading_probes(rng) -> list[Probe]:
+    def probe(
+        name, *, part="values", bias=False, reference_bias=True, late=False, training=False
+    ) -> Case:
         embed_dim, shapes = 6, {"queries": (2, 4), "keys": (2, 5), "values": (2, 5)}
         args = {k: tensor(rng.normal(0, 1.3, (*s, embed_dim))) for k, s in shapes.items()}
         state = state_of(rng, embed_dim, bias=bias, scale=1.3)
@@ -57,7 +59,7 @@ def _loading_probes(rng):
     ]
 
 
-def _loaded(queries, keys, values, **given):
+def _loaded(queries, keys, values, **given) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, bool]:
     state = {f"W_{n}.weight": given[f"W_{n}"] for n in "qkvo"}
     state |= {f"W_{n}.bias": given[f"b_{n}"] for n in "qkvo" if "b_q" in given}
     construct = {"num_heads": given["num_heads"]}
@@ -68,12 +70,12 @@ def _loaded(queries, keys, values, **given):
     return outputs, kept["attention_weights"], source, trainable, False
 
 
-def _loading_oracle(*args, **kwargs):
+def _loading_oracle(*args, **kwargs) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, bool]:
     names = ("queries", "keys", "values", "W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
     return _loaded(**dict(zip(names, args, strict=False)), **kwargs)
 
 
-def _source_changed(probe, outputs):
+def _source_changed(probe, outputs) -> str | None:
     given = probe.inputs()
     if given["change_afterwards"] or len(outputs.items) < 3 or outputs.items[2].data is None:
         return None

@@ -33,7 +33,7 @@ _EACH_CALL = "Outputs and `attention_weights` are those of the last call."
 _GRADIENT = "The gradients of queries, keys and values must be those of the formula."
 
 
-def probe(name, says, args, dropout=0.0, mask=None, **options):
+def probe(name, says, args, dropout=0.0, mask=None, **options) -> Probe:
     return Probe(
         name,
         says,
@@ -47,7 +47,7 @@ def probe(name, says, args, dropout=0.0, mask=None, **options):
 _LENS = {"valid_lens": tensor([3, 4])}
 
 
-def _values(rng):
+def _values(rng) -> list[Probe]:
     problem, lens = functools.partial(problem_of, rng), _LENS
     wide = {
         "queries": tensor(rng.normal(0, 1.2, (8, 16, 3))),
@@ -76,7 +76,7 @@ def _values(rng):
     ]  # fmt: skip
 
 
-def _edges(rng):
+def _edges(rng) -> list[Probe]:
     problem, lens = functools.partial(problem_of, rng), _LENS
     edge = functools.partial(probe, part="edges")
     return [
@@ -101,7 +101,7 @@ def _edges(rng):
     ]  # fmt: skip
 
 
-def _gradients(rng):
+def _gradients(rng) -> list[Probe]:
     grads = problem_of(rng, (1,), 2, 3, 2, 2, requires_grad=True)
     grad_outputs = rng.normal(0, 1, (1, 2, 2))
     return [

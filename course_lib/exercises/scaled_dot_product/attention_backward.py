@@ -1,23 +1,24 @@
 """`attention_backward`: the backward pass by hand, and the steps that get forgotten."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.exercises.scaled_dot_product._problems import multiple_of
 from course_lib.reference import scaled_dot_product as oracle
 
 
-def _backward_probes(rng):
-    def problem(n, m, d, v, scale=1.2, **options):
+def _backward_probes(rng) -> list[Probe]:
+    def problem(n, m, d, v, scale=1.2, **options) -> Given:
         shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v), "grad_outputs": (n, v)}
         return {k: tensor(rng.normal(0, scale, s), **options) for k, s in shapes.items()}
 
-    def fixed(queries, keys, values, grad_outputs):
+    def fixed(queries, keys, values, grad_outputs) -> Given:
         arrays = {"queries": queries, "keys": keys, "values": values, "grad_outputs": grad_outputs}
         return {name: tensor(np.array(data, dtype=float)) for name, data in arrays.items()}
 
@@ -56,10 +57,14 @@ def _backward_probes(rng):
     ]
 
 
-def _backward(correct=None, *, scale=True, forward_scale=True, key_scale=True, transpose=True):
+def _backward(
+    correct=None, *, scale=True, forward_scale=True, key_scale=True, transpose=True
+) -> Callable:
     """A wrong backward pass; `correct` makes dS of the weights and their gradient."""
 
-    def model(queries, keys, values, grad_outputs):
+    def model(
+        queries, keys, values, grad_outputs
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         root = math.sqrt(queries.shape[-1])
         weights = torch.softmax(queries @ keys.mT / (root if forward_scale else 1.0), -1)
         grad_weights = grad_outputs @ values.mT
@@ -72,11 +77,11 @@ def _backward(correct=None, *, scale=True, forward_scale=True, key_scale=True, t
     return model
 
 
-def _right(weights, grad):
+def _right(weights, grad) -> torch.Tensor:
     return weights * (grad - (weights * grad).sum(-1, keepdim=True))
 
 
-def _keys_first(*inputs):
+def _keys_first(*inputs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     grad_queries, grad_keys, grad_values = _backward()(*inputs)
     return grad_keys, grad_queries, grad_values
 
@@ -84,7 +89,7 @@ def _keys_first(*inputs):
 _NAMES = ("grad_queries", "grad_keys", "grad_values")
 
 
-def _multiples(probe, outputs):
+def _multiples(probe, outputs) -> str | None:
     """Gradients that are those of the formula but for a factor."""
     right = oracle.attention_backward(*(value.data for value in probe.inputs().values()))
     d, said = probe.inputs()["queries"].data.shape[-1], []

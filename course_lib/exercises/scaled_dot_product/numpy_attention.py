@@ -1,6 +1,7 @@
 """`numpy_attention`: from scratch, without lengths and without a batch."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from course_lib.checks.observe.probe import Probe, array
 from course_lib.exercises._attention.changes import untouched
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
+from course_lib.exercises._rows import Given
 from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
     PROPERTIES,
@@ -26,8 +28,8 @@ _DROPPED = "A key that a query may not attend to gets weight 0, as if it were de
 _BROADCAST = "A mask of shape (1, num_keys) or (num_keys,) holds for every query."
 
 
-def _numpy_probes(rng):
-    def problem(n, m, d, v, **options):
+def _numpy_probes(rng) -> list[Probe]:
+    def problem(n, m, d, v, **options) -> Given:
         return problem_of(rng, (), n, m, d, v, make_array=array, **options)
 
     worked = {
@@ -69,10 +71,10 @@ class _InNumpy(Attention):
     lens = spread = real = None
 
     @classmethod
-    def answer(cls, changes):
+    def answer(cls, changes) -> Callable:
         attend = super().answer(changes)
 
-        def numpy_attention(queries, keys, values, mask=None):
+        def numpy_attention(queries, keys, values, mask=None) -> tuple[np.ndarray, np.ndarray]:
             tensors = [torch.from_numpy(x.copy()) for x in (queries, keys, values)]
             own = None if mask is None else torch.from_numpy(mask.copy())
             return tuple(x.numpy() for x in attend(*tensors, None, own))
@@ -80,12 +82,12 @@ class _InNumpy(Attention):
         return numpy_attention
 
 
-def _exp_over_sum(self, scores, valid_lens=None, mask=None):
+def _exp_over_sum(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
     e = torch.exp(scores if mask is None else scores.masked_fill(~mask, -math.inf))
     return e / e.sum(-1, keepdim=True)
 
 
-def _recoded_twice(self, scores, allowed):
+def _recoded_twice(self, scores, allowed) -> torch.Tensor:
     if allowed.all():
         return scores
     numbers = allowed.to(scores.dtype)
@@ -94,7 +96,7 @@ def _recoded_twice(self, scores, allowed):
     return scores + numbers
 
 
-def _maximum_of_the_matrix(self, scores, valid_lens=None, mask=None):
+def _maximum_of_the_matrix(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
     kept = scores if mask is None else scores.masked_fill(~mask, -math.inf)
     e = torch.exp(kept - kept.max().clamp(min=torch.finfo(kept.dtype).min))
     total = e.sum(-1, keepdim=True)

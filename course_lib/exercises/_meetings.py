@@ -94,8 +94,7 @@ def meeting(name, *objects, part="values", says="", dtype=None, **inputs) -> Pro
     `says` is what is special about the inputs, where something is.
     """
     args = {f"object_{i}": built for i, built in enumerate(objects, start=1)} | inputs
-    scenario = {"scenario": "ask_about_each", "compare": "judged"}
-    return Probe(name, says, part, args, dtype=dtype, **scenario)
+    return Probe(name, says, part, args, dtype=dtype, scenario="ask_about_each", compare="judged")
 
 
 def _edges(nudged, rounding, inputs) -> list[Probe]:

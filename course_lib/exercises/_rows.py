@@ -10,6 +10,9 @@ from course_lib.checks.judge.exercise import Mistake
 from course_lib.checks.observe.probe import Array, Probe, tensor
 
 Given = dict[str, Any]  # arguments of a call, or fields of its probe, by their names
+FLOAT32: Given = {"dtype": "float32", "tolerance": 1e-4}
+STRIDED = "Non-contiguous tensors must work."
+BETWEEN: Given = {"scenario": "between_calls"}
 _FIELDS = {field.name for field in fields(Probe)} - {"args", "kwargs"}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from course_lib.checks.judge.grade import grade
 from course_lib.exercises import exercises, find, lessons
-from course_lib.steps import Step
+from course_lib.progress_step import Step
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,7 @@ def _marked(root: Path, exercise: str, mark: str) -> Iterator[tuple[str, Any]]:
     if not path.exists():
         return
     spec = importlib.util.spec_from_file_location(f"variants_{exercise}", path)
+    assert spec and spec.loader, path
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     for name, answer in list(vars(module).items()):

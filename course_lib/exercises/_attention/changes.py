@@ -1,6 +1,7 @@
 """Steps as wrong answers make them, for the table of mistakes (`mistakes.py`)."""
 
 import math
+from collections.abc import Mapping
 
 import torch
 
@@ -12,7 +13,7 @@ def untouched(self, scores, allowed) -> torch.Tensor:
     return scores
 
 
-def filled(value, **others) -> dict[str, object]:
+def filled(value, **others) -> Mapping[str, object]:
     """Forbidden scores get a finite number, or -inf, and empty rows no special care."""
 
     def fill(self, scores, allowed) -> torch.Tensor:

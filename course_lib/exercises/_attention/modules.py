@@ -51,8 +51,8 @@ class AttentionModule(Attention, nn.Module):
     def answer(cls, changes: Mapping[str, object]) -> Callable:
         return changed(cls, changes)
 
-    def forward(self, queries, keys, values, valid_lens=None, mask=None) -> Tensor:
-        return self.attend(queries, keys, values, valid_lens, mask)[0]
+    def forward(self, *inputs, **named) -> Tensor:
+        return self.attend(*inputs, **named)[0]
 
     def average(self, weights, v) -> Tensor:
         used = self.drop(weights)
@@ -68,6 +68,8 @@ class AttentionModule(Attention, nn.Module):
 
 class WithHeads:
     """Attention in `num_heads` heads: the steps split and merge."""
+
+    num_heads: int
 
     def split(self, x) -> Tensor:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

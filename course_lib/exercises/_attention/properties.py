@@ -39,7 +39,7 @@ def rows_that_do_not_sum_to_one(probe, weights, allowed) -> str | None:
 
 
 @of_weights
-def upside_down(probe, weights, allowed) -> str | None:
+def all_weight_on_dropped_keys(probe, weights, allowed) -> str | None:
     """In each row with both kinds of keys the wrong kind gets all the weight, at usual scores."""
     scores = scores_of(probe)
     both = allowed.any(-1) & ~allowed.all(-1)
@@ -205,7 +205,10 @@ _OF_WEIGHTS = {
         rows_that_do_not_sum_to_one,
         "Over which axis does your softmax run, and what changes the weights after it?",
     ),
-    "upside_down": (upside_down, "True means 'may attend'. Which keys does your code fill?"),
+    "dropped_keys_have_all_weight": (
+        all_weight_on_dropped_keys,
+        "True means 'may attend'. Which keys does your code fill?",
+    ),
     "dropped_key_has_weight": (
         weight_on_a_dropped_key,
         "Did you mask before the softmax, and with what value?",

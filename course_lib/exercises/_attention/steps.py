@@ -3,13 +3,16 @@
 A mistake is the right one with some steps changed (`mistakes.py`), a mistake of two is one with the
 steps of both. Shapes: scores (..., num_queries, num_keys), with a batch axis first and perhaps one
 for heads; lengths (batch,) or (batch, num_queries); masks that fit the scores. An exercise without
-a step sets it to None.
+a step sets it to NO_STEP.
 """
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
+
+NO_STEP: Any = None  # in the place of a step that an exercise does not have
 
 
 class Then:

@@ -8,12 +8,13 @@ from torch import nn
 
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import AttentionModule
+from course_lib.exercises._attention.steps import NO_STEP
 
 
 class _Additive(AttentionModule):
     """The right module: project, and the step combine in the place of product and root."""
 
-    product = root = None
+    product = root = NO_STEP
 
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0) -> None:
         super().__init__(dropout)

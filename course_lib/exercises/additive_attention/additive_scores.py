@@ -12,7 +12,9 @@ from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.reference import additive_attention as oracle
 
 
-def _scores_problem(rng, b, n, m, d_q, d_k, h, *, scale=1.2, dtype=np.float64, **options) -> Given:
+def _scores_problem(
+    rng, b, n, m, d_q, d_k, h, *, scale=1.2, dtype: type[np.floating] = np.float64, **options
+) -> Given:
     """Arguments of `additive_scores` with the given sizes."""
     shapes = {
         "queries": (b, n, d_q),
@@ -29,7 +31,7 @@ def _scores_problem(rng, b, n, m, d_q, d_k, h, *, scale=1.2, dtype=np.float64, *
 
 
 def _scores_probes(rng) -> list[Probe]:
-    worked = {
+    worked: Given = {
         "queries": tensor([[[1.0, 0.0]]]),
         "keys": tensor([[[2.0]]]),
         "w_q": tensor([[1.0, 0.0], [0.0, 1.0]]),

@@ -6,7 +6,7 @@ from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
-from course_lib.exercises._rows import Model, case, edge, mistake
+from course_lib.exercises._rows import Given, Model, case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.reference import batch_matmul as oracle
 
@@ -18,12 +18,12 @@ def _distinct(rng, low, high, count) -> list[int]:
 _SIZES = ("batch", "num_queries", "num_keys", "d", "d_v")
 
 
-def _named(sizes) -> dict[str, int]:
+def _named(sizes) -> Given:
     return dict(zip(_SIZES, sizes, strict=True))
 
 
 def _attention_cost_probes(rng) -> list[Probe]:
-    def sizes(low, high) -> dict[str, int]:
+    def sizes(low, high) -> Given:
         return _named(_distinct(rng, low, high, 5))
 
     return [
@@ -69,9 +69,6 @@ def _counts(probe, expected, recorded) -> Problem | None:
     right = [key for key in expected if key not in wrong]
     start = f"`{right[0]}` is right, `{wrong[0]}` is not. " if right else ""
     return Problem("wrong_values", start + probe.says)
-
-
-_counts.is_exact = True
 
 
 def _is_count(recorded, value) -> bool:
@@ -125,6 +122,7 @@ EXERCISE = Exercise(
     probes=_attention_cost_probes,
     oracle=oracle.attention_cost,
     comparisons={"counts": _counts, "whole_counts": _whole_counts},
+    exact=("counts",),
     mistakes=(
         _wrong_count("factor_2_missing", flops=lambda B, n, m, d, v, e: B * n * m * (d + v)).says(
             "You count multiply-adds; one of them is 2 operations, so all is half of what it "

@@ -60,10 +60,8 @@ def _pieces(probe) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Queries, keys and values of a problem of one item, (heads, positions, head_dim), and W_o."""
     d, heads = probe.construct["embed_dim"], probe.construct["num_heads"]
     projected = probe.args["x"].data[0] @ probe.state["W_qkv.weight"].T
-    thirds = [
-        t.reshape(-1, heads, d // heads).transpose(1, 0, 2) for t in np.split(projected, 3, 1)
-    ]
-    return *thirds, probe.state["W_o.weight"]
+    q, k, v = projected.reshape(-1, 3, heads, d // heads).transpose(1, 2, 0, 3)
+    return q, k, v, probe.state["W_o.weight"]
 
 
 def _outputs(probe, root, seen, merged=True) -> np.ndarray:

@@ -8,7 +8,7 @@ from torch import nn
 from course_lib.checks.observe.lessons.broken_modules import BrokenCausalSelfAttention
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
-from course_lib.exercises._attention.steps import Softmax
+from course_lib.exercises._attention.steps import NO_STEP, Softmax
 from course_lib.exercises._rows import mistake
 
 ROOTS = {
@@ -44,7 +44,7 @@ def _indices(n) -> tuple[torch.Tensor, torch.Tensor]:
 class _Causal(WithHeads, AttentionModule):
     """The right module, with the steps thirds, past and result."""
 
-    own = drop = None
+    own = drop = NO_STEP
 
     def __init__(self, embed_dim, num_heads) -> None:
         super().__init__()

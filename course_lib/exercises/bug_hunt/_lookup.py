@@ -8,13 +8,14 @@ from torch.nn import functional as F
 from course_lib.checks.observe.lessons.broken_modules import BrokenLookup
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import AttentionModule
+from course_lib.exercises._attention.steps import NO_STEP
 from course_lib.exercises._rows import mistake
 
 
 class _Lookup(AttentionModule):
     """The right module."""
 
-    own = None
+    own = NO_STEP
 
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0) -> None:
         super().__init__(dropout)

@@ -35,7 +35,9 @@ def pairs(rng, broken, keepers=("sound",), lengths=True, **sizes) -> list[Probe]
     probes = []
     for position, (name, keeper) in enumerate(zip(broken, itertools.cycle(keepers), strict=False)):
         pair = (keeper, name) if position % 2 == 0 else (name, keeper)
-        inputs = inputs_of(rng, **sizes) | ({"valid_lens": lengths_of(rng)} if lengths else {})
+        inputs = inputs_of(rng, **sizes)
+        if lengths:
+            inputs["valid_lens"] = lengths_of(rng)
         probes.append(meeting(name, *modules(rng, *pair), **inputs))
     return probes
 
@@ -59,7 +61,8 @@ HERE = {
 
 def meet_with_lengths(rng) -> Callable:
     def meet(name, pair, lens, **sizes) -> Probe:
-        inputs = inputs_of(rng, b=len(lens), **sizes) | {"valid_lens": tensor(lens)}
-        return meeting(name, *modules(rng, *pair), says=HERE[name], **inputs)
+        inputs = inputs_of(rng, b=len(lens), **sizes)
+        pair = modules(rng, *pair)
+        return meeting(name, *pair, says=HERE[name], **inputs, valid_lens=tensor(lens))
 
     return meet

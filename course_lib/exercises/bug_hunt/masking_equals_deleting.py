@@ -13,7 +13,7 @@ from course_lib.exercises._meetings import (
     module_edges,
     modules,
 )
-from course_lib.exercises._rows import mistake
+from course_lib.exercises._rows import Given, mistake
 from course_lib.exercises.bug_hunt import _mistakes as models
 from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
 
@@ -32,7 +32,7 @@ def _masking_probes(rng) -> list[Probe]:
     )
 
     meet = meet_with_lengths(rng)
-    by_hand = {
+    by_hand: Given = {
         "queries": tensor([[[1.0, -1.0]]]),
         "keys": tensor([[[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]]),
         "values": tensor([[[1.0, -1.0], [2.0, -2.0], [9.0, -9.0]]]),

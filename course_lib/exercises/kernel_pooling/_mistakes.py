@@ -80,7 +80,7 @@ def right_pooling(
     )
 
 
-def swapped(*args) -> tuple[torch.Tensor, torch.Tensor]:
+def swapped(*args) -> tuple[torch.Tensor, ...]:
     return right_pooling(*args)[::-1]
 
 
@@ -175,7 +175,7 @@ def step_without_a_leaf(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> 
         (left_out()(inputs, targets, place.exp()) - targets).square().mean().backward()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's own hint at the mistake
-            place = place - lr * place.grad
+            place = place - lr * place.grad  # pyright: ignore[reportOperatorIssue]: None, the mistake
 
 
 def step_recorded(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:

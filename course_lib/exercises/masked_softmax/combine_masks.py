@@ -1,5 +1,8 @@
 """`combine_masks`: what all masks allow."""
 
+import functools
+import operator
+
 import numpy as np
 import torch
 
@@ -31,7 +34,7 @@ def _combine_masks_probes(rng) -> list[Probe]:
             "A key is allowed only where both masks allow it."
         ),
         case(
-            "three_masks", **{f"mask {i}": tensor(allowed) for i, allowed in enumerate(three)}
+            "three_masks", args={f"mask {i}": tensor(allowed) for i, allowed in enumerate(three)}
         ).says("Of three masks all three must allow the key."),
         case("broadcast", padding=mask(2, 1, 5), causal=mask(3, 5)).says(
             "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask broadcast."
@@ -64,25 +67,7 @@ def _given(masks) -> list[torch.Tensor]:
 
 def _fold(masks, step) -> torch.Tensor | None:
     given = _given(masks)
-    result = given[0] if given else None
-    for mask in given[1:]:
-        result = step(result, mask)
-    return result
-
-
-def _fold_with_none(masks, step) -> torch.Tensor | None:
-    result = masks[0]
-    for mask in masks[1:]:
-        result = step(result, mask)
-    return result
-
-
-def _in_place_and(*masks) -> torch.Tensor | None:
-    given = _given(masks)
-    result = given[0] if given else None
-    for mask in given[1:]:
-        result &= mask
-    return result
+    return functools.reduce(step, given) if given else None
 
 
 EXERCISE = Exercise(
@@ -104,7 +89,7 @@ EXERCISE = Exercise(
             "Adding bool masks counts how many allow a key, and is no longer a bool mask.",
             "Which operator is True only if both sides are?",
         ),
-        mistake("none_crashes", lambda *masks: _fold_with_none(masks, torch.logical_and)).says(
+        mistake("none_crashes", lambda *masks: functools.reduce(torch.logical_and, masks)).says(
             "None makes your function fail. None stands for 'everything is allowed'.",
             "How can you leave out the masks that are None before you combine the rest?",
         ),
@@ -117,7 +102,9 @@ EXERCISE = Exercise(
         mistake("only_two_masks", lambda *masks: _fold(_given(masks)[:2], torch.logical_and)).says(
             "Only the first two masks count.", "How many masks may be given?"
         ),
-        mistake("first_mask_overwritten", _in_place_and, fails=True).says(
+        mistake(
+            "first_mask_overwritten", lambda *masks: _fold(masks, operator.iand), fails=True
+        ).says(
             "`&=` writes the result into the caller's first mask, and fails where that has not yet "
             "the shape of the result.",
             "What is the difference between `a &= b` and `a = a & b`?",

@@ -121,7 +121,7 @@ class _Forgetful(torch.autograd.Function):
         return wrong.blocked()(queries, keys, values, mask, block_size)[0]
 
     @staticmethod
-    def backward(ctx, grad_outputs) -> tuple[None, None, None, None, None]:
+    def backward(ctx, *grad_outputs) -> tuple[None, None, None, None, None]:
         return None, None, None, None, None
 
 

@@ -156,11 +156,9 @@ def recomputed(
             return outputs
 
         @staticmethod
-        def backward(
-            ctx, grad_outputs
-        ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None, None]:
+        def backward(ctx, *grad_outputs) -> tuple:
             queries, keys, values, mask, outputs, kept = ctx.saved_tensors
-            grad_outputs, num_keys = upstream(grad_outputs), keys.shape[-2]
+            grad, num_keys = upstream(*grad_outputs), keys.shape[-2]
             grads = [torch.zeros_like(x) for x in (queries, keys, values)]
             for start in blocks(num_keys, ctx.block_size):
                 block = slice(start, start + ctx.block_size)
@@ -171,12 +169,12 @@ def recomputed(
                     scores = fill(scores, allowed)
                 weights = torch.exp(scores - shift_of(kept).unsqueeze(-1))
                 weights = within(scores) if within else weights
-                grad_weights = grad_outputs @ v.mT
-                sums = row_sums(grad_outputs, outputs, weights, grad_weights)
+                grad_weights = grad @ v.mT
+                sums = row_sums(grad, outputs, weights, grad_weights)
                 grad_scores = softmax(weights, grad_weights, sums) / root(queries.shape[-1])
                 grads[0] = grad_scores @ k + (grads[0] if add_queries else 0.0)
                 grads[1][..., block, :] = grad_scores.mT @ queries
-                grads[2][..., block, :] = weights.mT @ grad_outputs
+                grads[2][..., block, :] = weights.mT @ grad
                 if add_keys:
                     grads[1][..., : k.shape[-2], :] = grad_scores.mT @ queries
             return *order(*grads), *rest
@@ -201,11 +199,11 @@ class AllAtOnce(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    def backward(ctx, grad_outputs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None, None]:
+    def backward(ctx, *grad_outputs) -> tuple:
         queries, keys, values, mask = ctx.saved_tensors
-        weights = at_once_weights(queries, keys, mask)
-        grad_weights = grad_outputs @ values.mT
+        weights, (grad,) = at_once_weights(queries, keys, mask), grad_outputs
+        grad_weights = grad @ values.mT
         sums = (weights * grad_weights).sum(-1, keepdim=True)
         grad_scores = weights * (grad_weights - sums) / math.sqrt(queries.shape[-1])
-        grads = grad_scores @ keys, grad_scores.mT @ queries, weights.mT @ grad_outputs
+        grads = grad_scores @ keys, grad_scores.mT @ queries, weights.mT @ grad
         return *grads, None, None

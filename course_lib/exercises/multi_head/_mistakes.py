@@ -7,7 +7,7 @@ import torch
 
 
 # ---------------------------------------------------------------- load_into_torch
-def loader(order="qkv", weight=None, out=None, biases=True) -> Callable:
+def loader(order="qkv", weight=None, out=None, biases: bool | str = True) -> Callable:
     """A wrong `load_into_torch`: `weight` and `out` change what is copied."""
 
     def load_into_torch(mha, reference) -> None:

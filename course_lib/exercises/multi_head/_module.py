@@ -16,8 +16,8 @@ class _MultiHead(WithHeads, AttentionModule):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False) -> None:
         super().__init__(dropout)
         self.num_heads = num_heads
-        for name in ("W_q", "W_k", "W_v", "W_o"):
-            setattr(self, name, nn.Linear(embed_dim, embed_dim, bias=bias))
+        layers = (nn.Linear(embed_dim, embed_dim, bias=bias) for _ in range(4))
+        self.W_q, self.W_k, self.W_v, self.W_o = layers
 
     def layers(self, queries, keys, values) -> tuple[Tensor, Tensor, Tensor]:
         return self.W_q(queries), self.W_k(keys), self.W_v(values)

@@ -21,7 +21,7 @@ def _loading_probes(rng) -> list[Probe]:
         args |= {f"b_{n}": tensor(state[f"W_{n}.bias"]) for n in "qkvo" if bias}
         options = {"num_heads": 2, "reference_bias": reference_bias, "change_afterwards": late}
         options |= {"training": training}
-        return case(name, part=part, **args, by_name=options, scenario="load_weights")
+        return case(name, part=part, args=args, by_name=options, scenario="load_weights")
 
     eye, zeros = np.eye(2), np.zeros((2, 2))
     worked = {"queries": np.zeros((1, 1, 2)), "keys": np.zeros((1, 2, 2)), "values": eye[None]}

@@ -1,5 +1,7 @@
 """Lesson 06: sines and cosines that tell positions apart."""
 
+from typing import Any
+
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
@@ -10,9 +12,9 @@ from course_lib.reference import multi_head as oracle
 
 
 def _encoding_probes(rng) -> list[Probe]:
-    def probe(name, positions, size, **options) -> Case:
+    def probe(name, positions, size, **options: Any) -> Case:
         sizes = {"num_positions": int(positions), "embed_dim": int(size)}
-        return case(name, **sizes, **({"tolerance": 1e-4} | options))
+        return case(name, args=sizes, **{"tolerance": 1e-4, **options})
 
     columns = "Column 2i must hold sin(p / 10000^(2i/D)), column 2i + 1 the cosine of the same."
     return [

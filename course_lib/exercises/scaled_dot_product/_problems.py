@@ -79,8 +79,13 @@ def multiple_of(right, found) -> float | None:
 
 def _right(probe) -> tuple[np.ndarray, np.ndarray]:
     """What the oracle makes of the probe: (outputs, weights)."""
-    names = ("queries", "keys", "values", "valid_lens", "mask")
-    return oracle.scaled_dot_product_attention(*(given(probe, name) for name in names))
+    queries, keys, values = _inputs(probe)
+    lens, mask = given(probe, "valid_lens"), given(probe, "mask")
+    return oracle.scaled_dot_product_attention(queries, keys, values, lens, mask)
+
+
+def _inputs(probe) -> list[np.ndarray]:
+    return [probe.inputs()[name].data for name in ("queries", "keys", "values")]
 
 
 _FEWEST_DIFFERENCES = 4
@@ -99,7 +104,7 @@ def _slope(probe, weights, allowed) -> str | None:
         mean = mean / np.maximum(allowed.sum(-1, keepdims=True), 1)
         return np.where(allowed, numbers - mean, 0.0)
 
-    queries, keys, values = (given(probe, name) for name in ("queries", "keys", "values"))
+    queries, keys, values = _inputs(probe)
     x = centred(queries @ np.swapaxes(keys, -1, -2))
     y = centred(np.log(np.where(allowed, weights, 1.0)))
     if (x * x).sum() < 1e-9 or (y * y).sum() < 1e-9:

@@ -11,6 +11,7 @@ from course_lib.checks.observe.probe import Probe, array
 from course_lib.exercises._attention.changes import untouched
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
+from course_lib.exercises._attention.steps import NO_STEP
 from course_lib.exercises._rows import Given
 from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
@@ -68,7 +69,7 @@ def _numpy_probes(rng) -> list[Probe]:
 class _InNumpy(Attention):
     """For NumPy arrays without lengths."""
 
-    lens = spread = real = None
+    lens = spread = real = NO_STEP
 
     @classmethod
     def answer(cls, changes) -> Callable:

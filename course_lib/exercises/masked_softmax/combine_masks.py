@@ -12,50 +12,63 @@ from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
-def _combine_masks_probes(rng) -> list[Probe]:
-    def mask(*shape) -> np.ndarray:
-        drawn = rng.random(shape) < 0.6
-        drawn.flat[0], drawn.flat[-1] = True, False
-        return drawn
+def _mask(rng, *shape) -> np.ndarray:
+    drawn = rng.random(shape) < 0.6
+    drawn.flat[0], drawn.flat[-1] = True, False
+    return drawn
 
-    three = [mask(3, 5) for _ in range(3)]
-    for i, allowed in enumerate(three):  # each of them alone drops one key
+
+_ONE = np.array([[True, True, False], [True, False, False]])
+_OTHER = np.array([[True, False, True], [True, True, False]])
+_ALL_MUST = "A key is allowed only where both masks allow it."
+
+
+def _three(rng) -> list[np.ndarray]:
+    """Each of them alone drops one key."""
+    masks = [_mask(rng, 3, 5) for _ in range(3)]
+    for i, allowed in enumerate(masks):
         allowed[1, :3] = np.arange(3) != i
-    both = np.array([[True, True, False], [True, False, False]])
-    other = np.array([[True, False, True], [True, True, False]])
+    return masks
+
+
+def _values(rng) -> list[Probe]:
+    three = {f"mask {i}": tensor(allowed) for i, allowed in enumerate(_three(rng))}
+    by_hand = {"causal": np.tri(3, dtype=bool), "padding": [[True, True, False]]}
     return [
         case("worked_number", first=[True, True, False], second=[True, False, False]).says(
-            "A key is allowed only where both masks allow it."
+            _ALL_MUST
         ),
-        case(
-            "worked_number_broadcast", causal=np.tri(3, dtype=bool), padding=[[True, True, False]]
-        ).says("A (3, 3) mask and a (1, 3) mask broadcast to (3, 3)."),
-        case("two_masks", first=both, second=other).says(
-            "A key is allowed only where both masks allow it."
+        case("worked_number_broadcast", args=by_hand).says(
+            "A (3, 3) mask and a (1, 3) mask broadcast to (3, 3)."
         ),
-        case(
-            "three_masks", args={f"mask {i}": tensor(allowed) for i, allowed in enumerate(three)}
-        ).says("Of three masks all three must allow the key."),
-        case("broadcast", padding=mask(2, 1, 5), causal=mask(3, 5)).says(
+        case("two_masks", first=_ONE, second=_OTHER).says(_ALL_MUST),
+        case("three_masks", args=three).says("Of three masks all three must allow the key."),
+        case("broadcast", padding=_mask(rng, 2, 1, 5), causal=_mask(rng, 3, 5)).says(
             "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask broadcast."
         ),
-        case("both_broadcast", keys=mask(5), queries=mask(3, 1)).says(
+        case("both_broadcast", keys=_mask(rng, 5), queries=_mask(rng, 3, 1)).says(
             "A (num_keys,) mask and a (num_queries, 1) mask broadcast against each other."
         ),
-        edge(
-            "none_in_between", first=three[2], none=None, second=three[0], no=None, third=three[1]
-        ).says("None between masks changes nothing: all masks that are given must allow the key."),
-        edge("none_second", first=both, second=None).says(
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    first, second, third = _three(rng)
+    return [
+        edge("none_in_between", first=first, none=None, second=second, no=None, third=third).says(
+            "None between masks changes nothing: all masks that are given must allow the key."
+        ),
+        edge("none_second", first=_ONE, second=None).says(
             "None allows everything: the other mask stays as it is."
         ),
-        edge("none_first", first=None, second=both, third=other).says(
+        edge("none_first", first=None, second=_ONE, third=_OTHER).says(
             "None may come first as well."
         ),
         edge("all_none", first=None, second=None).says(
             "With no mask at all there is nothing to mask: the result is None."
         ),
         edge("no_arguments").says("No masks given: the result is None."),
-        edge("one_mask", first=tensor(mask(3, 4), strided=True)).says(
+        edge("one_mask", first=tensor(_mask(rng, 3, 4), strided=True)).says(
             "A single mask comes back as it is."
         ),
     ]
@@ -75,7 +88,7 @@ EXERCISE = Exercise(
     minutes=8,
     difficulty=1,
     returns=(Returned("mask", "tensor", "bool", ("the broadcast shape",), optional=True),),
-    probes=_combine_masks_probes,
+    probes=lambda rng: [*_values(rng), *_edges(rng)],
     oracle=oracle.combine_masks,
     mistakes=(
         mistake("or_instead_of_and", lambda *masks: _fold(masks, torch.logical_or)).says(

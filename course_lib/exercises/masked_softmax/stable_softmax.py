@@ -1,43 +1,53 @@
 """`stable_softmax`: a softmax that neither overflows nor changes what it is given."""
 
+import functools
+
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import Probe, array
+from course_lib.checks.observe.probe import Array, Probe, array
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
-def _stable_softmax_probes(rng) -> list[Probe]:
-    def normal(*shape) -> np.ndarray:
-        return rng.normal(0, 1.3, shape)
+def _normal(rng, *shape, **options) -> Array:
+    return array(rng.normal(0, 1.3, shape), **options)
 
+
+def _values(rng) -> list[Probe]:
+    normal = functools.partial(_normal, rng)
     return [
         case("worked_number", scores=array([[0.0, np.log(3)]])).says(
             "The weights of a row are proportional to exp(score) and sum to 1."
         ),
-        case("matrix", scores=array(normal(3, 5))).says(
+        case("matrix", scores=normal(3, 5)).says(
             "Each row is normalised on its own: it sums to 1 over the last axis."
         ),
-        case("three_axes", scores=array(normal(2, 3, 5))).says(
+        case("three_axes", scores=normal(2, 3, 5)).says(
             "Any number of leading axes works: the last one sums to 1."
         ),
-        case("first_axis", scores=array(normal(4, 3)), by_name={"axis": 0}).says(
+        case("first_axis", scores=normal(4, 3), by_name={"axis": 0}).says(
             "With `axis=0` the sums over the first axis are 1."
         ),
-        case("middle_axis", scores=array(normal(2, 5, 3), strided=True), by_name={"axis": 1}).says(
+        case("middle_axis", scores=normal(2, 5, 3, strided=True), by_name={"axis": 1}).says(
             "With `axis=1` the sums over the middle axis of a 3-D array are 1."
         ),
-        case("axis_from_the_end", scores=array(normal(2, 3, 4, 5)), by_name={"axis": -2}).says(
+        case("axis_from_the_end", scores=normal(2, 3, 4, 5), by_name={"axis": -2}).says(
             "With `axis=-2` the sums over the last axis but one are 1."
         ),
-        case("one_column", scores=array(normal(1, 4, 1)), by_name={"axis": 1}).says(
+        case("one_column", scores=normal(1, 4, 1), by_name={"axis": 1}).says(
             "Axes of size 1 stay: `axis=1` of an array (1, 4, 1) holds one row of four scores."
         ),
-        case("vector", scores=array(normal(6))).says("A vector is one row."),
-        case("float32", scores=array(normal(3, 4).astype(np.float32))).says(
+        case("vector", scores=normal(6)).says("A vector is one row."),
+        case("float32", scores=array(rng.normal(0, 1.3, (3, 4)).astype(np.float32))).says(
             "Scores in float32 give weights in float32."
         ),
+    ]
+
+
+def _extremes(rng) -> list[Probe]:
+    rows = array(rng.normal(0, 1.3, (3, 4)) + np.array([[0.0], [900.0], [-900.0]]))
+    return [
         edge("large", scores=array([[1000.0, 1000.0 + np.log(3)]])).says(
             "Large scores do not overflow: exp(1000) is inf, yet the weights exist."
         ),
@@ -47,9 +57,7 @@ def _stable_softmax_probes(rng) -> list[Probe]:
         edge("far_apart_scores", scores=array([[-900.0, 1.0, 0.5], [0.5, 3000.0, -1.0]])).says(
             "Scores of one row may lie far apart: the largest takes all the weight."
         ),
-        edge(
-            "far_apart_rows", scores=array(normal(3, 4) + np.array([[0.0], [900.0], [-900.0]]))
-        ).says(
+        edge("far_apart_rows", scores=rows).says(
             "Rows of very different size do not disturb each other: what is subtracted from a row "
             "is its own maximum, not the largest score of all."
         ),
@@ -94,7 +102,7 @@ EXERCISE = Exercise(
     minutes=10,
     difficulty=1,
     returns=(Returned("weights", "array", "float", ("the shape of scores",)),),
-    probes=_stable_softmax_probes,
+    probes=lambda rng: [*_values(rng), *_extremes(rng)],
     oracle=oracle.stable_softmax,
     mistakes=(
         mistake(

@@ -93,12 +93,12 @@ def _line(inputs) -> torch.Tensor:
     return (inputs[:, None] - inputs[None, :]).square()
 
 
-def left_out(score=lambda s, h: -s / (2 * h**2), keep=_others, dim=-1, empty=0.0) -> Callable:
-    """Leave-one-out over the pairs that `keep(inputs)` allows; `empty` fills rows without any."""
+def left_out(score=lambda s, h: -s / (2 * h**2), keep=_others, dim=-1) -> Callable:
+    """Leave-one-out over the pairs that `keep(inputs)` allows; a row without any gets 0."""
 
     def model(inputs, targets, bandwidth) -> torch.Tensor:
         scores = score(_line(inputs), bandwidth).masked_fill(~keep(inputs), -math.inf)
-        return torch.softmax(scores, dim).nan_to_num(empty) @ targets
+        return torch.softmax(scores, dim).nan_to_num(0.0) @ targets
 
     return model
 

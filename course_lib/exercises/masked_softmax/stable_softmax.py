@@ -64,11 +64,11 @@ def _extremes(rng) -> list[Probe]:
     ]
 
 
-def _softmax_numpy(scores, axis=-1, shift=True, total_axis="axis") -> np.ndarray:
+def _softmax_numpy(scores, axis=-1, shift=True) -> np.ndarray:
     scores = scores - scores.max(axis=axis, keepdims=True) if shift else scores
     with np.errstate(all="ignore"):
         e = np.exp(scores)
-        return e / (e.sum() if total_axis is None else e.sum(axis=axis, keepdims=True))
+        return e / e.sum(axis=axis, keepdims=True)
 
 
 def _in_place_softmax(scores, axis=-1) -> np.ndarray:

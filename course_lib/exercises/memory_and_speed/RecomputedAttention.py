@@ -109,7 +109,7 @@ def _keeping(statistic) -> type:
     return wrong.recomputed(forward=wrong.blocked(end=statistic))
 
 
-def _in_block(scores) -> torch.Tensor:
+def _in_block(scores, shift) -> torch.Tensor:
     return torch.exp(scores - wrong.finite(scores.logsumexp(-1)).unsqueeze(-1))
 
 
@@ -144,7 +144,7 @@ EXERCISE = Exercise(
             "weights that do not sum to 1.",
             "Which single number c makes exp(S - c) the weights themselves?",
         ),
-        mistake("normalised_in_the_block", wrong.recomputed(within=_in_block)).says(
+        mistake("normalised_in_the_block", wrong.recomputed(weigh=_in_block)).says(
             "In the backward pass each block gets a softmax of its own; the weights of all blocks "
             "together sum to 1.",
             "What did the forward pass keep so that you need not sum again?",
@@ -218,7 +218,7 @@ EXERCISE = Exercise(
             "there at the same time.",
             "Do forward and backward pass both let go of a block before the next one?",
         ),
-        mistake("weights_kept", wrong.recomputed(keep_weights=True)).says(
+        mistake("weights_kept", wrong.recomputed(keep=True)).says(
             "The numbers are right, but the weights, n x m of them, are kept for the backward "
             "pass.",
             "From which number of each query can they be computed again?",

@@ -36,6 +36,13 @@ def infinity(scores, allowed) -> torch.Tensor:
     return scores.masked_fill(~allowed, -math.inf)
 
 
+def masked(scores, mask, num_keys, block, fill=infinity, part=columns) -> torch.Tensor:
+    """The scores of a block, filled where its part of the mask forbids."""
+    return (
+        scores if mask is None else fill(scores, part(mask, num_keys, block).expand(scores.shape))
+    )
+
+
 def first_columns(mask, num_keys, block) -> torch.Tensor:
     """The first columns of the mask for every block."""
     size = len(range(num_keys)[block])
@@ -47,38 +54,30 @@ def blocked(
     blocks: Callable = starts,
     part: Callable = columns,
     fill: Callable = infinity,
-    maximum: Callable = lambda maxima, scores: torch.maximum(maxima, scores.amax(-1, True)),
     shift_of: Callable = finite,
-    fading: Callable = lambda maxima, shift: torch.exp(maxima - shift),
     fade_totals: bool = True,
     fade_outputs: bool = True,
-    weigh: Callable = lambda weights, allowed: weights,
     divide: Callable = lambda outputs, totals: outputs / totals.masked_fill(totals == 0, 1.0),
     end: Callable = lambda maxima, totals: maxima + totals.log(),
-    values_of: Callable = lambda keys, values: values,
 ) -> Callable:
     """Attention in blocks; every argument is one step of it."""
 
     def blocked_attention(
         queries, keys, values, mask=None, block_size=128
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        num_keys, values = keys.shape[-2], values_of(keys, values)
+        num_keys = keys.shape[-2]
         queries = queries / root(queries.shape[-1])
         maxima = torch.full_like(queries[..., :1], -math.inf)
         totals, outputs = torch.zeros_like(maxima), maxima.new_zeros(())
         for start in blocks(num_keys, block_size):
             block = slice(start, start + block_size)
-            scores = queries @ keys[..., block, :].mT
-            allowed = torch.ones_like(scores, dtype=torch.bool)
-            if mask is not None:
-                allowed = part(mask, num_keys, block).expand(scores.shape)
-                scores = fill(scores, allowed)
-            larger = maximum(maxima, scores)
+            scores = masked(queries @ keys[..., block, :].mT, mask, num_keys, block, fill, part)
+            larger = torch.maximum(maxima, scores.amax(-1, True))
             shift = shift_of(larger)
-            weights, factor = torch.exp(scores - shift), fading(maxima, shift)
+            weights, factor = torch.exp(scores - shift), torch.exp(maxima - shift)
             totals = (totals * factor if fade_totals else totals) + weights.sum(-1, keepdim=True)
             old = outputs * factor if fade_outputs else outputs
-            outputs = old + weigh(weights, allowed) @ values[..., block, :]
+            outputs = old + weights @ values[..., block, :]
             maxima = larger
         return divide(outputs, totals), end(maxima, totals).squeeze(-1)
 
@@ -124,60 +123,43 @@ def sliced_without_expanding(mask, num_keys, block) -> torch.Tensor:
 
 def recomputed(
     forward: Callable | None = None,
-    within: Callable | None = None,
-    part: Callable = columns,
+    weigh: Callable = lambda scores, shift: torch.exp(scores - shift.unsqueeze(-1)),
     blocks: Callable = starts,
     root: Callable = math.sqrt,
     root_of_scores: Callable = math.sqrt,
     fill: Callable = infinity,
     shift_of: Callable = finite,
-    upstream: Callable = lambda grad: grad,
-    row_sums: Callable = lambda grad, outputs, weights, grad_weights: (grad * outputs).sum(
-        -1, True
-    ),
-    softmax: Callable = lambda weights, grad_weights, sums: weights * (grad_weights - sums),
+    row_sums: Callable = lambda grad, outputs, *weights: (grad * outputs).sum(-1, True),
     add_queries: bool = True,
-    add_keys: bool = False,
     order: Callable = lambda q, k, v: (q, k, v),
-    rest: tuple = (None, None),
-    keep_weights: bool = False,
-    forward_mask: bool = True,
+    keep: bool = False,
 ) -> type:
     """An own function with attention in blocks, forward and backward; each argument is a step."""
 
     class RecomputedAttention(torch.autograd.Function):
         @staticmethod
         def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
-            attend, seen = forward or blocked(), mask if forward_mask else None
-            outputs, kept = attend(queries, keys, values, seen, block_size)
-            ctx.weights = at_once_weights(queries, keys, mask) if keep_weights else None
+            outputs, kept = (forward or blocked())(queries, keys, values, mask, block_size)
             ctx.save_for_backward(queries, keys, values, mask, outputs, kept)
-            ctx.block_size = block_size
+            ctx.block_size, ctx.weights = block_size, keep and at_once_weights(queries, keys, mask)
             return outputs
 
         @staticmethod
         def backward(ctx, *grad_outputs) -> tuple:
-            queries, keys, values, mask, outputs, kept = ctx.saved_tensors
-            grad, num_keys = upstream(*grad_outputs), keys.shape[-2]
+            (queries, keys, values, mask, outputs, kept), (grad,) = ctx.saved_tensors, grad_outputs
             grads = [torch.zeros_like(x) for x in (queries, keys, values)]
-            for start in blocks(num_keys, ctx.block_size):
+            for start in blocks(keys.shape[-2], ctx.block_size):
                 block = slice(start, start + ctx.block_size)
                 k, v = keys[..., block, :], values[..., block, :]
                 scores = queries @ k.mT / root_of_scores(queries.shape[-1])
-                if mask is not None:
-                    allowed = part(mask, num_keys, block).expand(scores.shape)
-                    scores = fill(scores, allowed)
-                weights = torch.exp(scores - shift_of(kept).unsqueeze(-1))
-                weights = within(scores) if within else weights
-                grad_weights = grad @ v.mT
+                scores = masked(scores, mask, keys.shape[-2], block, fill)
+                weights, grad_weights = weigh(scores, shift_of(kept)), grad @ v.mT
                 sums = row_sums(grad, outputs, weights, grad_weights)
-                grad_scores = softmax(weights, grad_weights, sums) / root(queries.shape[-1])
+                grad_scores = weights * (grad_weights - sums) / root(queries.shape[-1])
                 grads[0] = grad_scores @ k + (grads[0] if add_queries else 0.0)
                 grads[1][..., block, :] = grad_scores.mT @ queries
                 grads[2][..., block, :] = weights.mT @ grad
-                if add_keys:
-                    grads[1][..., : k.shape[-2], :] = grad_scores.mT @ queries
-            return *order(*grads), *rest
+            return *order(*grads), None, None
 
     return RecomputedAttention
 

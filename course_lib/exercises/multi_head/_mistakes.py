@@ -50,11 +50,11 @@ def same(a, b) -> bool:
     return bool(a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=1e-5))
 
 
-def equivariance(change, output=None, agree=same, negate=False) -> Callable:
+def equivariance(change, output=None, agree=same) -> Callable:
     """A test that permutes with `change(x)`; `output` is what is done to the outputs."""
 
     def is_permutation_equivariant(fn, x) -> bool:
-        return agree(fn(change(x)), (output or change)(fn(x))) != negate
+        return agree(fn(change(x)), (output or change)(fn(x)))
 
     return is_permutation_equivariant
 
@@ -67,16 +67,14 @@ def both(*tests) -> Callable:
     return lambda fn, x: all(test(fn, x) for test in tests)
 
 
-def causality(
-    change, before=lambda outputs, t: outputs[:, :t], cuts=None, negate=False, agree=None
-) -> Callable:
+def causality(change, before=lambda outputs, t: outputs[:, :t], cuts=None) -> Callable:
     """A test that changes x with `change(x, t)` and compares what `before` picks."""
 
     def is_causal(fn, x) -> bool:
         outputs, found = fn(x), True
         for t in cuts(x.shape[1]) if cuts else range(1, x.shape[1]):
-            found = found and (agree or same)(before(fn(change(x, t)), t), before(outputs, t))
-        return found != negate
+            found = found and same(before(fn(change(x, t)), t), before(outputs, t))
+        return found
 
     return is_causal
 
@@ -102,7 +100,7 @@ def nan_from_t_on(x, t) -> torch.Tensor:
 
 
 # ---------------------------------------------------------------- positional_encoding
-def encoding(exponent=None, base=10000.0, start=0, sine=0, combine=None, divide=True) -> Callable:
+def encoding(exponent=None, base=10000.0, start=0, sine=0) -> Callable:
     """A wrong encoding: `exponent(column, embed_dim)`, first position, parity of the sines."""
     exponent = exponent or (lambda column, size: (column - column % 2) / size)
 
@@ -110,9 +108,7 @@ def encoding(exponent=None, base=10000.0, start=0, sine=0, combine=None, divide=
         positions = torch.arange(start, start + num_positions, dtype=torch.float64)[:, None]
         columns = torch.arange(embed_dim)
         rates = base ** exponent(columns.double(), embed_dim)
-        angles = positions / rates if divide else positions * rates
-        if combine is not None:
-            return combine(angles)
+        angles = positions / rates
         return torch.where(columns % 2 == sine, angles.sin(), angles.cos())
 
     return positional_encoding

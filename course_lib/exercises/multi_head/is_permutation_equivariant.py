@@ -4,7 +4,7 @@ from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._meetings import ANSWERS, TOLERANCE, function_edges, judged
+from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.exercises.multi_head._order import asked, by_hand, meeter
@@ -30,7 +30,7 @@ def _equivariance_probes(rng) -> list[Probe]:
         meet("last_of_two_items", "self_attention", "causal_in_last_item"),
         meet("first_of_two_items", "causal_in_first_item", "average_over_positions"),
         meet("eight_positions", "next_position", "self_attention", 1, 8, 2),
-        *function_edges(rng, "order", "running_sum", last_row=-1),
+        *meetings.function_edges(rng, "order", "running_sum", last_row=-1),
     ]
 
 
@@ -53,7 +53,7 @@ EXERCISE = Exercise(
     points=2,
     minutes=15,
     difficulty=2,
-    returns=ANSWERS,
+    returns=meetings.ANSWERS,
     probes=_equivariance_probes,
     oracle=asked(oracle.is_permutation_equivariant),
     never_one={"num_positions": "one position has no other order"},
@@ -61,7 +61,7 @@ EXERCISE = Exercise(
         "to `(B, n, ...)` without randomness": "eight_positions strided",
         "does every item's output move along": "own_positions attention positions invariant circle "
         "mirror reversal last_position first_sees_last copies last_of_two_items first_of_two_items",
-        **TOLERANCE,
+        **meetings.TOLERANCE,
         "three positions of one item": "by_hand by_hand_sorted",
         "Says whether permuting the positions": "",
         "Two permutations are tried": "",
@@ -70,7 +70,7 @@ EXERCISE = Exercise(
         "where to try it; the positions must differ": "",
         "True if the outputs agree within 1e-5": "rounding a_hundredth",
     },
-    comparisons={"judged": judged},
+    comparisons={"judged": meetings.judged},
     mistakes=(
         mistake("output_not_permuted", wrong.equivariance(_roll, output=lambda y: y)).says(
             "You compare fn of the permuted input with the unpermuted outputs: that tests whether "

@@ -14,8 +14,8 @@ from course_lib.reference import scaled_dot_product as oracle
 
 
 def _jacobian_probes(rng) -> list[Probe]:
-    def normal(*shape, scale=1.2, **options) -> Array:
-        return tensor(rng.normal(0, scale, shape), **options)
+    def normal(*shape, **options) -> Array:
+        return tensor(rng.normal(0, 1.2, shape), **options)
 
     formula = "The Jacobian is the covariance of the keys under the weights, over sqrt(d)."
     zero = tensor([0.0] * 4)
@@ -38,9 +38,7 @@ def _jacobian_probes(rng) -> list[Probe]:
     ]
 
 
-def _covariance(
-    divisor=math.sqrt, centre="weighted", weighted=True, scale=math.sqrt, factor=lambda m: 1.0
-) -> Callable:
+def _covariance(divisor=math.sqrt, centre="weighted", weighted=True, scale=math.sqrt) -> Callable:
     """A wrong covariance of the keys; each argument is one way to go wrong."""
 
     def model(query, keys) -> torch.Tensor:
@@ -53,7 +51,7 @@ def _covariance(
             "none": lambda: torch.zeros_like(query),
         }[centre]()
         centred = keys - mean
-        return (spread[:, None] * centred).mT @ centred * factor(m) / divisor(d)
+        return (spread[:, None] * centred).mT @ centred / divisor(d)
 
     return model
 

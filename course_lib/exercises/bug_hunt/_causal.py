@@ -148,15 +148,10 @@ _OWN = (
         "What does your module store in a call that it uses in the next?",
     ),
 )
+_THERE = "What does `masked_softmax` of lesson 02 do there?"
 _WORDS = {
-    "empty_row_nan": (
-        "An item of length 0 becomes NaN.",
-        "What does `masked_softmax` of lesson 02 do there?",
-    ),
-    "empty_row_uniform": (
-        "An item of length 0 gets the average of its pads.",
-        "What does `masked_softmax` of lesson 02 do there?",
-    ),
+    "empty_row_nan": ("An item of length 0 becomes NaN.", _THERE),
+    "empty_row_uniform": ("An item of length 0 gets the average of its pads.", _THERE),
 }
 _UNTOLD = {"stored_after_dropout", "head_axis_forgotten"}
 MISTAKES = (_BROKEN, *known(_Causal, *_OWN, without=_UNTOLD, words=_WORDS))

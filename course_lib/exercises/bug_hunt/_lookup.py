@@ -59,14 +59,9 @@ _OWN = (
         "Which tensor should lose entries in train mode?",
     ),
 )
+_THERE = "What does `masked_softmax` of lesson 02 do there?"
 _WORDS = {
-    "empty_row_nan": (
-        "An item without a real key becomes NaN.",
-        "What does `masked_softmax` of lesson 02 do there?",
-    ),
-    "empty_row_uniform": (
-        "An item without a real key gets the average of its pads.",
-        "What does `masked_softmax` of lesson 02 do there?",
-    ),
+    "empty_row_nan": ("An item without a real key becomes NaN.", _THERE),
+    "empty_row_uniform": ("An item without a real key gets the average of its pads.", _THERE),
 }
 MISTAKES = (_BROKEN, *known(_Lookup, *_OWN, without={"head_axis_forgotten"}, words=_WORDS))

@@ -170,7 +170,7 @@ EXERCISE = Exercise(
             "The gradient of the queries lacks the factor 1/sqrt(d); that of the keys has it.",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
-        mistake("scores_not_scaled_again", wrong.recomputed(root_of_scores=lambda d: 1.0)).says(
+        mistake("scores_not_scaled_again", wrong.recomputed(score_root=lambda d: 1.0)).says(
             "In the backward pass the scores are computed again without 1/sqrt(d): these are not "
             "the "
             "scores that log sum exp belongs to.",

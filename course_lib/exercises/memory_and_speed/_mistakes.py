@@ -126,7 +126,7 @@ def recomputed(
     weigh: Callable = lambda scores, shift: torch.exp(scores - shift.unsqueeze(-1)),
     blocks: Callable = starts,
     root: Callable = math.sqrt,
-    root_of_scores: Callable = math.sqrt,
+    score_root: Callable = math.sqrt,
     fill: Callable = infinity,
     shift_of: Callable = finite,
     row_sums: Callable = lambda grad, outputs, *weights: (grad * outputs).sum(-1, True),
@@ -150,12 +150,11 @@ def recomputed(
             grads = [torch.zeros_like(x) for x in (queries, keys, values)]
             for start in blocks(keys.shape[-2], ctx.block_size):
                 block = slice(start, start + ctx.block_size)
-                k, v = keys[..., block, :], values[..., block, :]
-                scores = queries @ k.mT / root_of_scores(queries.shape[-1])
-                scores = masked(scores, mask, keys.shape[-2], block, fill)
-                weights, grad_weights = weigh(scores, shift_of(kept)), grad @ v.mT
-                sums = row_sums(grad, outputs, weights, grad_weights)
-                grad_scores = weights * (grad_weights - sums) / root(queries.shape[-1])
+                k, grad_weights = keys[..., block, :], grad @ values[..., block, :].mT
+                scores = queries @ k.mT / score_root(queries.shape[-1])
+                weights = weigh(masked(scores, mask, keys.shape[-2], block, fill), shift_of(kept))
+                grad_weights = grad_weights - row_sums(grad, outputs, weights, grad_weights)
+                grad_scores = weights * grad_weights / root(queries.shape[-1])
                 grads[0] = grad_scores @ k + (grads[0] if add_queries else 0.0)
                 grads[1][..., block, :] = grad_scores.mT @ queries
                 grads[2][..., block, :] = weights.mT @ grad

@@ -82,8 +82,7 @@ def _asymmetric(probe, outputs) -> str | None:
 
 def _multiple(probe, outputs) -> str | None:
     right = oracle.jacobian_wrt_query(*(value.data for value in probe.inputs().values()))
-    factor = multiple_of(right, outputs.data)
-    if factor is None:
+    if (factor := multiple_of(right, outputs.data)) is None:
         return None
     return (
         f"Every entry is {factor:.4g} times what it should be, with {len(right)} features and "

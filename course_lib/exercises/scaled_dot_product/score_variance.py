@@ -84,6 +84,7 @@ def _probes(rng) -> list[Probe]:
     unscaled = "Without scaling the variance of q . k is near d."
     scaled = "After division by sqrt(d) the variance is near 1, whatever d."
     pairs = "The estimate must come from `num_samples` independent pairs."
+    again = {"compare": "equal", "scenario": "same_seed_twice", "part": "edges", "tolerance": 3.0}
     drawn = {"compare": "scatter", "scenario": "scatter", "part": "edges", "tolerance": 0.005}
     return [
         probe("unscaled", 4, False).says(unscaled),
@@ -93,16 +94,9 @@ def _probes(rng) -> list[Probe]:
         probe("one_feature", 1, True, num_samples=4000).says(scaled),
         probe("scatter_wide", 24, False, num_samples=200, **drawn).says(pairs),
         probe("scatter_narrow", 2, False, num_samples=400, **drawn).says(pairs),
-        probe(
-            "same_seed",
-            5,
-            True,
-            num_samples=50,
-            compare="equal",
-            scenario="same_seed_twice",
-            part="edges",
-            tolerance=3.0,
-        ).says("The same seed must give the same number."),
+        probe("same_seed", 5, True, num_samples=50, **again).says(
+            "The same seed must give the same number."
+        ),
     ]
 
 

@@ -91,16 +91,15 @@ def _edges(rng) -> list[Probe]:
 
 
 def _gradients(rng) -> list[Probe]:
-    problem = functools.partial(_scores_problem, rng, requires_grad=True)
+    some = _scores_problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True)
+    one = _scores_problem(rng, 1, 1, 1, 3, 2, 4, requires_grad=True)
     return [
-        case(
-            "gradient", **problem(2, 2, 3, 2, 1, 3), grad_outputs=rng.normal(0, 1, (2, 2, 3))
-        ).says("The gradients of all five inputs are those of the formula."),
-        case(
-            "gradient_of_one_pair",
-            **problem(1, 1, 1, 3, 2, 4),
-            grad_outputs=rng.normal(size=(1, 1, 1)),
-        ).says("A single pair has the gradients of the formula as well."),
+        case("gradient", **some, grad_outputs=rng.normal(size=(2, 2, 3))).says(
+            "The gradients of all five inputs are those of the formula."
+        ),
+        case("gradient_of_one_pair", **one, grad_outputs=rng.normal(size=(1, 1, 1))).says(
+            "A single pair has the gradients of the formula as well."
+        ),
     ]
 
 

@@ -23,41 +23,37 @@ def _named(sizes) -> Given:
 
 
 def _attention_cost_probes(rng) -> list[Probe]:
-    def sizes(low, high) -> Given:
-        return _named(_distinct(rng, low, high, 5))
+    def sizes(low, high, **more) -> Given:
+        return _named(_distinct(rng, low, high, 5)) | more
 
+    counts: Given = {"compare": "counts"}
+    whole: Given = {"compare": "whole_counts"}
     return [
-        case("worked", **_named((1, 2, 3, 4, 5)), compare="counts").says(
+        case("worked", **_named((1, 2, 3, 4, 5)), **counts).says(
             "1 item, 2 queries, 3 keys, d = 4 and d_v = 5: each product has n m d (or n m d_v) "
             "multiply-adds, and a score takes 4 bytes unless the caller says otherwise."
         ),
-        case("different_sizes", **sizes(2, 20), compare="counts").says(
+        case("different_sizes", **sizes(2, 20), **counts).says(
             "Both products count, a multiply-add as 2, and each size enters where it belongs."
         ),
-        case("by_name", by_name={**sizes(21, 60), "bytes_per_element": 4}, compare="counts").says(
+        case("by_name", by_name={**sizes(21, 60), "bytes_per_element": 4}, **counts).says(
             "The sizes must be accepted by name."
         ),
-        case(
-            "half_precision", **sizes(3, 30), by_name={"bytes_per_element": 2}, compare="counts"
-        ).says("`bytes_per_element` must change the memory and nothing else."),
-        case(
-            "double_precision",
-            **{**sizes(3, 30), "batch": 1},
-            bytes_per_element=8,
-            compare="counts",
-        ).says("`bytes_per_element` must be used as given."),
-        edge("no_queries", **_named((3, 0, 7, 5, 4)), compare="counts").says(
+        case("half_precision", **sizes(3, 30), by_name={"bytes_per_element": 2}, **counts).says(
+            "`bytes_per_element` must change the memory and nothing else."
+        ),
+        case("double_precision", **sizes(3, 30, batch=1, bytes_per_element=8), **counts).says(
+            "`bytes_per_element` must be used as given."
+        ),
+        edge("no_queries", **_named((3, 0, 7, 5, 4)), **counts).says(
             "Without queries there is nothing to do and nothing to store."
         ),
-        edge("very_long", **_named((7, 100_003, 50_021, 131, 61)), compare="counts").says(
+        edge("very_long", **_named((7, 100_003, 50_021, 131, 61)), **counts).says(
             "Long sequences must be counted exactly, to the last operation."
         ),
-        edge(
-            "whole_numbers",
-            **{**sizes(2, 9), "batch": 1},
-            bytes_per_element=4,
-            compare="whole_counts",
-        ).says("Counts are whole numbers: both must be int."),
+        edge("whole_numbers", args=sizes(2, 9, batch=1, bytes_per_element=4), **whole).says(
+            "Counts are whole numbers: both must be int."
+        ),
     ]
 
 

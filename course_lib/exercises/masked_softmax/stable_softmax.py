@@ -105,10 +105,7 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_values(rng), *_extremes(rng)],
     oracle=oracle.stable_softmax,
     mistakes=(
-        mistake(
-            "no_maximum_subtracted",
-            lambda scores, axis=-1: _softmax_numpy(scores, axis, shift=False),
-        ).says(
+        mistake("no_maximum_subtracted", functools.partial(_softmax_numpy, shift=False)).says(
             "The formula is right, but exp overflows for large scores and the result is NaN "
             "(or 0 / 0 for very negative ones).",
             "Which number can you subtract from every score of a row without changing its weights?",

@@ -23,7 +23,6 @@ def _problem(rng, count, bandwidth, spread=3.0, **options) -> Given:
 
 def _values(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
-    learned = problem(6, tensor(np.array(1.3), requires_grad=True))
     return [
         case("worked", inputs=[-1.0, 0.0, 1.0], targets=[10.0, 99.0, 40.0], bandwidth=1.0).says(
             "The point in the middle is predicted by two others at the same distance, so by their "
@@ -35,12 +34,6 @@ def _values(rng) -> list[Probe]:
         case("narrow", **problem(9, 0.7)).says("A bandwidth below 1 must work."),
         case("wide", **problem(6, 2.4)).says("A bandwidth above 1 must work."),
         case("strided", **problem(5, 1.6, strided=True)).says(STRIDED),
-        case("gradient", **problem(5, 1.0, requires_grad=True), grad_outputs=normal(rng, 5)).says(
-            "The predictions must be differentiable in inputs and targets."
-        ),
-        case("gradient_of_bandwidth", **learned, grad_outputs=normal(rng, 6)).says(
-            "The bandwidth may be a tensor, and the predictions must be differentiable in it."
-        ),
     ]
 
 
@@ -74,6 +67,19 @@ def _edges(rng) -> list[Probe]:
     ]
 
 
+def _gradients(rng) -> list[Probe]:
+    free = _problem(rng, 5, 1.0, requires_grad=True)
+    learned = _problem(rng, 6, tensor(np.array(1.3), requires_grad=True))
+    return [
+        case("gradient", **free, grad_outputs=normal(rng, 5)).says(
+            "The predictions must be differentiable in inputs and targets."
+        ),
+        case("gradient_of_bandwidth", **learned, grad_outputs=normal(rng, 6)).says(
+            "The bandwidth may be a tensor, and the predictions must be differentiable in it."
+        ),
+    ]
+
+
 def _own_target_matters(probe, outputs) -> str | None:
     data, inputs = outputs.data, probe.inputs()
     targets = inputs["targets"].data
@@ -96,7 +102,7 @@ EXERCISE = Exercise(
     minutes=20,
     difficulty=2,
     returns=(Returned("predictions", "tensor", "float", ("num_points",)),),
-    probes=lambda rng: [*_values(rng), *_edges(rng)],
+    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.leave_one_out,
     builds_on=("squared_distances", "kernel_pooling"),
     mistakes=(

@@ -21,16 +21,12 @@ def asked(keeps) -> Callable:
 
 
 def meeter(rng) -> Callable:
-    def meet(name, first, second, *sizes, strided=False) -> Probe:
+    def meet(name, first, second, *sizes, strided=False, x=None) -> Probe:
         # Six positions: an answer may try all their orders, 720 of them.
-        x = tensor(rng.normal(0, 1.3, sizes or (2, 6, 3)), strided=strided)
-        return meeting(name, *functions(first, second), x=x)
+        x = rng.normal(0, 1.3, sizes or (2, 6, 3)) if x is None else x
+        return meeting(name, *functions(first, second), x=tensor(x, strided=strided))
 
     return meet
 
 
 BY_HAND = np.array([[[1.0, 0.0], [2.0, -1.0], [0.0, 2.0]]])
-
-
-def by_hand(name, first, second) -> Probe:
-    return meeting(name, *functions(first, second), x=tensor(BY_HAND))

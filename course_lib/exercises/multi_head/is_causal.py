@@ -3,11 +3,11 @@
 import torch
 
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
-from course_lib.exercises.multi_head._order import asked, by_hand, meeter
+from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter
 from course_lib.reference import multi_head as oracle
 
 
@@ -18,8 +18,8 @@ def _causality_probes(rng) -> list[Probe]:
     peak = rng.normal(0, 1.3, (2, 6, 3))
     peak[:, -1, 1] = 9.0
     return [
-        by_hand("by_hand", "running_sum", "reversed"),
-        by_hand("by_hand_next", "moved_on", "running_sum"),
+        meet("by_hand", "running_sum", "reversed", x=BY_HAND),
+        meet("by_hand_next", "moved_on", "running_sum", x=BY_HAND),
         meet("attention", "causal_attention", "self_attention"),
         meet("direction", "anticausal_attention", "strictly_causal_attention"),
         meet("strided", "previous_position", "reversed", strided=True),
@@ -31,16 +31,8 @@ def _causality_probes(rng) -> list[Probe]:
         meet("sums_stay", "running_sum", "next_position_centred"),
         meet("first_of_two_items", "causal_in_last_item", "previous_position"),
         meet("last_of_two_items", "causal_in_first_item", "causal_attention"),
-        meetings.meeting(
-            "zeros_at_the_end",
-            *meetings.functions("first_sees_last", "running_sum"),
-            x=tensor(padded),
-        ),
-        meetings.meeting(
-            "another_feature",
-            *meetings.functions("previous_position", "one_number_each"),
-            x=tensor(peak),
-        ),
+        meet("zeros_at_the_end", "first_sees_last", "running_sum", x=padded),
+        meet("another_feature", "previous_position", "one_number_each", x=peak),
         meet("one_position", "running_sum", "next_position", 1, 1, 3),
         meet("two_positions", "running_sum", "next_position", 2, 2, 3),
         meet("nine_positions", "causal_attention", "self_attention", 1, 9, 2),
@@ -71,9 +63,7 @@ EXERCISE = Exercise(
     },
     comparisons={"judged": meetings.judged},
     mistakes=(
-        mistake(
-            "last_position_only", wrong.causality(only_last := wrong.only_t, cuts=lambda n: [n - 1])
-        ).says(
+        mistake("last_position_only", wrong.causality(wrong.only_t, cuts=lambda n: [n - 1])).says(
             "You change the last position only: outputs that look one step ahead, but not at the "
             "last position, go unseen.",
             "Which inputs may output 0 not depend on?",

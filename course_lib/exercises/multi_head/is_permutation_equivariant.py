@@ -7,15 +7,15 @@ from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
-from course_lib.exercises.multi_head._order import asked, by_hand, meeter
+from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter
 from course_lib.reference import multi_head as oracle
 
 
 def _equivariance_probes(rng) -> list[Probe]:
     meet = meeter(rng)
     return [
-        by_hand("by_hand", "doubled", "running_sum"),
-        by_hand("by_hand_sorted", "each_feature_sorted", "doubled"),
+        meet("by_hand", "doubled", "running_sum", x=BY_HAND),
+        meet("by_hand_sorted", "each_feature_sorted", "doubled", x=BY_HAND),
         meet("own_positions", "each_on_its_own", "scaled_by_position"),
         meet("attention", "self_attention", "causal_attention"),
         meet("positions", "attention_with_positions", "average_over_positions"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from course_lib.authoring.course import Course
 from course_lib.authoring.paste import solution_path
 from course_lib.errors import BuildError
-from course_lib.steps import Step
+from course_lib.progress_step import Step
 
 if TYPE_CHECKING:
     from jupyter_client.manager import AsyncKernelManager

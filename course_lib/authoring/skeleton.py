@@ -43,11 +43,14 @@ def $name(x: np.ndarray) -> np.ndarray:
 EXERCISE = Template('''\
 """`$name`: TODO, in a few words."""
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.exercises._rows import case, edge
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe
+from course_lib.exercises._rows import case, edge, mistake
 
 
-def _probes(rng):
+def _probes(rng) -> list[Probe]:
     return [
         case("worked", x=[1.0, 2.0]).says("TODO: what holds for the worked number."),
         case("plain", x=rng.normal(size=5)).says("TODO: what holds for ordinary input."),
@@ -55,7 +58,7 @@ def _probes(rng):
     ]
 
 
-def _wrong(x):
+def _wrong(x) -> torch.Tensor:
     return -x  # TODO: what students do wrong, as a few lines of torch
 
 
@@ -65,7 +68,7 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=(Returned("result", "tensor", "float", ("n",)),),
     probes=_probes,
-    mistakes=(Mistake("todo", _wrong, "TODO: a fact.", "TODO: a question?"),),
+    mistakes=(mistake("todo", _wrong).says("TODO: a fact.", "TODO: a question?"),),
     hints=("TODO: the concept.", "TODO: the recipe.", "TODO: almost the code."),
     promises={"TODO: words of each sentence of statement and docstring": "worked plain one"},
 )

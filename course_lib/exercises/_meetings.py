@@ -10,7 +10,8 @@ import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Returned
-from course_lib.checks.observe.probe import Built, Probe, tensor
+from course_lib.checks.observe.probe import Array, Built, Probe, tensor
+from course_lib.exercises._rows import Given
 
 ANSWERS = (Returned("about object_1", "bool"), Returned("about object_2", "bool"))
 _MIXED = "mixed"
@@ -93,11 +94,10 @@ def meeting(name, *objects, part="values", says="", dtype=None, **inputs) -> Pro
     `says` is what is special about the inputs, where something is.
     """
     args = {f"object_{i}": built for i, built in enumerate(objects, start=1)} | inputs
-    scenario = {"scenario": "ask_about_each", "compare": "judged"}
-    return Probe(name, says, part, args, dtype=dtype, **scenario)
+    return Probe(name, says, part, args, dtype=dtype, scenario="ask_about_each", compare="judged")
 
 
-def _edges(nudged, rounding, inputs):
+def _edges(nudged, rounding, inputs) -> list[Probe]:
     """The probes of the tolerance, one for each way to look away.
 
     Args:
@@ -127,7 +127,7 @@ def direction(name: str, size: int) -> list[float]:
 
 
 # ---------------------------------------------------------------- modules
-def modules(rng, *names, heads=2, embed_dim=6):
+def modules(rng, *names, heads=2, embed_dim=6) -> list[Built]:
     return [
         Built(
             "specimen",
@@ -137,35 +137,35 @@ def modules(rng, *names, heads=2, embed_dim=6):
     ]
 
 
-def _seed(rng):
+def _seed(rng) -> int:
     return int(rng.integers(10**6))
 
 
-def nudged_module(rng, of, amount, towards="mixed", mode="both", training=False):
+def nudged_module(rng, of, amount, towards="mixed", mode="both", training=False) -> Built:
     options = {"name": "nudged", "embed_dim": 6, "num_heads": 2, "seed": _seed(rng), "of": of}
     options |= {"amount": amount, "direction": direction(towards, 6), "mode": mode}
     return Built("specimen", options | {"training": training})
 
 
-def in_train_mode(rng, of, **inputs):
+def in_train_mode(rng, of, **inputs) -> Probe:
     """Modules that are off in one mode only, handed over in the other and in that one."""
     sound = nudged_module(rng, of, 1.0, mode="eval", training=True)
     broken = nudged_module(rng, of, 1.0, mode="train", training=True)
     return meeting("train_mode", broken, sound, **inputs)
 
 
-def module_edges(rng, of, broken, valid_lens=None, num_keys=5):
-    def inputs(item, row, alternate=True):
+def module_edges(rng, of, broken, valid_lens=None, num_keys=5) -> list[Probe]:
+    def inputs(item, row, alternate=True) -> Given:
         given = marked(rng, item, row, alternate, num_keys)
         return given if valid_lens is None else given | {"valid_lens": tensor(valid_lens)}
 
-    def nudged(amount, towards, row):
+    def nudged(amount, towards, row) -> Built:
         return nudged_module(rng, of, amount, towards)
 
     return _edges(nudged, modules(rng, "rounding", broken), inputs)
 
 
-def inputs_of(rng, b=3, n=4, m=5, embed_dim=6, strided=False):
+def inputs_of(rng, b=3, n=4, m=5, embed_dim=6, strided=False) -> Given:
     sizes = {"queries": n, "keys": m, "values": m}
     return {
         name: tensor(rng.normal(0, 1.4, (b, size, embed_dim)), strided=strided)
@@ -173,7 +173,7 @@ def inputs_of(rng, b=3, n=4, m=5, embed_dim=6, strided=False):
     }
 
 
-def marked(rng, item, row, alternate, num_keys):
+def marked(rng, item, row, alternate, num_keys) -> Given:
     """Inputs for `Nudged`: three items, four queries, keys in order."""
     inputs = inputs_of(rng, m=num_keys)
     inputs["queries"].data[..., 0] = _marks(3, 4, item, row, alternate)
@@ -181,7 +181,7 @@ def marked(rng, item, row, alternate, num_keys):
     return inputs
 
 
-def _marks(num_items, num_rows, item, row, alternate):
+def _marks(num_items, num_rows, item, row, alternate) -> np.ndarray:
     shown = np.zeros((num_items, num_rows))
     items = slice(None) if item is None else item
     shown[items] = (-1.0) ** np.arange(num_rows) if alternate else 1.0
@@ -192,25 +192,25 @@ def _marks(num_items, num_rows, item, row, alternate):
     return shown
 
 
-def lengths_of(rng, m=5, b=3):
+def lengths_of(rng, m=5, b=3) -> Array:
     """Lengths that differ and leave pads."""
     return tensor(rng.permutation(np.arange(1, m))[:b])
 
 
 # ---------------------------------------------------------------- functions of a sequence
-def functions(*names):
+def functions(*names) -> list[Built]:
     return [Built(name) for name in names]
 
 
-def function_edges(rng, of, broken, last_row):
+def function_edges(rng, of, broken, last_row) -> list[Probe]:
     """`last_row` is the last output that can be off, from the end."""
 
-    def nudged(amount, towards, row):
+    def nudged(amount, towards, row) -> Built:
         at = last_row if row == -1 else row
         options = {"of": of, "amount": amount, "direction": direction(towards, 3), "row": at}
         return Built("nudged_function", options)
 
-    def inputs(item, row, alternate=True):
+    def inputs(item, row, alternate=True) -> Given:
         x = np.full((4, 6, 3), 0.37)
         x[..., 0] = _marks(4, 6, item, None, alternate and row is None)
         x[..., 1] = np.arange(6) - 2.0 + rng.uniform(0.1, 0.5, (4, 6))  # none is near 0

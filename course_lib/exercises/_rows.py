@@ -9,6 +9,12 @@ import numpy as np
 from course_lib.checks.judge.exercise import Mistake
 from course_lib.checks.observe.probe import Array, Probe, tensor
 
+Given = dict[str, Any]  # arguments of a call, or fields of its probe, by their names
+
+# What probes of several exercises are given, and what is said of them.
+FLOAT32: Given = {"dtype": "float32", "tolerance": 1e-4}
+BETWEEN: Given = {"scenario": "between_calls"}
+STRIDED = "Non-contiguous tensors must work."
 _FIELDS = {field.name for field in fields(Probe)} - {"args", "kwargs"}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from course_lib.checks.judge.grade import grade
 from course_lib.exercises import exercises, find, lessons
-from course_lib.steps import Step
+from course_lib.progress_step import Step
 
 
 @dataclass(frozen=True)
@@ -106,26 +106,26 @@ class Matrix:
         return "\n".join(lines[1:])
 
 
-def right(answer):
+def right(answer) -> Any:
     """Marks a right answer."""
     answer.__variant__ = (True, None)
     return answer
 
 
-def wrong(message: str | None = None):
+def wrong(message: str | None = None) -> Callable:
     """Marks a wrong answer, with the id of the message it must be given."""
 
-    def mark(answer):
+    def mark(answer) -> Any:
         answer.__variant__ = (False, message)
         return answer
 
     return mark
 
 
-def faulty(*faults: str):
+def faulty(*faults: str) -> Callable:
     """Marks a function of a set of faults that makes an answer with just these; none is right."""
 
-    def mark(make):
+    def mark(make) -> Any:
         make.__faults__ = faults
         return make
 
@@ -149,6 +149,7 @@ def _marked(root: Path, exercise: str, mark: str) -> Iterator[tuple[str, Any]]:
     if not path.exists():
         return
     spec = importlib.util.spec_from_file_location(f"variants_{exercise}", path)
+    assert spec and spec.loader, path
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     for name, answer in list(vars(module).items()):

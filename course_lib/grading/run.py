@@ -31,7 +31,7 @@ from course_lib.grading.publish import Publisher
 from course_lib.grading.read_grades import read_lesson
 from course_lib.grading.settings import Progress, Settings
 from course_lib.locks import only_one
-from course_lib.steps import Step
+from course_lib.progress_step import Step
 
 
 def grade(

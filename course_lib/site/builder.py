@@ -14,7 +14,7 @@ from pathlib import Path
 
 from course_lib.course_folder import lesson_names
 from course_lib.errors import SiteError, UsageError
-from course_lib.steps import Step
+from course_lib.progress_step import Step
 
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
 PACKAGES = ("sphinx", "myst_nb", "sphinx_book_theme")

@@ -115,8 +115,8 @@ class Exercise:
         needs_loops: the opposite: one of the two must grow.
         each_counts: the probes are questions of their own: each that passes counts, whatever
             becomes of the others.
-        comparisons: comparisons of this exercise's own, by name (`checks.compare`); one with the
-            attribute `is_exact` has one right result, which a report shows.
+        comparisons: comparisons of this exercise's own, by name (`checks.compare`).
+        exact: the names of those with one right result, which a report shows.
         builds_on: exercises that a solution may call.
         name: the function or class a student writes: that of the file, for which the loader
             (`course_lib.exercises.find`) fills it in, as it does the lesson's slug.
@@ -148,6 +148,7 @@ class Exercise:
     needs_loops: bool = False
     each_counts: bool = False
     comparisons: dict[str, Callable] = field(default_factory=dict)
+    exact: tuple[str, ...] = ()
     builds_on: tuple[str, ...] = ()
     name: str = ""
     lesson: str = ""

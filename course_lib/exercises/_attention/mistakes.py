@@ -35,12 +35,16 @@ class Row(NamedTuple):
     """A mistake: `changes` and each of the `twins` are the steps changed, by name."""
 
     id: str
-    fact: str
-    question: str
     changes: Mapping[str, object]
     twins: tuple[Mapping[str, object], ...] = ()
     fails: bool = False
     needs: tuple[str, ...] = ()  # steps that must be there though they are right
+    fact: str = ""
+    question: str = ""
+
+    def says(self, fact: str, question: str) -> "Row":
+        """The mistake with its fact and one question."""
+        return self._replace(fact=fact, question=question)
 
 
 def known(
@@ -79,185 +83,150 @@ _NEIGHBOURS = "Which axes must be neighbours before a reshape can join them?"
 _EMPTY = "What should a query that may attend to nothing receive, and where is its row treated?"
 
 SHARED = (
-    Row(
-        "unscaled",
+    Row("unscaled", {"root": lambda self, q: 1.0}).says(
         "The scores are not divided by the root of the number of features.",
         "By what must q . k be divided so that its size does not grow with the features?",
-        {"root": lambda self, q: 1.0},
     ),
-    Row(
-        "empty_row_nan",
-        "A row in which no key is allowed becomes NaN: it is 0 / 0.",
-        _EMPTY,
-        filled(-math.inf),
+    Row("empty_row_nan", filled(-math.inf)).says(
+        "A row in which no key is allowed becomes NaN: it is 0 / 0.", _EMPTY
     ),
-    Row(
-        "empty_row_uniform",
+    Row("empty_row_uniform", filled(-1e30)).says(
         "In a row in which no key is allowed every key gets weight 1/m. Dropped scores that become "
         "a finite number, such as -1e9, are all equal there.",
         _EMPTY,
-        filled(-1e30),
     ),
-    Row(
-        "lengths_ignored",
-        "The lengths change nothing.",
-        "Where does `valid_lens` enter your computation?",
-        {"real": lambda self, scores, valid_lens: None},
+    Row("lengths_ignored", {"real": lambda self, scores, valid_lens: None}).says(
+        "The lengths change nothing.", "Where does `valid_lens` enter your computation?"
     ),
-    Row(
-        "bool_mask_ignored",
-        "The bool mask changes nothing.",
-        "Where does `mask` enter your computation?",
-        {"own": lambda self, scores, mask: None},
+    Row("bool_mask_ignored", {"own": lambda self, scores, mask: None}).says(
+        "The bool mask changes nothing.", "Where does `mask` enter your computation?"
     ),
     Row(
         "nothing_masked",
+        {"real": lambda self, scores, valid_lens: None, "own": lambda self, scores, mask: None},
+    ).says(
         "Neither the lengths nor the mask changes anything: keys that may not be attended get "
         "weight too.",
         "Where are they passed on?",
-        {"real": lambda self, scores, valid_lens: None, "own": lambda self, scores, mask: None},
     ),
     Row(
         "only_lengths_if_both",
-        "With lengths and a mask both given, only the lengths count.",
-        "Which keys must be dropped when both are given?",
         {
             "join": lambda self, scores, real, own: Softmax.join(
                 self, scores, real, own if real is None else None
             )
         },
         needs=("real", "own"),
+    ).says(
+        "With lengths and a mask both given, only the lengths count.",
+        "Which keys must be dropped when both are given?",
     ),
-    Row(
-        "inverted",
-        "The masking is upside down: the keys that should be dropped get all the weight.",
-        _TRUE,
-        {"join": flipped_if_any},
+    Row("inverted", {"join": flipped_if_any}).says(
+        "The masking is upside down: the keys that should be dropped get all the weight.", _TRUE
     ),
-    Row(
-        "bool_mask_inverted",
+    Row("bool_mask_inverted", {"own": Then(torch.logical_not)}).says(
         "The bool mask is upside down: keys where it is True are dropped, and the others kept.",
         "True means 'may attend'. Does your code expect the opposite?",
-        {"own": Then(torch.logical_not)},
     ),
     Row(
-        "zero_after_softmax",
+        "zero_after_softmax", {"fill": untouched, "spare": untouched, "clear": weights_zeroed}
+    ).says(
         "Weights are set to 0 after the softmax, so what is left no longer sums to 1.",
         "Does masking before the softmax need a second normalisation?",
-        {"fill": untouched, "spare": untouched, "clear": weights_zeroed},
     ),
-    Row(
-        "filled_with_zero",
-        "Dropped scores become 0, but exp(0) = 1: those keys still get weight.",
-        _ZERO,
-        filled(0.0),
-        twins=(filled(0.0, clear=Softmax.clear),),
+    Row("filled_with_zero", filled(0.0), twins=(filled(0.0, clear=Softmax.clear),)).says(
+        "Dropped scores become 0, but exp(0) = 1: those keys still get weight.", _ZERO
     ),
     Row(
         "zero_one_mask_added",
+        {"fill": numbers_added, "spare": untouched, "clear": untouched},
+        twins=({"weights": mask_added_alone},),
+    ).says(
         "The mask is added as the numbers 0 and 1. That raises the allowed scores by 1 and drops "
         "nothing.",
         "What must be added to a score so that its exponential is 0?",
-        {"fill": numbers_added, "spare": untouched, "clear": untouched},
-        twins=({"weights": mask_added_alone},),
     ),
     Row(
         "over_queries",
-        "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
-        "Which axis of the scores holds the keys?",
         {"axis": -2, "fill": Softmax.fill, "spare": untouched, "clear": no_nan},
         twins=({"axis": -2, "spare": untouched, "clear": untouched},),
+    ).says(
+        "Your softmax runs over the queries: the columns sum to 1 instead of the rows.",
+        "Which axis of the scores holds the keys?",
     ),
-    Row(
-        "divided_by_d",
+    Row("divided_by_d", {"root": lambda self, q: q.shape[-1]}).says(
         "The scores are divided by the number of features, or twice by its root: your weights are "
         "too flat.",
         "Which number brings the variance of q . k back to 1?",
-        {"root": lambda self, q: q.shape[-1]},
     ),
-    Row(
-        "empty_row_gradient_nan",
+    Row("empty_row_gradient_nan", {"fill": infinity_added, "spare": untouched}).says(
         "The weights are right, but the gradient of an empty row is NaN: the softmax saw nothing "
         "but -inf, and backward runs through it.",
         "Can the empty rows be given harmless scores before the softmax?",
-        {"fill": infinity_added, "spare": untouched},
     ),
     Row(
-        "query_axis_forgotten",
+        "query_axis_forgotten", {"spread": lambda self, scores, lens: lens[..., None]}, fails=True
+    ).says(
         "The mask made of the lengths is laid over the scores as it is, without axes for queries "
         "and heads. Its batch axis meets another axis: an error where the sizes differ, and wrong "
         "numbers where they are equal.",
         "Which shape must a mask (batch, num_keys) get to fit the scores?",
-        {"spread": lambda self, scores, lens: lens[..., None]},
-        fails=True,
     ),
     Row(
         "head_axis_forgotten",
+        {"spread": lambda self, scores, lens: lens.reshape(len(lens), -1, 1)},
+        fails=True,
+    ).says(
         "With a head axis in the scores, the mask made of the lengths has none: its batch axis "
         "meets the heads, which is an error where the two differ in size and gives wrong numbers "
         "where they do not.",
         "Which shape must a mask (batch, 1, num_keys) get to fit scores (batch, heads, "
         "num_queries, num_keys)?",
-        {"spread": lambda self, scores, lens: lens.reshape(len(lens), -1, 1)},
-        fails=True,
     ),
     Row(
-        "lengths_tiled",
+        "lengths_tiled", {"spread": tiled_over_heads}, twins=({"spread": tiled_over_queries},)
+    ).says(
         "The lengths reach the wrong items: rows of all items, one after the other, take the "
         "lengths of items 0, 1, 0, 1, ... in turn.",
         "What is the difference between `repeat` and `repeat_interleave`?",
-        {"spread": tiled_over_heads},
-        twins=({"spread": tiled_over_queries},),
     ),
-    Row(
-        "length_of_first_item_for_all",
+    Row("length_of_first_item_for_all", {"lens": Then(lambda lens: lens[:1].expand_as(lens))}).says(
         "Every item gets the length of the first one.",
         "Which axis must `valid_lens` have before it is compared with positions?",
-        {"lens": Then(lambda lens: lens[:1].expand_as(lens))},
     ),
-    Row(
-        "one_key_more",
+    Row("one_key_more", {"lens": Then(lambda lens: lens + 1)}).says(
         "One key too many is kept: length 2 keeps keys 0, 1 and 2.",
         "Which is the last real key of an item of length 2?",
-        {"lens": Then(lambda lens: lens + 1)},
     ),
-    Row(
-        "keys_reshaped",
+    Row("keys_reshaped", {"product": reshaped}).says(
         "The keys are reshaped to (d, m), which mixes the features of different keys; they must be "
         "transposed.",
         "What is the difference between `reshape` and `mT`?",
-        {"product": reshaped},
     ),
-    Row(
-        "dropout_in_eval",
-        "Dropout acts in eval mode too.",
-        "How does a layer learn that the module is in eval mode?",
-        {"drop": lambda self, weights: F.dropout(weights, self.p)},
+    Row("dropout_in_eval", {"drop": lambda self, weights: F.dropout(weights, self.p)}).says(
+        "Dropout acts in eval mode too.", "How does a layer learn that the module is in eval mode?"
     ),
-    Row(
-        "stored_after_dropout",
+    Row("stored_after_dropout", {"keep": keep_dropped}).says(
         "`attention_weights` holds the weights after dropout; it should show them before.",
         "In which order do you store and drop?",
-        {"keep": keep_dropped},
     ),
-    Row(
-        "weights_of_the_first_call_kept",
+    Row("weights_of_the_first_call_kept", {"keep": kept_once}).says(
         "`attention_weights` still holds the weights of the first call after a second one.",
         "Under which condition does your `forward` set the attribute?",
-        {"keep": kept_once},
     ),
     Row(
-        "merge_without_transpose",
+        "merge_without_transpose", {"merge": lambda self, x: x.reshape(x.shape[0], x.shape[2], -1)}
+    ).says(
         "The heads are merged by a reshape without a transpose: the features of a position come "
         "from other positions.",
         _NEIGHBOURS,
-        {"merge": lambda self, x: x.reshape(x.shape[0], x.shape[2], -1)},
     ),
     Row(
         "split_without_transpose",
+        {"split": lambda self, x: x.reshape(x.shape[0], self.num_heads, x.shape[1], -1)},
+    ).says(
         "Your heads are cut by a reshape without a transpose: a head gets whole positions instead "
         "of a block of features.",
         "What does `split_heads` do between reshape and return?",
-        {"split": lambda self, x: x.reshape(x.shape[0], self.num_heads, x.shape[1], -1)},
     ),
 )

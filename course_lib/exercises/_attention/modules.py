@@ -1,9 +1,9 @@
 """The right attention around the masked softmax, in named steps, as a function and as modules."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib.exercises._attention.steps import Softmax, changed
@@ -16,34 +16,34 @@ class Attention(Softmax):
     def answer(cls, changes: Mapping[str, object]) -> Callable:
         return changed(cls, changes)().attend
 
-    def attend(self, queries, keys, values, valid_lens=None, mask=None):
+    def attend(self, queries, keys, values, valid_lens=None, mask=None) -> tuple[Tensor, Tensor]:
         q, k, v = self.project(queries, keys, values)
         weights = self.weights(self.score(q, k), valid_lens, mask)
         return self.out(self.average(weights, v)), weights
 
-    def project(self, queries, keys, values):
+    def project(self, queries, keys, values) -> Sequence[Tensor]:
         return queries, keys, values
 
-    def score(self, q, k):
+    def score(self, q, k) -> Tensor:
         return self.product(q, k) / self.root(q)
 
-    def product(self, q, k):
+    def product(self, q, k) -> Tensor:
         return q @ k.mT
 
-    def root(self, q):
+    def root(self, q) -> float:
         return math.sqrt(q.shape[-1])
 
-    def average(self, weights, v):
+    def average(self, weights, v) -> Tensor:
         return weights @ v
 
-    def out(self, averages):
+    def out(self, averages) -> Tensor:
         return averages
 
 
 class AttentionModule(Attention, nn.Module):
     """`DotProductAttention`: the average gets the steps drop and keep."""
 
-    def __init__(self, dropout=0.0):
+    def __init__(self, dropout=0.0) -> None:
         super().__init__()
         self.p = dropout
 
@@ -51,26 +51,28 @@ class AttentionModule(Attention, nn.Module):
     def answer(cls, changes: Mapping[str, object]) -> Callable:
         return changed(cls, changes)
 
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        return self.attend(queries, keys, values, valid_lens, mask)[0]
+    def forward(self, *inputs, **named) -> Tensor:
+        return self.attend(*inputs, **named)[0]
 
-    def average(self, weights, v):
+    def average(self, weights, v) -> Tensor:
         used = self.drop(weights)
         self.keep(weights, used)
         return used @ v
 
-    def drop(self, weights):
+    def drop(self, weights) -> Tensor:
         return F.dropout(weights, self.p, self.training)
 
-    def keep(self, weights, used):
+    def keep(self, weights, used) -> None:
         self.attention_weights = weights.detach()
 
 
 class WithHeads:
     """Attention in `num_heads` heads: the steps split and merge."""
 
-    def split(self, x):
+    num_heads: int
+
+    def split(self, x) -> Tensor:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
-    def merge(self, x):
+    def merge(self, x) -> Tensor:
         return x.transpose(1, 2).flatten(2)

@@ -24,7 +24,7 @@ from course_lib.exercises._attention.seen import (
 
 
 @of_weights
-def rows_that_do_not_sum_to_one(probe, weights, allowed):
+def rows_that_do_not_sum_to_one(probe, weights, allowed) -> str | None:
     """Where a key is allowed, the weights of a query sum to 1."""
     sums, much = weights.sum(-1), more_than_rounding(weights, probe)
     place = first_of((np.abs(sums - 1) > much) & (np.abs(sums) > much) & allowed.any(-1))
@@ -39,7 +39,7 @@ def rows_that_do_not_sum_to_one(probe, weights, allowed):
 
 
 @of_weights
-def upside_down(probe, weights, allowed):
+def all_weight_on_dropped_keys(probe, weights, allowed) -> str | None:
     """In each row with both kinds of keys the wrong kind gets all the weight, at usual scores."""
     scores = scores_of(probe)
     both = allowed.any(-1) & ~allowed.all(-1)
@@ -53,7 +53,7 @@ def upside_down(probe, weights, allowed):
 
 
 @of_weights
-def weight_on_a_dropped_key(probe, weights, allowed):
+def weight_on_a_dropped_key(probe, weights, allowed) -> str | None:
     """A key that is not allowed has weight 0."""
     stray = (
         (np.abs(weights) > more_than_rounding(weights, probe))
@@ -69,7 +69,7 @@ def weight_on_a_dropped_key(probe, weights, allowed):
 
 
 @of_weights
-def weight_in_an_empty_row(probe, weights, allowed):
+def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
     """Where no key is allowed, all weights are 0."""
     found = (np.abs(weights) > more_than_rounding(weights, probe)).any(-1) & ~allowed.any(-1)
     if (place := first_of(found)) is None:
@@ -79,7 +79,7 @@ def weight_in_an_empty_row(probe, weights, allowed):
 
 
 @of_weights
-def no_weight_on_an_allowed_key(probe, weights, allowed):
+def no_weight_on_an_allowed_key(probe, weights, allowed) -> str | None:
     """A key that should have visible weight has some, and no row is lost as a whole."""
     empty, scores = np.abs(weights) < 1e-6, scores_of(probe)
     if probe.training:
@@ -102,7 +102,7 @@ def no_weight_on_an_allowed_key(probe, weights, allowed):
 
 
 @of_weights
-def very_negative_scores_that_lose(probe, weights, allowed):
+def very_negative_scores_that_lose(probe, weights, allowed) -> str | None:
     """Very negative scores do not lose to a number filled in, nor underflow."""
     scores = scores_of(probe)
     if scores is None or scores.shape != weights.shape:
@@ -119,7 +119,7 @@ def very_negative_scores_that_lose(probe, weights, allowed):
 
 
 @of_weights
-def ratios_that_are_not_exponential(probe, weights, allowed):
+def ratios_that_are_not_exponential(probe, weights, allowed) -> str | None:
     """The weights of two allowed keys have the ratio of their scores' exponentials."""
     scores = given(probe, "scores")
     if scores is None:
@@ -139,7 +139,7 @@ def ratios_that_are_not_exponential(probe, weights, allowed):
 
 
 @of_weights
-def unequal_weights_of_equal_keys(probe, weights, allowed):
+def unequal_weights_of_equal_keys(probe, weights, allowed) -> str | None:
     """Keys that are the same vector get the same weight, if they are allowed."""
     if (keys := given(probe, "keys")) is None:
         return None
@@ -157,7 +157,7 @@ def unequal_weights_of_equal_keys(probe, weights, allowed):
 
 
 @of_weights
-def unequal_weights_of_a_zero_query(probe, weights, allowed):
+def unequal_weights_of_a_zero_query(probe, weights, allowed) -> str | None:
     """Where scores are dot products without a bias, a query of zeros prefers no key."""
     queries = given(probe, "queries")
     if queries is None or (probe.construct or {}).get("bias"):
@@ -205,7 +205,10 @@ _OF_WEIGHTS = {
         rows_that_do_not_sum_to_one,
         "Over which axis does your softmax run, and what changes the weights after it?",
     ),
-    "upside_down": (upside_down, "True means 'may attend'. Which keys does your code fill?"),
+    "dropped_keys_have_all_weight": (
+        all_weight_on_dropped_keys,
+        "True means 'may attend'. Which keys does your code fill?",
+    ),
     "dropped_key_has_weight": (
         weight_on_a_dropped_key,
         "Did you mask before the softmax, and with what value?",

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def first_of(found: np.ndarray) -> tuple[int, ...] | None:
     return tuple(int(i) for i in np.argwhere(found)[0]) if found.any() else None
 
 
-def of_weights(violated):
+def of_weights(violated) -> Callable:
     """A property of `violated(probe, weights, allowed)`, where the weights can be seen."""
 
     @functools.wraps(violated)

@@ -8,11 +8,14 @@ from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS
+from course_lib.exercises._rows import Given
 from course_lib.exercises.additive_attention._module import MISTAKES
 from course_lib.reference import additive_attention as oracle
 
 
-def _module_problem(rng, b, n, m, d_q, d_k, v, h, *, dtype=np.float64, dropout=0.0, **options):
+def _module_problem(
+    rng, b, n, m, d_q, d_k, v, h, *, dtype=np.float64, dropout=0.0, **options
+) -> Given:
     """`construct`, `state` and `args` of a probe of `AdditiveAttention`."""
     shapes = {"W_q.weight": (h, d_q), "W_k.weight": (h, d_k), "w_v.weight": (1, h)}
     inputs = {"queries": (b, n, d_q), "keys": (b, m, d_k), "values": (b, m, v)}
@@ -35,7 +38,7 @@ def _module_problem(rng, b, n, m, d_q, d_k, v, h, *, dtype=np.float64, dropout=0
     }
 
 
-def _probe(name, says, problem, valid_lens=None, mask=None, **options):
+def _probe(name, says, problem, valid_lens=None, mask=None, **options) -> Probe:
     """Lengths go by position if they are given alone, otherwise by name, as the mask does."""
     args = dict(problem["args"])
     if valid_lens is not None and mask is None:
@@ -46,7 +49,7 @@ def _probe(name, says, problem, valid_lens=None, mask=None, **options):
     return Probe(name, says, **(problem | {"args": args}), kwargs=kwargs, **options)
 
 
-def _random_mask(rng, *shape):
+def _random_mask(rng, *shape) -> np.ndarray:
     drawn = rng.random(shape) < 0.55
     drawn[..., int(rng.integers(shape[-1]))] = True
     drawn[..., 0, 0] = False
@@ -54,7 +57,7 @@ def _random_mask(rng, *shape):
     return drawn
 
 
-def _far_above(rng):
+def _far_above(rng) -> Given:
     """One query and three keys; the score of the last lies 2000 above the others."""
     problem = _module_problem(rng, 1, 1, 3, 1, 1, 2, 1)
     problem["state"] = {
@@ -67,30 +70,25 @@ def _far_above(rng):
     return problem
 
 
-def _module_probes(rng):
-    return [
-        *_module_values(rng),
-        *_module_modes(rng),
-        *_module_edges(rng),
-        *_module_gradients(rng),
-    ]
+def _module_probes(rng) -> list[Probe]:
+    return [*_module_values(rng), *_module_modes(rng), *_module_edges(rng), *_module_gradients(rng)]
 
 
-def _worked_number(rng):
+def _worked_number(rng) -> Given:
     problem = _module_problem(rng, 1, 1, 2, 2, 1, 1, 2)
     inputs = {"queries": [[[1.0, 0.0]]], "keys": [[[1.0], [1.0]]], "values": [[[10.0], [20.0]]]}
     problem["args"] = {name: tensor(np.array(data)) for name, data in inputs.items()}
     return problem
 
 
-def _equal_keys(rng, *sizes, **options):
+def _equal_keys(rng, *sizes, **options) -> Given:
     problem = _module_problem(rng, *sizes, **options)
     keys = problem["args"]["keys"].data
     problem["args"]["keys"] = tensor(np.repeat(keys[:, :1], keys.shape[1], axis=1))
     return problem
 
 
-def _module_values(rng):
+def _module_values(rng) -> list[Probe]:
     return [
         _probe("worked_number", "Equal keys get equal weights: values of 10 and 20 give 15.",
                _worked_number(rng)),
@@ -131,7 +129,7 @@ def _module_values(rng):
     ]  # fmt: skip
 
 
-def _module_modes(rng):
+def _module_modes(rng) -> list[Probe]:
     """Calls in other modes, and between other calls."""
     large = _equal_keys(rng, 4, 20, 30, 2, 3, 1, 2, dropout=0.4)
     large["args"]["values"] = tensor(dropout_values(rng, 4, 30))
@@ -152,7 +150,7 @@ def _module_modes(rng):
     ]  # fmt: skip
 
 
-def _module_edges(rng):
+def _module_edges(rng) -> list[Probe]:
     edge = functools.partial(_probe, part="edges")
     garbage = _module_problem(rng, 2, 3, 5, 4, 6, 8, 7)
     for name, size in (("keys", 1e4), ("values", 1e30)):
@@ -191,7 +189,7 @@ def _module_edges(rng):
     ]  # fmt: skip
 
 
-def _module_gradients(rng):
+def _module_gradients(rng) -> list[Probe]:
     return [
         _probe("gradient", "The gradients of queries, keys, values and weights are those of the "
                "formula.", _module_problem(rng, 1, 2, 3, 2, 1, 2, 3, requires_grad=True),
@@ -207,9 +205,7 @@ def _module_gradients(rng):
 
 
 _PROMISES = {
-    "makes the layers `W_q`, `W_k` and `w_v`, each an `nn.Linear` without bias": (
-        "no_mask sizes_by_position equal_sizes"
-    ),
+    "makes the layers `W_q`, `W_k` and `w_v`": "no_mask sizes_by_position equal_sizes",
     "returns the averaged values": "no_mask gradient gradient_in_train_mode",
     "a key must be allowed by both": "lengths_and_mask lengths_per_query_and_mask",
     "A query that may see no key gets zeros": (
@@ -217,33 +213,25 @@ _PROMISES = {
         "train_without_dropout"
     ),
     "Every size may be 1": "one_of_each one_query",
-    "holds the weights of the module's own last call": (
-        "among_other_calls train_without_dropout dropout_in_train"
-    ),
+    "holds the weights of the module's": "among_other_calls train_without_dropout dropout_in_train",
     "are at hand": "",
     "The weight of a layer is": "",
     "One query $(1, 0)$ over two *equal* keys": "worked_number",
     "values 10 and 20 give 15": "worked_number",
     # the docstring
     "scores come from a learned network instead of a dot product": "no_mask",
-    "with any number of queries at once, masks, and": (
-        "as_many_queries_as_items one_query float32 equal_keys_and_mask"
-    ),
+    "with any number of queries": "as_many_queries_as_items one_query float32 equal_keys_and_mask",
     "PyTorch has no counterpart": "",
     "numbers in a query and in a key; they may differ": "no_mask equal_sizes",
     "features in which the two are added": "no_mask",
-    "probability of dropping an attention weight, in train mode only": (
-        "dropout_in_train dropout_off_in_eval"
-    ),
+    "probability of dropping an attention weight": "dropout_in_train dropout_off_in_eval",
     "weights of the last call, `(batch, num_queries, num_keys)`": "among_other_calls one_query",
     "Bahdanau, Cho & Bengio 2015, appendix A.1.2": "",
     "all without bias": "no_mask",
     "Averages the values with weights from additive scores": "no_mask",
     "compared with each other": "no_mask",
     "one for each key": "equal_sizes",
-    "how many leading keys are real": (
-        "lengths_per_item lengths_per_query int32_lengths equal_keys_and_lengths"
-    ),
+    "how many leading": "lengths_per_item lengths_per_query int32_lengths equal_keys_and_lengths",
     "broadcastable to `(batch, num_queries, num_keys)`": (
         "mask_shared_by_batch mask_per_item mask_of_keys mask_of_keys_alone mask_of_queries"
     ),

@@ -1,17 +1,21 @@
 """Lesson 04: the score of every query and key, a small network instead of a product."""
 
+import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import BETWEEN, Given, case, edge, mistake
 from course_lib.reference import additive_attention as oracle
 
 
-def _scores_problem(rng, b, n, m, d_q, d_k, h, *, scale=1.2, dtype=np.float64, **options):
+def _scores_problem(
+    rng, b, n, m, d_q, d_k, h, *, scale=1.2, dtype: type[np.floating] = np.float64, **options
+) -> Given:
     """Arguments of `additive_scores` with the given sizes."""
     shapes = {
         "queries": (b, n, d_q),
@@ -27,84 +31,88 @@ def _scores_problem(rng, b, n, m, d_q, d_k, h, *, scale=1.2, dtype=np.float64, *
     }
 
 
-def _scores_probes(rng):
-    worked = {
-        "queries": tensor([[[1.0, 0.0]]]),
-        "keys": tensor([[[2.0]]]),
-        "w_q": tensor([[1.0, 0.0], [0.0, 1.0]]),
-        "w_k": tensor([[0.0], [1.0]]),
-        "w_v": tensor([1.0, 2.0]),
-    }
-    forward = [
-        case("worked_number", **worked).says(
+_WORKED: Given = {
+    "queries": tensor([[[1.0, 0.0]]]),
+    "keys": tensor([[[2.0]]]),
+    "w_q": tensor([[1.0, 0.0], [0.0, 1.0]]),
+    "w_k": tensor([[0.0], [1.0]]),
+    "w_v": tensor([1.0, 2.0]),
+}
+
+
+def _values(rng) -> list[Probe]:
+    problem = functools.partial(_scores_problem, rng)
+    return [
+        case("worked_number", **_WORKED).says(
             "The score of query i and key j is w_v . tanh(w_q q_i + w_k k_j)."
         ),
-        case("different_sizes", **_scores_problem(rng, 2, 3, 5, 4, 6, 7)).says(
+        case("different_sizes", **problem(2, 3, 5, 4, 6, 7)).says(
             "Queries, keys and hidden features may all differ in size."
         ),
-        case("equal_feature_sizes", **_scores_problem(rng, 3, 2, 4, 6, 6, 7)).says(
+        case("equal_feature_sizes", **problem(3, 2, 4, 6, 6, 7)).says(
             "Queries go through w_q and keys through w_k, also where both would fit."
         ),
-        case("as_many_queries_as_keys", **_scores_problem(rng, 2, 5, 5, 4, 6, 7)).says(
+        case("as_many_queries_as_keys", **problem(2, 5, 5, 4, 6, 7)).says(
             "Row i of the scores belongs to query i, column j to key j, also where n = m."
         ),
-        case("hidden_as_wide_as_inputs", **_scores_problem(rng, 2, 3, 5, 6, 6, 6)).says(
+        case("hidden_as_wide_as_inputs", **problem(2, 3, 5, 6, 6, 6)).says(
             "A row of w_q belongs to a hidden feature, a column to an entry of the query."
         ),
     ]
-    edges = [
-        edge(
-            "one_pair_of_zeros",
-            **(
-                _scores_problem(rng, 1, 1, 1, 2, 3, 4)
-                | {"queries": tensor(np.zeros((1, 1, 2))), "keys": tensor(np.zeros((1, 1, 3)))}
-            ),
-        ).says("One item, one query, one key, all zeros: the result has three axes and holds 0."),
-        edge("one_query_one_key", **_scores_problem(rng, 1, 1, 1, 2, 3, 4)).says(
+
+
+def _edges(rng) -> list[Probe]:
+    problem = functools.partial(_scores_problem, rng)
+    zeros, zero_query = problem(1, 1, 1, 2, 3, 4), problem(2, 3, 4, 5, 2, 6)
+    zeros["queries"].data[:] = zeros["keys"].data[:] = zero_query["queries"].data[:] = 0.0
+    return [
+        edge("one_pair_of_zeros", **zeros).says(
+            "One item, one query, one key, all zeros: the result has three axes and holds 0."
+        ),
+        edge("one_query_one_key", **problem(1, 1, 1, 2, 3, 4)).says(
             "One item, one query, one key: the result has three axes of size 1."
         ),
-        edge("one_hidden_feature", **_scores_problem(rng, 2, 3, 4, 2, 5, 1)).says(
+        edge("one_hidden_feature", **problem(2, 3, 4, 2, 5, 1)).says(
             "One hidden feature is enough."
         ),
-        edge(
-            "zero_query",
-            **(_scores_problem(rng, 2, 3, 4, 5, 2, 6) | {"queries": tensor(np.zeros((2, 3, 5)))}),
-        ).says("For a query of zeros the score is w_v . tanh(w_k k)."),
-        edge("large_inputs", **_scores_problem(rng, 2, 1, 3, 4, 2, 24, scale=4000.0)).says(
+        edge("zero_query", **zero_query).says(
+            "For a query of zeros the score is w_v . tanh(w_k k)."
+        ),
+        edge("large_inputs", **problem(2, 1, 3, 4, 2, 24, scale=4000.0)).says(
             "Large inputs saturate tanh at -1 and 1; they do not overflow."
         ),
-        edge(
-            "between_calls", **_scores_problem(rng, 2, 3, 4, 5, 2, 6), scenario="between_calls"
-        ).says("A call does not depend on the calls before it."),
-        edge("float32", **_scores_problem(rng, 2, 3, 4, 5, 2, 6, dtype=np.float32)).says(
+        edge("between_calls", **problem(2, 3, 4, 5, 2, 6), **BETWEEN).says(
+            "A call does not depend on the calls before it."
+        ),
+        edge("float32", **problem(2, 3, 4, 5, 2, 6, dtype=np.float32)).says(
             "Inputs of float32 give scores of float32."
         ),
     ]
-    gradients = [
-        case(
-            "gradient",
-            **_scores_problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True),
-            grad_outputs=rng.normal(0, 1, (2, 2, 3)),
-        ).says("The gradients of all five inputs are those of the formula."),
-        case(
-            "gradient_of_one_pair",
-            **_scores_problem(rng, 1, 1, 1, 3, 2, 4, requires_grad=True),
-            grad_outputs=rng.normal(0, 1, (1, 1, 1)),
-        ).says("A single pair has the gradients of the formula as well."),
+
+
+def _gradients(rng) -> list[Probe]:
+    some = _scores_problem(rng, 2, 2, 3, 2, 1, 3, requires_grad=True)
+    one = _scores_problem(rng, 1, 1, 1, 3, 2, 4, requires_grad=True)
+    return [
+        case("gradient", **some, grad_outputs=rng.normal(size=(2, 2, 3))).says(
+            "The gradients of all five inputs are those of the formula."
+        ),
+        case("gradient_of_one_pair", **one, grad_outputs=rng.normal(size=(1, 1, 1))).says(
+            "A single pair has the gradients of the formula as well."
+        ),
     ]
-    return [*forward, *edges, *gradients]
 
 
-def _scores(combine):
+def _scores(combine) -> Callable:
     """A wrong model: `combine(projected queries, projected keys, w_v)`, each with its axes."""
 
-    def model(queries, keys, w_q, w_k, w_v):
+    def model(queries, keys, w_q, w_k, w_v) -> torch.Tensor:
         return combine(queries @ w_q.mT, keys @ w_k.mT, w_v)
 
     return model
 
 
-def _pairs(activation):
+def _pairs(activation) -> Callable:
     """A wrong model that treats the (B, n, m, H) sum of the projections otherwise."""
     return _scores(lambda q, k, w_v: activation(q[:, :, None] + k[:, None], w_v))
 
@@ -112,11 +120,11 @@ def _pairs(activation):
 _right = _pairs(lambda sums, w_v: torch.tanh(sums) @ w_v)
 
 
-def _swapped(q, k, w_v):
+def _swapped(q, k, w_v) -> torch.Tensor:
     return torch.tanh(q[:, None] + k[:, :, None]) @ w_v
 
 
-def _bounded(probe, outputs):
+def _bounded(probe, outputs) -> str | None:
     """No score is larger than the sum of the sizes of w_v."""
     bound = float(np.abs(probe.args["w_v"].data).sum())
     scores = np.abs(np.asarray(outputs.data, dtype=float))
@@ -130,7 +138,7 @@ def _bounded(probe, outputs):
     )
 
 
-def _additive_in_pairs(probe, outputs):
+def _additive_in_pairs(probe, outputs) -> str | None:
     """s(i,j) - s(i,k) must depend on the query i."""
     scores = np.asarray(outputs.data, dtype=float)
     if probe.name == "zero_query" or scores.ndim != 3 or min(scores.shape[1:]) < 2:
@@ -150,7 +158,7 @@ EXERCISE = Exercise(
     minutes=25,
     difficulty=2,
     returns=(Returned("scores", "tensor", "float", ("batch", "num_queries", "num_keys")),),
-    probes=_scores_probes,
+    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.additive_scores,
     promises={
         "Takes** `queries`": "different_sizes equal_feature_sizes",
@@ -226,11 +234,7 @@ EXERCISE = Exercise(
         ),
     ),
     properties=(
-        Property(
-            "score_out_of_bounds",
-            _bounded,
-            "Which numbers does w_v multiply?",
-        ),
+        Property("score_out_of_bounds", _bounded, "Which numbers does w_v multiply?"),
         Property(
             "same_for_every_query",
             _additive_in_pairs,

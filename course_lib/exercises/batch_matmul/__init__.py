@@ -7,11 +7,5 @@ LESSON = Lesson(
     "Batched matrix products",
     Written("what_a_shape_test_proves", points=3, minutes=10),
     Integration(("batched_scores", "weighted_sum"), judged_as="_together"),
-    exercises=(
-        "bmm_loops",
-        "bmm",
-        "batched_scores",
-        "weighted_sum",
-        "attention_cost",
-    ),
+    exercises=("bmm_loops", "bmm", "batched_scores", "weighted_sum", "attention_cost"),
 )

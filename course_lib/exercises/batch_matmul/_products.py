@@ -1,37 +1,49 @@
 """Lesson 03: products of two batches of matrices, with loops and without."""
 
-from course_lib.checks.judge.exercise import Mistake
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import tensor
+from course_lib.exercises._rows import Case, Given, case, mistake
+from course_lib.exercises.batch_matmul._mistakes import first_for_all, product
 
 
-def pair(rng, a_shape, b_shape, **options):
+def pair(rng, a_shape, b_shape, **options) -> Given:
     return {
         "a": tensor(rng.normal(0, 1.3, a_shape), **options),
         "b": tensor(rng.normal(0, 1.3, b_shape), **options),
     }
 
 
-def in_float32(name, says, args):
-    """A probe whose numbers are float32, and whose result must be, too."""
-    return Probe(name, says, part="edges", args=args, dtype="float32", tolerance=1e-4)
+def gradients(name, rng, given: Given, *output_shape) -> Case:
+    """A probe of the gradients of an output of that shape."""
+    return case(name, **given, grad_outputs=rng.normal(size=output_shape))
 
 
-def with_gradients(rng, name, says, args, output_shape):
-    return Probe(
-        name, says, part="gradients", args=args, grad_outputs=rng.normal(size=output_shape)
-    )
+# What holds for each of the lesson's products.
+WORKED = "Each item's matrices must be multiplied with each other: row times column."
+FEW, MANY = "Two items of a few rows must work.", "More items, rows and columns must work."
+FIVE_AXES = "Three leading axes must work."
+SQUARE = "Equal sizes everywhere must not hide which axis is which."
+SQUARE_FOUR = "Equal sizes must not hide an exchange of leading axes with the last two."
+ONE_OF_EACH = "One row and one column must keep their axes."
+DTYPE = "The result has the dtype of `a` and `b`."
+ONE_ITEM = "A single item of one term must be differentiable as well."
 
+# What goes wrong with more than one of them: the fact, and one question.
+ONLY_THREE_AXES = (
+    "Three axes work, any other number fails.",
+    "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from the left?",
+)
+NOT_TURNED = (
+    "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, and what with `.mT`?"
+)
+WHICH_SUM = "Which axes does your sum run over, and which letters stand after `->`?"
 
-BY_HAND = {
+BY_HAND: Given = {
     "a": tensor([[[1.0, 2.0]], [[3.0, 4.0]]]),
     "b": tensor([[[10.0], [1.0]], [[1.0], [10.0]]]),
 }
 
 
-def one_matrix(name, which, model):
-    return Mistake(
-        name,
-        model,
-        f"Every item is multiplied with one and the same matrix of `{which}`.",
-        f"Which index of `{which}` should move along with the loop over items?",
-    )
+B0_FOR_ALL = mistake("b0_for_all", lambda a, b: product(a, first_for_all(b))).says(
+    "Every item is multiplied with one and the same matrix of `b`.",
+    "Which index of `b` should move along with the loop over items?",
+)

@@ -3,64 +3,61 @@
 import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem
-from course_lib.checks.judge.exercise import Exercise, Mistake, Property, Returned
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
-from course_lib.exercises._rows import case, edge
+from course_lib.exercises._rows import Given, Model, case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.reference import batch_matmul as oracle
 
 
-def _distinct(rng, low, high, count):
+def _distinct(rng, low, high, count) -> list[int]:
     return [int(n) for n in rng.permutation(np.arange(low, high))[:count]]
 
 
 _SIZES = ("batch", "num_queries", "num_keys", "d", "d_v")
 
 
-def _named(sizes):
+def _named(sizes) -> Given:
     return dict(zip(_SIZES, sizes, strict=True))
 
 
-def _attention_cost_probes(rng):
-    def sizes(low, high):
-        return _named(_distinct(rng, low, high, 5))
+def _attention_cost_probes(rng) -> list[Probe]:
+    def sizes(low, high, **more) -> Given:
+        return _named(_distinct(rng, low, high, 5)) | more
 
+    counts: Given = {"compare": "counts"}
+    whole: Given = {"compare": "whole_counts"}
     return [
-        case("worked", **_named((1, 2, 3, 4, 5)), compare="counts").says(
+        case("worked", **_named((1, 2, 3, 4, 5)), **counts).says(
             "1 item, 2 queries, 3 keys, d = 4 and d_v = 5: each product has n m d (or n m d_v) "
             "multiply-adds, and a score takes 4 bytes unless the caller says otherwise."
         ),
-        case("different_sizes", **sizes(2, 20), compare="counts").says(
+        case("different_sizes", **sizes(2, 20), **counts).says(
             "Both products count, a multiply-add as 2, and each size enters where it belongs."
         ),
-        case("by_name", by_name={**sizes(21, 60), "bytes_per_element": 4}, compare="counts").says(
+        case("by_name", by_name={**sizes(21, 60), "bytes_per_element": 4}, **counts).says(
             "The sizes must be accepted by name."
         ),
-        case(
-            "half_precision", **sizes(3, 30), by_name={"bytes_per_element": 2}, compare="counts"
-        ).says("`bytes_per_element` must change the memory and nothing else."),
-        case(
-            "double_precision",
-            **{**sizes(3, 30), "batch": 1},
-            bytes_per_element=8,
-            compare="counts",
-        ).says("`bytes_per_element` must be used as given."),
-        edge("no_queries", **_named((3, 0, 7, 5, 4)), compare="counts").says(
+        case("half_precision", **sizes(3, 30), by_name={"bytes_per_element": 2}, **counts).says(
+            "`bytes_per_element` must change the memory and nothing else."
+        ),
+        case("double_precision", **sizes(3, 30, batch=1, bytes_per_element=8), **counts).says(
+            "`bytes_per_element` must be used as given."
+        ),
+        edge("no_queries", **_named((3, 0, 7, 5, 4)), **counts).says(
             "Without queries there is nothing to do and nothing to store."
         ),
-        edge("very_long", **_named((7, 100_003, 50_021, 131, 61)), compare="counts").says(
+        edge("very_long", **_named((7, 100_003, 50_021, 131, 61)), **counts).says(
             "Long sequences must be counted exactly, to the last operation."
         ),
-        edge(
-            "whole_numbers",
-            **{**sizes(2, 9), "batch": 1},
-            bytes_per_element=4,
-            compare="whole_counts",
-        ).says("Counts are whole numbers: both must be int."),
+        edge("whole_numbers", args=sizes(2, 9, batch=1, bytes_per_element=4), **whole).says(
+            "Counts are whole numbers: both must be int."
+        ),
     ]
 
 
-def _counts(probe, expected, recorded):
+def _counts(probe, expected, recorded) -> Problem | None:
     """Both counts to the last unit; says which of the two is wrong."""
     wrong = [key for key, value in expected.items() if not _is_count(recorded.items[key], value)]
     if not wrong:
@@ -70,14 +67,11 @@ def _counts(probe, expected, recorded):
     return Problem("wrong_values", start + probe.says)
 
 
-_counts.is_exact = True
-
-
-def _is_count(recorded, value):
+def _is_count(recorded, value) -> bool:
     return recorded.data.size == 1 and float(recorded.data.reshape(())) == float(value)
 
 
-def _whole_counts(probe, expected, recorded):
+def _whole_counts(probe, expected, recorded) -> Problem | None:
     kinds = {key: recorded.items[key].kind for key in expected}
     if all(kind == "int" for kind in kinds.values()):
         return _counts(probe, expected, recorded)
@@ -89,11 +83,11 @@ def _whole_counts(probe, expected, recorded):
     )
 
 
-def _cost_mistake(name, message, hint, flops=models.right_flops, size=models.right_size):
-    return Mistake(name, models.cost(flops, size), message, hint)
+def _wrong_count(name, flops=models.right_flops, size=models.right_size) -> Model:
+    return mistake(name, models.cost(flops, size))
 
 
-def _counts_explained(probe, outputs):
+def _counts_explained(probe, outputs) -> str | None:
     """What is known of each wrong count on its own, where no single mistake explains both."""
     if probe.name != "very_long":  # whose sizes no two formulas share by chance
         return None
@@ -106,10 +100,10 @@ def _counts_explained(probe, outputs):
             return None
         if _is_count(got, right):
             continue
-        for mistake in EXERCISE.mistakes:
-            wrong = mistake.model(**given)[key]
+        for known in EXERCISE.mistakes:
+            wrong = known.model(**given)[key]
             if wrong != right and _is_count(got, wrong):
-                said.append(f"`{key}`: {mistake.message}")
+                said.append(f"`{key}`: {known.message}")
                 break
         else:
             return None
@@ -124,64 +118,58 @@ EXERCISE = Exercise(
     probes=_attention_cost_probes,
     oracle=oracle.attention_cost,
     comparisons={"counts": _counts, "whole_counts": _whole_counts},
+    exact=("counts",),
     mistakes=(
-        _cost_mistake(
-            "factor_2_missing",
+        _wrong_count("factor_2_missing", flops=lambda B, n, m, d, v, e: B * n * m * (d + v)).says(
             "You count multiply-adds; one of them is 2 operations, so all is half of what it "
             "should be.",
             "How many operations does `total += x * y` do?",
-            flops=lambda B, n, m, d, v, e: B * n * m * (d + v),
         ),
-        _cost_mistake(
-            "second_product_missing",
+        _wrong_count(
+            "second_product_missing", flops=lambda B, n, m, d, v, e: 2 * B * n * m * d
+        ).says(
             "Only Q K^T is counted; the product of weights and values is missing.",
             "Which product comes after the softmax, and how long are its sums?",
-            flops=lambda B, n, m, d, v, e: 2 * B * n * m * d,
         ),
-        _cost_mistake(
-            "elements_for_bytes",
+        _wrong_count("elements_for_bytes", size=lambda B, n, m, d, v, e: B * n * m).says(
             "You count the scores; the question is how many bytes they take.",
             "How many bytes does one element take?",
-            size=lambda B, n, m, d, v, e: B * n * m,
         ),
-        _cost_mistake(
+        _wrong_count(
             "queries_used_twice",
-            "The number of queries stands where the number of keys should.",
-            "What are the sizes of the score matrix if queries and keys differ in number?",
             flops=lambda B, n, m, d, v, e: 2 * B * n * n * (d + v),
             size=lambda B, n, m, d, v, e: B * n * n * e,
+        ).says(
+            "The number of queries stands where the number of keys should.",
+            "What are the sizes of the score matrix if queries and keys differ in number?",
         ),
-        _cost_mistake(
+        _wrong_count(
             "batch_forgotten",
-            "The cost is that of a single item.",
-            "What happens to both numbers if the batch is twice as large?",
             flops=lambda B, n, m, d, v, e: 2 * n * m * (d + v),
             size=lambda B, n, m, d, v, e: n * m * e,
+        ).says(
+            "The cost is that of a single item.",
+            "What happens to both numbers if the batch is twice as large?",
         ),
-        _cost_mistake(
-            "d_used_twice",
+        _wrong_count("d_used_twice", flops=lambda B, n, m, d, v, e: 4 * B * n * m * d).says(
             "Values are counted as if they had the size of the keys.",
             "Which size has a value: where does `d_v` enter?",
-            flops=lambda B, n, m, d, v, e: 4 * B * n * m * d,
         ),
-        _cost_mistake(
-            "always_4_bytes",
+        _wrong_count("always_4_bytes", size=lambda B, n, m, d, v, e: B * n * m * 4).says(
             "Every element counts 4 bytes, whatever `bytes_per_element` says.",
             "Where does your code use `bytes_per_element`?",
-            size=lambda B, n, m, d, v, e: B * n * m * 4,
         ),
-        _cost_mistake(
-            "sizes_multiplied",
+        _wrong_count("sizes_multiplied", flops=lambda B, n, m, d, v, e: 2 * B * n * m * d * v).says(
             "d and d_v are multiplied; the two products are done one after the other, so their "
             "costs add up.",
             "What does the second product cost if d is doubled?",
-            flops=lambda B, n, m, d, v, e: 2 * B * n * m * d * v,
         ),
-        _cost_mistake(
+        _wrong_count(
             "softmax_counted",
+            flops=lambda B, n, m, d, v, e: 2 * B * n * m * (d + v) + 3 * B * n * m,
+        ).says(
             "The operations hold more than the two products: a few for every score.",
             "Which steps between the two products did you count, and which are asked for?",
-            flops=lambda B, n, m, d, v, e: 2 * B * n * m * (d + v) + 3 * B * n * m,
         ),
     ),
     properties=(
@@ -195,13 +183,9 @@ EXERCISE = Exercise(
         "num_scores = batch * num_queries * num_keys\n"
         'return {"flops": 2 * num_scores * (...), "score_bytes": num_scores * ...}',
     ),
-    never_one={
-        "num_queries": "a count like any other",
-        "num_keys": "a count like any other",
-    },
+    never_one={"num_queries": "a count like any other", "num_keys": "a count like any other"},
     promises={
-        "and `bytes_per_element` (4 unless given)": "by_name half_precision double_precision "
-        "worked",
+        "`bytes_per_element` (4 unless given)": "by_name half_precision double_precision worked",
         "Heads count as items": "different_sizes",
         "a dict with two ints": "whole_numbers different_sizes",
         "to the last unit": "very_long no_queries",

@@ -1,16 +1,20 @@
 """Lesson 03: queries times keys, the first product of attention."""
 
+import functools
+from collections.abc import Callable
+
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
-from course_lib.exercises.batch_matmul._products import in_float32, with_gradients
+from course_lib.exercises.batch_matmul import _products as both
+from course_lib.exercises.batch_matmul._products import gradients
 from course_lib.reference import batch_matmul as oracle
 
 
-def _queries_keys(rng, queries_shape, num_keys, **options):
+def _queries_keys(rng, queries_shape, num_keys, **options) -> Given:
     keys_shape = (*queries_shape[:-2], num_keys, queries_shape[-1])
     return {
         "queries": tensor(rng.normal(0, 1.3, queries_shape), **options),
@@ -18,11 +22,12 @@ def _queries_keys(rng, queries_shape, num_keys, **options):
     }
 
 
-def _batched_scores_probes(rng):
+def _values(rng) -> list[Probe]:
+    by_hand = {"queries": [[[1.0, 2.0, 0.0]]], "keys": [[[1.0, 0.0, 5.0], [0.0, 10.0, 5.0]]]}
     return [
-        case(
-            "worked", queries=[[[1.0, 2.0, 0.0]]], keys=[[[1.0, 0.0, 5.0], [0.0, 10.0, 5.0]]]
-        ).says("The score of query i and key j is their dot product: row times row."),
+        case("worked", args=by_hand).says(
+            "The score of query i and key j is their dot product: row times row."
+        ),
         case("rectangular", **_queries_keys(rng, (2, 3, 4), 5)).says(
             "Query i meets key j of the same item: scores (..., num_queries, num_keys)."
         ),
@@ -32,21 +37,20 @@ def _batched_scores_probes(rng):
         case("four_axes", **_queries_keys(rng, (2, 3, 4, 5), 6)).says(
             "With heads, (batch, heads, n, d), each head has scores of its own."
         ),
-        case("strided", **_queries_keys(rng, (2, 5, 3), 4, strided=True)).says(
-            "Non-contiguous tensors must work."
-        ),
+        case("strided", **_queries_keys(rng, (2, 5, 3), 4, strided=True)).says(STRIDED),
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    return [
         edge("no_leading_axis", **_queries_keys(rng, (3, 4), 2)).says(
             "Queries (n, d) and keys (m, d) without a batch must work."
         ),
-        edge("five_axes", **_queries_keys(rng, (2, 1, 3, 2, 4), 5)).says(
-            "Three leading axes must work."
-        ),
+        edge("five_axes", **_queries_keys(rng, (2, 1, 3, 2, 4), 5)).says(both.FIVE_AXES),
         edge("as_many_keys_as_features", **_queries_keys(rng, (2, 3, 4), 4)).says(
             "As many keys as features (m = d) must not hide a missing transpose."
         ),
-        edge("square", **_queries_keys(rng, (3, 3, 3), 3)).says(
-            "Equal sizes everywhere must not hide which axis is which."
-        ),
+        edge("square", **_queries_keys(rng, (3, 3, 3), 3)).says(both.SQUARE),
         edge("square_four_axes", **_queries_keys(rng, (2, 3, 3, 3), 3)).says(
             "Equal sizes must not hide an exchange of heads and keys."
         ),
@@ -56,24 +60,20 @@ def _batched_scores_probes(rng):
         edge("strided_four_axes", **_queries_keys(rng, (2, 3, 5, 4), 2, strided=True)).says(
             "Non-contiguous tensors with heads must work."
         ),
-        in_float32(
-            "float32",
-            "The scores have the dtype of queries and keys.",
-            _queries_keys(rng, (2, 3, 4), 5),
+        edge("float32", **_queries_keys(rng, (2, 3, 4), 5), **FLOAT32).says(
+            "The scores have the dtype of queries and keys."
         ),
-        with_gradients(
-            rng,
-            "gradients",
-            "The scores must be differentiable in queries and keys.",
-            _queries_keys(rng, (2, 3, 4), 2, requires_grad=True),
-            (2, 3, 2),
+    ]
+
+
+def _gradients(rng) -> list[Probe]:
+    leaves = functools.partial(_queries_keys, rng, requires_grad=True)
+    return [
+        gradients("gradients", rng, leaves((2, 3, 4), 2), 2, 3, 2).says(
+            "The scores must be differentiable in queries and keys."
         ),
-        with_gradients(
-            rng,
-            "gradients_four_axes",
-            "The scores must be differentiable with heads as well.",
-            _queries_keys(rng, (2, 3, 2, 1), 4, requires_grad=True),
-            (2, 3, 2, 4),
+        gradients("gradients_four_axes", rng, leaves((2, 3, 2, 1), 4), 2, 3, 2, 4).says(
+            "The scores must be differentiable with heads as well."
         ),
     ]
 
@@ -84,7 +84,7 @@ _RESHAPED_KEYS = (
 )
 
 
-def _scores(model):
+def _scores(model) -> Callable:
     """A model from `(queries, transposed keys)`."""
     return lambda queries, keys: queries @ model(keys)
 
@@ -94,14 +94,13 @@ EXERCISE = Exercise(
     minutes=15,
     difficulty=2,
     returns=(Returned("scores", "tensor", "float", ("...", "num_queries", "num_keys")),),
-    probes=_batched_scores_probes,
+    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.batched_scores,
     builds_on=("bmm",),
     mistakes=(
         mistake("reshape_for_transpose", _scores(models.reshaped)).says(
             _RESHAPED_KEYS,
-            "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, and what "
-            "with `.mT`?",
+            both.NOT_TURNED,
         ),
         mistake("not_transposed", lambda queries, keys: queries @ keys, fails=True).says(
             "You multiply queries and keys as they are, without a transpose; that fits only where "
@@ -131,16 +130,12 @@ EXERCISE = Exercise(
             "only_three_axes",
             lambda queries, keys: torch.einsum("bnd,bmd->bnm", queries, keys),
             fails=True,
-        ).says(
-            "Three axes work, any other number fails.",
-            "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from "
-            "the left?",
-        ),
+        ).says(*both.ONLY_THREE_AXES),
         mistake(
             "summed_over_batch", lambda queries, keys: models.summed_over_batch(queries, keys.mT)
         ).says(
             "The items are added up: the leading axes are gone from the scores.",
-            "Which axes does your sum run over, and which letters stand after `->`?",
+            both.WHICH_SUM,
         ),
         mistake("scaled_already", models.scaled(0.5)).says(
             "The scores are divided by sqrt(d). That is lesson 05; here they come as they are.",
@@ -158,8 +153,7 @@ EXERCISE = Exercise(
     promises={
         "with the same leading axes, of any number, none included": "rectangular "
         "more_queries_than_keys no_leading_axis five_axes strided strided_four_axes float32",
-        "entry $(i, j)$ is the dot product of query": "rectangular as_many_keys_as_features "
-        "square square_four_axes one_of_each",
+        "dot product": "rectangular as_many_keys_as_features square square_four_axes one_of_each",
         "Neither scaled nor normalised": "rectangular one_of_each",
         "Neither argument is changed": "rectangular",
         "Any product is allowed": "",

@@ -1,90 +1,69 @@
 """Products of matrices under any leading axes, without loops."""
 
+import functools
+
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe
+from course_lib.exercises._rows import FLOAT32, STRIDED, case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
-from course_lib.exercises.batch_matmul._products import (
-    BY_HAND,
-    in_float32,
-    one_matrix,
-    pair,
-    with_gradients,
-)
+from course_lib.exercises.batch_matmul import _products as both
+from course_lib.exercises.batch_matmul._products import gradients, pair
 from course_lib.reference import batch_matmul as oracle
 
 
-def _bmm_probes(rng):
+def _values(rng) -> list[Probe]:
     return [
-        case("worked", **BY_HAND).says(
-            "Each item's matrices must be multiplied with each other: row times column."
-        ),
+        case("worked", **both.BY_HAND).says(both.WORKED),
         case("rectangular", **pair(rng, (2, 3, 4), (2, 4, 5))).says(
             "Entry (i, j) of an item is row i of `a` times column j of `b`, of the same item."
         ),
         case("four_axes", **pair(rng, (2, 3, 4, 5), (2, 3, 5, 6))).says(
             "Two leading axes must work: the product belongs to the last two axes."
         ),
-        case("strided", **pair(rng, (3, 5, 2), (3, 2, 4), strided=True)).says(
-            "Non-contiguous tensors must work."
-        ),
-        case("three_axes_small", **pair(rng, (2, 1, 3), (2, 3, 2)), loops="three axes").says(
-            "Two items of a few rows must work."
-        ),
-        case("three_axes_large", **pair(rng, (4, 3, 5), (4, 5, 6)), loops="three axes").says(
-            "More items, rows and columns must work."
-        ),
-        case("four_axes_small", **pair(rng, (2, 1, 2, 3), (2, 1, 3, 2)), loops="four axes").says(
+        case("strided", **pair(rng, (3, 5, 2), (3, 2, 4), strided=True)).says(STRIDED),
+        case("three_axes_small", **pair(rng, (2, 1, 3), (2, 3, 2)), loops="3 axes").says(both.FEW),
+        case("three_axes_large", **pair(rng, (4, 3, 5), (4, 5, 6)), loops="3 axes").says(both.MANY),
+        case("four_axes_small", **pair(rng, (2, 1, 2, 3), (2, 1, 3, 2)), loops="4 axes").says(
             "Two leading axes of a few items must work."
         ),
-        case("four_axes_large", **pair(rng, (3, 4, 5, 2), (3, 4, 2, 6)), loops="four axes").says(
+        case("four_axes_large", **pair(rng, (3, 4, 5, 2), (3, 4, 2, 6)), loops="4 axes").says(
             "Two leading axes of more items must work."
         ),
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    return [
         edge("no_leading_axis", **pair(rng, (3, 4), (4, 2))).says(
             "Two plain matrices, without any leading axis, must work."
         ),
-        edge("five_axes", **pair(rng, (2, 1, 3, 2, 4), (2, 1, 3, 4, 5))).says(
-            "Three leading axes must work."
-        ),
+        edge("five_axes", **pair(rng, (2, 1, 3, 2, 4), (2, 1, 3, 4, 5))).says(both.FIVE_AXES),
         edge("one_item", **pair(rng, (1, 2, 3), (1, 3, 4))).says(
             "Leading axes of size 1 must stay."
         ),
-        edge("one_of_each", a=[[[2.0]], [[3.0]]], b=[[[5.0]], [[7.0]]]).says(
-            "One row and one column must keep their axes."
-        ),
-        edge("square", **pair(rng, (3, 3, 3), (3, 3, 3))).says(
-            "Equal sizes everywhere must not hide which axis is which."
-        ),
-        edge("square_four_axes", **pair(rng, (2, 3, 3, 3), (2, 3, 3, 3))).says(
-            "Equal sizes must not hide an exchange of leading axes with the last two."
-        ),
+        edge("one_of_each", a=[[[2.0]], [[3.0]]], b=[[[5.0]], [[7.0]]]).says(both.ONE_OF_EACH),
+        edge("square", **pair(rng, (3, 3, 3), (3, 3, 3))).says(both.SQUARE),
+        edge("square_four_axes", **pair(rng, (2, 3, 3, 3), (2, 3, 3, 3))).says(both.SQUARE_FOUR),
         edge("strided_four_axes", **pair(rng, (2, 3, 4, 5), (2, 3, 5, 2), strided=True)).says(
             "Non-contiguous tensors with two leading axes must work."
         ),
-        in_float32(
-            "float32", "The result has the dtype of `a` and `b`.", pair(rng, (2, 3, 4), (2, 4, 5))
+        edge("float32", **pair(rng, (2, 3, 4), (2, 4, 5)), **FLOAT32).says(both.DTYPE),
+    ]
+
+
+def _gradients(rng) -> list[Probe]:
+    leaves = functools.partial(pair, rng, requires_grad=True)
+    return [
+        gradients("gradients", rng, leaves((2, 3, 4), (2, 4, 1)), 2, 3, 1).says(
+            "The result must be differentiable in both arguments."
         ),
-        with_gradients(
-            rng,
-            "gradients",
-            "The result must be differentiable in both arguments.",
-            pair(rng, (2, 3, 4), (2, 4, 1), requires_grad=True),
-            (2, 3, 1),
+        gradients("gradients_one_item", rng, leaves((1, 2, 1), (1, 1, 3)), 1, 2, 3).says(
+            both.ONE_ITEM
         ),
-        with_gradients(
-            rng,
-            "gradients_one_item",
-            "A single item of one term must be differentiable as well.",
-            pair(rng, (1, 2, 1), (1, 1, 3), requires_grad=True),
-            (1, 2, 3),
-        ),
-        with_gradients(
-            rng,
-            "gradients_four_axes",
-            "The result must be differentiable with two leading axes as well.",
-            pair(rng, (2, 1, 2, 3), (2, 1, 3, 2), requires_grad=True),
-            (2, 1, 2, 2),
+        gradients("gradients_four_axes", rng, leaves((2, 1, 2, 3), (2, 1, 3, 2)), 2, 1, 2, 2).says(
+            "The result must be differentiable with two leading axes as well."
         ),
     ]
 
@@ -106,7 +85,7 @@ EXERCISE = Exercise(
     minutes=15,
     difficulty=2,
     returns=(Returned("product", "tensor", "float", ("...", "n", "m")),),
-    probes=_bmm_probes,
+    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.bmm,
     no_loops=True,
     forbidden={
@@ -114,27 +93,22 @@ EXERCISE = Exercise(
         "tolist": "Loops over plain numbers are loops too, and no gradient comes back from them.",
     },
     mistakes=(
-        one_matrix("b0_for_all", "b", lambda a, b: models.product(a, models.first_for_all(b))),
+        both.B0_FOR_ALL,
         mistake(
             "reshape_for_transpose",
             lambda a, b: (a[..., :, None, :] * models.reshaped(b)[..., None, :, :]).sum(dim=-1),
         ).says(
             "You change the shape of `b` from (k, m) to (m, k) with a reshape. A reshape keeps "
             "the order of the numbers and cuts it anew, so its rows are not the columns of `b`.",
-            "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, and what "
-            "with `.mT`?",
+            both.NOT_TURNED,
         ),
         mistake("summed_over_batch", models.summed_over_batch).says(
             "The items are added up: the leading axes are gone from the result.",
-            "Which axes does your sum run over, and which letters stand after `->`?",
+            both.WHICH_SUM,
         ),
         mistake(
             "only_three_axes", lambda a, b: torch.einsum("bnk,bkm->bnm", a, b), fails=True
-        ).says(
-            "Three axes work, any other number fails.",
-            "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from "
-            "the left?",
-        ),
+        ).says(*both.ONLY_THREE_AXES),
         mistake("transposed_result", lambda a, b: models.product(a, b).mT).says(
             "The entries are right, but rows and columns of the result have changed places.",
             "Which index comes first in the result: the row of `a` or the column of `b`?",
@@ -164,8 +138,7 @@ EXERCISE = Exercise(
         "Gradients reach both arguments": "gradients gradients_one_item gradients_four_axes",
         "a loop of any kind, and without a ready-made": "forbidden loops",
         "`torch.einsum` is allowed": "",
-        "The check watches what your code calls": "loops three_axes_small three_axes_large "
-        "four_axes_small four_axes_large",
+        "what your code": "loops three_axes_small three_axes_large four_axes_small four_axes_large",
         "again give `[[[12]], [[43]]]`": "worked four_axes",
         "Matrix product over the last two axes": "four_axes",
         "Differs from `torch.bmm`": "",

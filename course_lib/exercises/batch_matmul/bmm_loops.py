@@ -1,38 +1,34 @@
 """Products of a batch of matrices, entry by entry."""
 
+import functools
+
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe
+from course_lib.exercises._rows import BETWEEN, FLOAT32, STRIDED, case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
-from course_lib.exercises.batch_matmul._products import (
-    BY_HAND,
-    in_float32,
-    one_matrix,
-    pair,
-    with_gradients,
-)
+from course_lib.exercises.batch_matmul import _products as both
+from course_lib.exercises.batch_matmul._products import gradients, pair
 from course_lib.reference import batch_matmul as oracle
 
 
-def _bmm_loops_probes(rng):
+def _values(rng) -> list[Probe]:
     return [
-        case("worked", **BY_HAND).says(
-            "Each item's matrices must be multiplied with each other: row times column."
-        ),
+        case("worked", **both.BY_HAND).says(both.WORKED),
         case("rectangular", **pair(rng, (2, 3, 4), (2, 4, 5))).says(
             "Entry (i, j) of an item is the sum over t of a[item, i, t] * b[item, t, j]."
         ),
         case("more_rows_than_terms", **pair(rng, (3, 5, 2), (3, 2, 4))).says(
             "Three different sizes n, k and m must work, in any order."
         ),
-        case("strided", **pair(rng, (2, 4, 5), (2, 5, 3), strided=True)).says(
-            "Non-contiguous tensors must work."
-        ),
-        case("small", **pair(rng, (2, 1, 3), (2, 3, 2)), loops="sizes").says(
-            "Two items of a few rows must work."
-        ),
-        case("large", **pair(rng, (4, 3, 5), (4, 5, 6)), loops="sizes").says(
-            "More items, rows and columns must work."
-        ),
+        case("strided", **pair(rng, (2, 4, 5), (2, 5, 3), strided=True)).says(STRIDED),
+        case("small", **pair(rng, (2, 1, 3), (2, 3, 2)), loops="sizes").says(both.FEW),
+        case("large", **pair(rng, (4, 3, 5), (4, 5, 6)), loops="sizes").says(both.MANY),
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    small = {"a": rng.uniform(0.1, 0.4, (2, 3, 2)), "b": rng.uniform(0.1, 0.4, (2, 2, 4))}
+    return [
         edge("one_item", **pair(rng, (1, 2, 3), (1, 3, 4))).says(
             "A batch of one item must keep its batch axis."
         ),
@@ -42,31 +38,23 @@ def _bmm_loops_probes(rng):
         edge("one_term", **pair(rng, (2, 3, 1), (2, 1, 4))).says(
             "With k = 1 each entry is a single product."
         ),
-        edge(
-            "small_numbers", a=rng.uniform(0.1, 0.4, (2, 3, 2)), b=rng.uniform(0.1, 0.4, (2, 2, 4))
-        ).says("Numbers below 1 must not be rounded on the way."),
-        edge("one_of_each", a=[[[2.0]], [[3.0]]], b=[[[5.0]], [[7.0]]]).says(
-            "One row and one column must keep their axes."
+        edge("small_numbers", args=small).says("Numbers below 1 must not be rounded on the way."),
+        edge("one_of_each", a=[[[2.0]], [[3.0]]], b=[[[5.0]], [[7.0]]]).says(both.ONE_OF_EACH),
+        edge("float32", **pair(rng, (2, 3, 4), (2, 4, 5)), **FLOAT32).says(both.DTYPE),
+        edge("between_other_calls", **pair(rng, (2, 2, 3), (2, 3, 5)), **BETWEEN).says(
+            "Each call returns a new tensor: other calls with the same shapes change nothing."
         ),
-        in_float32(
-            "float32", "The result has the dtype of `a` and `b`.", pair(rng, (2, 3, 4), (2, 4, 5))
+    ]
+
+
+def _gradients(rng) -> list[Probe]:
+    leaves = functools.partial(pair, rng, requires_grad=True)
+    return [
+        gradients("gradients", rng, leaves((2, 3, 4), (2, 4, 1)), 2, 3, 1).says(
+            "The result must be as differentiable as the formula."
         ),
-        edge(
-            "between_other_calls", **pair(rng, (2, 2, 3), (2, 3, 5)), scenario="between_calls"
-        ).says("Each call returns a new tensor: other calls with the same shapes change nothing."),
-        with_gradients(
-            rng,
-            "gradients",
-            "The result must be as differentiable as the formula.",
-            pair(rng, (2, 3, 4), (2, 4, 1), requires_grad=True),
-            (2, 3, 1),
-        ),
-        with_gradients(
-            rng,
-            "gradients_one_item",
-            "A single item of one term must be differentiable as well.",
-            pair(rng, (1, 2, 1), (1, 1, 3), requires_grad=True),
-            (1, 2, 3),
+        gradients("gradients_one_item", rng, leaves((1, 2, 1), (1, 1, 3)), 1, 2, 3).says(
+            both.ONE_ITEM
         ),
     ]
 
@@ -79,7 +67,7 @@ EXERCISE = Exercise(
     minutes=10,
     difficulty=1,
     returns=(Returned("product", "tensor", "float", ("batch", "n", "m")),),
-    probes=_bmm_loops_probes,
+    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.bmm_loops,
     needs_loops=True,
     mistakes=(
@@ -87,7 +75,7 @@ EXERCISE = Exercise(
             _NOT_RESET + " It starts only once.",
             "Inside which of the loops must `total = 0` stand?",
         ),
-        one_matrix("b0_for_all", "b", lambda a, b: models.product(a, models.first_for_all(b))),
+        both.B0_FOR_ALL,
         mistake("same_matrix_for_all_items", models.same_buffer_for_all).says(
             "All items show the same matrix, the sum over the batch.",
             "Where is the matrix made that an item's products are added to?",

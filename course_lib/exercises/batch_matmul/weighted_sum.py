@@ -4,14 +4,15 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import BETWEEN, FLOAT32, STRIDED, Given, case, edge, mistake
 from course_lib.exercises.batch_matmul import _mistakes as models
-from course_lib.exercises.batch_matmul._products import in_float32, with_gradients
+from course_lib.exercises.batch_matmul import _products as both
+from course_lib.exercises.batch_matmul._products import gradients
 from course_lib.reference import batch_matmul as oracle
 
 
-def _weights_values(rng, weights_shape, d_v, *, normalised=True, **options):
+def _weights_values(rng, weights_shape, d_v, *, normalised=True, **options) -> Given:
     weights = rng.normal(0, 1.3, weights_shape)
     if normalised:
         weights = np.exp(weights)
@@ -20,8 +21,7 @@ def _weights_values(rng, weights_shape, d_v, *, normalised=True, **options):
     return {"weights": tensor(weights, **options), "values": tensor(values, **options)}
 
 
-def _weighted_sum_probes(rng):
-    one_hot = np.eye(4)[rng.permutation(4)[:3]][None]
+def _values(rng) -> list[Probe]:
     return [
         case("worked", weights=[[[0.25, 0.75]]], values=[[[4.0, 0.0, 8.0], [0.0, 4.0, 8.0]]]).says(
             "The output of a query is the sum of all values, each times its weight."
@@ -32,65 +32,59 @@ def _weighted_sum_probes(rng):
         case("four_axes", **_weights_values(rng, (2, 3, 4, 5), 6)).says(
             "With heads, (batch, heads, n, m), each head has outputs of its own."
         ),
-        case("strided", **_weights_values(rng, (3, 4, 2), 5, strided=True)).says(
-            "Non-contiguous tensors must work."
-        ),
+        case("strided", **_weights_values(rng, (3, 4, 2), 5, strided=True)).says(STRIDED),
         case("any_weights", **_weights_values(rng, (2, 4, 3), 5, normalised=False)).says(
             "The weights are taken as they are, also negative ones and rows that do not sum to 1."
         ),
-        edge("one_hot", weights=one_hot, values=rng.normal(0, 1.3, (1, 4, 2))).says(
-            "A weight of 1 on one key must return exactly that key's value."
-        ),
-        edge(
-            "no_weight_at_all",
-            weights=[[[0.0, 0.0, 0.0], [0.5, 0.0, 0.5]]],
-            values=rng.normal(0, 1.3, (1, 3, 4)),
-        ).says("A row of zeros, as in an empty row of lesson 02, gives an output of zeros."),
-        edge(
-            "identity_values",
-            weights=_weights_values(rng, (1, 2, 4), 4)["weights"],
-            values=np.eye(4)[None],
-        ).says("Values that form an identity matrix must return the weights themselves."),
+        gradients(
+            "gradients", rng, _weights_values(rng, (2, 3, 4), 2, requires_grad=True), 2, 3, 2
+        ).says("The outputs must be differentiable in weights and values."),
+    ]
+
+
+def _sizes(rng) -> list[Probe]:
+    return [
         edge("no_leading_axis", **_weights_values(rng, (3, 4), 2)).says(
             "Weights (n, m) and values (m, d_v) without a batch must work."
         ),
-        edge("five_axes", **_weights_values(rng, (2, 1, 3, 2, 4), 5)).says(
-            "Three leading axes must work."
-        ),
+        edge("five_axes", **_weights_values(rng, (2, 1, 3, 2, 4), 5)).says(both.FIVE_AXES),
         edge("as_many_queries_as_keys", **_weights_values(rng, (2, 4, 4), 3)).says(
             "Square weights (self-attention) must not hide a transposed matrix."
         ),
-        edge("square", **_weights_values(rng, (3, 3, 3), 3)).says(
-            "Equal sizes everywhere must not hide which axis is which."
-        ),
-        edge("square_four_axes", **_weights_values(rng, (2, 3, 3, 3), 3)).says(
-            "Equal sizes must not hide an exchange of leading axes with the last two."
-        ),
+        edge("square", **_weights_values(rng, (3, 3, 3), 3)).says(both.SQUARE),
+        edge("square_four_axes", **_weights_values(rng, (2, 3, 3, 3), 3)).says(both.SQUARE_FOUR),
         edge("one_of_each", **_weights_values(rng, (1, 1, 1), 1)).says(
             "One query, one key and one feature must keep their axes."
-        ),
-        edge("strided_four_axes", **_weights_values(rng, (2, 3, 4, 5), 2, strided=True)).says(
-            "Non-contiguous tensors with heads must work."
-        ),
-        in_float32(
-            "float32",
-            "The outputs have the dtype of weights and values.",
-            _weights_values(rng, (2, 3, 4), 5),
-        ),
-        edge(
-            "between_other_calls", **_weights_values(rng, (2, 4, 5), 3), scenario="between_calls"
-        ).says("Each call counts on its own: other calls with the same shapes change nothing."),
-        with_gradients(
-            rng,
-            "gradients",
-            "The outputs must be differentiable in weights and values.",
-            _weights_values(rng, (2, 3, 4), 2, requires_grad=True),
-            (2, 3, 2),
         ),
     ]
 
 
-def _outside_the_values(probe, outputs):
+def _edges(rng) -> list[Probe]:
+    one_hot, nothing = np.eye(4)[rng.permutation(4)[:3]][None], [[[0.0] * 3, [0.5, 0.0, 0.5]]]
+    drawn = _weights_values(rng, (1, 2, 4), 4)["weights"]
+    return [
+        edge("one_hot", weights=one_hot, values=rng.normal(0, 1.3, (1, 4, 2))).says(
+            "A weight of 1 on one key must return exactly that key's value."
+        ),
+        edge("no_weight_at_all", weights=nothing, values=rng.normal(0, 1.3, (1, 3, 4))).says(
+            "A row of zeros, as in an empty row of lesson 02, gives an output of zeros."
+        ),
+        edge("identity_values", weights=drawn, values=np.eye(4)[None]).says(
+            "Values that form an identity matrix must return the weights themselves."
+        ),
+        edge("strided_four_axes", **_weights_values(rng, (2, 3, 4, 5), 2, strided=True)).says(
+            "Non-contiguous tensors with heads must work."
+        ),
+        edge("float32", **_weights_values(rng, (2, 3, 4), 5), **FLOAT32).says(
+            "The outputs have the dtype of weights and values."
+        ),
+        edge("between_other_calls", **_weights_values(rng, (2, 4, 5), 3), **BETWEEN).says(
+            "Each call counts on its own: other calls with the same shapes change nothing."
+        ),
+    ]
+
+
+def _outside_the_values(probe, outputs) -> str | None:
     """Averages with weights that sum to 1 cannot leave the range of what they average."""
     weights, values = probe.args["weights"].data, probe.args["values"].data
     data = outputs.data
@@ -114,7 +108,7 @@ EXERCISE = Exercise(
     minutes=10,
     difficulty=1,
     returns=(Returned("outputs", "tensor", "float", ("...", "num_queries", "d_v")),),
-    probes=_weighted_sum_probes,
+    probes=lambda rng: [*_values(rng), *_sizes(rng), *_edges(rng)],
     oracle=oracle.weighted_sum,
     builds_on=("bmm", "batched_scores"),
     mistakes=(
@@ -146,11 +140,7 @@ EXERCISE = Exercise(
             "only_three_axes",
             lambda weights, values: torch.einsum("bnm,bmv->bnv", weights, values),
             fails=True,
-        ).says(
-            "Three axes work, any other number fails.",
-            "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from "
-            "the left?",
-        ),
+        ).says(*both.ONLY_THREE_AXES),
     ),
     properties=(
         Property(

@@ -9,12 +9,13 @@ from course_lib.checks.judge.comparisons import Problem, arrays_agree, close
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.properties import WEIGHTS
+from course_lib.exercises._rows import Given
 from course_lib.exercises.bug_hunt._causal import MISTAKES, ROOTS, SEEN
 from course_lib.reference import bug_hunt as oracle
 from course_lib.reference.masked_softmax import softmax_of
 
 
-def _causal_problem(rng, b, n, d, h, valid_lens=None, **options):
+def _causal_problem(rng, b, n, d, h, valid_lens=None, **options) -> Given:
     args = {"x": tensor(rng.normal(0, 1.2, (b, n, d)), **options)}
     if valid_lens is not None:
         args["valid_lens"] = tensor(valid_lens)
@@ -30,7 +31,7 @@ def _causal_problem(rng, b, n, d, h, valid_lens=None, **options):
 
 
 # Three of the four faults show alone in a problem of their own, whatever the others do.
-def _root_alone(rng):
+def _root_alone(rng) -> Probe:
     """Judged by the root only: either triangle and either merge will do."""
     return Probe(
         "root",
@@ -41,31 +42,29 @@ def _root_alone(rng):
     )
 
 
-def _past_alone(rng):
+def _past_alone(rng) -> Probe:
     problem = _causal_problem(rng, 1, 4, 3, 1)
     problem["state"]["W_qkv.weight"][:3] = 0.0
     says = "With queries of 0 each position gets the plain average of itself and those before it."
     return Probe("past", says, compare="past", **problem)
 
 
-def _merge_alone(rng):
+def _merge_alone(rng) -> Probe:
     problem = _causal_problem(rng, 1, 3, 4, 2)
     problem["args"]["x"].data[:] = problem["args"]["x"].data[:, :1]
     says = "All positions are alike here, and so are all outputs."
     return Probe("merge", says, compare="merge", **problem)
 
 
-def _pieces(probe):
+def _pieces(probe) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Queries, keys and values of a problem of one item, (heads, positions, head_dim), and W_o."""
     d, heads = probe.construct["embed_dim"], probe.construct["num_heads"]
     projected = probe.args["x"].data[0] @ probe.state["W_qkv.weight"].T
-    thirds = [
-        t.reshape(-1, heads, d // heads).transpose(1, 0, 2) for t in np.split(projected, 3, 1)
-    ]
-    return *thirds, probe.state["W_o.weight"]
+    q, k, v = projected.reshape(-1, 3, heads, d // heads).transpose(1, 2, 0, 3)
+    return q, k, v, probe.state["W_o.weight"]
 
 
-def _outputs(probe, root, seen, merged=True):
+def _outputs(probe, root, seen, merged=True) -> np.ndarray:
     """What a module gives that sees `seen[i, j]`, with or without the transpose of the merge."""
     q, k, v, W_o = _pieces(probe)
     heads = np.zeros(v.shape)
@@ -78,12 +77,12 @@ def _outputs(probe, root, seen, merged=True):
     return rows.reshape(1, v.shape[1], -1) @ W_o.T
 
 
-def _judged_root(probe, expected, recorded):
+def _judged_root(probe, expected, recorded) -> Problem | None:
     d, heads = probe.construct["embed_dim"], probe.construct["num_heads"]
     past = np.tril(np.ones((3, 3), bool))
     others = list(itertools.product((past, past.T, past | past.T), (True, False)))
 
-    def is_root(root):
+    def is_root(root) -> bool:
         return any(arrays_agree(_outputs(probe, root, *o), recorded.data, 1e-7) for o in others)
 
     if is_root(math.sqrt(d // heads)):
@@ -95,7 +94,7 @@ def _judged_root(probe, expected, recorded):
     return close(probe, expected, recorded)
 
 
-def _judged_past(probe, expected, recorded):
+def _judged_past(probe, expected, recorded) -> Problem | None:
     i, j = np.indices((4, 4))
     for name, (seen, message, hint) in SEEN.items():
         given = np.nan_to_num(recorded.data)  # a row that sees nothing may be nan
@@ -104,7 +103,7 @@ def _judged_past(probe, expected, recorded):
     return close(probe, expected, recorded)
 
 
-def _judged_merge(probe, expected, recorded):
+def _judged_merge(probe, expected, recorded) -> Problem | None:
     unmerged = _outputs(probe, 1.0, np.ones((3, 3), bool), merged=False)
     if arrays_agree(unmerged, recorded.data, 1e-7):
         return Problem(
@@ -116,7 +115,7 @@ def _judged_merge(probe, expected, recorded):
     return close(probe, expected, recorded)
 
 
-def _causal_probes(rng):
+def _causal_probes(rng) -> list[Probe]:
     identity = _causal_problem(rng, 2, 4, 6, 2)
     identity["state"] = identity["state"] | {"W_o.weight": np.eye(6)}
     by_hand = _causal_problem(rng, 1, 3, 2, 1)
@@ -140,7 +139,7 @@ def _causal_probes(rng):
     ]  # fmt: skip
 
 
-def _causal_edges(rng):
+def _causal_edges(rng) -> list[Probe]:
     garbage = _causal_problem(rng, 2, 4, 6, 1, [2, 3])
     garbage["args"]["x"].data[0, 2:] = 1e4
     garbage["args"]["x"].data[1, 3:] = -1e4
@@ -207,11 +206,7 @@ EXERCISE = Exercise(
         "One output for each position; zeros where nothing": "empty",
         "Source": "",
     },
-    comparisons={
-        "root": _judged_root,
-        "past": _judged_past,
-        "merge": _judged_merge,
-    },
+    comparisons={"root": _judged_root, "past": _judged_past, "merge": _judged_merge},
     mistakes=MISTAKES,
     properties=WEIGHTS,
     hints=(

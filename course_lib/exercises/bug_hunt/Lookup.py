@@ -6,12 +6,13 @@ from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, dr
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS, ZERO_QUERY
+from course_lib.exercises._rows import Given
 from course_lib.exercises.bug_hunt._lookup import MISTAKES
 from course_lib.reference import bug_hunt as oracle
 from course_lib.reference.masked_softmax import softmax_of
 
 
-def lookup_problem(rng, b, n, m, sizes, v, valid_lens=None, dropout=0.0, **options):
+def lookup_problem(rng, b, n, m, sizes, v, valid_lens=None, dropout=0.0, **options) -> Given:
     query_size, key_size, hiddens = sizes
     shapes = {"queries": (b, n, query_size), "keys": (b, m, key_size), "values": (b, m, v)}
     args = {name: tensor(rng.normal(0, 1.2, s), **options) for name, s in shapes.items()}
@@ -29,7 +30,7 @@ def lookup_problem(rng, b, n, m, sizes, v, valid_lens=None, dropout=0.0, **optio
     }
 
 
-def _dropout_probe(rng):
+def _dropout_probe(rng) -> Probe:
     problem = lookup_problem(rng, 4, 24, 24, (5, 3, 7), 27, dropout=0.3)
     values = tensor(dropout_values(rng, 4, 24))
     lens = tensor(np.array([24, 19, 22, 24]))
@@ -46,7 +47,7 @@ def _dropout_probe(rng):
 
 
 # Two of the four faults show alone in a problem of their own, whatever the others do.
-def _root_alone(rng):
+def _root_alone(rng) -> Probe:
     """Scores ((a, b), (b, a)): a softmax over the queries gives the same."""
     problem = lookup_problem(rng, 1, 2, 2, (2, 2, 3), 2)
     column = rng.normal(0, 1.2, 3)
@@ -58,7 +59,7 @@ def _root_alone(rng):
     return Probe("root", says, compare="root", **problem)
 
 
-def _judged_root(probe, expected, recorded):
+def _judged_root(probe, expected, recorded) -> Problem | None:
     """Names the root by which the scores were divided."""
     if arrays_agree(expected, recorded.data, 1e-7):
         return None
@@ -82,14 +83,14 @@ _ROOTS = {
 }
 
 
-def _no_preference(rng):
+def _no_preference(rng) -> Probe:
     problem = lookup_problem(rng, 2, 2, 5, (4, 3, 6), 2)
     problem["args"]["queries"].data[:] = 0.0
     says = "With queries of 0 all scores are alike, and each output is the plain average."
     return Probe("no_preference", says, compare="axis", **problem)
 
 
-def _judged_axis(probe, expected, recorded):
+def _judged_axis(probe, expected, recorded) -> Problem | None:
     """Says which axis the softmax runs over."""
     if arrays_agree(expected * (5 / 2), recorded.data, 1e-7):
         return Problem(
@@ -100,14 +101,14 @@ def _judged_axis(probe, expected, recorded):
     return close(probe, expected, recorded)
 
 
-def _quiet(rng):
+def _quiet(rng) -> Probe:
     problem = lookup_problem(rng, 2, 3, 3, (3, 6, 8), 3, dropout=0.6)
     problem["args"]["queries"].data[:] = 0.0
     says = "In eval mode nothing is dropped, whatever `dropout` is."
     return Probe("quiet", says, compare="quiet", **problem)
 
 
-def _judged_quiet(probe, expected, recorded):
+def _judged_quiet(probe, expected, recorded) -> Problem | None:
     """With equal weights 1/3 each output is the sum of the kept values over 3 (1 - p)."""
     if arrays_agree(expected, recorded.data, 1e-7):
         return None
@@ -123,7 +124,7 @@ def _judged_quiet(probe, expected, recorded):
     return close(probe, expected, recorded)
 
 
-def _lookup_probes(rng):
+def _lookup_probes(rng) -> list[Probe]:
     padded = lookup_problem(rng, 3, 4, 6, (5, 2, 3), 7, [2, 6, 4])
     one = lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2, [1, 1])
     return [
@@ -142,7 +143,7 @@ def _lookup_probes(rng):
     ]  # fmt: skip
 
 
-def _lookup_edges(rng):
+def _lookup_edges(rng) -> list[Probe]:
     empty = lookup_problem(rng, 3, 2, 5, (4, 4, 4), 7, [0, 3, 5])
     big = lookup_problem(rng, 2, 3, 4, (4, 5, 6), 3)
     big["state"] = {name: 30 * w for name, w in big["state"].items()}
@@ -182,7 +183,7 @@ def _lookup_edges(rng):
     ]  # fmt: skip
 
 
-def _with_garbage(rng, size):
+def _with_garbage(rng, size) -> Given:
     problem = lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [3, 4])
     for name in ("keys", "values"):
         data = problem["args"][name].data

@@ -1,80 +1,67 @@
 """The right `Lookup` in steps, and its known mistakes."""
 
-from torch import nn
+from collections.abc import Sequence
+
+from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib.checks.judge.exercise import Mistake
 from course_lib.checks.observe.lessons.broken_modules import BrokenLookup
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import AttentionModule
+from course_lib.exercises._attention.steps import NO_STEP
+from course_lib.exercises._rows import mistake
 
 
 class _Lookup(AttentionModule):
     """The right module."""
 
-    own = None
+    own = NO_STEP
 
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0) -> None:
         super().__init__(dropout)
         self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
         self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
 
-    def forward(self, queries, keys, values, valid_lens=None):
+    def forward(self, queries, keys, values, valid_lens=None) -> Tensor:
         return self.attend(queries, keys, values, valid_lens)[0]
 
-    def project(self, queries, keys, values):
+    def project(self, queries, keys, values) -> Sequence[Tensor]:
         return self.W_q(queries), self.W_k(keys), values
 
-    def product(self, q, k):
+    def product(self, q, k) -> Tensor:
         self.num_keys = k.shape[-2]
         return q @ k.mT
 
 
-def _values_dropped(self, weights, v):
+def _values_dropped(self, weights, v) -> Tensor:
     self.keep(weights, weights)
     return weights @ F.dropout(v, self.p, self.training)
 
 
-_BROKEN = Mistake(
-    "not_fixed",
-    BrokenLookup,
+_BROKEN = mistake("not_fixed", BrokenLookup).says(
     "This still computes what `BrokenLookup` does.",
     "Which invariants of the list does it break? One fault may hide the repair of another.",
 )
 _SUMMED = "How many products are summed in one score?"
 _OWN = (
-    Row(
-        "scale_of_the_queries",
+    Row("scale_of_the_queries", {"root": lambda self, q: self.W_q.in_features**0.5}).says(
         "You divide by the root of the query's size, but the dot product runs over the "
         "`num_hiddens` projected features.",
         _SUMMED,
-        {"root": lambda self, q: self.W_q.in_features**0.5},
     ),
-    Row(
-        "scale_of_the_number_of_keys",
+    Row("scale_of_the_number_of_keys", {"root": lambda self, q: self.num_keys**0.5}).says(
         "You divide by the root of the number of keys, but the dot product runs over the "
         "`num_hiddens` projected features.",
         _SUMMED,
-        {"root": lambda self, q: self.num_keys**0.5},
     ),
-    Row(
-        "dropout_on_values",
+    Row("dropout_on_values", {"average": _values_dropped}).says(
         "Dropout acts on the values; it belongs on the attention weights.",
         "Which tensor should lose entries in train mode?",
-        {"average": _values_dropped},
     ),
 )
+_THERE = "What does `masked_softmax` of lesson 02 do there?"
 _WORDS = {
-    "empty_row_nan": (
-        "An item without a real key becomes NaN.",
-        "What does `masked_softmax` of lesson 02 do there?",
-    ),
-    "empty_row_uniform": (
-        "An item without a real key gets the average of its pads.",
-        "What does `masked_softmax` of lesson 02 do there?",
-    ),
+    "empty_row_nan": ("An item without a real key becomes NaN.", _THERE),
+    "empty_row_uniform": ("An item without a real key gets the average of its pads.", _THERE),
 }
-MISTAKES = (
-    _BROKEN,
-    *known(_Lookup, *_OWN, without={"head_axis_forgotten"}, words=_WORDS),
-)
+MISTAKES = (_BROKEN, *known(_Lookup, *_OWN, without={"head_axis_forgotten"}, words=_WORDS))

@@ -1,25 +1,20 @@
 """Lesson 07: tests of an attention, judged by the sound and broken modules they meet."""
 
 import itertools
+from collections.abc import Callable
 
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._meetings import (
-    inputs_of,
-    lengths_of,
-    meeting,
-    modules,
-    name_of,
-)
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._meetings import inputs_of, lengths_of, meeting, modules, name_of
 from course_lib.reference import bug_hunt as oracle
 
 
-def asked(invariant, nothing_to_see):
+def asked(invariant, nothing_to_see) -> Callable:
     """The oracle: what the test must say of each module.
 
     `nothing_to_see(queries, keys, values, valid_lens)` says when all of them keep the invariant.
     """
 
-    def keeps(built, inputs):
+    def keeps(built, inputs) -> bool:
         name = name_of(built)
         if name == "nudged":  # kept where it is off by nothing, or in the other mode
             options = built.options
@@ -27,7 +22,7 @@ def asked(invariant, nothing_to_see):
             return options["amount"] == 0 or options["mode"] == other
         return name in ("rounding", "sound") or oracle.holds(invariant, name)
 
-    def answers(object_1, object_2, *inputs):
+    def answers(object_1, object_2, *inputs) -> tuple[bool, bool]:
         if nothing_to_see(*inputs):
             return True, True
         return keeps(object_1, inputs), keeps(object_2, inputs)
@@ -35,12 +30,14 @@ def asked(invariant, nothing_to_see):
     return answers
 
 
-def pairs(rng, broken, keepers=("sound",), lengths=True, **sizes):
+def pairs(rng, broken, keepers=("sound",), lengths=True, **sizes) -> list[Probe]:
     """One probe for each broken module, beside a module that keeps the invariant."""
     probes = []
     for position, (name, keeper) in enumerate(zip(broken, itertools.cycle(keepers), strict=False)):
         pair = (keeper, name) if position % 2 == 0 else (name, keeper)
-        inputs = inputs_of(rng, **sizes) | ({"valid_lens": lengths_of(rng)} if lengths else {})
+        inputs = inputs_of(rng, **sizes)
+        if lengths:
+            inputs["valid_lens"] = lengths_of(rng)
         probes.append(meeting(name, *modules(rng, *pair), **inputs))
     return probes
 
@@ -62,9 +59,10 @@ HERE = {
 }
 
 
-def meet_with_lengths(rng):
-    def meet(name, pair, lens, **sizes):
-        inputs = inputs_of(rng, b=len(lens), **sizes) | {"valid_lens": tensor(lens)}
-        return meeting(name, *modules(rng, *pair), says=HERE[name], **inputs)
+def meet_with_lengths(rng) -> Callable:
+    def meet(name, pair, lens, **sizes) -> Probe:
+        inputs = inputs_of(rng, b=len(lens), **sizes)
+        pair = modules(rng, *pair)
+        return meeting(name, *pair, says=HERE[name], **inputs, valid_lens=tensor(lens))
 
     return meet

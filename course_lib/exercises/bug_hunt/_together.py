@@ -5,8 +5,8 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises.bug_hunt.Lookup import lookup_problem
 
 
-def _together_probes(rng):
-    def probe(name, b, n, m, valid_lens):
+def _together_probes(rng) -> list[Probe]:
+    def probe(name, b, n, m, valid_lens) -> Probe:
         problem = lookup_problem(rng, b, n, m, (6, 6, 7), 6, valid_lens)
         state = {f"weight_{i}": tensor(w) for i, w in enumerate(problem["state"].values())}
         return Probe(

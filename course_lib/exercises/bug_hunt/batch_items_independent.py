@@ -1,66 +1,32 @@
 """A test of a module: items of a batch do not mix."""
 
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.exercises._meetings import (
-    ANSWERS,
-    TOLERANCE,
-    in_train_mode,
-    inputs_of,
-    judged,
-    lengths_of,
-    module_edges,
-)
+from course_lib.checks.observe.probe import Probe
+from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
 from course_lib.exercises.bug_hunt import _mistakes as models
 from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
 
+_BROKEN = (
+    *("fulmar", "batch_average_removed", "length_of_first_item_for_all", "length_of_neighbour"),
+    *("later_items_doubled", "last_item_unmasked", "first_item_unmasked"),
+)
+_KEEPERS = ("sound", "avocet", "curlew", "sound", "jacana", "bittern", "sound")
 
-def _items_probes(rng):
-    broken = (
-        "fulmar",
-        "batch_average_removed",
-        "length_of_first_item_for_all",
-        "length_of_neighbour",
-        "later_items_doubled",
-        "last_item_unmasked",
-        "first_item_unmasked",
-    )
-    keepers = ("sound", "avocet", "curlew", "sound", "jacana", "bittern", "sound")
 
+def _items_probes(rng) -> list[Probe]:
     meet = meet_with_lengths(rng)
+    drawn = meetings.inputs_of(rng) | {"valid_lens": meetings.lengths_of(rng)}
     return [
-        *pairs(rng, broken, keepers),
+        *pairs(rng, _BROKEN, _KEEPERS),
         meet("one_item", ("sound", "avocet"), [2], m=4),
-        meet(
-            "two_items",
-            ("sound", "length_of_neighbour"),
-            [3, 1],
-            n=3,
-            m=4,
-        ),
-        meet(
-            "four_items",
-            ("later_items_doubled", "sound"),
-            [2, 6, 1, 4],
-            n=2,
-            m=6,
-        ),
-        meet(
-            "one_query_and_key",
-            ("later_items_doubled", "sound"),
-            [1, 1],
-            n=1,
-            m=1,
-        ),
+        meet("two_items", ("sound", "length_of_neighbour"), [3, 1], n=3, m=4),
+        meet("four_items", ("later_items_doubled", "sound"), [2, 6, 1, 4], n=2, m=6),
+        meet("one_query_and_key", ("later_items_doubled", "sound"), [1, 1], n=1, m=1),
         meet("all_real", ("sound", "later_items_doubled"), [5, 5, 5], n=2),
-        meet(
-            "strided",
-            ("fulmar", "sound"),
-            [2, 4, 1],
-            strided=True,
-        ),
-        in_train_mode(rng, "company", **inputs_of(rng), valid_lens=lengths_of(rng)),
-        *module_edges(rng, "company", "later_items_doubled", [2, 3, 2]),
+        meet("strided", ("fulmar", "sound"), [2, 4, 1], strided=True),
+        meetings.in_train_mode(rng, "company", **drawn),
+        *meetings.module_edges(rng, "company", "later_items_doubled", [2, 3, 2]),
     ]
 
 
@@ -68,14 +34,14 @@ EXERCISE = Exercise(
     points=3,
     minutes=10,
     difficulty=1,
-    returns=ANSWERS,
+    returns=meetings.ANSWERS,
     probes=_items_probes,
     oracle=asked("items_apart", lambda queries, keys, values, valid_lens: len(queries) == 1),
     promises={
         "and the four inputs": "one_item two_items four_items one_query_and_key strided all_real",
         "if every item gets alone what it gets among": "fulmar length_of_first_item_for_all "
         "length_of_neighbour later_items_doubled last_item_unmasked first_item_unmasked",
-        **TOLERANCE,
+        **meetings.TOLERANCE,
         "judged in the mode in which": "train_mode",
         "A module that subtracts the batch's average": "batch_average_removed",
         "Shuffling the batch would not notice": "batch_average_removed",
@@ -84,7 +50,7 @@ EXERCISE = Exercise(
         "module: attention without randomness": "",
         "True if every item's outputs agree within 1e-5": "rounding a_hundredth first_item",
     },
-    comparisons={"judged": judged},
+    comparisons={"judged": meetings.judged},
     mistakes=(
         mistake("first_item_only", models.alone(items=slice(1))).says(
             "Your test looks at the first item only; a module that treats it well and the others "

@@ -4,7 +4,7 @@ from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import INVARIANTS
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._rows import mistake
+from course_lib.exercises._rows import case, mistake
 from course_lib.reference import bug_hunt as oracle
 
 _ASK = {
@@ -48,21 +48,17 @@ _KEPT = {
 }
 
 
-def _naming_probes(rng):
+def _naming_probes(rng) -> list[Probe]:
     birds = [oracle.BIRDS[i] for i in rng.permutation(len(oracle.BIRDS))]
     return [
-        Probe(
-            bird,
-            f"The dict holds an invariant that `{bird}` breaks.",
-            args={"key": bird},
-            scenario="entry",
-            compare="named",
+        case(bird, args={"key": bird}, scenario="entry", compare="named").says(
+            f"The dict holds an invariant that `{bird}` breaks."
         )
         for bird in birds
     ]
 
 
-def _named(probe, expected, recorded):
+def _named(probe, expected, recorded) -> Problem | None:
     """Whether the bird breaks the named invariant, the most telling one or another."""
     said, bird = recorded.text, probe.name
     if said in oracle.BROKEN[bird]:

@@ -5,81 +5,48 @@ import functools
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._meetings import (
-    ANSWERS,
-    TOLERANCE,
-    in_train_mode,
-    inputs_of,
-    judged,
-    meeting,
-    module_edges,
-    modules,
-)
-from course_lib.exercises._rows import mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises import _meetings as meetings
+from course_lib.exercises._rows import Given, mistake
 from course_lib.exercises.bug_hunt import _mistakes as models
 from course_lib.exercises.bug_hunt._tests import HERE, asked, pairs
 
+_BROKEN = (
+    *("jacana", "first_key_special", "last_key_special", "middle_keys_special"),
+    *("neighbours_count", "both_neighbours_count", "last_query_prefers_first_key"),
+)
+_KEEPERS = ("sound", "avocet", "bittern", "heron", "egret")
 
-def _permutation_probes(rng):
-    broken = (
-        "jacana",
-        "first_key_special",
-        "last_key_special",
-        "middle_keys_special",
-        "neighbours_count",
-        "both_neighbours_count",
-        "last_query_prefers_first_key",
-    )
-    same_keys = inputs_of(rng, m=4)
+
+def _permutation_probes(rng) -> list[Probe]:
+    same_keys = meetings.inputs_of(rng, m=4)
     same_keys["keys"] = tensor(np.repeat(rng.normal(0, 1.4, (3, 1, 6)), 4, axis=1))
 
-    def meet(name, pair, **sizes):
-        return meeting(name, *modules(rng, *pair), says=HERE[name], **inputs_of(rng, **sizes))
+    def meet(name, first, second, inputs=None, **sizes) -> Probe:
+        pair = meetings.modules(rng, first, second)
+        inputs = inputs or meetings.inputs_of(rng, **sizes)
+        return meetings.meeting(name, *pair, says=HERE[name], **inputs)
 
     return [
-        *pairs(rng, broken, ("sound", "avocet", "bittern", "heron", "egret"), lengths=False, m=5),
-        meeting(
-            "equal_keys",
-            *modules(rng, "first_key_special", "sound"),
-            says=HERE["equal_keys"],
-            **same_keys,
-        ),
-        meet(
-            "one_item_and_query",
-            ("neighbours_count", "curlew"),
-            b=1,
-            n=1,
-            m=4,
-        ),
-        meet("one_key", ("first_key_special", "sound"), m=1),
-        meet("two_keys", ("sound", "first_key_special"), n=3, m=2),
-        meet(
-            "five_keys",
-            ("middle_keys_special", "sound"),
-            b=2,
-            n=3,
-            m=7,
-        ),
-        meet(
-            "strided",
-            ("first_key_special", "sound"),
-            n=5,
-            m=4,
-            strided=True,
-        ),
-        in_train_mode(rng, "order", **_keys_in_order(rng)),
-        *module_edges(rng, "order", "first_key_special", num_keys=3),
+        *pairs(rng, _BROKEN, _KEEPERS, lengths=False, m=5),
+        meet("equal_keys", "first_key_special", "sound", same_keys),
+        meet("one_item_and_query", "neighbours_count", "curlew", b=1, n=1, m=4),
+        meet("one_key", "first_key_special", "sound", m=1),
+        meet("two_keys", "sound", "first_key_special", n=3, m=2),
+        meet("five_keys", "middle_keys_special", "sound", b=2, n=3, m=7),
+        meet("strided", "first_key_special", "sound", n=5, m=4, strided=True),
+        meetings.in_train_mode(rng, "order", **_keys_in_order(rng)),
+        *meetings.module_edges(rng, "order", "first_key_special", num_keys=3),
     ]
 
 
-def _keys_in_order(rng):
-    inputs = inputs_of(rng, m=4)
+def _keys_in_order(rng) -> Given:
+    inputs = meetings.inputs_of(rng, m=4)
     inputs["keys"].data[..., 1] = np.arange(4.0)
     return inputs
 
 
-def _all_orders(module, *inputs, **options):
+def _all_orders(module, *inputs, **options) -> bool:
     orders = [
         lambda count, j=j: [*range(j), j + 1, j, *range(j + 2, count)]
         for j in range(inputs[1].shape[1] - 1)
@@ -91,7 +58,7 @@ EXERCISE = Exercise(
     points=3,
     minutes=12,
     difficulty=2,
-    returns=ANSWERS,
+    returns=meetings.ANSWERS,
     probes=_permutation_probes,
     oracle=asked("keys_permutation", lambda queries, keys, values: keys.shape[1] == 1),
     promises={
@@ -100,7 +67,7 @@ EXERCISE = Exercise(
         "if the outputs do not depend on the order of the keys": "jacana first_key_special "
         "last_key_special middle_keys_special neighbours_count both_neighbours_count "
         "last_query_prefers_first_key equal_keys",
-        **TOLERANCE,
+        **meetings.TOLERANCE,
         "judged in the mode in which": "train_mode",
         "before you choose your order": "",
         "Which one if you only move them all on by one?": "",
@@ -111,7 +78,7 @@ EXERCISE = Exercise(
         "queries, keys, values: what it is called with": "",
         "True if no swap changes an output by more than 1e-5": "rounding a_hundredth",
     },
-    comparisons={"judged": judged},
+    comparisons={"judged": meetings.judged},
     mistakes=(
         mistake("only_a_flip", models.permuting(models.flip)).says(
             "You only reverse the keys. The middle stays in the middle, and a module that prefers "

@@ -1,69 +1,38 @@
 """A test of a module: masked keys are as good as deleted."""
 
+import numpy as np
+
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._meetings import (
-    ANSWERS,
-    TOLERANCE,
-    in_train_mode,
-    inputs_of,
-    judged,
-    lengths_of,
-    meeting,
-    module_edges,
-    modules,
-)
-from course_lib.exercises._rows import mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises import _meetings as meetings
+from course_lib.exercises._rows import Given, mistake
 from course_lib.exercises.bug_hunt import _mistakes as models
 from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
 
+_BROKEN = (
+    *("curlew", "fulmar", "zero_after_softmax", "zeroed_pads", "one_key_more"),
+    *("first_item_unmasked", "last_item_unmasked", "last_query_unmasked"),
+    "average_over_keys_removed",
+)
 
-def _masking_probes(rng):
-    broken = (
-        "curlew",
-        "fulmar",
-        "zero_after_softmax",
-        "zeroed_pads",
-        "one_key_more",
-        "first_item_unmasked",
-        "last_item_unmasked",
-        "last_query_unmasked",
-        "average_over_keys_removed",
-    )
 
+def _masking_probes(rng) -> list[Probe]:
     meet = meet_with_lengths(rng)
-    by_hand = {
-        "queries": tensor([[[1.0, -1.0]]]),
-        "keys": tensor([[[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]]),
-        "values": tensor([[[1.0, -1.0], [2.0, -2.0], [9.0, -9.0]]]),
-        "valid_lens": tensor([2]),
-    }
-    pair = modules(rng, "plain_average", "sound", heads=1, embed_dim=2)
+    keys = np.array([[[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]])
+    by_hand: Given = {"queries": tensor([[[1.0, -1.0]]]), "keys": tensor(keys)}
+    by_hand |= {"values": tensor(keys - keys[..., ::-1]), "valid_lens": tensor([2])}
+    pair = meetings.modules(rng, "plain_average", "sound", heads=1, embed_dim=2)
+    drawn = meetings.inputs_of(rng) | {"valid_lens": meetings.lengths_of(rng)}
     return [
-        meeting("by_hand", *pair, **by_hand),
-        *pairs(rng, broken, ("sound", "avocet")),
-        meet(
-            "one_item_and_query",
-            ("sound", "curlew"),
-            [2],
-            n=1,
-        ),
+        meetings.meeting("by_hand", *pair, **by_hand),
+        *pairs(rng, _BROKEN, ("sound", "avocet")),
+        meet("one_item_and_query", ("sound", "curlew"), [2], n=1),
         meet("one_key", ("sound", "bittern"), [1, 1], m=1),
         meet("nothing_to_delete", ("sound", "bittern"), [5, 5, 5]),
-        meet(
-            "first_item_full",
-            ("curlew", "sound"),
-            [7, 2, 3],
-            m=7,
-        ),
-        meet(
-            "strided",
-            ("curlew", "sound"),
-            [2, 4, 2],
-            strided=True,
-        ),
-        in_train_mode(rng, "pads", **inputs_of(rng), valid_lens=lengths_of(rng)),
-        *module_edges(rng, "pads", "curlew", [2, 3, 2]),
+        meet("first_item_full", ("curlew", "sound"), [7, 2, 3], m=7),
+        meet("strided", ("curlew", "sound"), [2, 4, 2], strided=True),
+        meetings.in_train_mode(rng, "pads", **drawn),
+        *meetings.module_edges(rng, "pads", "curlew", [2, 3, 2]),
     ]
 
 
@@ -71,7 +40,7 @@ EXERCISE = Exercise(
     points=4,
     minutes=15,
     difficulty=2,
-    returns=ANSWERS,
+    returns=meetings.ANSWERS,
     probes=_masking_probes,
     oracle=asked(
         "masking_equals_deleting",
@@ -82,7 +51,7 @@ EXERCISE = Exercise(
         "masking its padded keys gives the outputs": "curlew fulmar zero_after_softmax zeroed_pads "
         "one_key_more first_item_unmasked last_item_unmasked last_query_unmasked "
         "average_over_keys_removed first_item_full",
-        **TOLERANCE,
+        **meetings.TOLERANCE,
         "judged in the mode in which": "train_mode",
         "on values $(1, 2, 9)$ with length 2": "by_hand",
         "Says whether masking the padded keys gives": "",
@@ -90,7 +59,7 @@ EXERCISE = Exercise(
         "module: attention without randomness": "",
         "True if every item's outputs agree within 1e-5": "rounding a_hundredth first_item",
     },
-    comparisons={"judged": judged},
+    comparisons={"judged": meetings.judged},
     mistakes=(
         mistake("first_item_only", models.masking(items=slice(1))).says(
             "Your test looks at the first item only.",

@@ -2,40 +2,41 @@
 
 import math
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 
-def squared(queries, keys):
+def squared(queries, keys) -> torch.Tensor:
     """Squared distances, right."""
     return (queries[:, None] - keys[None]).square().sum(-1)
 
 
-def pairwise(combine):
+def pairwise(combine) -> Callable:
     """A wrong `squared_distances`: `combine` of the differences (n, m, d)."""
     return lambda queries, keys: combine(queries[:, None] - keys[None])
 
 
-def expanded(norm_q=1.0, dots=-2.0, norm_k=1.0):
+def expanded(norm_q=1.0, dots=-2.0, norm_k=1.0) -> Callable:
     """|q|^2, q.k and |k|^2, each with a factor."""
 
-    def model(queries, keys):
+    def model(queries, keys) -> torch.Tensor:
         q2, k2 = queries.square().sum(-1)[:, None], keys.square().sum(-1)[None, :]
         return norm_q * q2 + dots * (queries @ keys.T) + norm_k * k2
 
     return model
 
 
-def root_then_square(queries, keys):
+def root_then_square(queries, keys) -> torch.Tensor:
     return squared(queries, keys).sqrt() ** 2
 
 
 # ---------------------------------------------------------------- kernel_pooling
-def pooling(weigh, check=True):
+def pooling(weigh, check=True) -> Callable:
     """A wrong `kernel_pooling`: `weigh(squared distances, bandwidth)` gives the weights."""
 
-    def model(queries, keys, values, bandwidth):
+    def model(queries, keys, values, bandwidth) -> tuple[torch.Tensor, torch.Tensor]:
         if check and values.dim() != 2:
             raise ValueError("values")
         weights = weigh(squared(queries, keys), bandwidth)
@@ -44,112 +45,114 @@ def pooling(weigh, check=True):
     return model
 
 
-def scored(score, dim=-1):
+def scored(score, dim=-1) -> Callable:
     """Weights as the softmax of `score(squared distances, bandwidth)`."""
     return pooling(lambda s, h: torch.softmax(score(s, h), dim))
 
 
-def gaussian(s, h):
+def gaussian(s, h) -> torch.Tensor:
     return torch.exp(-s / (2 * h**2))
 
 
-def shifted(scores, dim):
+def shifted(scores, dim) -> torch.Tensor:
     return scores - scores.amax(dim, keepdim=True)
 
 
-def normalised(kernel):
+def normalised(kernel) -> Callable:
     """Weights as a kernel divided by its total over the keys."""
 
-    def weigh(s, h):
+    def weigh(s, h) -> torch.Tensor:
         values = kernel(s, h)
         return values / values.sum(-1, keepdim=True)
 
     return pooling(weigh)
 
 
-def nearest(s, h):
+def nearest(s, h) -> torch.Tensor:
     return torch.nn.functional.one_hot(s.argmin(-1), s.shape[-1]).to(s.dtype)
 
 
-def right_pooling(queries, keys, values, bandwidth, check=True):
+def right_pooling(
+    queries, keys, values, bandwidth, check=True
+) -> tuple[torch.Tensor, torch.Tensor]:
     return pooling(lambda s, h: torch.softmax(-s / (2 * h**2), -1), check)(
         queries, keys, values, bandwidth
     )
 
 
-def swapped(*args):
+def swapped(*args) -> tuple[torch.Tensor, ...]:
     return right_pooling(*args)[::-1]
 
 
 # ---------------------------------------------------------------- leave_one_out
-def _others(inputs):
+def _others(inputs) -> torch.Tensor:
     return ~torch.eye(len(inputs), dtype=torch.bool)
 
 
-def _line(inputs):
+def _line(inputs) -> torch.Tensor:
     return (inputs[:, None] - inputs[None, :]).square()
 
 
-def left_out(score=lambda s, h: -s / (2 * h**2), keep=_others, dim=-1, empty=0.0):
-    """Leave-one-out over the pairs that `keep(inputs)` allows; `empty` fills rows without any."""
+def left_out(score=lambda s, h: -s / (2 * h**2), keep=_others, dim=-1) -> Callable:
+    """Leave-one-out over the pairs that `keep(inputs)` allows; a row without any gets 0."""
 
-    def model(inputs, targets, bandwidth):
+    def model(inputs, targets, bandwidth) -> torch.Tensor:
         scores = score(_line(inputs), bandwidth).masked_fill(~keep(inputs), -math.inf)
-        return torch.softmax(scores, dim).nan_to_num(empty) @ targets
+        return torch.softmax(scores, dim).nan_to_num(0.0) @ targets
 
     return model
 
 
-def same(numbers):
+def same(numbers) -> torch.Tensor:
     return numbers[:, None] == numbers[None, :]
 
 
-def without(pairs):
+def without(pairs) -> Callable:
     """Leaves out `pairs(inputs, targets)`."""
 
-    def model(inputs, targets, bandwidth):
+    def model(inputs, targets, bandwidth) -> torch.Tensor:
         scores = -_line(inputs) / (2 * bandwidth**2)
         return torch.softmax(scores.masked_fill(pairs(inputs, targets), -math.inf), -1) @ targets
 
     return model
 
 
-def everyone(inputs):
+def everyone(inputs) -> torch.Tensor:
     return torch.ones(len(inputs), len(inputs), dtype=torch.bool)
 
 
-def others_in_place(inputs):
+def others_in_place(inputs) -> torch.Tensor:
     """Leaves out every pair with the same input, twins included."""
     return _line(inputs) > 0
 
 
-def distance_filled(number):
+def distance_filled(number) -> Callable:
     """The diagonal of the distances is filled, before the bandwidth divides them."""
 
-    def model(inputs, targets, bandwidth):
+    def model(inputs, targets, bandwidth) -> torch.Tensor:
         distances = _line(inputs).masked_fill(~_others(inputs), number)
         return torch.softmax(-distances / (2 * bandwidth**2), -1).nan_to_num(0.0) @ targets
 
     return model
 
 
-def zero_weight_only(inputs, targets, bandwidth):
+def zero_weight_only(inputs, targets, bandwidth) -> torch.Tensor:
     weights = torch.softmax(-_line(inputs) / (2 * bandwidth**2), -1)
     return weights.masked_fill(~_others(inputs), 0.0) @ targets
 
 
-def masked_weights(inputs, targets, bandwidth):
+def masked_weights(inputs, targets, bandwidth) -> torch.Tensor:
     weights = torch.softmax(-_line(inputs) / (2 * bandwidth**2), -1)
     return weights.masked_fill(~_others(inputs), -math.inf) @ targets
 
 
-def bandwidth_as_number(inputs, targets, bandwidth):
+def bandwidth_as_number(inputs, targets, bandwidth) -> torch.Tensor:
     number = bandwidth.item() if isinstance(bandwidth, torch.Tensor) else bandwidth
     return left_out()(inputs, targets, number)
 
 
 # ---------------------------------------------------------------- fit_bandwidth
-def errors_at(inputs, targets, bandwidths, leave_out=True):
+def errors_at(inputs, targets, bandwidths, leave_out=True) -> np.ndarray:
     """Mean squared error of kernel pooling for many bandwidths at once, NumPy."""
     squared_line = (inputs[:, None] - inputs[None, :]) ** 2
     if leave_out:
@@ -161,36 +164,36 @@ def errors_at(inputs, targets, bandwidths, leave_out=True):
     return ((predictions - targets) ** 2).mean(-1)
 
 
-def _learned(initial):
+def _learned(initial) -> torch.Tensor:
     return torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
 
 
-def step_without_a_leaf(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+def step_without_a_leaf(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
     """After `s = s - lr * s.grad` there is no gradient any more."""
     place = _learned(initial)
     for _ in range(2):
         (left_out()(inputs, targets, place.exp()) - targets).square().mean().backward()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's own hint at the mistake
-            place = place - lr * place.grad
+            place = place - lr * place.grad  # pyright: ignore[reportOperatorIssue]: None, the mistake
 
 
-def step_recorded(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+def step_recorded(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
     place = _learned(initial)
     place -= lr
 
 
-def graph_used_twice(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+def graph_used_twice(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
     bandwidth = _learned(initial).exp()
     for _ in range(2):
         (left_out()(inputs, targets, bandwidth) - targets).square().mean().backward()
 
 
-def no_leaf_to_optimise(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+def no_leaf_to_optimise(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
     raise ValueError("can't optimize a non-leaf Tensor")  # as torch.optim, which loads for a second
 
 
-def no_gradient(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
+def no_gradient(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
     log_bandwidth = torch.tensor(math.log(initial), requires_grad=True)
     predictions = left_out()(inputs, targets, log_bandwidth.exp().item())
     (predictions - targets).square().mean().backward()

@@ -6,8 +6,8 @@ import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Case, Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import points
 from course_lib.reference import kernel_pooling as oracle
@@ -15,7 +15,7 @@ from course_lib.reference import kernel_pooling as oracle
 _GRID = np.exp(np.linspace(math.log(0.02), math.log(50.0), 90))
 
 
-def _learnable(rng, scale, initial=1.0, num_steps=200, lr=0.1):
+def _learnable(rng, scale, initial=1.0, num_steps=200, lr=0.1) -> Given:
     """Points whose leave-one-out error has one clear minimum that gradient descent reaches.
 
     It lies between 0.17 and 0.42 times `scale`, so that no two scales share it.
@@ -42,7 +42,7 @@ def _learnable(rng, scale, initial=1.0, num_steps=200, lr=0.1):
             return {"inputs": tensor(scale * inputs), "targets": tensor(targets)}
 
 
-def _descent(errors, initial, num_steps, lr):
+def _descent(errors, initial, num_steps, lr) -> float:
     """The error after plain gradient steps on log h, read off the grid."""
     places = np.log(_GRID)
     slopes, place = np.gradient(errors, places), math.log(initial)
@@ -51,7 +51,7 @@ def _descent(errors, initial, num_steps, lr):
     return np.interp(place, places, errors)
 
 
-def _adam_on_h(inputs, targets, initial, num_steps, lr):
+def _adam_on_h(inputs, targets, initial, num_steps, lr) -> float:
     """Where Adam ends that takes its large steps in h itself: often below 0."""
     h, mean, square = initial, 0.0, 0.0
     for step in range(1, num_steps + 1):
@@ -66,10 +66,10 @@ def _adam_on_h(inputs, targets, initial, num_steps, lr):
 _FIT_TOLERANCE = 0.01  # for telling known mistakes apart; right answers are judged by their error
 
 
-def _fit_probes(rng):
+def _fit_probes(rng) -> list[Probe]:
     judged = {"compare": "near_best", "tolerance": _FIT_TOLERANCE}
 
-    def probe(name, scale, part="values", **kwargs):
+    def probe(name, scale, part="values", **kwargs) -> Case:
         problem = _learnable(rng, scale, **kwargs)
         return case(name, part=part, **problem, by_name=kwargs, **judged)
 
@@ -119,7 +119,7 @@ _LOGARITHM = Problem(
 )
 
 
-def _near_best(probe, expected, recorded):
+def _near_best(probe, expected, recorded) -> Problem | None:
     """The leave-one-out error of the result is at most 1.02 times the smallest one."""
     inputs, targets = (probe.args[name].data for name in ("inputs", "targets"))
     found, best = float(recorded.data), float(expected)

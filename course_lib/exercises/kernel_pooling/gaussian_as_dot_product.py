@@ -1,82 +1,74 @@
 """Lesson 01: the Gaussian kernel as a dot product."""
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import torch
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, tolerance_for
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import FLOAT32, STRIDED, Case, case, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
 
 
-def _dot_product_probes(rng):
-    def probe(name, n, m, d, bandwidth, unit=False, **options):
-        keys = normal(rng, m, d)
-        keys = keys / np.linalg.norm(keys, axis=-1, keepdims=True) if unit else keys
-        queries = normal(rng, n, d)
-        kind = {k: options.pop(k) for k in ("strided", "requires_grad") if k in options}
-        points = {"queries": tensor(queries, **kind), "keys": tensor(keys, **kind)}
-        return case(name, **points, bandwidth=bandwidth, compare="same_softmax", **options)
+def _probe(rng, name, n, m, d, bandwidth, keys=None, away: Any = 0.0, **options: Any) -> Case:
+    """Random queries, moved `away`, and keys unless they are given."""
+    keys = normal(rng, m, d) if keys is None else keys
+    kind = {k: options.pop(k) for k in ("strided", "requires_grad") if k in options}
+    points = {"queries": tensor(normal(rng, n, d) + away, **kind), "keys": tensor(keys, **kind)}
+    return case(name, args=points | {"bandwidth": bandwidth}, compare="same_softmax", **options)
 
+
+def _values(rng) -> list[Probe]:
+    probe, query = functools.partial(_probe, rng), [[1.0, 0.0]]
     centred = normal(rng, 2, 4)
     centred -= centred.mean(-1, keepdims=True)  # what a softmax passes back: rows sum to 0
+    worked = {"queries": query, "keys": [[1.0, 0.0], [3.0, 0.0]], "bandwidth": 1.0}
+    by_hand = {"queries": query, "keys": [[1.0, 1.0], [2.0, 0.0], [0.0, -1.5]], "bandwidth": 2.0}
     return [
-        case(
-            "worked",
-            queries=[[1.0, 0.0]],
-            keys=[[1.0, 0.0], [3.0, 0.0]],
-            bandwidth=1.0,
-            compare="same_softmax",
-        ).says("The two scores must differ by 2, as those of the squared distances 0 and 4 do."),
-        case(
-            "by_hand",
-            queries=[[1.0, 0.0]],
-            keys=[[1.0, 1.0], [2.0, 0.0], [0.0, -1.5]],
-            bandwidth=2.0,
-            compare="same_softmax",
-        ).says(
+        case("worked", args=worked, compare="same_softmax").says(
+            "The two scores must differ by 2, as those of the squared distances 0 and 4 do."
+        ),
+        case("by_hand", args=by_hand, compare="same_softmax").says(
             "The softmax of your scores must be the weights of the Gaussian kernel, also for keys "
             "of different lengths."
         ),
         probe("general", 3, 5, 4, 0.9).says("Keys of any length must work."),
         probe("wide", 4, 6, 2, 1.9).says("A bandwidth above 1 must flatten the weights."),
         probe("narrow", 2, 7, 3, 0.7).says("A bandwidth below 1 must sharpen the weights."),
-        probe("strided", 5, 3, 2, 1.3, strided=True).says("Non-contiguous tensors must work."),
-        probe("unit_keys", 3, 4, 3, tensor(np.array(0.8)), part="edges", unit=True).says(
-            "For keys of length 1 it must hold as well, and for a bandwidth that is a tensor."
-        ),
-        probe("square", 4, 4, 3, 1.2, part="edges").says("As many queries as keys."),
-        probe("one_query", 1, 5, 1, 1.1, part="edges").says("One query and one feature."),
-        edge(
-            "far_query",
-            queries=normal(rng, 2, 3) + np.array([[60.0], [-80.0]]),
-            keys=normal(rng, 4, 3),
-            bandwidth=1.0,
-            compare="same_softmax",
-            tolerance=1e-4,
-        ).says(
-            "A query far from every key still has scores: the logarithm of a kernel that has "
-            "become 0 is none."
-        ),
-        edge(
-            "float32",
-            queries=normal(rng, 3, 2),
-            keys=normal(rng, 4, 2),
-            bandwidth=1.1,
-            compare="same_softmax",
-            dtype="float32",
-            tolerance=1e-4,
-        ).says("Queries and keys of float32 have scores of float32."),
+        probe("strided", 5, 3, 2, 1.3, strided=True).says(STRIDED),
         probe("gradient", 2, 4, 3, 1.0, grad_outputs=centred, requires_grad=True).says(
             "The weights must have the gradient of the Gaussian kernel."
         ),
     ]
 
 
-def _softmax_rows(scores):
+def _edges(rng) -> list[Probe]:
+    probe = functools.partial(_probe, rng, part="edges")
+    unit, far = normal(rng, 4, 3), np.array([[60.0], [-80.0]])
+    unit /= np.linalg.norm(unit, axis=-1, keepdims=True)
+    return [
+        probe("unit_keys", 3, 4, 3, tensor(np.array(0.8)), keys=unit).says(
+            "For keys of length 1 it must hold as well, and for a bandwidth that is a tensor."
+        ),
+        probe("square", 4, 4, 3, 1.2).says("As many queries as keys."),
+        probe("one_query", 1, 5, 1, 1.1).says("One query and one feature."),
+        probe("far_query", 2, 4, 3, 1.0, away=far, tolerance=1e-4).says(
+            "A query far from every key still has scores: the logarithm of a kernel that has "
+            "become 0 is none."
+        ),
+        probe("float32", 3, 4, 2, 1.1, **FLOAT32).says(
+            "Queries and keys of float32 have scores of float32."
+        ),
+    ]
+
+
+def _softmax_rows(scores) -> np.ndarray:
     with np.errstate(all="ignore"):
         shifted = np.exp(scores - scores.max(-1, keepdims=True))
         return shifted / shifted.sum(-1, keepdims=True)
@@ -85,7 +77,7 @@ def _softmax_rows(scores):
 _WHERE_INFINITE = "Which step divides by 0, or takes the logarithm of 0?"
 
 
-def _same_softmax(probe, expected, recorded):
+def _same_softmax(probe, expected, recorded) -> Problem | None:
     """Scores may differ by a number for each query: only their softmax counts."""
     if not np.isfinite(recorded.data).all():
         return Problem("not_finite", "Your scores are not finite.", _WHERE_INFINITE)
@@ -96,17 +88,17 @@ def _same_softmax(probe, expected, recorded):
     return Problem("wrong_values", probe.says)
 
 
-def _dots(query=1.0, dot=1.0, key=-0.5, scale=lambda h: h**2):
+def _dots(query=1.0, dot=1.0, key=-0.5, scale=lambda h: h**2) -> Callable:
     """Scores with a factor on each of the three terms."""
 
-    def model(queries, keys, bandwidth):
+    def model(queries, keys, bandwidth) -> torch.Tensor:
         norms = query * queries.square().sum(-1)[:, None] + key * keys.square().sum(-1)
         return (dot * (queries @ keys.T) + norms) / scale(bandwidth)
 
     return model
 
 
-def _factors(probe, outputs):
+def _factors(probe, outputs) -> str | None:
     """Which multiples of q.k and |k|^2 the scores are, apart from a number for each query."""
     inputs = probe.inputs()
     queries, keys, h = inputs["queries"].data, inputs["keys"].data, inputs["bandwidth"]
@@ -133,7 +125,7 @@ EXERCISE = Exercise(
     minutes=20,
     difficulty=2,
     returns=(Returned("scores", "tensor", "float", ("num_queries", "num_keys")),),
-    probes=_dot_product_probes,
+    probes=lambda rng: [*_values(rng), *_edges(rng)],
     oracle=oracle.gaussian_as_dot_product,
     builds_on=("squared_distances",),
     comparisons={"same_softmax": _same_softmax},

@@ -1,68 +1,70 @@
 """Lesson 01: a weighted average, with weights from a Gaussian kernel."""
 
+import functools
 import math
 
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
 
 
-def _near(rng, n, m, d):
-    return {"queries": tensor(0.03 * normal(rng, n, d)), "keys": tensor(0.03 * normal(rng, m, d))}
+def _problem(rng, n, m, d, v, bandwidth, **options) -> Given:
+    return {
+        "queries": tensor(normal(rng, n, d), **options),
+        "keys": tensor(normal(rng, m, d), **options),
+        "values": tensor(normal(rng, m, v), **options),
+        "bandwidth": bandwidth,
+    }
 
 
-def _pooling_probes(rng):
-    def problem(n, m, d, v, bandwidth, **options):
-        return {
-            "queries": tensor(normal(rng, n, d), **options),
-            "keys": tensor(normal(rng, m, d), **options),
-            "values": tensor(normal(rng, m, v), **options),
-            "bandwidth": bandwidth,
-        }
+def _of(queries, keys, values, bandwidth=1.0) -> Given:
+    """These numbers, on one line."""
+    line = np.array(queries)[:, None], np.array(keys)[:, None], np.array(values)[:, None]
+    return dict(zip(("queries", "keys", "values", "bandwidth"), (*line, bandwidth), strict=True))
 
-    line = np.array([[0.0], [1.0], [3.0]])
-    far = problem(4, 5, 2, 3, 0.5)
-    far["queries"] = tensor(far["queries"].data + np.array([[0.0], [60.0], [0.0], [-80.0]]))
-    beyond_reach = problem(3, 1, 2, 4, 0.7)  # a single key: right whatever the kernel
-    beyond_reach["queries"] = tensor(beyond_reach["queries"].data + 60.0)
+
+def _values(rng) -> list[Probe]:
+    problem = functools.partial(_problem, rng)
+    worked = _of([0.0], [0.0, 1.1774, 1.6651], [7.0, 14.0, 28.0])
     return [
-        case(
-            "worked",
-            queries=[[0.0]],
-            keys=[[0.0], [1.1774], [1.6651]],
-            values=[[7.0], [14.0], [28.0]],
-            bandwidth=1.0,
-        ).says("Kernels of 1, 1/2 and 1/4 make weights of 4/7, 2/7 and 1/7."),
-        case(
-            "by_hand",
-            queries=[[1.0], [2.5]],
-            keys=line,
-            values=[[10.0], [20.0], [40.0]],
-            bandwidth=2.0,
-        ).says(
+        case("worked", **worked).says(
+            "Kernels of 1, 1/2 and 1/4 make weights of 4/7, 2/7 and 1/7."
+        ),
+        case("by_hand", **_of([1.0, 2.5], [0.0, 1.0, 3.0], [10.0, 20.0, 40.0], 2.0)).says(
             "Near keys must count more: the weight is proportional to "
             "exp(-distance^2 / (2 bandwidth^2)), and each row of weights sums to 1."
         ),
         case("general", **problem(3, 5, 4, 2, 0.8)).says("Every size must work."),
         case("wide", **problem(4, 6, 2, 3, 2.5)).says("A bandwidth above 1 must widen the kernel."),
         case("narrow", **problem(2, 7, 3, 5, 0.45)).says("A bandwidth below 1 must narrow it."),
-        case("strided", **problem(5, 3, 2, 4, 1.3, strided=True)).says(
-            "Non-contiguous tensors must work."
-        ),
+        case("strided", **problem(5, 3, 2, 4, 1.3, strided=True)).says(STRIDED),
         case("square", **problem(4, 4, 2, 3, 1.4)).says(
             "With as many queries as keys a row of weights still belongs to one query: it comes "
             "from the distances of that query to all keys."
         ),
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    problem = functools.partial(_problem, rng)
+    far, alone = problem(4, 5, 2, 3, 0.5), problem(3, 1, 2, 4, 0.7)
+    far["queries"].data[:] += np.array([[0.0], [60.0], [0.0], [-80.0]])
+    alone["queries"].data[:] += 60.0  # a single key: right whatever the kernel
+    near = problem(3, 4, 2, 5, tensor(np.array(0.03)))
+    for name in ("queries", "keys"):
+        near[name].data[:] *= 0.03
+    flat = {"queries": normal(rng, 2, 3), "keys": normal(rng, 4, 3), "values": normal(rng, 4)}
+    return [
         edge("far_query", **far).says(
             "A query far from every key still gets weights that sum to 1: its nearest keys count, "
             "although every exp underflows to 0."
         ),
-        edge("one_key", **beyond_reach).says(
+        edge("one_key", **alone).says(
             "A single key gets weight 1, however far away it is, and its value is returned."
         ),
         edge("one_query", **problem(1, 5, 1, 1, 0.9)).says(
@@ -74,53 +76,47 @@ def _pooling_probes(rng):
         edge("many_keys", **problem(2, 300, 1, 1, 1.7)).says(
             "Every key counts, however many there are."
         ),
-        edge(
-            "flat_values",
-            queries=normal(rng, 2, 3),
-            keys=normal(rng, 4, 3),
-            values=normal(rng, 4),
-            bandwidth=1.0,
-            raises="ValueError",
-        ).says("Values with one axis only must raise a ValueError."),
-        edge("float32", **problem(3, 4, 2, 5, 0.9), dtype="float32", tolerance=1e-4).says(
+        edge("flat_values", args=flat | {"bandwidth": 1.0}, raises="ValueError").says(
+            "Values with one axis only must raise a ValueError."
+        ),
+        edge("float32", **problem(3, 4, 2, 5, 0.9), **FLOAT32).says(
             "Inputs of float32 have outputs and weights of float32."
         ),
-        edge(
-            "small_scale", **(problem(3, 4, 2, 5, tensor(np.array(0.03))) | _near(rng, 3, 4, 2))
-        ).says(
+        edge("small_scale", **near).says(
             "A bandwidth near 0 must work where the points are near each other, also as a tensor."
         ),
-        case(
-            "gradient",
-            **problem(2, 4, 2, 3, 1.1, requires_grad=True),
-            grad_outputs=normal(rng, 2, 3),
-        ).says("The outputs must be differentiable in queries, keys and values."),
-        case(
-            "gradient_on_a_key",
-            queries=tensor([[1.0], [0.5]], requires_grad=True),
-            keys=tensor(line, requires_grad=True),
-            values=tensor(normal(rng, 3, 2), requires_grad=True),
-            bandwidth=1.0,
-            grad_outputs=normal(rng, 2, 2),
-        ).says("Where a query equals a key the gradient is finite."),
     ]
 
 
-def _bandwidth(inputs):
+def _gradients(rng) -> list[Probe]:
+    free = _problem(rng, 2, 4, 2, 3, 1.1, requires_grad=True)
+    met = _problem(rng, 2, 3, 1, 2, 1.0, requires_grad=True)
+    met["queries"].data[:], met["keys"].data[:] = [[1.0], [0.5]], [[0.0], [1.0], [3.0]]
+    return [
+        case("gradient", **free, grad_outputs=normal(rng, 2, 3)).says(
+            "The outputs must be differentiable in queries, keys and values."
+        ),
+        case("gradient_on_a_key", **met, grad_outputs=normal(rng, 2, 2)).says(
+            "Where a query equals a key the gradient is finite."
+        ),
+    ]
+
+
+def _bandwidth(inputs) -> float:
     return float(getattr(inputs["bandwidth"], "data", inputs["bandwidth"]))
 
 
-def _parts(outputs):
+def _parts(outputs) -> list[np.ndarray] | None:
     items = getattr(outputs, "items", {})
-    found = [items.get(i) for i in range(2)]
-    if any(part is None or part.data is None or part.data.ndim != 2 for part in found):
-        return None
-    if any(np.isnan(part.data).any() for part in found):  # said elsewhere
-        return None
-    return [part.data for part in found]
+    found = [
+        np.asarray(items[i].data) for i in range(2) if i in items and items[i].data is not None
+    ]
+    if len(found) < 2 or any(part.ndim != 2 or np.isnan(part).any() for part in found):
+        return None  # what is NaN is said elsewhere
+    return found
 
 
-def _underflowed(probe, outputs):
+def _underflowed(probe, outputs) -> str | None:
     """A far query whose kernel is 0 for all keys, and a guard against 0 / 0 that shows."""
     parts, inputs = _parts(outputs), probe.inputs()
     distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
@@ -140,7 +136,7 @@ def _underflowed(probe, outputs):
     )
 
 
-def _rows_sum(probe, outputs):
+def _rows_sum(probe, outputs) -> str | None:
     parts = _parts(outputs)
     if parts is None or np.allclose(parts[1].sum(-1), 1.0, atol=1e-4):
         return None
@@ -149,7 +145,7 @@ def _rows_sum(probe, outputs):
     return f"The weights of query {row} sum to {sums[row]:.3f} over the keys, not to 1."
 
 
-def _ratio_of_weights(probe, outputs):
+def _ratio_of_weights(probe, outputs) -> str | None:
     """The ratio of two weights of a query depends on the two distances alone."""
     parts = _parts(outputs)
     inputs = probe.inputs()
@@ -176,7 +172,7 @@ def _ratio_of_weights(probe, outputs):
 _CONSISTENT = "Are the outputs the same weights times the values that you return?"
 
 
-def _weights_make_outputs(probe, outputs):
+def _weights_make_outputs(probe, outputs) -> str | None:
     parts, values = _parts(outputs), probe.inputs()["values"].data
     if parts is None or parts[1].shape[-1] != len(values):
         return None
@@ -194,7 +190,7 @@ EXERCISE = Exercise(
         Returned("outputs", "tensor", "float", ("num_queries", "v")),
         Returned("attention_weights", "tensor", "float", ("num_queries", "num_keys")),
     ),
-    probes=_pooling_probes,
+    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     oracle=oracle.kernel_pooling,
     builds_on=("squared_distances",),
     mistakes=(
@@ -276,8 +272,7 @@ EXERCISE = Exercise(
     promises={
         "`values` `(m, v)` and `bandwidth`": "general strided float32 one_query small_scale",
         "two tensors, in this order": "general",
-        "Weights come from the Gaussian kernel": "by_hand wide narrow square far_query one_key "
-        "huge_bandwidth many_keys",
+        "Weights come": "by_hand wide narrow square far_query one_key huge_bandwidth many_keys",
         "`values` without a second axis": "flat_values",
         "Gradients reach queries, keys and values": "gradient gradient_on_a_key",
         "One query at 0, keys at 0, 1.1774 and 1.6651": "worked",

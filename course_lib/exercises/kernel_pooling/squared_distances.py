@@ -3,69 +3,74 @@
 from dataclasses import replace
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
 
 
-def _squared_distances_probes(rng):
+def _pair(queries, keys, **options) -> Given:
+    return {"queries": tensor(queries, **options), "keys": tensor(keys, **options)}
+
+
+def _values(rng) -> list[Probe]:
     few, many = rng.permutation([2, 3, 4]), rng.permutation([6, 7, 9])
-    itself, shared = normal(rng, 4, 3), normal(rng, 3, 1)
 
-    def pair(queries, keys, **options):
-        return {"queries": tensor(queries, **options), "keys": tensor(keys, **options)}
+    def drawn(n, m, d, **options) -> Given:
+        return _pair(normal(rng, n, d), normal(rng, m, d), **options)
 
-    probes = [
-        case("worked", **pair([[1.0, 2.0]], [[4.0, 6.0], [1.0, 0.0]])).says(
+    return [
+        case("worked", **_pair([[1.0, 2.0]], [[4.0, 6.0], [1.0, 0.0]])).says(
             "The squared distance of (1, 2) and (4, 6) is 3^2 + 4^2 = 25, that of (1, 2) and "
             "(1, 0) is 4: one number for each query and key."
         ),
-        case(
-            "few_pairs",
-            **pair(normal(rng, few[0], few[2]), normal(rng, few[1], few[2])),
-            loops="pairs",
-        ).says("Entry (i, j) must be the squared distance of query i and key j."),
-        case(
-            "many_pairs",
-            **pair(normal(rng, many[0], many[2]), normal(rng, many[1], many[2])),
-            loops="pairs",
-        ).says("Every number of queries, keys and features must work."),
-        case("one_feature", **pair(normal(rng, 5, 1), normal(rng, 3, 1))).says(
+        case("few_pairs", **drawn(*few), loops="pairs").says(
+            "Entry (i, j) must be the squared distance of query i and key j."
+        ),
+        case("many_pairs", **drawn(*many), loops="pairs").says(
+            "Every number of queries, keys and features must work."
+        ),
+        case("one_feature", **drawn(5, 3, 1)).says(
             "With a single feature the squared distance is the squared difference."
         ),
-        case("strided", **pair(normal(rng, 3, 4), normal(rng, 5, 4), strided=True)).says(
+        case("strided", **drawn(3, 5, 4, strided=True)).says(
             "Non-contiguous queries and keys must work."
         ),
-        edge("to_itself", **pair(itself, itself)).says(
+        edge("float32", **drawn(3, 4, 2), dtype="float32").says(
+            "Queries and keys of float32 have distances of float32."
+        ),
+    ]
+
+
+def _places(rng) -> list[Probe]:
+    """Points in certain places, and gradients there."""
+    itself, shared = normal(rng, 4, 3), normal(rng, 3, 1)
+    free = _pair(normal(rng, 2, 3), normal(rng, 4, 3), requires_grad=True)
+    met = _pair(shared[:2], shared, requires_grad=True)
+    return [
+        edge("to_itself", **_pair(itself, itself)).says(
             "A point has distance 0 from itself, and a distance from every other one."
         ),
         # At distance 1, where roots and means change nothing: the shape alone decides.
-        edge("one_pair", **pair([[itself[0, 0]]], [[itself[0, 0] + 1]])).says(
+        edge("one_pair", **_pair([[itself[0, 0]]], [[itself[0, 0] + 1]])).says(
             "One query and one key give a result of shape (1, 1)."
         ),
-        edge("far_apart", **pair(normal(rng, 2, 3) + 40.0, normal(rng, 4, 3) - 40.0)).says(
+        edge("far_apart", **_pair(normal(rng, 2, 3) + 40.0, normal(rng, 4, 3) - 40.0)).says(
             "A large distance counts in full."
         ),
-        edge("float32", **pair(normal(rng, 3, 2), normal(rng, 4, 2)), dtype="float32").says(
-            "Queries and keys of float32 have distances of float32."
-        ),
-        case(
-            "gradient",
-            **pair(normal(rng, 2, 3), normal(rng, 4, 3), requires_grad=True),
-            grad_outputs=normal(rng, 2, 4),
-        ).says(
+        case("gradient", **free, grad_outputs=normal(rng, 2, 4)).says(
             "The gradient of a squared distance with respect to the query is twice the difference."
         ),
-        case(
-            "gradient_at_zero",
-            **pair(shared[:2], shared, requires_grad=True),
-            grad_outputs=normal(rng, 2, 3),
-        ).says("Where a query equals a key the gradient is 0, not NaN."),
+        case("gradient_at_zero", **met, grad_outputs=normal(rng, 2, 3)).says(
+            "Where a query equals a key the gradient is 0, not NaN."
+        ),
     ]
-    # `F.pairwise_distance` adds 1e-6 to every difference: near enough.
-    return [replace(probe, tolerance=1e-4) for probe in probes]
+
+
+def _probes(rng) -> list[Probe]:
+    """Near is enough: `F.pairwise_distance` adds 1e-6 to every difference."""
+    return [replace(probe, tolerance=1e-4) for probe in (*_values(rng), *_places(rng))]
 
 
 EXERCISE = Exercise(
@@ -73,7 +78,7 @@ EXERCISE = Exercise(
     minutes=15,
     difficulty=1,
     returns=(Returned("distances", "tensor", "float", ("num_queries", "num_keys")),),
-    probes=_squared_distances_probes,
+    probes=_probes,
     oracle=oracle.squared_distances,
     no_loops=True,
     mistakes=(
@@ -128,8 +133,7 @@ EXERCISE = Exercise(
     ),
     promises={
         "`queries` `(n, d)` and `keys` `(m, d)`": "many_pairs one_feature strided float32",
-        "the squared Euclidean distance of every query to every key": "few_pairs "
-        "to_itself one_pair far_apart",
+        "the squared Euclidean distance of every query": "few_pairs to_itself one_pair far_apart",
         "Gradients reach queries and keys": "gradient gradient_at_zero",
         "right distances by a loop": "loops",
         "Tiny negative results": "",

@@ -6,17 +6,17 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import Dtype, tensor
-from course_lib.exercises._rows import case, mistake
+from course_lib.checks.observe.probe import Dtype, Probe, tensor
+from course_lib.exercises._rows import Case, case, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
-def _additive_mask_probes(rng):
+def _additive_mask_probes(rng) -> list[Probe]:
     drawn = rng.random((3, 5)) < 0.5
     drawn[0, 0], drawn[2, 4] = True, False
     small = [[True, True, False], [True, False, False]]
 
-    def probe(name, mask, dtype, **options):
+    def probe(name, mask, dtype, **options) -> Case:
         return case(name, args={"mask": mask, "dtype": Dtype(dtype)}, **options)
 
     return [
@@ -44,7 +44,7 @@ def _additive_mask_probes(rng):
     ]
 
 
-def _not_infinite(probe, outputs):
+def _not_infinite(probe, outputs) -> str | None:
     """A dropped key that gets another number."""
     dropped = ~probe.args["mask"].data
     wrong = dropped & ~np.isneginf(outputs.data)
@@ -107,9 +107,7 @@ EXERCISE = Exercise(
     ),
     shares={"values": 0.45, "edges": 0.25, "hygiene": 0.3},
     promises={
-        "a bool tensor of any shape, True = may attend": (
-            "random four_axes worked_number all_kept_vector"
-        ),
+        "a bool tensor of any shape": "random four_axes worked_number all_kept_vector",
         "a tensor of that dtype and of the mask's shape": "float32 bfloat16 all_kept all_dropped",
         "is `[0, -inf]` in": "worked_number",
         "Added to the scores": "worked_number",

@@ -1,16 +1,18 @@
 """`causal_mask`: which keys lie in the past."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
-def _causal_mask_probes(rng):
+def _causal_mask_probes(rng) -> list[Probe]:
     small, large = sorted(int(n) for n in rng.choice(np.arange(4, 9), 2, replace=False))
     return [
         case("square", num_queries=3).says(
@@ -46,15 +48,15 @@ def _causal_mask_probes(rng):
     ]
 
 
-def _ones(num_queries, num_keys=None):
+def _ones(num_queries, num_keys=None) -> torch.Tensor:
     num_keys = num_queries if num_keys is None else num_keys
     return torch.ones(num_queries, num_keys, dtype=torch.bool)
 
 
-def _triangle(diagonal, upper=False):
+def _triangle(diagonal, upper=False) -> Callable:
     """A triangle of True, whose diagonal is so far from that of the right one."""
 
-    def model(num_queries, num_keys=None):
+    def model(num_queries, num_keys=None) -> torch.Tensor:
         ones = _ones(num_queries, num_keys)
         offset = ones.shape[1] - num_queries + diagonal
         return ones.triu(offset) if upper else ones.tril(offset)
@@ -62,12 +64,12 @@ def _triangle(diagonal, upper=False):
     return model
 
 
-def _to_add(num_queries, num_keys=None):
+def _to_add(num_queries, num_keys=None) -> torch.Tensor:
     allowed = _triangle(0)(num_queries, num_keys)
     return torch.zeros(allowed.shape).masked_fill(~allowed, -math.inf)
 
 
-def _cell_of(probe, outputs, should_see):
+def _cell_of(probe, outputs, should_see) -> tuple[int, int, int] | None:
     """The first cell that is wrong: query, key, and the last key that the query may see."""
     n = probe.inputs()["num_queries"]
     m = probe.inputs().get("num_keys", n)
@@ -76,7 +78,7 @@ def _cell_of(probe, outputs, should_see):
     return next((cell for cell in cells if (cell[1] <= cell[2]) == should_see), None)
 
 
-def _future_seen(probe, outputs):
+def _future_seen(probe, outputs) -> str | None:
     if (cell := _cell_of(probe, outputs, should_see=False)) is None:
         return None
     query, key, own = cell
@@ -84,7 +86,7 @@ def _future_seen(probe, outputs):
     return f"In your mask query {query} may attend key {key}, which lies in its future: {has}."
 
 
-def _past_missing(probe, outputs):
+def _past_missing(probe, outputs) -> str | None:
     if (cell := _cell_of(probe, outputs, should_see=True)) is None:
         return None
     query, key, own = cell
@@ -154,13 +156,9 @@ EXERCISE = Exercise(
         "return everything.tril(diagonal=...)",
     ),
     promises={
-        "without the second, there are as many keys as queries": (
-            "larger_square one_by_one as_many_keys_by_name no_keys"
-        ),
+        "without the second": "larger_square one_by_one as_many_keys_by_name no_keys",
         "a bool tensor of shape `(num_queries, num_keys)`": "larger_square many_more_keys one_key",
-        "The last query is aligned with the last key": (
-            "many_more_keys hundreds_of_keys more_queries one_query one_key"
-        ),
+        "The last query": "many_more_keys hundreds_of_keys more_queries one_query one_key",
         "`causal_mask(2, 3)` has the offset": "worked_number",
         "True cells": "square",
         "its own position and earlier ones": "larger_square hundreds_of_keys",

@@ -1,88 +1,86 @@
 """`combine_masks`: what all masks allow."""
 
+import functools
+import operator
+
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import tensor
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
-def _combine_masks_probes(rng):
-    def mask(*shape):
-        drawn = rng.random(shape) < 0.6
-        drawn.flat[0], drawn.flat[-1] = True, False
-        return drawn
+def _mask(rng, *shape) -> np.ndarray:
+    drawn = rng.random(shape) < 0.6
+    drawn.flat[0], drawn.flat[-1] = True, False
+    return drawn
 
-    three = [mask(3, 5) for _ in range(3)]
-    for i, allowed in enumerate(three):  # each of them alone drops one key
+
+_ONE = np.array([[True, True, False], [True, False, False]])
+_OTHER = np.array([[True, False, True], [True, True, False]])
+_ALL_MUST = "A key is allowed only where both masks allow it."
+
+
+def _three(rng) -> list[np.ndarray]:
+    """Each of them alone drops one key."""
+    masks = [_mask(rng, 3, 5) for _ in range(3)]
+    for i, allowed in enumerate(masks):
         allowed[1, :3] = np.arange(3) != i
-    both = np.array([[True, True, False], [True, False, False]])
-    other = np.array([[True, False, True], [True, True, False]])
+    return masks
+
+
+def _values(rng) -> list[Probe]:
+    three = {f"mask {i}": tensor(allowed) for i, allowed in enumerate(_three(rng))}
+    by_hand = {"causal": np.tri(3, dtype=bool), "padding": [[True, True, False]]}
     return [
         case("worked_number", first=[True, True, False], second=[True, False, False]).says(
-            "A key is allowed only where both masks allow it."
+            _ALL_MUST
         ),
-        case(
-            "worked_number_broadcast", causal=np.tri(3, dtype=bool), padding=[[True, True, False]]
-        ).says("A (3, 3) mask and a (1, 3) mask broadcast to (3, 3)."),
-        case("two_masks", first=both, second=other).says(
-            "A key is allowed only where both masks allow it."
+        case("worked_number_broadcast", args=by_hand).says(
+            "A (3, 3) mask and a (1, 3) mask broadcast to (3, 3)."
         ),
-        case(
-            "three_masks", **{f"mask {i}": tensor(allowed) for i, allowed in enumerate(three)}
-        ).says("Of three masks all three must allow the key."),
-        case("broadcast", padding=mask(2, 1, 5), causal=mask(3, 5)).says(
+        case("two_masks", first=_ONE, second=_OTHER).says(_ALL_MUST),
+        case("three_masks", args=three).says("Of three masks all three must allow the key."),
+        case("broadcast", padding=_mask(rng, 2, 1, 5), causal=_mask(rng, 3, 5)).says(
             "A (batch, 1, num_keys) mask and a (num_queries, num_keys) mask broadcast."
         ),
-        case("both_broadcast", keys=mask(5), queries=mask(3, 1)).says(
+        case("both_broadcast", keys=_mask(rng, 5), queries=_mask(rng, 3, 1)).says(
             "A (num_keys,) mask and a (num_queries, 1) mask broadcast against each other."
         ),
-        edge(
-            "none_in_between", first=three[2], none=None, second=three[0], no=None, third=three[1]
-        ).says("None between masks changes nothing: all masks that are given must allow the key."),
-        edge("none_second", first=both, second=None).says(
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    first, second, third = _three(rng)
+    return [
+        edge("none_in_between", first=first, none=None, second=second, no=None, third=third).says(
+            "None between masks changes nothing: all masks that are given must allow the key."
+        ),
+        edge("none_second", first=_ONE, second=None).says(
             "None allows everything: the other mask stays as it is."
         ),
-        edge("none_first", first=None, second=both, third=other).says(
+        edge("none_first", first=None, second=_ONE, third=_OTHER).says(
             "None may come first as well."
         ),
         edge("all_none", first=None, second=None).says(
             "With no mask at all there is nothing to mask: the result is None."
         ),
         edge("no_arguments").says("No masks given: the result is None."),
-        edge("one_mask", first=tensor(mask(3, 4), strided=True)).says(
+        edge("one_mask", first=tensor(_mask(rng, 3, 4), strided=True)).says(
             "A single mask comes back as it is."
         ),
     ]
 
 
-def _given(masks):
+def _given(masks) -> list[torch.Tensor]:
     return [mask for mask in masks if mask is not None]
 
 
-def _fold(masks, step):
+def _fold(masks, step) -> torch.Tensor | None:
     given = _given(masks)
-    result = given[0] if given else None
-    for mask in given[1:]:
-        result = step(result, mask)
-    return result
-
-
-def _fold_with_none(masks, step):
-    result = masks[0]
-    for mask in masks[1:]:
-        result = step(result, mask)
-    return result
-
-
-def _in_place_and(*masks):
-    given = _given(masks)
-    result = given[0] if given else None
-    for mask in given[1:]:
-        result &= mask
-    return result
+    return functools.reduce(step, given) if given else None
 
 
 EXERCISE = Exercise(
@@ -90,7 +88,7 @@ EXERCISE = Exercise(
     minutes=8,
     difficulty=1,
     returns=(Returned("mask", "tensor", "bool", ("the broadcast shape",), optional=True),),
-    probes=_combine_masks_probes,
+    probes=lambda rng: [*_values(rng), *_edges(rng)],
     oracle=oracle.combine_masks,
     mistakes=(
         mistake("or_instead_of_and", lambda *masks: _fold(masks, torch.logical_or)).says(
@@ -104,7 +102,7 @@ EXERCISE = Exercise(
             "Adding bool masks counts how many allow a key, and is no longer a bool mask.",
             "Which operator is True only if both sides are?",
         ),
-        mistake("none_crashes", lambda *masks: _fold_with_none(masks, torch.logical_and)).says(
+        mistake("none_crashes", lambda *masks: functools.reduce(torch.logical_and, masks)).says(
             "None makes your function fail. None stands for 'everything is allowed'.",
             "How can you leave out the masks that are None before you combine the rest?",
         ),
@@ -117,7 +115,9 @@ EXERCISE = Exercise(
         mistake("only_two_masks", lambda *masks: _fold(_given(masks)[:2], torch.logical_and)).says(
             "Only the first two masks count.", "How many masks may be given?"
         ),
-        mistake("first_mask_overwritten", _in_place_and, fails=True).says(
+        mistake(
+            "first_mask_overwritten", lambda *masks: _fold(masks, operator.iand), fails=True
+        ).says(
             "`&=` writes the result into the caller's first mask, and fails where that has not yet "
             "the shape of the result.",
             "What is the difference between `a &= b` and `a = a & b`?",

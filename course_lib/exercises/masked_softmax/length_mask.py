@@ -1,15 +1,17 @@
 """`length_mask`: which keys are real."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import tensor
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
-def _length_mask_probes(rng):
+def _length_mask_probes(rng) -> list[Probe]:
     per_item = rng.permutation(np.arange(1, 6))[:4]
     per_query = np.stack([rng.permutation(np.arange(1, 7))[:3] for _ in range(2)])
     return [
@@ -50,8 +52,14 @@ def _length_mask_probes(rng):
     ]
 
 
-def _positions(valid_lens, max_len, start=0):
-    return torch.arange(start, max_len + start, device=valid_lens.device)
+def _compared(compare, start=0) -> Callable:
+    """A wrong mask: `compare` of positions, from `start` on, and lengths with a last axis."""
+
+    def model(valid_lens, max_len) -> torch.Tensor:
+        positions = torch.arange(start, max_len + start, device=valid_lens.device)
+        return compare(positions, valid_lens[..., None])
+
+    return model
 
 
 EXERCISE = Exercise(
@@ -62,39 +70,25 @@ EXERCISE = Exercise(
     probes=_length_mask_probes,
     oracle=oracle.length_mask,
     mistakes=(
-        mistake(
-            "one_too_many",
-            lambda valid_lens, max_len: _positions(valid_lens, max_len) <= valid_lens[..., None],
-        ).says(
+        mistake("one_too_many", _compared(lambda at, lens: at <= lens)).says(
             "One key too many is kept: with `<=`, length 2 keeps keys 0, 1 and 2.",
             "Which is the last real key of an item of length 2?",
         ),
-        mistake(
-            "starts_at_one",
-            lambda valid_lens, max_len: _positions(valid_lens, max_len, 1) < valid_lens[..., None],
-        ).says(
+        mistake("starts_at_one", _compared(lambda at, lens: at < lens, start=1)).says(
             "One key too few is kept: your positions start at 1, or the last real key is dropped.",
             "What number does the first key have?",
         ),
-        mistake(
-            "inverted",
-            lambda valid_lens, max_len: _positions(valid_lens, max_len) >= valid_lens[..., None],
-        ).says(
+        mistake("inverted", _compared(lambda at, lens: at >= lens)).says(
             "The mask is upside down: you keep the padding and drop the real keys.",
             "What does True mean in this course's masks?",
         ),
-        mistake(
-            "transposed",
-            lambda valid_lens, max_len: (
-                (_positions(valid_lens, max_len) < valid_lens[..., None]).mT
-            ),
-        ).says(
+        mistake("transposed", _compared(lambda at, lens: (at < lens).mT)).says(
             "The axes are the wrong way round: keys belong on the last axis.",
             "Which of the two gets the new axis, the lengths or the positions?",
         ),
         mistake(
             "only_one_length_per_item",
-            lambda valid_lens, max_len: _positions(valid_lens, max_len)[None] < valid_lens[:, None],
+            _compared(lambda at, lens: at < lens[..., 0][:, None]),
             fails=True,
         ).says(
             "One length an item works, lengths of shape (batch, num_queries) do not.",

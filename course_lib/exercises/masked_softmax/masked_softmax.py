@@ -1,8 +1,10 @@
 """`masked_softmax`: weights over the keys that may be attended; empty rows give zeros."""
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
+from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
@@ -13,22 +15,22 @@ from course_lib.exercises._attention.steps import Softmax
 from course_lib.reference import masked_softmax as oracle
 
 
-def case(name, says, scores, lens=None, mask=None, part="values", **options):
+def case(name, says, scores, lens=None, mask=None, part="values", **options) -> Probe:
     """A probe of scores, lengths and a mask."""
     args = {"scores": scores} | ({} if lens is None else {"valid_lens": _array(lens)})
     kwargs = {} if mask is None else {"mask": _array(mask)}
     return Probe(name, says, part, args=args, kwargs=kwargs, **options)
 
 
-def _array(given):
+def _array(given) -> Array:
     return given if isinstance(given, Array) else tensor(given)
 
 
-def _normal(rng):
+def _normal(rng) -> Callable:
     return lambda *shape, **options: tensor(rng.normal(0, 1.3, shape), **options)
 
 
-def _mask(rng, *shape):
+def _mask(rng, *shape) -> np.ndarray:
     drawn = rng.random(shape) < 0.55
     drawn[..., int(rng.integers(shape[-1]))] = True
     drawn[..., 0, 0] = False
@@ -36,7 +38,7 @@ def _mask(rng, *shape):
     return drawn
 
 
-def _one_dropped(rng, *shape):
+def _one_dropped(rng, *shape) -> np.ndarray:
     """A mask in which every row drops one of the first two keys, and only that."""
     allowed = np.ones(shape, dtype=bool)
     for row in np.ndindex(shape[:-1]):
@@ -44,7 +46,7 @@ def _one_dropped(rng, *shape):
     return allowed
 
 
-def _lengths(rng, shape, largest):
+def _lengths(rng, shape, largest) -> np.ndarray:
     drawn = rng.integers(1, largest + 1, shape)
     return drawn if len(set(drawn.flat)) > 1 else _lengths(rng, shape, largest)
 
@@ -56,7 +58,7 @@ _PER_ITEM = "Keys beyond an item's length get weight 0, the others sum to 1."
 _BOTH = "With lengths and a mask, a key must be allowed by both."
 
 
-def _values(rng):
+def _values(rng) -> list[Probe]:
     normal = _normal(rng)
     sizes = [int(size) for size in rng.choice([3, 4, 5, 6, 7], 3, replace=False)]
     return [
@@ -90,7 +92,7 @@ def _values(rng):
     ]  # fmt: skip
 
 
-def _with_heads(rng):
+def _with_heads(rng) -> list[Probe]:
     normal = _normal(rng)
     return [
         case("heads_mask_per_item", "With scores (batch, heads, n, m), a mask (batch, 1, n, m) "
@@ -109,7 +111,7 @@ def _with_heads(rng):
     ]  # fmt: skip
 
 
-def _edges(rng):
+def _edges(rng) -> list[Probe]:
     normal, edge = _normal(rng), functools.partial(case, part="edges")
     return [
         edge("one_head", "A head axis of size 1 stays, and lengths belong to the items.",
@@ -138,7 +140,7 @@ def _edges(rng):
     ]  # fmt: skip
 
 
-def _extremes(rng):
+def _extremes(rng) -> list[Probe]:
     normal, edge = _normal(rng), functools.partial(case, part="edges")
     return [
         edge("length_zero", "An item without any real key gets weights 0 in all its rows, not NaN, "
@@ -168,8 +170,8 @@ def _extremes(rng):
     ]  # fmt: skip
 
 
-def _gradients(rng):
-    def gradient(name, says, *shape, **options):
+def _gradients(rng) -> list[Probe]:
+    def gradient(name, says, *shape, **options) -> Probe:
         scores, upstream = _normal(rng)(*shape, requires_grad=True), rng.normal(0, 1, shape)
         return case(name, says, scores, part="gradients", grad_outputs=upstream, **options)
 
@@ -187,26 +189,22 @@ def _gradients(rng):
     ]  # fmt: skip
 
 
-def _overwritten(self, scores, allowed):
+def _overwritten(self, scores, allowed) -> Tensor:
     if not allowed.all():
         scores[~allowed] = -1e6
     return scores
 
 
 _OWN = (
-    Row(
-        "leaks_1e9",
+    Row("leaks_1e9", filled(-1e9)).says(
         "A finite number such as -1e9 is only relatively small: in an empty row every key gets "
         "weight 1/m, and scores below it lose to the filled ones.",
         "Which value is smaller than every score? And what then happens in an empty row?",
-        filled(-1e9),
     ),
-    Row(
-        "scores_overwritten",
+    Row("scores_overwritten", {"fill": _overwritten, "spare": untouched, "clear": untouched}).says(
         "You write a number such as -1e6 into the caller's scores, which fails for scores that "
         "need a gradient. The number is only relatively small, too: an empty row gets weights 1/m.",
         "Which function fills a copy, and with which value?",
-        {"fill": _overwritten, "spare": untouched, "clear": untouched},
     ),
 )
 

@@ -1,43 +1,53 @@
 """`stable_softmax`: a softmax that neither overflows nor changes what it is given."""
 
+import functools
+
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import array
+from course_lib.checks.observe.probe import Array, Probe, array
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import masked_softmax as oracle
 
 
-def _stable_softmax_probes(rng):
-    def normal(*shape):
-        return rng.normal(0, 1.3, shape)
+def _normal(rng, *shape, **options) -> Array:
+    return array(rng.normal(0, 1.3, shape), **options)
 
+
+def _values(rng) -> list[Probe]:
+    normal = functools.partial(_normal, rng)
     return [
         case("worked_number", scores=array([[0.0, np.log(3)]])).says(
             "The weights of a row are proportional to exp(score) and sum to 1."
         ),
-        case("matrix", scores=array(normal(3, 5))).says(
+        case("matrix", scores=normal(3, 5)).says(
             "Each row is normalised on its own: it sums to 1 over the last axis."
         ),
-        case("three_axes", scores=array(normal(2, 3, 5))).says(
+        case("three_axes", scores=normal(2, 3, 5)).says(
             "Any number of leading axes works: the last one sums to 1."
         ),
-        case("first_axis", scores=array(normal(4, 3)), by_name={"axis": 0}).says(
+        case("first_axis", scores=normal(4, 3), by_name={"axis": 0}).says(
             "With `axis=0` the sums over the first axis are 1."
         ),
-        case("middle_axis", scores=array(normal(2, 5, 3), strided=True), by_name={"axis": 1}).says(
+        case("middle_axis", scores=normal(2, 5, 3, strided=True), by_name={"axis": 1}).says(
             "With `axis=1` the sums over the middle axis of a 3-D array are 1."
         ),
-        case("axis_from_the_end", scores=array(normal(2, 3, 4, 5)), by_name={"axis": -2}).says(
+        case("axis_from_the_end", scores=normal(2, 3, 4, 5), by_name={"axis": -2}).says(
             "With `axis=-2` the sums over the last axis but one are 1."
         ),
-        case("one_column", scores=array(normal(1, 4, 1)), by_name={"axis": 1}).says(
+        case("one_column", scores=normal(1, 4, 1), by_name={"axis": 1}).says(
             "Axes of size 1 stay: `axis=1` of an array (1, 4, 1) holds one row of four scores."
         ),
-        case("vector", scores=array(normal(6))).says("A vector is one row."),
-        case("float32", scores=array(normal(3, 4).astype(np.float32))).says(
+        case("vector", scores=normal(6)).says("A vector is one row."),
+        case("float32", scores=array(rng.normal(0, 1.3, (3, 4)).astype(np.float32))).says(
             "Scores in float32 give weights in float32."
         ),
+    ]
+
+
+def _extremes(rng) -> list[Probe]:
+    rows = array(rng.normal(0, 1.3, (3, 4)) + np.array([[0.0], [900.0], [-900.0]]))
+    return [
         edge("large", scores=array([[1000.0, 1000.0 + np.log(3)]])).says(
             "Large scores do not overflow: exp(1000) is inf, yet the weights exist."
         ),
@@ -47,33 +57,31 @@ def _stable_softmax_probes(rng):
         edge("far_apart_scores", scores=array([[-900.0, 1.0, 0.5], [0.5, 3000.0, -1.0]])).says(
             "Scores of one row may lie far apart: the largest takes all the weight."
         ),
-        edge(
-            "far_apart_rows", scores=array(normal(3, 4) + np.array([[0.0], [900.0], [-900.0]]))
-        ).says(
+        edge("far_apart_rows", scores=rows).says(
             "Rows of very different size do not disturb each other: what is subtracted from a row "
             "is its own maximum, not the largest score of all."
         ),
     ]
 
 
-def _softmax_numpy(scores, axis=-1, shift=True, total_axis="axis"):
+def _softmax_numpy(scores, axis=-1, shift=True) -> np.ndarray:
     scores = scores - scores.max(axis=axis, keepdims=True) if shift else scores
     with np.errstate(all="ignore"):
         e = np.exp(scores)
-        return e / (e.sum() if total_axis is None else e.sum(axis=axis, keepdims=True))
+        return e / e.sum(axis=axis, keepdims=True)
 
 
-def _in_place_softmax(scores, axis=-1):
+def _in_place_softmax(scores, axis=-1) -> np.ndarray:
     scores -= scores.max(axis=axis, keepdims=True)
     return _softmax_numpy(scores, axis)
 
 
-def _without_keepdims(scores, axis=-1):
+def _without_keepdims(scores, axis=-1) -> np.ndarray:
     e = np.exp(scores - scores.max(axis=axis))
     return e / e.sum(axis=axis)
 
 
-def _sums_to_one_numpy(probe, outputs):
+def _sums_to_one_numpy(probe, outputs) -> str | None:
     axis = probe.kwargs.get("axis", -1)
     if np.isnan(outputs.data).any():  # said elsewhere
         return None
@@ -84,7 +92,7 @@ def _sums_to_one_numpy(probe, outputs):
     return f"Your weights sum to {_first_off(sums):.3f} along axis {axis} where they must sum to 1."
 
 
-def _first_off(sums):
+def _first_off(sums) -> float:
     flat = np.ravel(sums)
     return float(flat[np.argmax(np.abs(flat - 1.0))])
 
@@ -94,13 +102,10 @@ EXERCISE = Exercise(
     minutes=10,
     difficulty=1,
     returns=(Returned("weights", "array", "float", ("the shape of scores",)),),
-    probes=_stable_softmax_probes,
+    probes=lambda rng: [*_values(rng), *_extremes(rng)],
     oracle=oracle.stable_softmax,
     mistakes=(
-        mistake(
-            "no_maximum_subtracted",
-            lambda scores, axis=-1: _softmax_numpy(scores, axis, shift=False),
-        ).says(
+        mistake("no_maximum_subtracted", functools.partial(_softmax_numpy, shift=False)).says(
             "The formula is right, but exp overflows for large scores and the result is NaN "
             "(or 0 / 0 for very negative ones).",
             "Which number can you subtract from every score of a row without changing its weights?",
@@ -132,21 +137,13 @@ EXERCISE = Exercise(
         ),
     ),
     properties=(
-        Property(
-            "does_not_sum_to_one",
-            _sums_to_one_numpy,
-            "Which axis does the sum run over?",
-        ),
+        Property("does_not_sum_to_one", _sums_to_one_numpy, "Which axis does the sum run over?"),
     ),
     shares={"values": 0.4, "edges": 0.5, "hygiene": 0.1},
     promises={
         "Write the softmax that the rest": "",
-        "a float array with any number of axes, and `axis`": (
-            "three_axes first_axis middle_axis axis_from_the_end vector"
-        ),
-        "a new array of the same shape and dtype": (
-            "matrix one_column float32 very_negative far_apart_scores far_apart_rows"
-        ),
+        "a float array with any": "three_axes first_axis middle_axis axis_from_the_end vector",
+        "a new array": "matrix one_column float32 very_negative far_apart_scores far_apart_rows",
         "`scores` stays as it was": "matrix",
         "has exponentials 1 and 3": "worked_number",
         "gives the same": "large",

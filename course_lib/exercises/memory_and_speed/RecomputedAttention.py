@@ -6,14 +6,15 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Given, mistake
 from course_lib.exercises.memory_and_speed import _mistakes as wrong
 from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
 from course_lib.reference import memory_and_speed as oracle
 
 
-def _probe(rng, name, says, args, block_size, mask=None, upstream=None, **options):
+def _probe(rng, name, says, args, block_size, mask=None, upstream=None, **options) -> Probe:
     given = None if mask is None else tensor(mask)
     shape = (*args["queries"].data.shape[:-1], args["values"].data.shape[-1])
     return Probe(
@@ -26,7 +27,7 @@ def _probe(rng, name, says, args, block_size, mask=None, upstream=None, **option
     )
 
 
-def _narrow(rng, n, m):
+def _narrow(rng, n, m) -> Given:
     """Gradients are asked for the queries alone."""
     given = problem(rng, n, m, 1, 1)
     return given | {"queries": tensor(given["queries"].data, requires_grad=True)}
@@ -35,7 +36,7 @@ def _narrow(rng, n, m):
 _LIMITS = {"peak": 8000, "kept": 1500}  # the weights have 8320 bytes, those of a block 256
 
 
-def _values(rng):
+def _values(rng) -> list[Probe]:
     probe = functools.partial(_probe, rng)
     draw = functools.partial(problem, rng, requires_grad=True)
     climbing = rising(rng, 3, 6, 2, 2)
@@ -59,7 +60,7 @@ def _values(rng):
     ]  # fmt: skip
 
 
-def _edges(rng):
+def _edges(rng) -> list[Probe]:
     edge = functools.partial(_probe, rng, part="edges")
     draw = functools.partial(problem, rng, requires_grad=True)
     large = draw(2, 4, 2, 3)
@@ -95,20 +96,20 @@ def _edges(rng):
     ]  # fmt: skip
 
 
-def _of_block(grad, outputs, weights, grad_weights):
+def _of_block(grad, outputs, weights, grad_weights) -> torch.Tensor:
     return (weights * grad_weights).sum(-1, keepdim=True)
 
 
-def _none(grad, outputs, weights, grad_weights):
+def _none(grad, outputs, weights, grad_weights) -> torch.Tensor:
     return torch.zeros_like(grad[..., :1])
 
 
-def _keeping(statistic):
+def _keeping(statistic) -> type:
     """A forward pass that hands on another statistic than log sum exp."""
     return wrong.recomputed(forward=wrong.blocked(end=statistic))
 
 
-def _in_block(scores):
+def _in_block(scores, shift) -> torch.Tensor:
     return torch.exp(scores - wrong.finite(scores.logsumexp(-1)).unsqueeze(-1))
 
 
@@ -116,11 +117,11 @@ class _Forgetful(torch.autograd.Function):
     """Runs ordinary torch inside `forward`, where nothing is recorded, and sends back nothing."""
 
     @staticmethod
-    def forward(ctx, queries, keys, values, mask=None, block_size=128):
+    def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
         return wrong.blocked()(queries, keys, values, mask, block_size)[0]
 
     @staticmethod
-    def backward(ctx, grad_outputs):
+    def backward(ctx, *grad_outputs) -> tuple[None, None, None, None, None]:
         return None, None, None, None, None
 
 
@@ -135,115 +136,89 @@ EXERCISE = Exercise(
     builds_on=("blocked_attention",),
     forbidden={
         "scaled_dot_product_attention": "Here the two passes, which such a call hides, are what "
-        "you write.",
+        "you write."
     },
     mistakes=(
-        Mistake(
-            "maximum_kept",
-            _keeping(lambda maxima, totals: maxima),
+        mistake("maximum_kept", _keeping(lambda maxima, totals: maxima)).says(
             "The statistic kept for the backward pass is the maximum: exp(S - maximum) gives "
             "weights that do not sum to 1.",
             "Which single number c makes exp(S - c) the weights themselves?",
         ),
-        Mistake(
-            "normalised_in_the_block",
-            wrong.recomputed(within=_in_block),
+        mistake("normalised_in_the_block", wrong.recomputed(weigh=_in_block)).says(
             "In the backward pass each block gets a softmax of its own; the weights of all blocks "
             "together sum to 1.",
             "What did the forward pass keep so that you need not sum again?",
         ),
-        Mistake(
-            "row_sum_of_the_block",
-            wrong.recomputed(row_sums=_of_block),
+        mistake("row_sum_of_the_block", wrong.recomputed(row_sums=_of_block)).says(
             "The row sum of W * dW is taken within the block; it goes over all keys, and is known "
             "before the loop as the row sum of G * O.",
             "Which keys does the row sum run over?",
         ),
-        Mistake(
-            "row_sum_forgotten",
-            wrong.recomputed(row_sums=_none),
+        mistake("row_sum_forgotten", wrong.recomputed(row_sums=_none)).says(
             "The row sum is missing: dS = W * dW forgets that raising one weight lowers the "
             "others.",
             "What must the gradient of the scores of a query sum to?",
         ),
-        Mistake(
-            "root_forgotten",
-            wrong.recomputed(root=lambda d: 1.0),
+        mistake("root_forgotten", wrong.recomputed(root=lambda d: 1.0)).says(
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
-        Mistake(
+        mistake(
             "root_forgotten_for_queries",
             wrong.recomputed(order=lambda q, k, v: (q * math.sqrt(q.shape[-1]), k, v)),
+        ).says(
             "The gradient of the queries lacks the factor 1/sqrt(d); that of the keys has it.",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
-        Mistake(
-            "scores_not_scaled_again",
-            wrong.recomputed(root_of_scores=lambda d: 1.0),
+        mistake("scores_not_scaled_again", wrong.recomputed(score_root=lambda d: 1.0)).says(
             "In the backward pass the scores are computed again without 1/sqrt(d): these are not "
             "the "
             "scores that log sum exp belongs to.",
             "Which scores did the forward pass see?",
         ),
-        Mistake(
-            "mask_forgotten",
-            wrong.recomputed(fill=wrong.no_fill),
+        mistake("mask_forgotten", wrong.recomputed(fill=wrong.no_fill)).says(
             "The backward pass forgets the mask: forbidden keys get weights and gradients.",
             "Which scores did the forward pass see?",
         ),
-        Mistake(
-            "empty_row",
-            wrong.recomputed(shift_of=lambda kept: kept),
+        mistake("empty_row", wrong.recomputed(shift_of=lambda kept: kept)).says(
             "A query without keys has the log sum exp -inf; -inf - (-inf) is NaN, and reaches the "
             "gradients of the keys.",
             "What could be subtracted there instead?",
         ),
-        Mistake(
+        mistake(
             "nan_hidden",
             wrong.recomputed(
                 shift_of=lambda kept: kept,
                 order=lambda q, k, v: (q.nan_to_num(0.0), k.nan_to_num(0.0), v.nan_to_num(0.0)),
             ),
+        ).says(
             "NaN is replaced in the finished gradients; what the other queries sent to the same "
             "keys is lost by then.",
             "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
         ),
-        Mistake(
-            "short_block_dropped",
-            wrong.recomputed(blocks=wrong.full_blocks),
+        mistake("short_block_dropped", wrong.recomputed(blocks=wrong.full_blocks)).says(
             "The backward pass leaves out the last block where it is shorter than the others.",
             "Which keys and values get no gradient?",
         ),
-        Mistake(
-            "queries_overwritten",
-            wrong.recomputed(add_queries=False),
+        mistake("queries_overwritten", wrong.recomputed(add_queries=False)).says(
             "The gradient of the queries is that of the last block: every block overwrites it.",
             "Which of the three gradients collects something from every block?",
         ),
-        Mistake(
-            "keys_and_values_swapped",
-            wrong.recomputed(order=lambda q, k, v: (q, v, k)),
+        mistake("keys_and_values_swapped", wrong.recomputed(order=lambda q, k, v: (q, v, k))).says(
             "The gradients of keys and values are returned in each other's place.",
             "In which order does `forward` take its arguments?",
         ),
-        Mistake(
-            "no_gradients",
-            _Forgetful,
+        mistake("no_gradients", _Forgetful).says(
             "`backward` returns None for the three tensors. Inside `forward` autograd records "
             "nothing, so no one else works the gradients out.",
             "Which formulas of lesson 05 belong here?",
         ),
-        Mistake(
-            "all_at_once",
-            wrong.AllAtOnce,
+        mistake("all_at_once", wrong.AllAtOnce).says(
             "The numbers are right, but in one of the two passes all weights, n x m of them, are "
             "there at the same time.",
             "Do forward and backward pass both let go of a block before the next one?",
         ),
-        Mistake(
-            "weights_kept",
-            wrong.recomputed(keep_weights=True),
+        mistake("weights_kept", wrong.recomputed(keep=True)).says(
             "The numbers are right, but the weights, n x m of them, are kept for the backward "
             "pass.",
             "From which number of each query can they be computed again?",
@@ -268,9 +243,7 @@ EXERCISE = Exercise(
         "return grad_queries, grad_keys, grad_values, None, None",
     ),
     promises={
-        "with the arguments of `blocked_attention`": (
-            "random batch wide heads strided one_block one_by_one one_key"
-        ),
+        "with the arguments": "random batch wide heads strided one_block one_by_one one_key",
         "returns the outputs alone": "random rising large_scores huge_forbidden_scores float32",
         "`blocked_attention` is at your service": "",
         "None for the other two": "random mask lengths one_column",

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import torch
 
 
-def finite(x):
+def finite(x) -> torch.Tensor:
     """-inf becomes 0, a number that can be subtracted."""
     return x.masked_fill(x == -math.inf, 0.0)
 
 
-def columns(mask, num_keys, block):
+def columns(mask, num_keys, block) -> torch.Tensor:
     """The part of a mask that belongs to a block, whatever it is broadcast from."""
     return mask.expand(*mask.shape[:-1], num_keys)[..., block]
 
@@ -26,17 +26,24 @@ def full_blocks(num_keys: int, block_size: int) -> range:
     return range(0, num_keys // block_size * block_size, block_size)
 
 
-def no_fill(scores, allowed):
+def no_fill(scores, allowed) -> torch.Tensor:
     """The mask changes nothing."""
     return scores
 
 
-def infinity(scores, allowed):
+def infinity(scores, allowed) -> torch.Tensor:
     """What is not allowed gets -inf."""
     return scores.masked_fill(~allowed, -math.inf)
 
 
-def first_columns(mask, num_keys, block):
+def masked(scores, mask, num_keys, block, fill=infinity, part=columns) -> torch.Tensor:
+    """The scores of a block, filled where its part of the mask forbids."""
+    return (
+        scores if mask is None else fill(scores, part(mask, num_keys, block).expand(scores.shape))
+    )
+
+
+def first_columns(mask, num_keys, block) -> torch.Tensor:
     """The first columns of the mask for every block."""
     size = len(range(num_keys)[block])
     return columns(mask, num_keys, slice(0, size))
@@ -47,51 +54,47 @@ def blocked(
     blocks: Callable = starts,
     part: Callable = columns,
     fill: Callable = infinity,
-    maximum: Callable = lambda maxima, scores: torch.maximum(maxima, scores.amax(-1, True)),
     shift_of: Callable = finite,
-    fading: Callable = lambda maxima, shift: torch.exp(maxima - shift),
     fade_totals: bool = True,
     fade_outputs: bool = True,
-    weigh: Callable = lambda weights, allowed: weights,
     divide: Callable = lambda outputs, totals: outputs / totals.masked_fill(totals == 0, 1.0),
     end: Callable = lambda maxima, totals: maxima + totals.log(),
-    values_of: Callable = lambda keys, values: values,
-):
+) -> Callable:
     """Attention in blocks; every argument is one step of it."""
 
-    def blocked_attention(queries, keys, values, mask=None, block_size=128):
-        num_keys, values = keys.shape[-2], values_of(keys, values)
+    def blocked_attention(
+        queries, keys, values, mask=None, block_size=128
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        num_keys = keys.shape[-2]
         queries = queries / root(queries.shape[-1])
         maxima = torch.full_like(queries[..., :1], -math.inf)
         totals, outputs = torch.zeros_like(maxima), maxima.new_zeros(())
         for start in blocks(num_keys, block_size):
             block = slice(start, start + block_size)
-            scores = queries @ keys[..., block, :].mT
-            allowed = torch.ones_like(scores, dtype=torch.bool)
-            if mask is not None:
-                allowed = part(mask, num_keys, block).expand(scores.shape)
-                scores = fill(scores, allowed)
-            larger = maximum(maxima, scores)
+            scores = masked(queries @ keys[..., block, :].mT, mask, num_keys, block, fill, part)
+            larger = torch.maximum(maxima, scores.amax(-1, True))
             shift = shift_of(larger)
-            weights, factor = torch.exp(scores - shift), fading(maxima, shift)
+            weights, factor = torch.exp(scores - shift), torch.exp(maxima - shift)
             totals = (totals * factor if fade_totals else totals) + weights.sum(-1, keepdim=True)
             old = outputs * factor if fade_outputs else outputs
-            outputs = old + weigh(weights, allowed) @ values[..., block, :]
+            outputs = old + weights @ values[..., block, :]
             maxima = larger
         return divide(outputs, totals), end(maxima, totals).squeeze(-1)
 
     return blocked_attention
 
 
-def one_block(which: int):
+def one_block(which: int) -> Callable:
     """Only one of the blocks: 0 the first, -1 the last."""
     return blocked(blocks=lambda m, b: [starts(m, b)[which]])
 
 
-def each_apart(combine: Callable):
+def each_apart(combine: Callable) -> Callable:
     """Attention within each block by itself, the blocks' outputs combined."""
 
-    def blocked_attention(queries, keys, values, mask=None, block_size=128):
+    def blocked_attention(
+        queries, keys, values, mask=None, block_size=128
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         results = []
         for start in starts(keys.shape[-2], block_size):
             block = slice(start, start + block_size)
@@ -104,7 +107,7 @@ def each_apart(combine: Callable):
     return blocked_attention
 
 
-def at_once(queries, keys, values, mask=None, block_size=128):
+def at_once(queries, keys, values, mask=None, block_size=128) -> tuple[torch.Tensor, torch.Tensor]:
     """The plain way, with all scores in one tensor."""
     scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
     allowed = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
@@ -113,72 +116,54 @@ def at_once(queries, keys, values, mask=None, block_size=128):
     return torch.exp(scores - finite(logsumexp).unsqueeze(-1)) @ values, logsumexp
 
 
-def sliced_without_expanding(mask, num_keys, block):
+def sliced_without_expanding(mask, num_keys, block) -> torch.Tensor:
     """The columns of the mask as it is: one column that stands for all is gone after a block."""
     return mask[..., block]
 
 
 def recomputed(
     forward: Callable | None = None,
-    within: Callable | None = None,
-    part: Callable = columns,
+    weigh: Callable = lambda scores, shift: torch.exp(scores - shift.unsqueeze(-1)),
     blocks: Callable = starts,
     root: Callable = math.sqrt,
-    root_of_scores: Callable = math.sqrt,
+    score_root: Callable = math.sqrt,
     fill: Callable = infinity,
     shift_of: Callable = finite,
-    upstream: Callable = lambda grad: grad,
-    row_sums: Callable = lambda grad, outputs, weights, grad_weights: (grad * outputs).sum(
-        -1, True
-    ),
-    softmax: Callable = lambda weights, grad_weights, sums: weights * (grad_weights - sums),
+    row_sums: Callable = lambda grad, outputs, *weights: (grad * outputs).sum(-1, True),
     add_queries: bool = True,
-    add_keys: bool = False,
     order: Callable = lambda q, k, v: (q, k, v),
-    rest: tuple = (None, None),
-    keep_weights: bool = False,
-    forward_mask: bool = True,
-):
+    keep: bool = False,
+) -> type:
     """An own function with attention in blocks, forward and backward; each argument is a step."""
 
     class RecomputedAttention(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, queries, keys, values, mask=None, block_size=128):
-            attend, seen = forward or blocked(), mask if forward_mask else None
-            outputs, kept = attend(queries, keys, values, seen, block_size)
-            ctx.weights = at_once_weights(queries, keys, mask) if keep_weights else None
+        def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
+            outputs, kept = (forward or blocked())(queries, keys, values, mask, block_size)
             ctx.save_for_backward(queries, keys, values, mask, outputs, kept)
-            ctx.block_size = block_size
+            ctx.block_size, ctx.weights = block_size, keep and at_once_weights(queries, keys, mask)
             return outputs
 
         @staticmethod
-        def backward(ctx, grad_outputs):
-            queries, keys, values, mask, outputs, kept = ctx.saved_tensors
-            grad_outputs, num_keys = upstream(grad_outputs), keys.shape[-2]
+        def backward(ctx, *grad_outputs) -> tuple:
+            (queries, keys, values, mask, outputs, kept), (grad,) = ctx.saved_tensors, grad_outputs
             grads = [torch.zeros_like(x) for x in (queries, keys, values)]
-            for start in blocks(num_keys, ctx.block_size):
+            for start in blocks(keys.shape[-2], ctx.block_size):
                 block = slice(start, start + ctx.block_size)
-                k, v = keys[..., block, :], values[..., block, :]
-                scores = queries @ k.mT / root_of_scores(queries.shape[-1])
-                if mask is not None:
-                    allowed = part(mask, num_keys, block).expand(scores.shape)
-                    scores = fill(scores, allowed)
-                weights = torch.exp(scores - shift_of(kept).unsqueeze(-1))
-                weights = within(scores) if within else weights
-                grad_weights = grad_outputs @ v.mT
-                sums = row_sums(grad_outputs, outputs, weights, grad_weights)
-                grad_scores = softmax(weights, grad_weights, sums) / root(queries.shape[-1])
+                k, grad_weights = keys[..., block, :], grad @ values[..., block, :].mT
+                scores = queries @ k.mT / score_root(queries.shape[-1])
+                weights = weigh(masked(scores, mask, keys.shape[-2], block, fill), shift_of(kept))
+                grad_weights = grad_weights - row_sums(grad, outputs, weights, grad_weights)
+                grad_scores = weights * grad_weights / root(queries.shape[-1])
                 grads[0] = grad_scores @ k + (grads[0] if add_queries else 0.0)
                 grads[1][..., block, :] = grad_scores.mT @ queries
-                grads[2][..., block, :] = weights.mT @ grad_outputs
-                if add_keys:
-                    grads[1][..., : k.shape[-2], :] = grad_scores.mT @ queries
-            return *order(*grads), *rest
+                grads[2][..., block, :] = weights.mT @ grad
+            return *order(*grads), None, None
 
     return RecomputedAttention
 
 
-def at_once_weights(queries, keys, mask):
+def at_once_weights(queries, keys, mask) -> torch.Tensor:
     """All weights."""
     scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
     scores = scores if mask is None else scores.masked_fill(~mask, -math.inf)
@@ -189,17 +174,17 @@ class AllAtOnce(torch.autograd.Function):
     """Keeps little and computes everything again, but all of it at the same time."""
 
     @staticmethod
-    def forward(ctx, queries, keys, values, mask=None, block_size=128):
+    def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
         outputs, _ = blocked()(queries, keys, values, mask, block_size)
         ctx.save_for_backward(queries, keys, values, mask)
         return outputs
 
     @staticmethod
-    def backward(ctx, grad_outputs):
+    def backward(ctx, *grad_outputs) -> tuple:
         queries, keys, values, mask = ctx.saved_tensors
-        weights = at_once_weights(queries, keys, mask)
-        grad_weights = grad_outputs @ values.mT
+        weights, (grad,) = at_once_weights(queries, keys, mask), grad_outputs
+        grad_weights = grad @ values.mT
         sums = (weights * grad_weights).sum(-1, keepdim=True)
         grad_scores = weights * (grad_weights - sums) / math.sqrt(queries.shape[-1])
-        grads = grad_scores @ keys, grad_scores.mT @ queries, weights.mT @ grad_outputs
+        grads = grad_scores @ keys, grad_scores.mT @ queries, weights.mT @ grad
         return *grads, None, None

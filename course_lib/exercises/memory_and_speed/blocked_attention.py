@@ -6,8 +6,9 @@ import math
 import numpy as np
 import torch
 
-from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import mistake
 from course_lib.exercises.memory_and_speed import _mistakes as wrong
 from course_lib.exercises.memory_and_speed._problems import (
     PROPERTIES,
@@ -20,7 +21,7 @@ from course_lib.exercises.memory_and_speed._problems import (
 from course_lib.reference import memory_and_speed as oracle
 
 
-def probe(name, says, args, block_size, mask=None, **options):
+def probe(name, says, args, block_size, mask=None, **options) -> Probe:
     """A call with a mask or None, and a block size, by position."""
     given = None if mask is None else tensor(mask)
     return Probe(name, says, args=args | {"mask": given, "block_size": block_size}, **options)
@@ -29,7 +30,7 @@ def probe(name, says, args, block_size, mask=None, **options):
 _LIMIT = {"peak": 65_000}  # the scores have 76 800 bytes or more, those of a block 7680
 
 
-def _values(rng):
+def _values(rng) -> list[Probe]:
     scaled = {
         "queries": tensor([[2.0, 0.0, 0.0, 0.0]]),
         "keys": tensor([[0.0, 1, 0, 0], [1.0, 0, 0, 0], [3.0, 0, 1, 0]]),
@@ -63,7 +64,7 @@ def _values(rng):
     ]  # fmt: skip
 
 
-def _edges(rng):
+def _edges(rng) -> list[Probe]:
     edge = functools.partial(probe, part="edges")
     late = some(rng, 4, 7)
     late[1, :3], late[2, :6] = False, False
@@ -86,7 +87,7 @@ def _edges(rng):
     ]  # fmt: skip
 
 
-def _extremes(rng):
+def _extremes(rng) -> list[Probe]:
     edge = functools.partial(probe, part="edges")
     large = {
         "queries": tensor([[900.0, 0.0], [-900.0, 0.0], [0.5, -1.0]]),
@@ -120,7 +121,7 @@ def _extremes(rng):
     ]  # fmt: skip
 
 
-def _gradients(rng):
+def _gradients(rng) -> list[Probe]:
     return [
         probe("gradient", "The gradient comes through all blocks.",
               problem(rng, 2, 5, 2, 3, requires_grad=True), 2, some(rng, 2, 5), part="gradients",
@@ -147,65 +148,53 @@ EXERCISE = Exercise(
     builds_on=("softmax_statistics",),
     forbidden={"scaled_dot_product_attention": _LOOP, "flex_attention": _LOOP},
     mistakes=(
-        Mistake(
-            "sum_not_rescaled",
-            wrong.blocked(fade_totals=False),
+        mistake("sum_not_rescaled", wrong.blocked(fade_totals=False)).says(
             "The outputs so far are rescaled when the maximum rises, the sums are not.",
             "What do a weight's numerator and denominator have in common?",
         ),
-        Mistake(
-            "outputs_not_rescaled",
-            wrong.blocked(fade_outputs=False),
+        mistake("outputs_not_rescaled", wrong.blocked(fade_outputs=False)).says(
             "The sums so far are rescaled when the maximum rises, the outputs are not.",
             "What do a weight's numerator and denominator have in common?",
         ),
-        Mistake(
-            "blocks_averaged",
-            wrong.each_apart(lambda results: results.mean(0)),
+        mistake("blocks_averaged", wrong.each_apart(lambda results: results.mean(0))).says(
             "Each block is normalised by itself, and the results are averaged: all blocks weigh "
             "the "
             "same, whatever their scores.",
             "How much does each block weigh in the whole softmax?",
         ),
-        Mistake(
-            "short_block_dropped",
-            wrong.blocked(blocks=wrong.full_blocks),
+        mistake("short_block_dropped", wrong.blocked(blocks=wrong.full_blocks)).says(
             "The last block is left out where it is shorter than the others.",
             "Where does the last block begin if block_size does not divide the number of keys?",
         ),
-        Mistake(
-            "first_columns_of_mask",
-            wrong.blocked(part=wrong.first_columns),
+        mistake("first_columns_of_mask", wrong.blocked(part=wrong.first_columns)).says(
             "Every block meets the first columns of the mask.",
             "Is the same slice taken of keys, values and mask?",
         ),
-        Mistake(
-            "one_column_mask",
-            wrong.blocked(part=wrong.sliced_without_expanding),
+        mistake("one_column_mask", wrong.blocked(part=wrong.sliced_without_expanding)).says(
             "A mask with a single column stands for all keys; sliced as it is, nothing is left of "
             "it after the first block.",
             "What does `expand` do to an axis of length 1?",
         ),
-        Mistake(
+        mistake(
             "mask_inverted",
             wrong.blocked(fill=lambda scores, allowed: wrong.infinity(scores, ~allowed)),
+        ).says(
             "You read the mask the other way round: here True means 'may attend'.",
             "What does `masked_fill` fill, True or False?",
         ),
-        Mistake(
+        mistake(
             "large_negative_fill",
             wrong.blocked(fill=lambda scores, allowed: scores.masked_fill(~allowed, -1e9)),
+        ).says(
             "Masked scores become -1e9: a query that may attend to no key then averages all of "
             "them.",
             "What is exp(-1e9 - largest) where the largest is -1e9 too?",
         ),
-        Mistake(
-            "empty_row",
-            wrong.blocked(shift_of=lambda larger: larger),
+        mistake("empty_row", wrong.blocked(shift_of=lambda larger: larger)).says(
             "Where a query has seen masked keys only, -inf - (-inf) is NaN, and NaN stays.",
             "What could be subtracted there instead of the maximum?",
         ),
-        Mistake(
+        mistake(
             "nan_hidden",
             wrong.blocked(
                 shift_of=lambda larger: larger,
@@ -214,25 +203,20 @@ EXERCISE = Exercise(
                     totals.isnan(), -math.inf, maxima + totals.log()
                 ),
             ),
+        ).says(
             "NaN is replaced in the result; a query whose first block was masked altogether has "
             "lost its sums by then.",
             "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
         ),
-        Mistake(
-            "not_scaled",
-            wrong.blocked(root=lambda d: 1.0),
+        mistake("not_scaled", wrong.blocked(root=lambda d: 1.0)).says(
             "The scores are not divided by sqrt(d).",
             "What happens to the variance of q . k as d grows?",
         ),
-        Mistake(
-            "maximum_for_logsumexp",
-            wrong.blocked(end=lambda maxima, totals: maxima),
+        mistake("maximum_for_logsumexp", wrong.blocked(end=lambda maxima, totals: maxima)).says(
             "In the place of log sum exp you return the maximum; the sum is missing.",
             "log sum exp is maximum plus what?",
         ),
-        Mistake(
-            "all_at_once",
-            wrong.at_once,
+        mistake("all_at_once", wrong.at_once).says(
             "Numbers for all queries and all keys, n x m of them, are in memory at the same time: "
             "the scores in one tensor or in a list of blocks, or the mask turned into numbers.",
             "What has to stay of a block once it has been added?",

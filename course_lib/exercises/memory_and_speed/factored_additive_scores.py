@@ -1,142 +1,149 @@
 """`factored_additive_scores`: one exponential a vector, and where it stops being one."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import FLOAT32, Case, Given, case, edge, mistake
 from course_lib.reference import memory_and_speed as oracle
 
 
-def _probes(rng):
-    def draw(batch, n, m, h, scale=1.2, **options):
-        shapes = {"projected_queries": (batch, n, h), "projected_keys": (batch, m, h), "w_v": (h,)}
-        return {name: tensor(rng.normal(0, scale, s), **options) for name, s in shapes.items()}
+def _draw(rng, batch, n, m, h, scale=1.2, **options) -> Given:
+    shapes = {"projected_queries": (batch, n, h), "projected_keys": (batch, m, h), "w_v": (h,)}
+    return {name: tensor(rng.normal(0, scale, s), **options) for name, s in shapes.items()}
 
-    def given(queries, keys, w_v):
-        arrays = {"projected_queries": [queries], "projected_keys": [keys], "w_v": w_v}
-        return {name: tensor(np.array(data, dtype=float)) for name, data in arrays.items()}
 
-    def second(queries, keys, w_v):
-        """The same as the second item, after one whose numbers are all small."""
-        alone = given(queries, keys, w_v)
-        for name in ("projected_queries", "projected_keys"):
-            data = alone[name].data
-            alone[name] = tensor(np.concatenate([np.clip(data, -1.0, 1.0), data]))
-        return alone
+def _of(points, w_v) -> Given:
+    """One item: its queries and keys."""
+    arrays = {"projected_queries": [points[0]], "projected_keys": [points[1]], "w_v": w_v}
+    return {name: tensor(np.array(data, dtype=float)) for name, data in arrays.items()}
 
-    def frugal(args, times=1):
-        queries, keys = (args[f"projected_{name}"].data for name in ("queries", "keys"))
-        return {"functions": times * (queries.size + keys.size)}
 
-    few, one_each = draw(2, 9, 11, 4), draw(1, 6, 7, 3)
-    one_each["w_v"] = tensor([1.5, -2.0, 0.5])
-    near = given(
-        [[40.0, -40.0, 39.5, 0.2], [-40.0, 40.0, -39.0, -0.3]],
-        [[-40.0, 40.0, -39.0, 0.1], [40.0, 40.0, 39.5, 0.4], [-39.7, -40.0, 40.0, 0.0]],
-        [1.5, -0.7, 2.0, 0.4],
-    )
-    far = [[-60.0, 50.0], [55.0, -70.0], [0.4, -0.3]], [[59.5, -49.0], [-54.5, 69.7], [-0.2, 0.6]]
-    both_ends = [[-44.625, 45.5], [46.25, -44.75]], [[39.875, -0.25], [-0.5, 39.875], [0.0, 0.5]]
-    one_side = [[-44.625, 0.5], [0.25, -44.75]], [[39.875, -0.25], [39.75, 39.875], [0.0, 0.5]]
-    last_query = [[0.25, -0.5], [0.5, 0.25], [-44.75, 0.5]], one_side[1]
-    last_key = one_side[1], [[0.25, -0.5], [0.5, 0.25], [0.125, -44.75]]
-    opposite = [[-60.0, 55.0], [-60.5, 54.5]], [[60.25, -55.125], [59.5, -54.75], [61.0, -54.25]]
-    far_away = [[-100.0, 120.0], [130.0, -0.5]], [[99.5, -119.75], [-130.25, 1.0], [0.0, 0.5]]
-    very_far = [[-400.0, 0.5], [390.0, 0.1]], [[399.6, -0.2], [-390.5, 1.0], [0.0, 0.4]]
-    half = [[8.0, -7.0], [-8.0, 6.5]], [[-8.0, 7.25], [7.75, -6.5], [0.25, 0.0]]
-    right = "The scores are w_v . tanh(q + k) for each query and key."
+def _second(points, w_v) -> Given:
+    """The same as the second item, after one whose numbers are all small."""
+    alone = _of(points, w_v)
+    for name in ("projected_queries", "projected_keys"):
+        data = alone[name].data
+        alone[name] = tensor(np.concatenate([np.clip(data, -1.0, 1.0), data]))
+    return alone
+
+
+def _frugal(args, times=1) -> dict[str, int]:
+    queries, keys = (args[f"projected_{name}"].data for name in ("queries", "keys"))
+    return {"functions": times * (queries.size + keys.size)}
+
+
+def _values(rng) -> list[Probe]:
+    few, right = _draw(rng, 2, 9, 11, 4), "The scores are w_v . tanh(q + k) for each query and key."
+    of_keys = _of(([[0.3, -0.2]], [[0.1, 1.0], [-0.4, 0.5]]), [1.0, -1.0])
+    of_keys["projected_keys"] = tensor(of_keys["projected_keys"].data, requires_grad=True)
+    drawn, upstream = _draw(rng, 2, 2, 3, 2, requires_grad=True), rng.normal(0, 1, (2, 2, 3))
     return [
-        case("worked_number", **given([[0.5, 0.0]], [[0.0, 0.0]], [1.0, 2.0])).says(right),
-        case("random", **draw(2, 3, 5, 4)).says(right),
-        case("one_feature", **draw(3, 2, 1, 1)).says("One feature and one key keep their axes."),
-        case("strided", **draw(2, 4, 3, 5, strided=True)).says("Inputs need not be contiguous."),
-        case("small", **draw(2, 3, 4, 3, scale=0.01)).says("Features near 0 have scores near 0."),
+        case("worked_number", **_of(([[0.5, 0.0]], [[0.0, 0.0]]), [1.0, 2.0])).says(right),
+        case("random", **_draw(rng, 2, 3, 5, 4)).says(right),
+        case("one_feature", **_draw(rng, 3, 2, 1, 1)).says(
+            "One feature and one key keep their axes."
+        ),
+        case("strided", **_draw(rng, 2, 4, 3, 5, strided=True)).says(
+            "Inputs need not be contiguous."
+        ),
+        case("small", **_draw(rng, 2, 3, 4, 3, scale=0.01)).says(
+            "Features near 0 have scores near 0."
+        ),
         # Pairs need five times as many.
-        case("few_functions", **few, at_most=frugal(few, 2)).says(
+        case("few_functions", **few, at_most=_frugal(few, 2)).says(
             "An exponential for each number of the queries and of the keys is enough: (n + m) H "
             "for each item, not n m H."
         ),
-        edge("one_for_each", **one_each, at_most=frugal(one_each)).says(
-            "One exponential for each number of the queries and keys is enough."
+        case("gradient_of_keys", **of_keys, grad_outputs=rng.normal(0, 1, (1, 1, 2))).says(
+            "The gradient of the keys is that of the scores."
         ),
-        edge("at_the_border", **near, dtype="float32", tolerance=1e-4, at_most=frugal(near)).says(
-            "Up to 40 on both sides the exponentials of the vectors serve, in float32 as well."
+        case("gradient", **drawn, grad_outputs=upstream).says(
+            "The gradient is that of the scores."
         ),
-        edge("beyond_the_border", **given(*far, [1.0, -2.0]), dtype="float32", tolerance=1e-3).says(
-            "Beyond float32's range the scores are right too, in some other way."
-        ),
-        edge(
-            "queries_beyond", **given(*one_side, [20.0, -30.0]), dtype="float32", tolerance=2e-5
-        ).says("Queries alone may be out of range."),
-        edge(
-            "keys_beyond", **given(*one_side[::-1], [20.0, -30.0]), dtype="float32", tolerance=2e-5
-        ).says("Keys alone may be out of range."),
-        edge(
-            "last_query_beyond",
-            **given(*last_query, [20.0, -30.0]),
-            dtype="float32",
-            tolerance=2e-5,
-        ).says("A single number of the last query may be out of range."),
-        edge(
-            "last_key_beyond", **given(*last_key, [20.0, -30.0]), dtype="float32", tolerance=2e-5
-        ).says("A single number of the last key may be out of range."),
-        edge(
-            "queries_beyond_both_ends",
-            **second(*both_ends, [20.0, -30.0]),
-            dtype="float32",
-            tolerance=2e-5,
-        ).says("Queries alone may be out of range, some very negative, some very large."),
-        edge("opposite", **given(*opposite, [20.0, -30.0]), dtype="float32", tolerance=2e-5).says(
-            "Queries and keys may be out of range where their sums are small."
-        ),
-        edge(
-            "far_beyond", **second(*far_away, [20.0, -30.0]), dtype="float32", tolerance=2e-5
-        ).says("They may be far out of range."),
-        edge("beyond_in_float64", **given(*very_far, [1.0, 2.0])).says(
-            "float64 reaches further, but not everywhere."
-        ),
-        edge("float16", **given(*half, [1.0, -1.0]), dtype="float16", tolerance=3e-2).says(
-            "In float16 the range ends much earlier: exp(11.1) is the largest number."
-        ),
-        case(
-            "gradient_of_keys",
-            **(
-                given([[0.3, -0.2]], [[0.1, 1.0], [-0.4, 0.5]], [1.0, -1.0])
-                | {"projected_keys": tensor([[[0.1, 1.0], [-0.4, 0.5]]], requires_grad=True)}
-            ),
-            grad_outputs=rng.normal(0, 1, (1, 1, 2)),
-        ).says("The gradient of the keys is that of the scores."),
-        case(
-            "gradient",
-            **draw(2, 2, 3, 2, requires_grad=True),
-            grad_outputs=rng.normal(0, 1, (2, 2, 3)),
-        ).says("The gradient is that of the scores."),
     ]
 
 
-def _limit(dtype):
+def _borders(rng) -> list[Probe]:
+    one_each = _draw(rng, 1, 6, 7, 3) | {"w_v": tensor([1.5, -2.0, 0.5])}
+    queries = [[40.0, -40.0, 39.5, 0.2], [-40.0, 40.0, -39.0, -0.3]]
+    keys = [[-40.0, 40.0, -39.0, 0.1], [40.0, 40.0, 39.5, 0.4], [-39.7, -40.0, 40.0, 0.0]]
+    near = _of((queries, keys), [1.5, -0.7, 2.0, 0.4])
+    far = [[-60.0, 50.0], [55.0, -70.0], [0.4, -0.3]], [[59.5, -49.0], [-54.5, 69.7], [-0.2, 0.6]]
+    very_far = [[-400.0, 0.5], [390.0, 0.1]], [[399.6, -0.2], [-390.5, 1.0], [0.0, 0.4]]
+    half = [[8.0, -7.0], [-8.0, 6.5]], [[-8.0, 7.25], [7.75, -6.5], [0.25, 0.0]]
+    return [
+        edge("one_for_each", **one_each, at_most=_frugal(one_each)).says(
+            "One exponential for each number of the queries and keys is enough."
+        ),
+        edge("at_the_border", **near, **FLOAT32, at_most=_frugal(near)).says(
+            "Up to 40 on both sides the exponentials of the vectors serve, in float32 as well."
+        ),
+        edge("beyond_the_border", **_of(far, [1.0, -2.0]), dtype="float32", tolerance=1e-3).says(
+            "Beyond float32's range the scores are right too, in some other way."
+        ),
+        edge("beyond_in_float64", **_of(very_far, [1.0, 2.0])).says(
+            "float64 reaches further, but not everywhere."
+        ),
+        edge("float16", **_of(half, [1.0, -1.0]), dtype="float16", tolerance=3e-2).says(
+            "In float16 the range ends much earlier: exp(11.1) is the largest number."
+        ),
+    ]
+
+
+def _beyond(rng) -> list[Probe]:
+    """Numbers out of the range of float32."""
+
+    def probe(name, queries, keys, item=_of) -> Case:
+        points = item((queries, keys), [20.0, -30.0])
+        return edge(name, **points, dtype="float32", tolerance=2e-5)
+
+    within = [[39.875, -0.25], [39.75, 39.875], [0.0, 0.5]]
+    below = [[-44.625, 0.5], [0.25, -44.75]]
+    both_ends = [[-44.625, 45.5], [46.25, -44.75]], [[39.875, -0.25], [-0.5, 39.875], [0.0, 0.5]]
+    opposite = [[-60.0, 55.0], [-60.5, 54.5]], [[60.25, -55.125], [59.5, -54.75], [61.0, -54.25]]
+    far_away = [[-100.0, 120.0], [130.0, -0.5]], [[99.5, -119.75], [-130.25, 1.0], [0.0, 0.5]]
+    return [
+        probe("queries_beyond", below, within).says("Queries alone may be out of range."),
+        probe("keys_beyond", within, below).says("Keys alone may be out of range."),
+        probe("last_query_beyond", [[0.25, -0.5], [0.5, 0.25], [-44.75, 0.5]], within).says(
+            "A single number of the last query may be out of range."
+        ),
+        probe("last_key_beyond", within, [[0.25, -0.5], [0.5, 0.25], [0.125, -44.75]]).says(
+            "A single number of the last key may be out of range."
+        ),
+        probe("queries_beyond_both_ends", *both_ends, _second).says(
+            "Queries alone may be out of range, some very negative, some very large."
+        ),
+        probe("opposite", *opposite).says(
+            "Queries and keys may be out of range where their sums are small."
+        ),
+        probe("far_beyond", *far_away, _second).says("They may be far out of range."),
+    ]
+
+
+def _limit(dtype) -> float:
     return -0.5 * float(np.log(torch.finfo(dtype).tiny))
 
 
-def _both(queries, keys, limit):
+def _both(queries, keys, limit) -> bool:
     return bool((queries.abs() <= limit).all() and (keys.abs() <= limit).all())
 
 
 def _model(
     guard=lambda queries, keys: _both(queries, keys, _limit(queries.dtype)),
     outside=lambda queries, keys: torch.sigmoid(2 * (queries + keys)),
-    product=lambda queries, keys: torch.exp(-2 * queries) * torch.exp(-2 * keys),
-    sigmoid=lambda product: 1 / (1 + product),
     end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v) - w_v.sum(),
-):
+) -> Callable:
     """The factored scores; every argument is one step of them."""
 
-    def factored_additive_scores(projected_queries, projected_keys, w_v):
+    def factored_additive_scores(projected_queries, projected_keys, w_v) -> torch.Tensor:
         queries, keys = projected_queries.unsqueeze(2), projected_keys.unsqueeze(1)
         if guard(queries, keys):
-            sigmoids = sigmoid(product(queries, keys))
+            sigmoids = 1 / (1 + torch.exp(-2 * queries) * torch.exp(-2 * keys))
         else:
             sigmoids = outside(queries, keys)
         return end(sigmoids, w_v)
@@ -144,33 +151,33 @@ def _model(
     return factored_additive_scores
 
 
-def _always(queries, keys):
+def _always(queries, keys) -> bool:
     return True
 
 
-def _never(queries, keys):
+def _never(queries, keys) -> bool:
     return False
 
 
-def _clamped(queries, keys):
+def _clamped(queries, keys) -> torch.Tensor:
     limit = _limit(queries.dtype)
     queries, keys = queries.clamp(-limit, limit), keys.clamp(-limit, limit)
     return 1 / (1 + torch.exp(-2 * queries) * torch.exp(-2 * keys))
 
 
-def _where_nan(projected_queries, projected_keys, w_v):
+def _where_nan(projected_queries, projected_keys, w_v) -> torch.Tensor:
     """The fast form, replaced by the slow one where it gave NaN."""
     inputs = projected_queries, projected_keys, w_v
     scores = _model(_always)(*inputs)
     return _model(_never)(*inputs) if scores.isnan().any() else scores
 
 
-def _is_far(probe):
+def _is_far(probe) -> bool:
     """Whether a query or key is so large that its exponential is of the essence."""
     return any(np.abs(probe.args[f"projected_{n}"].data).max() > 5 for n in ("queries", "keys"))
 
 
-def _lost_far_out(probe, outputs):
+def _lost_far_out(probe, outputs) -> str | None:
     """The largest error where a query or key is far from 0, with the sum that it comes from."""
     if not _is_far(probe):
         return None
@@ -191,7 +198,7 @@ EXERCISE = Exercise(
     minutes=25,
     difficulty=2,
     returns=(Returned("scores", "tensor", "float", ("batch", "num_queries", "num_keys")),),
-    probes=_probes,
+    probes=lambda rng: [*_values(rng), *_borders(rng), *_beyond(rng)],
     oracle=oracle.factored_additive_scores,
     builds_on=("additive_scores",),
     mistakes=(

@@ -1,99 +1,101 @@
 """`softmax_statistics`: a running maximum and a running sum, and how they get out of step."""
 
+import functools
 import math
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.exercises._rows import FLOAT32, Case, case, edge, mistake
 from course_lib.reference import memory_and_speed as oracle
 
 
-def _blocks(scores, *sizes):
+def _blocks(scores, *sizes) -> list[Array]:
     """The columns of `scores` dealt out to blocks of these sizes."""
     assert sum(sizes) == scores.shape[-1]
     return [tensor(part) for part in np.split(scores, np.cumsum(sizes)[:-1], axis=-1)]
 
 
-def _probes(rng):
-    def probe(name, scores, *sizes, **options):
-        blocks = _blocks(np.asarray(scores), *sizes)
-        return case(name, blocks=blocks, scenario="one_at_a_time", **options)
+def _probe(name, scores, *sizes, **options) -> Case:
+    blocks = _blocks(np.asarray(scores), *sizes)
+    return case(name, blocks=blocks, scenario="one_at_a_time", **options)
 
-    def draw(*shape):
-        return rng.normal(0, 1.5, shape)
 
-    def anything(name, *shape, **options):
-        """A tensor `(blocks, rows, columns)`: a `for` loop takes one block after the other."""
-        return edge(name, blocks=draw(*shape), **options)
+def _draw(rng) -> Callable:
+    return lambda *shape: rng.normal(0, 1.5, shape)
 
+
+def _values(rng) -> list[Probe]:
     both = "The result is each row's largest score and its sum of exp(score - largest)."
-    empty_alone = draw(3, 4)
-    empty_alone[1] = -math.inf
-    empty_first = draw(3, 8)
-    empty_first[1, :3] = -math.inf
-    empty_row = draw(3, 7)
-    empty_row[0] = -math.inf
-    empty_row[2, 3:] = -math.inf
-    holes = draw(3, 9)
-    holes[rng.random(holes.shape) < 0.3] = -math.inf
-    holes[:, 4] = 0.5
-    large = np.array([[800.0, -900.0, 801.0, 799.0, 802.0], [-900.0, -901.0, -902.0, -899.5, -950]])
-    far_below = draw(3, 6)
-    far_below[0] += [-520, -520, 0, 0, 510, 510]
-    far_below[1] += [-800, -800, 300, 300, 0, 0]
+    draw = _draw(rng)
     return [
-        probe("worked_number", [[1.0, 0.0, 2.0]], 2, 1).says(both),
-        probe("random", draw(3, 11), 4, 4, 3).says(both),
-        probe("rising", np.sort(draw(4, 9), axis=-1), 3, 3, 3).says(
+        _probe("worked_number", [[1.0, 0.0, 2.0]], 2, 1).says(both),
+        _probe("random", draw(3, 11), 4, 4, 3).says(both),
+        _probe("rising", np.sort(draw(4, 9), axis=-1), 3, 3, 3).says(
             "Where the largest score comes last, everything before it is rescaled."
         ),
-        probe("falling", -np.sort(-draw(2, 8), axis=-1), 2, 2, 2, 2).says(
+        _probe("falling", -np.sort(-draw(2, 8), axis=-1), 2, 2, 2, 2).says(
             "Where the largest score comes first, later blocks are shifted by it too."
         ),
-        probe("all_negative", draw(3, 7) - 9.0, 3, 3, 1).says("All scores may lie far below 0."),
-        probe("more_axes", draw(2, 3, 8), 3, 3, 2).says("Rows may have several axes."),
-        probe("ragged", draw(2, 10), 5, 1, 4).says("Blocks of any size count."),
-        probe("memory", draw(6, 378), *[16] * 23, 10, at_most={"peak": 12_000}).says(
+        _probe("all_negative", draw(3, 7) - 9.0, 3, 3, 1).says("All scores may lie far below 0."),
+        _probe("more_axes", draw(2, 3, 8), 3, 3, 2).says("Rows may have several axes."),
+        _probe("ragged", draw(2, 10), 5, 1, 4).says("Blocks of any size count."),
+        _probe("memory", draw(6, 378), *[16] * 23, 10, at_most={"peak": 12_000}).says(
             "Only the block at hand may be there: 24 blocks come by, the last one narrower."
         ),
-        probe("one_block", draw(3, 5) - 9.0, 5, part="edges").says("One block is enough."),
-        probe("single_columns", draw(3, 4), *[1] * 4, part="edges").says(
-            "A block may have one column."
+    ]
+
+
+def _sizes(rng) -> list[Probe]:
+    """Blocks of other kinds; in one tensor `(blocks, rows, columns)` a `for` loop finds them."""
+    probe, draw = functools.partial(_probe, part="edges"), _draw(rng)
+    return [
+        probe("one_block", draw(3, 5) - 9.0, 5).says("One block is enough."),
+        probe("single_columns", draw(3, 4), *[1] * 4).says("A block may have one column."),
+        probe("memory_of_columns", draw(20, 50), *[1] * 50, at_most={"peak": 4000}).says(
+            "Only the column at hand may be there: 50 blocks of one column come by."
         ),
-        probe(
-            "memory_of_columns", draw(20, 50), *[1] * 50, part="edges", at_most={"peak": 4000}
-        ).says("Only the column at hand may be there: 50 blocks of one column come by."),
-        probe("large_scores", large, 2, 3, part="edges").says("Large scores do not overflow."),
-        probe("first_block_far_below", far_below, 2, 2, 2, part="edges").says(
-            "A first block may lie 1000 below a later one, which does not overflow then."
-        ),
-        probe("holes", holes, 4, 5, part="edges").says("A score of -inf adds nothing."),
-        probe("empty_block", empty_first, 3, 5, part="edges").says(
-            "A row whose first block holds nothing but -inf goes on with the next."
-        ),
-        probe("empty_row", empty_row, 3, 4, part="edges").says(
-            "A row of nothing but -inf has the maximum -inf and the sum 0."
-        ),
-        probe("empty_row_in_one_block", empty_alone, 4, part="edges").says(
-            "A row of nothing but -inf has the maximum -inf and the sum 0, in a single block too."
-        ),
-        probe("far_below_zero", draw(2, 5) - np.array([[1e5], [1e7]]), 2, 3, part="edges").says(
-            "Scores of -1e5 or -1e7 are scores like others."
-        ),
-        anything("one_row", 1, 1, 5).says("A single row is enough."),
-        anything("any_iterable", 3, 4, 5).says(
+        edge("one_row", blocks=draw(1, 1, 5)).says("A single row is enough."),
+        edge("any_iterable", blocks=draw(3, 4, 5)).says(
             "`blocks` may be whatever a `for` loop takes, and stays as it was."
         ),
-        anything("float32", 2, 3, 5, dtype="float32", tolerance=1e-4).says(
+        edge("float32", blocks=draw(2, 3, 5), **FLOAT32).says(
             "Scores in float32 give results in float32."
         ),
     ]
 
 
-def _merge(maxima, totals, block, keep):
+def _extremes(rng) -> list[Probe]:
+    probe, draw = functools.partial(_probe, part="edges"), _draw(rng)
+    empty_alone, empty_first, empty_row, holes = (draw(3, n) for n in (4, 8, 7, 9))
+    empty_alone[1] = empty_first[1, :3] = empty_row[0] = empty_row[2, 3:] = -math.inf
+    holes[rng.random(holes.shape) < 0.3] = -math.inf
+    holes[:, 4] = 0.5
+    large = np.array([[800.0, -900.0, 801.0, 799.0, 802.0], [-900.0, -901.0, -902.0, -899.5, -950]])
+    below = draw(3, 6)
+    below[:2] += [[-520, -520, 0, 0, 510, 510], [-800, -800, 300, 300, 0, 0]]
+    nothing = "A row of nothing but -inf has the maximum -inf and the sum 0"
+    return [
+        probe("large_scores", large, 2, 3).says("Large scores do not overflow."),
+        probe("first_block_far_below", below, 2, 2, 2).says(
+            "A first block may lie 1000 below a later one, which does not overflow then."
+        ),
+        probe("holes", holes, 4, 5).says("A score of -inf adds nothing."),
+        probe("empty_block", empty_first, 3, 5).says(
+            "A row whose first block holds nothing but -inf goes on with the next."
+        ),
+        probe("empty_row", empty_row, 3, 4).says(f"{nothing}."),
+        probe("empty_row_in_one_block", empty_alone, 4).says(f"{nothing}, in a single block too."),
+        probe("far_below_zero", draw(2, 5) - np.array([[1e5], [1e7]]), 2, 3).says(
+            "Scores of -1e5 or -1e7 are scores like others."
+        ),
+    ]
+
+
+def _merge(maxima, totals, block, keep) -> tuple[torch.Tensor, torch.Tensor]:
     """One right step, of which `keep` may change the parts."""
     parts = {"own": block.amax(-1)}
     parts["larger"] = torch.maximum(maxima, parts["own"])
@@ -105,8 +107,10 @@ def _merge(maxima, totals, block, keep):
     return parts["larger"], new
 
 
-def _model(keep=lambda *state: {}, end=lambda maxima, totals: (maxima, totals), start=-math.inf):
-    def softmax_statistics(blocks):
+def _model(
+    keep=lambda *state: {}, end=lambda maxima, totals: (maxima, totals), start=-math.inf
+) -> Callable:
+    def softmax_statistics(blocks) -> tuple[torch.Tensor, torch.Tensor]:
         maxima = totals = None
         for block in blocks:
             if maxima is None:
@@ -118,35 +122,35 @@ def _model(keep=lambda *state: {}, end=lambda maxima, totals: (maxima, totals), 
     return softmax_statistics
 
 
-def _finite(x):
+def _finite(x) -> torch.Tensor:
     return x.masked_fill(x == -math.inf, 0.0)
 
 
-def _own_maximum(maxima, totals, block, parts):
+def _own_maximum(maxima, totals, block, parts) -> dict[str, torch.Tensor]:
     own = _finite(parts["own"]).unsqueeze(-1)
     return {"totals": totals + torch.exp(block - own).sum(-1)}
 
 
-def _not_carried(maxima, totals, block, parts):
+def _not_carried(maxima, totals, block, parts) -> dict[str, torch.Tensor]:
     return _own_maximum(maxima, totals, block, parts) | {"larger": parts["own"]}
 
 
-def _turned(maxima, totals, block, parts):
+def _turned(maxima, totals, block, parts) -> dict[str, torch.Tensor]:
     return {"fading": torch.exp(parts["shift"] - _finite(maxima))}
 
 
-def _plain(maxima, totals, block, parts):
+def _plain(maxima, totals, block, parts) -> dict[str, torch.Tensor]:
     return {"totals": totals + torch.exp(block).sum(-1)}
 
 
-def _nan(maxima, totals, block, parts):
+def _nan(maxima, totals, block, parts) -> dict[str, torch.Tensor]:
     larger = parts["larger"]
     summed = torch.exp(block - larger.unsqueeze(-1)).sum(-1)
     return {"fading": torch.exp(maxima - larger), "summed": summed}
 
 
-def _short_dropped(blocks):
-    def full():
+def _short_dropped(blocks) -> tuple[torch.Tensor, torch.Tensor]:
+    def full() -> Iterator[torch.Tensor]:
         width = None
         for block in blocks:
             width = width or block.shape[-1]
@@ -156,24 +160,24 @@ def _short_dropped(blocks):
     return _model()(full())
 
 
-def _first_only(blocks):
+def _first_only(blocks) -> tuple[torch.Tensor, torch.Tensor]:
     return _model()(iter([next(iter(blocks))]))
 
 
-def _all_at_once(blocks):
+def _all_at_once(blocks) -> tuple[torch.Tensor, torch.Tensor]:
     scores = torch.cat(list(blocks), -1)
     maxima = scores.amax(-1)
     return maxima, torch.exp(scores - _finite(maxima).unsqueeze(-1)).sum(-1)
 
 
-def _scores(probe):
+def _scores(probe) -> np.ndarray:
     """All columns, whether the blocks come in a list or in one array."""
     blocks = probe.args["blocks"]
     parts = [block.data for block in blocks] if isinstance(blocks, list) else list(blocks.data)
     return np.concatenate(parts, axis=-1)
 
 
-def _impossible_total(probe, outputs):
+def _impossible_total(probe, outputs) -> str | None:
     """The largest score itself adds 1, and no score adds more."""
     maxima, totals = (outputs.items[i].data for i in range(2))
     width = _scores(probe).shape[-1]
@@ -186,7 +190,7 @@ def _impossible_total(probe, outputs):
     )
 
 
-def _wrong_maximum(probe, outputs):
+def _wrong_maximum(probe, outputs) -> str | None:
     maxima = outputs.items[0].data
     scores = _scores(probe)
     wrong = ~np.isclose(maxima, scores.max(-1))
@@ -205,7 +209,7 @@ EXERCISE = Exercise(
         Returned("maxima", "tensor", "float", ("rows",)),
         Returned("totals", "tensor", "float", ("rows",)),
     ),
-    probes=_probes,
+    probes=lambda rng: [*_values(rng), *_sizes(rng), *_extremes(rng)],
     oracle=oracle.softmax_statistics,
     mistakes=(
         mistake("sum_not_rescaled", _model(lambda *state: {"fading": torch.ones(())})).says(
@@ -277,9 +281,7 @@ EXERCISE = Exercise(
     ),
     promises={
         "tensors `(..., b)` one after the other": "random more_axes one_row any_iterable",
-        "At least one; their sizes `b` may differ": (
-            "one_block single_columns ragged holes empty_block"
-        ),
+        "At least one; their sizes": "one_block single_columns ragged holes empty_block",
         "for every row the largest score $c$": (
             "random rising falling all_negative large_scores first_block_far_below far_below_zero "
             "float32"

@@ -15,7 +15,7 @@ _SAYS_OUTPUT = "The outputs must be those of the formula, head by head, for the 
 _WEIGHTS = ("attention_weights",)
 
 
-def state_of(rng, embed_dim, *, bias=False, scale=1.0):
+def state_of(rng, embed_dim, *, bias=False, scale=1.0) -> dict[str, np.ndarray]:
     names = ("W_q", "W_k", "W_v", "W_o")
     state = {
         f"{n}.weight": rng.normal(0, scale / embed_dim**0.5, (embed_dim, embed_dim)) for n in names
@@ -25,7 +25,7 @@ def state_of(rng, embed_dim, *, bias=False, scale=1.0):
     return state
 
 
-def _attention_probe(rng, name, says, sizes, *, part="values", gradient=False, **options):
+def _attention_probe(rng, name, says, sizes, *, part="values", gradient=False, **options) -> Probe:
     """A probe of sizes (batch, num_queries, num_keys, num_heads, head_dim).
 
     Lengths go by position if they are given alone, otherwise by name, as the mask does.
@@ -56,7 +56,7 @@ def _attention_probe(rng, name, says, sizes, *, part="values", gradient=False, *
     )
 
 
-def _some_of(rng, *shape):
+def _some_of(rng, *shape) -> np.ndarray:
     """A random mask in which every row allows and drops some key."""
     mask = rng.random(shape) < 0.6
     rows = mask.reshape(-1, shape[-1])
@@ -65,13 +65,13 @@ def _some_of(rng, *shape):
     return rows.reshape(shape)
 
 
-def _lens(rng, num_keys, *shape):
+def _lens(rng, num_keys, *shape) -> np.ndarray:
     """Lengths from 1 to num_keys - 1 that differ as far as they can."""
     size = int(np.prod(shape))
     return np.resize(rng.permutation(np.arange(1, num_keys)), size).reshape(shape)
 
 
-def _attention_probes(rng):
+def _attention_probes(rng) -> list[Probe]:
     probe = functools.partial(_attention_probe, rng)
     return [
         *_attention_values(rng, probe),
@@ -86,13 +86,13 @@ def _attention_probes(rng):
     ]  # fmt: skip
 
 
-def _passing_through(rng, embed_dim):
+def _passing_through(rng, embed_dim) -> dict[str, np.ndarray]:
     """Weights with which a value reaches the outputs as it is."""
     eye = np.eye(embed_dim)
     return state_of(rng, embed_dim) | {"W_v.weight": eye, "W_o.weight": eye}
 
 
-def _attention_values(rng, probe):
+def _attention_values(rng, probe) -> list[Probe]:
     rows = np.array([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
     return [
         probe("worked_number", "A query of zeros weighs all keys alike, so each head averages its "
@@ -116,7 +116,7 @@ def _attention_values(rng, probe):
     ]  # fmt: skip
 
 
-def _attention_masks(rng, probe):
+def _attention_masks(rng, probe) -> list[Probe]:
     size = batch, n, m, num_heads, _ = 2, 3, 4, 3, 2
     return [
         probe("lengths_per_item", "Lengths of shape (batch,) must hold for every query and every "
@@ -143,7 +143,7 @@ def _attention_masks(rng, probe):
     ]  # fmt: skip
 
 
-def _attention_edges(rng, probe):
+def _attention_edges(rng, probe) -> list[Probe]:
     edge = functools.partial(probe, part="edges")
     x = rng.normal(0, 1.3, (2, 4, 6))
     cross = (2, 3, 4, 2, 2)
@@ -181,7 +181,7 @@ def _attention_edges(rng, probe):
     ]  # fmt: skip
 
 
-def _with_garbage(rng, sizes):
+def _with_garbage(rng, sizes) -> dict[str, np.ndarray]:
     """Inputs whose last two keys and values are huge, with both signs, so one score is as well."""
     batch, n, m, num_heads, head_dim = sizes
     inputs = {
@@ -195,7 +195,7 @@ def _with_garbage(rng, sizes):
     return inputs
 
 
-def _attention_modes(rng, probe):
+def _attention_modes(rng, probe) -> list[Probe]:
     """Calls in other modes and between other calls.
 
     Dropout of p = 0.3 acts on 2 * 60 * (10 + 8) = 2160 weights, judged as `checks.compare` says."""
@@ -238,15 +238,9 @@ _PROMISES = {
         "item_without_keys lengths_zero query_without_keys no_dropout_in_train_mode "
         "gradient_with_empty_rows"
     ),
-    "however large the scores are; every size may be 1": (
-        "large_scores one_head one_feature_each one_query_one_key one_key"
-    ),
-    "of its own last call, in train and in eval mode": (
-        "among_other_calls no_dropout_in_train_mode"
-    ),
-    "Dropout acts on the weights, in train mode only": (
-        "dropout_in_train_mode dropout_in_eval_mode"
-    ),
+    "however large the scores": "large_scores one_head one_feature_each one_query_one_key one_key",
+    "of its own last call, in train and in eval mode": "among_other_calls no_dropout_in_train_mode",
+    "Dropout acts on the weights, in train mode only": "dropout_in_train_mode dropout_in_eval_mode",
     "Two heads, `embed_dim=4`": "worked_number",
     "Two queries of zeros": "worked_number",
     "both outputs are": "worked_number",

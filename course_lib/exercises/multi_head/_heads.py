@@ -1,12 +1,14 @@
 """Lesson 06: cutting features into heads, and putting them together again."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 
-def carried(right):
+def carried(right) -> Callable:
     """A property for numbers that are only moved: says which number stands in a wrong place."""
 
-    def violated(probe, outputs):
+    def violated(probe, outputs) -> str | None:
         x = probe.inputs()["x"].data
         expected = right(probe)
         if outputs.data is None or outputs.data.shape != expected.shape:

@@ -1,15 +1,16 @@
 """Wrong models of lesson 06: loaders, tests of functions, encodings."""
 
 import math
+from collections.abc import Callable
 
 import torch
 
 
 # ---------------------------------------------------------------- load_into_torch
-def loader(order="qkv", weight=None, out=None, biases=True):
+def loader(order="qkv", weight=None, out=None, biases: bool | str = True) -> Callable:
     """A wrong `load_into_torch`: `weight` and `out` change what is copied."""
 
-    def load_into_torch(mha, reference):
+    def load_into_torch(mha, reference) -> None:
         layers = [getattr(mha, f"W_{part}") for part in order]
         with torch.no_grad():
             if weight is not False:
@@ -23,7 +24,7 @@ def loader(order="qkv", weight=None, out=None, biases=True):
     return load_into_torch
 
 
-def load_biases(mha, reference, layers, biases):
+def load_biases(mha, reference, layers, biases) -> None:
     """Copies the biases, or zeros unless `biases` is "own"."""
     if reference.in_proj_bias is None:
         return
@@ -35,89 +36,85 @@ def load_biases(mha, reference, layers, biases):
         reference.out_proj.bias.zero_()
 
 
-def load_shared(mha, reference):
+def load_shared(mha, reference) -> None:
     loader()(mha, reference)
     reference.out_proj.weight = mha.W_o.weight
 
 
-def load_nothing(mha, reference):
+def load_nothing(mha, reference) -> None:
     reference.load_state_dict(mha.state_dict(), strict=False)
 
 
 # ---------------------------------------------------------------- tests of functions
-def same(a, b):
+def same(a, b) -> bool:
     return bool(a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=1e-5))
 
 
-def equivariance(change, output=None, agree=same, negate=False):
+def equivariance(change, output=None, agree=same) -> Callable:
     """A test that permutes with `change(x)`; `output` is what is done to the outputs."""
 
-    def is_permutation_equivariant(fn, x):
-        return agree(fn(change(x)), (output or change)(fn(x))) != negate
+    def is_permutation_equivariant(fn, x) -> bool:
+        return agree(fn(change(x)), (output or change)(fn(x)))
 
     return is_permutation_equivariant
 
 
-def swap_first_two(x):
+def swap_first_two(x) -> torch.Tensor:
     return torch.cat([x[:, 1:2], x[:, :1], x[:, 2:]], dim=1)
 
 
-def both(*tests):
+def both(*tests) -> Callable:
     return lambda fn, x: all(test(fn, x) for test in tests)
 
 
-def causality(
-    change, before=lambda outputs, t: outputs[:, :t], cuts=None, negate=False, agree=None
-):
+def causality(change, before=lambda outputs, t: outputs[:, :t], cuts=None) -> Callable:
     """A test that changes x with `change(x, t)` and compares what `before` picks."""
 
-    def is_causal(fn, x):
+    def is_causal(fn, x) -> bool:
         outputs, found = fn(x), True
         for t in cuts(x.shape[1]) if cuts else range(1, x.shape[1]):
-            found = found and (agree or same)(before(fn(change(x, t)), t), before(outputs, t))
-        return found != negate
+            found = found and same(before(fn(change(x, t)), t), before(outputs, t))
+        return found
 
     return is_causal
 
 
-def from_t_on(x, t):
+def from_t_on(x, t) -> torch.Tensor:
     return torch.cat([x[:, :t], x[:, t:].flip(-1) * 1.7 + 0.9], dim=1)
 
 
-def first_feature_from_t_on(x, t):
+def first_feature_from_t_on(x, t) -> torch.Tensor:
     return torch.cat([torch.cat([x[:, :t, :1], x[:, t:, :1] + 1.7], dim=1), x[..., 1:]], dim=-1)
 
 
-def only_t(x, t):
+def only_t(x, t) -> torch.Tensor:
     return torch.cat([x[:, :t], x[:, t : t + 1] + 1.3, x[:, t + 1 :]], dim=1)
 
 
-def up_to_t(x, t):
+def up_to_t(x, t) -> torch.Tensor:
     return torch.cat([x[:, :t] + 1.3, x[:, t:]], dim=1)
 
 
-def nan_from_t_on(x, t):
+def nan_from_t_on(x, t) -> torch.Tensor:
     return torch.cat([x[:, :t], torch.full_like(x[:, t:], math.nan)], dim=1)
 
 
 # ---------------------------------------------------------------- positional_encoding
-def encoding(exponent=None, base=10000.0, start=0, sine=0, combine=None, divide=True):
+def encoding(exponent=None, base=10000.0, start=0, sine=0) -> Callable:
     """A wrong encoding: `exponent(column, embed_dim)`, first position, parity of the sines."""
     exponent = exponent or (lambda column, size: (column - column % 2) / size)
 
-    def positional_encoding(num_positions, embed_dim):
+    def positional_encoding(num_positions, embed_dim) -> torch.Tensor:
         positions = torch.arange(start, start + num_positions, dtype=torch.float64)[:, None]
         columns = torch.arange(embed_dim)
         rates = base ** exponent(columns.double(), embed_dim)
-        angles = positions / rates if divide else positions * rates
-        if combine is not None:
-            return combine(angles)
+        angles = positions / rates
         return torch.where(columns % 2 == sine, angles.sin(), angles.cos())
 
     return positional_encoding
 
 
-def halves_of(num_positions, embed_dim):
+def halves_of(num_positions, embed_dim) -> torch.Tensor:
     first, second = (embed_dim + 1) // 2, embed_dim // 2
     pairs = torch.arange(first, dtype=torch.float64)
     angles = torch.arange(num_positions, dtype=torch.float64)[:, None]
@@ -125,7 +122,7 @@ def halves_of(num_positions, embed_dim):
     return torch.cat([angles.sin(), angles[:, :second].cos()], dim=-1)
 
 
-def even_sizes_only(num_positions, embed_dim):
+def even_sizes_only(num_positions, embed_dim) -> torch.Tensor:
     angles = torch.arange(num_positions, dtype=torch.float64)[:, None]
     angles = angles / 10000.0 ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
     result = torch.zeros(num_positions, embed_dim, dtype=torch.float64)

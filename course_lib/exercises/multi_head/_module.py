@@ -1,6 +1,8 @@
 """The right `MultiHeadAttention` in steps, and its known mistakes."""
 
-from torch import nn
+from collections.abc import Sequence
+
+from torch import Tensor, nn
 
 from course_lib.exercises._attention.changes import tiled_over_heads
 from course_lib.exercises._attention.mistakes import Row, known
@@ -11,107 +13,101 @@ from course_lib.exercises._attention.steps import Softmax
 class _MultiHead(WithHeads, AttentionModule):
     """The right module: the steps layers and split before, merge after the average."""
 
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False) -> None:
         super().__init__(dropout)
         self.num_heads = num_heads
-        for name in ("W_q", "W_k", "W_v", "W_o"):
-            setattr(self, name, nn.Linear(embed_dim, embed_dim, bias=bias))
+        layers = (nn.Linear(embed_dim, embed_dim, bias=bias) for _ in range(4))
+        self.W_q, self.W_k, self.W_v, self.W_o = layers
 
-    def layers(self, queries, keys, values):
+    def layers(self, queries, keys, values) -> tuple[Tensor, Tensor, Tensor]:
         return self.W_q(queries), self.W_k(keys), self.W_v(values)
 
-    def project(self, queries, keys, values):
+    def project(self, queries, keys, values) -> Sequence[Tensor]:
         return [self.split(x) for x in self.layers(queries, keys, values)]
 
-    def own(self, scores, mask):
+    def own(self, scores, mask) -> Tensor:
         return mask.unsqueeze(1) if mask.dim() == 3 else mask
 
-    def out(self, averages):
+    def out(self, averages) -> Tensor:
         return self.W_o(self.merge(averages))
 
 
-def _tiled_mask(self, scores, mask):
+def _tiled_mask(self, scores, mask) -> Tensor:
     return mask.repeat(self.num_heads, 1, 1).view(scores.shape) if mask.dim() == 3 else mask
 
 
-def _mask_of_one_head(self, scores, mask):
+def _mask_of_one_head(self, scores, mask) -> Tensor:
     mask = _MultiHead.own(self, scores, mask)
     return mask[:, :1] if mask.dim() == 4 else mask
 
 
 _OWN = (
-    Row(
-        "scale_embed_dim",
+    Row("scale_embed_dim", {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5}).says(
         "The scores are divided by the root of `embed_dim`; a head's dot products have only "
         "head_dim terms.",
         "How many products does one score of one head sum up?",
-        {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5},
     ),
-    Row(
-        "no_W_o",
+    Row("no_W_o", {"out": lambda self, averages: self.merge(averages)}).says(
         "The merged heads are returned as they are: `W_o` is never used.",
         "Which layer mixes what the heads have found?",
-        {"out": lambda self, averages: self.merge(averages)},
     ),
-    Row(
-        "item_mask_read_as_head_mask",
+    Row("item_mask_read_as_head_mask", {"own": Softmax.own}, fails=True).says(
         "A mask of shape (batch, n, m) lands on the axis of the heads: it raises, or, with as many "
         "items as heads, gives each head the mask of an item.",
         "Which axis is missing in (batch, n, m)?",
-        {"own": Softmax.own},
-        fails=True,
     ),
-    Row(
-        "masks_tiled",
+    Row("masks_tiled", {"spread": tiled_over_heads, "own": _tiled_mask}).says(
         "The masks reach the wrong items. A folded batch runs item 0 head 0, item 0 head 1, ..., "
         "but your lengths and masks run item 0, item 1, item 0, ...",
         "What is the difference between `repeat` and `repeat_interleave`?",
-        {"spread": tiled_over_heads, "own": _tiled_mask},
     ),
     Row(
         "values_through_W_k",
+        {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_k(v))},
+    ).says(
         "The values are projected by `W_k`; `W_v` is never used.",
         "Which layer belongs to which argument?",
-        {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_k(v))},
     ),
     Row(
         "values_from_keys",
+        {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_v(k))},
+    ).says(
         "`W_v` is applied to the keys; the argument `values` changes nothing.",
         "What is V projected from?",
-        {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_v(k))},
     ),
     Row(
         "keys_and_values_from_queries",
+        {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(q), self.W_v(q))},
+        fails=True,
+    ).says(
         "Keys and values are both projected from the queries, so nothing but self-attention can "
         "work.",
         "Which argument does each layer read?",
-        {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(q), self.W_v(q))},
-        fails=True,
     ),
     Row(
         "one_head",
-        "All features go through one single head, whatever `num_heads` is.",
-        "Where does `num_heads` enter?",
         {
             "split": lambda self, x: x.unsqueeze(1),
             "merge": lambda self, x: x.squeeze(1),
             "own": _mask_of_one_head,
         },
+    ).says(
+        "All features go through one single head, whatever `num_heads` is.",
+        "Where does `num_heads` enter?",
     ),
-    Row(
-        "heads_averaged",
+    Row("heads_averaged", {"merge": lambda self, x: x.mean(1).repeat(1, 1, self.num_heads)}).says(
         "The heads' outputs are averaged; they belong side by side.",
         "How many different features does a position have after the merge?",
-        {"merge": lambda self, x: x.mean(1).repeat(1, 1, self.num_heads)},
     ),
     Row(
         "interleaved_heads",
-        "Your heads take every h-th feature instead of a block of neighbours.",
-        "In `(..., num_heads, head_dim)`, which axis moves fastest?",
         {
             "split": lambda self, x: x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2),
             "merge": lambda self, x: x.permute(0, 2, 3, 1).flatten(2),
         },
+    ).says(
+        "Your heads take every h-th feature instead of a block of neighbours.",
+        "In `(..., num_heads, head_dim)`, which axis moves fastest?",
     ),
 )
 

@@ -1,19 +1,17 @@
 """Lesson 06: what attention knows about order: two tests of functions."""
 
+from collections.abc import Callable
+
 import numpy as np
 
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._meetings import (
-    functions,
-    meeting,
-    name_of,
-)
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._meetings import functions, meeting, name_of
 
 
-def asked(keeps):
+def asked(keeps) -> Callable:
     """The oracle: what the test must say of each function."""
 
-    def says(built, x):
+    def says(built, x) -> bool:
         name = name_of(built)
         if name == "nudged":
             return built.options["amount"] == 0
@@ -22,17 +20,13 @@ def asked(keeps):
     return lambda object_1, object_2, x: (says(object_1, x), says(object_2, x))
 
 
-def meeter(rng):
-    def meet(name, first, second, *sizes, strided=False):
+def meeter(rng) -> Callable:
+    def meet(name, first, second, *sizes, strided=False, x=None) -> Probe:
         # Six positions: an answer may try all their orders, 720 of them.
-        x = tensor(rng.normal(0, 1.3, sizes or (2, 6, 3)), strided=strided)
-        return meeting(name, *functions(first, second), x=x)
+        x = rng.normal(0, 1.3, sizes or (2, 6, 3)) if x is None else x
+        return meeting(name, *functions(first, second), x=tensor(x, strided=strided))
 
     return meet
 
 
 BY_HAND = np.array([[[1.0, 0.0], [2.0, -1.0], [0.0, 2.0]]])
-
-
-def by_hand(name, first, second):
-    return meeting(name, *functions(first, second), x=tensor(BY_HAND))

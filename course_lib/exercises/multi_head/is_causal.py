@@ -3,30 +3,23 @@
 import torch
 
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._meetings import (
-    ANSWERS,
-    TOLERANCE,
-    function_edges,
-    functions,
-    judged,
-    meeting,
-)
+from course_lib.checks.observe.probe import Probe
+from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
-from course_lib.exercises.multi_head._order import asked, by_hand, meeter
+from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter
 from course_lib.reference import multi_head as oracle
 
 
-def _causality_probes(rng):
+def _causality_probes(rng) -> list[Probe]:
     meet = meeter(rng)
     padded = rng.normal(0, 1.3, (2, 6, 3))
     padded[:, 4:] = 0.0
     peak = rng.normal(0, 1.3, (2, 6, 3))
     peak[:, -1, 1] = 9.0
     return [
-        by_hand("by_hand", "running_sum", "reversed"),
-        by_hand("by_hand_next", "moved_on", "running_sum"),
+        meet("by_hand", "running_sum", "reversed", x=BY_HAND),
+        meet("by_hand_next", "moved_on", "running_sum", x=BY_HAND),
         meet("attention", "causal_attention", "self_attention"),
         meet("direction", "anticausal_attention", "strictly_causal_attention"),
         meet("strided", "previous_position", "reversed", strided=True),
@@ -38,14 +31,12 @@ def _causality_probes(rng):
         meet("sums_stay", "running_sum", "next_position_centred"),
         meet("first_of_two_items", "causal_in_last_item", "previous_position"),
         meet("last_of_two_items", "causal_in_first_item", "causal_attention"),
-        meeting("zeros_at_the_end", *functions("first_sees_last", "running_sum"), x=tensor(padded)),
-        meeting(
-            "another_feature", *functions("previous_position", "one_number_each"), x=tensor(peak)
-        ),
+        meet("zeros_at_the_end", "first_sees_last", "running_sum", x=padded),
+        meet("another_feature", "previous_position", "one_number_each", x=peak),
         meet("one_position", "running_sum", "next_position", 1, 1, 3),
         meet("two_positions", "running_sum", "next_position", 2, 2, 3),
         meet("nine_positions", "causal_attention", "self_attention", 1, 9, 2),
-        *function_edges(rng, "later", "next_position", last_row=-2),
+        *meetings.function_edges(rng, "later", "next_position", last_row=-2),
     ]
 
 
@@ -53,7 +44,7 @@ EXERCISE = Exercise(
     points=2,
     minutes=15,
     difficulty=2,
-    returns=ANSWERS,
+    returns=meetings.ANSWERS,
     probes=_causality_probes,
     oracle=asked(oracle.is_causal),
     promises={
@@ -62,7 +53,7 @@ EXERCISE = Exercise(
         "not_the_last one_step_ahead a_later_one far_ahead sums_stay first_of_two_items "
         "last_of_two_items zeros_at_the_end another_feature",
         "An output may depend on its own position": "own_position",
-        **TOLERANCE,
+        **meetings.TOLERANCE,
         "again: for `fn = lambda x: x.cumsum(1)` True": "by_hand by_hand_next",
         "Says whether no output depends on a later position": "",
         "everything from `t` on is replaced": "",
@@ -70,11 +61,9 @@ EXERCISE = Exercise(
         "fn: from `(batch, num_positions, d)`": "",
         "True if no earlier output changes by more than 1e-5": "rounding a_hundredth",
     },
-    comparisons={"judged": judged},
+    comparisons={"judged": meetings.judged},
     mistakes=(
-        mistake(
-            "last_position_only", wrong.causality(only_last := wrong.only_t, cuts=lambda n: [n - 1])
-        ).says(
+        mistake("last_position_only", wrong.causality(wrong.only_t, cuts=lambda n: [n - 1])).says(
             "You change the last position only: outputs that look one step ahead, but not at the "
             "last position, go unseen.",
             "Which inputs may output 0 not depend on?",

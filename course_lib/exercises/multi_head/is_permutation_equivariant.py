@@ -1,23 +1,21 @@
 """A test of a function: permuted positions give permuted outputs."""
 
+from torch import Tensor
+
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.exercises._meetings import (
-    ANSWERS,
-    TOLERANCE,
-    function_edges,
-    judged,
-)
+from course_lib.checks.observe.probe import Probe
+from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
-from course_lib.exercises.multi_head._order import asked, by_hand, meeter
+from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter
 from course_lib.reference import multi_head as oracle
 
 
-def _equivariance_probes(rng):
+def _equivariance_probes(rng) -> list[Probe]:
     meet = meeter(rng)
     return [
-        by_hand("by_hand", "doubled", "running_sum"),
-        by_hand("by_hand_sorted", "each_feature_sorted", "doubled"),
+        meet("by_hand", "doubled", "running_sum", x=BY_HAND),
+        meet("by_hand_sorted", "each_feature_sorted", "doubled", x=BY_HAND),
         meet("own_positions", "each_on_its_own", "scaled_by_position"),
         meet("attention", "self_attention", "causal_attention"),
         meet("positions", "attention_with_positions", "average_over_positions"),
@@ -32,19 +30,19 @@ def _equivariance_probes(rng):
         meet("last_of_two_items", "self_attention", "causal_in_last_item"),
         meet("first_of_two_items", "causal_in_first_item", "average_over_positions"),
         meet("eight_positions", "next_position", "self_attention", 1, 8, 2),
-        *function_edges(rng, "order", "running_sum", last_row=-1),
+        *meetings.function_edges(rng, "order", "running_sum", last_row=-1),
     ]
 
 
-def _flip(x):
+def _flip(x) -> Tensor:
     return x.flip(1)
 
 
-def _roll(x):
+def _roll(x) -> Tensor:
     return x.roll(1, dims=1)
 
 
-def _same_sums(a, b):
+def _same_sums(a, b) -> bool:
     return wrong.same(a.sum(1), b.sum(1))
 
 
@@ -55,7 +53,7 @@ EXERCISE = Exercise(
     points=2,
     minutes=15,
     difficulty=2,
-    returns=ANSWERS,
+    returns=meetings.ANSWERS,
     probes=_equivariance_probes,
     oracle=asked(oracle.is_permutation_equivariant),
     never_one={"num_positions": "one position has no other order"},
@@ -63,7 +61,7 @@ EXERCISE = Exercise(
         "to `(B, n, ...)` without randomness": "eight_positions strided",
         "does every item's output move along": "own_positions attention positions invariant circle "
         "mirror reversal last_position first_sees_last copies last_of_two_items first_of_two_items",
-        **TOLERANCE,
+        **meetings.TOLERANCE,
         "three positions of one item": "by_hand by_hand_sorted",
         "Says whether permuting the positions": "",
         "Two permutations are tried": "",
@@ -72,7 +70,7 @@ EXERCISE = Exercise(
         "where to try it; the positions must differ": "",
         "True if the outputs agree within 1e-5": "rounding a_hundredth",
     },
-    comparisons={"judged": judged},
+    comparisons={"judged": meetings.judged},
     mistakes=(
         mistake("output_not_permuted", wrong.equivariance(_roll, output=lambda y: y)).says(
             "You compare fn of the permuted input with the unpermuted outputs: that tests whether "

@@ -1,63 +1,64 @@
 """Lesson 06: the module's weights in torch's own module."""
 
+import functools
+
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Case, Given, case, mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.exercises.multi_head.MultiHeadAttention import state_of
 from course_lib.reference import multi_head as oracle
 
 
-def _loading_probes(rng):
-    def probe(name, *, part="values", bias=False, reference_bias=True, late=False, training=False):
-        embed_dim, shapes = 6, {"queries": (2, 4), "keys": (2, 5), "values": (2, 5)}
-        args = {k: tensor(rng.normal(0, 1.3, (*s, embed_dim))) for k, s in shapes.items()}
-        state = state_of(rng, embed_dim, bias=bias, scale=1.3)
-        args |= {f"W_{n}": tensor(state[f"W_{n}.weight"]) for n in "qkvo"}
-        args |= {f"b_{n}": tensor(state[f"W_{n}.bias"]) for n in "qkvo" if bias}
-        options = {"num_heads": 2, "reference_bias": reference_bias, "change_afterwards": late}
-        options |= {"training": training}
-        return case(name, part=part, **args, by_name=options, scenario="load_weights")
+def _probe(name, args, part="values", **changed) -> Case:
+    options = {"num_heads": 2, "reference_bias": True, "change_afterwards": False}
+    options |= {"training": False} | changed
+    return case(name, part=part, args=args, by_name=options, scenario="load_weights")
 
+
+def _drawn(rng, bias=False) -> Given:
+    sizes = {"queries": 4, "keys": 5, "values": 5}
+    args = {name: tensor(rng.normal(0, 1.3, (2, size, 6))) for name, size in sizes.items()}
+    state = state_of(rng, 6, bias=bias, scale=1.3)
+    args |= {f"W_{n}": tensor(state[f"W_{n}.weight"]) for n in "qkvo"}
+    return args | {f"b_{n}": tensor(state[f"W_{n}.bias"]) for n in "qkvo" if bias}
+
+
+def _loading_probes(rng) -> list[Probe]:
     eye, zeros = np.eye(2), np.zeros((2, 2))
     worked = {"queries": np.zeros((1, 1, 2)), "keys": np.zeros((1, 2, 2)), "values": eye[None]}
     worked |= {"W_q": zeros, "W_k": zeros, "W_v": 2 * eye, "W_o": 3 * eye}
+    copied = "The weights must be copied: changing `mha` later may not change the reference."
+    edge = functools.partial(_probe, part="edges")
+    alone: Given = {"reference_bias": False}
     return [
-        case(
-            "worked_number",
-            **worked,
-            by_name={
-                "num_heads": 1,
-                "reference_bias": False,
-                "change_afterwards": False,
-                "training": False,
-            },
-            scenario="load_weights",
-        ).says("The reference must project the values by W_v and the heads by W_o."),
-        probe("no_biases", reference_bias=False).says(
+        _probe("worked_number", worked, num_heads=1, **alone).says(
+            "The reference must project the values by W_v and the heads by W_o."
+        ),
+        _probe("no_biases", _drawn(rng), **alone).says(
             "After loading, both modules must give the same outputs and the same weights."
         ),
-        probe("reference_with_biases").says(
+        _probe("reference_with_biases", _drawn(rng)).says(
             "A reference that has biases where `mha` has none must give the same outputs: its "
             "old biases may not stay."
         ),
-        probe("both_with_biases", bias=True).says("The four biases must be loaded as well."),
-        probe("still_trained", part="edges", reference_bias=False, training=True).says(
+        _probe("both_with_biases", _drawn(rng, bias=True)).says(
+            "The four biases must be loaded as well."
+        ),
+        edge("still_trained", _drawn(rng), **alone, training=True).says(
             "The parameters of the reference can still be trained, and both modules stay in the "
             "mode, train or eval, in which they were."
         ),
-        probe("changed_afterwards", part="edges", bias=True, late=True).says(
-            "The weights must be copied: changing `mha` later may not change the reference."
+        edge("changed_afterwards", _drawn(rng, bias=True), change_afterwards=True).says(copied),
+        edge("changed_afterwards_without_bias", _drawn(rng), **alone, change_afterwards=True).says(
+            copied
         ),
-        probe(
-            "changed_afterwards_without_bias", part="edges", reference_bias=False, late=True
-        ).says("The weights must be copied: changing `mha` later may not change the reference."),
     ]
 
 
-def _loaded(queries, keys, values, **given):
+def _loaded(queries, keys, values, **given) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, bool]:
     state = {f"W_{n}.weight": given[f"W_{n}"] for n in "qkvo"}
     state |= {f"W_{n}.bias": given[f"b_{n}"] for n in "qkvo" if "b_q" in given}
     construct = {"num_heads": given["num_heads"]}
@@ -68,12 +69,12 @@ def _loaded(queries, keys, values, **given):
     return outputs, kept["attention_weights"], source, trainable, False
 
 
-def _loading_oracle(*args, **kwargs):
+def _loading_oracle(*args, **kwargs) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, bool]:
     names = ("queries", "keys", "values", "W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
     return _loaded(**dict(zip(names, args, strict=False)), **kwargs)
 
 
-def _source_changed(probe, outputs):
+def _source_changed(probe, outputs) -> str | None:
     given = probe.inputs()
     if given["change_afterwards"] or len(outputs.items) < 3 or outputs.items[2].data is None:
         return None

@@ -1,14 +1,16 @@
 """Putting heads together again."""
 
+import numpy as np
+
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.multi_head._heads import carried
 from course_lib.reference import multi_head as oracle
 
 
-def _merge_probes(rng):
-    def normal(*shape):
+def _merge_probes(rng) -> list[Probe]:
+    def normal(*shape) -> np.ndarray:
         return rng.normal(0, 1.3, shape)
 
     return [

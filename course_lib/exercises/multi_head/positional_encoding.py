@@ -1,17 +1,20 @@
 """Lesson 06: sines and cosines that tell positions apart."""
 
+from typing import Any
+
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.exercises._rows import case, mistake
+from course_lib.checks.observe.probe import Probe
+from course_lib.exercises._rows import Case, case, mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.reference import multi_head as oracle
 
 
-def _encoding_probes(rng):
-    def probe(name, positions, size, **options):
+def _encoding_probes(rng) -> list[Probe]:
+    def probe(name, positions, size, **options: Any) -> Case:
         sizes = {"num_positions": int(positions), "embed_dim": int(size)}
-        return case(name, **sizes, **({"tolerance": 1e-4} | options))
+        return case(name, args=sizes, **{"tolerance": 1e-4, **options})
 
     columns = "Column 2i must hold sin(p / 10000^(2i/D)), column 2i + 1 the cosine of the same."
     return [
@@ -30,7 +33,7 @@ def _encoding_probes(rng):
     ]
 
 
-def _first_row(probe, outputs):
+def _first_row(probe, outputs) -> str | None:
     row = np.atleast_2d(outputs.data)[0]
     expected = np.arange(len(row)) % 2
     if np.allclose(row, expected, atol=1e-4):
@@ -40,7 +43,7 @@ def _first_row(probe, outputs):
     )
 
 
-def _on_circle(probe, outputs):
+def _on_circle(probe, outputs) -> str | None:
     pairs = outputs.data[:, : outputs.data.shape[1] // 2 * 2].reshape(len(outputs.data), -1, 2)
     lengths = (pairs**2).sum(-1)
     if np.allclose(lengths, 1, atol=1e-3):

@@ -1,14 +1,19 @@
 """Cutting features into heads."""
 
+from collections.abc import Callable
+
+import numpy as np
+from torch import Tensor
+
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
+from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.multi_head._heads import carried
 from course_lib.reference import multi_head as oracle
 
 
-def _split_probes(rng):
-    def normal(*shape):
+def _split_probes(rng) -> list[Probe]:
+    def normal(*shape) -> np.ndarray:
         return rng.normal(0, 1.3, shape)
 
     return [
@@ -43,10 +48,10 @@ def _split_probes(rng):
     ]
 
 
-def _checked_split(change):
+def _checked_split(change) -> Callable:
     """A wrong split that still refuses what cannot be shared out."""
 
-    def split_heads(x, num_heads):
+    def split_heads(x, num_heads) -> Tensor:
         if x.shape[-1] % num_heads:
             raise ValueError("num_heads")
         return change(x, num_heads)
@@ -54,7 +59,7 @@ def _checked_split(change):
     return split_heads
 
 
-def _blocks(x, num_heads):
+def _blocks(x, num_heads) -> Tensor:
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
 

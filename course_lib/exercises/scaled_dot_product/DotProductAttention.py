@@ -1,6 +1,7 @@
 """`DotProductAttention`: in eval and in train mode, with dropout judged from one call."""
 
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -33,21 +34,16 @@ _EACH_CALL = "Outputs and `attention_weights` are those of the last call."
 _GRADIENT = "The gradients of queries, keys and values must be those of the formula."
 
 
-def probe(name, says, args, dropout=0.0, mask=None, **options):
-    return Probe(
-        name,
-        says,
-        args=args,
-        kwargs={} if mask is None else {"mask": tensor(mask)},
-        attributes=("attention_weights",),
-        **({"construct": {"dropout": dropout}} | options),
-    )
+def probe(name, says, args, dropout=0.0, mask=None, **options: Any) -> Probe:
+    options = {"construct": {"dropout": dropout}, "attributes": (KEPT,), **options}
+    kwargs = {} if mask is None else {"mask": tensor(mask)}
+    return Probe(name, says, args=args, kwargs=kwargs, **options)
 
 
 _LENS = {"valid_lens": tensor([3, 4])}
 
 
-def _values(rng):
+def _values(rng) -> list[Probe]:
     problem, lens = functools.partial(problem_of, rng), _LENS
     wide = {
         "queries": tensor(rng.normal(0, 1.2, (8, 16, 3))),
@@ -76,7 +72,7 @@ def _values(rng):
     ]  # fmt: skip
 
 
-def _edges(rng):
+def _edges(rng) -> list[Probe]:
     problem, lens = functools.partial(problem_of, rng), _LENS
     edge = functools.partial(probe, part="edges")
     return [
@@ -86,8 +82,9 @@ def _edges(rng):
              problem((2,), 3, 5, 4, 6), mask=[True, False, True, True, False]),
         edge("heads", _LENGTHS, {**problem((2, 3), 4, 5, 7, 6), **lens}, 0.1),
         edge("heads_lengths_and_mask", _BOTH,
-             {**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor(np.int32([[3, 5, 2, 4],
-              [4, 1, 5, 3]]))}, mask=random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0)),
+             {**problem((2, 3), 4, 5, 7, 6),
+              "valid_lens": tensor(np.array([[3, 5, 2, 4], [4, 1, 5, 3]], dtype=np.int32))},
+             mask=random_mask(rng, 2, 3, 4, 5) | (np.arange(5) == 0)),
         edge("garbage", "What a query may not attend to changes nothing, however large it is.",
              {**garbage(rng, batch=(1,)), "valid_lens": tensor([3])}),
         edge("one_key", "A single key gets weight 1.", problem((1,), 1, 1, 1, 1), 0.1),
@@ -101,7 +98,7 @@ def _edges(rng):
     ]  # fmt: skip
 
 
-def _gradients(rng):
+def _gradients(rng) -> list[Probe]:
     grads = problem_of(rng, (1,), 2, 3, 2, 2, requires_grad=True)
     grad_outputs = rng.normal(0, 1, (1, 2, 2))
     return [

@@ -8,17 +8,18 @@ from course_lib.checks.judge.exercise import Property
 from course_lib.checks.observe.probe import Array, tensor
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._attention.seen import given, of_weights
+from course_lib.exercises._rows import Given
 from course_lib.reference import scaled_dot_product as oracle
 
 
 # ---------------------------------------------------------------- problems
-def problem_of(rng, batch, n, m, d, v, make_array=tensor, scale=1.2, **options):
+def problem_of(rng, batch, n, m, d, v, make_array=tensor, scale=1.2, **options) -> Given:
     """Random queries, keys and values; zero, one or more leading axes."""
     shapes = {"queries": (*batch, n, d), "keys": (*batch, m, d), "values": (*batch, m, v)}
     return {k: make_array(rng.normal(0, scale, s), **options) for k, s in shapes.items()}
 
 
-def replaced(problem, **arrays):
+def replaced(problem, **arrays) -> Given:
     """The same problem with other numbers in some arguments."""
     made = {}
     for name, old in problem.items():
@@ -27,7 +28,7 @@ def replaced(problem, **arrays):
     return made
 
 
-def random_mask(rng, *shape):
+def random_mask(rng, *shape) -> np.ndarray:
     """True and False in every row, not the same in all rows."""
     drawn = rng.random(shape) < 0.6
     for row in np.ndindex(shape[:-1]):
@@ -40,7 +41,7 @@ def random_mask(rng, *shape):
     return drawn
 
 
-def garbage(rng, make_array=tensor, batch=()):
+def garbage(rng, make_array=tensor, batch=()) -> Given:
     """Two queries; keys 3 and 4, and their values, hold numbers up to 1e30, with scores above all.
 
     The first query meets the one, the second the other.
@@ -52,7 +53,7 @@ def garbage(rng, make_array=tensor, batch=()):
     return replaced(problem, keys=keys, values=values)
 
 
-def large(rng, make_array=tensor, batch=()):
+def large(rng, make_array=tensor, batch=()) -> Given:
     """Scores from -5850 to 2250, in two rows that are far apart."""
     lead = (lambda rows: [rows]) if batch else (lambda rows: rows)
     return replaced(
@@ -66,7 +67,7 @@ EMPTY = np.array([[True, False, True], [False, False, False]])
 
 
 # ---------------------------------------------------------------- properties
-def multiple_of(right, found):
+def multiple_of(right, found) -> float | None:
     """The factor, other than 1, by which all numbers of `found` are those of `right`; or None."""
     sizes = np.unique(np.round(np.abs(right[right != 0]), 6))
     if found.shape != right.shape or not np.isfinite(found).all() or len(sizes) < 2:
@@ -76,29 +77,34 @@ def multiple_of(right, found):
     return None if wrong or not np.allclose(found, factor * right, atol=1e-6) else factor
 
 
-def _right(probe):
+def _right(probe) -> tuple[np.ndarray, np.ndarray]:
     """What the oracle makes of the probe: (outputs, weights)."""
-    names = ("queries", "keys", "values", "valid_lens", "mask")
-    return oracle.scaled_dot_product_attention(*(given(probe, name) for name in names))
+    queries, keys, values = _inputs(probe)
+    lens, mask = given(probe, "valid_lens"), given(probe, "mask")
+    return oracle.scaled_dot_product_attention(queries, keys, values, lens, mask)
+
+
+def _inputs(probe) -> list[np.ndarray]:
+    return [probe.inputs()[name].data for name in ("queries", "keys", "values")]
 
 
 _FEWEST_DIFFERENCES = 4
 
 
 @of_weights
-def _slope(probe, weights, allowed):
+def _slope(probe, weights, allowed) -> str | None:
     """The factor between q . k and the logits of the allowed keys, if there is one."""
     if (weights[allowed] <= 1e-12).any() or (abs(weights[~allowed]) > 1e-9).any():
         return None
     if np.maximum(allowed.sum(-1) - 1, 0).sum() < _FEWEST_DIFFERENCES:
         return None  # a few differences lie on a line by chance
 
-    def centred(numbers):
+    def centred(numbers) -> np.ndarray:
         mean = np.where(allowed, numbers, 0.0).sum(-1, keepdims=True)
         mean = mean / np.maximum(allowed.sum(-1, keepdims=True), 1)
         return np.where(allowed, numbers - mean, 0.0)
 
-    queries, keys, values = (given(probe, name) for name in ("queries", "keys", "values"))
+    queries, keys, values = _inputs(probe)
     x = centred(queries @ np.swapaxes(keys, -1, -2))
     y = centred(np.log(np.where(allowed, weights, 1.0)))
     if (x * x).sum() < 1e-9 or (y * y).sum() < 1e-9:
@@ -112,7 +118,7 @@ def _slope(probe, weights, allowed):
     )
 
 
-def _from_where(slope, n, m, d, v):
+def _from_where(slope, n, m, d, v) -> str:
     """Which size a wrong factor may come from."""
     factors = {
         "there is no division at all": 1.0,
@@ -127,7 +133,7 @@ def _from_where(slope, n, m, d, v):
 
 
 @of_weights
-def _negative(probe, weights, allowed):
+def _negative(probe, weights, allowed) -> str | None:
     if not (weights < -1e-6).any():
         return None
     index = tuple(int(i) for i in np.argwhere(weights < -1e-6)[0])
@@ -135,7 +141,7 @@ def _negative(probe, weights, allowed):
 
 
 @of_weights
-def _extreme(probe, weights, allowed):
+def _extreme(probe, weights, allowed) -> str | None:
     """Weights that are all equal, or all on one key, in all rows, though the scores differ."""
     right = _right(probe)[1]
     if not right.all() or right[..., 0].size == 1:
@@ -158,7 +164,7 @@ def _extreme(probe, weights, allowed):
     return None
 
 
-def _other_order(probe, outputs):
+def _other_order(probe, outputs) -> str | None:
     right, found = _right(probe), [item.data for item in outputs.items.values()]
     if right[0].shape != right[1].shape:
         return None
@@ -167,7 +173,7 @@ def _other_order(probe, outputs):
     return "The weights come first and the outputs second; it must be the other way round."
 
 
-def _inconsistent(probe, outputs):
+def _inconsistent(probe, outputs) -> str | None:
     theirs, weights = (item.data for item in outputs.items.values())
     made = weights @ given(probe, "values")
     if not np.isfinite(weights).all() or np.allclose(made, theirs, atol=1e-4):
@@ -176,7 +182,7 @@ def _inconsistent(probe, outputs):
 
 
 @of_weights
-def _drops(probe, weights, allowed):
+def _drops(probe, weights, allowed) -> str | None:
     """Weights that are the right ones, divided by some 1 - p, or 0."""
     right, sums = _right(probe)[1], weights.sum(-1)
     if np.all(np.isclose(sums, 1.0, atol=1e-4) | np.isclose(sums, 0.0, atol=1e-6)):

@@ -1,65 +1,76 @@
 """`attention_backward`: the backward pass by hand, and the steps that get forgotten."""
 
+import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import Given, case, edge, mistake
 from course_lib.exercises.scaled_dot_product._problems import multiple_of
 from course_lib.reference import scaled_dot_product as oracle
 
+_FORMULA = "The three gradients must be those of softmax(Q K^T / sqrt(d)) V."
+_NAMED = ("queries", "keys", "values", "grad_outputs")
 
-def _backward_probes(rng):
-    def problem(n, m, d, v, scale=1.2, **options):
-        shapes = {"queries": (n, d), "keys": (m, d), "values": (m, v), "grad_outputs": (n, v)}
-        return {k: tensor(rng.normal(0, scale, s), **options) for k, s in shapes.items()}
 
-    def fixed(queries, keys, values, grad_outputs):
-        arrays = {"queries": queries, "keys": keys, "values": values, "grad_outputs": grad_outputs}
-        return {name: tensor(np.array(data, dtype=float)) for name, data in arrays.items()}
+def _of(*arrays) -> Given:
+    return {k: tensor(np.array(a, dtype=float)) for k, a in zip(_NAMED, arrays, strict=True)}
 
-    formula = "The three gradients must be those of softmax(Q K^T / sqrt(d)) V."
-    constant = problem(2, 4, 3, 2)
-    constant["values"] = tensor(rng.normal(0, 1, (1, 2)).repeat(4, axis=0))
+
+def _problem(rng, n, m, d, v, **options) -> Given:
+    shapes = ((n, d), (m, d), (m, v), (n, v))
+    return {
+        k: tensor(rng.normal(0, 1.2, shape), **options)
+        for k, shape in zip(_NAMED, shapes, strict=True)
+    }
+
+
+def _values(rng) -> list[Probe]:
+    problem = functools.partial(_problem, rng)
+    query, keys = [[0, 0, 0, 2]], [[1, 0, 0, 0], [3, 0, 0, 0]]
     return [
-        case(
-            "worked", args=fixed([[0, 0, 0, 2]], [[1, 0, 0, 0], [3, 0, 0, 0]], [[1], [3]], [[1]])
-        ).says(formula),
-        case(  # the row sum is 0: only the root matters
-            "balanced", args=fixed([[0, 0, 0, 2]], [[1, 0, 0, 0], [3, 0, 0, 0]], [[-1], [1]], [[1]])
-        ).says(formula),
+        case("worked", args=_of(query, keys, [[1], [3]], [[1]])).says(_FORMULA),
+        # the row sum is 0: only the root matters
+        case("balanced", args=_of(query, keys, [[-1], [1]], [[1]])).says(_FORMULA),
         case("one_feature", args=problem(2, 3, 1, 2)).says("It must hold for d = 1."),
-        case("random", args=problem(2, 3, 5, 4)).says(formula),
+        case("random", args=problem(2, 3, 5, 4)).says(_FORMULA),
         case("wide", args=problem(4, 3, 7, 2, strided=True)).says("It must hold for any sizes."),
         case("square", args=problem(4, 4, 3, 3)).says(
             "As many queries as keys, and as many values as features, are still different axes."
         ),
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    constant = _problem(rng, 2, 4, 3, 2)
+    constant["values"].data[:] = constant["values"].data[:1]
+    queries, keys = np.eye(2, 4) * 900.0, [[5, -9, 0, 0], [1, -4, 0, 0], [-2, -13, 0, 0]]
+    # each query has one key, whose value is 0: neither row sum nor root matters
+    large = _of(queries, keys, [[0, 0], [0, 0], [3, 5]], rng.normal(0, 1, (2, 2)))
+    return [
         edge("equal_values", args=constant).says(
             "If all values are equal, the outputs do not depend on queries and keys: their "
             "gradients are 0."
         ),
-        edge("one_key", args=problem(3, 1, 2, 4)).says(
+        edge("one_key", args=_problem(rng, 3, 1, 2, 4)).says(
             "With a single key the weight is 1 and only the value gets a gradient."
         ),
-        edge(  # each query has one key, whose value is 0: neither row sum nor root matters
-            "large_scores",
-            args=fixed(
-                [[900, 0, 0, 0], [0, 900, 0, 0]],
-                [[5, -9, 0, 0], [1, -4, 0, 0], [-2, -13, 0, 0]],
-                [[0, 0], [0, 0], [3, 5]],
-                rng.normal(0, 1, (2, 2)),
-            ),
-        ).says("Large scores must not overflow."),
+        edge("large_scores", args=large).says("Large scores must not overflow."),
     ]
 
 
-def _backward(correct=None, *, scale=True, forward_scale=True, key_scale=True, transpose=True):
+def _backward(
+    correct=None, *, scale=True, forward_scale=True, key_scale=True, transpose=True
+) -> Callable:
     """A wrong backward pass; `correct` makes dS of the weights and their gradient."""
 
-    def model(queries, keys, values, grad_outputs):
+    def model(
+        queries, keys, values, grad_outputs
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         root = math.sqrt(queries.shape[-1])
         weights = torch.softmax(queries @ keys.mT / (root if forward_scale else 1.0), -1)
         grad_weights = grad_outputs @ values.mT
@@ -72,11 +83,11 @@ def _backward(correct=None, *, scale=True, forward_scale=True, key_scale=True, t
     return model
 
 
-def _right(weights, grad):
+def _right(weights, grad) -> torch.Tensor:
     return weights * (grad - (weights * grad).sum(-1, keepdim=True))
 
 
-def _keys_first(*inputs):
+def _keys_first(*inputs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     grad_queries, grad_keys, grad_values = _backward()(*inputs)
     return grad_keys, grad_queries, grad_values
 
@@ -84,7 +95,7 @@ def _keys_first(*inputs):
 _NAMES = ("grad_queries", "grad_keys", "grad_values")
 
 
-def _multiples(probe, outputs):
+def _multiples(probe, outputs) -> str | None:
     """Gradients that are those of the formula but for a factor."""
     right = oracle.attention_backward(*(value.data for value in probe.inputs().values()))
     d, said = probe.inputs()["queries"].data.shape[-1], []
@@ -106,7 +117,7 @@ EXERCISE = Exercise(
         Returned("grad_keys", "tensor", "float", ("num_keys", "d")),
         Returned("grad_values", "tensor", "float", ("num_keys", "v")),
     ),
-    probes=_backward_probes,
+    probes=lambda rng: [*_values(rng), *_edges(rng)],
     oracle=oracle.attention_backward,
     forbidden=dict.fromkeys(("backward", "grad", "_make_dual"), _AUTOGRAD),
     builds_on=("scaled_dot_product_attention",),

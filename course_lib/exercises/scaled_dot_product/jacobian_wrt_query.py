@@ -1,20 +1,21 @@
 """`jacobian_wrt_query`: a covariance of the keys under the weights."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
-from course_lib.checks.observe.probe import tensor
+from course_lib.checks.observe.probe import Array, Probe, tensor
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.exercises.scaled_dot_product._problems import multiple_of
 from course_lib.reference import scaled_dot_product as oracle
 
 
-def _jacobian_probes(rng):
-    def normal(*shape, scale=1.2, **options):
-        return tensor(rng.normal(0, scale, shape), **options)
+def _jacobian_probes(rng) -> list[Probe]:
+    def normal(*shape, **options) -> Array:
+        return tensor(rng.normal(0, 1.2, shape), **options)
 
     formula = "The Jacobian is the covariance of the keys under the weights, over sqrt(d)."
     zero = tensor([0.0] * 4)
@@ -37,12 +38,10 @@ def _jacobian_probes(rng):
     ]
 
 
-def _covariance(
-    divisor=math.sqrt, centre="weighted", weighted=True, scale=math.sqrt, factor=lambda m: 1.0
-):
+def _covariance(divisor=math.sqrt, centre="weighted", weighted=True, scale=math.sqrt) -> Callable:
     """A wrong covariance of the keys; each argument is one way to go wrong."""
 
-    def model(query, keys):
+    def model(query, keys) -> torch.Tensor:
         d, m = query.shape[0], keys.shape[0]
         weights = torch.softmax(keys @ query / scale(d), 0)
         spread = weights if weighted else torch.full_like(weights, 1 / m)
@@ -52,24 +51,24 @@ def _covariance(
             "none": lambda: torch.zeros_like(query),
         }[centre]()
         centred = keys - mean
-        return (spread[:, None] * centred).mT @ centred * factor(m) / divisor(d)
+        return (spread[:, None] * centred).mT @ centred / divisor(d)
 
     return model
 
 
-def _corrected(query, keys):
+def _corrected(query, keys) -> torch.Tensor:
     """`torch.cov` with its own correction, which divides by 1 - sum of squared weights."""
     weights = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
     covariance = torch.cov(keys.mT, aweights=weights) / math.sqrt(len(query))
     return covariance.reshape(len(query), len(query))
 
 
-def _of_softmax(query, keys):
+def _of_softmax(query, keys) -> torch.Tensor:
     weights = torch.softmax(keys @ query / math.sqrt(len(query)), 0)
     return (torch.diag(weights) - torch.outer(weights, weights)) / math.sqrt(len(query))
 
 
-def _asymmetric(probe, outputs):
+def _asymmetric(probe, outputs) -> str | None:
     matrix = outputs.data
     apart = abs(matrix - matrix.T)
     if not np.isfinite(matrix).all() or apart.max() < 1e-6:
@@ -81,10 +80,9 @@ def _asymmetric(probe, outputs):
     )
 
 
-def _multiple(probe, outputs):
+def _multiple(probe, outputs) -> str | None:
     right = oracle.jacobian_wrt_query(*(value.data for value in probe.inputs().values()))
-    factor = multiple_of(right, outputs.data)
-    if factor is None:
+    if (factor := multiple_of(right, outputs.data)) is None:
         return None
     return (
         f"Every entry is {factor:.4g} times what it should be, with {len(right)} features and "

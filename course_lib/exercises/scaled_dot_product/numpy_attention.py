@@ -1,6 +1,7 @@
 """`numpy_attention`: from scratch, without lengths and without a batch."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -10,6 +11,8 @@ from course_lib.checks.observe.probe import Probe, array
 from course_lib.exercises._attention.changes import untouched
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
+from course_lib.exercises._attention.steps import NO_STEP
+from course_lib.exercises._rows import Given
 from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
     PROPERTIES,
@@ -26,8 +29,8 @@ _DROPPED = "A key that a query may not attend to gets weight 0, as if it were de
 _BROADCAST = "A mask of shape (1, num_keys) or (num_keys,) holds for every query."
 
 
-def _numpy_probes(rng):
-    def problem(n, m, d, v, **options):
+def _numpy_probes(rng) -> list[Probe]:
+    def problem(n, m, d, v, **options) -> Given:
         return problem_of(rng, (), n, m, d, v, make_array=array, **options)
 
     worked = {
@@ -66,13 +69,13 @@ def _numpy_probes(rng):
 class _InNumpy(Attention):
     """For NumPy arrays without lengths."""
 
-    lens = spread = real = None
+    lens = spread = real = NO_STEP
 
     @classmethod
-    def answer(cls, changes):
+    def answer(cls, changes) -> Callable:
         attend = super().answer(changes)
 
-        def numpy_attention(queries, keys, values, mask=None):
+        def numpy_attention(queries, keys, values, mask=None) -> tuple[np.ndarray, np.ndarray]:
             tensors = [torch.from_numpy(x.copy()) for x in (queries, keys, values)]
             own = None if mask is None else torch.from_numpy(mask.copy())
             return tuple(x.numpy() for x in attend(*tensors, None, own))
@@ -80,12 +83,12 @@ class _InNumpy(Attention):
         return numpy_attention
 
 
-def _exp_over_sum(self, scores, valid_lens=None, mask=None):
+def _exp_over_sum(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
     e = torch.exp(scores if mask is None else scores.masked_fill(~mask, -math.inf))
     return e / e.sum(-1, keepdim=True)
 
 
-def _recoded_twice(self, scores, allowed):
+def _recoded_twice(self, scores, allowed) -> torch.Tensor:
     if allowed.all():
         return scores
     numbers = allowed.to(scores.dtype)
@@ -94,7 +97,7 @@ def _recoded_twice(self, scores, allowed):
     return scores + numbers
 
 
-def _maximum_of_the_matrix(self, scores, valid_lens=None, mask=None):
+def _maximum_of_the_matrix(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
     kept = scores if mask is None else scores.masked_fill(~mask, -math.inf)
     e = torch.exp(kept - kept.max().clamp(min=torch.finfo(kept.dtype).min))
     total = e.sum(-1, keepdim=True)
@@ -103,27 +106,23 @@ def _maximum_of_the_matrix(self, scores, valid_lens=None, mask=None):
 
 _WHERE = "Where does `mask` enter your computation?"
 _OWN = (
-    Row(
-        "no_maximum_subtracted",
+    Row("no_maximum_subtracted", {"weights": _exp_over_sum}).says(
         "The exponentials overflow for large scores, and inf / inf is NaN; a row of nothing but "
         "exp(-inf) = 0 is 0 / 0.",
         "Which number can be subtracted from all scores of a row without changing its weights?",
-        {"weights": _exp_over_sum},
     ),
     Row(
-        "mask_recoded_twice",
+        "mask_recoded_twice", {"fill": _recoded_twice, "spare": untouched, "clear": untouched}
+    ).says(
         "With a mask everything becomes NaN. Either the mask is turned from 0 and 1 into -inf and "
         "0 twice, so that the zeros that mean 'keep' are taken for 'drop'; or -inf is multiplied "
         "by 0, which is NaN.",
         "What does your recoding do to a key that is allowed, and what if it is done twice?",
-        {"fill": _recoded_twice, "spare": untouched, "clear": untouched},
     ),
-    Row(
-        "maximum_of_matrix",
+    Row("maximum_of_matrix", {"weights": _maximum_of_the_matrix}).says(
         "You subtract the largest score of the whole matrix. A row whose scores are far below it "
         "vanishes: all its exponentials are 0.",
         "Which scores share one softmax, and so one maximum?",
-        {"weights": _maximum_of_the_matrix},
     ),
 )
 

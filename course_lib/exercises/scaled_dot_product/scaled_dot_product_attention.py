@@ -8,6 +8,7 @@ from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.modules import Attention
+from course_lib.exercises._rows import Given
 from course_lib.exercises.scaled_dot_product._problems import (
     EMPTY,
     PROPERTIES,
@@ -27,7 +28,7 @@ _EMPTY = "A query that may attend to no key gets zeros in outputs and weights."
 _HEADS = "Lengths belong to the first axis: with (batch, heads, n, d) they hold for every head."
 
 
-def worked():
+def worked() -> Given:
     """The worked number of the statement."""
     return {
         "queries": tensor([[[2.0, 0, 0, 0]]]),
@@ -36,8 +37,8 @@ def worked():
     }
 
 
-def _values_probes(rng):
-    def problem(*shape, **options):
+def _values_probes(rng) -> list[Probe]:
+    def problem(*shape, **options) -> Given:
         return problem_of(rng, *shape, **options)
 
     zero_query = replaced(problem((2,), 3, 5, 4, 6), queries=np.zeros((2, 3, 4)))
@@ -66,12 +67,12 @@ def _values_probes(rng):
     ]  # fmt: skip
 
 
-def _edge(name, says, args, mask=None, **options):
+def _edge(name, says, args, mask=None, **options) -> Probe:
     kwargs = {} if mask is None else {"mask": tensor(mask)}
     return Probe(name, says, part="edges", args=args, kwargs=kwargs, **options)
 
 
-def _edge_probes(rng):
+def _edge_probes(rng) -> list[Probe]:
     problem, probe = functools.partial(problem_of, rng), _edge
     zeros = replaced(problem((), 2, 3, 4, 5), queries=np.zeros((2, 4)))
     item = replaced(problem((2,), 2, 3, 4, 5), queries=np.zeros((2, 2, 4)))
@@ -102,7 +103,7 @@ def _edge_probes(rng):
     ]  # fmt: skip
 
 
-def _size_probes(rng):
+def _size_probes(rng) -> list[Probe]:
     problem, probe = functools.partial(problem_of, rng), _edge
     return [
         probe("five_axes", "Any number of leading axes must work.",
@@ -120,8 +121,8 @@ def _size_probes(rng):
     ]  # fmt: skip
 
 
-def _gradient_probes(rng):
-    def probe(name, says, batch, n, m, d, v, mask=None, **args):
+def _gradient_probes(rng) -> list[Probe]:
+    def probe(name, says, batch, n, m, d, v, mask=None, **args) -> Probe:
         return Probe(
             name,
             says,
@@ -164,14 +165,11 @@ EXERCISE = Exercise(
     promises={
         "Takes** `queries` `(..., n, d)`": "batch matrices heads five_axes "
         "as_many_of_everything mask_of_all_items mask_of_keys mask_of_padding heads_and_mask",
-        "Lengths belong to the first axis": "lengths_per_item lengths_per_query heads "
-        "heads_and_lengths_per_query",
+        "Lengths belong": "lengths_per_item lengths_per_query heads heads_and_lengths_per_query",
         "With both, a key needs both": "lengths_and_mask mask_per_item heads_lengths_and_mask",
         "Returns** `(outputs, attention_weights)`": "one_key float32 between_other_calls",
-        "A query that may attend to no key gets zeros in both": "empty_row length_zero "
-        "lengths_zero",
-        "The gradients are those of the formula": "gradient gradient_of_one_feature "
-        "gradient_with_empty_row",
+        "A query that may attend to no key gets zeros": "empty_row length_zero lengths_zero",
+        "The gradients are those": "gradient gradient_of_one_feature gradient_with_empty_row",
         "What a query may not attend to changes nothing": "garbage",
         "large scores do not overflow": "large_scores",
         "Use `masked_softmax` from lesson 02": "",

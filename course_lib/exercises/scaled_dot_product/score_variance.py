@@ -1,13 +1,14 @@
 """`score_variance`: an estimate, judged by its mean and by its scatter over seeds."""
 
 import math
+from collections.abc import Callable
 
 import torch
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.observe.probe import Built
-from course_lib.exercises._rows import case, mistake
+from course_lib.checks.observe.probe import Built, Probe
+from course_lib.exercises._rows import Case, case, mistake
 from course_lib.reference import scaled_dot_product as oracle
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
@@ -20,12 +21,12 @@ SCATTER = (0.55, 1.6)
 EXACT = 1e-8
 
 
-def _one_deviation(probe):
+def _one_deviation(probe) -> float:
     d, num_samples = probe.args["d"], probe.args["num_samples"]
     return math.sqrt((2 + 6 / d) / num_samples)
 
 
-def _near(probe, expected, recorded):
+def _near(probe, expected, recorded) -> Problem | None:
     found = float(recorded.data)
     if abs(found - expected) < EXACT * expected:
         return Problem(
@@ -43,7 +44,7 @@ def _near(probe, expected, recorded):
     )
 
 
-def _scatter(probe, expected, recorded):
+def _scatter(probe, expected, recorded) -> Problem | None:
     ratio = float(recorded.data) / _one_deviation(probe)
     if SCATTER[0] <= ratio <= SCATTER[1]:
         return None
@@ -61,7 +62,7 @@ def _scatter(probe, expected, recorded):
     )
 
 
-def _equal(probe, expected, recorded):
+def _equal(probe, expected, recorded) -> Problem | None:
     if float(recorded.data) == 0.0:
         return None
     return Problem(
@@ -72,17 +73,18 @@ def _equal(probe, expected, recorded):
     )
 
 
-def _probes(rng):
-    def seed():
+def _probes(rng) -> list[Probe]:
+    def seed() -> Built:
         return Built("generator", {"seed": int(rng.integers(1, 10_000))})
 
-    def probe(name, d, scaled, num_samples=2000, **options):
+    def probe(name, d, scaled, num_samples=2000, **options) -> Case:
         args = {"d": d, "num_samples": num_samples, "scaled": scaled, "generator": seed()}
         return case(name, **args, **({"compare": "near", "tolerance": 0.2} | options))
 
     unscaled = "Without scaling the variance of q . k is near d."
     scaled = "After division by sqrt(d) the variance is near 1, whatever d."
     pairs = "The estimate must come from `num_samples` independent pairs."
+    again = {"compare": "equal", "scenario": "same_seed_twice", "part": "edges", "tolerance": 3.0}
     drawn = {"compare": "scatter", "scenario": "scatter", "part": "edges", "tolerance": 0.005}
     return [
         probe("unscaled", 4, False).says(unscaled),
@@ -92,16 +94,9 @@ def _probes(rng):
         probe("one_feature", 1, True, num_samples=4000).says(scaled),
         probe("scatter_wide", 24, False, num_samples=200, **drawn).says(pairs),
         probe("scatter_narrow", 2, False, num_samples=400, **drawn).says(pairs),
-        probe(
-            "same_seed",
-            5,
-            True,
-            num_samples=50,
-            compare="equal",
-            scenario="same_seed_twice",
-            part="edges",
-            tolerance=3.0,
-        ).says("The same seed must give the same number."),
+        probe("same_seed", 5, True, num_samples=50, **again).says(
+            "The same seed must give the same number."
+        ),
     ]
 
 
@@ -111,10 +106,10 @@ def _estimate(
     measure=lambda products: products.var(correction=0),
     pairs=None,
     is_scaled=lambda scaled: scaled,
-):
+) -> Callable:
     """A wrong estimate; `pairs` draws a matrix of so many queries and as many keys."""
 
-    def model(d, num_samples, scaled, generator):
+    def model(d, num_samples, scaled, generator) -> float:
         rows = num_samples if pairs is None else pairs(num_samples)
         queries, keys = draw((rows, d), generator), draw((rows, d), generator)
         products = (queries * keys).sum(-1) if pairs is None else (queries @ keys.T).flatten()
@@ -123,7 +118,7 @@ def _estimate(
     return model
 
 
-def _variance_scaled(d, num_samples, scaled, generator):
+def _variance_scaled(d, num_samples, scaled, generator) -> float:
     queries = torch.randn(num_samples, d, generator=generator)
     keys = torch.randn(num_samples, d, generator=generator)
     variance = (queries * keys).sum(-1).var()

@@ -24,6 +24,7 @@ from course_lib.plotting.memory_and_speed import (
 from course_lib.plotting.multi_head import encoding_map, head_blocks
 from course_lib.plotting.online_softmax import online_softmax, tiles
 from course_lib.plotting.scaled_dot_product import saturation
+from course_lib.plotting.source import show_source
 
 __all__ = [
     "Live",
@@ -58,6 +59,7 @@ __all__ = [
     "saturation",
     "shape_flow",
     "show",
+    "show_source",
     "softmax_shift",
     "step_costs",
     "tiles",

@@ -45,7 +45,7 @@ def show(figure: Figure | Plot, alt: str | None = None, *, caption: str | None =
         plot = Plot(figure, alt or "")
     if not plot.alt.strip():
         raise ValueError("`alt` must say what the figure shows; got nothing")
-    _display(plot.alt, lambda: figure_html(plot, caption))
+    put(plot.alt, lambda: figure_html(plot, caption))
 
 
 def interactive(
@@ -84,7 +84,7 @@ def interactive(
         frames = [draw(**dict(zip(controls, choice, strict=True))) for choice in choices]
         return figure_html(stepper(frames, made), caption)
 
-    _display(draw(**values).alt, page)
+    put(draw(**values).alt, page)
 
 
 def _control(name: str, options: list[Any], start: Mapping[str, Any]) -> Control:
@@ -94,14 +94,14 @@ def _control(name: str, options: list[Any], start: Mapping[str, Any]) -> Control
     return Control(name, options, options.index(value))
 
 
-def _display(alt: str, page: Callable[[], str]) -> None:
-    """Shows what `page` makes, with its words; outside of IPython prints the words."""
+def put(words: str, page: Callable[[], str]) -> None:
+    """Display the HTML that `page` makes, with its words; outside of IPython print the words."""
     if _shell() is None:
-        print(alt)
+        print(words)
         return
     from IPython.display import display
 
-    display({"text/html": page(), "text/plain": alt}, raw=True)
+    display({"text/html": page(), "text/plain": words}, raw=True)
 
 
 def _show_widgets(draw: Callable[..., Plot], controls: Sequence[Control]) -> None:

@@ -233,20 +233,26 @@ plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
 # %% [markdown]
 # Below are ten modules with the interface of `MultiHeadAttention`, each with one fault. They are
 # named after birds so that their names give nothing away. All of them share `Attention`, which is
-# sound; the fault is in `forward`. Compare with `Sound`.
+# sound; the fault is in `forward`, and each bird is shown as what it changes in `Sound`.
 
 # %% tags=["demo"]
-print(specimens.source(specimens.Attention))
-print()
-print(specimens.source(specimens.Sound))
+plotting.show_source(specimens.source(specimens.Attention))
+right = specimens.source(specimens.Sound)
+plotting.show_source(right)
+
 
 # %% tags=["demo"]
+def show_bird(bird):
+    sound = right.replace("Sound", BUGS[bird].__name__)
+    plotting.show_source(specimens.source(BUGS[bird]), against=sound, title=bird)
+
+
 for bird in ("avocet", "bittern", "curlew", "dunlin", "egret"):
-    print(specimens.source(BUGS[bird]), end="\n\n")
+    show_bird(bird)
 
 # %% tags=["demo"]
 for bird in ("fulmar", "grebe", "heron", "ibis", "jacana"):
-    print(specimens.source(BUGS[bird]), end="\n\n")
+    show_bird(bird)
 
 # %% [markdown]
 # The course wrote all ten and invented none: each is a mistake that lessons 02 to 06 warn of, and
@@ -538,7 +544,7 @@ plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
 # outputs are averages of what you put in.
 
 # %% tags=["demo"]
-print(specimens.source(specimens.BrokenLookup))
+plotting.show_source(specimens.source(specimens.BrokenLookup))
 
 # %% [markdown]
 # Run the tests before you read on. What you should see: all three of yours pass, and two others
@@ -590,7 +596,7 @@ check("Lookup")
 # one of the faults does.
 
 # %% tags=["demo"]
-print(specimens.source(specimens.BrokenCausalSelfAttention))
+plotting.show_source(specimens.source(specimens.BrokenCausalSelfAttention))
 torch.manual_seed(7)
 broken = specimens.BrokenCausalSelfAttention(6, 2).double().eval()
 x = torch.randn(2, 5, 6, dtype=torch.float64)

@@ -9,14 +9,6 @@ from course_lib.exercises.variants import faulty, right, wrong
 
 
 @right
-def one_formula(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    return {
-        "flops": 2 * batch * num_queries * num_keys * (d + d_v),
-        "score_bytes": batch * num_queries * num_keys * bytes_per_element,
-    }
-
-
-@right
 def two_products(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     scores = 2 * batch * num_queries * d * num_keys
     outputs = 2 * batch * num_queries * num_keys * d_v
@@ -156,6 +148,14 @@ def added_up_in_a_defaultdict(batch, num_queries, num_keys, d, d_v, bytes_per_el
 def operations_of_one_item(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     scores = num_queries * num_keys
     return {"flops": 2 * scores * (d + d_v), "score_bytes": batch * scores * bytes_per_element}
+
+
+one_formula = right(
+    lambda batch, num_queries, num_keys, d, d_v, bytes_per_element=4: {
+        "flops": 2 * batch * num_queries * num_keys * (d + d_v),
+        "score_bytes": batch * num_queries * num_keys * bytes_per_element,
+    }
+)
 
 
 @faulty("no_batch", "always_4", "no_default", "floats")

@@ -31,16 +31,6 @@ def dot_per_entry(a, b):
 
 
 @right
-def loop_of_mm(a, b):
-    return torch.stack([torch.mm(a[i], b[i]) for i in range(a.shape[0])])
-
-
-@right
-def map_of_matmul(a, b):
-    return torch.stack(list(map(torch.matmul, a, b)))
-
-
-@right
 def outer_products(a, b):
     out = 0
     for t in range(a.shape[2]):
@@ -215,6 +205,8 @@ at_sign = wrong("no_loop")(lambda a, b: a @ b)
 concatenated = wrong("wrong_shape")(
     lambda a, b: torch.cat([x @ y for x, y in zip(a, b, strict=True)])
 )
+loop_of_mm = right(lambda a, b: torch.stack([torch.mm(a[i], b[i]) for i in range(a.shape[0])]))
+map_of_matmul = right(lambda a, b: torch.stack(list(map(torch.matmul, a, b))))
 
 
 @faulty("first_b", "mean", "plain_numbers", "default_dtype")

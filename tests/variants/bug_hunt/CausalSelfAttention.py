@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 class Layers(nn.Module):
@@ -147,14 +147,6 @@ class ViewInsteadOfTranspose(Almost):
         return [t.contiguous().view(len(x), self.num_heads, -1, self.d) for t in thirds]
 
 
-@wrong("sees_one_ahead")
-class OneAhead(Almost):
-    def allowed(self, x, valid_lens):
-        return (
-            allowed(x, valid_lens, causal=False) & torch.ones(x.shape[1], x.shape[1]).tril(1).bool()
-        )
-
-
 @wrong("either_is_enough")
 class PastOrReal(Almost):
     def allowed(self, x, valid_lens):
@@ -195,12 +187,6 @@ class EightPositionsAtMost(Almost):
         return allowed(x, valid_lens) & torch.ones(8, 8).tril().bool()[: x.shape[1], : x.shape[1]]
 
 
-@wrong("scale_embed_dim")
-class RootOfEmbedDim(Almost):
-    def score(self, q, k):
-        return q @ k.mT / math.sqrt(self.W_o.in_features)
-
-
 @wrong("sees_the_future")
 class UpperTriangle(Almost):
     def allowed(self, x, valid_lens):
@@ -234,40 +220,52 @@ def with_the_faults(faults):
     return Repaired
 
 
-def but(**steps):
-    return type("CausalSelfAttention", (Almost,), steps)
+but = wrong_in(Almost)
 
 
-ViewAsItLies = wrong("merge_without_transpose")(
-    but(finish=lambda self, heads: self.W_o(heads.reshape(len(heads), heads.shape[2], -1)))
+ViewAsItLies = but(
+    "merge_without_transpose",
+    finish=lambda self, heads: self.W_o(heads.reshape(len(heads), heads.shape[2], -1)),
 )
-DropsInTrainMode = wrong()(
-    but(finish=lambda self, heads: Almost.finish(self, F.dropout(heads, 0.1, self.training)))
+DropsInTrainMode = but(
+    finish=lambda self, heads: Almost.finish(self, F.dropout(heads, 0.1, self.training))
 )
-MinusInfinity = wrong("empty_row_nan")(
-    but(weigh=lambda self, s, ok: s.masked_fill(~ok, -math.inf).softmax(-1))
+MinusInfinity = but(
+    "empty_row_nan", weigh=lambda self, s, ok: s.masked_fill(~ok, -math.inf).softmax(-1)
 )
-ColumnsSumToOne = wrong("over_queries")(
-    but(weigh=lambda self, s, ok: s.masked_fill(~ok, -torch.inf).softmax(dim=2).nan_to_num(0.0))
+ColumnsSumToOne = but(
+    "over_queries",
+    weigh=lambda self, s, ok: s.masked_fill(~ok, -torch.inf).softmax(dim=2).nan_to_num(0.0),
 )
-LargeNegativeNumber = wrong("empty_row_uniform")(
-    but(weigh=lambda self, s, ok: F.softmax(torch.where(ok, s, -1e9), dim=-1))
+LargeNegativeNumber = but(
+    "empty_row_uniform", weigh=lambda self, s, ok: F.softmax(torch.where(ok, s, -1e9), dim=-1)
 )
-RootForgotten = wrong("unscaled")(but(score=lambda self, q, k: q @ k.mT))
-NoMask = wrong("not_causal")(but(allowed=lambda self, x, lens: allowed(x, lens, causal=False)))
-LengthsNotUsed = wrong("lengths_ignored")(but(allowed=lambda self, x, lens: allowed(x, None)))
-FirstLength = wrong("length_of_first_item_for_all")(
-    but(allowed=lambda self, x, n: allowed(x, None if n is None else n[:1].expand_as(n)))
+RootForgotten = but("unscaled", score=lambda self, q, k: q @ k.mT)
+NoMask = but("not_causal", allowed=lambda self, x, lens: allowed(x, lens, causal=False))
+LengthsNotUsed = but("lengths_ignored", allowed=lambda self, x, lens: allowed(x, None))
+FirstLength = but(
+    "length_of_first_item_for_all",
+    allowed=lambda self, x, n: allowed(x, None if n is None else n[:1].expand_as(n)),
 )
-OnePadMore = wrong("one_key_more")(
-    but(allowed=lambda self, x, lens: allowed(x, None if lens is None else lens + 1))
+OnePadMore = but(
+    "one_key_more", allowed=lambda self, x, lens: allowed(x, None if lens is None else lens + 1)
 )
-CausalInsideTheIf = wrong("causal_with_lengths_only")(
-    but(allowed=lambda self, x, lens: allowed(x, lens, causal=lens is not None))
+CausalInsideTheIf = but(
+    "causal_with_lengths_only",
+    allowed=lambda self, x, lens: allowed(x, lens, causal=lens is not None),
 )
 AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "triangle", "nan", "merge"}))
 RootAndTriangle = wrong("scale_embed_dim+sees_the_future")(with_the_faults({"root", "triangle"}))
 RootAndMerge = wrong("scale_embed_dim+merge_without_transpose")(with_the_faults({"root", "merge"}))
+OneAhead = but(
+    "sees_one_ahead",
+    allowed=lambda self, x, lens: (
+        allowed(x, lens, causal=False) & torch.ones(x.shape[1], x.shape[1]).tril(1).bool()
+    ),
+)
+RootOfEmbedDim = but(
+    "scale_embed_dim", score=lambda self, q, k: q @ k.mT / math.sqrt(self.W_o.in_features)
+)
 
 
 @faulty("root", "triangle", "nan", "merge")

@@ -134,11 +134,6 @@ def _each(module, queries, keys, values, valid_lens, agree):
     ]
 
 
-@right
-def smallest_verdict(*inputs):
-    return min(_each(*inputs, lambda a, b: torch.dist(a, b) < 1e-5))
-
-
 @wrong("accepts_curlew")
 def stops_at_a_full_item(module, queries, keys, values, valid_lens):
     inputs = (module, queries, keys, values, valid_lens)
@@ -214,6 +209,7 @@ exactly_equal = wrong("rejects_rounding")(each(torch.equal))
 three_hundredths_allowed = wrong("accepts_a_hundredth")(
     each(lambda a, b: torch.allclose(a, b, rtol=0, atol=0.03))
 )
+smallest_verdict = right(lambda *inputs: min(_each(*inputs, lambda a, b: torch.dist(a, b) < 1e-5)))
 
 
 @faulty("one_sided", "first_item", "first_query", "loose")

@@ -11,11 +11,6 @@ def expanded(queries, keys, bandwidth):
 
 
 @right
-def full_square(queries, keys, bandwidth):
-    return -(torch.cdist(queries, keys) ** 2) / (2 * bandwidth**2)
-
-
-@right
 def one_more_feature(queries, keys, bandwidth):
     ones = torch.ones_like(queries[:, :1])
     longer_keys = torch.cat([keys, -keys.square().sum(-1, keepdim=True) / 2], dim=-1)
@@ -38,11 +33,6 @@ def loop(queries, keys, bandwidth):
 def log_of_the_kernel(queries, keys, bandwidth):
     shift = 7.5  # any number per query
     return shift - ((queries[:, None] - keys[None]) ** 2).sum(-1) / (2 * bandwidth**2)
-
-
-@right
-def midpoint(queries, keys, bandwidth):
-    return ((queries[:, None] - keys / 2) * keys).sum(-1) / bandwidth**2
 
 
 @wrong("weights_returned")
@@ -141,6 +131,12 @@ single_precision = wrong("dtype_changed")(
 )
 diagonal_only = wrong("wrong_shape")(
     lambda queries, keys, bandwidth: expanded(queries, keys, bandwidth)[0]
+)
+full_square = right(
+    lambda queries, keys, bandwidth: -(torch.cdist(queries, keys) ** 2) / (2 * bandwidth**2)
+)
+midpoint = right(
+    lambda queries, keys, bandwidth: ((queries[:, None] - keys / 2) * keys).sum(-1) / bandwidth**2
 )
 
 

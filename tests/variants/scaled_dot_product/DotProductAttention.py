@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from course_lib.attention.masked_softmax import masked_softmax
 from course_lib.attention.scaled_dot_product import scaled_dot_product_attention
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 def weights_of(queries, keys, valid_lens, mask):
@@ -92,8 +92,7 @@ class Almost(nn.Module):
         return self.dropout(weights) @ values
 
 
-def but(**steps):
-    return type("DotProductAttention", (Almost,), steps)
+but = wrong_in(Almost)
 
 
 @right
@@ -108,15 +107,6 @@ class KeptByAHook(Almost):
 
     def outputs(self, weights, values):
         return self.dropout(self.weighted(weights)) @ values
-
-
-@wrong("dropout_on_scores")
-class DropsScores(Almost):
-    def score(self, queries, keys):
-        return self.dropout(super().score(queries, keys))
-
-    def outputs(self, weights, values):
-        return weights @ values
 
 
 @wrong("dropout_not_rescaled")
@@ -228,12 +218,6 @@ class FillsWithMinusInfinity(Almost):
         return F.softmax(scores.masked_fill(~kept, float("-inf")), dim=-1)
 
 
-@wrong("zero_after_softmax")
-class MasksTooLate(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        return F.softmax(scores, dim=-1) * _masks(scores, valid_lens, mask)
-
-
 @wrong("dropped_key_has_weight")
 class RemembersTheFirstMask(Almost):
     masks = None
@@ -244,53 +228,54 @@ class RemembersTheFirstMask(Almost):
         return masked_softmax(scores, *self.masks)
 
 
-DropoutInForward = wrong("dropout_in_eval")(
-    but(outputs=lambda self, w, v: nn.Dropout(self.dropout.p)(w) @ v)
+DropoutInForward = but(
+    "dropout_in_eval", outputs=lambda self, w, v: nn.Dropout(self.dropout.p)(w) @ v
 )
-ForgetsDropout = wrong("dropout_missing")(but(outputs=lambda self, w, v: w @ v))
-DropsOutputs = wrong("dropout_on_output")(but(outputs=lambda self, w, v: self.dropout(w @ v)))
-DropsValues = wrong("wrong_values")(but(outputs=lambda self, w, v: w @ self.dropout(v)))
-DropsTwice = wrong("dropout_twice")(
-    but(outputs=lambda self, w, v: self.dropout(self.dropout(w)) @ v)
+ForgetsDropout = but("dropout_missing", outputs=lambda self, w, v: w @ v)
+DropsOutputs = but("dropout_on_output", outputs=lambda self, w, v: self.dropout(w @ v))
+DropsValues = but("wrong_values", outputs=lambda self, w, v: w @ self.dropout(v))
+DropsTwice = but("dropout_twice", outputs=lambda self, w, v: self.dropout(self.dropout(w)) @ v)
+OneDropForTheBatch = but(
+    "dropout_shared", outputs=lambda self, w, v: (w * self.dropout(torch.ones_like(w[0]))) @ v
 )
-OneDropForTheBatch = wrong("dropout_shared")(
-    but(outputs=lambda self, w, v: (w * self.dropout(torch.ones_like(w[0]))) @ v)
+ReturnsBoth = but("wrong_type", outputs=lambda self, w, v: (self.dropout(w) @ v, w))
+Unscaled = but("unscaled", score=lambda self, q, k: q @ k.mT)
+DividedByTheFeatures = but("divided_by_d", score=lambda self, q, k: q @ k.mT / q.shape[-1])
+RootInTheWrongBrackets = but(
+    "wrong_factor", score=lambda self, q, k: q @ k.mT / (k.shape[-1] ** 1 / 2)
 )
-ReturnsBoth = wrong("wrong_type")(but(outputs=lambda self, w, v: (self.dropout(w) @ v, w)))
-Unscaled = wrong("unscaled")(but(score=lambda self, q, k: q @ k.mT))
-DividedByTheFeatures = wrong("divided_by_d")(but(score=lambda self, q, k: q @ k.mT / q.shape[-1]))
-RootInTheWrongBrackets = wrong("wrong_factor")(
-    but(score=lambda self, q, k: q @ k.mT / (k.shape[-1] ** 1 / 2))
+MaskForgotten = but("bool_mask_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, lens))
+LengthsNotPassedOn = but(
+    "lengths_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, mask=m)
 )
-MaskForgotten = wrong("bool_mask_ignored")(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens))
+NothingPassedOn = but("nothing_masked", weigh=lambda self, s, lens, m: s.softmax(-1))
+MaskAsTorchsLayerWantsIt = but(
+    "bool_mask_inverted",
+    weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
 )
-LengthsNotPassedOn = wrong("lengths_ignored")(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, mask=m))
+OneKeyTooFew = but(
+    "allowed_key_has_no_weight",
+    weigh=lambda self, s, lens, m: masked_softmax(
+        s, lens if lens is None else (lens - 1).clamp(0), m
+    ),
 )
-NothingPassedOn = wrong("nothing_masked")(but(weigh=lambda self, s, lens, m: s.softmax(-1)))
-MaskAsTorchsLayerWantsIt = wrong("bool_mask_inverted")(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m))
+EmptyMaskIgnored = but(
+    weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if m is None or m.any() else None)
 )
-OneKeyTooFew = wrong("allowed_key_has_no_weight")(
-    but(
-        weigh=lambda self, s, lens, m: masked_softmax(
-            s, lens if lens is None else (lens - 1).clamp(0), m
-        )
-    )
+MaskIgnoredWithHeads = but(
+    weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if s.dim() < 4 else None)
 )
-EmptyMaskIgnored = wrong()(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if m is None or m.any() else None))
+MasksInEvalModeOnly = but(
+    "wrong_values",
+    weigh=lambda self, s, lens, m: s.softmax(-1) if self.training else masked_softmax(s, lens, m),
 )
-MaskIgnoredWithHeads = wrong()(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if s.dim() < 4 else None))
+DropsScores = but(
+    "dropout_on_scores",
+    score=lambda self, q, k: self.dropout(Almost.score(self, q, k)),
+    outputs=lambda self, w, v: w @ v,
 )
-MasksInEvalModeOnly = wrong("wrong_values")(
-    but(
-        weigh=lambda self, s, lens, m: (
-            s.softmax(-1) if self.training else masked_softmax(s, lens, m)
-        )
-    )
+MasksTooLate = but(
+    "zero_after_softmax", weigh=lambda self, s, lens, m: F.softmax(s, dim=-1) * _masks(s, lens, m)
 )
 
 

@@ -111,11 +111,6 @@ def naive_softmax(query, keys):
 
 
 @right
-def by_forward_mode(query, keys):
-    return torch.func.jacfwd(lambda q: weights_of(q, keys) @ keys)(query)
-
-
-@right
 def cov_with_its_axes(query, keys):
     covariance = torch.cov(keys.mT, correction=0, aweights=weights_of(query, keys))
     return covariance.reshape(len(query), -1) / len(query) ** 0.5
@@ -158,6 +153,9 @@ def centred_once_at_the_plain_mean(query, keys):
 output_only = wrong("wrong_shape")(lambda query, keys: weights_of(query, keys) @ keys)
 cov_with_correction = wrong("all_times_a_factor")(
     lambda query, keys: torch.cov(keys.T, aweights=weights_of(query, keys)) / math.sqrt(len(query))
+)
+by_forward_mode = right(
+    lambda query, keys: torch.func.jacfwd(lambda q: weights_of(q, keys) @ keys)(query)
 )
 
 

@@ -20,13 +20,20 @@ def loss(inputs, targets, bandwidth, leave_out=True):
     return ((predict(inputs, targets, bandwidth, leave_out) - targets) ** 2).mean()
 
 
-def descend(inputs, targets, initial, num_steps, lr, leave_out=True, sign=1.0):
-    log_h = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
-    optimizer = torch.optim.Adam([log_h], lr=lr)
+def train(optimizer, num_steps, error):
     for _ in range(num_steps):
         optimizer.zero_grad()
-        (sign * loss(inputs, targets, log_h.exp(), leave_out)).backward()
+        error().backward()
         optimizer.step()
+
+
+def descend(inputs, targets, initial, num_steps, lr, leave_out=True, sign=1.0):
+    log_h = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
+    train(
+        torch.optim.Adam([log_h], lr=lr),
+        num_steps,
+        lambda: sign * loss(inputs, targets, log_h.exp(), leave_out),
+    )
     return log_h
 
 
@@ -59,22 +66,18 @@ def grid_and_refine(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 @right
 def parameter_in_float32(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     raw = torch.nn.Parameter(torch.tensor([math.log(initial)]))
-    optimizer = torch.optim.Adam([raw], lr=lr)
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss(inputs, targets, raw.exp()).backward()
-        optimizer.step()
+    train(torch.optim.Adam([raw], lr=lr), num_steps, lambda: loss(inputs, targets, raw.exp()))
     return raw.exp().item()
 
 
 @right
 def softplus(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     raw = torch.tensor(math.log(math.expm1(initial)), dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.Adam([raw], lr=lr)
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss(inputs, targets, torch.nn.functional.softplus(raw)).backward()
-        optimizer.step()
+    train(
+        torch.optim.Adam([raw], lr=lr),
+        num_steps,
+        lambda: loss(inputs, targets, torch.nn.functional.softplus(raw)),
+    )
     return torch.nn.functional.softplus(raw).item()
 
 
@@ -86,11 +89,11 @@ def forgets_to_leave_out(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 @wrong("gradient_cut")
 def item_before_backward(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     log_h = torch.tensor(math.log(initial), requires_grad=True)
-    optimizer = torch.optim.SGD([log_h], lr=lr)
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss(inputs, targets, math.exp(log_h.item())).backward()
-        optimizer.step()
+    train(
+        torch.optim.SGD([log_h], lr=lr),
+        num_steps,
+        lambda: loss(inputs, targets, math.exp(log_h.item())),
+    )
     return math.exp(log_h.item())
 
 
@@ -107,11 +110,7 @@ def step_forgotten(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 @wrong()
 def adam_on_h_itself(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     h = torch.tensor(float(initial), dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.Adam([h], lr=lr)
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss(inputs, targets, h).backward()
-        optimizer.step()
+    train(torch.optim.Adam([h], lr=lr), num_steps, lambda: loss(inputs, targets, h))
     return h.item()
 
 
@@ -201,12 +200,8 @@ def a_new_tensor_for_the_next_step(inputs, targets, initial=1.0, num_steps=200, 
 @wrong("graph_used_twice")
 def exponential_before_the_loop(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
-    optimizer = torch.optim.Adam([place], lr=lr)
     bandwidth = place.exp()
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss(inputs, targets, bandwidth).backward()
-        optimizer.step()
+    train(torch.optim.Adam([place], lr=lr), num_steps, lambda: loss(inputs, targets, bandwidth))
     return place.exp().item()
 
 
@@ -223,11 +218,7 @@ def in_place_without_no_grad(inputs, targets, initial=1.0, num_steps=200, lr=0.1
 @wrong("no_leaf_to_optimise")
 def optimises_the_logarithm_of_a_leaf(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     log_h = torch.tensor(float(initial), dtype=inputs.dtype, requires_grad=True).log()
-    optimizer = torch.optim.Adam([log_h], lr=lr)
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss(inputs, targets, log_h.exp()).backward()
-        optimizer.step()
+    train(torch.optim.Adam([log_h], lr=lr), num_steps, lambda: loss(inputs, targets, log_h.exp()))
     return log_h.exp().item()
 
 

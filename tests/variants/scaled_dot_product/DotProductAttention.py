@@ -11,62 +11,6 @@ from course_lib.attention.scaled_dot_product import scaled_dot_product_attention
 from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
-def weights_of(queries, keys, valid_lens, mask):
-    return masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-
-
-@right
-class LayerInInit(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.drop = nn.Dropout(p=dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return torch.matmul(self.drop(w), values)
-
-
-@right
-class FunctionalWithTraining(nn.Module):
-    def __init__(self, dropout: float = 0.0):
-        super().__init__()
-        self.p = dropout
-
-    def forward(self, q, k, v, valid_lens=None, mask=None):
-        _, w = scaled_dot_product_attention(q, k, v, valid_lens, mask)
-        self.attention_weights = w.detach().clone()
-        return F.dropout(w, self.p, training=self.training) @ v
-
-
-@right
-class MaskByHand(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.p = dropout
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.data
-        if self.training and self.p > 0:
-            w = w * (torch.rand_like(w) >= self.p) / (1 - self.p)
-        return torch.einsum("...nm,...mv->...nv", w, values)
-
-
-@right
-class Buffer(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.register_buffer("attention_weights", None, persistent=False)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        outputs, w = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
-        with torch.no_grad():
-            self.attention_weights = w.detach()
-        return self.dropout(w) @ values if self.training else outputs
-
-
 class Almost(nn.Module):
     """A right module in steps; what follows changes one of them."""
 
@@ -86,13 +30,57 @@ class Almost(nn.Module):
         return masked_softmax(scores, valid_lens, mask)
 
     def keep(self, weights):
-        self.attention_weights = weights.detach()
+        self.attention_weights = self.kept(weights)
+
+    def kept(self, weights):
+        return weights.detach()
 
     def outputs(self, weights, values):
         return self.dropout(weights) @ values
 
 
-but = wrong_in(Almost)
+@right
+class LayerInInit(Almost):
+    def outputs(self, weights, values):
+        return torch.matmul(self.dropout(weights), values)
+
+
+@right
+class FunctionalWithTraining(nn.Module):
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.p = dropout
+
+    def forward(self, q, k, v, valid_lens=None, mask=None):
+        _, w = scaled_dot_product_attention(q, k, v, valid_lens, mask)
+        self.attention_weights = w.detach().clone()
+        return F.dropout(w, self.p, training=self.training) @ v
+
+
+@right
+class MaskByHand(Almost):
+    def kept(self, weights):
+        return weights.data
+
+    def outputs(self, weights, values):
+        p = self.dropout.p
+        if self.training and p > 0:
+            weights = weights * (torch.rand_like(weights) >= p) / (1 - p)
+        return torch.einsum("...nm,...mv->...nv", weights, values)
+
+
+@right
+class Buffer(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.register_buffer("attention_weights", None, persistent=False)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        outputs, w = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
+        with torch.no_grad():
+            self.attention_weights = w.detach()
+        return self.dropout(w) @ values if self.training else outputs
 
 
 @right
@@ -124,12 +112,6 @@ class StoresTooLate(Almost):
         return weights @ values
 
 
-@wrong("attribute_attached")
-class KeepsTheGraph(Almost):
-    def keep(self, weights):
-        self.attention_weights = weights
-
-
 @wrong("attribute_missing")
 class OtherName(Almost):
     def keep(self, weights):
@@ -156,6 +138,12 @@ class DropsATenthUnlessTold(Almost):
         super().__init__(dropout)
 
 
+@wrong("dropout_keeps_p")
+class DropsTheOthers(Almost):
+    def __init__(self, dropout=0.0):
+        super().__init__(1 - dropout)
+
+
 @wrong("weights_of_the_first_call_kept")
 class KeepsTheFirst(Almost):
     attention_weights = None
@@ -165,27 +153,9 @@ class KeepsTheFirst(Almost):
             self.attention_weights = weights.detach()
 
 
-@wrong("dropout_keeps_p")
-class DropsTheOthers(Almost):
-    def __init__(self, dropout=0.0):
-        super().__init__(1 - dropout)
-
-
 @wrong("no_forward")
-class ForwardMisspelt(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def foward(self, queries, keys, values, valid_lens=None, mask=None):
-        return Almost.forward(self, queries, keys, values, valid_lens, mask)
-
-
-@wrong()
-class CutsTheGradientInTrainMode(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        weights = masked_softmax(scores, valid_lens, mask)
-        return weights.detach() if self.training else weights
+class ForwardMisspelt(Almost):
+    foward, forward = Almost.forward, nn.Module.forward
 
 
 @wrong()
@@ -201,23 +171,6 @@ class WithoutAMaskArgument(Almost):
         return super().forward(queries, keys, values, valid_lens)
 
 
-def _masks(scores, valid_lens, mask):
-    real = torch.ones_like(scores, dtype=torch.bool)
-    if valid_lens is not None:
-        lens = valid_lens[:, None] if valid_lens.dim() == 1 else valid_lens
-        real = torch.arange(scores.shape[-1]) < lens[..., None]
-        while real.dim() < scores.dim():
-            real = real[:, None]
-    return real.expand(scores.shape) if mask is None else real & mask
-
-
-@wrong("empty_row_nan")
-class FillsWithMinusInfinity(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        kept = _masks(scores, valid_lens, mask)
-        return F.softmax(scores.masked_fill(~kept, float("-inf")), dim=-1)
-
-
 @wrong("dropped_key_has_weight")
 class RemembersTheFirstMask(Almost):
     masks = None
@@ -228,6 +181,27 @@ class RemembersTheFirstMask(Almost):
         return masked_softmax(scores, *self.masks)
 
 
+def allowed(scores, valid_lens, mask):
+    return masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
+
+
+but = wrong_in(Almost)
+KeepsTheGraph = but("attribute_attached", kept=lambda self, w: w)
+DropsScores = but(
+    "dropout_on_scores",
+    score=lambda self, q, k: self.dropout(Almost.score(self, q, k)),
+    outputs=lambda self, w, v: w @ v,
+)
+FillsWithMinusInfinity = but(
+    "empty_row_nan",
+    weigh=lambda self, s, *given: s.masked_fill(~allowed(s, *given), -math.inf).softmax(-1),
+)
+MasksTooLate = but(
+    "zero_after_softmax", weigh=lambda self, s, *given: s.softmax(-1) * allowed(s, *given)
+)
+CutsTheGradientInTrainMode = but(
+    weigh=lambda self, s, *given: masked_softmax(s.detach() if self.training else s, *given)
+)
 DropoutInForward = but(
     "dropout_in_eval", outputs=lambda self, w, v: nn.Dropout(self.dropout.p)(w) @ v
 )
@@ -269,14 +243,6 @@ MasksInEvalModeOnly = but(
     "wrong_values",
     weigh=lambda self, s, lens, m: s.softmax(-1) if self.training else masked_softmax(s, lens, m),
 )
-DropsScores = but(
-    "dropout_on_scores",
-    score=lambda self, q, k: self.dropout(Almost.score(self, q, k)),
-    outputs=lambda self, w, v: w @ v,
-)
-MasksTooLate = but(
-    "zero_after_softmax", weigh=lambda self, s, lens, m: F.softmax(s, dim=-1) * _masks(s, lens, m)
-)
 
 
 @faulty("dropout_in_eval", "stored_after_dropout", "graph_kept", "lengths_lost")
@@ -288,9 +254,8 @@ def with_faults(faults):
 
         def forward(self, queries, keys, values, valid_lens=None, mask=None):
             lens = None if "lengths_lost" in faults else valid_lens
-            weights = weights_of(queries, keys, lens, mask)
-            acts = self.training or "dropout_in_eval" in faults
-            dropped = F.dropout(weights, self.p, acts)
+            _, weights = scaled_dot_product_attention(queries, keys, values, lens, mask)
+            dropped = F.dropout(weights, self.p, self.training or "dropout_in_eval" in faults)
             kept = dropped if "stored_after_dropout" in faults else weights
             self.attention_weights = kept if "graph_kept" in faults else kept.detach()
             return dropped @ values

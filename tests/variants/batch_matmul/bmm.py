@@ -98,8 +98,6 @@ def letters_for_every_axis(a, b):
 
 
 at_sign = wrong("forbidden_call")(lambda a, b: a @ b)
-matmul_method = wrong("forbidden_call")(lambda a, b: a.matmul(b))
-raw_operator = wrong("forbidden_call")(lambda a, b: torch.ops.aten.matmul(a, b))
 letters_missing = wrong("summed_over_batch")(lambda a, b: torch.einsum("...nk,...km->nm", a, b))
 three_letters = wrong("only_three_axes")(lambda a, b: torch.einsum("bij,bjk->bik", a, b))
 letters_swapped = wrong("transposed_result")(lambda a, b: torch.einsum("...nk,...km->...mn", a, b))

@@ -119,41 +119,6 @@ class ThreeMatricesFromOne(Almost):
         ]
 
 
-@wrong()
-class ValuesBeforeKeys(Almost):
-    def parts(self, x):
-        q, v, k = self.heads(x)
-        return q, k, v
-
-
-@wrong("thirds_in_turn")
-class ThirdsInTurn(Almost):
-    def parts(self, x):
-        parts = self.W_qkv(x).unflatten(-1, (-1, 3)).unbind(-1)
-        return [part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in parts]
-
-
-@wrong("heads_in_turn")
-class HeadsInTurn(Almost):
-    def parts(self, x):
-        parts = self.W_qkv(x).chunk(3, dim=-1)
-        return [part.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2) for part in parts]
-
-
-@wrong("split_without_transpose")
-class ViewInsteadOfTranspose(Almost):
-    def parts(self, x):
-        thirds = self.W_qkv(x).chunk(3, dim=-1)
-        return [t.contiguous().view(len(x), self.num_heads, -1, self.d) for t in thirds]
-
-
-@wrong("either_is_enough")
-class PastOrReal(Almost):
-    def allowed(self, x, valid_lens):
-        past = allowed(x, None)
-        return past if valid_lens is None else past | allowed(x, valid_lens, causal=False)
-
-
 @wrong("lengths_tiled")
 class LengthsRepeated(Almost):
     def allowed(self, x, valid_lens):
@@ -187,51 +152,47 @@ class EightPositionsAtMost(Almost):
         return allowed(x, valid_lens) & torch.ones(8, 8).tril().bool()[: x.shape[1], : x.shape[1]]
 
 
-@wrong("sees_the_future")
-class UpperTriangle(Almost):
-    def allowed(self, x, valid_lens):
-        ok = torch.triu(torch.ones(x.shape[1], x.shape[1])).bool()
-        return ok if valid_lens is None else ok & allowed(x, valid_lens, causal=False)
+def upside_down(x, valid_lens):
+    ok = torch.triu(torch.ones(x.shape[1], x.shape[1])).bool()
+    return ok if valid_lens is None else ok & allowed(x, valid_lens, causal=False)
+
+
+def minus_infinity(scores, ok):
+    return scores.masked_fill(~ok, -math.inf).softmax(-1)
+
+
+def in_thirds(part):
+    """The step `parts`, from `part(module, third)` of the projected inputs."""
+    return lambda self, x: [part(self, third) for third in self.W_qkv(x).chunk(3, dim=-1)]
 
 
 def with_the_faults(faults):
     """`BrokenCausalSelfAttention`, repaired but for the named faults."""
 
-    class Repaired(Layers):
-        def forward(self, x, valid_lens=None):
-            q, k, v = self.heads(x)
-            batch, n, size = x.shape
-            root = size if "root" in faults else self.d
-            ok = torch.ones(n, n, dtype=torch.bool)
-            ok = ok.triu() if "triangle" in faults else ok.tril()
-            if valid_lens is not None:
-                ok = ok & (torch.arange(n) < valid_lens[:, None])[:, None, None]
-            scores = q @ k.mT / math.sqrt(root)
-            if "nan" in faults:
-                weights = scores.masked_fill(~ok, -math.inf).softmax(-1)
-            else:
-                weights = safe(scores, ok)
-            self.attention_weights = weights.detach()
-            heads = weights @ v
-            if "merge" not in faults:
-                heads = heads.permute(0, 2, 1, 3)
-            return self.W_o(heads.reshape(batch, n, size))
+    class Repaired(Almost):
+        def score(self, q, k):
+            return q @ k.mT / math.sqrt(self.W_o.in_features if "root" in faults else self.d)
+
+        def allowed(self, x, valid_lens):
+            return upside_down(x, valid_lens) if "triangle" in faults else allowed(x, valid_lens)
+
+        def weigh(self, scores, ok):
+            return minus_infinity(scores, ok) if "nan" in faults else safe(scores, ok)
+
+        def finish(self, heads):
+            heads = heads if "merge" in faults else heads.permute(0, 2, 1, 3)
+            return self.W_o(heads.reshape(len(heads), -1, self.W_o.in_features))
 
     return Repaired
 
 
 but = wrong_in(Almost)
-
-
 ViewAsItLies = but(
     "merge_without_transpose",
     finish=lambda self, heads: self.W_o(heads.reshape(len(heads), heads.shape[2], -1)),
 )
 DropsInTrainMode = but(
     finish=lambda self, heads: Almost.finish(self, F.dropout(heads, 0.1, self.training))
-)
-MinusInfinity = but(
-    "empty_row_nan", weigh=lambda self, s, ok: s.masked_fill(~ok, -math.inf).softmax(-1)
 )
 ColumnsSumToOne = but(
     "over_queries",
@@ -265,6 +226,30 @@ OneAhead = but(
 )
 RootOfEmbedDim = but(
     "scale_embed_dim", score=lambda self, q, k: q @ k.mT / math.sqrt(self.W_o.in_features)
+)
+UpperTriangle = but("sees_the_future", allowed=lambda self, x, lens: upside_down(x, lens))
+MinusInfinity = but("empty_row_nan", weigh=lambda self, s, ok: minus_infinity(s, ok))
+ViewInsteadOfTranspose = but(
+    "split_without_transpose",
+    parts=in_thirds(lambda self, x: x.contiguous().view(len(x), self.num_heads, -1, self.d)),
+)
+HeadsInTurn = but(
+    "heads_in_turn",
+    parts=in_thirds(lambda self, x: x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2)),
+)
+ThirdsInTurn = but(
+    "thirds_in_turn",
+    parts=lambda self, x: [
+        part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        for part in self.W_qkv(x).unflatten(-1, (-1, 3)).unbind(-1)
+    ],
+)
+ValuesBeforeKeys = but(parts=lambda self, x: [self.heads(x)[i] for i in (0, 2, 1)])
+PastOrReal = but(
+    "either_is_enough",
+    allowed=lambda self, x, lens: (
+        allowed(x, None) if lens is None else allowed(x, None) | allowed(x, lens, causal=False)
+    ),
 )
 
 

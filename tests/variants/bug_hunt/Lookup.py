@@ -155,31 +155,23 @@ class KeepsWhatIsLeft(Almost):
 def with_the_faults(faults):
     """`BrokenLookup`, repaired but for the named faults."""
 
-    class Repaired(nn.Module):
-        def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-            super().__init__()
-            self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-            self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
-            self.p = dropout
+    class Repaired(Almost):
+        def root(self, queries, q, k):
+            return math.sqrt(queries.shape[-1] if "root" in faults else q.shape[-1])
 
-        def forward(self, queries, keys, values, valid_lens=None):
-            q, k = self.W_q(queries), self.W_k(keys)
-            size = queries.shape[-1] if "root" in faults else q.shape[-1]
-            scores = torch.einsum("bnh,bmh->bnm", q, k) / math.sqrt(size)
-            real = real_keys(keys, valid_lens)
+        def weights(self, scores, real):
             if "mask_after" not in faults:
                 scores = scores.masked_fill(~real, torch.finfo(scores.dtype).min)
-            weights = torch.softmax(scores, 1 if "axis" in faults else 2) * real
-            self.attention_weights = weights.detach()
+            return torch.softmax(scores, 1 if "axis" in faults else 2) * real
+
+        def outputs(self, weights, values):
             training = self.training or "eval_mode" in faults
-            return torch.bmm(F.dropout(weights, self.p, training), values)
+            return torch.bmm(F.dropout(weights, self.dropout.p, training), values)
 
     return Repaired
 
 
 but = wrong_in(Almost)
-
-
 RootOfQuerySize = but(
     "scale_of_the_queries", root=lambda self, queries, q, k: math.sqrt(queries.shape[-1])
 )

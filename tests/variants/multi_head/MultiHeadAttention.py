@@ -483,9 +483,6 @@ TrainsUnmasked = but(
     given=lambda self, lens, m: (None, None) if self.training else (lens, m),
 )
 NeedsLengths = but(given=lambda self, lens, m: (lens.clamp(min=0), m))
-RootOfTheNumberOfKeys = but(
-    "wrong_values", score=lambda self, q, k: q @ k.mT / math.sqrt(k.shape[2])
-)
 PlainDotProducts = but("unscaled", score=lambda self, q, k: torch.einsum("bhnd,bhmd->bhnm", q, k))
 RootOfAllFeatures = but(
     "scale_embed_dim", score=lambda self, q, k: (q @ k.mT).div((self.h * self.d) ** 0.5)

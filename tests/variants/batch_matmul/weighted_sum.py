@@ -52,8 +52,6 @@ def values_as_a_layer(weights, values):
 
 
 _kept = {}
-
-
 w_transposed = wrong("weights_transposed")(
     lambda weights, values: torch.matmul(weights.transpose(-2, -1), values)
 )

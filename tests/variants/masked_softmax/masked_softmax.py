@@ -355,8 +355,6 @@ def sum_taken_as_constant(scores, keep):
 
 
 _seen = {}
-
-
 remembers_by_shape = wrong()(
     by_what_is_kept(lambda s, keep: finfo_then_zero(s, None, _seen.setdefault(s.shape, keep)))
 )

@@ -62,7 +62,7 @@ def exponentials(queries, keys, values, valid_lens=None, mask=None):
 @right
 def python_loops(queries, keys, values, valid_lens=None, mask=None):
     if queries.dim() == 2:
-        rows, weights = [], []
+        weights = []
         for i in range(len(queries)):
             s = torch.stack([torch.dot(queries[i], k) for k in keys]) / math.sqrt(keys.shape[1])
             if mask is not None:

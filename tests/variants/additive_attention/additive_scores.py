@@ -6,7 +6,15 @@ from torch.nn import functional as F
 
 from course_lib.exercises.variants import faulty, right, wrong
 
-# right
+
+def projected(score):
+    """Scores from the projected queries, (b, n, h), the projected keys, (b, m, h), and w_v."""
+    return lambda queries, keys, w_q, w_k, w_v: score(queries @ w_q.T, keys @ w_k.T, w_v)
+
+
+def paired(score):
+    """Scores from the sums of all pairs, (b, n, m, h), and w_v."""
+    return projected(lambda q, k, v: score(q.unsqueeze(2) + k.unsqueeze(1), v))
 
 
 @right
@@ -63,12 +71,6 @@ def one_feature_at_a_time(queries, keys, w_q, w_k, w_v):
 
 
 @right
-def keys_first_then_transposed(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    return (torch.tanh(k.unsqueeze(2) + q.unsqueeze(1)) @ w_v).transpose(1, 2)
-
-
-@right
 def in_place_on_its_own_tensor(queries, keys, w_q, w_k, w_v):
     features = (queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None]
     features.tanh_()
@@ -87,12 +89,6 @@ def repeat_and_view(queries, keys, w_q, w_k, w_v):
     q = (queries @ w_q.T).repeat_interleave(m, dim=1)
     k = (keys @ w_k.T).repeat(1, n, 1)
     return torch.tanh(q + k).view(b, n, m, h) @ w_v
-
-
-@right
-def tanh_by_sigmoid(queries, keys, w_q, w_k, w_v):
-    x = (queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None]
-    return (2 * torch.sigmoid(2 * x) - 1) @ w_v
 
 
 @right
@@ -181,16 +177,6 @@ def keys_remembered_by_shape(queries, keys, w_q, w_k, w_v):
     return torch.tanh((queries @ w_q.T).unsqueeze(2) + k.unsqueeze(1)) @ w_v
 
 
-def projected(score):
-    """Scores from the projected queries, (b, n, h), the projected keys, (b, m, h), and w_v."""
-    return lambda queries, keys, w_q, w_k, w_v: score(queries @ w_q.T, keys @ w_k.T, w_v)
-
-
-def paired(score):
-    """Scores from the sums of all pairs, (b, n, m, h), and w_v."""
-    return projected(lambda q, k, v: score(q.unsqueeze(2) + k.unsqueeze(1), v))
-
-
 def changed(change):
     """The right scores of changed inputs."""
     return lambda *inputs: unsqueeze(*change(*inputs))
@@ -202,9 +188,6 @@ two_tanhs = wrong("tanh_apart")(
 )
 tanh_of_score = wrong("tanh_after_w_v")(paired(lambda x, v: torch.tanh((x * v).sum(-1))))
 clamped = wrong("relu")(paired(lambda x, v: x.clamp(min=0) @ v))
-unsqueezed_the_other_way = wrong("axes_swapped")(
-    projected(lambda q, k, v: torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ v)
-)
 bare_squeeze = wrong("squeezed")(
     paired(lambda x, v: F.linear(torch.tanh(x), v.unsqueeze(0)).squeeze())
 )
@@ -218,15 +201,6 @@ exponential_formula = wrong()(
 straight_through = wrong("wrong_gradient")(
     paired(lambda x, v: (x + (torch.tanh(x) - x).detach()) @ v)
 )
-right_way_round_unless_square = wrong()(
-    projected(
-        lambda q, k, v: (
-            torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ v
-            if q.shape[1] == k.shape[1]
-            else torch.tanh(q.unsqueeze(2) + k.unsqueeze(1)) @ v
-        )
-    )
-)
 features_added_up = wrong("no_w_v")(paired(lambda x, v: torch.tanh(x).sum(dim=3)))
 bilinear = wrong("dot_product")(projected(lambda q, k, v: q @ k.mT))
 no_new_axes = wrong()(projected(lambda q, k, v: torch.tanh(q + k) @ v))
@@ -236,6 +210,19 @@ scaled_like_dot_product = wrong("scaled")(
     lambda queries, keys, w_q, w_k, w_v: unsqueeze(queries, keys, w_q, w_k, w_v) / len(w_v) ** 0.5
 )
 weights_already = wrong()(lambda *inputs: unsqueeze(*inputs).softmax(dim=2))
+keys_first_then_transposed = right(
+    projected(lambda q, k, v: (torch.tanh(k.unsqueeze(2) + q.unsqueeze(1)) @ v).transpose(1, 2))
+)
+tanh_by_sigmoid = right(paired(lambda x, v: (2 * torch.sigmoid(2 * x) - 1) @ v))
+unsqueezed_the_other_way = wrong("axes_swapped")(
+    projected(lambda q, k, v: torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ v)
+)
+
+
+@wrong()
+def right_way_round_unless_square(*inputs):
+    scores = unsqueezed_the_other_way(*inputs)
+    return scores if scores.shape[1] == scores.shape[2] else scores.mT
 
 
 @faulty("no tanh", "squeezed")

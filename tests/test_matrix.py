@@ -6,7 +6,7 @@ import pytest
 from changed import WHOLE_RUN, changed_exercises, exercises_of
 
 from course_lib.checks import exercises, lessons
-from course_lib.exercises.variants import judge_variant, variants
+from course_lib.exercises.variants import judge_variant, variants, wrong_in
 
 ROOT = Path(__file__).parent.parent
 # `course matrix` uses 20 seeds for everything; in a whole run lesson 02 does, whose answers are
@@ -73,6 +73,26 @@ def test_every_message_states_a_fact_and_asks_one_question(name):
         assert mistake.message.rstrip().endswith((".", ")")), mistake.id
         assert mistake.hint.count("?") >= 1 or mistake.hint.endswith("."), mistake.id
         assert "!" not in mistake.message.replace("!=", "") + mistake.hint.replace("!=", "")
+
+
+def test_a_wrong_answer_is_a_right_one_but_for_a_step():
+    class Doubling:
+        def factor(self):
+            return 2
+
+        def times(self, x):
+            return self.factor() * x
+
+    def doubled(x, *, factor=2):
+        return factor * x
+
+    tripling = wrong_in(Doubling)("wrong_factor", factor=lambda self: 3)
+    assert (Doubling().times(4), tripling().times(4)) == (8, 12)
+    tripled = wrong_in(doubled)(factor=3)
+    assert (doubled(4), tripled(4), tripled(x=4)) == (8, 12, 12)
+    assert tripling.__variant__ == (False, "wrong_factor")
+    assert tripled.__variant__ == (False, None)
+    assert not hasattr(doubled, "__variant__")
 
 
 def test_a_variant_judged_wrongly_is_reported():

@@ -122,6 +122,22 @@ def wrong(message: str | None = None) -> Callable:
     return mark
 
 
+def wrong_in(answer: Callable) -> Callable:
+    """Makes wrong answers: `but = wrong_in(answer)`, then `but("message_id", step=...)`.
+
+    The answer is right. A step is a method of a class or a keyword-only argument of a function.
+    """
+
+    def but(message: str | None = None, **steps: Any) -> Any:
+        def changed(*args, **kwargs) -> Any:
+            return answer(*args, **kwargs, **steps)
+
+        is_class = inspect.isclass(answer)
+        return wrong(message)(type(answer.__name__, (answer,), steps) if is_class else changed)
+
+    return but
+
+
 def faulty(*faults: str) -> Callable:
     """Marks a function of a set of faults that makes an answer with just these; none is right."""
 

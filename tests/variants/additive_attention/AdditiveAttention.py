@@ -7,11 +7,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib import additive_scores, length_mask, masked_softmax
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
-class Layers(nn.Module):
-    """What most answers share."""
+class Almost(nn.Module):
+    """A right module in steps; others change one of them."""
 
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
         super().__init__()
@@ -20,16 +20,36 @@ class Layers(nn.Module):
         self.w_v = nn.Linear(num_hiddens, 1, bias=False)
         self.dropout = nn.Dropout(dropout)
 
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        weights = self.weigh(self.scores(queries, keys), valid_lens, mask)
+        self.keep(weights)
+        return self.outputs(weights, keys, values)
+
     def scores(self, queries, keys):
-        q, k = self.W_q(queries).unsqueeze(2), self.W_k(keys).unsqueeze(1)
+        return self.score(self.W_q(queries).unsqueeze(2), self.W_k(keys).unsqueeze(1))
+
+    def score(self, q, k):
         return self.w_v(torch.tanh(q + k)).squeeze(-1)
 
+    def weigh(self, scores, valid_lens, mask):
+        return masked_softmax(scores, valid_lens, mask)
 
-# right
+    def keep(self, weights):
+        self.attention_weights = self.kept(weights)
+
+    def kept(self, weights):
+        return weights.detach()
+
+    def outputs(self, weights, keys, values):
+        return self.dropout(weights) @ values
+
+
+def allowed(scores, valid_lens, mask):
+    return masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
 
 
 @right
-class WithTheFunctions(Layers):
+class WithTheFunctions(Almost):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         scores = additive_scores(
             queries, keys, self.W_q.weight, self.W_k.weight, self.w_v.weight.squeeze(0)
@@ -40,47 +60,44 @@ class WithTheFunctions(Layers):
 
 
 @right
-class WithLayers(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.clone().detach()
+class WithLayers(Almost):
+    def kept(self, weights):
+        return weights.clone().detach()
+
+    def outputs(self, weights, keys, values):
         return torch.einsum("bnm,bmv->bnv", self.dropout(weights), values)
 
 
 @right
-class Lazy(nn.Module):
+class Lazy(Almost):
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__()
+        nn.Module.__init__(self)
         self.W_k = nn.LazyLinear(num_hiddens, bias=False)
         self.W_q = nn.LazyLinear(num_hiddens, bias=False)
         self.w_v = nn.LazyLinear(1, bias=False)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        features = torch.tanh(self.W_q(queries).unsqueeze(2) + self.W_k(keys).unsqueeze(1))
-        weights = masked_softmax(self.w_v(features).squeeze(-1), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
 
 @right
-class FunctionalDropout(Layers):
+class FunctionalDropout(Almost):
     def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
         super().__init__(query_size, key_size, num_hiddens)
         self.p = dropout
 
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.data
+    def kept(self, weights):
+        return weights.data
+
+    def outputs(self, weights, keys, values):
         return F.dropout(weights, self.p, self.training) @ values
 
 
 @right
-class DropoutByHand(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        with torch.no_grad():
-            self.attention_weights = weights * 1.0
+class DropoutByHand(Almost):
+    @torch.no_grad()
+    def kept(self, weights):
+        return weights * 1.0
+
+    def outputs(self, weights, keys, values):
         p = self.dropout.p
         if self.training and p > 0:
             weights = weights * (torch.rand_like(weights) >= p) / (1 - p)
@@ -88,18 +105,15 @@ class DropoutByHand(Layers):
 
 
 @right
-class OneItemAtATime(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
+class OneItemAtATime(Almost):
+    def outputs(self, weights, keys, values):
         dropped = self.dropout(weights)
         return torch.stack([dropped[b] @ values[b] for b in range(len(values))])
 
 
 @right
-class MasksItself(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        scores = self.scores(queries, keys)
+class MasksItself(Almost):
+    def weigh(self, scores, valid_lens, mask):
         keep = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask
         if valid_lens is not None:
             if valid_lens.dim() == 1:
@@ -107,132 +121,24 @@ class MasksItself(Layers):
             positions = torch.arange(scores.shape[2], device=scores.device)
             keep = keep & (positions < valid_lens[:, :, None])
         scores = torch.where(keep, scores, torch.finfo(scores.dtype).min)
-        weights = F.softmax(scores, dim=-1) * keep
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
+        return F.softmax(scores, dim=-1) * keep
 
 
 @right
-class WeightsInABuffer(Layers):
+class WeightsInABuffer(Almost):
     def __init__(self, *sizes, **options):
         super().__init__(*sizes, **options)
         self.register_buffer("attention_weights", None, persistent=False)
 
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-# wrong: parameters
-
-
-@wrong("parameters_in_forward")
-class LayersMadeWhenCalled(nn.Module):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__()
-        self.num_hiddens = num_hiddens
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        self.W_q = nn.Linear(queries.shape[-1], self.num_hiddens, bias=False).to(queries)
-        self.W_k = nn.Linear(keys.shape[-1], self.num_hiddens, bias=False).to(queries)
-        self.w_v = nn.Linear(self.num_hiddens, 1, bias=False).to(queries)
-        weights = masked_softmax(Layers.scores(self, queries, keys), valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("plain_tensors")
-class TensorsAsWeights(nn.Module):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__()
-        self.W_q = torch.randn(num_hiddens, query_size) * 0.1
-        self.W_k = torch.randn(num_hiddens, key_size) * 0.1
-        self.w_v = torch.randn(num_hiddens) * 0.1
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        scores = additive_scores(queries, keys, self.W_q, self.W_k, self.w_v)
-        weights = masked_softmax(scores, valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("layers_in_a_list")
-class ListOfLayers(nn.Module):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__()
-        self.projections = [
-            nn.Linear(query_size, num_hiddens, bias=False),
-            nn.Linear(key_size, num_hiddens, bias=False),
-        ]
-        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
-        self.dropout = nn.Dropout(dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k = self.projections[0](queries), self.projections[1](keys)
-        scores = self.w_v(torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))).squeeze(-1)
-        weights = masked_softmax(scores, valid_lens, mask)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
-
-
-@wrong("parameters_renamed")
-class OtherNames(nn.Module):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__()
-        self.query_projection = nn.Linear(query_size, num_hiddens, bias=False)
-        self.key_projection = nn.Linear(key_size, num_hiddens, bias=False)
-        self.score = nn.Linear(num_hiddens, 1, bias=False)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k = self.query_projection(queries), self.key_projection(keys)
-        scores = self.score(torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))).squeeze(-1)
-        return masked_softmax(scores, valid_lens, mask) @ values
-
-
-@wrong("extra_parameters")
-class DefaultBias(Layers):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(query_size, key_size, num_hiddens, dropout)
-        self.w_v = nn.Linear(num_hiddens, 1)
-        self.W_k = nn.Linear(key_size, num_hiddens)
-        self.W_q = nn.Linear(query_size, num_hiddens)
-
-    forward = WithLayers.forward
-
-
-@wrong("parameter_shape")
-class SizesInTheWrongOrder(WithLayers):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(key_size, query_size, num_hiddens, dropout)
-
-
-@wrong()
-class NoModule:
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        return values
-
-
-@wrong()
-class NoSuperInit(nn.Module):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-
 
 @right
-class WeightsBehindAProperty(Layers):
+class WeightsBehindAProperty(Almost):
     @property
     def attention_weights(self):
         return self._weights.detach()
 
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        self._weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-        return self.dropout(self._weights) @ values
+    def keep(self, weights):
+        self._weights = weights
 
 
 @right
@@ -260,18 +166,15 @@ class LayersFromATable(nn.Module):
 
 
 @right
-class FilledAndWiped(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        scores = self.scores(queries, keys)
+class FilledAndWiped(Almost):
+    def weigh(self, scores, valid_lens, mask):
         dropped = torch.zeros_like(scores, dtype=torch.bool)
         if valid_lens is not None:
-            kept = length_mask(valid_lens, keys.shape[1])
+            kept = length_mask(valid_lens, scores.shape[2])
             dropped = dropped | ~(kept if kept.dim() == 3 else kept.unsqueeze(1))
         if mask is not None:
             dropped = dropped | ~mask
-        weights = scores.masked_fill(dropped, -math.inf).softmax(-1).nan_to_num(0.0)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
+        return scores.masked_fill(dropped, -math.inf).softmax(-1).nan_to_num(0.0)
 
 
 @right
@@ -283,21 +186,19 @@ class BiasTakenAway(WithLayers):
 
 
 @right
-class DividedByLogsumexp(Layers):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        scores = self.scores(queries, keys)
+class DividedByLogsumexp(Almost):
+    def weigh(self, scores, valid_lens, mask):
         kept = torch.ones_like(scores, dtype=torch.bool)
         if valid_lens is not None:
-            kept = length_mask(valid_lens, keys.shape[1]).reshape(len(keys), -1, keys.shape[1])
+            m = scores.shape[2]
+            kept = length_mask(valid_lens, m).reshape(len(scores), -1, m)
         kept = kept if mask is None else kept.logical_and(mask)
         scores = scores.masked_fill(~kept, torch.finfo(scores.dtype).min)
-        weights = torch.where(kept, (scores - scores.logsumexp(-1, keepdim=True)).exp(), 0)
-        self.attention_weights = weights.detach()
-        return self.dropout(weights) @ values
+        return torch.where(kept, (scores - scores.logsumexp(-1, keepdim=True)).exp(), 0)
 
 
 @right
-class EachItemWithItsMask(Layers):
+class EachItemWithItsMask(Almost):
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         rows = []
         for b in range(len(queries)):
@@ -309,48 +210,150 @@ class EachItemWithItsMask(Layers):
         return torch.baddbmm(values.new_zeros(1, 1, 1), self.dropout(weights), values, beta=0)
 
 
-# wrong in one step
+# wrong: layers
 
 
-class Almost(Layers):
-    """A right module in steps; what follows changes one of them."""
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        scores = self.scores(queries, keys)
-        weights = self.weigh(scores, valid_lens, mask)
-        self.keep(weights)
-        return self.outputs(weights, keys, values)
+@wrong("parameters_in_forward")
+class LayersMadeWhenCalled(Almost):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        nn.Module.__init__(self)
+        self.num_hiddens = num_hiddens
+        self.dropout = nn.Dropout(dropout)
 
     def scores(self, queries, keys):
-        return self.score(self.W_q(queries).unsqueeze(2), self.W_k(keys).unsqueeze(1))
-
-    def score(self, q, k):
-        return self.w_v(torch.tanh(q + k)).squeeze(-1)
-
-    def weigh(self, scores, valid_lens, mask):
-        return masked_softmax(scores, valid_lens, mask)
-
-    def keep(self, weights):
-        self.attention_weights = weights.detach()
-
-    def outputs(self, weights, keys, values):
-        return self.dropout(weights) @ values
+        self.W_q = nn.Linear(queries.shape[-1], self.num_hiddens, bias=False).to(queries)
+        self.W_k = nn.Linear(keys.shape[-1], self.num_hiddens, bias=False).to(queries)
+        self.w_v = nn.Linear(self.num_hiddens, 1, bias=False).to(queries)
+        return super().scores(queries, keys)
 
 
-def but(**steps):
-    return type("AdditiveAttention", (Almost,), steps)
+@wrong("plain_tensors")
+class TensorsAsWeights(Almost):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        nn.Module.__init__(self)
+        self.W_q = torch.randn(num_hiddens, query_size) * 0.1
+        self.W_k = torch.randn(num_hiddens, key_size) * 0.1
+        self.w_v = torch.randn(num_hiddens) * 0.1
+        self.dropout = nn.Dropout(dropout)
+
+    def scores(self, queries, keys):
+        return additive_scores(queries, keys, self.W_q, self.W_k, self.w_v)
 
 
-def _allowed(scores, lens, mask):
-    return masked_softmax(torch.zeros_like(scores), lens, mask) > 0
+@wrong("layers_in_a_list")
+class ListOfLayers(Almost):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        nn.Module.__init__(self)
+        self.projections = [
+            nn.Linear(query_size, num_hiddens, bias=False),
+            nn.Linear(key_size, num_hiddens, bias=False),
+        ]
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def scores(self, queries, keys):
+        q, k = self.projections[0](queries), self.projections[1](keys)
+        return self.score(q.unsqueeze(2), k.unsqueeze(1))
+
+
+@wrong("parameters_renamed")
+class OtherNames(nn.Module):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__()
+        self.query_projection = nn.Linear(query_size, num_hiddens, bias=False)
+        self.key_projection = nn.Linear(key_size, num_hiddens, bias=False)
+        self.score = nn.Linear(num_hiddens, 1, bias=False)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k = self.query_projection(queries), self.key_projection(keys)
+        scores = self.score(torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))).squeeze(-1)
+        return masked_softmax(scores, valid_lens, mask) @ values
+
+
+@wrong("extra_parameters")
+class DefaultBias(WithLayers):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+        self.w_v = nn.Linear(num_hiddens, 1)
+        self.W_k = nn.Linear(key_size, num_hiddens)
+        self.W_q = nn.Linear(query_size, num_hiddens)
+
+
+@wrong("missing_parameter")
+class SharedLayer(WithLayers):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+        if query_size == key_size:
+            self.W_k = self.W_q
+
+
+@wrong("parameter_shape")
+class SizesInTheWrongOrder(WithLayers):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        super().__init__(key_size, query_size, num_hiddens, dropout)
+
+
+@wrong()
+class Frozen(WithLayers):
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.w_v.requires_grad_(False)
+
+
+@wrong()
+class NoModule:
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        return values
+
+
+@wrong()
+class NoSuperInit(nn.Module):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+
+
+# wrong: arguments
 
 
 @wrong("lengths_required")
-class Textbook(Layers):
+class Textbook(Almost):
     def forward(self, queries, keys, values, valid_lens):
-        weights = masked_softmax(self.scores(queries, keys), valid_lens)
-        self.attention_weights = weights.detach()
-        return torch.bmm(self.dropout(weights), values)
+        return super().forward(queries, keys, values, valid_lens)
+
+
+@wrong()
+class LengthsOnly(WithLayers):
+    def forward(self, queries, keys, values, valid_lens=None):
+        return super().forward(queries, keys, values, valid_lens)
+
+
+@wrong()
+class MaskFirst(WithLayers):
+    def forward(self, queries, keys, values, mask=None, valid_lens=None):
+        return super().forward(queries, keys, values, valid_lens, mask)
+
+
+@wrong()
+class KeysFirst(WithLayers):
+    def __init__(self, key_size, query_size, num_hiddens, dropout=0.0):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+
+
+@wrong()
+class DropsByDefault(WithLayers):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.1):
+        super().__init__(query_size, key_size, num_hiddens, dropout)
+
+
+@wrong("no_forward")
+class CalledAsInKeras(Almost):
+    call, forward = Almost.forward, nn.Module.forward
+
+
+# wrong in one step
 
 
 @wrong("inverted")
@@ -358,24 +361,46 @@ class TrueMeansIgnore(Almost):
     def weigh(self, scores, valid_lens, mask):
         if valid_lens is None and mask is None:
             return scores.softmax(-1)
-        kept = _allowed(scores, valid_lens, mask)
+        kept = allowed(scores, valid_lens, mask)
         return scores.masked_fill(kept, -math.inf).softmax(-1).nan_to_num(0.0)
 
 
-@wrong("over_queries")
-class SoftmaxOverQueries(Almost):
+@wrong("empty_row_has_weight")
+class NoLengthIfAllZero(Almost):
     def weigh(self, scores, valid_lens, mask):
-        kept = _allowed(scores, valid_lens, mask)
-        return scores.masked_fill(~kept, -math.inf).softmax(dim=1).nan_to_num(0.0)
+        lens = valid_lens if valid_lens is not None and valid_lens.any() else None
+        return masked_softmax(scores, lens, mask)
 
 
-@wrong("dropout_on_scores")
-class DropsScores(Almost):
-    def score(self, q, k):
-        return self.dropout(super().score(q, k))
+@wrong()
+class OneLengthAnItem(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        has_more = valid_lens is not None and valid_lens.dim() == 2
+        return masked_softmax(scores, valid_lens[:, 0] if has_more else valid_lens, mask)
 
-    def outputs(self, weights, keys, values):
-        return weights @ values
+
+@wrong()
+class RefusesInt32(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        assert valid_lens is None or valid_lens.dtype == torch.int64
+        return masked_softmax(scores, valid_lens, mask)
+
+
+@wrong()
+class RefusesMasksOfKeys(Almost):
+    def weigh(self, scores, valid_lens, mask):
+        assert mask is None or mask.dim() > 1
+        return masked_softmax(scores, valid_lens, mask)
+
+
+@wrong()
+class RemembersTheFirstMask(Almost):
+    first = None
+
+    def weigh(self, scores, valid_lens, mask):
+        if mask is not None and self.first is None:
+            self.first = mask
+        return masked_softmax(scores, valid_lens, self.first)
 
 
 @wrong("dropout_not_rescaled")
@@ -398,18 +423,6 @@ class KeepsDropped(Almost):
         weights = self.dropout(weights)
         self.attention_weights = weights.detach()
         return weights @ values
-
-
-@wrong("attribute_attached")
-class KeepsGraph(Almost):
-    def keep(self, weights):
-        self.attention_weights = weights
-
-
-@wrong("attribute_shape")
-class KeepsTheFirstItem(Almost):
-    def keep(self, weights):
-        self.attention_weights = weights[0].detach()
 
 
 @wrong("training_flag_changed")
@@ -437,220 +450,133 @@ class KeptOnce(Almost):
             self.attention_weights = weights.detach()
 
 
-@wrong()
-class TruthOfLengths(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        return masked_softmax(scores, valid_lens if valid_lens else None, mask)
+def filled(scores, given, number=-math.inf):
+    return scores.masked_fill(~allowed(scores, *given), number)
 
 
-@wrong("empty_row_has_weight")
-class NoLengthIfAllZero(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        lens = valid_lens if valid_lens is not None and valid_lens.any() else None
-        return masked_softmax(scores, lens, mask)
-
-
-@wrong()
-class OneLengthAnItem(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        has_more = valid_lens is not None and valid_lens.dim() == 2
-        return masked_softmax(scores, valid_lens[:, 0] if has_more else valid_lens, mask)
-
-
-@wrong()
-class OneKeyTooMany(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        lens = None if valid_lens is None else (valid_lens + 1).clamp(max=scores.shape[2])
-        return masked_softmax(scores, lens, mask)
-
-
-@wrong()
-class RefusesInt32(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        assert valid_lens is None or valid_lens.dtype == torch.int64
-        return masked_softmax(scores, valid_lens, mask)
-
-
-@wrong()
-class RefusesMasksOfKeys(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        assert mask is None or mask.dim() > 1
-        return masked_softmax(scores, valid_lens, mask)
-
-
-@wrong()
-class RemembersTheFirstMask(Almost):
-    first = None
-
-    def weigh(self, scores, valid_lens, mask):
-        if mask is not None and self.first is None:
-            self.first = mask
-        return masked_softmax(scores, valid_lens, self.first)
-
-
-# wrong: arguments
-
-
-@wrong()
-class LengthsOnly(WithLayers):
-    def forward(self, queries, keys, values, valid_lens=None):
-        return super().forward(queries, keys, values, valid_lens)
-
-
-@wrong()
-class MaskFirst(WithLayers):
-    def forward(self, queries, keys, values, mask=None, valid_lens=None):
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong()
-class KeysFirst(WithLayers):
-    def __init__(self, key_size, query_size, num_hiddens, dropout=0.0):
-        super().__init__(query_size, key_size, num_hiddens, dropout)
-
-
-@wrong()
-class DropsByDefault(WithLayers):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.1):
-        super().__init__(query_size, key_size, num_hiddens, dropout)
-
-
-@wrong()
-class Frozen(WithLayers):
-    def __init__(self, *sizes, **options):
-        super().__init__(*sizes, **options)
-        self.w_v.requires_grad_(False)
-
-
-@wrong("missing_parameter")
-class SharedLayer(WithLayers):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(query_size, key_size, num_hiddens, dropout)
-        if query_size == key_size:
-            self.W_k = self.W_q
-
-
-@wrong("no_forward")
-class CalledAsInKeras(Layers):
-    def call(self, queries, keys, values, valid_lens=None, mask=None):
-        return WithLayers.forward(self, queries, keys, values, valid_lens, mask)
-
-
-LinearScores = wrong("no_tanh")(but(score=lambda self, q, k: self.w_v(q + k).squeeze(-1)))
-BareSqueeze = wrong("squeezed")(but(score=lambda self, q, k: self.w_v(torch.tanh(q + k)).squeeze()))
-TanhOfEach = wrong("tanh_apart")(
-    but(score=lambda self, q, k: self.w_v(q.tanh() + k.tanh())[..., 0])
+but = wrong_in(Almost)
+LinearScores = but("no_tanh", score=lambda self, q, k: self.w_v(q + k).squeeze(-1))
+BareSqueeze = but("squeezed", score=lambda self, q, k: self.w_v(torch.tanh(q + k)).squeeze())
+TanhOfEach = but("tanh_apart", score=lambda self, q, k: self.w_v(q.tanh() + k.tanh())[..., 0])
+KeysScoredAlone = but(
+    "query_forgotten", score=lambda self, q, k: Almost.score(self, torch.zeros_like(q), k)
 )
-KeysScoredAlone = wrong("query_forgotten")(
-    but(score=lambda self, q, k: self.w_v(torch.tanh(torch.zeros_like(q) + k))[..., 0])
+FeaturesAddedUp = but("no_w_v", score=lambda self, q, k: torch.tanh(q + k).sum(dim=3))
+FeaturesMultiplied = but("product", score=lambda self, q, k: self.w_v(torch.tanh(q * k)).squeeze(3))
+RectifiedFeatures = but("relu", score=lambda self, q, k: self.w_v(F.relu(q + k)).squeeze(-1))
+DividedByTheRoot = but(
+    "scaled", score=lambda self, q, k: Almost.score(self, q, k) / q.shape[-1] ** 0.5
 )
-FeaturesAddedUp = wrong("no_w_v")(but(score=lambda self, q, k: torch.tanh(q + k).sum(dim=3)))
-FeaturesMultiplied = wrong("product")(
-    but(score=lambda self, q, k: self.w_v(torch.tanh(q * k)).squeeze(3))
+ScaledProduct = but(
+    "scaled_dot_product", score=lambda self, q, k: (q * k).sum(-1) / math.sqrt(q.shape[-1])
 )
-RectifiedFeatures = wrong("relu")(but(score=lambda self, q, k: self.w_v(F.relu(q + k)).squeeze(-1)))
-DividedByTheRoot = wrong("scaled")(
-    but(score=lambda self, q, k: self.w_v(torch.tanh(q + k)).squeeze(-1) / q.shape[-1] ** 0.5)
+CrossedOver = but(
+    "layers_swapped",
+    scores=lambda self, q, k: self.score(self.W_k(q)[:, :, None], self.W_q(k)[:, None]),
 )
-ScaledProduct = wrong("scaled_dot_product")(
-    but(score=lambda self, q, k: (q * k).sum(-1) / math.sqrt(q.shape[-1]))
+MaskForgotten = but("bool_mask_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, lens))
+LengthsForgotten = but("lengths_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, mask=m))
+PlainSoftmax = but("nothing_masked", weigh=lambda self, s, lens, m: s.softmax(dim=-1))
+EitherOr = but(
+    "only_lengths_if_both",
+    weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if lens is None else None),
 )
-CrossedOver = wrong("layers_swapped")(
-    but(scores=lambda self, q, k: self.score(self.W_k(q)[:, :, None], self.W_q(k)[:, None]))
+MaskReplacesLengths = but(
+    "dropped_key_has_weight",
+    weigh=lambda self, s, lens, m: masked_softmax(s, lens if m is None else None, m),
 )
-MaskForgotten = wrong("bool_mask_ignored")(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens))
+MaskAsNumbers = but(
+    "zero_one_mask_added",
+    weigh=lambda self, s, lens, m: masked_softmax(s if m is None else s + m.double(), lens),
 )
-LengthsForgotten = wrong("lengths_ignored")(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, mask=m))
+TorchModuleMask = but(
+    "bool_mask_inverted",
+    weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
 )
-PlainSoftmax = wrong("nothing_masked")(but(weigh=lambda self, s, lens, m: s.softmax(dim=-1)))
-EitherOr = wrong("only_lengths_if_both")(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if lens is None else None))
+SoftmaxOverQueries = but(
+    "over_queries", weigh=lambda self, s, *given: filled(s, given).softmax(dim=1).nan_to_num(0.0)
 )
-MaskReplacesLengths = wrong("dropped_key_has_weight")(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens if m is None else None, m))
+FilledWithAMillion = but(
+    "empty_row_uniform", weigh=lambda self, s, *given: filled(s, given, -1e6).softmax(-1)
 )
-MaskAsNumbers = wrong("zero_one_mask_added")(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s if m is None else s + m.double(), lens))
+VeryNegativeAdded = but(
+    "empty_row_has_weight",
+    weigh=lambda self, s, *given: (s + ~allowed(s, *given) * -1e9).softmax(-1),
 )
-TorchModuleMask = wrong("bool_mask_inverted")(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m))
+WipedAfterwards = but(
+    "zero_after_softmax", weigh=lambda self, s, *given: s.softmax(-1) * allowed(s, *given)
 )
-FilledWithAMillion = wrong("empty_row_uniform")(
-    but(weigh=lambda self, s, *given: s.masked_fill(~_allowed(s, *given), -1e6).softmax(-1))
+LeastDenominator = but(
+    weigh=lambda self, s, *given: F.normalize(s.exp() * allowed(s, *given), p=1, dim=-1)
 )
-VeryNegativeAdded = wrong("empty_row_has_weight")(
-    but(weigh=lambda self, s, *given: (s + ~_allowed(s, *given) * -1e9).softmax(-1))
-)
-WipedAfterwards = wrong("zero_after_softmax")(
-    but(weigh=lambda self, s, *given: s.softmax(-1) * _allowed(s, *given))
-)
-LeastDenominator = wrong()(
-    but(weigh=lambda self, s, *given: F.normalize(s.exp() * _allowed(s, *given), p=1, dim=-1))
-)
-OneKeyTooFew = wrong()(
-    but(
-        weigh=lambda self, s, lens, m: masked_softmax(
-            s, lens if lens is None else (lens - 1).clamp(0), m
-        )
+TruthOfLengths = but(weigh=lambda self, s, lens, m: masked_softmax(s, lens if lens else None, m))
+OneKeyTooMany = but(
+    weigh=lambda self, s, lens, m: masked_softmax(
+        s, None if lens is None else (lens + 1).clamp(max=s.shape[2]), m
     )
 )
-AveragesKeys = wrong("values_are_keys")(but(outputs=lambda self, w, k, v: self.dropout(w) @ k))
-OverwritesKeys = wrong("projected_keys_averaged")(
-    but(outputs=lambda self, w, k, v: self.dropout(w) @ self.W_k(k))
+OneKeyTooFew = but(
+    weigh=lambda self, s, lens, m: masked_softmax(
+        s, lens if lens is None else (lens - 1).clamp(0), m
+    )
 )
-DropoutMadeInForward = wrong("dropout_in_eval")(
-    but(outputs=lambda self, w, k, v: nn.Dropout(self.dropout.p)(w) @ v)
+AveragesKeys = but("values_are_keys", outputs=lambda self, w, k, v: self.dropout(w) @ k)
+OverwritesKeys = but(
+    "projected_keys_averaged", outputs=lambda self, w, k, v: self.dropout(w) @ self.W_k(k)
 )
-DropsOutputs = wrong("dropout_on_output")(
-    but(outputs=lambda self, w, k, v: F.dropout(w @ v, self.dropout.p, self.training))
+DropoutMadeInForward = but(
+    "dropout_in_eval", outputs=lambda self, w, k, v: nn.Dropout(self.dropout.p)(w) @ v
 )
-DropsValues = wrong()(but(outputs=lambda self, w, k, v: w @ self.dropout(v)))
-NeverDropping = wrong("dropout_missing")(but(outputs=lambda self, w, k, v: w @ v))
-DropsWholeKeys = wrong("dropout_shared")(
-    but(outputs=lambda self, w, k, v: w @ (v * self.dropout(torch.ones_like(v[..., :1]))))
+DropsOutputs = but(
+    "dropout_on_output",
+    outputs=lambda self, w, k, v: F.dropout(w @ v, self.dropout.p, self.training),
 )
-UsesTheDetached = wrong("gradient_cut")(
-    but(outputs=lambda self, w, k, v: self.dropout(self.attention_weights) @ v)
+DropsScores = but(
+    "dropout_on_scores",
+    score=lambda self, q, k: self.dropout(Almost.score(self, q, k)),
+    outputs=lambda self, w, k, v: w @ v,
 )
-ReturnsATuple = wrong("wrong_type")(but(outputs=lambda self, w, k, v: (self.dropout(w) @ v, w)))
-Float32Output = wrong("dtype_changed")(
-    but(outputs=lambda self, w, k, v: (self.dropout(w) @ v).float())
+DropsValues = but(outputs=lambda self, w, k, v: w @ self.dropout(v))
+NeverDropping = but("dropout_missing", outputs=lambda self, w, k, v: w @ v)
+DropsWholeKeys = but(
+    "dropout_shared",
+    outputs=lambda self, w, k, v: w @ (v * self.dropout(torch.ones_like(v[..., :1]))),
 )
-KeepsNothing = wrong("attribute_missing")(but(keep=lambda self, weights: None))
+UsesTheDetached = but(
+    "gradient_cut", outputs=lambda self, w, k, v: self.dropout(self.attention_weights) @ v
+)
+ReturnsATuple = but("wrong_type", outputs=lambda self, w, k, v: (self.dropout(w) @ v, w))
+Float32Output = but("dtype_changed", outputs=lambda self, w, k, v: (self.dropout(w) @ v).float())
+KeepsNothing = but("attribute_missing", keep=lambda self, weights: None)
+KeepsGraph = but("attribute_attached", kept=lambda self, weights: weights)
+KeepsTheFirstItem = but("attribute_shape", kept=lambda self, weights: weights[0].detach())
+
+
+class Faulty(Almost):
+    faults = ()
+
+    def score(self, q, k):
+        return self.w_v(q + k if "no tanh" in self.faults else (q + k).tanh()).squeeze(-1)
+
+    def weigh(self, scores, valid_lens, mask):
+        lens = None if "lengths ignored" in self.faults else valid_lens
+        weights = masked_softmax(scores, lens, None if "mask ignored" in self.faults else mask)
+        if "empty rows are NaN" in self.faults:
+            weights = weights / weights.sum(-1, keepdim=True)
+        return weights
+
+    def kept(self, weights):
+        return weights if "graph kept" in self.faults else weights.detach()
+
+    def outputs(self, weights, keys, values):
+        return (weights if "nothing dropped" in self.faults else self.dropout(weights)) @ values
 
 
 @faulty("no tanh", "mask ignored", "empty rows are NaN", "graph kept")
 def with_faults(faults):
-    class Module(Layers):
-        def scores(self, queries, keys):
-            features = self.W_q(queries).unsqueeze(2) + self.W_k(keys).unsqueeze(1)
-            return self.w_v(features if "no tanh" in faults else features.tanh()).squeeze(-1)
-
-        def forward(self, queries, keys, values, valid_lens=None, mask=None):
-            mask = None if "mask ignored" in faults else mask
-            weights = masked_softmax(self.scores(queries, keys), valid_lens, mask)
-            if "empty rows are NaN" in faults:
-                weights = weights / weights.sum(-1, keepdim=True)
-            self.attention_weights = weights if "graph kept" in faults else weights.detach()
-            return self.dropout(weights) @ values
-
-    return Module
+    return type("Module", (Faulty,), {"faults": faults})
 
 
 @faulty("no tanh", "lengths ignored", "nothing dropped")
 def with_other_faults(faults):
-    class Module(Layers):
-        def scores(self, queries, keys):
-            features = self.W_q(queries).unsqueeze(2) + self.W_k(keys).unsqueeze(1)
-            return self.w_v(features if "no tanh" in faults else features.tanh()).squeeze(-1)
-
-        def forward(self, queries, keys, values, valid_lens=None, mask=None):
-            lens = None if "lengths ignored" in faults else valid_lens
-            weights = masked_softmax(self.scores(queries, keys), lens, mask)
-            self.attention_weights = weights.detach()
-            weights = weights if "nothing dropped" in faults else self.dropout(weights)
-            return weights @ values
-
-    return Module
+    return type("Module", (Faulty,), {"faults": faults})

@@ -6,7 +6,15 @@ from torch.nn import functional as F
 
 from course_lib.exercises.variants import faulty, right, wrong
 
-# right
+
+def projected(score):
+    """Scores from the projected queries, (b, n, h), the projected keys, (b, m, h), and w_v."""
+    return lambda queries, keys, w_q, w_k, w_v: score(queries @ w_q.T, keys @ w_k.T, w_v)
+
+
+def paired(score):
+    """Scores from the sums of all pairs, (b, n, m, h), and w_v."""
+    return projected(lambda q, k, v: score(q.unsqueeze(2) + k.unsqueeze(1), v))
 
 
 @right
@@ -63,12 +71,6 @@ def one_feature_at_a_time(queries, keys, w_q, w_k, w_v):
 
 
 @right
-def keys_first_then_transposed(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    return (torch.tanh(k.unsqueeze(2) + q.unsqueeze(1)) @ w_v).transpose(1, 2)
-
-
-@right
 def in_place_on_its_own_tensor(queries, keys, w_q, w_k, w_v):
     features = (queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None]
     features.tanh_()
@@ -87,12 +89,6 @@ def repeat_and_view(queries, keys, w_q, w_k, w_v):
     q = (queries @ w_q.T).repeat_interleave(m, dim=1)
     k = (keys @ w_k.T).repeat(1, n, 1)
     return torch.tanh(q + k).view(b, n, m, h) @ w_v
-
-
-@right
-def tanh_by_sigmoid(queries, keys, w_q, w_k, w_v):
-    x = (queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None]
-    return (2 * torch.sigmoid(2 * x) - 1) @ w_v
 
 
 @right
@@ -119,105 +115,6 @@ def as_a_convolution(queries, keys, w_q, w_k, w_v):
     q = (queries @ w_q.T).permute(0, 2, 1).unsqueeze(3)
     k = (keys @ w_k.T).permute(0, 2, 1).unsqueeze(2)
     return torch.conv2d(torch.tanh(q + k), w_v[None, :, None, None])[:, 0]
-
-
-# wrong
-
-
-@wrong("no_tanh")
-def linear_only(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    return (q @ w_v)[:, :, None] + (k @ w_v)[:, None, :]
-
-
-@wrong("tanh_apart")
-def two_tanhs(queries, keys, w_q, w_k, w_v):
-    q, k = torch.tanh(queries @ w_q.T), torch.tanh(keys @ w_k.T)
-    return torch.einsum("bnh,h->bn", q, w_v).unsqueeze(2) + (k @ w_v).unsqueeze(1)
-
-
-@wrong("tanh_after_w_v")
-def tanh_of_score(queries, keys, w_q, w_k, w_v):
-    features = (queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)
-    return torch.tanh((features * w_v).sum(-1))
-
-
-@wrong("relu")
-def clamped(queries, keys, w_q, w_k, w_v):
-    features = (queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)
-    return features.clamp(min=0) @ w_v
-
-
-@wrong("axes_swapped")
-def unsqueezed_the_other_way(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    return torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ w_v
-
-
-@wrong("squeezed")
-def bare_squeeze(queries, keys, w_q, w_k, w_v):
-    features = torch.tanh((queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1))
-    return F.linear(features, w_v.unsqueeze(0)).squeeze()
-
-
-@wrong()
-def as_given(queries, keys, w_q, w_k, w_v):
-    return torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
-
-
-@wrong()
-def batch_forgotten(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys[0] @ w_k.T
-    return torch.tanh(q.unsqueeze(2) + k) @ w_v
-
-
-@wrong()
-def repeat_instead_of_interleave(queries, keys, w_q, w_k, w_v):
-    b, n, m = len(queries), queries.shape[1], keys.shape[1]
-    q = (queries @ w_q.T).repeat(1, m, 1)
-    k = (keys @ w_k.T).repeat(1, n, 1)
-    return torch.tanh(q + k).view(b, n, m, -1) @ w_v
-
-
-@wrong("gradient_cut")
-def through_numpy(queries, keys, w_q, w_k, w_v):
-    q, k, a, b, v = (x.detach().numpy() for x in (queries, keys, w_q, w_k, w_v))
-    features = np.tanh((q @ a.T)[:, :, None] + (k @ b.T)[:, None])
-    return torch.from_numpy(features @ v)
-
-
-@wrong()
-def keys_without_gradient(queries, keys, w_q, w_k, w_v):
-    k = (keys @ w_k.T).data
-    return torch.tanh((queries @ w_q.T)[:, :, None] + k[:, None]) @ w_v
-
-
-@wrong("dtype_changed")
-def always_float32(queries, keys, w_q, w_k, w_v):
-    q, k, a, b, v = (x.float() for x in (queries, keys, w_q, w_k, w_v))
-    return unsqueeze(q, k, a, b, v)
-
-
-@wrong()
-def exponential_formula(queries, keys, w_q, w_k, w_v):
-    x = (queries @ w_q.T)[:, :, None] + (keys @ w_k.T)[:, None]
-    e = torch.exp(2 * x)
-    return ((e - 1) / (e + 1)) @ w_v
-
-
-@wrong("wrong_gradient")
-def straight_through(queries, keys, w_q, w_k, w_v):
-    features = (queries @ w_q.T).unsqueeze(2) + (keys @ w_k.T).unsqueeze(1)
-    return (features + (torch.tanh(features) - features).detach()) @ w_v
-
-
-_projected = {}
-
-
-@wrong()
-def keys_remembered_by_shape(queries, keys, w_q, w_k, w_v):
-    k = _projected.setdefault((keys.shape, w_k.shape, keys.dtype), keys @ w_k.T)
-    return torch.tanh((queries @ w_q.T).unsqueeze(2) + k.unsqueeze(1)) @ w_v
 
 
 @right
@@ -248,34 +145,84 @@ def tanh_from_expm1(queries, keys, w_q, w_k, w_v):
     return (x.sign() * -less / (less + 2)) @ w_v
 
 
+# wrong
+
+
 @wrong()
-def right_way_round_unless_square(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    scores = torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ w_v
-    return scores if q.shape[1] == k.shape[1] else scores.mT
+def as_given(queries, keys, w_q, w_k, w_v):
+    return torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
 
 
-@wrong("no_w_v")
-def features_added_up(queries, keys, w_q, w_k, w_v):
-    q, k = queries @ w_q.T, keys @ w_k.T
-    return torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)).sum(dim=3)
+@wrong()
+def repeat_instead_of_interleave(queries, keys, w_q, w_k, w_v):
+    b, n, m = len(queries), queries.shape[1], keys.shape[1]
+    q = (queries @ w_q.T).repeat(1, m, 1)
+    k = (keys @ w_k.T).repeat(1, n, 1)
+    return torch.tanh(q + k).view(b, n, m, -1) @ w_v
 
 
-bilinear = wrong("dot_product")(
-    lambda queries, keys, w_q, w_k, w_v: torch.einsum("bnd,hd,hk,bmk->bnm", queries, w_q, w_k, keys)
+@wrong("gradient_cut")
+def through_numpy(queries, keys, w_q, w_k, w_v):
+    q, k, a, b, v = (x.detach().numpy() for x in (queries, keys, w_q, w_k, w_v))
+    features = np.tanh((q @ a.T)[:, :, None] + (k @ b.T)[:, None])
+    return torch.from_numpy(features @ v)
+
+
+_projected = {}
+
+
+@wrong()
+def keys_remembered_by_shape(queries, keys, w_q, w_k, w_v):
+    k = _projected.setdefault((keys.shape, w_k.shape, keys.dtype), keys @ w_k.T)
+    return torch.tanh((queries @ w_q.T).unsqueeze(2) + k.unsqueeze(1)) @ w_v
+
+
+def changed(change):
+    """The right scores of changed inputs."""
+    return lambda *inputs: unsqueeze(*change(*inputs))
+
+
+linear_only = wrong("no_tanh")(projected(lambda q, k, v: (q @ v)[:, :, None] + (k @ v)[:, None, :]))
+two_tanhs = wrong("tanh_apart")(
+    projected(lambda q, k, v: (q.tanh() @ v).unsqueeze(2) + (k.tanh() @ v).unsqueeze(1))
 )
-crossed = wrong("weights_swapped")(
-    lambda queries, keys, w_q, w_k, w_v: unsqueeze(queries, keys, w_k, w_q, w_v)
+tanh_of_score = wrong("tanh_after_w_v")(paired(lambda x, v: torch.tanh((x * v).sum(-1))))
+clamped = wrong("relu")(paired(lambda x, v: x.clamp(min=0) @ v))
+bare_squeeze = wrong("squeezed")(
+    paired(lambda x, v: F.linear(torch.tanh(x), v.unsqueeze(0)).squeeze())
 )
-no_new_axes = wrong()(
-    lambda queries, keys, w_q, w_k, w_v: torch.tanh(queries @ w_q.T + keys @ w_k.T) @ w_v
+batch_forgotten = wrong()(projected(lambda q, k, v: torch.tanh(q.unsqueeze(2) + k[0]) @ v))
+keys_without_gradient = wrong()(
+    projected(lambda q, k, v: torch.tanh(q[:, :, None] + k.data[:, None]) @ v)
 )
+exponential_formula = wrong()(
+    paired(lambda x, v: ((torch.exp(2 * x) - 1) / (torch.exp(2 * x) + 1)) @ v)
+)
+straight_through = wrong("wrong_gradient")(
+    paired(lambda x, v: (x + (torch.tanh(x) - x).detach()) @ v)
+)
+features_added_up = wrong("no_w_v")(paired(lambda x, v: torch.tanh(x).sum(dim=3)))
+bilinear = wrong("dot_product")(projected(lambda q, k, v: q @ k.mT))
+no_new_axes = wrong()(projected(lambda q, k, v: torch.tanh(q + k) @ v))
+always_float32 = wrong("dtype_changed")(changed(lambda *inputs: [x.float() for x in inputs]))
+crossed = wrong("weights_swapped")(changed(lambda q, k, w_q, w_k, w_v: (q, k, w_k, w_q, w_v)))
 scaled_like_dot_product = wrong("scaled")(
     lambda queries, keys, w_q, w_k, w_v: unsqueeze(queries, keys, w_q, w_k, w_v) / len(w_v) ** 0.5
 )
-weights_already = wrong()(
-    lambda queries, keys, w_q, w_k, w_v: unsqueeze(queries, keys, w_q, w_k, w_v).softmax(dim=2)
+weights_already = wrong()(lambda *inputs: unsqueeze(*inputs).softmax(dim=2))
+keys_first_then_transposed = right(
+    projected(lambda q, k, v: (torch.tanh(k.unsqueeze(2) + q.unsqueeze(1)) @ v).transpose(1, 2))
 )
+tanh_by_sigmoid = right(paired(lambda x, v: (2 * torch.sigmoid(2 * x) - 1) @ v))
+unsqueezed_the_other_way = wrong("axes_swapped")(
+    projected(lambda q, k, v: torch.tanh(q.unsqueeze(1) + k.unsqueeze(2)) @ v)
+)
+
+
+@wrong()
+def right_way_round_unless_square(*inputs):
+    scores = unsqueezed_the_other_way(*inputs)
+    return scores if scores.shape[1] == scores.shape[2] else scores.mT
 
 
 @faulty("no tanh", "squeezed")

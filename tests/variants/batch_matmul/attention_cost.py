@@ -9,14 +9,6 @@ from course_lib.exercises.variants import faulty, right, wrong
 
 
 @right
-def one_formula(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    return {
-        "flops": 2 * batch * num_queries * num_keys * (d + d_v),
-        "score_bytes": batch * num_queries * num_keys * bytes_per_element,
-    }
-
-
-@right
 def two_products(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     scores = 2 * batch * num_queries * d * num_keys
     outputs = 2 * batch * num_queries * num_keys * d_v
@@ -44,66 +36,6 @@ def shifted(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     return cost
 
 
-@wrong("factor_2_missing")
-def multiply_adds(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_keys
-    return {"flops": pairs * d + pairs * d_v, "score_bytes": pairs * bytes_per_element}
-
-
-@wrong("queries_used_twice")
-def squares(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries**2
-    return {"flops": 2 * pairs * (d + d_v), "score_bytes": pairs * bytes_per_element}
-
-
-@wrong("elements_for_bytes")
-def elements(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_keys
-    return {"flops": 2 * pairs * (d + d_v), "score_bytes": pairs}
-
-
-@wrong("d_used_twice")
-def only_d(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_keys
-    return {"flops": 4 * pairs * d, "score_bytes": pairs * bytes_per_element}
-
-
-@wrong("second_product_missing")
-def only_scores(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_keys
-    return {"flops": 2 * pairs * d, "score_bytes": pairs * bytes_per_element}
-
-
-@wrong("sizes_multiplied")
-def times(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_keys
-    return {"flops": 2 * pairs * d * d_v, "score_bytes": pairs * bytes_per_element}
-
-
-@wrong("batch_forgotten")
-def one_item(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = num_queries * num_keys
-    return {"flops": 2 * pairs * (d + d_v), "score_bytes": pairs * bytes_per_element}
-
-
-@wrong("always_4_bytes")
-def float32_only(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_keys
-    return {"flops": 2 * pairs * (d + d_v), "score_bytes": 4 * pairs}
-
-
-@wrong("not_whole")
-def halves(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_keys
-    return {"flops": pairs * (d + d_v) / 0.5, "score_bytes": float(pairs * bytes_per_element)}
-
-
-@wrong()
-def a_tuple(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    pairs = batch * num_queries * num_keys
-    return 2 * pairs * (d + d_v), pairs * bytes_per_element
-
-
 @right
 def from_any_arguments(*sizes, bytes_per_element=4, **named):
     names = "batch", "num_queries", "num_keys", "d", "d_v", "bytes_per_element"
@@ -122,27 +54,6 @@ def six_sizes(batch, num_queries, num_keys, d, d_v, bytes_per_element):
     return {"flops": 2 * cells * (d + d_v), "score_bytes": cells * bytes_per_element}
 
 
-@wrong("softmax_counted")
-def with_the_softmax(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    cells = batch * num_queries * num_keys
-    flops = 2 * cells * d + 3 * cells + 2 * cells * d_v
-    return {"flops": flops, "score_bytes": cells * bytes_per_element}
-
-
-@wrong("wrong_values")
-def queries_and_keys_stored(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    flops = 2 * batch * num_queries * num_keys * (d + d_v)
-    size = batch * (num_queries + num_keys) * bytes_per_element
-    return {"flops": flops, "score_bytes": size}
-
-
-@wrong()
-def rounded_to_float32(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    cells = float(batch) * num_queries * num_keys
-    flops, size = torch.tensor([2 * cells * (d + d_v), cells * bytes_per_element]).tolist()
-    return {"flops": int(flops), "score_bytes": int(size)}
-
-
 @right
 def added_up_in_a_defaultdict(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
     cost = collections.defaultdict(int)
@@ -152,10 +63,75 @@ def added_up_in_a_defaultdict(batch, num_queries, num_keys, d, d_v, bytes_per_el
     return cost
 
 
-@wrong("counts_explained")
-def operations_of_one_item(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
-    scores = num_queries * num_keys
-    return {"flops": 2 * scores * (d + d_v), "score_bytes": batch * scores * bytes_per_element}
+one_formula = right(
+    lambda batch, num_queries, num_keys, d, d_v, bytes_per_element=4: {
+        "flops": 2 * batch * num_queries * num_keys * (d + d_v),
+        "score_bytes": batch * num_queries * num_keys * bytes_per_element,
+    }
+)
+
+
+def counting(count):
+    """A cost from `count(batch, num_queries, num_keys, d, d_v, bytes_per_element)`: two numbers."""
+
+    def attention_cost(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+        flops, size = count(batch, num_queries, num_keys, d, d_v, bytes_per_element)
+        return {"flops": flops, "score_bytes": size}
+
+    return attention_cost
+
+
+def of_pairs(count):
+    """A cost from `count(number of scores, d, d_v, bytes_per_element)`."""
+    return counting(lambda b, n, m, *sizes: count(b * n * m, *sizes))
+
+
+@wrong()
+@of_pairs
+def rounded_to_float32(pairs, d, d_v, size):
+    return map(int, torch.tensor([2.0 * pairs * (d + d_v), float(pairs) * size]).tolist())
+
+
+@wrong()
+def a_tuple(batch, num_queries, num_keys, d, d_v, bytes_per_element=4):
+    pairs = batch * num_queries * num_keys
+    return 2 * pairs * (d + d_v), pairs * bytes_per_element
+
+
+multiply_adds = wrong("factor_2_missing")(
+    of_pairs(lambda pairs, d, d_v, size: (pairs * d + pairs * d_v, pairs * size))
+)
+only_d = wrong("d_used_twice")(of_pairs(lambda pairs, d, d_v, size: (4 * pairs * d, pairs * size)))
+only_scores = wrong("second_product_missing")(
+    of_pairs(lambda pairs, d, d_v, size: (2 * pairs * d, pairs * size))
+)
+times = wrong("sizes_multiplied")(
+    of_pairs(lambda pairs, d, d_v, size: (2 * pairs * d * d_v, pairs * size))
+)
+with_the_softmax = wrong("softmax_counted")(
+    of_pairs(lambda pairs, d, d_v, size: (pairs * (2 * d + 3 + 2 * d_v), pairs * size))
+)
+elements = wrong("elements_for_bytes")(
+    of_pairs(lambda pairs, d, d_v, size: (2 * pairs * (d + d_v), pairs))
+)
+float32_only = wrong("always_4_bytes")(
+    of_pairs(lambda pairs, d, d_v, size: (2 * pairs * (d + d_v), 4 * pairs))
+)
+halves = wrong("not_whole")(
+    of_pairs(lambda pairs, d, d_v, size: (pairs * (d + d_v) / 0.5, float(pairs * size)))
+)
+squares = wrong("queries_used_twice")(
+    counting(lambda b, n, m, d, d_v, size: (2 * b * n**2 * (d + d_v), b * n**2 * size))
+)
+one_item = wrong("batch_forgotten")(
+    counting(lambda b, n, m, d, d_v, size: (2 * n * m * (d + d_v), n * m * size))
+)
+operations_of_one_item = wrong("counts_explained")(
+    counting(lambda b, n, m, d, d_v, size: (2 * n * m * (d + d_v), b * n * m * size))
+)
+queries_and_keys_stored = wrong("wrong_values")(
+    counting(lambda b, n, m, d, d_v, size: (2 * b * n * m * (d + d_v), b * (n + m) * size))
+)
 
 
 @faulty("no_batch", "always_4", "no_default", "floats")

@@ -8,29 +8,9 @@ from course_lib.exercises.variants import faulty, right, wrong
 
 
 @right
-def transposed_keys(queries, keys):
-    return torch.matmul(queries, keys.transpose(-2, -1))
-
-
-@right
-def einsum(queries, keys):
-    return torch.einsum("...id,...jd->...ij", queries, keys)
-
-
-@right
-def broadcast(queries, keys):
-    return (queries.unsqueeze(-2) * keys.unsqueeze(-3)).sum(-1)
-
-
-@right
 def permuted(queries, keys):
     order = [*range(keys.dim() - 2), keys.dim() - 1, keys.dim() - 2]
     return queries @ keys.permute(order)
-
-
-@right
-def keys_first_then_transposed(queries, keys):
-    return (keys @ queries.mT).mT
 
 
 @right
@@ -44,11 +24,6 @@ def flattened(queries, keys):
     *lead, n, d = queries.shape
     q, k = queries.reshape(-1, n, d), keys.reshape(-1, keys.shape[-2], d)
     return torch.bmm(q, k.transpose(1, 2)).reshape(*lead, n, keys.shape[-2])
-
-
-@right
-def swapaxes(queries, keys):
-    return queries @ keys.swapaxes(-1, -2)
 
 
 @wrong("input_mutated")
@@ -80,11 +55,6 @@ def heads_with_two_letters(queries, keys):
     return torch.einsum("...qd,...kd->...qk", queries, keys)
 
 
-@right
-def one_column_for_each_key(queries, keys):
-    return torch.matmul(queries.unsqueeze(-3), keys.unsqueeze(-1)).squeeze(-1).mT
-
-
 reshape = wrong("reshape_for_transpose")(
     lambda queries, keys: queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
 )
@@ -106,6 +76,14 @@ textbook = wrong("scaled_already")(
 bare_squeeze = wrong("wrong_shape")(lambda queries, keys: torch.squeeze(queries @ keys.mT))
 float32 = wrong("dtype_changed")(lambda queries, keys: queries.float() @ keys.float().mT)
 order_of_four_axes = wrong("raised")(lambda queries, keys: queries @ keys.permute(0, 1, 3, 2))
+transposed_keys = right(lambda queries, keys: torch.matmul(queries, keys.transpose(-2, -1)))
+einsum = right(lambda queries, keys: torch.einsum("...id,...jd->...ij", queries, keys))
+broadcast = right(lambda queries, keys: (queries.unsqueeze(-2) * keys.unsqueeze(-3)).sum(-1))
+keys_first_then_transposed = right(lambda queries, keys: (keys @ queries.mT).mT)
+swapaxes = right(lambda queries, keys: queries @ keys.swapaxes(-1, -2))
+one_column_for_each_key = right(
+    lambda queries, keys: torch.matmul(queries.unsqueeze(-3), keys.unsqueeze(-1)).squeeze(-1).mT
+)
 
 
 @faulty("scaled", "squeezed", "detached", "always_float64")

@@ -7,21 +7,6 @@ from course_lib.exercises.variants import faulty, right, wrong
 
 
 @right
-def ellipsis_einsum(a, b):
-    return torch.einsum("...ij,...jk->...ik", a, b)
-
-
-@right
-def multiply_and_sum(a, b):
-    return (a[..., :, :, None] * b[..., None, :, :]).sum(-2)
-
-
-@right
-def transpose_then_multiply(a, b):
-    return (a.unsqueeze(-2) * b.transpose(-1, -2).unsqueeze(-3)).sum(dim=-1)
-
-
-@right
 def flatten_and_restore(a, b):
     lead = a.shape[:-2]
     x, y = a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:])
@@ -36,19 +21,9 @@ def mul_method(a, b):
 
 
 @right
-def vecdot(a, b):
-    return torch.linalg.vecdot(a[..., :, None, :], b.mT[..., None, :, :])
-
-
-@right
 def loop_over_the_number_of_axes(a, b):
     letters = "".join("abcdefgh"[i] for i in range(a.dim() - 2))
     return torch.einsum(f"{letters}xy,{letters}yz->{letters}xz", a, b)
-
-
-@right
-def einsum_with_sublists(a, b):
-    return torch.einsum(a, [..., 0, 1], b, [..., 1, 2], [..., 0, 2])
 
 
 @right
@@ -104,11 +79,6 @@ def never_restored(a, b):
     return (x[..., None] * y[:, None]).sum(2)
 
 
-@right
-def dot_products_of_all_pairs(a, b):
-    return torch.linalg.vecdot(a[..., :, None, :], b.mT[..., None, :, :])
-
-
 @wrong("raised")
 def viewed_as_three_axes(a, b):
     x, y = a.view(-1, *a.shape[-2:]), b.view(-1, *b.shape[-2:])
@@ -127,14 +97,7 @@ def letters_for_every_axis(a, b):
     return torch.einsum(f"{lead}nk,{lead}km->{lead}nm", a, b)
 
 
-@right
-def running_sums(a, b):
-    return (a[..., None] * b[..., None, :, :]).cumsum(dim=-2).select(-2, -1)
-
-
 at_sign = wrong("forbidden_call")(lambda a, b: a @ b)
-matmul_method = wrong("forbidden_call")(lambda a, b: a.matmul(b))
-raw_operator = wrong("forbidden_call")(lambda a, b: torch.ops.aten.matmul(a, b))
 letters_missing = wrong("summed_over_batch")(lambda a, b: torch.einsum("...nk,...km->nm", a, b))
 three_letters = wrong("only_three_axes")(lambda a, b: torch.einsum("bij,bjk->bik", a, b))
 letters_swapped = wrong("transposed_result")(lambda a, b: torch.einsum("...nk,...km->...mn", a, b))
@@ -143,6 +106,17 @@ single_precision = wrong("dtype_changed")(
     lambda a, b: torch.einsum("...nk,...km->...nm", a.float(), b.float())
 )
 squeezed = wrong()(lambda a, b: torch.einsum("...nk,...km->...nm", a, b).squeeze())
+ellipsis_einsum = right(lambda a, b: torch.einsum("...ij,...jk->...ik", a, b))
+multiply_and_sum = right(lambda a, b: (a[..., :, :, None] * b[..., None, :, :]).sum(-2))
+transpose_then_multiply = right(
+    lambda a, b: (a.unsqueeze(-2) * b.transpose(-1, -2).unsqueeze(-3)).sum(dim=-1)
+)
+vecdot = right(lambda a, b: torch.linalg.vecdot(a[..., :, None, :], b.mT[..., None, :, :]))
+einsum_with_sublists = right(lambda a, b: torch.einsum(a, [..., 0, 1], b, [..., 1, 2], [..., 0, 2]))
+dot_products_of_all_pairs = right(
+    lambda a, b: torch.linalg.vecdot(a[..., :, None, :], b.mT[..., None, :, :])
+)
+running_sums = right(lambda a, b: (a[..., None] * b[..., None, :, :]).cumsum(dim=-2).select(-2, -1))
 
 
 @faulty("first_b", "mean", "detached", "loop")

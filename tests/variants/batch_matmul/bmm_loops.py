@@ -31,16 +31,6 @@ def dot_per_entry(a, b):
 
 
 @right
-def loop_of_mm(a, b):
-    return torch.stack([torch.mm(a[i], b[i]) for i in range(a.shape[0])])
-
-
-@right
-def map_of_matmul(a, b):
-    return torch.stack(list(map(torch.matmul, a, b)))
-
-
-@right
 def outer_products(a, b):
     out = 0
     for t in range(a.shape[2]):
@@ -89,16 +79,6 @@ def shared_buffer(a, b):
     return torch.stack(outs)
 
 
-@wrong("integer_result")
-def integer_buffer(a, b):
-    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=torch.int32)
-    for x in range(a.shape[0]):
-        for i in range(a.shape[1]):
-            for j in range(b.shape[2]):
-                out[x, i, j] = (a[x, i] * b[x, :, j]).sum()
-    return out
-
-
 @wrong("only_last_term")
 def assigns(a, b):
     out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
@@ -112,43 +92,6 @@ def swapped(a, b):
     out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
     for x, i, j, t in itertools.product(*map(range, (*out.shape, a.shape[2]))):
         out[x, i, j] += a[x, i, t] * b[x, j, t]
-    return out
-
-
-@wrong("only_first_item")
-def returns_early(a, b):
-    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=a.dtype)
-    for x in range(a.shape[0]):
-        for i in range(a.shape[1]):
-            for j in range(b.shape[2]):
-                out[x, i, j] = (a[x, i] * b[x, :, j]).sum()
-        return out
-
-
-@wrong("gradient_cut")
-def plain_numbers(a, b):
-    B, n, k = a.shape
-    out = torch.zeros(B, n, b.shape[2], dtype=a.dtype)
-    for x, i, j in itertools.product(range(B), range(n), range(b.shape[2])):
-        out[x, i, j] = sum(a[x, i, t].item() * b[x, t, j].item() for t in range(k))
-    return out
-
-
-@wrong("dtype_changed")
-def default_dtype(a, b):
-    out = torch.zeros(a.shape[0], a.shape[1], b.shape[2])
-    for x in range(a.shape[0]):
-        out[x] = a[x] @ b[x]
-    return out
-
-
-@wrong()
-def hard_coded(a, b):
-    out = torch.zeros(2, 3, 5, dtype=a.dtype)
-    for x in range(2):
-        for i in range(3):
-            for j in range(5):
-                out[x, i, j] = (a[x, i] * b[x, :, j]).sum()
     return out
 
 
@@ -215,6 +158,53 @@ at_sign = wrong("no_loop")(lambda a, b: a @ b)
 concatenated = wrong("wrong_shape")(
     lambda a, b: torch.cat([x @ y for x, y in zip(a, b, strict=True)])
 )
+loop_of_mm = right(lambda a, b: torch.stack([torch.mm(a[i], b[i]) for i in range(a.shape[0])]))
+map_of_matmul = right(lambda a, b: torch.stack(list(map(torch.matmul, a, b))))
+
+
+def like_the_product(a, b, dtype=None):
+    return torch.zeros(a.shape[0], a.shape[1], b.shape[2], dtype=dtype or a.dtype)
+
+
+def filled(out, entry):
+    """`out` with the number `entry(item, row, column)` in each place."""
+    for place in itertools.product(*map(range, out.shape)):
+        out[place] = entry(*place)
+    return out
+
+
+def by_entry(a, b, out):
+    return filled(out, lambda x, i, j: (a[x, i] * b[x, :, j]).sum())
+
+
+@wrong("gradient_cut")
+def plain_numbers(a, b):
+    return filled(
+        like_the_product(a, b),
+        lambda x, i, j: sum(a[x, i, t].item() * b[x, t, j].item() for t in range(a.shape[2])),
+    )
+
+
+@wrong("dtype_changed")
+def default_dtype(a, b):
+    out = like_the_product(a, b, torch.float32)
+    for x in range(a.shape[0]):
+        out[x] = a[x] @ b[x]
+    return out
+
+
+@wrong("only_first_item")
+def returns_early(a, b):
+    out = like_the_product(a, b)
+    for x in range(a.shape[0]):
+        filled(out[x], lambda i, j: (a[0, i] * b[0, :, j]).sum())
+        return out
+
+
+integer_buffer = wrong("integer_result")(
+    lambda a, b: by_entry(a, b, like_the_product(a, b, torch.int32))
+)
+hard_coded = wrong()(lambda a, b: by_entry(a, b, torch.zeros(2, 3, 5, dtype=a.dtype)))
 
 
 @faulty("first_b", "mean", "plain_numbers", "default_dtype")

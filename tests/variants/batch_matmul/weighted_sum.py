@@ -6,21 +6,6 @@ from course_lib.exercises.variants import faulty, right, wrong
 
 
 @right
-def at_sign(weights, values):
-    return weights @ values
-
-
-@right
-def einsum(weights, values):
-    return torch.einsum("...ij,...jv->...iv", weights, values)
-
-
-@right
-def broadcast(weights, values):
-    return (weights.unsqueeze(-1) * values.unsqueeze(-3)).sum(dim=-2)
-
-
-@right
 def loop_over_keys(weights, values):
     total = torch.zeros(*weights.shape[:-1], values.shape[-1], dtype=weights.dtype)
     for j in range(weights.shape[-1]):
@@ -32,11 +17,6 @@ def loop_over_keys(weights, values):
 def loop_over_queries(weights, values):
     rows = [(w[..., None] * values).sum(-2) for w in weights.unbind(-2)]
     return torch.stack(rows, dim=-2)
-
-
-@right
-def transposed_twice(weights, values):
-    return (values.mT @ weights.mT).mT
 
 
 @right
@@ -59,11 +39,6 @@ def no_grad(weights, values):
 
 
 @right
-def both_transposed_twice(weights, values):
-    return (values.mT @ weights.mT).mT
-
-
-@right
 def last_of_the_running_sums(weights, values):
     products = weights[..., None] * values[..., None, :, :]
     return products.cumsum(-2)[..., -1, :]
@@ -77,8 +52,6 @@ def values_as_a_layer(weights, values):
 
 
 _kept = {}
-
-
 w_transposed = wrong("weights_transposed")(
     lambda weights, values: torch.matmul(weights.transpose(-2, -1), values)
 )
@@ -106,6 +79,13 @@ two_letters_for_the_keys = wrong("outside_the_values")(
 remembers_by_shape = wrong("wrong_values")(
     lambda weights, values: _kept.setdefault((weights.shape, values.shape), weights) @ values
 )
+at_sign = right(lambda weights, values: weights @ values)
+einsum = right(lambda weights, values: torch.einsum("...ij,...jv->...iv", weights, values))
+broadcast = right(
+    lambda weights, values: (weights.unsqueeze(-1) * values.unsqueeze(-3)).sum(dim=-2)
+)
+transposed_twice = right(lambda weights, values: (values.mT @ weights.mT).mT)
+both_transposed_twice = right(lambda weights, values: (values.mT @ weights.mT).mT)
 
 
 @faulty("signs_dropped", "squeezed", "detached", "always_float64")

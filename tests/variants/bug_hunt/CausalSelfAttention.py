@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 class Layers(nn.Module):
@@ -119,49 +119,6 @@ class ThreeMatricesFromOne(Almost):
         ]
 
 
-@wrong()
-class ValuesBeforeKeys(Almost):
-    def parts(self, x):
-        q, v, k = self.heads(x)
-        return q, k, v
-
-
-@wrong("thirds_in_turn")
-class ThirdsInTurn(Almost):
-    def parts(self, x):
-        parts = self.W_qkv(x).unflatten(-1, (-1, 3)).unbind(-1)
-        return [part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for part in parts]
-
-
-@wrong("heads_in_turn")
-class HeadsInTurn(Almost):
-    def parts(self, x):
-        parts = self.W_qkv(x).chunk(3, dim=-1)
-        return [part.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2) for part in parts]
-
-
-@wrong("split_without_transpose")
-class ViewInsteadOfTranspose(Almost):
-    def parts(self, x):
-        thirds = self.W_qkv(x).chunk(3, dim=-1)
-        return [t.contiguous().view(len(x), self.num_heads, -1, self.d) for t in thirds]
-
-
-@wrong("sees_one_ahead")
-class OneAhead(Almost):
-    def allowed(self, x, valid_lens):
-        return (
-            allowed(x, valid_lens, causal=False) & torch.ones(x.shape[1], x.shape[1]).tril(1).bool()
-        )
-
-
-@wrong("either_is_enough")
-class PastOrReal(Almost):
-    def allowed(self, x, valid_lens):
-        past = allowed(x, None)
-        return past if valid_lens is None else past | allowed(x, valid_lens, causal=False)
-
-
 @wrong("lengths_tiled")
 class LengthsRepeated(Almost):
     def allowed(self, x, valid_lens):
@@ -195,79 +152,105 @@ class EightPositionsAtMost(Almost):
         return allowed(x, valid_lens) & torch.ones(8, 8).tril().bool()[: x.shape[1], : x.shape[1]]
 
 
-@wrong("scale_embed_dim")
-class RootOfEmbedDim(Almost):
-    def score(self, q, k):
-        return q @ k.mT / math.sqrt(self.W_o.in_features)
+def upside_down(x, valid_lens):
+    ok = torch.triu(torch.ones(x.shape[1], x.shape[1])).bool()
+    return ok if valid_lens is None else ok & allowed(x, valid_lens, causal=False)
 
 
-@wrong("sees_the_future")
-class UpperTriangle(Almost):
-    def allowed(self, x, valid_lens):
-        ok = torch.triu(torch.ones(x.shape[1], x.shape[1])).bool()
-        return ok if valid_lens is None else ok & allowed(x, valid_lens, causal=False)
+def minus_infinity(scores, ok):
+    return scores.masked_fill(~ok, -math.inf).softmax(-1)
+
+
+def in_thirds(part):
+    """The step `parts`, from `part(module, third)` of the projected inputs."""
+    return lambda self, x: [part(self, third) for third in self.W_qkv(x).chunk(3, dim=-1)]
 
 
 def with_the_faults(faults):
     """`BrokenCausalSelfAttention`, repaired but for the named faults."""
 
-    class Repaired(Layers):
-        def forward(self, x, valid_lens=None):
-            q, k, v = self.heads(x)
-            batch, n, size = x.shape
-            root = size if "root" in faults else self.d
-            ok = torch.ones(n, n, dtype=torch.bool)
-            ok = ok.triu() if "triangle" in faults else ok.tril()
-            if valid_lens is not None:
-                ok = ok & (torch.arange(n) < valid_lens[:, None])[:, None, None]
-            scores = q @ k.mT / math.sqrt(root)
-            if "nan" in faults:
-                weights = scores.masked_fill(~ok, -math.inf).softmax(-1)
-            else:
-                weights = safe(scores, ok)
-            self.attention_weights = weights.detach()
-            heads = weights @ v
-            if "merge" not in faults:
-                heads = heads.permute(0, 2, 1, 3)
-            return self.W_o(heads.reshape(batch, n, size))
+    class Repaired(Almost):
+        def score(self, q, k):
+            return q @ k.mT / math.sqrt(self.W_o.in_features if "root" in faults else self.d)
+
+        def allowed(self, x, valid_lens):
+            return upside_down(x, valid_lens) if "triangle" in faults else allowed(x, valid_lens)
+
+        def weigh(self, scores, ok):
+            return minus_infinity(scores, ok) if "nan" in faults else safe(scores, ok)
+
+        def finish(self, heads):
+            heads = heads if "merge" in faults else heads.permute(0, 2, 1, 3)
+            return self.W_o(heads.reshape(len(heads), -1, self.W_o.in_features))
 
     return Repaired
 
 
-def but(**steps):
-    return type("CausalSelfAttention", (Almost,), steps)
-
-
-ViewAsItLies = wrong("merge_without_transpose")(
-    but(finish=lambda self, heads: self.W_o(heads.reshape(len(heads), heads.shape[2], -1)))
+but = wrong_in(Almost)
+ViewAsItLies = but(
+    "merge_without_transpose",
+    finish=lambda self, heads: self.W_o(heads.reshape(len(heads), heads.shape[2], -1)),
 )
-DropsInTrainMode = wrong()(
-    but(finish=lambda self, heads: Almost.finish(self, F.dropout(heads, 0.1, self.training)))
+DropsInTrainMode = but(
+    finish=lambda self, heads: Almost.finish(self, F.dropout(heads, 0.1, self.training))
 )
-MinusInfinity = wrong("empty_row_nan")(
-    but(weigh=lambda self, s, ok: s.masked_fill(~ok, -math.inf).softmax(-1))
+ColumnsSumToOne = but(
+    "over_queries",
+    weigh=lambda self, s, ok: s.masked_fill(~ok, -torch.inf).softmax(dim=2).nan_to_num(0.0),
 )
-ColumnsSumToOne = wrong("over_queries")(
-    but(weigh=lambda self, s, ok: s.masked_fill(~ok, -torch.inf).softmax(dim=2).nan_to_num(0.0))
+LargeNegativeNumber = but(
+    "empty_row_uniform", weigh=lambda self, s, ok: F.softmax(torch.where(ok, s, -1e9), dim=-1)
 )
-LargeNegativeNumber = wrong("empty_row_uniform")(
-    but(weigh=lambda self, s, ok: F.softmax(torch.where(ok, s, -1e9), dim=-1))
+RootForgotten = but("unscaled", score=lambda self, q, k: q @ k.mT)
+NoMask = but("not_causal", allowed=lambda self, x, lens: allowed(x, lens, causal=False))
+LengthsNotUsed = but("lengths_ignored", allowed=lambda self, x, lens: allowed(x, None))
+FirstLength = but(
+    "length_of_first_item_for_all",
+    allowed=lambda self, x, n: allowed(x, None if n is None else n[:1].expand_as(n)),
 )
-RootForgotten = wrong("unscaled")(but(score=lambda self, q, k: q @ k.mT))
-NoMask = wrong("not_causal")(but(allowed=lambda self, x, lens: allowed(x, lens, causal=False)))
-LengthsNotUsed = wrong("lengths_ignored")(but(allowed=lambda self, x, lens: allowed(x, None)))
-FirstLength = wrong("length_of_first_item_for_all")(
-    but(allowed=lambda self, x, n: allowed(x, None if n is None else n[:1].expand_as(n)))
+OnePadMore = but(
+    "one_key_more", allowed=lambda self, x, lens: allowed(x, None if lens is None else lens + 1)
 )
-OnePadMore = wrong("one_key_more")(
-    but(allowed=lambda self, x, lens: allowed(x, None if lens is None else lens + 1))
-)
-CausalInsideTheIf = wrong("causal_with_lengths_only")(
-    but(allowed=lambda self, x, lens: allowed(x, lens, causal=lens is not None))
+CausalInsideTheIf = but(
+    "causal_with_lengths_only",
+    allowed=lambda self, x, lens: allowed(x, lens, causal=lens is not None),
 )
 AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "triangle", "nan", "merge"}))
 RootAndTriangle = wrong("scale_embed_dim+sees_the_future")(with_the_faults({"root", "triangle"}))
 RootAndMerge = wrong("scale_embed_dim+merge_without_transpose")(with_the_faults({"root", "merge"}))
+OneAhead = but(
+    "sees_one_ahead",
+    allowed=lambda self, x, lens: (
+        allowed(x, lens, causal=False) & torch.ones(x.shape[1], x.shape[1]).tril(1).bool()
+    ),
+)
+RootOfEmbedDim = but(
+    "scale_embed_dim", score=lambda self, q, k: q @ k.mT / math.sqrt(self.W_o.in_features)
+)
+UpperTriangle = but("sees_the_future", allowed=lambda self, x, lens: upside_down(x, lens))
+MinusInfinity = but("empty_row_nan", weigh=lambda self, s, ok: minus_infinity(s, ok))
+ViewInsteadOfTranspose = but(
+    "split_without_transpose",
+    parts=in_thirds(lambda self, x: x.contiguous().view(len(x), self.num_heads, -1, self.d)),
+)
+HeadsInTurn = but(
+    "heads_in_turn",
+    parts=in_thirds(lambda self, x: x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2)),
+)
+ThirdsInTurn = but(
+    "thirds_in_turn",
+    parts=lambda self, x: [
+        part.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        for part in self.W_qkv(x).unflatten(-1, (-1, 3)).unbind(-1)
+    ],
+)
+ValuesBeforeKeys = but(parts=lambda self, x: [self.heads(x)[i] for i in (0, 2, 1)])
+PastOrReal = but(
+    "either_is_enough",
+    allowed=lambda self, x, lens: (
+        allowed(x, None) if lens is None else allowed(x, None) | allowed(x, lens, causal=False)
+    ),
+)
 
 
 @faulty("root", "triangle", "nan", "merge")

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 class Layers(nn.Module):
@@ -155,64 +155,52 @@ class KeepsWhatIsLeft(Almost):
 def with_the_faults(faults):
     """`BrokenLookup`, repaired but for the named faults."""
 
-    class Repaired(nn.Module):
-        def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-            super().__init__()
-            self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-            self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
-            self.p = dropout
+    class Repaired(Almost):
+        def root(self, queries, q, k):
+            return math.sqrt(queries.shape[-1] if "root" in faults else q.shape[-1])
 
-        def forward(self, queries, keys, values, valid_lens=None):
-            q, k = self.W_q(queries), self.W_k(keys)
-            size = queries.shape[-1] if "root" in faults else q.shape[-1]
-            scores = torch.einsum("bnh,bmh->bnm", q, k) / math.sqrt(size)
-            real = real_keys(keys, valid_lens)
+        def weights(self, scores, real):
             if "mask_after" not in faults:
                 scores = scores.masked_fill(~real, torch.finfo(scores.dtype).min)
-            weights = torch.softmax(scores, 1 if "axis" in faults else 2) * real
-            self.attention_weights = weights.detach()
+            return torch.softmax(scores, 1 if "axis" in faults else 2) * real
+
+        def outputs(self, weights, values):
             training = self.training or "eval_mode" in faults
-            return torch.bmm(F.dropout(weights, self.p, training), values)
+            return torch.bmm(F.dropout(weights, self.dropout.p, training), values)
 
     return Repaired
 
 
-def but(**steps):
-    return type("Lookup", (Almost,), steps)
-
-
-RootOfQuerySize = wrong("scale_of_the_queries")(
-    but(root=lambda self, queries, q, k: math.sqrt(queries.shape[-1]))
+but = wrong_in(Almost)
+RootOfQuerySize = but(
+    "scale_of_the_queries", root=lambda self, queries, q, k: math.sqrt(queries.shape[-1])
 )
-RootOfNumKeys = wrong("scale_of_the_number_of_keys")(
-    but(root=lambda self, queries, q, k: k.shape[1] ** 0.5)
+RootOfNumKeys = but(
+    "scale_of_the_number_of_keys", root=lambda self, queries, q, k: k.shape[1] ** 0.5
 )
-RootForgotten = wrong("unscaled")(but(root=lambda self, queries, q, k: 1))
-MaskAfterwards = wrong("zero_after_softmax")(
-    but(weights=lambda self, s, real: torch.where(real, s.softmax(-1), 0.0))
+RootForgotten = but("unscaled", root=lambda self, queries, q, k: 1)
+MaskAfterwards = but(
+    "zero_after_softmax", weights=lambda self, s, real: torch.where(real, s.softmax(-1), 0.0)
 )
-MinusInfinity = wrong("empty_row_nan")(
-    but(weights=lambda self, s, real: s.masked_fill(~real, -math.inf).softmax(dim=2))
+MinusInfinity = but(
+    "empty_row_nan", weights=lambda self, s, real: s.masked_fill(~real, -math.inf).softmax(dim=2)
 )
-ScoresTimesMask = wrong("filled_with_zero")(
-    but(weights=lambda self, s, real: torch.softmax(s * real, dim=-1))
+ScoresTimesMask = but(
+    "filled_with_zero", weights=lambda self, s, real: torch.softmax(s * real, dim=-1)
 )
-LargeNegativeNumber = wrong("empty_row_uniform")(
-    but(weights=lambda self, s, real: torch.where(real, s, -1e12).softmax(-1))
+LargeNegativeNumber = but(
+    "empty_row_uniform", weights=lambda self, s, real: torch.where(real, s, -1e12).softmax(-1)
 )
-OnePadMore = wrong("one_key_more")(
-    but(lengths=lambda self, lens: None if lens is None else lens + 1)
+OnePadMore = but("one_key_more", lengths=lambda self, lens: None if lens is None else lens + 1)
+FirstLength = but(
+    "length_of_first_item_for_all",
+    lengths=lambda self, lens: None if lens is None else lens[:1].expand(len(lens)),
 )
-FirstLength = wrong("length_of_first_item_for_all")(
-    but(lengths=lambda self, lens: None if lens is None else lens[:1].expand(len(lens)))
-)
-LengthsOnlyIfAny = wrong()(
-    but(lengths=lambda self, lens: lens if lens is not None and lens.any() else None)
-)
-TrainsUnmasked = wrong()(but(lengths=lambda self, lens: None if self.training else lens))
-DropsOutputs = wrong("dropout_on_output")(but(outputs=lambda self, w, v: self.dropout(w @ v)))
-DropsValues = wrong("dropout_on_values")(but(outputs=lambda self, w, v: w @ self.dropout(v)))
-ReturnsBoth = wrong("wrong_type")(but(outputs=lambda self, w, v: (self.dropout(w) @ v, w)))
+LengthsOnlyIfAny = but(lengths=lambda self, lens: lens if lens is not None and lens.any() else None)
+TrainsUnmasked = but(lengths=lambda self, lens: None if self.training else lens)
+DropsOutputs = but("dropout_on_output", outputs=lambda self, w, v: self.dropout(w @ v))
+DropsValues = but("dropout_on_values", outputs=lambda self, w, v: w @ self.dropout(v))
+ReturnsBoth = but("wrong_type", outputs=lambda self, w, v: (self.dropout(w) @ v, w))
 AllFourFaults = wrong("not_fixed")(with_the_faults({"root", "mask_after", "eval_mode", "axis"}))
 ColumnsSumToOne = wrong("over_queries")(with_the_faults({"axis"}))
 RootAndDropout = wrong("scale_of_the_queries+dropout_in_eval")(

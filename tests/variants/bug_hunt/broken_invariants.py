@@ -19,11 +19,6 @@ KEY = {
 
 
 @right
-def most_telling():
-    return dict(KEY)
-
-
-@right
 def others_that_break_too():
     found = dict(KEY)
     found.update(avocet="queries_apart", curlew="empty_rows_zero")
@@ -45,11 +40,6 @@ def four_confused():
         "egret": "masking_equals_deleting",
         "grebe": "arguments_unchanged",
     }
-
-
-@right
-def in_a_defaultdict():
-    return collections.defaultdict(lambda: "rows_sum_to_one", KEY)
 
 
 @right
@@ -83,6 +73,8 @@ two_confusions = wrong("avocet_keeps_it")(
 two_lists_in_opposite_directions = wrong("order_reversed")(
     lambda: dict(zip(sorted(KEY), [KEY[bird] for bird in sorted(KEY, reverse=True)], strict=True))
 )
+most_telling = right(lambda: dict(KEY))
+in_a_defaultdict = right(lambda: collections.defaultdict(lambda: "rows_sum_to_one", KEY))
 
 
 @faulty("avocet", "dunlin", "ibis", "no_egret")

@@ -20,19 +20,18 @@ def loss(inputs, targets, bandwidth, leave_out=True):
     return ((predict(inputs, targets, bandwidth, leave_out) - targets) ** 2).mean()
 
 
-def descend(inputs, targets, initial, num_steps, lr, leave_out=True, sign=1.0):
-    log_h = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
-    optimizer = torch.optim.Adam([log_h], lr=lr)
+def train(leaf, num_steps, lr, error, method=torch.optim.Adam):
+    optimizer = method([leaf], lr=lr)
     for _ in range(num_steps):
         optimizer.zero_grad()
-        (sign * loss(inputs, targets, log_h.exp(), leave_out)).backward()
+        error().backward()
         optimizer.step()
+
+
+def descend(inputs, targets, initial=1.0, num_steps=200, lr=0.1, leave_out=True, sign=1.0):
+    log_h = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
+    train(log_h, num_steps, lr, lambda: sign * loss(inputs, targets, log_h.exp(), leave_out))
     return log_h
-
-
-@right
-def adam_on_log_h(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return descend(inputs, targets, initial, num_steps, lr).exp().item()
 
 
 @right
@@ -59,38 +58,23 @@ def grid_and_refine(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 @right
 def parameter_in_float32(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     raw = torch.nn.Parameter(torch.tensor([math.log(initial)]))
-    optimizer = torch.optim.Adam([raw], lr=lr)
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss(inputs, targets, raw.exp()).backward()
-        optimizer.step()
+    train(raw, num_steps, lr, lambda: loss(inputs, targets, raw.exp()))
     return raw.exp().item()
 
 
 @right
 def softplus(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     raw = torch.tensor(math.log(math.expm1(initial)), dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.Adam([raw], lr=lr)
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss(inputs, targets, torch.nn.functional.softplus(raw)).backward()
-        optimizer.step()
+    train(raw, num_steps, lr, lambda: loss(inputs, targets, torch.nn.functional.softplus(raw)))
     return torch.nn.functional.softplus(raw).item()
-
-
-@wrong("training_error_minimised")
-def forgets_to_leave_out(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return descend(inputs, targets, initial, num_steps, lr, leave_out=False).exp().item()
 
 
 @wrong("gradient_cut")
 def item_before_backward(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     log_h = torch.tensor(math.log(initial), requires_grad=True)
-    optimizer = torch.optim.SGD([log_h], lr=lr)
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss(inputs, targets, math.exp(log_h.item())).backward()
-        optimizer.step()
+    train(
+        log_h, num_steps, lr, lambda: loss(inputs, targets, math.exp(log_h.item())), torch.optim.SGD
+    )
     return math.exp(log_h.item())
 
 
@@ -107,32 +91,8 @@ def step_forgotten(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
 @wrong()
 def adam_on_h_itself(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     h = torch.tensor(float(initial), dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.Adam([h], lr=lr)
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss(inputs, targets, h).backward()
-        optimizer.step()
+    train(h, num_steps, lr, lambda: loss(inputs, targets, h))
     return h.item()
-
-
-@wrong("logarithm_returned")
-def forgets_exp(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return descend(inputs, targets, initial, num_steps, lr).item()
-
-
-@wrong("error_maximised")
-def uphill(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return descend(inputs, targets, initial, num_steps, lr, sign=-1.0).exp().item()
-
-
-@wrong("wrong_type")
-def tensor(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return descend(inputs, targets, initial, num_steps, lr).exp().detach()
-
-
-@wrong()
-def tensor_with_graph(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
-    return descend(inputs, targets, initial, num_steps, lr).exp()
 
 
 @wrong()
@@ -201,12 +161,8 @@ def a_new_tensor_for_the_next_step(inputs, targets, initial=1.0, num_steps=200, 
 @wrong("graph_used_twice")
 def exponential_before_the_loop(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     place = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)
-    optimizer = torch.optim.Adam([place], lr=lr)
     bandwidth = place.exp()
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss(inputs, targets, bandwidth).backward()
-        optimizer.step()
+    train(place, num_steps, lr, lambda: loss(inputs, targets, bandwidth))
     return place.exp().item()
 
 
@@ -223,15 +179,21 @@ def in_place_without_no_grad(inputs, targets, initial=1.0, num_steps=200, lr=0.1
 @wrong("no_leaf_to_optimise")
 def optimises_the_logarithm_of_a_leaf(inputs, targets, initial=1.0, num_steps=200, lr=0.1):
     log_h = torch.tensor(float(initial), dtype=inputs.dtype, requires_grad=True).log()
-    optimizer = torch.optim.Adam([log_h], lr=lr)
-    for _ in range(num_steps):
-        optimizer.zero_grad()
-        loss(inputs, targets, log_h.exp()).backward()
-        optimizer.step()
+    train(log_h, num_steps, lr, lambda: loss(inputs, targets, log_h.exp()))
     return log_h.exp().item()
 
 
 a_constant = wrong()(lambda inputs, targets, initial=1.0, num_steps=200, lr=0.1: 0.24)
+adam_on_log_h = right(lambda *args, **given: descend(*args, **given).exp().item())
+forgets_to_leave_out = wrong("training_error_minimised")(
+    lambda *args, **given: descend(*args, **given, leave_out=False).exp().item()
+)
+forgets_exp = wrong("logarithm_returned")(lambda *args, **given: descend(*args, **given).item())
+uphill = wrong("error_maximised")(
+    lambda *args, **given: descend(*args, **given, sign=-1.0).exp().item()
+)
+tensor = wrong("wrong_type")(lambda *args, **given: descend(*args, **given).exp().detach())
+tensor_with_graph = wrong()(lambda *args, **given: descend(*args, **given).exp())
 
 
 @faulty("training_error", "reseeds", "centred_in_place")

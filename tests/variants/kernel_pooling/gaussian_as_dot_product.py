@@ -11,11 +11,6 @@ def expanded(queries, keys, bandwidth):
 
 
 @right
-def full_square(queries, keys, bandwidth):
-    return -(torch.cdist(queries, keys) ** 2) / (2 * bandwidth**2)
-
-
-@right
 def one_more_feature(queries, keys, bandwidth):
     ones = torch.ones_like(queries[:, :1])
     longer_keys = torch.cat([keys, -keys.square().sum(-1, keepdim=True) / 2], dim=-1)
@@ -41,62 +36,6 @@ def log_of_the_kernel(queries, keys, bandwidth):
 
 
 @right
-def midpoint(queries, keys, bandwidth):
-    return ((queries[:, None] - keys / 2) * keys).sum(-1) / bandwidth**2
-
-
-@wrong("weights_returned")
-def already_softmaxed(queries, keys, bandwidth):
-    return torch.softmax(-(torch.cdist(queries, keys) ** 2) / (2 * bandwidth**2), dim=-1)
-
-
-@wrong("query_norm_instead_of_key_norm")
-def wrong_norm(queries, keys, bandwidth):
-    return (queries @ keys.T - (queries**2).sum(-1, keepdim=True) / 2) / bandwidth**2
-
-
-@wrong("transposed")
-def keys_first(queries, keys, bandwidth):
-    return (keys @ queries.T - (keys**2).sum(-1, keepdim=True) / 2) / bandwidth**2
-
-
-@wrong("gradient_cut")
-def no_graph(queries, keys, bandwidth):
-    with torch.no_grad():
-        return (queries @ keys.T - (keys**2).sum(-1) / 2) / bandwidth**2
-
-
-@right
-def one_longer_product(queries, keys, bandwidth):
-    left = torch.cat([queries, torch.full_like(queries[:, :1], -0.5)], dim=1) / bandwidth
-    right_side = torch.cat([keys, keys.square().sum(1, keepdim=True)], dim=1) / bandwidth
-    return left @ right_side.T
-
-
-@right
-def logarithms_of_the_weights(queries, keys, bandwidth):
-    squared = torch.cdist(queries, keys).square()
-    return torch.log_softmax(-squared / (2 * bandwidth**2), dim=-1)
-
-
-@wrong("log_of_the_kernel")
-def back_from_the_kernel(queries, keys, bandwidth):
-    squared = (queries[:, None] - keys).square().sum(-1)
-    return torch.exp(-squared / (2 * bandwidth**2)).log()
-
-
-@wrong()
-def back_with_a_floor(queries, keys, bandwidth):
-    squared = (queries[:, None] - keys).square().sum(-1)
-    return torch.log(torch.exp(-squared / (2 * bandwidth**2)) + 1e-12)
-
-
-@wrong("wrong_factors")
-def no_parentheses(queries, keys, bandwidth):
-    return queries @ keys.mT / bandwidth**2 - keys.pow(2).sum(1) / 2 * bandwidth**2
-
-
-@right
 def keys_as_a_layer(queries, keys, bandwidth):
     penalty = keys.square().sum(1) / 2
     return torch.nn.functional.linear(queries, keys, bias=-penalty) / bandwidth**2
@@ -109,39 +48,62 @@ def relative_to_the_mean_key(queries, keys, bandwidth):
     return q @ k.mT - torch.linalg.vecdot(k, k) / 2
 
 
-@wrong("wrong_factors")
-def mixed_term_once(queries, keys, bandwidth):
-    norms = queries.square().sum(1, keepdim=True) + keys.square().sum(1)
-    return (queries @ keys.T - norms) / (2 * bandwidth**2)
-
-
-@wrong("not_finite")
-def logarithm_of_the_weights(queries, keys, bandwidth):
-    kernel = torch.exp(-torch.cdist(queries, keys).square() / (2 * bandwidth**2))
-    return torch.log(kernel / kernel.sum(1, keepdim=True))
-
-
-norms_forgotten = wrong("only_for_unit_keys")(
-    lambda queries, keys, bandwidth: queries @ keys.T / bandwidth**2
+full_square = right(
+    lambda queries, keys, bandwidth: -(torch.cdist(queries, keys) ** 2) / (2 * bandwidth**2)
 )
-without_bandwidth = wrong("bandwidth_missing")(
-    lambda queries, keys, bandwidth: queries @ keys.T - 0.5 * (keys**2).sum(-1)
+midpoint = right(
+    lambda queries, keys, bandwidth: ((queries[:, None] - keys / 2) * keys).sum(-1) / bandwidth**2
 )
-positive_square = wrong("square_positive")(
-    lambda queries, keys, bandwidth: torch.cdist(queries, keys) ** 2 / (2 * bandwidth**2)
+
+
+@right
+def one_longer_product(queries, keys, bandwidth):
+    left = torch.cat([queries, torch.full_like(queries[:, :1], -0.5)], dim=1) / bandwidth
+    right_side = torch.cat([keys, keys.square().sum(1, keepdim=True)], dim=1) / bandwidth
+    return left @ right_side.T
+
+
+def of_kernel(score):
+    """Scores from the exponent of the kernel, which is right."""
+    return lambda queries, keys, bandwidth: score(full_square(queries, keys, bandwidth))
+
+
+def of_norms(score):
+    """Scores from dot products, (n, m), squared norms, (n, 1) and (m,), and the bandwidth."""
+    return lambda queries, keys, bandwidth: score(
+        queries @ keys.T, queries.pow(2).sum(1, keepdim=True), keys.pow(2).sum(1), bandwidth
+    )
+
+
+logarithms_of_the_weights = right(of_kernel(lambda s: torch.log_softmax(s, dim=-1)))
+already_softmaxed = wrong("weights_returned")(of_kernel(lambda s: torch.softmax(s, dim=-1)))
+back_from_the_kernel = wrong("log_of_the_kernel")(of_kernel(lambda s: torch.exp(s).log()))
+back_with_a_floor = wrong()(of_kernel(lambda s: torch.log(torch.exp(s) + 1e-12)))
+logarithm_of_the_weights = wrong("not_finite")(
+    of_kernel(lambda s: torch.log(s.exp() / s.exp().sum(1, keepdim=True)))
 )
-bandwidth_once = wrong("bandwidth_not_squared")(
-    lambda queries, keys, bandwidth: (queries @ keys.T - (keys**2).sum(-1) / 2) / bandwidth
+positive_square = wrong("square_positive")(of_kernel(torch.neg))
+norms_forgotten = wrong("only_for_unit_keys")(of_norms(lambda dots, q, k, h: dots / h**2))
+without_bandwidth = wrong("bandwidth_missing")(of_norms(lambda dots, q, k, h: dots - 0.5 * k))
+bandwidth_once = wrong("bandwidth_not_squared")(of_norms(lambda dots, q, k, h: (dots - k / 2) / h))
+wrong_norm = wrong("query_norm_instead_of_key_norm")(
+    of_norms(lambda dots, q, k, h: (dots - q / 2) / h**2)
+)
+keys_first = wrong("transposed")(of_norms(lambda dots, q, k, h: (dots - k / 2).T / h**2))
+no_parentheses = wrong("wrong_factors")(of_norms(lambda dots, q, k, h: dots / h**2 - k / 2 * h**2))
+mixed_term_once = wrong("wrong_factors")(
+    of_norms(lambda dots, q, k, h: (dots - q - k) / (2 * h**2))
 )
 distance_without_square = wrong()(
     lambda queries, keys, bandwidth: -torch.cdist(queries, keys) / (2 * bandwidth**2)
 )
+no_graph = wrong("gradient_cut")(
+    lambda queries, keys, bandwidth: expanded(queries.detach(), keys.detach(), bandwidth)
+)
 single_precision = wrong("dtype_changed")(
     lambda queries, keys, bandwidth: expanded(queries.float(), keys.float(), bandwidth)
 )
-diagonal_only = wrong("wrong_shape")(
-    lambda queries, keys, bandwidth: expanded(queries, keys, bandwidth)[0]
-)
+diagonal_only = wrong("wrong_shape")(lambda *inputs: expanded(*inputs)[0])
 
 
 @faulty("no_bandwidth", "log_of_kernel", "detached", "squeezed", "always_float64")

@@ -71,111 +71,6 @@ def bandwidth_as_unit(queries, keys, values, bandwidth):
     return (weights.unsqueeze(-1) * values).sum(1), weights
 
 
-def pooled(weights, values):
-    if values.dim() != 2:
-        raise ValueError("values")
-    return weights @ values, weights
-
-
-@wrong("over_queries")
-def softmax_over_rows(queries, keys, values, bandwidth):
-    return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), 0), values)
-
-
-@wrong("not_normalised")
-def kernel_sum(queries, keys, values, bandwidth):
-    return pooled(torch.exp(-distances(queries, keys) / (2 * bandwidth**2)), values)
-
-
-@wrong("plus_distance")
-def sign_forgotten(queries, keys, values, bandwidth):
-    return pooled(torch.softmax(distances(queries, keys) / (2 * bandwidth**2), -1), values)
-
-
-@wrong("distance_not_squared")
-def cdist_not_squared(queries, keys, values, bandwidth):
-    return pooled(torch.softmax(-torch.cdist(queries, keys) / (2 * bandwidth**2), -1), values)
-
-
-@wrong("bandwidth_multiplied")
-def precedence(queries, keys, values, bandwidth):
-    return pooled(torch.softmax(-distances(queries, keys) / 2 * bandwidth**2, -1), values)
-
-
-@wrong("half_missing")
-def no_half(queries, keys, values, bandwidth):
-    return pooled(torch.softmax(-distances(queries, keys) / bandwidth**2, -1), values)
-
-
-@wrong("bandwidth_ignored")
-def bandwidth_unused(queries, keys, values, bandwidth):
-    return pooled(torch.softmax(-distances(queries, keys) / 2, -1), values)
-
-
-@wrong("bandwidth_not_squared")
-def bandwidth_once(queries, keys, values, bandwidth):
-    return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth), -1), values)
-
-
-@wrong("far_query_nan")
-def naive(queries, keys, values, bandwidth):
-    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
-    return pooled(kernel / kernel.sum(-1, keepdim=True), values)
-
-
-@wrong("softmax_of_the_kernel")
-def exponentiated_twice(queries, keys, values, bandwidth):
-    kernel = torch.exp(-distances(queries, keys) / (2 * bandwidth**2))
-    return pooled(torch.softmax(kernel, -1), values)
-
-
-@wrong("no_error")
-def no_check(queries, keys, values, bandwidth):
-    weights = torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), -1)
-    return weights @ values, weights
-
-
-@wrong()
-def flat_values_unsqueezed(queries, keys, values, bandwidth):
-    weights = torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), -1)
-    return weights @ (values if values.dim() == 2 else values[:, None]), weights
-
-
-@wrong("wrong_type")
-def forgot_the_weights(queries, keys, values, bandwidth):
-    return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), -1), values)[0]
-
-
-@wrong("order_swapped")
-def weights_first(queries, keys, values, bandwidth):
-    outputs, weights = bandwidth_as_unit(queries, keys, values, bandwidth)
-    return weights, outputs
-
-
-@wrong("gradient_cut")
-def no_grad(queries, keys, values, bandwidth):
-    with torch.no_grad():
-        weights = torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), -1)
-    return pooled(weights, values)
-
-
-@wrong("gradient_not_finite")
-def rooted(queries, keys, values, bandwidth):
-    distance = torch.sqrt(distances(queries, keys))
-    return pooled(torch.softmax(-(distance**2) / (2 * bandwidth**2), -1), values)
-
-
-@wrong("dtype_changed")
-def single_precision(queries, keys, values, bandwidth):
-    outputs, weights = bandwidth_as_unit(queries.float(), keys.float(), values.float(), bandwidth)
-    return outputs, weights
-
-
-@wrong()
-def dot_products(queries, keys, values, bandwidth):
-    return pooled(torch.softmax(queries @ keys.T / (2 * bandwidth**2), -1), values)
-
-
 @right
 def through_a_ready_made_attention(queries, keys, values, bandwidth):
     if values.dim() != 2:
@@ -195,32 +90,6 @@ def inputs_scaled_first(queries, keys, values, bandwidth=1.0, *, check=True):
     differences = queries.unsqueeze(1) / bandwidth - keys.unsqueeze(0) / bandwidth
     weights = torch.softmax(-differences.square().sum(2) / 2, dim=1)
     return (weights.unsqueeze(2) * values).sum(1), weights
-
-
-@wrong("far_query_underflows")
-def nan_becomes_0(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values")
-    kernel = torch.exp(-torch.cdist(queries, keys).square() / (2 * bandwidth**2))
-    weights = (kernel / kernel.sum(-1, keepdim=True)).nan_to_num(0.0)
-    return weights @ values, weights
-
-
-@wrong()
-def bandwidth_kept_away_from_0(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError("values")
-    squared = torch.cdist(queries, keys).square()
-    weights = torch.softmax(-squared / (2 * max(bandwidth, 0.1) ** 2), dim=-1)
-    return weights @ values, weights
-
-
-@wrong("other_error")
-def assertion(queries, keys, values, bandwidth):
-    assert values.dim() == 2
-    squared = torch.cdist(queries, keys).square()
-    weights = torch.softmax(-squared / (2 * bandwidth**2), dim=-1)
-    return weights @ values, weights
 
 
 @right
@@ -248,20 +117,6 @@ def unpacking_raises(queries, keys, values, bandwidth):
     return torch.tensordot(weights, values, dims=1), weights
 
 
-@wrong("not_a_number")
-def epanechnikov(queries, keys, values, bandwidth):
-    kernel = (1 - distances(queries, keys) / bandwidth**2).clamp(min=0)
-    return pooled(kernel / kernel.sum(-1, keepdim=True), values)
-
-
-@wrong("rows_do_not_sum_to_one")
-def divided_by_the_number_of_keys(queries, keys, values, bandwidth):
-    if values.dim() != 2:
-        raise ValueError
-    kernel = torch.exp(-(torch.cdist(queries, keys) ** 2) / (2 * bandwidth**2))
-    return kernel @ values / len(keys), kernel / len(keys)
-
-
 class NotTwoAxes(ValueError):
     pass
 
@@ -274,9 +129,94 @@ def error_of_its_own(queries, keys, values, bandwidth):
     return weights @ values, weights
 
 
-@wrong("wrong_ratio_of_weights")
-def two_in_the_square(queries, keys, values, bandwidth):
-    return pooled(torch.softmax(-distances(queries, keys) / (2 * bandwidth) ** 2, -1), values)
+@wrong("no_error")
+def no_check(queries, keys, values, bandwidth):
+    weights = torch.softmax(-distances(queries, keys) / (2 * bandwidth**2), -1)
+    return weights @ values, weights
+
+
+@wrong()
+def flat_values_unsqueezed(queries, keys, values, bandwidth):
+    return no_check(queries, keys, values if values.dim() == 2 else values[:, None], bandwidth)
+
+
+@wrong("other_error")
+def assertion(queries, keys, values, bandwidth):
+    assert values.dim() == 2
+    return no_check(queries, keys, values, bandwidth)
+
+
+def weighing(weigh):
+    """Right but for the weights, which are `weigh(squared distances, bandwidth)`."""
+
+    def kernel_pooling(queries, keys, values, bandwidth):
+        if values.dim() != 2:
+            raise ValueError("values")
+        weights = weigh(distances(queries, keys), bandwidth)
+        return weights @ values, weights
+
+    return kernel_pooling
+
+
+def scoring(score):
+    """Right but for the scores, which are `score(squared distances, bandwidth)`."""
+    return weighing(lambda squared, h: torch.softmax(score(squared, h), -1))
+
+
+def kernel(squared, h):
+    return torch.exp(-squared / (2 * h**2))
+
+
+def divided(kernel):
+    return kernel / kernel.sum(-1, keepdim=True)
+
+
+@wrong()
+def dot_products(queries, keys, values, bandwidth):
+    if values.dim() != 2:
+        raise ValueError("values")
+    weights = torch.softmax(queries @ keys.T / (2 * bandwidth**2), -1)
+    return weights @ values, weights
+
+
+softmax_over_rows = wrong("over_queries")(
+    weighing(lambda squared, h: torch.softmax(-squared / (2 * h**2), 0))
+)
+kernel_sum = wrong("not_normalised")(weighing(kernel))
+sign_forgotten = wrong("plus_distance")(scoring(lambda squared, h: squared / (2 * h**2)))
+cdist_not_squared = wrong("distance_not_squared")(
+    scoring(lambda squared, h: -torch.sqrt(squared) / (2 * h**2))
+)
+precedence = wrong("bandwidth_multiplied")(scoring(lambda squared, h: -squared / 2 * h**2))
+no_half = wrong("half_missing")(scoring(lambda squared, h: -squared / h**2))
+bandwidth_unused = wrong("bandwidth_ignored")(scoring(lambda squared, h: -squared / 2))
+bandwidth_once = wrong("bandwidth_not_squared")(scoring(lambda squared, h: -squared / (2 * h)))
+two_in_the_square = wrong("wrong_ratio_of_weights")(
+    scoring(lambda squared, h: -squared / (2 * h) ** 2)
+)
+exponentiated_twice = wrong("softmax_of_the_kernel")(scoring(kernel))
+rooted = wrong("gradient_not_finite")(
+    scoring(lambda squared, h: -(torch.sqrt(squared) ** 2) / (2 * h**2))
+)
+no_grad = wrong("gradient_cut")(scoring(lambda squared, h: -squared.detach() / (2 * h**2)))
+bandwidth_kept_away_from_0 = wrong()(scoring(lambda squared, h: -squared / (2 * max(h, 0.1) ** 2)))
+naive = wrong("far_query_nan")(weighing(lambda squared, h: divided(kernel(squared, h))))
+nan_becomes_0 = wrong("far_query_underflows")(
+    weighing(lambda squared, h: divided(kernel(squared, h)).nan_to_num(0.0))
+)
+epanechnikov = wrong("not_a_number")(
+    weighing(lambda squared, h: divided((1 - squared / h**2).clamp(min=0)))
+)
+divided_by_the_number_of_keys = wrong("rows_do_not_sum_to_one")(
+    weighing(lambda squared, h: kernel(squared, h) / squared.shape[1])
+)
+forgot_the_weights = wrong("wrong_type")(lambda *inputs: bandwidth_as_unit(*inputs)[0])
+weights_first = wrong("order_swapped")(lambda *inputs: bandwidth_as_unit(*inputs)[::-1])
+single_precision = wrong("dtype_changed")(
+    lambda queries, keys, values, bandwidth: bandwidth_as_unit(
+        queries.float(), keys.float(), values.float(), bandwidth
+    )
+)
 
 
 @faulty("bandwidth_once", "no_shift", "no_check", "detached", "always_float64")

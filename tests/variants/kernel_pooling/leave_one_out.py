@@ -73,18 +73,6 @@ def where_and_einsum(inputs, targets, bandwidth):
     return torch.einsum("ij,j->i", weights.masked_fill(~other, 0.0), targets)
 
 
-@wrong("no_exclusion")
-def diagonal_set_to_zero(inputs, targets, bandwidth):
-    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), 0.0)
-    return torch.softmax(scores, -1) @ targets
-
-
-@wrong("not_renormalised")
-def zero_afterwards(inputs, targets, bandwidth):
-    weights = torch.softmax(scores_of(inputs, bandwidth), -1)
-    return weights.masked_fill(diagonal(inputs), 0) @ targets
-
-
 @wrong("twins_left_out")
 def by_value(inputs, targets, bandwidth):
     predictions = []
@@ -93,41 +81,6 @@ def by_value(inputs, targets, bandwidth):
         w = torch.softmax(-((inputs[keep] - x) ** 2) / (2 * bandwidth**2), -1)
         predictions.append(w @ targets[keep])
     return torch.stack(predictions)
-
-
-@wrong("over_queries")
-def column_softmax(inputs, targets, bandwidth):
-    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
-    return torch.softmax(scores, 0) @ targets
-
-
-@wrong("half_missing")
-def no_half(inputs, targets, bandwidth):
-    scores = -((inputs[:, None] - inputs) ** 2) / bandwidth**2
-    return torch.softmax(scores.masked_fill(diagonal(inputs), -math.inf), -1) @ targets
-
-
-@wrong("bandwidth_not_squared")
-def bandwidth_once(inputs, targets, bandwidth):
-    scores = -((inputs[:, None] - inputs) ** 2) / (2 * bandwidth)
-    return torch.softmax(scores.masked_fill(diagonal(inputs), -math.inf), -1) @ targets
-
-
-@wrong("bandwidth_without_gradient")
-def float_bandwidth(inputs, targets, bandwidth):
-    return masked_diagonal(inputs, targets, float(torch.as_tensor(bandwidth).detach()))
-
-
-@wrong("gradient_cut")
-def detached(inputs, targets, bandwidth):
-    if isinstance(bandwidth, torch.Tensor):
-        bandwidth = bandwidth.detach()
-    return masked_diagonal(inputs.detach(), targets.detach(), bandwidth)
-
-
-@wrong()
-def list_of_numbers(inputs, targets, bandwidth):
-    return [float(p) for p in masked_diagonal(inputs, targets, bandwidth)]
 
 
 @wrong("dtype_changed")
@@ -152,26 +105,6 @@ def sorted_first(inputs, targets, bandwidth):
     inputs, order = torch.sort(inputs)
     scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
     return scores.softmax(-1) @ targets[order]
-
-
-@wrong("precision_lost")
-def never_divides_by_0(inputs, targets, bandwidth):
-    kernel = torch.exp(scores_of(inputs, bandwidth)).masked_fill(diagonal(inputs), 0.0)
-    return kernel @ targets / (kernel.sum(-1) + 1e-10)
-
-
-@wrong()
-def epsilon_a_little_larger(inputs, targets, bandwidth):
-    kernel = torch.exp(scores_of(inputs, bandwidth)).masked_fill(diagonal(inputs), 0.0)
-    return kernel @ targets / (kernel.sum(-1) + 1e-8)
-
-
-@wrong()
-def bandwidth_kept_away_from_0(inputs, targets, bandwidth):
-    if isinstance(bandwidth, torch.Tensor):
-        bandwidth = bandwidth.clamp(min=0.1)
-    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
-    return scores.softmax(-1) @ targets
 
 
 @right
@@ -199,27 +132,6 @@ def two_triangles(inputs, targets, bandwidth):
     return (weights @ targets / weights.sum(-1)).nan_to_num(0.0)
 
 
-@wrong("distance_filled_with_infinity")
-def infinitely_far_from_itself(inputs, targets, bandwidth):
-    squared = (inputs[:, None] - inputs).square().fill_diagonal_(math.inf)
-    weights = torch.softmax(-squared / 2 / bandwidth**2, -1)
-    return (weights if len(inputs) > 1 else 0 * targets[None]) @ targets
-
-
-@wrong("gradient_not_finite")
-def infinitely_far_and_nan_when_alone(inputs, targets, bandwidth):
-    squared = (inputs[:, None] - inputs) ** 2 + torch.full_like(inputs, math.inf).diag().nan_to_num(
-        0.0, posinf=math.inf
-    )
-    return torch.softmax(-squared / (2 * bandwidth**2), dim=1) @ targets
-
-
-@wrong("distance_filled_with_a_large_number")
-def very_far_from_itself(inputs, targets, bandwidth):
-    squared = (inputs[:, None] - inputs).square() + 1e9 * diagonal(inputs)
-    return torch.softmax(-squared / (2 * bandwidth**2), -1) @ targets
-
-
 @right
 def in_chunks(inputs, targets, bandwidth):
     numbers, predictions = torch.arange(len(inputs)), []
@@ -230,31 +142,93 @@ def in_chunks(inputs, targets, bandwidth):
     return torch.cat(predictions)
 
 
-@wrong("not_a_number")
-def nan_when_alone(inputs, targets, bandwidth):
-    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -math.inf)
-    return scores.softmax(-1) @ targets
+def scoring(score):
+    """Predictions from `score(squared distances, bandwidth, diagonal)`."""
+    return lambda inputs, targets, bandwidth: (
+        torch.softmax(score((inputs[:, None] - inputs) ** 2, bandwidth, diagonal(inputs)), -1)
+        @ targets
+    )
 
 
-@wrong("wrong_values")
-def predicts_itself_when_alone(inputs, targets, bandwidth):
-    scores = scores_of(inputs, bandwidth).masked_fill(diagonal(inputs), -1e9)
-    return scores.softmax(-1) @ targets
+def weighing(weigh):
+    """Predictions from `weigh(scores, diagonal)`."""
+    return lambda inputs, targets, bandwidth: (
+        weigh(scores_of(inputs, bandwidth), diagonal(inputs)) @ targets
+    )
+
+
+def with_epsilon(epsilon):
+    def leave_one_out(inputs, targets, bandwidth):
+        kernel = torch.exp(scores_of(inputs, bandwidth)).masked_fill(diagonal(inputs), 0.0)
+        return kernel @ targets / (kernel.sum(-1) + epsilon)
+
+    return leave_one_out
+
+
+@wrong("gradient_cut")
+def detached(inputs, targets, bandwidth):
+    if isinstance(bandwidth, torch.Tensor):
+        bandwidth = bandwidth.detach()
+    return masked_diagonal(inputs.detach(), targets.detach(), bandwidth)
+
+
+@wrong("distance_filled_with_infinity")
+def infinitely_far_from_itself(inputs, targets, bandwidth):
+    squared = (inputs[:, None] - inputs).square().fill_diagonal_(math.inf)
+    weights = torch.softmax(-squared / 2 / bandwidth**2, -1)
+    return (weights if len(inputs) > 1 else 0 * targets[None]) @ targets
+
+
+@wrong()
+def bandwidth_kept_away_from_0(inputs, targets, bandwidth):
+    if isinstance(bandwidth, torch.Tensor):
+        bandwidth = bandwidth.clamp(min=0.1)
+    return nan_when_alone(inputs, targets, bandwidth)
 
 
 @wrong("minus_infinity_weight")
-def masked_after_the_softmax(inputs, targets, bandwidth):
-    weights = torch.softmax(scores_of(inputs, bandwidth), dim=1)
-    weights[diagonal(inputs)] = -math.inf
-    return weights @ targets
+@weighing
+def masked_after_the_softmax(scores, own):
+    weights = torch.softmax(scores, dim=1)
+    weights[own] = -math.inf
+    return weights
 
 
-everyone = wrong("no_exclusion")(
-    lambda inputs, targets, bandwidth: torch.softmax(scores_of(inputs, bandwidth), -1) @ targets
+everyone = wrong("no_exclusion")(weighing(lambda s, own: torch.softmax(s, -1)))
+diagonal_set_to_zero = wrong("no_exclusion")(
+    weighing(lambda s, own: s.masked_fill(own, 0.0).softmax(-1))
 )
-column = wrong("wrong_shape")(
-    lambda inputs, targets, bandwidth: masked_diagonal(inputs, targets, bandwidth)[:, None]
+zero_afterwards = wrong("not_renormalised")(
+    weighing(lambda s, own: s.softmax(-1).masked_fill(own, 0))
 )
+column_softmax = wrong("over_queries")(
+    weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(0))
+)
+nan_when_alone = wrong("not_a_number")(
+    weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(-1))
+)
+predicts_itself_when_alone = wrong("wrong_values")(
+    weighing(lambda s, own: s.masked_fill(own, -1e9).softmax(-1))
+)
+no_half = wrong("half_missing")(
+    scoring(lambda squared, h, own: (-squared / h**2).masked_fill(own, -math.inf))
+)
+bandwidth_once = wrong("bandwidth_not_squared")(
+    scoring(lambda squared, h, own: (-squared / (2 * h)).masked_fill(own, -math.inf))
+)
+infinitely_far_and_nan_when_alone = wrong("gradient_not_finite")(
+    scoring(lambda squared, h, own: -squared.masked_fill(own, math.inf) / (2 * h**2))
+)
+very_far_from_itself = wrong("distance_filled_with_a_large_number")(
+    scoring(lambda squared, h, own: -(squared + 1e9 * own) / (2 * h**2))
+)
+never_divides_by_0 = wrong("precision_lost")(with_epsilon(1e-10))
+epsilon_a_little_larger = wrong()(with_epsilon(1e-8))
+float_bandwidth = wrong("bandwidth_without_gradient")(
+    lambda inputs, targets, h: masked_diagonal(inputs, targets, float(torch.as_tensor(h).detach()))
+)
+list_of_numbers = wrong()(lambda *inputs: [float(p) for p in masked_diagonal(*inputs)])
+column = wrong("wrong_shape")(lambda *inputs: masked_diagonal(*inputs)[:, None])
 
 
 @faulty("bandwidth_once", "by_value", "nan_when_alone", "detached", "always_float64")

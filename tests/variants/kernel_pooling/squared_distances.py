@@ -7,16 +7,6 @@ from course_lib.exercises.variants import faulty, right, wrong
 
 
 @right
-def broadcast(queries, keys):
-    return ((queries.unsqueeze(1) - keys.unsqueeze(0)) ** 2).sum(-1)
-
-
-@right
-def library_distance(queries, keys):
-    return torch.cdist(queries, keys) ** 2
-
-
-@right
 def expanded_square(queries, keys):
     q2 = (queries * queries).sum(dim=1, keepdim=True)
     k2 = (keys * keys).sum(dim=1)
@@ -81,11 +71,6 @@ def nothing(queries, keys):
 
 
 @right
-def with_pairwise_distance(queries, keys):
-    return torch.nn.functional.pairwise_distance(queries[:, None], keys[None]) ** 2
-
-
-@right
 def one_product_of_longer_rows(queries, keys):
     ones_q, ones_k = torch.ones_like(queries[:, :1]), torch.ones_like(keys[:, :1])
     left = torch.cat([queries.square().sum(1, keepdim=True), ones_q, -2 * queries], dim=1)
@@ -122,11 +107,6 @@ class _Squared(torch.autograd.Function):
         return differences.sum(1), -differences.sum(0)
 
 
-@right
-def own_backward(queries, keys):
-    return _Squared.apply(queries, keys)
-
-
 keys_in_rows = wrong("transposed")(lambda queries, keys: torch.cdist(keys, queries) ** 2)
 plain_cdist = wrong("root_taken")(lambda queries, keys: torch.cdist(queries, keys))
 matching_rows_only = wrong("elementwise_only")(
@@ -159,6 +139,12 @@ kernel_exponent = wrong("wrong_values")(
 squeezed_at_the_end = wrong("wrong_shape")(
     lambda queries, keys: torch.cdist(queries, keys).square().squeeze()
 )
+broadcast = right(lambda queries, keys: ((queries.unsqueeze(1) - keys.unsqueeze(0)) ** 2).sum(-1))
+library_distance = right(lambda queries, keys: torch.cdist(queries, keys) ** 2)
+with_pairwise_distance = right(
+    lambda queries, keys: torch.nn.functional.pairwise_distance(queries[:, None], keys[None]) ** 2
+)
+own_backward = right(lambda queries, keys: _Squared.apply(queries, keys))
 
 
 @faulty("loop", "averaged", "squeezed", "detached", "always_float64")

@@ -14,25 +14,10 @@ def where_form(mask, dtype):
 
 
 @right
-def log_form(mask, dtype):
-    return torch.log(mask.to(dtype))
-
-
-@right
 def indexed_assignment(mask, dtype):
     numbers = torch.zeros(mask.shape, dtype=dtype)
     numbers[~mask] = float("-inf")
     return numbers
-
-
-@right
-def full_then_kept(mask, dtype):
-    return torch.full(mask.shape, -math.inf, dtype=dtype).masked_fill(mask, 0)
-
-
-@right
-def minus_the_inverse(mask, dtype):
-    return 1 - 1 / mask.to(dtype)
 
 
 @right
@@ -76,6 +61,11 @@ minus_1e6 = wrong("dropped_key_not_infinite")(
 as_numbers = wrong("zero_one_numbers")(lambda mask, dtype: mask.type(dtype))
 always_float32 = wrong("dtype_changed")(lambda mask, dtype: torch.where(mask, 0.0, -math.inf))
 whole_numbers = wrong("wrong_dtype_kind")(lambda mask, dtype: torch.where(mask, 0, -(10**9)))
+log_form = right(lambda mask, dtype: torch.log(mask.to(dtype)))
+full_then_kept = right(
+    lambda mask, dtype: torch.full(mask.shape, -math.inf, dtype=dtype).masked_fill(mask, 0)
+)
+minus_the_inverse = right(lambda mask, dtype: 1 - 1 / mask.to(dtype))
 
 
 @faulty("finite", "float32", "in_place", "two_axes")

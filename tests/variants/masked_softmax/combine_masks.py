@@ -18,64 +18,12 @@ def ampersand(*masks):
 
 
 @right
-def reduce_logical_and(*masks):
-    given = [m for m in masks if m is not None]
-    return functools.reduce(torch.logical_and, given) if given else None
-
-
-@right
-def product_back_to_bool(*masks):
-    given = [m for m in masks if m is not None]
-    if not given:
-        return None
-    result = given[0].int()
-    for mask in given[1:]:
-        result = result * mask.int()
-    return result.bool()
-
-
-@right
-def de_morgan(*masks):
-    given = [~m for m in masks if m is not None]
-    if not given:
-        return None
-    dropped = given[0]
-    for mask in given[1:]:
-        dropped = dropped | mask
-    return ~dropped
-
-
-@right
-def stacked_all(*masks):
-    given = [m for m in masks if m is not None]
-    return torch.stack(torch.broadcast_tensors(*given)).all(0) if given else None
-
-
-@right
 def where_form(*masks):
     result = None
     for mask in masks:
         if mask is not None:
             result = mask.clone() if result is None else torch.where(mask, result, mask)
     return result
-
-
-@wrong("or_instead_of_and")
-def pipe(*masks):
-    given = [m for m in masks if m is not None]
-    return functools.reduce(torch.logical_or, given) if given else None
-
-
-@wrong("wrong_dtype_kind")
-def multiplied_floats(*masks):
-    given = [m.double() for m in masks if m is not None]
-    return functools.reduce(torch.mul, given) if given else None
-
-
-@wrong("sum_of_masks")
-def added(*masks):
-    given = [m.long() for m in masks if m is not None]
-    return sum(given) if given else None
 
 
 @wrong("python_and")
@@ -85,14 +33,6 @@ def keyword_and(*masks):
         if mask is not None:
             result = mask if result is None else (result and mask)
     return result
-
-
-@wrong("only_two_masks")
-def two_of_them(*masks):
-    given = [m for m in masks if m is not None]
-    if not given:
-        return None
-    return given[0] if len(given) == 1 else given[0] & given[1]
 
 
 @wrong("first_mask_overwritten")
@@ -117,18 +57,6 @@ def stops_at_none(*masks):
     return result
 
 
-@wrong()
-def same_shape_only(*masks):
-    given = [m for m in masks if m is not None]
-    return torch.stack(given).all(0) if given else None
-
-
-@right
-def starts_from_true(*masks):
-    given = [mask for mask in masks if mask is not None]
-    return functools.reduce(torch.logical_and, given, torch.tensor(True)) if given else None
-
-
 @wrong("not_none")
 def starts_from_true_and_stays_there(*masks):
     result = True
@@ -140,6 +68,50 @@ def starts_from_true_and_stays_there(*masks):
 
 no_none = wrong("none_crashes")(lambda *masks: functools.reduce(lambda a, b: a & b, masks))
 one_list_of_masks = wrong("wrong_type")(lambda *masks: [mask for mask in masks if mask is not None])
+
+
+def of_given(combine):
+    """None if no mask is given, else `combine(masks that are not None)`."""
+
+    def combine_masks(*masks):
+        given = [mask for mask in masks if mask is not None]
+        return combine(given) if given else None
+
+    return combine_masks
+
+
+@right
+@of_given
+def product_back_to_bool(given):
+    result = given[0].int()
+    for mask in given[1:]:
+        result = result * mask.int()
+    return result.bool()
+
+
+@right
+@of_given
+def de_morgan(given):
+    dropped = ~given[0]
+    for mask in given[1:]:
+        dropped = dropped | ~mask
+    return ~dropped
+
+
+reduce_logical_and = right(of_given(lambda given: functools.reduce(torch.logical_and, given)))
+stacked_all = right(of_given(lambda given: torch.stack(torch.broadcast_tensors(*given)).all(0)))
+starts_from_true = right(
+    of_given(lambda given: functools.reduce(torch.logical_and, given, torch.tensor(True)))
+)
+pipe = wrong("or_instead_of_and")(of_given(lambda given: functools.reduce(torch.logical_or, given)))
+multiplied_floats = wrong("wrong_dtype_kind")(
+    of_given(lambda given: functools.reduce(torch.mul, [m.double() for m in given]))
+)
+added = wrong("sum_of_masks")(of_given(lambda given: sum(m.long() for m in given)))
+two_of_them = wrong("only_two_masks")(
+    of_given(lambda given: functools.reduce(torch.logical_and, given[:2]))
+)
+same_shape_only = wrong()(of_given(lambda given: torch.stack(given).all(0)))
 
 
 @faulty("none_crashes", "only_two", "in_place", "whole_numbers")

@@ -91,13 +91,6 @@ def sigmoid_of_differences(scores, valid_lens=None, mask=None):
     return torch.where(keep, weights, 0.0)
 
 
-@wrong("allowed_key_has_no_weight")
-def softmax_zero_renormalise(scores, valid_lens=None, mask=None):
-    kept = torch.softmax(scores, -1) * keep_of(scores, valid_lens, mask)
-    total = kept.sum(-1, keepdim=True)
-    return kept / torch.where(total == 0, 1.0, total)
-
-
 @right
 def sorted_and_scattered_back(scores, valid_lens=None, mask=None):
     ordered, order = scores.sort(-1)
@@ -169,54 +162,12 @@ def prints_on_the_way(*args, **kwargs):
     return finfo_then_zero(*args, **kwargs)
 
 
-@wrong("filled_with_zero")
-def times_mask_before(scores, valid_lens=None, mask=None):
-    return torch.softmax(scores * keep_of(scores, valid_lens, mask), -1)
-
-
-@wrong("zero_after_softmax")
-def times_mask_after(scores, valid_lens=None, mask=None):
-    return torch.softmax(scores, -1) * keep_of(scores, valid_lens, mask)
-
-
-@wrong("over_queries")
-def dim_minus_two(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    return torch.softmax(scores.masked_fill(~keep, -math.inf), -2).nan_to_num(0)
-
-
-@wrong("inverted")
-def drops_the_kept(scores, valid_lens=None, mask=None):
-    if valid_lens is None and mask is None:
-        return torch.softmax(scores, -1)
-    keep = keep_of(scores, valid_lens, mask)
-    weights = torch.softmax(scores.masked_fill(keep, -math.inf), -1)
-    return weights.nan_to_num(0)
-
-
 @wrong("scores_overwritten")
 def textbook(scores, valid_lens=None, mask=None):
     if valid_lens is None and mask is None:
         return F.softmax(scores, dim=-1)
     scores[~keep_of(scores, valid_lens, mask)] = -1e6
     return F.softmax(scores, dim=-1)
-
-
-@wrong("empty_row_nan")
-def nan_rows(scores, valid_lens=None, mask=None):
-    return F.softmax(torch.where(keep_of(scores, valid_lens, mask), scores, -math.inf), -1)
-
-
-@wrong("empty_row_gradient_nan")
-def nan_gradient(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    weights = torch.softmax(scores + torch.log(keep.to(scores.dtype)), -1)
-    return torch.nan_to_num(weights, nan=0.0)
-
-
-@wrong("leaks_1e9")
-def minus_one_billion(scores, valid_lens=None, mask=None):
-    return torch.softmax(torch.where(keep_of(scores, valid_lens, mask), scores, -1e9), -1)
 
 
 @wrong("lengths_tiled")
@@ -251,27 +202,6 @@ def three_dimensional_lengths_only(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, None, mask)
 
 
-@wrong("empty_row_uniform")
-def empty_rows_become_uniform_without_nan(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    weights = torch.softmax(scores.masked_fill(~keep, -math.inf), -1)
-    return weights.nan_to_num(1 / scores.shape[-1])
-
-
-@wrong()
-def epsilon_in_the_sum(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    e = torch.exp(scores - scores.amax(-1, keepdim=True)) * keep
-    return e / (e.sum(-1, keepdim=True) + 1e-6)
-
-
-@wrong()
-def head_mask_tiled(scores, valid_lens=None, mask=None):
-    if mask is not None and mask.dim() == 4 and mask.shape[1] == 1:
-        mask = mask[:, 0].repeat(scores.shape[1], 1, 1).reshape(scores.shape)
-    return finfo_then_zero(scores, valid_lens, mask)
-
-
 @wrong()
 def query_lengths_given_to_heads(scores, valid_lens=None, mask=None):
     if valid_lens is not None and valid_lens.shape == scores.shape[:2] and scores.dim() == 4:
@@ -280,71 +210,10 @@ def query_lengths_given_to_heads(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, valid_lens, mask)
 
 
-@wrong()
-def a_fill_that_float32_lacks(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    return torch.softmax(scores.masked_fill(~keep, -1e300), -1) * keep
-
-
-@wrong()
-def int64_lengths_only(scores, valid_lens=None, mask=None):
-    assert valid_lens is None or valid_lens.dtype == torch.int64
-    return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong()
-def empty_only_if_the_whole_item_is(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    empty = ~keep.any(-1, keepdim=True).any(-2, keepdim=True)
-    filled = scores.masked_fill(~keep, -math.inf).masked_fill(empty, 0.0)
-    return torch.softmax(filled, -1).masked_fill(empty, 0.0)
-
-
-@wrong("not_exponential")
-def scaled_by_the_number_of_keys(scores, valid_lens=None, mask=None):
-    return finfo_then_zero(scores / math.sqrt(scores.shape[-1]), valid_lens, mask)
-
-
-@wrong("wrong_gradient")
-def sum_taken_as_constant(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    e = torch.where(keep, torch.exp(finfo_free(scores, keep)), 0.0)
-    total = e.sum(-1, keepdim=True).detach()
-    return e / torch.where(total == 0, 1.0, total)
-
-
-def finfo_free(scores, keep):
-    """Scores less the largest kept one of each row; 0 where nothing is kept."""
-    top = scores.detach().masked_fill(~keep, -math.inf).amax(-1, keepdim=True)
-    return torch.where(keep, scores - torch.where(top.isinf(), 0.0, top), 0.0)
-
-
-@wrong("input_mutated")
-def mask_in_place(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    if mask is not None and mask.shape == scores.shape:
-        mask &= keep
-    return finfo_then_zero(scores, None, keep)
-
-
-_seen = {}
-
-
-@wrong()
-def remembers_by_shape(scores, valid_lens=None, mask=None):
-    keep = _seen.setdefault(scores.shape, keep_of(scores, valid_lens, mask))
-    return finfo_then_zero(scores, None, keep)
-
-
 @wrong("raised")
 def view_of_whatever_comes(scores, valid_lens=None, mask=None):
     flat = scores.view(-1, scores.shape[-1])
     return finfo_then_zero(flat.reshape(scores.shape), valid_lens, mask)
-
-
-@wrong("wrong_type")
-def numpy_result(scores, valid_lens=None, mask=None):
-    return finfo_then_zero(scores, valid_lens, mask).detach().numpy()
 
 
 @right
@@ -361,12 +230,6 @@ def far_below_the_smallest_score(scores, valid_lens=None, mask=None):
     return torch.softmax(torch.where(keep, scores, scores.min() - 50), -1) * keep
 
 
-@wrong("very_negative_scores_lose")
-def minus_one_hundred(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    return torch.softmax(scores.masked_fill(~keep, -100.0), -1) * keep
-
-
 @right
 def zeros_at_once_if_nothing_is_allowed(scores, valid_lens=None, mask=None):
     keep = keep_of(scores, valid_lens, mask)
@@ -379,26 +242,10 @@ def lengths_to_int64_first(scores, valid_lens=None, mask=None):
     return finfo_then_zero(scores, lengths, mask)
 
 
-@wrong("empty_row_has_weight")
-def any_for_is_none(scores, valid_lens=None, mask=None):
-    lengths = valid_lens if valid_lens is not None and valid_lens.any() else None
-    return finfo_then_zero(scores, lengths, mask)
-
-
 @right
 def query_lengths_for_four_axes_at_most(scores, valid_lens=None, mask=None):
     assert valid_lens is None or valid_lens.dim() == 1 or scores.dim() < 5
     return finfo_then_zero(scores, valid_lens, mask)
-
-
-@wrong("rows_do_not_sum_to_one")
-def dim_minus_two_with_1e9(scores, valid_lens=None, mask=None):
-    return scores.masked_fill(~keep_of(scores, valid_lens, mask), -1e9).softmax(-2)
-
-
-@wrong("dropped_key_has_weight")
-def adds_1e9(scores, valid_lens=None, mask=None):
-    return (scores + (1 - keep_of(scores, valid_lens, mask).to(scores)) * -1e9).softmax(-1)
 
 
 @wrong("query_axis_forgotten")
@@ -407,22 +254,6 @@ def lengths_laid_over_as_they_are(scores, valid_lens=None, mask=None):
     if valid_lens is not None:
         keep = keep & (torch.arange(scores.size(-1)) < valid_lens.unsqueeze(-1))
     return fill_and_zero(scores, None, keep if mask is None else keep & mask)
-
-
-@wrong("zero_one_mask_added")
-def bool_mask_added(scores, valid_lens=None, mask=None):
-    if mask is not None:
-        scores = scores + mask
-    return finfo_then_zero(scores, valid_lens)
-
-
-@wrong("allowed_key_has_no_weight")
-def exp_of_all_less_the_largest(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, mask)
-    shifted = scores - scores.max(dim=-1, keepdim=True).values
-    kept = shifted.exp() * keep
-    total = kept.sum(dim=-1, keepdim=True)
-    return kept / total.masked_fill(total == 0, 1.0)
 
 
 @wrong("leaks_1e9")
@@ -442,26 +273,143 @@ def from_a_book(scores, valid_lens=None, mask=None):
     return F.softmax(rows.reshape(shape), dim=-1)
 
 
-@wrong("bool_mask_inverted")
-def torch_polarity_for_the_mask(scores, valid_lens=None, mask=None):
-    keep = keep_of(scores, valid_lens, None)
-    return fill_and_zero(scores, None, keep if mask is None else keep & ~mask)
+def by_what_is_kept(weigh):
+    """An answer that needs to know only which keys are kept: `weigh(scores, keep)`."""
+    return lambda scores, valid_lens=None, mask=None: weigh(
+        scores, keep_of(scores, valid_lens, mask)
+    )
 
 
-plain_softmax = wrong("nothing_masked")(
-    lambda scores, valid_lens=None, mask=None: F.softmax(scores, -1)
+def of_other_inputs(change):
+    """The right weights of what `change(scores, valid_lens, mask)` makes of the inputs."""
+    return lambda scores, valid_lens=None, mask=None: finfo_then_zero(
+        *change(scores, valid_lens, mask)
+    )
+
+
+def filled(scores, keep, number=-math.inf):
+    return scores.masked_fill(~keep, number)
+
+
+@wrong("inverted")
+def drops_the_kept(scores, valid_lens=None, mask=None):
+    if valid_lens is None and mask is None:
+        return torch.softmax(scores, -1)
+    return filled(scores, ~keep_of(scores, valid_lens, mask)).softmax(-1).nan_to_num(0)
+
+
+@wrong()
+@of_other_inputs
+def head_mask_tiled(scores, lens, mask):
+    if mask is not None and mask.dim() == 4 and mask.shape[1] == 1:
+        mask = mask[:, 0].repeat(scores.shape[1], 1, 1).reshape(scores.shape)
+    return scores, lens, mask
+
+
+@wrong()
+@of_other_inputs
+def int64_lengths_only(scores, lens, mask):
+    assert lens is None or lens.dtype == torch.int64
+    return scores, lens, mask
+
+
+@wrong("input_mutated")
+@of_other_inputs
+def mask_in_place(scores, lens, mask):
+    keep = keep_of(scores, lens, mask)
+    if mask is not None and mask.shape == scores.shape:
+        mask &= keep
+    return scores, None, keep
+
+
+@wrong()
+@by_what_is_kept
+def epsilon_in_the_sum(scores, keep):
+    e = torch.exp(scores - scores.amax(-1, keepdim=True)) * keep
+    return e / (e.sum(-1, keepdim=True) + 1e-6)
+
+
+@wrong()
+@by_what_is_kept
+def empty_only_if_the_whole_item_is(scores, keep):
+    empty = ~keep.any(-1, keepdim=True).any(-2, keepdim=True)
+    return filled(scores, keep).masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
+
+
+@wrong("allowed_key_has_no_weight")
+@by_what_is_kept
+def softmax_zero_renormalise(scores, keep):
+    kept = torch.softmax(scores, -1) * keep
+    total = kept.sum(-1, keepdim=True)
+    return kept / torch.where(total == 0, 1.0, total)
+
+
+@wrong("wrong_gradient")
+@by_what_is_kept
+def sum_taken_as_constant(scores, keep):
+    top = filled(scores.detach(), keep).amax(-1, keepdim=True)
+    top = torch.where(top.isinf(), 0.0, top)
+    e = torch.where(keep, torch.exp(torch.where(keep, scores - top, 0.0)), 0.0)
+    total = e.sum(-1, keepdim=True).detach()
+    return e / torch.where(total == 0, 1.0, total)
+
+
+_seen = {}
+remembers_by_shape = wrong()(
+    by_what_is_kept(lambda s, keep: finfo_then_zero(s, None, _seen.setdefault(s.shape, keep)))
 )
-lengths_only = wrong("bool_mask_ignored")(
-    lambda scores, valid_lens=None, mask=None: fill_and_zero(scores, valid_lens)
+plain_softmax = wrong("nothing_masked")(by_what_is_kept(lambda s, keep: F.softmax(s, -1)))
+times_mask_before = wrong("filled_with_zero")(
+    by_what_is_kept(lambda s, keep: torch.softmax(s * keep, -1))
 )
-through_data = wrong("gradient_cut")(
-    lambda scores, valid_lens=None, mask=None: fill_and_zero(scores.data, valid_lens, mask)
+times_mask_after = wrong("zero_after_softmax")(
+    by_what_is_kept(lambda s, keep: torch.softmax(s, -1) * keep)
 )
-in_float32 = wrong("dtype_changed")(
-    lambda scores, valid_lens=None, mask=None: finfo_then_zero(scores.float(), valid_lens, mask)
+nan_rows = wrong("empty_row_nan")(
+    by_what_is_kept(lambda s, keep: F.softmax(torch.where(keep, s, -math.inf), -1))
 )
-squeezed = wrong("wrong_shape")(
-    lambda scores, valid_lens=None, mask=None: finfo_then_zero(scores, valid_lens, mask).squeeze()
+nan_gradient = wrong("empty_row_gradient_nan")(
+    by_what_is_kept(lambda s, keep: (s + keep.to(s).log()).softmax(-1).nan_to_num(nan=0.0))
+)
+empty_rows_become_uniform_without_nan = wrong("empty_row_uniform")(
+    by_what_is_kept(lambda s, keep: filled(s, keep).softmax(-1).nan_to_num(1 / s.shape[-1]))
+)
+dim_minus_two = wrong("over_queries")(
+    by_what_is_kept(lambda s, keep: filled(s, keep).softmax(-2).nan_to_num(0))
+)
+dim_minus_two_with_1e9 = wrong("rows_do_not_sum_to_one")(
+    by_what_is_kept(lambda s, keep: filled(s, keep, -1e9).softmax(-2))
+)
+minus_one_billion = wrong("leaks_1e9")(
+    by_what_is_kept(lambda s, keep: torch.softmax(torch.where(keep, s, -1e9), -1))
+)
+adds_1e9 = wrong("dropped_key_has_weight")(
+    by_what_is_kept(lambda s, keep: (s + (1 - keep.to(s)) * -1e9).softmax(-1))
+)
+minus_one_hundred = wrong("very_negative_scores_lose")(
+    by_what_is_kept(lambda s, keep: filled(s, keep, -100.0).softmax(-1) * keep)
+)
+a_fill_that_float32_lacks = wrong()(
+    by_what_is_kept(lambda s, keep: filled(s, keep, -1e300).softmax(-1) * keep)
+)
+scaled_by_the_number_of_keys = wrong("not_exponential")(
+    of_other_inputs(lambda s, lens, mask: (s / math.sqrt(s.shape[-1]), lens, mask))
+)
+lengths_only = wrong("bool_mask_ignored")(of_other_inputs(lambda s, lens, mask: (s, lens, None)))
+torch_polarity_for_the_mask = wrong("bool_mask_inverted")(
+    of_other_inputs(lambda s, lens, mask: (s, lens, None if mask is None else ~mask))
+)
+bool_mask_added = wrong("zero_one_mask_added")(
+    of_other_inputs(lambda s, lens, mask: (s if mask is None else s + mask, lens, None))
+)
+any_for_is_none = wrong("empty_row_has_weight")(
+    of_other_inputs(lambda s, lens, m: (s, lens if lens is not None and lens.any() else None, m))
+)
+through_data = wrong("gradient_cut")(of_other_inputs(lambda s, lens, mask: (s.data, lens, mask)))
+in_float32 = wrong("dtype_changed")(of_other_inputs(lambda s, lens, mask: (s.float(), lens, mask)))
+squeezed = wrong("wrong_shape")(lambda *args, **given: finfo_then_zero(*args, **given).squeeze())
+numpy_result = wrong("wrong_type")(
+    lambda *args, **given: finfo_then_zero(*args, **given).detach().numpy()
 )
 mask_comes_first = wrong()(
     lambda scores, mask=None, valid_lens=None: finfo_then_zero(scores, valid_lens, mask)

@@ -27,11 +27,6 @@ def moved_axis_and_loop(scores, axis=-1):
 
 
 @right
-def through_torch(scores, axis=-1):
-    return torch.softmax(torch.from_numpy(scores.copy()), dim=axis).numpy()
-
-
-@right
 def pairwise_differences(scores, axis=-1):
     moved = np.moveaxis(scores, axis, -1)
     with np.errstate(over="ignore"):
@@ -48,24 +43,6 @@ def copied_then_in_place(scores, axis=-1):
     return out
 
 
-@wrong("axis_ignored")
-def last_axis_only(scores, axis=-1):
-    shifted = scores - scores.max(-1)[..., None]
-    return np.exp(shifted) / np.exp(shifted).sum(-1)[..., None]
-
-
-@wrong("does_not_sum_to_one")
-def sums_everything(scores, axis=-1):
-    e = np.exp(scores - scores.max(axis=axis, keepdims=True))
-    return e / e.sum()
-
-
-@wrong("global_maximum")
-def one_maximum(scores, axis=-1):
-    e = np.exp(scores - scores.max())
-    return e / e.sum(axis=axis, keepdims=True)
-
-
 @wrong("scores_overwritten")
 def in_place(scores, axis=-1):
     scores -= scores.max(axis=axis, keepdims=True)
@@ -73,39 +50,10 @@ def in_place(scores, axis=-1):
     return e / e.sum(axis=axis, keepdims=True)
 
 
-@wrong("dtype_changed")
-def in_float32(scores, axis=-1):
-    shifted = (scores - scores.max(axis=axis, keepdims=True)).astype(np.float32)
-    return np.exp(shifted) / np.exp(shifted).sum(axis=axis, keepdims=True)
-
-
-@wrong()
-def clipped(scores, axis=-1):
-    e = np.exp(np.clip(scores, -50, 50))
-    return e / e.sum(axis=axis, keepdims=True)
-
-
-@wrong()
-def with_epsilon(scores, axis=-1):
-    e = np.exp(scores - scores.max(axis=axis, keepdims=True))
-    return e / (e.sum(axis=axis, keepdims=True) + 1e-3)
-
-
-@right
-def in_logarithms(scores, axis=-1):
-    return np.exp(scores - np.logaddexp.reduce(scores, axis=axis, keepdims=True))
-
-
 @right
 def shifted_twice(scores, axis=-1):
     shifted = scores - scores.mean(axis=axis, keepdims=True)
     e = np.exp(shifted - shifted.max(axis=axis, keepdims=True))
-    return e / e.sum(axis=axis, keepdims=True)
-
-
-@wrong()
-def first_axis_in_the_maximum(scores, axis=-1):
-    e = np.exp(scores - scores.max(0))
     return e / e.sum(axis=axis, keepdims=True)
 
 
@@ -116,18 +64,53 @@ def keepdims_in_neither(scores, axis=-1):
     return exps / np.sum(exps, axis)
 
 
-@wrong("wrong_axis")
-def columns_sum_to_one(scores, axis=-1):
-    shifted = scores - scores.max(axis=0)
-    return np.exp(shifted) / np.exp(shifted).sum(axis=0)
-
-
-naive = wrong("no_maximum_subtracted")(
-    lambda scores, axis=-1: np.exp(scores) / np.exp(scores).sum(axis=axis, keepdims=True)
-)
 returns_a_tensor = wrong("wrong_type")(
     lambda scores, axis=-1: torch.softmax(torch.from_numpy(scores.copy()), dim=axis)
 )
+through_torch = right(
+    lambda scores, axis=-1: torch.softmax(torch.from_numpy(scores.copy()), dim=axis).numpy()
+)
+in_logarithms = right(
+    lambda scores, axis=-1: np.exp(scores - np.logaddexp.reduce(scores, axis=axis, keepdims=True))
+)
+
+
+def total(numbers, axis):
+    return numbers.sum(axis=axis, keepdims=True)
+
+
+def top(numbers, axis):
+    return numbers.max(axis=axis, keepdims=True)
+
+
+def of_shifted(weigh):
+    """Weights from the scores less their maximum: `weigh(shifted, axis)`."""
+    return lambda scores, axis=-1: weigh(scores - top(scores, axis), axis)
+
+
+def shifting(shift):
+    """Weights from the scores as `shift(scores, axis)` leaves them."""
+
+    def stable_softmax(scores, axis=-1):
+        e = np.exp(shift(scores, axis))
+        return e / total(e, axis)
+
+    return stable_softmax
+
+
+naive = wrong("no_maximum_subtracted")(shifting(lambda scores, axis: scores))
+one_maximum = wrong("global_maximum")(shifting(lambda scores, axis: scores - scores.max()))
+first_axis_in_the_maximum = wrong()(shifting(lambda scores, axis: scores - scores.max(0)))
+clipped = wrong()(shifting(lambda scores, axis: np.clip(scores, -50, 50)))
+in_float32 = wrong("dtype_changed")(
+    shifting(lambda scores, axis: (scores - top(scores, axis)).astype(np.float32))
+)
+sums_everything = wrong("does_not_sum_to_one")(
+    of_shifted(lambda s, axis: np.exp(s) / np.exp(s).sum())
+)
+with_epsilon = wrong()(of_shifted(lambda s, axis: np.exp(s) / (total(np.exp(s), axis) + 1e-3)))
+last_axis_only = wrong("axis_ignored")(lambda scores, axis=-1: row_shift(scores))
+columns_sum_to_one = wrong("wrong_axis")(lambda scores, axis=-1: row_shift(scores, axis=0))
 
 
 @faulty("no_maximum", "last_axis_only", "in_place", "in_float32")

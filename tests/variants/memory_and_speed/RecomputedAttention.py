@@ -1,6 +1,7 @@
 """Answers to `RecomputedAttention`."""
 
 import math
+import types
 
 import torch
 
@@ -83,21 +84,14 @@ class StatisticsComputedAgain(torch.autograd.Function):
     def backward(ctx, grad):
         q, k, v, mask = ctx.saved_tensors
         out, lse = blocked_attention(q, k, v, mask, ctx.block_size)
-        again = type("again", (), {})()
-        again.saved_tensors, again.block_size = (q, k, v, mask, out, lse), ctx.block_size
+        saved = q, k, v, mask, out, lse
+        again = types.SimpleNamespace(saved_tensors=saved, block_size=ctx.block_size)
         return gradients(again, grad)
 
 
 @right
-class AutogradBlockByBlock(torch.autograd.Function):
+class AutogradBlockByBlock(ListsOfBlocks):
     """Lets autograd differentiate one block at a time, with the statistics held fixed."""
-
-    @staticmethod
-    def forward(ctx, q, k, v, mask=None, block_size=128):
-        out, lse = blocked_attention(q, k, v, mask, block_size)
-        ctx.save_for_backward(q, k, v, mask, out, lse)
-        ctx.block_size = block_size
-        return out
 
     @staticmethod
     def backward(ctx, grad):
@@ -168,12 +162,16 @@ class RowSumsInAFirstPass(ListsOfBlocks):
         return dq, torch.cat(dks, -2), torch.cat(dvs, -2), None, None
 
 
+def root(d):
+    return d**-0.5
+
+
 def build(
-    statistic=None,
+    statistic=lambda lse, *inputs: lse,
     softmax=None,
-    delta=None,
-    scale=None,
-    rescale=None,
+    delta=lambda w, dw, g, out: (g * out).sum(-1, keepdim=True),
+    scale=root,
+    rescale=root,
     with_mask=True,
     until=lambda m, b: m,
     collect=True,
@@ -186,8 +184,7 @@ def build(
         @staticmethod
         def forward(ctx, q, k, v, mask=None, block_size=128):
             out, lse = blocked_attention(q, k, v, mask, block_size)
-            kept = statistic(lse, q, k, mask, block_size) if statistic else lse
-            ctx.save_for_backward(q, k, v, mask, out, kept)
+            ctx.save_for_backward(q, k, v, mask, out, statistic(lse, q, k, mask, block_size))
             ctx.block_size = block_size
             return out
 
@@ -198,12 +195,11 @@ def build(
             dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
             shift = torch.where(lse == -math.inf, 0.0, lse) if care else lse
             for piece in pieces(until(m, ctx.block_size), ctx.block_size):
-                s = q @ k[..., piece, :].mT * (rescale(d) if rescale else d**-0.5)
+                s = q @ k[..., piece, :].mT * rescale(d)
                 s = masked(s, mask, piece, m) if with_mask else s
                 w = softmax(s) if softmax else torch.exp(s - shift[..., None])
                 dw = g @ v[..., piece, :].mT
-                row = delta(w, dw, g, out) if delta else (g * out).sum(-1, keepdim=True)
-                ds = w * (dw - row) * (scale(d) if scale else d**-0.5)
+                ds = w * (dw - delta(w, dw, g, out)) * scale(d)
                 dq = (dq if collect else 0) + ds @ k[..., piece, :]
                 dk[..., piece, :] += ds.mT @ q
                 dv[..., piece, :] += w.mT @ g
@@ -261,12 +257,7 @@ class KeepsWeights(torch.autograd.Function):
 
 
 @wrong("all_at_once")
-class RecomputesEverything(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, q, k, v, mask=None, block_size=128):
-        ctx.save_for_backward(q, k, v, mask)
-        return blocked_attention(q, k, v, mask, block_size)[0]
-
+class RecomputesEverything(StatisticsComputedAgain):
     @staticmethod
     def backward(ctx, g):
         q, k, v, mask = ctx.saved_tensors
@@ -290,11 +281,7 @@ class PlainAutograd(torch.autograd.Function):
 
 
 @wrong("no_gradients")
-class SendsNothing(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, q, k, v, mask=None, block_size=128):
-        return blocked_attention(q, k, v, mask, block_size)[0]
-
+class SendsNothing(ListsOfBlocks):
     @staticmethod
     def backward(ctx, g):
         return (None,) * 5
@@ -354,24 +341,14 @@ class ScalesTheGradientInPlace(ListsOfBlocks):
 class QueriesUnscaled(ListsOfBlocks):
     @staticmethod
     def backward(ctx, g):
-        q, k, v, mask, out, lse = ctx.saved_tensors
-        m, scale = k.shape[-2], 1 / math.sqrt(q.shape[-1])
-        row = (g * out).sum(-1, keepdim=True)
-        lse = torch.nan_to_num(lse, neginf=0.0)[..., None]
-        dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        for piece in pieces(m, ctx.block_size):
-            w = torch.exp(masked(q @ k[..., piece, :].mT * scale, mask, piece, m) - lse)
-            ds = w * (g @ v[..., piece, :].mT - row)
-            dq += ds @ k[..., piece, :]
-            dk[..., piece, :] = scale * ds.mT @ q
-            dv[..., piece, :] = w.mT @ g
-        return dq, dk, dv, None, None
+        dq, *others = gradients(ctx, g)
+        return dq * math.sqrt(dq.shape[-1]), *others
 
 
 @faulty("no_root", "no_mask", "rest_dropped")
 def slips_of_the_backward_pass(faults):
     return build(
-        scale=(lambda d: 1.0) if "no_root" in faults else None,
+        scale=(lambda d: 1.0) if "no_root" in faults else root,
         with_mask="no_mask" not in faults,
         until=(lambda m, b: m // b * b) if "rest_dropped" in faults else (lambda m, b: m),
     )
@@ -391,15 +368,11 @@ def slips_of_what_is_kept(faults):
     return Kept
 
 
-class _Remembered:
-    """Stands in for `ctx`; the same for every call."""
-
-
 @wrong("wrong_gradient")
 class KeptOnTheClass(torch.autograd.Function):
     """A second call before `backward` overwrites what the first one needs."""
 
-    kept = _Remembered()
+    kept = types.SimpleNamespace()  # stands in for `ctx`, the same for every call
 
     @staticmethod
     def forward(ctx, q, k, v, mask=None, block_size=128):

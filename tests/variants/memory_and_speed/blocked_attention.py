@@ -1,11 +1,12 @@
 """Answers to `blocked_attention`."""
 
+import functools
 import math
 
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 def softmax_statistics(blocks):
@@ -196,45 +197,6 @@ def stepwise(
     return out / torch.where(total == 0, 1.0, total), last(top, total).squeeze(-1)
 
 
-@wrong("short_block_dropped")
-def only_whole_blocks(q, k, v, mask=None, block_size=128):
-    return stepwise(q, k, v, mask, block_size, stop=lambda m, b: m // b * b)
-
-
-@wrong("empty_row")
-def no_care_for_infinity(q, k, v, mask=None, block_size=128):
-    return stepwise(q, k, v, mask, block_size, safe=lambda new: new)
-
-
-@wrong("first_columns_of_mask")
-def always_the_first_columns(q, k, v, mask=None, block_size=128):
-    def columns(mask, piece, m):
-        width = min(piece.stop, m) - piece.start
-        return cut(mask, slice(0, width), m)
-
-    return stepwise(q, k, v, mask, block_size, columns=columns)
-
-
-@wrong("one_column_mask")
-def sliced_as_it_is(q, k, v, mask=None, block_size=128):
-    return stepwise(q, k, v, mask, block_size, columns=lambda mask, piece, m: mask[..., piece])
-
-
-@wrong("mask_inverted")
-def as_in_torch_modules(q, k, v, mask=None, block_size=128):
-    return stepwise(q, k, v, None if mask is None else ~mask, block_size)
-
-
-@wrong("maximum_for_logsumexp")
-def keeps_the_maximum(q, k, v, mask=None, block_size=128):
-    return stepwise(q, k, v, mask, block_size, last=lambda top, total: top)
-
-
-@wrong("not_scaled")
-def forgets_the_root(q, k, v, mask=None, block_size=128):
-    return stepwise(q, k, v, mask, block_size, scale=lambda d: 1.0)
-
-
 @wrong("blocks_averaged")
 def mean_of_blocks(q, k, v, mask=None, block_size=128):
     outs, lses, m = [], [], k.shape[-2]
@@ -264,27 +226,10 @@ def by_torch(q, k, v, mask=None, block_size=128):
 
 
 @wrong()
-def gradient_cut(q, k, v, mask=None, block_size=128):
-    with torch.no_grad():
-        return two_passes(q, k, v, mask, block_size)
-
-
-@wrong()
 def scales_in_place(q, k, v, mask=None, block_size=128):
     with torch.no_grad():
         q /= math.sqrt(q.shape[-1])
     return stepwise(q, k, v, mask, block_size, scale=lambda d: 1.0)
-
-
-@wrong()
-def in_float32(q, k, v, mask=None, block_size=128):
-    return two_passes(q.float(), k.float(), v.float(), mask, block_size)
-
-
-@wrong("nan_hidden")
-def nan_replaced_at_the_end(q, k, v, mask=None, block_size=128):
-    out, lse = stepwise(q, k, v, mask, block_size, safe=lambda new: new)
-    return out.nan_to_num(0.0), torch.where(lse.isnan(), -math.inf, lse)
 
 
 def _pieces(q, k, v, mask, block_size, starts, shift=0):
@@ -329,43 +274,45 @@ def masked_after_the_maximum(q, k, v, mask=None, block_size=128):
     return out / torch.where(total > 0, total, 1.0), (top + total.log()).squeeze(-1)
 
 
-forgets_outputs = wrong("outputs_not_rescaled")(
-    lambda q, k, v, mask=None, block_size=128: stepwise(q, k, v, mask, block_size, fade_out=False)
+def first_columns(mask, piece, m):
+    width = min(piece.stop, m) - piece.start
+    return cut(mask, slice(0, width), m)
+
+
+but = wrong_in(stepwise)
+only_whole_blocks = but("short_block_dropped", stop=lambda m, b: m // b * b)
+no_care_for_infinity = but("empty_row", safe=lambda new: new)
+always_the_first_columns = but("first_columns_of_mask", columns=first_columns)
+sliced_as_it_is = but("one_column_mask", columns=lambda mask, piece, m: mask[..., piece])
+as_in_torch_modules = but("mask_inverted", columns=lambda mask, piece, m: ~cut(mask, piece, m))
+keeps_the_maximum = but("maximum_for_logsumexp", last=lambda top, total: top)
+forgets_the_root = but("not_scaled", scale=lambda d: 1.0)
+forgets_outputs = but("outputs_not_rescaled", fade_out=False)
+forgets_totals = but("sum_not_rescaled", fade_total=False)
+minus_a_billion = but("large_negative_fill", fill=-1e9)
+gradient_cut = wrong()(torch.no_grad()(lambda *args, **given: two_passes(*args, **given)))
+in_float32 = wrong()(
+    lambda q, k, v, *given, **more: two_passes(q.float(), k.float(), v.float(), *given, **more)
 )
-forgets_totals = wrong("sum_not_rescaled")(
-    lambda q, k, v, mask=None, block_size=128: stepwise(q, k, v, mask, block_size, fade_total=False)
-)
-minus_a_billion = wrong("large_negative_fill")(
-    lambda q, k, v, mask=None, block_size=128: stepwise(q, k, v, mask, block_size, fill=-1e9)
-)
-outputs_alone = wrong()(
-    lambda q, k, v, mask=None, block_size=128: two_passes(q, k, v, mask, block_size)[0]
-)
+outputs_alone = wrong()(lambda *args, **given: two_passes(*args, **given)[0])
 always_128 = wrong("all_at_once")(
     lambda q, k, v, mask=None, block_size=128: stepwise(q, k, v, mask, 128)
 )
 
 
+@wrong("nan_hidden")
+def nan_replaced_at_the_end(q, k, v, mask=None, block_size=128):
+    out, lse = no_care_for_infinity(q, k, v, mask, block_size)
+    return out.nan_to_num(0.0), torch.where(lse.isnan(), -math.inf, lse)
+
+
 @faulty("not_rescaled", "no_guard", "rest_dropped", "not_scaled")
 def slips_of_a_loop(faults):
-    def blocked_attention(q, k, v, mask=None, block_size=128):
-        m, root = k.shape[-2], 1.0 if "not_scaled" in faults else math.sqrt(q.shape[-1])
-        top = q.new_full((*q.shape[:-1], 1), -math.inf)
-        total, out = torch.zeros_like(top), q.new_zeros(*q.shape[:-1], v.shape[-1])
-        stop = m // block_size * block_size if "rest_dropped" in faults else m
-        for a in range(0, stop, block_size):
-            piece = slice(a, a + block_size)
-            s = q @ k[..., piece, :].mT / root
-            if mask is not None:
-                s = s.masked_fill(~cut(mask, piece, m), -math.inf)
-            new = torch.maximum(top, s.amax(-1, keepdim=True))
-            safe = new if "no_guard" in faults else new.masked_fill(new.isneginf(), 0.0)
-            p, fade = torch.exp(s - safe), torch.exp(top - safe)
-            if "not_rescaled" in faults:
-                fade = 1.0
-            total = total * fade + p.sum(-1, keepdim=True)
-            out = out * fade + p @ v[..., piece, :]
-            top = new
-        return out / total.masked_fill(total == 0, 1.0), (top + total.log()).squeeze(-1)
-
-    return blocked_attention
+    steps = {
+        "not_rescaled": {"fade_out": False, "fade_total": False},
+        "no_guard": {"safe": lambda new: new},
+        "rest_dropped": {"stop": lambda m, b: m // b * b},
+        "not_scaled": {"scale": lambda d: 1.0},
+    }
+    changed = {name: step for fault in faults for name, step in steps[fault].items()}
+    return functools.partial(stepwise, **changed)

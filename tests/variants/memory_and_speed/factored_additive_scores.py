@@ -79,50 +79,6 @@ def feature_by_feature(q, k, w):
     return scores
 
 
-@wrong("no_guard")
-def trusting(q, k, w):
-    a, b = spread(torch.exp(-2 * q), torch.exp(-2 * k))
-    return 2 * (1 / (1 + a * b)) @ w - w.sum()
-
-
-@wrong("guard_for_float32")
-def forty_for_all(q, k, w):
-    a, b = spread(q, k)
-    if q.abs().max() > 40 or k.abs().max() > 40:
-        return torch.tanh(a + b) @ w
-    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
-
-
-@wrong("wrong_far_from_0")
-def queries_only(q, k, w):
-    a, b = spread(q, k)
-    if q.abs().max() > widest(q.dtype) * 0.95:
-        return torch.tanh(a + b) @ w
-    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
-
-
-@wrong("wrong_far_from_0")
-def without_abs(q, k, w):
-    a, b = spread(q, k)
-    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
-    if q.max() > limit or k.max() > limit:
-        return torch.tanh(a + b) @ w
-    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
-
-
-@wrong("clamped")
-def cut_off(q, k, w):
-    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
-    a, b = spread(q.clamp(-limit, limit), k.clamp(-limit, limit))
-    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
-
-
-@wrong()
-def gradient_cut(q, k, w):
-    with torch.no_grad():
-        return reciprocal(q, k, w)
-
-
 @wrong()
 def changes_its_input(q, k, w):
     with torch.no_grad():
@@ -133,13 +89,6 @@ def changes_its_input(q, k, w):
     return 2 * (1 / (1 + torch.exp(a) * torch.exp(b))) @ w - w.sum()
 
 
-def fast_if(near, q, k, w):
-    a, b = spread(q, k)
-    if not near:
-        return torch.tanh(a + b) @ w
-    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
-
-
 @wrong("pairs")
 def both_forms_and_where(q, k, w):
     a, b = spread(q, k)
@@ -148,24 +97,11 @@ def both_forms_and_where(q, k, w):
     return torch.where(near, fast, torch.tanh(a + b)) @ w
 
 
-@wrong("wrong_beyond_the_range")
-def slow_where_nan(q, k, w):
-    scores = fast_if(True, q, k, w)
-    return fast_if(False, q, k, w) if scores.isnan().any() else scores
-
-
-def _guarded(near, q, k, w):
+def fast_if(near, q, k, w):
     a, b = spread(q, k)
     if not near:
         return torch.tanh(a + b) @ w
-    return (2 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b)) - 1) @ w
-
-
-@wrong("wrong_far_from_0")
-def first_rows_guarded(q, k, w):
-    limit = -math.log(torch.finfo(q.dtype).tiny) / 2
-    near = q[:, 0].abs().max() <= limit and k[:, 0].abs().max() <= limit
-    return _guarded(near, q, k, w)
+    return 2 * (1 / (1 + torch.exp(-2 * a) * torch.exp(-2 * b))) @ w - w.sum()
 
 
 @right
@@ -174,15 +110,50 @@ def item_by_item(q, k, w):
     limit = 0.95 * widest(q.dtype)
     near = [max(a.abs().max(), b.abs().max()) <= limit for a, b in zip(q, k, strict=True)]
     items = zip(near, q.split(1), k.split(1), strict=True)
-    return torch.cat([_guarded(here, a, b, w) for here, a, b in items])
+    return torch.cat([fast_if(here, a, b, w) for here, a, b in items])
 
 
-plain_tanh = wrong("pairs")(lambda q, k, w: torch.tanh(sum(spread(q, k))) @ w)
+def limit(dtype):
+    return -math.log(torch.finfo(dtype).tiny) / 2
+
+
+def guarded_by(near):
+    """The fast form where `near(q, k)`."""
+    return lambda q, k, w: fast_if(near(q, k), q, k, w)
+
+
+@wrong("clamped")
+def cut_off(q, k, w):
+    most = limit(q.dtype)
+    return fast_if(True, q.clamp(-most, most), k.clamp(-most, most), w)
+
+
+@wrong("wrong_beyond_the_range")
+def slow_where_nan(q, k, w):
+    scores = fast_if(True, q, k, w)
+    return fast_if(False, q, k, w) if scores.isnan().any() else scores
+
+
+@wrong("wrong_far_from_0")
+@guarded_by
+def first_rows_guarded(q, k):
+    return max(q[:, 0].abs().max(), k[:, 0].abs().max()) <= limit(q.dtype)
+
+
+trusting = wrong("no_guard")(guarded_by(lambda q, k: True))
+forty_for_all = wrong("guard_for_float32")(
+    guarded_by(lambda q, k: q.abs().max() <= 40 and k.abs().max() <= 40)
+)
+guard_88 = wrong("wrong_beyond_the_range")(
+    guarded_by(lambda q, k: q.abs().max() <= 88 and k.abs().max() <= 88)
+)
+without_abs = wrong("wrong_far_from_0")(
+    guarded_by(lambda q, k: q.max() <= limit(q.dtype) and k.max() <= limit(k.dtype))
+)
+plain_tanh = wrong("pairs")(guarded_by(lambda q, k: False))
+gradient_cut = wrong()(torch.no_grad()(lambda q, k, w: reciprocal(q, k, w)))
 softmax_would_not_mind = wrong("constant_forgotten")(lambda q, k, w: reciprocal(q, k, w) + w.sum())
 features_added_up = wrong("w_v_forgotten")(lambda q, k, w: reciprocal(q, k, torch.ones_like(w)))
-guard_88 = wrong("wrong_beyond_the_range")(
-    lambda q, k, w: _guarded(q.abs().max() <= 88 and k.abs().max() <= 88, q, k, w)
-)
 
 
 @faulty("guard_40", "constant_forgotten", "both_signs", "in_place")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 @right
@@ -96,86 +96,6 @@ def one_over_the_largest_weight(blocks):
     return m, s
 
 
-@wrong("sum_not_rescaled")
-def never_rescaled(blocks):
-    m, s = None, 0.0
-    for b in blocks:
-        bm = b.max(-1).values
-        m = bm if m is None else torch.maximum(m, bm)
-        shift = torch.where(torch.isinf(m), 0.0, m)
-        s = s + (b - shift[..., None]).exp().sum(-1)
-    return m, s
-
-
-@wrong("maximum_not_carried")
-def each_block_anew(blocks):
-    s = 0.0
-    for b in blocks:
-        m = b.max(-1).values
-        s = s + (b - torch.where(torch.isinf(m), 0.0, m)[..., None]).exp().sum(-1)
-    return m, s
-
-
-@wrong("rescaled_the_wrong_way")
-def grows(blocks):
-    m = s = None
-    for b in blocks:
-        bm = b.max(-1).values
-        if m is None:
-            safe = torch.where(torch.isinf(bm), 0.0, bm)
-            m, s = bm, (b - safe[..., None]).exp().sum(-1)
-            continue
-        new = torch.maximum(m, bm)
-        safe = torch.where(torch.isinf(new), 0.0, new)
-        old = torch.where(torch.isinf(m), 0.0, m)
-        s = s * (safe - old).exp() + (b - safe[..., None]).exp().sum(-1)
-        m = new
-    return m, s
-
-
-@wrong("empty_row")
-def unguarded(blocks):
-    m = s = None
-    for b in blocks:
-        new = b.amax(-1) if m is None else torch.maximum(m, b.amax(-1))
-        here = torch.exp(b - new[..., None]).sum(-1)
-        s = here if s is None else s * torch.exp(m - new) + here
-        m = new
-    return m, s
-
-
-@wrong("short_block_dropped")
-def whole_blocks_only(blocks):
-    m = s = size = None
-    for b in blocks:
-        if size is None:
-            size = b.shape[-1]
-        if b.shape[-1] < size:
-            continue
-        new = b.amax(-1) if m is None else torch.maximum(m, b.amax(-1))
-        safe = torch.where(new == -math.inf, 0.0, new)
-        here = torch.exp(b - safe[..., None]).sum(-1)
-        s = here if s is None else s * torch.exp(m - safe) + here
-        m = new
-    return m, s
-
-
-@wrong("not_shifted")
-def plain_sum(blocks):
-    m, s = None, 0.0
-    for b in blocks:
-        m = b.amax(-1) if m is None else torch.maximum(m, b.amax(-1))
-        s = s + b.exp().sum(-1)
-    return m, s
-
-
-@wrong("all_blocks_at_once")
-def concatenated(blocks):
-    x = torch.cat(list(blocks), dim=-1)
-    m = x.amax(-1)
-    return m, (x - torch.where(m == -math.inf, 0.0, m)[..., None]).exp().sum(-1)
-
-
 @wrong()
 def two_passes_over_a_stream(blocks):
     """The second pass finds nothing left."""
@@ -183,81 +103,11 @@ def two_passes_over_a_stream(blocks):
     return m, sum((b - m[..., None]).exp().sum(-1) for b in blocks)
 
 
-@wrong("first_block_only")
-def returns_in_the_loop(blocks):
-    for b in blocks:
-        m = b.amax(-1)
-        safe = torch.where(m == -math.inf, 0.0, m)
-        return m, (b - safe[..., None]).exp().sum(-1)
-
-
-@wrong("maximum_starts_at_0")
-def from_zero(blocks):
-    m = s = None
-    for b in blocks:
-        if m is None:
-            m, s = torch.zeros_like(b[..., 0]), torch.zeros_like(b[..., 0])
-        new = torch.maximum(m, b.amax(-1))
-        s = s * (m - new).exp() + (b - new[..., None]).exp().sum(-1)
-        m = new
-    return m, s
-
-
-@wrong("wrong_maximum")
-def sums_first(blocks):
-    m, s = running(blocks)
-    return s, m
-
-
-@wrong("impossible_total")
-def log_of_sum(blocks):
-    m, s = running(blocks)
-    return m, torch.log(s)
-
-
-@wrong("nan_hidden")
-def nan_replaced_at_the_end(blocks):
-    m, s = unguarded(blocks)
-    return m, s.nan_to_num(0.0)
-
-
-@wrong("dtype_changed")
-def totals_in_float32(blocks):
-    m, s = running(blocks)
-    return m, s.float()
-
-
-@wrong("input_mutated")
-def overwrites_the_blocks(blocks):
-    m = s = None
-    for b in blocks:
-        new = b.amax(-1) if m is None else torch.maximum(m, b.amax(-1))
-        safe = new.masked_fill(new == -math.inf, 0.0)
-        here = b.sub_(safe.unsqueeze(-1)).exp_().sum(-1)
-        s = here if s is None else s * torch.exp(m - safe) + here
-        m = new
-    return m, s
-
-
 @wrong("raised")
 def asks_for_the_next_block(blocks):
     """Works with a generator; a list of blocks is none."""
     first = next(blocks)
     return running(itertools.chain([first], blocks))
-
-
-@wrong("not_a_number")
-def shifted_by_the_first_block(blocks):
-    c = m = None
-    s = 0.0
-    for b in blocks:
-        if c is None:
-            m = b.amax(-1)
-            c = torch.where(m == -math.inf, torch.zeros_like(m), m)
-        m = torch.maximum(m, b.amax(-1))
-        s = s + (b - c[..., None]).exp().sum(-1)
-    safe = torch.where(m == -math.inf, torch.zeros_like(m), m)
-    return m, s * (c - safe).exp()
 
 
 @right
@@ -272,6 +122,99 @@ def rescales_only_where_it_rises(blocks):
         m = torch.where(up, top, m)
         s = s + torch.exp(b - torch.nan_to_num(m, neginf=0.0).unsqueeze(-1)).sum(-1)
     return m, s
+
+
+def guarded(m):
+    return torch.where(m == -math.inf, 0.0, m)
+
+
+def by_block(
+    blocks,
+    *,
+    carry=torch.maximum,
+    shift=guarded,
+    exponentials=lambda b, shift: (b - shift[..., None]).exp(),
+    fade=lambda m, shift: (m - shift).exp(),
+):
+    """A right answer in steps; what follows changes one of them."""
+    m = s = None
+    for b in blocks:
+        new = b.amax(-1) if m is None else carry(m, b.amax(-1))
+        here = exponentials(b, shift(new)).sum(-1)
+        s = here if s is None else s * fade(m, shift(new)) + here
+        m = new
+    return m, s
+
+
+def whole(blocks):
+    """The blocks that are not shorter than the first."""
+    size = None
+    for b in blocks:
+        size = size or b.shape[-1]
+        if b.shape[-1] >= size:
+            yield b
+
+
+def of_results(change):
+    """The right statistics, changed."""
+    return lambda blocks: change(*running(blocks))
+
+
+@wrong("all_blocks_at_once")
+def concatenated(blocks):
+    return by_block([torch.cat(list(blocks), dim=-1)])
+
+
+@wrong("first_block_only")
+def returns_in_the_loop(blocks):
+    for b in blocks:
+        return by_block([b])
+
+
+@wrong("maximum_starts_at_0")
+def from_zero(blocks):
+    m = s = None
+    for b in blocks:
+        if m is None:
+            m, s = torch.zeros_like(b[..., 0]), torch.zeros_like(b[..., 0])
+        new = torch.maximum(m, b.amax(-1))
+        s = s * (m - new).exp() + (b - new[..., None]).exp().sum(-1)
+        m = new
+    return m, s
+
+
+@wrong("not_a_number")
+def shifted_by_the_first_block(blocks):
+    c = m = None
+    s = 0.0
+    for b in blocks:
+        if c is None:
+            m = b.amax(-1)
+            c = guarded(m)
+        m = torch.maximum(m, b.amax(-1))
+        s = s + (b - c[..., None]).exp().sum(-1)
+    return m, s * (c - guarded(m)).exp()
+
+
+but = wrong_in(by_block)
+never_rescaled = but("sum_not_rescaled", fade=lambda m, shift: 1.0)
+grows = but("rescaled_the_wrong_way", fade=lambda m, shift: (shift - guarded(m)).exp())
+each_block_anew = but("maximum_not_carried", carry=lambda m, own: own, fade=lambda m, shift: 1.0)
+plain_sum = but("not_shifted", shift=torch.zeros_like, fade=lambda m, shift: 1.0)
+unguarded = but("empty_row", shift=lambda m: m)
+overwrites_the_blocks = but(
+    "input_mutated", exponentials=lambda b, shift: b.sub_(shift.unsqueeze(-1)).exp_()
+)
+whole_blocks_only = wrong("short_block_dropped")(lambda blocks: by_block(whole(blocks)))
+sums_first = wrong("wrong_maximum")(of_results(lambda m, s: (s, m)))
+log_of_sum = wrong("impossible_total")(of_results(lambda m, s: (m, torch.log(s))))
+totals_in_float32 = wrong("dtype_changed")(of_results(lambda m, s: (m, s.float())))
+
+
+@wrong("nan_hidden")
+def nan_replaced_at_the_end(blocks):
+    m, s = unguarded(blocks)
+    return m, s.nan_to_num(0.0)
 
 
 @faulty("not_rescaled", "no_guard", "in_place", "all_kept")

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 class Base(nn.Module):
@@ -31,6 +31,10 @@ def permitted(valid_lens, mask, batch, n, m):
     if mask is not None:
         ok = ok & (mask[:, None] if mask.ndim == 3 else mask)
     return ok
+
+
+def filled(scores, ok, number=-math.inf):
+    return scores.masked_fill(~ok, number)
 
 
 def safe_softmax(scores, ok):
@@ -194,10 +198,10 @@ class Almost(Base):
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         q, k, v = (self.split(x) for x in self.project(queries, keys, values))
-        ok = self.ok(valid_lens, mask, len(q), q.shape[2], k.shape[2])
+        ok = self.ok(*self.given(valid_lens, mask), len(q), q.shape[2], k.shape[2])
         weights = self.softmax(self.score(q, k), ok)
         self.keep(weights)
-        return self.W_o(self.merge(self.used(weights) @ self.taken(v)))
+        return self.last(self.merge(self.used(weights) @ v))
 
     def project(self, queries, keys, values):
         return self.W_q(queries), self.W_k(keys), self.W_v(values)
@@ -205,8 +209,11 @@ class Almost(Base):
     def split(self, x):
         return x.unflatten(-1, (self.h, self.d)).transpose(1, 2)
 
-    def ok(self, valid_lens, mask, *sizes):
-        return permitted(valid_lens, mask, *sizes)
+    def given(self, valid_lens, mask):
+        return valid_lens, mask
+
+    def ok(self, valid_lens, mask, batch, n, m):
+        return permitted(valid_lens, mask, batch, n, m)
 
     def score(self, q, k):
         return q @ k.mT / math.sqrt(self.d)
@@ -215,66 +222,50 @@ class Almost(Base):
         return safe_softmax(s, ok)
 
     def keep(self, weights):
-        self.attention_weights = weights.detach()
+        self.attention_weights = self.kept(weights)
+
+    def kept(self, weights):
+        return weights.detach()
 
     def used(self, weights):
         return self.dropout(weights)
 
-    def taken(self, v):
-        return v
-
     def merge(self, x):
         return x.transpose(1, 2).flatten(2)
 
+    def last(self, x):
+        return self.W_o(x)
 
-def but(**steps):
-    return type("MultiHeadAttention", (Almost,), steps)
 
-
-@wrong("merge_without_transpose")
-class MergedByReshape(Almost):
+@right
+class OutputsAddedUp(Almost):
     def merge(self, x):
-        return x.reshape(x.shape[0], x.shape[2], x.shape[1] * x.shape[3])
+        return x.unbind(1)
+
+    def last(self, heads):
+        blocks = self.W_o.weight.chunk(self.h, dim=1)
+        outputs = sum(F.linear(x, block) for x, block in zip(heads, blocks, strict=True))
+        return outputs if self.W_o.bias is None else outputs + self.W_o.bias
 
 
-SplitByView = wrong("split_without_transpose")(
-    but(split=lambda self, x: x.contiguous().view(len(x), self.h, -1, self.d))
-)
-
-
-@wrong("merge_without_transpose+split_without_transpose")
-class NeverTransposed(SplitByView):
-    merge = MergedByReshape.merge
-
-
-@wrong("interleaved_heads")
-class Interleaved(Almost):
-    def split(self, x):
-        return torch.stack([x[..., i :: self.h] for i in range(self.h)], 1)
-
-    def merge(self, x):
-        return torch.stack(list(x.unbind(1)), -1).flatten(2)
-
-
-@wrong("values_from_keys")
-class SeedsSlip(Almost):
+@right
+class PackedForSelfAttention(Almost):
     def project(self, queries, keys, values):
-        return self.W_q(queries), self.W_k(keys), self.W_v(keys)
+        if not queries is keys is values:
+            return super().project(queries, keys, values)
+        layers = self.W_q, self.W_k, self.W_v
+        packed = torch.cat([layer.weight for layer in layers])
+        biases = [layer.bias for layer in layers if layer.bias is not None]
+        return F.linear(queries, packed, torch.cat(biases) if biases else None).chunk(3, dim=-1)
 
 
-@wrong("keys_and_values_from_queries")
-class OnlySelfAttention(Almost):
-    def project(self, queries, keys, values):
-        return self.W_q(queries), self.W_k(queries), self.W_v(queries)
+@right
+class FilledWithTheLeastNumber(Almost):
+    def softmax(self, s, ok):
+        return s.masked_fill(~ok, torch.finfo(s.dtype).min).softmax(-1) * ok
 
 
-@wrong("no_W_o")
-class OutputLayerForgotten(Almost):
-    def forward(self, *args, **kwargs):
-        layer, self.W_o = self.W_o, nn.Identity()
-        result = super().forward(*args, **kwargs)
-        self.W_o = layer
-        return result
+# wrong: layers and arguments
 
 
 @wrong("layers_in_a_list")
@@ -308,66 +299,12 @@ class OtherNames(nn.Module):
         return self.out(self.value(values))
 
 
-@wrong("masks_tiled")
-class TiledLengths(FoldedHeads):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        b, n, m = len(queries), queries.shape[1], keys.shape[1]
-        ok = torch.ones(b * self.h, n, m, dtype=torch.bool)
-        if valid_lens is not None:
-            lens = valid_lens.repeat(self.h, *[1] * (valid_lens.dim() - 1))
-            ok &= torch.arange(m) < lens.reshape(b * self.h, -1, 1)
-        if mask is not None:
-            mask = mask.repeat(self.h, 1, 1) if mask.dim() == 3 else mask
-            ok &= mask.flatten(0, 1) if mask.dim() == 4 else mask
-        return super().forward(queries, keys, values, None, ok.unflatten(0, (b, self.h)))
-
-
-@wrong("bool_mask_inverted")
-class TorchsPolarity(Almost):
-    def ok(self, valid_lens, mask, *sizes):
-        return permitted(valid_lens, None if mask is None else ~mask, *sizes)
-
-
-@wrong("item_mask_read_as_head_mask")
-class NoHeadAxis(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        mask = mask[None] if mask is not None and mask.dim() == 3 else mask
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong("dropout_on_output")
-class DropsOutputs(Almost):
+@wrong("missing_parameter")
+class Packed(nn.Module):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__(embed_dim, num_heads, 0.0, bias)
-        self.last = nn.Dropout(dropout)
-
-    def forward(self, *args, **kwargs):
-        return self.last(super().forward(*args, **kwargs))
-
-
-@wrong("dropout_on_scores")
-class DropsScores(Almost):
-    def softmax(self, s, ok):
-        self.attention_weights = safe_softmax(s, ok).detach()
-        return safe_softmax(self.dropout(s), ok)
-
-    def keep(self, weights):
-        pass
-
-    def used(self, weights):
-        return weights
-
-
-@wrong("attribute_attached")
-class KeepsTheGraph(Almost):
-    def keep(self, weights):
-        self.attention_weights = weights
-
-
-@wrong("attribute_shape")
-class StoresTheAverage(Almost):
-    def keep(self, weights):
-        self.attention_weights = weights.detach().mean(dim=1)
+        super().__init__()
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
 
 
 @wrong("extra_parameters")
@@ -377,107 +314,9 @@ class DefaultBias(Almost):
 
 
 @wrong()
-class AddsToTheQueries(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        result = super().forward(queries, keys, values, valid_lens, mask)
-        queries.detach().add_(result.detach())
-        return result
-
-
-@wrong()
 class TwoHeadsAlways(Almost):
     def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__(embed_dim, num_heads, dropout, bias)
-        self.h = 2 if embed_dim % 2 == 0 else 1
-        self.d = embed_dim // self.h
-
-
-@wrong()
-class NeedsLengths(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        valid_lens = valid_lens.clamp(min=0)
-        return super().forward(queries, keys, values, valid_lens, mask)
-
-
-@wrong("wrong_type")
-class ReturnsWeightsToo(Almost):
-    def forward(self, *args, **kwargs):
-        result = super().forward(*args, **kwargs)
-        return result, self.attention_weights
-
-
-@wrong("dtype_changed")
-class InFloat32(Almost):
-    def forward(self, *args, **kwargs):
-        return super().forward(*args, **kwargs).float()
-
-
-@wrong("only_lengths_if_both")
-class LengthsBeforeMask(Almost):
-    def ok(self, valid_lens, mask, *sizes):
-        return permitted(valid_lens, mask if valid_lens is None else None, *sizes)
-
-
-@wrong("dropped_key_has_weight")
-class TrainsUnmasked(Almost):
-    def ok(self, valid_lens, mask, *sizes):
-        given = (None, None) if self.training else (valid_lens, mask)
-        return permitted(*given, *sizes)
-
-
-NeverDrops = wrong("dropout_missing")(but(used=lambda self, weights: weights))
-
-
-@wrong()
-class DropsValues(NeverDrops):
-    def taken(self, v):
-        return self.dropout(v)
-
-
-@wrong()
-class RemembersTheKeys(Almost):
-    def project(self, queries, keys, values):
-        if not hasattr(self, "seen") or self.seen.shape != keys.shape:
-            self.seen = self.W_k(keys)
-        return self.W_q(queries), self.seen, self.W_v(values)
-
-
-@wrong("missing_parameter")
-class Packed(nn.Module):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__()
-        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
-
-
-@right
-class OutputsAddedUp(Almost):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k, v = (self.split(x) for x in self.project(queries, keys, values))
-        ok = self.ok(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-        weights = safe_softmax(q @ k.mT / math.sqrt(self.d), ok)
-        self.attention_weights = weights.detach()
-        heads = (self.dropout(weights) @ v).unbind(1)
-        blocks = self.W_o.weight.chunk(self.h, dim=1)
-        outputs = sum(F.linear(x, block) for x, block in zip(heads, blocks, strict=True))
-        return outputs if self.W_o.bias is None else outputs + self.W_o.bias
-
-
-@right
-class PackedForSelfAttention(Almost):
-    def project(self, queries, keys, values):
-        if not queries is keys is values:
-            return super().project(queries, keys, values)
-        layers = self.W_q, self.W_k, self.W_v
-        packed = torch.cat([layer.weight for layer in layers])
-        biases = [layer.bias for layer in layers if layer.bias is not None]
-        return F.linear(queries, packed, torch.cat(biases) if biases else None).chunk(3, dim=-1)
-
-
-@wrong("no_forward")
-class CalledAsInKeras(Base):
-    def call(self, queries, keys, values, valid_lens=None, mask=None):
-        return Almost.forward(self, queries, keys, values, valid_lens, mask)
+        super().__init__(embed_dim, 2 if embed_dim % 2 == 0 else 1, dropout, bias)
 
 
 @wrong()
@@ -498,10 +337,53 @@ class MaskFirst(Almost):
         return super().forward(queries, keys, values, valid_lens, mask)
 
 
-@right
-class FilledWithTheLeastNumber(Almost):
-    def softmax(self, s, ok):
-        return s.masked_fill(~ok, torch.finfo(s.dtype).min).softmax(-1) * ok
+@wrong("no_forward")
+class CalledAsInKeras(Base):
+    def call(self, queries, keys, values, valid_lens=None, mask=None):
+        return Almost.forward(self, queries, keys, values, valid_lens, mask)
+
+
+# wrong in one step
+
+
+@wrong("masks_tiled")
+class TiledLengths(FoldedHeads):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        b, n, m = len(queries), queries.shape[1], keys.shape[1]
+        ok = torch.ones(b * self.h, n, m, dtype=torch.bool)
+        if valid_lens is not None:
+            lens = valid_lens.repeat(self.h, *[1] * (valid_lens.dim() - 1))
+            ok &= torch.arange(m) < lens.reshape(b * self.h, -1, 1)
+        if mask is not None:
+            mask = mask.repeat(self.h, 1, 1) if mask.dim() == 3 else mask
+            ok &= mask.flatten(0, 1) if mask.dim() == 4 else mask
+        return super().forward(queries, keys, values, None, ok.unflatten(0, (b, self.h)))
+
+
+@wrong("one_head")
+class NeverSplit(Base):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k, v = self.W_q(queries), self.W_k(keys), self.W_v(values)
+        ok = permitted(valid_lens, mask, len(q), q.shape[1], k.shape[1])[:, 0]
+        weights = safe_softmax(q @ k.transpose(1, 2) / math.sqrt(q.shape[2]), ok)
+        self.attention_weights = weights.detach()[:, None]
+        return self.W_o(self.dropout(weights) @ v)
+
+
+@wrong()
+class AddsToTheQueries(Almost):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        result = super().forward(queries, keys, values, valid_lens, mask)
+        queries.detach().add_(result.detach())
+        return result
+
+
+@wrong()
+class RemembersTheKeys(Almost):
+    def project(self, queries, keys, values):
+        if not hasattr(self, "seen") or self.seen.shape != keys.shape:
+            self.seen = self.W_k(keys)
+        return self.W_q(queries), self.seen, self.W_v(values)
 
 
 @wrong("not_a_number")
@@ -521,40 +403,6 @@ class MaskOfItemsChanged(Almost):
         return permitted(valid_lens, mask, b, n, m)
 
 
-@wrong("one_key_more")
-class LengthsLessOrEqual(Almost):
-    def ok(self, valid_lens, mask, b, n, m):
-        return permitted(None if valid_lens is None else valid_lens + 1, mask, b, n, m)
-
-
-@wrong("wrong_values")
-class KeysAndValuesExchanged(Almost):
-    def project(self, queries, keys, values):
-        return self.W_q(queries), self.W_k(values), self.W_v(keys)
-
-
-@wrong("over_queries")
-class SoftmaxDownTheColumns(Almost):
-    def softmax(self, s, ok):
-        return torch.where(ok, s, -math.inf).softmax(dim=2).nan_to_num(nan=0.0)
-
-
-@wrong("values_through_W_k")
-class CopiedLine(Almost):
-    def project(self, queries, keys, values):
-        return self.W_q(queries), self.W_k(keys), self.W_k(values)
-
-
-@wrong("one_head")
-class NeverSplit(Base):
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        q, k, v = self.W_q(queries), self.W_k(keys), self.W_v(values)
-        ok = permitted(valid_lens, mask, len(q), q.shape[1], k.shape[1])[:, 0]
-        weights = safe_softmax(q @ k.transpose(1, 2) / math.sqrt(q.shape[2]), ok)
-        self.attention_weights = weights.detach()[:, None]
-        return self.W_o(self.dropout(weights) @ v)
-
-
 @wrong("stored_after_dropout")
 class StoresDropped(Almost):
     def used(self, weights):
@@ -563,76 +411,126 @@ class StoresDropped(Almost):
         return dropped
 
 
-@wrong("attribute_missing")
-class KeepsNothing(Almost):
+@wrong("dropout_on_scores")
+class DropsScores(Almost):
+    def softmax(self, s, ok):
+        self.attention_weights = safe_softmax(s, ok).detach()
+        return safe_softmax(self.dropout(s), ok)
+
     def keep(self, weights):
         pass
 
+    def used(self, weights):
+        return weights
 
-NoMask = wrong("bool_mask_ignored")(
-    but(ok=lambda self, valid_lens, mask, *sizes: permitted(valid_lens, None, *sizes))
+
+def of_layers(project):
+    """The step `project`, from the three layers and the three inputs."""
+    return lambda self, q, k, v: project(self.W_q, self.W_k, self.W_v, q, k, v)
+
+
+but = wrong_in(Almost)
+SeedsSlip = but("values_from_keys", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(k), c(k))))
+OnlySelfAttention = but(
+    "keys_and_values_from_queries", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(q), c(q)))
 )
-AlwaysDropping = wrong("dropout_in_eval")(
-    but(used=lambda self, weights: F.dropout(weights, self.dropout.p))
+KeysAndValuesExchanged = but(
+    "wrong_values", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(v), c(k)))
 )
-AveragedHeads = wrong("heads_averaged")(
-    but(merge=lambda self, x: torch.cat([x.mean(1)] * self.h, -1))
+CopiedLine = but(
+    "values_through_W_k", project=of_layers(lambda a, b, c, q, k, v: (a(q), b(k), b(v)))
 )
-EmptyRowsBreak = wrong("empty_row_nan")(
-    but(softmax=lambda self, s, ok: s.masked_fill(~ok, -math.inf).softmax(-1))
+DetachedValues = but(project=of_layers(lambda a, b, c, q, k, v: (a(q), b(k), c(v).detach())))
+SplitByView = but(
+    "split_without_transpose", split=lambda self, x: x.contiguous().view(len(x), self.h, -1, self.d)
 )
-DetachedValues = wrong()(but(taken=lambda self, v: v.detach()))
-SplitsInTurn = wrong("wrong_values")(
-    but(split=lambda self, x: x.unflatten(-1, (self.d, self.h)).permute(0, 3, 1, 2))
+MergedByReshape = but(
+    "merge_without_transpose", merge=lambda self, x: x.reshape(len(x), x.shape[2], -1)
 )
-RootOfTheNumberOfKeys = wrong("wrong_values")(
-    but(score=lambda self, q, k: q @ k.mT / math.sqrt(k.shape[2]))
+NeverTransposed = but(
+    "merge_without_transpose+split_without_transpose",
+    split=SplitByView.split,
+    merge=MergedByReshape.merge,
 )
-PlainDotProducts = wrong("unscaled")(
-    but(score=lambda self, q, k: torch.einsum("bhnd,bhmd->bhnm", q, k))
+Interleaved = but(
+    "interleaved_heads",
+    split=lambda self, x: torch.stack([x[..., i :: self.h] for i in range(self.h)], 1),
+    merge=lambda self, x: torch.stack(list(x.unbind(1)), -1).flatten(2),
 )
-RootOfAllFeatures = wrong("scale_embed_dim")(
-    but(score=lambda self, q, k: torch.matmul(q, k.transpose(-2, -1)).div((self.h * self.d) ** 0.5))
+SplitsInTurn = but(
+    "wrong_values", split=lambda self, x: x.unflatten(-1, (self.d, self.h)).permute(0, 3, 1, 2)
 )
-NothingMasked = wrong("nothing_masked")(but(softmax=lambda self, s, ok: F.softmax(s, dim=-1)))
-ScoresTimesTheMask = wrong("filled_with_zero")(
-    but(softmax=lambda self, s, ok: torch.softmax(s * ok, dim=3))
+AveragedHeads = but("heads_averaged", merge=lambda self, x: torch.cat([x.mean(1)] * self.h, -1))
+OutputLayerForgotten = but("no_W_o", last=lambda self, x: x)
+ReturnsWeightsToo = but("wrong_type", last=lambda self, x: (self.W_o(x), self.attention_weights))
+InFloat32 = but("dtype_changed", last=lambda self, x: self.W_o(x).float())
+NoMask = but("bool_mask_ignored", given=lambda self, lens, m: (lens, None))
+TorchsPolarity = but(
+    "bool_mask_inverted", given=lambda self, lens, m: (lens, None if m is None else ~m)
 )
-FilledWithAMillion = wrong("empty_row_uniform")(
-    but(softmax=lambda self, s, ok: s.masked_fill(~ok, -1e6).softmax(-1))
+NoHeadAxis = but(
+    "item_mask_read_as_head_mask",
+    given=lambda self, lens, m: (lens, m[None] if m is not None and m.dim() == 3 else m),
 )
-MaskedAfterwards = wrong("zero_after_softmax")(but(softmax=lambda self, s, ok: s.softmax(-1) * ok))
-SoftmaxOverHeads = wrong("rows_do_not_sum_to_one")(
-    but(softmax=lambda self, s, ok: s.masked_fill(~ok, -math.inf).softmax(1).nan_to_num(0.0))
+LengthsBeforeMask = but(
+    "only_lengths_if_both", given=lambda self, lens, m: (lens, m if lens is None else None)
+)
+LengthsLessOrEqual = but(
+    "one_key_more", given=lambda self, lens, m: (None if lens is None else lens + 1, m)
+)
+TrainsUnmasked = but(
+    "dropped_key_has_weight",
+    given=lambda self, lens, m: (None, None) if self.training else (lens, m),
+)
+NeedsLengths = but(given=lambda self, lens, m: (lens.clamp(min=0), m))
+PlainDotProducts = but("unscaled", score=lambda self, q, k: torch.einsum("bhnd,bhmd->bhnm", q, k))
+RootOfAllFeatures = but(
+    "scale_embed_dim", score=lambda self, q, k: (q @ k.mT).div((self.h * self.d) ** 0.5)
+)
+NothingMasked = but("nothing_masked", softmax=lambda self, s, ok: F.softmax(s, dim=-1))
+ScoresTimesTheMask = but("filled_with_zero", softmax=lambda self, s, ok: F.softmax(s * ok, dim=3))
+EmptyRowsBreak = but("empty_row_nan", softmax=lambda self, s, ok: filled(s, ok).softmax(-1))
+FilledWithAMillion = but(
+    "empty_row_uniform", softmax=lambda self, s, ok: filled(s, ok, -1e6).softmax(-1)
+)
+MaskedAfterwards = but("zero_after_softmax", softmax=lambda self, s, ok: s.softmax(-1) * ok)
+SoftmaxOverHeads = but(
+    "rows_do_not_sum_to_one", softmax=lambda self, s, ok: filled(s, ok).softmax(1).nan_to_num(0.0)
+)
+SoftmaxDownTheColumns = but(
+    "over_queries", softmax=lambda self, s, ok: filled(s, ok).softmax(dim=2).nan_to_num(nan=0.0)
+)
+KeepsTheGraph = but("attribute_attached", kept=lambda self, w: w)
+StoresTheAverage = but("attribute_shape", kept=lambda self, w: w.detach().mean(dim=1))
+KeepsNothing = but("attribute_missing", keep=lambda self, w: None)
+NeverDrops = but("dropout_missing", used=lambda self, w: w)
+AlwaysDropping = but("dropout_in_eval", used=lambda self, w: F.dropout(w, self.dropout.p))
+DropsOutputs = but(
+    "dropout_on_output", used=lambda self, w: w, last=lambda self, x: self.dropout(self.W_o(x))
+)
+DropsValues = but(
+    project=lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.dropout(self.W_v(v))),
+    used=lambda self, w: w,
 )
 
 
 @faulty("merged by reshape", "not scaled", "mask ignored", "empty rows are NaN")
 def with_masks(faults):
     class Module(Almost):
-        def ok(self, valid_lens, mask, b, n, m):
-            return permitted(valid_lens, None if "mask ignored" in faults else mask, b, n, m)
+        def given(self, valid_lens, mask):
+            return valid_lens, None if "mask ignored" in faults else mask
 
         def score(self, q, k):
             return q @ k.mT / (1 if "not scaled" in faults else math.sqrt(self.d))
 
         def softmax(self, s, ok):
-            if "empty rows are NaN" in faults:
-                return s.masked_fill(~ok, -math.inf).softmax(-1)
-            return safe_softmax(s, ok)
-
-        def forward(self, queries, keys, values, valid_lens=None, mask=None):
-            q, k, v = (
-                layer(x).unflatten(-1, (self.h, -1)).transpose(1, 2)
-                for layer, x in ((self.W_q, queries), (self.W_k, keys), (self.W_v, values))
+            return (
+                filled(s, ok).softmax(-1) if "empty rows are NaN" in faults else safe_softmax(s, ok)
             )
-            ok = self.ok(valid_lens, mask, len(q), q.shape[2], k.shape[2])
-            weights = self.softmax(self.score(q, k), ok)
-            self.attention_weights = weights.detach()
-            heads = self.dropout(weights) @ v
-            if "merged by reshape" not in faults:
-                heads = heads.transpose(1, 2)
-            return self.W_o(heads.reshape(len(q), q.shape[2], -1))
+
+        def merge(self, x):
+            x = x if "merged by reshape" in faults else x.transpose(1, 2)
+            return x.reshape(len(x), -1, self.h * self.d)
 
     return Module
 
@@ -640,19 +538,13 @@ def with_masks(faults):
 @faulty("no W_o", "nothing dropped", "graph kept")
 def with_layers(faults):
     class Module(Almost):
-        def used(self, w):
-            if "graph kept" in faults:
-                self.kept = w
-            return w if "nothing dropped" in faults else self.dropout(w)
+        def used(self, weights):
+            return weights if "nothing dropped" in faults else self.dropout(weights)
 
-        def forward(self, *args, **kwargs):
-            if "no W_o" in faults:
-                layer, self.W_o = self.W_o, nn.Identity()
-            out = super().forward(*args, **kwargs)
-            if "no W_o" in faults:
-                self.W_o = layer
-            if "graph kept" in faults:
-                self.attention_weights = self.kept
-            return out
+        def kept(self, weights):
+            return weights if "graph kept" in faults else weights.detach()
+
+        def last(self, x):
+            return x if "no W_o" in faults else self.W_o(x)
 
     return Module

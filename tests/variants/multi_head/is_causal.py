@@ -116,11 +116,6 @@ def suffixes(change=_moved, **options):
 
 
 @right
-def every_number_shifted(fn, x):
-    return _suffixes(fn, x, lambda y, t: y[:, t:].add_(torch.linspace(0.6, 1.9, y.shape[2])))
-
-
-@right
 def outputs_of_prefixes(fn, x):
     y = fn(x)
     return all(torch.allclose(fn(x[:, :t]), y[:, :t]) for t in range(1, x.shape[1]))
@@ -147,14 +142,6 @@ def one_position_at_a_time_and_no_nan(fn, x):
     return True
 
 
-@wrong("past_changed")
-def wrong_direction(fn, x):
-    return all(
-        _close(fn(torch.cat([0 * x[:, :t], x[:, t:]], 1))[:, t:], fn(x)[:, t:])
-        for t in range(1, x.shape[1])
-    )
-
-
 forgets_to_clone_the_outputs = wrong("nothing_changed")(
     lambda fn, x: torch.allclose(fn(x), fn(x.clone()))
 )
@@ -171,6 +158,15 @@ three_hundredths_allowed = wrong("accepts_a_hundredth")(
     suffixes(agree=lambda a, b: (a - b).abs().max() <= 0.03)
 )
 signed = wrong()(suffixes(agree=lambda a, b: (b - a).max() < 1e-6))
+every_number_shifted = right(
+    lambda fn, x: _suffixes(fn, x, lambda y, t: y[:, t:].add_(torch.linspace(0.6, 1.9, y.shape[2])))
+)
+wrong_direction = wrong("past_changed")(
+    lambda fn, x: all(
+        _close(fn(torch.cat([0 * x[:, :t], x[:, t:]], 1))[:, t:], fn(x)[:, t:])
+        for t in range(1, x.shape[1])
+    )
+)
 
 
 @faulty("one_sided", "first_item", "last_position_only", "loose")

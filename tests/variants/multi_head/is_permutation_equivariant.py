@@ -96,14 +96,6 @@ def tensor_answer(fn, x):
     return ((fn(x[:, order]) - fn(x)[:, order]).abs() < 1e-6).all()
 
 
-@wrong("global_rng_used")
-def global_random_numbers(fn, x):
-    return all(
-        torch.allclose(fn(x[:, order]), fn(x)[:, order], atol=1e-6)
-        for order in (torch.randperm(x.shape[1]) for _ in range(20))
-    )
-
-
 @wrong("only_first_item")
 def one_item(fn, x):
     y = fn(x)
@@ -191,6 +183,12 @@ first_three_moved = wrong("accepts_last_one_special")(
 )
 rotation = wrong("only_rotated")(mixed(order=lambda x: torch.arange(x.shape[1]).roll(2)))
 mirror = wrong("only_reversed")(mixed(order=lambda x: torch.arange(x.shape[1]).flip(0)))
+global_random_numbers = wrong("global_rng_used")(
+    lambda fn, x: all(
+        torch.allclose(fn(x[:, order]), fn(x)[:, order], atol=1e-6)
+        for order in (torch.randperm(x.shape[1]) for _ in range(20))
+    )
+)
 
 
 @faulty("one_sided", "first_item", "only_rotated", "loose")

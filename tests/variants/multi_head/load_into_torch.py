@@ -61,61 +61,33 @@ def new_parameters(mha, reference):
         nn.init.zeros_(reference.out_proj.bias)
 
 
-def _copy(reference, weights, out):
-    with torch.no_grad():
-        reference.in_proj_weight.copy_(torch.cat(weights))
-        reference.out_proj.weight.copy_(out)
+@torch.no_grad()
+def _copy(mha, reference, order="qkv", change=lambda x: x, weights=True, out=True, bias=True):
+    layers = [getattr(mha, f"W_{name}") for name in order]
+    if weights:
+        reference.in_proj_weight.copy_(torch.cat([change(layer.weight) for layer in layers]))
+    if out:
+        reference.out_proj.weight.copy_(change(mha.W_o.weight))
+    if bias and mha.W_q.bias is not None:
+        reference.in_proj_bias.copy_(torch.cat([layer.bias for layer in layers]))
+        reference.out_proj.bias.copy_(mha.W_o.bias)
+    elif bias and reference.in_proj_bias is not None:
+        reference.in_proj_bias.fill_(0)
+        reference.out_proj.bias.fill_(0)
 
 
-def _bias(mha, reference):
-    with torch.no_grad():
-        if mha.W_q.bias is not None:
-            stacked = torch.cat([mha.W_q.bias, mha.W_k.bias, mha.W_v.bias])
-            reference.in_proj_bias.copy_(stacked)
-            reference.out_proj.bias.copy_(mha.W_o.bias)
-        elif reference.in_proj_bias is not None:
-            reference.in_proj_bias.fill_(0)
-            reference.out_proj.bias.fill_(0)
-
-
-@wrong("order_kqv")
-def keys_first(mha, reference):
-    _copy(reference, [mha.W_k.weight, mha.W_q.weight, mha.W_v.weight], mha.W_o.weight)
-    with torch.no_grad():
-        if mha.W_q.bias is not None:
-            stacked = torch.cat([mha.W_k.bias, mha.W_q.bias, mha.W_v.bias])
-            reference.in_proj_bias.copy_(stacked)
-            reference.out_proj.bias.copy_(mha.W_o.bias)
-        elif reference.in_proj_bias is not None:
-            reference.in_proj_bias.fill_(0)
-            reference.out_proj.bias.fill_(0)
-
-
-@wrong("transposed")
-def all_transposed(mha, reference):
-    weights = [mha.W_q.weight.t(), mha.W_k.weight.t(), mha.W_v.weight.t()]
-    _copy(reference, weights, mha.W_o.weight.t())
-    _bias(mha, reference)
-
-
-@wrong("biases_never_touched")
-def only_weights(mha, reference):
-    _copy(reference, [mha.W_q.weight, mha.W_k.weight, mha.W_v.weight], mha.W_o.weight)
-
-
-@wrong("old_biases_left")
-def biases_if_any(mha, reference):
-    only_weights(mha, reference)
-    if mha.W_q.bias is not None:
-        _bias(mha, reference)
-
-
-@wrong("output_forgotten")
-def only_the_inputs(mha, reference):
-    with torch.no_grad():
-        stacked = torch.cat([mha.W_q.weight, mha.W_k.weight, mha.W_v.weight])
-        reference.in_proj_weight.copy_(stacked)
-    _bias(mha, reference)
+keys_first = wrong("order_kqv")(lambda mha, reference: _copy(mha, reference, "kqv"))
+all_transposed = wrong("transposed")(lambda mha, reference: _copy(mha, reference, change=torch.t))
+only_weights = wrong("biases_never_touched")(
+    lambda mha, reference: _copy(mha, reference, bias=False)
+)
+biases_if_any = wrong("old_biases_left")(
+    lambda mha, reference: _copy(mha, reference, bias=mha.W_q.bias is not None)
+)
+only_the_inputs = wrong("output_forgotten")(lambda mha, reference: _copy(mha, reference, out=False))
+only_the_output = wrong("input_forgotten")(
+    lambda mha, reference: _copy(mha, reference, weights=False, bias=False)
+)
 
 
 @wrong("nothing_loaded")
@@ -147,30 +119,15 @@ def assigns_a_tensor(mha, reference):
 
 @wrong("shared")
 def shares_the_output_layer(mha, reference):
-    with torch.no_grad():
-        stacked = torch.cat([mha.W_q.weight, mha.W_k.weight, mha.W_v.weight])
-        reference.in_proj_weight.copy_(stacked)
+    _copy(mha, reference, out=False)
     reference.out_proj.weight = mha.W_o.weight
-    _bias(mha, reference)
 
 
 @wrong("source_changed")
 @torch.no_grad()
 def empties_the_source(mha, reference):
-    reference.in_proj_weight.copy_(torch.cat([mha.W_q.weight, mha.W_k.weight, mha.W_v.weight]))
-    reference.out_proj.weight.copy_(mha.W_o.weight)
-    if reference.in_proj_bias is not None:
-        sources = [getattr(mha, f"W_{part}").bias for part in "qkvo"]
-        own = [torch.zeros(mha.embed_dim) if bias is None else bias for bias in sources]
-        reference.in_proj_bias.copy_(torch.cat(own[:3]))
-        reference.out_proj.bias.copy_(own[3])
+    _copy(mha, reference)
     mha.W_q.weight.zero_()
-
-
-@wrong("input_forgotten")
-@torch.no_grad()
-def only_the_output(mha, reference):
-    reference.out_proj.weight.copy_(mha.W_o.weight)
 
 
 @wrong()

@@ -6,16 +6,6 @@ from course_lib.exercises.variants import faulty, right, wrong
 
 
 @right
-def permute_and_flatten(x):
-    return x.permute(0, 2, 1, 3).flatten(2)
-
-
-@right
-def concatenate(x):
-    return torch.cat(x.unbind(dim=1), dim=-1)
-
-
-@right
 def contiguous_view(x):
     batch, heads, n, d = x.shape
     return x.transpose(1, 2).contiguous().view(batch, n, heads * d)
@@ -72,6 +62,8 @@ to_numpy = wrong("wrong_type")(lambda x: x.detach().transpose(1, 2).flatten(2).n
 hard_coded_head_dim = wrong()(
     lambda x: x.transpose(1, 2).reshape(x.shape[0], x.shape[2], x.shape[1] * 2)
 )
+permute_and_flatten = right(lambda x: x.permute(0, 2, 1, 3).flatten(2))
+concatenate = right(lambda x: torch.cat(x.unbind(dim=1), dim=-1))
 
 
 @faulty("not transposed", "axes of size 1 lost")

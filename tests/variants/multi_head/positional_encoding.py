@@ -62,68 +62,6 @@ def _zip(even, odd, embed_dim):
     return torch.stack([even, odd], dim=-1).flatten(1)[:, :embed_dim]
 
 
-@wrong("in_halves")
-def concatenated(num_positions, embed_dim):
-    a = _angles(num_positions, embed_dim)
-    return torch.cat([a.sin(), a.cos()[:, : embed_dim // 2]], dim=1)
-
-
-@wrong("sine_and_cosine_swapped")
-def swapped(num_positions, embed_dim):
-    a = _angles(num_positions, embed_dim)
-    return _zip(a.cos(), a.sin(), embed_dim)
-
-
-@wrong("positions_from_one")
-def from_one(num_positions, embed_dim):
-    a = _angles(num_positions, embed_dim, start=1)
-    return _zip(a.sin(), a.cos(), embed_dim)
-
-
-@wrong("even_sizes_only")
-def crashes_on_odd(num_positions, embed_dim):
-    a = _angles(num_positions, embed_dim)
-    pe = torch.zeros(num_positions, embed_dim)
-    pe[:, 0::2] = a.sin().float()
-    pe[:, 1::2] = a.cos().float()
-    return pe
-
-
-@wrong("base_100")
-def forgets_the_two(num_positions, embed_dim):
-    pairs = torch.arange((embed_dim + 1) // 2, dtype=torch.float64)
-    a = torch.arange(num_positions)[:, None] / 10000 ** (pairs / embed_dim)
-    return _zip(a.sin(), a.cos(), embed_dim)
-
-
-@wrong("column_exponent")
-def each_column_alone(num_positions, embed_dim):
-    c = torch.arange(embed_dim, dtype=torch.float64)
-    a = torch.arange(num_positions)[:, None] / 10000 ** (c / embed_dim)
-    return torch.where(c.long() % 2 == 0, a.sin(), a.cos())
-
-
-@wrong("wrong_shape")
-def with_a_batch_axis(num_positions, embed_dim):
-    a = _angles(num_positions, embed_dim)
-    return _zip(a.sin(), a.cos(), embed_dim).unsqueeze(0)
-
-
-@wrong("wrong_dtype_kind")
-def whole_numbers(num_positions, embed_dim):
-    pe = torch.zeros(num_positions, embed_dim, dtype=torch.long)
-    a = _angles(num_positions, embed_dim)
-    pe[:] = _zip(a.sin(), a.cos(), embed_dim).long()
-    return pe
-
-
-@wrong()
-def half_precision(num_positions, embed_dim):
-    p = torch.arange(num_positions, dtype=torch.float16)[:, None]
-    a = p / 10000 ** (torch.arange(0, embed_dim, 2) / embed_dim).half()
-    return _zip(a.sin(), a.cos(), embed_dim).double()
-
-
 @right
 def sine_with_a_phase(num_positions, embed_dim):
     column = torch.arange(embed_dim)
@@ -135,6 +73,54 @@ def sine_with_a_phase(num_positions, embed_dim):
 fifty_positions_at_most = wrong("wrong_shape")(
     lambda num_positions, embed_dim: sine_with_a_phase(min(num_positions, 50), embed_dim)
 )
+
+
+def _turned(angles, embed_dim):
+    return _zip(angles.sin(), angles.cos(), embed_dim)
+
+
+def of_angles(encode):
+    """A table from `encode(angles, embed_dim)`, with an angle for each position and pair."""
+    return lambda num_positions, embed_dim: encode(_angles(num_positions, embed_dim), embed_dim)
+
+
+@wrong("column_exponent")
+def each_column_alone(num_positions, embed_dim):
+    c = torch.arange(embed_dim, dtype=torch.float64)
+    a = torch.arange(num_positions)[:, None] / 10000 ** (c / embed_dim)
+    return torch.where(c.long() % 2 == 0, a.sin(), a.cos())
+
+
+@wrong("even_sizes_only")
+@of_angles
+def crashes_on_odd(a, embed_dim):
+    pe = torch.zeros(len(a), embed_dim)
+    pe[:, 0::2] = a.sin().float()
+    pe[:, 1::2] = a.cos().float()
+    return pe
+
+
+@wrong()
+def half_precision(num_positions, embed_dim):
+    p = torch.arange(num_positions, dtype=torch.float16)[:, None]
+    a = p / 10000 ** (torch.arange(0, embed_dim, 2) / embed_dim).half()
+    return _turned(a, embed_dim).double()
+
+
+concatenated = wrong("in_halves")(
+    of_angles(lambda a, size: torch.cat([a.sin(), a.cos()[:, : size // 2]], dim=1))
+)
+swapped = wrong("sine_and_cosine_swapped")(of_angles(lambda a, size: _zip(a.cos(), a.sin(), size)))
+forgets_the_two = wrong("base_100")(
+    lambda num_positions, embed_dim: _turned(
+        _angles(num_positions, embed_dim, base=100.0), embed_dim
+    )
+)
+from_one = wrong("positions_from_one")(
+    lambda num_positions, embed_dim: _turned(_angles(num_positions, embed_dim, start=1), embed_dim)
+)
+with_a_batch_axis = wrong("wrong_shape")(of_angles(lambda a, size: _turned(a, size).unsqueeze(0)))
+whole_numbers = wrong("wrong_dtype_kind")(of_angles(lambda a, size: _turned(a, size).long()))
 
 
 @faulty("base of 100", "last column zero")

@@ -11,18 +11,6 @@ def refuse(x, num_heads):
 
 
 @right
-def chunk_and_stack(x, num_heads):
-    refuse(x, num_heads)
-    return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
-
-
-@right
-def unflatten_and_permute(x, num_heads):
-    refuse(x, num_heads)
-    return x.unflatten(2, (num_heads, x.shape[2] // num_heads)).permute(0, 2, 1, 3)
-
-
-@right
 def slices(x, num_heads):
     head_dim, rest = divmod(x.size(-1), num_heads)
     if rest:
@@ -31,20 +19,6 @@ def slices(x, num_heads):
     for i in range(num_heads):
         heads.append(x[:, :, i * head_dim : (i + 1) * head_dim].unsqueeze(1))
     return torch.cat(heads, dim=1)
-
-
-@right
-def gather_by_index(x, num_heads):
-    refuse(x, num_heads)
-    columns = torch.arange(x.shape[-1]).reshape(num_heads, -1)
-    return x[:, :, columns].movedim(2, 1)
-
-
-@right
-def einsum_with_blocks(x, num_heads):
-    refuse(x, num_heads)
-    eye = torch.eye(x.shape[-1], dtype=x.dtype).reshape(num_heads, -1, x.shape[-1])
-    return torch.einsum("bnk,hdk->bhnd", x, eye)
 
 
 @right
@@ -58,87 +32,10 @@ def filled_loop(x, num_heads):
     return out
 
 
-@wrong("view_without_transpose")
-def just_a_view(x, num_heads):
-    refuse(x, num_heads)
-    batch, n, size = x.shape
-    return x.contiguous().view(batch, num_heads, n, size // num_heads)
-
-
-@wrong("axes_left")
-def not_moved(x, num_heads):
-    refuse(x, num_heads)
-    return x.reshape(*x.shape[:2], num_heads, -1)
-
-
-@wrong("interleaved")
-def every_other_feature(x, num_heads):
-    refuse(x, num_heads)
-    return torch.stack([x[..., i::num_heads] for i in range(num_heads)], dim=1)
-
-
-@wrong("batch_and_heads_swapped")
-def heads_first(x, num_heads):
-    refuse(x, num_heads)
-    return torch.stack(x.chunk(num_heads, dim=-1))
-
-
-@wrong("folded_into_the_batch")
-def folded(x, num_heads):
-    refuse(x, num_heads)
-    x = x.reshape(x.shape[0], x.shape[1], num_heads, -1).permute(0, 2, 1, 3)
-    return x.reshape(-1, x.shape[2], x.shape[3])
-
-
-@wrong("splits_the_sequence")
-def positions_shared_out(x, num_heads):
-    refuse(x, num_heads)
-    return x.view(x.size(0), num_heads, x.size(1) // num_heads, x.size(2))
-
-
-@wrong("wrong_shape")
-def blocks_of_positions(x, num_heads):
-    refuse(x, num_heads)
-    return torch.stack(x.chunk(num_heads, dim=1), dim=1)
-
-
 @wrong("other_error")
 def asserts(x, num_heads):
     assert x.shape[-1] % num_heads == 0, "not divisible"
     return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
-
-
-@wrong("wrong_type")
-def list_of_heads(x, num_heads):
-    refuse(x, num_heads)
-    return list(x.chunk(num_heads, dim=-1))
-
-
-@wrong("gradient_cut")
-def through_numpy(x, num_heads):
-    refuse(x, num_heads)
-    moved = x.detach().numpy().reshape(x.shape[0], x.shape[1], num_heads, -1)
-    return torch.from_numpy(moved.transpose(0, 2, 1, 3).copy())
-
-
-@wrong("dtype_changed")
-def in_float32(x, num_heads):
-    refuse(x, num_heads)
-    return torch.stack(x.float().chunk(num_heads, dim=-1), dim=1)
-
-
-@wrong()
-def two_heads_whatever(x, num_heads):
-    refuse(x, num_heads)
-    half = x.shape[-1] // 2
-    return torch.stack([x[..., :half], x[..., half : 2 * half]], dim=1)
-
-
-@right
-def unfolded(x, num_heads):
-    refuse(x, num_heads)
-    size = x.shape[-1] // num_heads
-    return x.unfold(-1, size, size).transpose(1, 2)
 
 
 @right
@@ -153,6 +50,80 @@ def complaint_translated(x, num_heads):
 def padded_with_zeros(x, num_heads):
     x = torch.nn.functional.pad(x, (0, -x.shape[-1] % num_heads))
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def checked(split):
+    """`split` for a number of heads that divides the number of features."""
+
+    def split_heads(x, num_heads):
+        refuse(x, num_heads)
+        return split(x, num_heads)
+
+    return split_heads
+
+
+@right
+@checked
+def einsum_with_blocks(x, num_heads):
+    eye = torch.eye(x.shape[-1], dtype=x.dtype).reshape(num_heads, -1, x.shape[-1])
+    return torch.einsum("bnk,hdk->bhnd", x, eye)
+
+
+@right
+@checked
+def unfolded(x, num_heads):
+    size = x.shape[-1] // num_heads
+    return x.unfold(-1, size, size).transpose(1, 2)
+
+
+@wrong("folded_into_the_batch")
+@checked
+def folded(x, num_heads):
+    x = x.reshape(x.shape[0], x.shape[1], num_heads, -1).permute(0, 2, 1, 3)
+    return x.reshape(-1, x.shape[2], x.shape[3])
+
+
+@wrong("gradient_cut")
+@checked
+def through_numpy(x, num_heads):
+    moved = x.detach().numpy().reshape(x.shape[0], x.shape[1], num_heads, -1)
+    return torch.from_numpy(moved.transpose(0, 2, 1, 3).copy())
+
+
+@wrong()
+@checked
+def two_heads_whatever(x, num_heads):
+    half = x.shape[-1] // 2
+    return torch.stack([x[..., :half], x[..., half : 2 * half]], dim=1)
+
+
+chunk_and_stack = right(checked(lambda x, h: torch.stack(x.chunk(h, dim=-1), dim=1)))
+unflatten_and_permute = right(
+    checked(lambda x, h: x.unflatten(2, (h, x.shape[2] // h)).permute(0, 2, 1, 3))
+)
+gather_by_index = right(
+    checked(lambda x, h: x[:, :, torch.arange(x.shape[-1]).reshape(h, -1)].movedim(2, 1))
+)
+just_a_view = wrong("view_without_transpose")(
+    checked(lambda x, h: x.contiguous().view(x.shape[0], h, x.shape[1], x.shape[2] // h))
+)
+not_moved = wrong("axes_left")(checked(lambda x, h: x.reshape(*x.shape[:2], h, -1)))
+every_other_feature = wrong("interleaved")(
+    checked(lambda x, h: torch.stack([x[..., i::h] for i in range(h)], dim=1))
+)
+heads_first = wrong("batch_and_heads_swapped")(
+    checked(lambda x, h: torch.stack(x.chunk(h, dim=-1)))
+)
+positions_shared_out = wrong("splits_the_sequence")(
+    checked(lambda x, h: x.view(x.size(0), h, x.size(1) // h, x.size(2)))
+)
+blocks_of_positions = wrong("wrong_shape")(
+    checked(lambda x, h: torch.stack(x.chunk(h, dim=1), dim=1))
+)
+list_of_heads = wrong("wrong_type")(checked(lambda x, h: list(x.chunk(h, dim=-1))))
+in_float32 = wrong("dtype_changed")(
+    checked(lambda x, h: torch.stack(x.float().chunk(h, dim=-1), dim=1))
+)
 
 
 @faulty("not transposed", "no error")

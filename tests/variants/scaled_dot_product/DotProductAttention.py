@@ -8,63 +8,7 @@ from torch.nn import functional as F
 
 from course_lib.attention.masked_softmax import masked_softmax
 from course_lib.attention.scaled_dot_product import scaled_dot_product_attention
-from course_lib.exercises.variants import faulty, right, wrong
-
-
-def weights_of(queries, keys, valid_lens, mask):
-    return masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-
-
-@right
-class LayerInInit(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.drop = nn.Dropout(p=dropout)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.detach()
-        return torch.matmul(self.drop(w), values)
-
-
-@right
-class FunctionalWithTraining(nn.Module):
-    def __init__(self, dropout: float = 0.0):
-        super().__init__()
-        self.p = dropout
-
-    def forward(self, q, k, v, valid_lens=None, mask=None):
-        _, w = scaled_dot_product_attention(q, k, v, valid_lens, mask)
-        self.attention_weights = w.detach().clone()
-        return F.dropout(w, self.p, training=self.training) @ v
-
-
-@right
-class MaskByHand(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.p = dropout
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        w = weights_of(queries, keys, valid_lens, mask)
-        self.attention_weights = w.data
-        if self.training and self.p > 0:
-            w = w * (torch.rand_like(w) >= self.p) / (1 - self.p)
-        return torch.einsum("...nm,...mv->...nv", w, values)
-
-
-@right
-class Buffer(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-        self.register_buffer("attention_weights", None, persistent=False)
-
-    def forward(self, queries, keys, values, valid_lens=None, mask=None):
-        outputs, w = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
-        with torch.no_grad():
-            self.attention_weights = w.detach()
-        return self.dropout(w) @ values if self.training else outputs
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 class Almost(nn.Module):
@@ -86,14 +30,57 @@ class Almost(nn.Module):
         return masked_softmax(scores, valid_lens, mask)
 
     def keep(self, weights):
-        self.attention_weights = weights.detach()
+        self.attention_weights = self.kept(weights)
+
+    def kept(self, weights):
+        return weights.detach()
 
     def outputs(self, weights, values):
         return self.dropout(weights) @ values
 
 
-def but(**steps):
-    return type("DotProductAttention", (Almost,), steps)
+@right
+class LayerInInit(Almost):
+    def outputs(self, weights, values):
+        return torch.matmul(self.dropout(weights), values)
+
+
+@right
+class FunctionalWithTraining(nn.Module):
+    def __init__(self, dropout: float = 0.0):
+        super().__init__()
+        self.p = dropout
+
+    def forward(self, q, k, v, valid_lens=None, mask=None):
+        _, w = scaled_dot_product_attention(q, k, v, valid_lens, mask)
+        self.attention_weights = w.detach().clone()
+        return F.dropout(w, self.p, training=self.training) @ v
+
+
+@right
+class MaskByHand(Almost):
+    def kept(self, weights):
+        return weights.data
+
+    def outputs(self, weights, values):
+        p = self.dropout.p
+        if self.training and p > 0:
+            weights = weights * (torch.rand_like(weights) >= p) / (1 - p)
+        return torch.einsum("...nm,...mv->...nv", weights, values)
+
+
+@right
+class Buffer(nn.Module):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.register_buffer("attention_weights", None, persistent=False)
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        outputs, w = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
+        with torch.no_grad():
+            self.attention_weights = w.detach()
+        return self.dropout(w) @ values if self.training else outputs
 
 
 @right
@@ -110,15 +97,6 @@ class KeptByAHook(Almost):
         return self.dropout(self.weighted(weights)) @ values
 
 
-@wrong("dropout_on_scores")
-class DropsScores(Almost):
-    def score(self, queries, keys):
-        return self.dropout(super().score(queries, keys))
-
-    def outputs(self, weights, values):
-        return weights @ values
-
-
 @wrong("dropout_not_rescaled")
 class NotRescaled(Almost):
     def outputs(self, weights, values):
@@ -132,12 +110,6 @@ class StoresTooLate(Almost):
         weights = self.dropout(weights)
         self.attention_weights = weights.detach()
         return weights @ values
-
-
-@wrong("attribute_attached")
-class KeepsTheGraph(Almost):
-    def keep(self, weights):
-        self.attention_weights = weights
 
 
 @wrong("attribute_missing")
@@ -166,6 +138,12 @@ class DropsATenthUnlessTold(Almost):
         super().__init__(dropout)
 
 
+@wrong("dropout_keeps_p")
+class DropsTheOthers(Almost):
+    def __init__(self, dropout=0.0):
+        super().__init__(1 - dropout)
+
+
 @wrong("weights_of_the_first_call_kept")
 class KeepsTheFirst(Almost):
     attention_weights = None
@@ -175,27 +153,9 @@ class KeepsTheFirst(Almost):
             self.attention_weights = weights.detach()
 
 
-@wrong("dropout_keeps_p")
-class DropsTheOthers(Almost):
-    def __init__(self, dropout=0.0):
-        super().__init__(1 - dropout)
-
-
 @wrong("no_forward")
-class ForwardMisspelt(nn.Module):
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.dropout = nn.Dropout(dropout)
-
-    def foward(self, queries, keys, values, valid_lens=None, mask=None):
-        return Almost.forward(self, queries, keys, values, valid_lens, mask)
-
-
-@wrong()
-class CutsTheGradientInTrainMode(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        weights = masked_softmax(scores, valid_lens, mask)
-        return weights.detach() if self.training else weights
+class ForwardMisspelt(Almost):
+    foward, forward = Almost.forward, nn.Module.forward
 
 
 @wrong()
@@ -211,29 +171,6 @@ class WithoutAMaskArgument(Almost):
         return super().forward(queries, keys, values, valid_lens)
 
 
-def _masks(scores, valid_lens, mask):
-    real = torch.ones_like(scores, dtype=torch.bool)
-    if valid_lens is not None:
-        lens = valid_lens[:, None] if valid_lens.dim() == 1 else valid_lens
-        real = torch.arange(scores.shape[-1]) < lens[..., None]
-        while real.dim() < scores.dim():
-            real = real[:, None]
-    return real.expand(scores.shape) if mask is None else real & mask
-
-
-@wrong("empty_row_nan")
-class FillsWithMinusInfinity(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        kept = _masks(scores, valid_lens, mask)
-        return F.softmax(scores.masked_fill(~kept, float("-inf")), dim=-1)
-
-
-@wrong("zero_after_softmax")
-class MasksTooLate(Almost):
-    def weigh(self, scores, valid_lens, mask):
-        return F.softmax(scores, dim=-1) * _masks(scores, valid_lens, mask)
-
-
 @wrong("dropped_key_has_weight")
 class RemembersTheFirstMask(Almost):
     masks = None
@@ -244,53 +181,67 @@ class RemembersTheFirstMask(Almost):
         return masked_softmax(scores, *self.masks)
 
 
-DropoutInForward = wrong("dropout_in_eval")(
-    but(outputs=lambda self, w, v: nn.Dropout(self.dropout.p)(w) @ v)
+def allowed(scores, valid_lens, mask):
+    return masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
+
+
+but = wrong_in(Almost)
+KeepsTheGraph = but("attribute_attached", kept=lambda self, w: w)
+DropsScores = but(
+    "dropout_on_scores",
+    score=lambda self, q, k: self.dropout(Almost.score(self, q, k)),
+    outputs=lambda self, w, v: w @ v,
 )
-ForgetsDropout = wrong("dropout_missing")(but(outputs=lambda self, w, v: w @ v))
-DropsOutputs = wrong("dropout_on_output")(but(outputs=lambda self, w, v: self.dropout(w @ v)))
-DropsValues = wrong("wrong_values")(but(outputs=lambda self, w, v: w @ self.dropout(v)))
-DropsTwice = wrong("dropout_twice")(
-    but(outputs=lambda self, w, v: self.dropout(self.dropout(w)) @ v)
+FillsWithMinusInfinity = but(
+    "empty_row_nan",
+    weigh=lambda self, s, *given: s.masked_fill(~allowed(s, *given), -math.inf).softmax(-1),
 )
-OneDropForTheBatch = wrong("dropout_shared")(
-    but(outputs=lambda self, w, v: (w * self.dropout(torch.ones_like(w[0]))) @ v)
+MasksTooLate = but(
+    "zero_after_softmax", weigh=lambda self, s, *given: s.softmax(-1) * allowed(s, *given)
 )
-ReturnsBoth = wrong("wrong_type")(but(outputs=lambda self, w, v: (self.dropout(w) @ v, w)))
-Unscaled = wrong("unscaled")(but(score=lambda self, q, k: q @ k.mT))
-DividedByTheFeatures = wrong("divided_by_d")(but(score=lambda self, q, k: q @ k.mT / q.shape[-1]))
-RootInTheWrongBrackets = wrong("wrong_factor")(
-    but(score=lambda self, q, k: q @ k.mT / (k.shape[-1] ** 1 / 2))
+CutsTheGradientInTrainMode = but(
+    weigh=lambda self, s, *given: masked_softmax(s.detach() if self.training else s, *given)
 )
-MaskForgotten = wrong("bool_mask_ignored")(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens))
+DropoutInForward = but(
+    "dropout_in_eval", outputs=lambda self, w, v: nn.Dropout(self.dropout.p)(w) @ v
 )
-LengthsNotPassedOn = wrong("lengths_ignored")(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, mask=m))
+ForgetsDropout = but("dropout_missing", outputs=lambda self, w, v: w @ v)
+DropsOutputs = but("dropout_on_output", outputs=lambda self, w, v: self.dropout(w @ v))
+DropsValues = but("wrong_values", outputs=lambda self, w, v: w @ self.dropout(v))
+DropsTwice = but("dropout_twice", outputs=lambda self, w, v: self.dropout(self.dropout(w)) @ v)
+OneDropForTheBatch = but(
+    "dropout_shared", outputs=lambda self, w, v: (w * self.dropout(torch.ones_like(w[0]))) @ v
 )
-NothingPassedOn = wrong("nothing_masked")(but(weigh=lambda self, s, lens, m: s.softmax(-1)))
-MaskAsTorchsLayerWantsIt = wrong("bool_mask_inverted")(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m))
+ReturnsBoth = but("wrong_type", outputs=lambda self, w, v: (self.dropout(w) @ v, w))
+Unscaled = but("unscaled", score=lambda self, q, k: q @ k.mT)
+DividedByTheFeatures = but("divided_by_d", score=lambda self, q, k: q @ k.mT / q.shape[-1])
+RootInTheWrongBrackets = but(
+    "wrong_factor", score=lambda self, q, k: q @ k.mT / (k.shape[-1] ** 1 / 2)
 )
-OneKeyTooFew = wrong("allowed_key_has_no_weight")(
-    but(
-        weigh=lambda self, s, lens, m: masked_softmax(
-            s, lens if lens is None else (lens - 1).clamp(0), m
-        )
-    )
+MaskForgotten = but("bool_mask_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, lens))
+LengthsNotPassedOn = but(
+    "lengths_ignored", weigh=lambda self, s, lens, m: masked_softmax(s, mask=m)
 )
-EmptyMaskIgnored = wrong()(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if m is None or m.any() else None))
+NothingPassedOn = but("nothing_masked", weigh=lambda self, s, lens, m: s.softmax(-1))
+MaskAsTorchsLayerWantsIt = but(
+    "bool_mask_inverted",
+    weigh=lambda self, s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
 )
-MaskIgnoredWithHeads = wrong()(
-    but(weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if s.dim() < 4 else None))
+OneKeyTooFew = but(
+    "allowed_key_has_no_weight",
+    weigh=lambda self, s, lens, m: masked_softmax(
+        s, lens if lens is None else (lens - 1).clamp(0), m
+    ),
 )
-MasksInEvalModeOnly = wrong("wrong_values")(
-    but(
-        weigh=lambda self, s, lens, m: (
-            s.softmax(-1) if self.training else masked_softmax(s, lens, m)
-        )
-    )
+EmptyMaskIgnored = but(
+    weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if m is None or m.any() else None)
+)
+MaskIgnoredWithHeads = but(
+    weigh=lambda self, s, lens, m: masked_softmax(s, lens, m if s.dim() < 4 else None)
+)
+MasksInEvalModeOnly = but(
+    "wrong_values",
+    weigh=lambda self, s, lens, m: s.softmax(-1) if self.training else masked_softmax(s, lens, m),
 )
 
 
@@ -303,9 +254,8 @@ def with_faults(faults):
 
         def forward(self, queries, keys, values, valid_lens=None, mask=None):
             lens = None if "lengths_lost" in faults else valid_lens
-            weights = weights_of(queries, keys, lens, mask)
-            acts = self.training or "dropout_in_eval" in faults
-            dropped = F.dropout(weights, self.p, acts)
+            _, weights = scaled_dot_product_attention(queries, keys, values, lens, mask)
+            dropped = F.dropout(weights, self.p, self.training or "dropout_in_eval" in faults)
             kept = dropped if "stored_after_dropout" in faults else weights
             self.attention_weights = kept if "graph_kept" in faults else kept.detach()
             return dropped @ values

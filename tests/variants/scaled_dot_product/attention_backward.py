@@ -5,7 +5,7 @@ import math
 import torch
 
 from course_lib.attention.scaled_dot_product import scaled_dot_product_attention
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 @right
@@ -55,31 +55,6 @@ def accumulated_in_loops(queries, keys, values, grad_outputs):
     return dq, dk, dv
 
 
-@wrong("row_sum_forgotten")
-def elementwise(queries, keys, values, grad_outputs):
-    c = queries.shape[-1] ** -0.5
-    w = torch.softmax(queries @ keys.T * c, -1)
-    ds = w * (grad_outputs @ values.T)
-    return c * ds @ keys, c * ds.T @ queries, w.T @ grad_outputs
-
-
-@wrong("root_forgotten")
-def no_root(queries, keys, values, grad_outputs):
-    w = torch.softmax(queries @ keys.T / math.sqrt(queries.shape[-1]), -1)
-    dw = grad_outputs @ values.T
-    ds = w * (dw - (w * dw).sum(-1, keepdim=True))
-    return ds @ keys, ds.T @ queries, w.T @ grad_outputs
-
-
-@wrong("not_transposed")
-def no_transpose(queries, keys, values, grad_outputs):
-    c = queries.shape[-1] ** -0.5
-    w = torch.softmax(queries @ keys.T * c, -1)
-    dw = grad_outputs @ values.T
-    ds = c * w * (dw - (w * dw).sum(-1, keepdim=True))
-    return ds @ keys, ds @ queries, w.T @ grad_outputs
-
-
 @wrong("forbidden_call")
 def autograd(queries, keys, values, grad_outputs):
     q, k, v = (x.detach().clone().requires_grad_() for x in (queries, keys, values))
@@ -95,75 +70,8 @@ def backward_called(queries, keys, values, grad_outputs):
     return q.grad, k.grad, v.grad
 
 
-@wrong("column_sum")
-def wrong_axis(queries, keys, values, grad_outputs):
-    c = queries.shape[-1] ** -0.5
-    w = torch.softmax(queries @ keys.T * c, -1)
-    dw = grad_outputs @ values.T
-    ds = c * w * (dw - (w * dw).sum(0))
-    return ds @ keys, ds.T @ queries, w.T @ grad_outputs
-
-
-@wrong("queries_and_keys_swapped")
-def swapped(queries, keys, values, grad_outputs):
-    dq, dk, dv = row_sum_form(queries, keys, values, grad_outputs)
-    return dk, dq, dv
-
-
-@wrong("unscaled_everywhere")
-def plain_dot_product(queries, keys, values, grad_outputs):
-    w = torch.softmax(queries @ keys.T, -1)
-    dw = grad_outputs @ values.T
-    ds = w * (dw - (w * dw).sum(-1, keepdim=True))
-    return ds @ keys, ds.T @ queries, w.T @ grad_outputs
-
-
-@wrong("root_forgotten_for_keys")
-def only_queries_scaled(queries, keys, values, grad_outputs):
-    q = queries / math.sqrt(queries.shape[-1])
-    w = torch.softmax(q @ keys.T, -1)
-    dw = grad_outputs @ values.T
-    ds = w * (dw - (w * dw).sum(-1, keepdim=True))
-    return ds @ keys / math.sqrt(queries.shape[-1]), ds.T @ queries, w.T @ grad_outputs
-
-
-@wrong("not_a_number")
-def naive_exponentials(queries, keys, values, grad_outputs):
-    c = queries.shape[-1] ** -0.5
-    e = torch.exp(queries @ keys.T * c)
-    w = e / e.sum(-1, keepdim=True)
-    dw = grad_outputs @ values.T
-    ds = c * w * (dw - (w * dw).sum(-1, keepdim=True))
-    return ds @ keys, ds.T @ queries, w.T @ grad_outputs
-
-
 def _forward(queries, keys):
     return torch.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), dim=-1)
-
-
-def _finish(grad_scores, weights, queries, keys, grad_outputs):
-    root = math.sqrt(queries.shape[-1])
-    return grad_scores @ keys / root, grad_scores.mT @ queries / root, weights.mT @ grad_outputs
-
-
-@wrong("gradient_times_a_factor")
-def subtracted_the_other_way(queries, keys, values, grad_outputs):
-    w, dw = _forward(queries, keys), grad_outputs @ values.mT
-    return _finish(w * ((w * dw).sum(-1, keepdim=True) - dw), w, queries, keys, grad_outputs)
-
-
-@wrong("wrong_shape")
-def values_first(queries, keys, values, grad_outputs):
-    w, dw = _forward(queries, keys), grad_outputs @ values.mT
-    grads = _finish(w * (dw - (w * dw).sum(-1, keepdim=True)), w, queries, keys, grad_outputs)
-    return grads[2], grads[1], grads[0]
-
-
-@wrong("wrong_values")
-def reshaped(queries, keys, values, grad_outputs):
-    w, dw = _forward(queries, keys), grad_outputs @ values.mT
-    ds = w * (dw - (w * dw).sum(-1, keepdim=True)) / math.sqrt(queries.shape[-1])
-    return ds @ keys, ds.reshape(len(keys), len(queries)) @ queries, w.mT @ grad_outputs
 
 
 @right
@@ -175,17 +83,58 @@ def in_numpy_and_back(queries, keys, values, grad_outputs):
     return tuple(torch.from_numpy(x) for x in (ds @ k, ds.T @ q, w.T @ g))
 
 
-@wrong("wrong_values")
-def columns_instead_of_rows(queries, keys, values, grad_outputs):
-    w = torch.softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), dim=0)
-    dw = grad_outputs @ values.mT
-    return _finish(w * (dw - (w * dw).sum(0)), w, queries, keys, grad_outputs)
+def scaled(scores, d):
+    return scores / math.sqrt(d)
 
 
-@wrong("row_sum_without_axis")
-def sums_without_keepdim(queries, keys, values, grad_outputs):
-    w, dw = _forward(queries, keys), grad_outputs @ values.mT
-    return _finish(w * (dw - torch.sum(w * dw, dim=1)), w, queries, keys, grad_outputs)
+def of_scores(weights, grad):
+    """The gradient with respect to the scaled scores."""
+    return weights * (grad - (weights * grad).sum(-1, keepdim=True))
+
+
+def backward(
+    queries,
+    keys,
+    values,
+    grad_outputs,
+    *,
+    softmax=lambda scores: torch.softmax(scores, -1),
+    scale=scaled,
+    back=of_scores,
+    scale_back=scaled,
+    result=lambda ds, q, k: (ds @ k, ds.T @ q),
+):
+    """A right answer in steps; what follows changes one of them."""
+    d = queries.shape[-1]
+    w = softmax(scale(queries @ keys.T, d))
+    ds = scale_back(back(w, grad_outputs @ values.T), d)
+    return *result(ds, queries, keys), w.T @ grad_outputs
+
+
+but = wrong_in(backward)
+elementwise = but("row_sum_forgotten", back=lambda w, dw: w * dw)
+wrong_axis = but("column_sum", back=lambda w, dw: w * (dw - (w * dw).sum(0)))
+subtracted_the_other_way = but("gradient_times_a_factor", back=lambda w, dw: -of_scores(w, dw))
+sums_without_keepdim = but(
+    "row_sum_without_axis", back=lambda w, dw: w * (dw - torch.sum(w * dw, dim=1))
+)
+no_root = but("root_forgotten", scale_back=lambda ds, d: ds)
+plain_dot_product = but("unscaled_everywhere", scale=lambda s, d: s, scale_back=lambda ds, d: ds)
+only_queries_scaled = but(
+    "root_forgotten_for_keys",
+    scale_back=lambda ds, d: ds,
+    result=lambda ds, q, k: (scaled(ds, k.shape[1]) @ k, ds.T @ q),
+)
+naive_exponentials = but("not_a_number", softmax=lambda s: s.exp() / s.exp().sum(-1, keepdim=True))
+columns_instead_of_rows = but(
+    "wrong_values",
+    softmax=lambda s: torch.softmax(s, dim=0),
+    back=lambda w, dw: w * (dw - (w * dw).sum(0)),
+)
+no_transpose = but("not_transposed", result=lambda ds, q, k: (ds @ k, ds @ q))
+reshaped = but("wrong_values", result=lambda ds, q, k: (ds @ k, ds.reshape(len(k), len(q)) @ q))
+swapped = but("queries_and_keys_swapped", result=lambda ds, q, k: (ds.T @ q, ds @ k))
+values_first = wrong("wrong_shape")(lambda *inputs: row_sum_form(*inputs)[::-1])
 
 
 @faulty("row_sum", "root", "maximum")

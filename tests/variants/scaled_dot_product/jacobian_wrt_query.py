@@ -47,44 +47,6 @@ def torch_cov(query, keys):
     return cov.reshape(len(query), len(query)) / math.sqrt(len(query))
 
 
-@wrong("no_root")
-def covariance(query, keys):
-    w = weights_of(query, keys)
-    c = keys - w @ keys
-    return torch.einsum("m,ma,mb->ab", w, c, c)
-
-
-@wrong("second_moment")
-def no_mean(query, keys):
-    return torch.einsum("m,ma,mb->ab", weights_of(query, keys), keys, keys) / len(query) ** 0.5
-
-
-@wrong("unweighted")
-def equal_weights(query, keys):
-    c = keys - keys.mean(0)
-    return c.T @ c / len(keys) / math.sqrt(len(query))
-
-
-@wrong("corrected_covariance")
-def torch_cov_default(query, keys):
-    cov = torch.cov(keys.T, aweights=weights_of(query, keys))
-    return cov.reshape(len(query), -1) / math.sqrt(len(query))
-
-
-@wrong("unscaled_weights")
-def softmax_of_raw(query, keys):
-    w = torch.softmax(keys @ query, 0)
-    c = keys - w @ keys
-    return (w[:, None] * c).T @ c / math.sqrt(len(query))
-
-
-@wrong("divided_by_d")
-def root_twice(query, keys):
-    w = weights_of(query, keys)
-    c = keys - w @ keys
-    return (c.T * w) @ c / len(query)
-
-
 @wrong()
 def bad_finite_difference(query, keys):
     step, columns = 1e-2, []
@@ -102,36 +64,10 @@ def in_place_centring(query, keys):
     return (keys.T * w) @ keys / math.sqrt(len(query))
 
 
-@wrong("not_a_number")
-def naive_softmax(query, keys):
-    e = torch.exp(keys @ query / math.sqrt(len(query)))
-    w = e / e.sum()
-    c = keys - w @ keys
-    return (c.T * w) @ c / math.sqrt(len(query))
-
-
-@right
-def by_forward_mode(query, keys):
-    return torch.func.jacfwd(lambda q: weights_of(q, keys) @ keys)(query)
-
-
 @right
 def cov_with_its_axes(query, keys):
     covariance = torch.cov(keys.mT, correction=0, aweights=weights_of(query, keys))
     return covariance.reshape(len(query), -1) / len(query) ** 0.5
-
-
-@wrong("jacobian_of_softmax")
-def of_theweights_of(query, keys):
-    w = weights_of(query, keys)
-    return (torch.diag(w) - w[:, None] * w) / math.sqrt(len(query))
-
-
-@wrong("all_times_a_factor")
-def multiplied(query, keys):
-    w = weights_of(query, keys)
-    centred = keys - w @ keys
-    return torch.einsum("m,ma,mb->ab", w, centred, centred) * math.sqrt(len(query))
 
 
 @wrong()
@@ -149,15 +85,57 @@ def differences_of_pairs(query, keys):
     return torch.einsum("i,j,ija,ijb->ab", w, w, apart, apart) / 2 / math.sqrt(len(query))
 
 
+by_forward_mode = right(
+    lambda query, keys: torch.func.jacfwd(lambda q: weights_of(q, keys) @ keys)(query)
+)
+
+
+def spread(weights, keys):
+    """The covariance matrix of the keys."""
+    centred = keys - weights @ keys
+    return torch.einsum("m,ma,mb->ab", weights, centred, centred)
+
+
+def of_weights(jacobian):
+    """A matrix `jacobian(weights, keys, root of the number of features)`."""
+    return lambda query, keys: jacobian(weights_of(query, keys), keys, math.sqrt(len(query)))
+
+
+@wrong("not_a_number")
+def naive_softmax(query, keys):
+    e = torch.exp(keys @ query / math.sqrt(len(query)))
+    return spread(e / e.sum(), keys) / math.sqrt(len(query))
+
+
 @wrong("not_symmetric")
-def centred_once_at_the_plain_mean(query, keys):
-    w = weights_of(query, keys)
-    return (keys - keys.mean(0)).T @ (w[:, None] * (keys - w @ keys).roll(1, 1)) / len(query) ** 0.5
+@of_weights
+def centred_once_at_the_plain_mean(w, keys, root):
+    return (keys - keys.mean(0)).T @ (w[:, None] * (keys - w @ keys).roll(1, 1)) / root
 
 
-output_only = wrong("wrong_shape")(lambda query, keys: weights_of(query, keys) @ keys)
+covariance = wrong("no_root")(of_weights(lambda w, keys, root: spread(w, keys)))
+root_twice = wrong("divided_by_d")(of_weights(lambda w, keys, root: spread(w, keys) / root**2))
+multiplied = wrong("all_times_a_factor")(of_weights(lambda w, keys, root: spread(w, keys) * root))
+no_mean = wrong("second_moment")(
+    of_weights(lambda w, keys, root: torch.einsum("m,ma,mb->ab", w, keys, keys) / root)
+)
+equal_weights = wrong("unweighted")(
+    of_weights(lambda w, keys, root: spread(torch.ones_like(w) / len(w), keys) / root)
+)
+torch_cov_default = wrong("corrected_covariance")(
+    of_weights(
+        lambda w, keys, root: torch.cov(keys.T, aweights=w).reshape(keys.shape[1], -1) / root
+    )
+)
 cov_with_correction = wrong("all_times_a_factor")(
-    lambda query, keys: torch.cov(keys.T, aweights=weights_of(query, keys)) / math.sqrt(len(query))
+    of_weights(lambda w, keys, root: torch.cov(keys.T, aweights=w) / root)
+)
+of_theweights_of = wrong("jacobian_of_softmax")(
+    of_weights(lambda w, keys, root: (torch.diag(w) - w[:, None] * w) / root)
+)
+output_only = wrong("wrong_shape")(of_weights(lambda w, keys, root: w @ keys))
+softmax_of_raw = wrong("unscaled_weights")(
+    lambda query, keys: spread(torch.softmax(keys @ query, 0), keys) / math.sqrt(len(query))
 )
 
 

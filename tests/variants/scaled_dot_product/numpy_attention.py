@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 def softmax(x):
@@ -82,28 +82,6 @@ def from_logaddexp(queries, keys, values, mask=None):
     return np.einsum("nm,mv->nv", weights, values), weights
 
 
-def weighing(weigh):
-    """Right but for the weights, which are `weigh(scores, mask)`; NumPy says nothing of 0 / 0."""
-
-    def attention(queries, keys, values, mask=None):
-        with np.errstate(all="ignore"):
-            weights = weigh(queries @ keys.T / np.sqrt(queries.shape[-1]), mask)
-        return weights @ values, weights
-
-    return attention
-
-
-def scoring(score):
-    """Right but for the scores, which are `score(queries, keys)`."""
-
-    def attention(queries, keys, values, mask=None):
-        with np.errstate(invalid="ignore"):
-            weights = np.nan_to_num(softmax(masked(score(queries, keys), mask)))
-        return weights @ values, weights
-
-    return attention
-
-
 def masked(scores, mask, number=-np.inf):
     return scores if mask is None else np.where(mask, scores, number)
 
@@ -113,23 +91,39 @@ def divided(exponentials):
     return exponentials / np.where(sums == 0, 1, sums)
 
 
-@wrong("no_maximum_subtracted")
-@weighing
-def naive_exp(scores, mask):
+def scaled(queries, keys):
+    return queries @ keys.T / np.sqrt(queries.shape[-1])
+
+
+def attention(
+    queries,
+    keys,
+    values,
+    mask=None,
+    *,
+    score=scaled,
+    weigh=lambda scores, mask: np.nan_to_num(softmax(masked(scores, mask))),
+):
+    """A right answer in steps; what follows changes one. NumPy says nothing of 0 / 0."""
+    with np.errstate(all="ignore"):
+        weights = weigh(score(queries, keys), mask)
+    return weights @ values, weights
+
+
+but = wrong_in(attention)
+
+
+def without_a_maximum(scores, mask):
     exponentials = np.exp(masked(scores, mask))
     return exponentials / exponentials.sum(-1, keepdims=True)
 
 
-@wrong("maximum_of_matrix")
-@weighing
-def one_maximum(scores, mask):
+def less_one_maximum(scores, mask):
     kept = masked(scores, mask)
     return divided(np.exp(kept - kept[np.isfinite(kept)].max(initial=-1e300)))
 
 
-@wrong("mask_recoded_twice")
-@weighing
-def cell_run_twice(scores, mask):
+def recoded_twice(scores, mask):
     if mask is None:
         return softmax(scores)
     numbers = mask.astype(float)
@@ -137,12 +131,6 @@ def cell_run_twice(scores, mask):
         numbers[numbers == 0] = -np.inf
         numbers[numbers == 1] = 0
     return softmax(scores + numbers)
-
-
-@wrong("bool_mask_ignored+divided_by_d")
-def by_d_and_no_mask(queries, keys, values, mask=None):
-    w = softmax(queries @ keys.T / keys.shape[1])
-    return w @ values, w
 
 
 @wrong("input_mutated")
@@ -163,38 +151,48 @@ def a_list(queries, keys, values, mask=None):
     return out.tolist(), w.tolist()
 
 
-dot_products = wrong("unscaled")(scoring(lambda q, k: np.matmul(q, k.T)))
-by_the_number_of_features = wrong("divided_by_d")(scoring(lambda q, k: q @ k.T / k.shape[1]))
-mask_added = wrong("zero_one_mask_added")(
-    weighing(lambda s, mask: softmax(s if mask is None else s + mask))
+cell_run_twice = but("mask_recoded_twice", weigh=recoded_twice)
+naive_exp = but("no_maximum_subtracted", weigh=without_a_maximum)
+one_maximum = but("maximum_of_matrix", weigh=less_one_maximum)
+dot_products = but("unscaled", score=lambda q, k: np.matmul(q, k.T))
+by_the_number_of_features = but("divided_by_d", score=lambda q, k: q @ k.T / k.shape[1])
+mask_added = but(
+    "zero_one_mask_added", weigh=lambda s, mask: softmax(s if mask is None else s + mask)
 )
-forgets_empty_rows = wrong("empty_row_nan")(weighing(lambda s, mask: softmax(masked(s, mask))))
-minus_1e9 = wrong("empty_row_uniform")(weighing(lambda s, mask: softmax(masked(s, mask, -1e9))))
-masks_the_allowed = wrong("inverted")(
-    weighing(lambda s, mask: np.nan_to_num(softmax(s if mask is None else masked(s, ~mask))))
+forgets_empty_rows = but("empty_row_nan", weigh=lambda s, mask: softmax(masked(s, mask)))
+minus_1e9 = but("empty_row_uniform", weigh=lambda s, mask: softmax(masked(s, mask, -1e9)))
+masks_the_allowed = but(
+    "inverted",
+    weigh=lambda s, mask: np.nan_to_num(softmax(s if mask is None else masked(s, ~mask))),
 )
-scores_times_mask = wrong("filled_with_zero")(
-    weighing(lambda s, mask: softmax(s if mask is None else s * mask))
+scores_times_mask = but(
+    "filled_with_zero", weigh=lambda s, mask: softmax(s if mask is None else s * mask)
 )
-weights_zeroed = wrong("zero_after_softmax")(
-    weighing(lambda s, mask: softmax(s) * (1 if mask is None else mask))
+weights_zeroed = but(
+    "zero_after_softmax", weigh=lambda s, mask: softmax(s) * (1 if mask is None else mask)
 )
-mask_forgotten = wrong("bool_mask_ignored")(weighing(lambda s, mask: softmax(s)))
-columns_sum_to_one = wrong("over_queries")(weighing(lambda s, mask: softmax(masked(s, mask).T).T))
-first_axis = wrong("over_queries")(
-    weighing(lambda s, mask: np.nan_to_num(softmax(masked(s, mask).T).T))
+by_d_and_no_mask = but(
+    "bool_mask_ignored+divided_by_d",
+    score=lambda q, k: q @ k.T / k.shape[1],
+    weigh=lambda s, mask: softmax(s),
 )
-infinity_times_zero = wrong("mask_recoded_twice")(
-    weighing(lambda s, mask: softmax(s if mask is None else s + (1 - mask) * -np.inf))
+mask_forgotten = but("bool_mask_ignored", weigh=lambda s, mask: softmax(s))
+columns_sum_to_one = but("over_queries", weigh=lambda s, mask: softmax(masked(s, mask).T).T)
+first_axis = but("over_queries", weigh=lambda s, mask: np.nan_to_num(softmax(masked(s, mask).T).T))
+infinity_times_zero = but(
+    "mask_recoded_twice",
+    weigh=lambda s, mask: softmax(s if mask is None else s + (1 - mask) * -np.inf),
 )
-only_if_something_is_allowed = wrong("empty_row_has_weight")(
-    weighing(lambda s, mask: softmax(s if mask is None or not mask.any() else masked(s, mask)))
+only_if_something_is_allowed = but(
+    "empty_row_has_weight",
+    weigh=lambda s, mask: softmax(s if mask is None or not mask.any() else masked(s, mask)),
 )
-maximum_of_the_row_then_masked = wrong("allowed_key_has_no_weight")(
-    weighing(lambda s, mask: divided(np.exp(s - s.max(1)[:, None]) * (1 if mask is None else mask)))
+maximum_of_the_row_then_masked = but(
+    "allowed_key_has_no_weight",
+    weigh=lambda s, mask: divided(np.exp(s - s.max(1)[:, None]) * (1 if mask is None else mask)),
 )
-scores_clipped = wrong()(
-    weighing(lambda s, mask: divided(np.exp(np.clip(s, -50, 50)) * (1 if mask is None else mask)))
+scores_clipped = but(
+    weigh=lambda s, mask: divided(np.exp(np.clip(s, -50, 50)) * (1 if mask is None else mask))
 )
 
 

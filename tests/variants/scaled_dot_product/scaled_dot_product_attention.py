@@ -7,21 +7,13 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib.attention import masked_softmax as lesson_02
-from course_lib.exercises.variants import faulty, right, wrong
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 masked_softmax = lesson_02.masked_softmax
 
 
 def allowed_of(scores, valid_lens, mask):
-    allowed = torch.ones_like(scores, dtype=torch.bool)
-    if valid_lens is not None:
-        real = torch.arange(scores.shape[-1]) < valid_lens.unsqueeze(-1)
-        if valid_lens.dim() == 1:
-            real = real[:, None]
-        while real.dim() < scores.dim():
-            real = real[:, None]
-        allowed = allowed & real
-    return allowed if mask is None else allowed & mask
+    return masked_softmax(torch.zeros_like(scores), valid_lens, mask) > 0
 
 
 @right
@@ -70,7 +62,7 @@ def exponentials(queries, keys, values, valid_lens=None, mask=None):
 @right
 def python_loops(queries, keys, values, valid_lens=None, mask=None):
     if queries.dim() == 2:
-        rows, weights = [], []
+        weights = []
         for i in range(len(queries)):
             s = torch.stack([torch.dot(queries[i], k) for k in keys]) / math.sqrt(keys.shape[1])
             if mask is not None:
@@ -167,36 +159,6 @@ def one_key_after_the_other(queries, keys, values, valid_lens=None, mask=None):
     return outputs, weights
 
 
-def weighing(weigh):
-    """Right but for the weights, which are `weigh(scores, lengths, mask)`."""
-
-    def attention(queries, keys, values, valid_lens=None, mask=None):
-        weights = weigh(_scored(queries, keys), valid_lens, mask)
-        return weights @ values, weights
-
-    return attention
-
-
-def scoring(score):
-    """Right but for the scores, which are `score(queries, keys)`."""
-
-    def attention(queries, keys, values, valid_lens=None, mask=None):
-        weights = masked_softmax(score(queries, keys), valid_lens, mask)
-        return weights @ values, weights
-
-    return attention
-
-
-def returning(result):
-    """Right but for what is returned: `result(scores, weights, values)`."""
-
-    def attention(queries, keys, values, valid_lens=None, mask=None):
-        scores = _scored(queries, keys)
-        return result(scores, masked_softmax(scores, valid_lens, mask), values)
-
-    return attention
-
-
 def filled(scores, given, number=-math.inf):
     return scores.masked_fill(~allowed_of(scores, *given), number)
 
@@ -205,35 +167,44 @@ def _has(mask, axes):
     return mask is not None and mask.dim() == axes
 
 
+def attention(
+    queries,
+    keys,
+    values,
+    valid_lens=None,
+    mask=None,
+    *,
+    score=_scored,
+    weigh=masked_softmax,
+    result=lambda scores, weights, values: (weights @ values, weights),
+):
+    """A right answer in steps; what follows changes one of them."""
+    scores = score(queries, keys)
+    return result(scores, weigh(scores, valid_lens, mask), values)
+
+
 _lengths_seen = {}
+but = wrong_in(attention)
 
 
-@wrong("zero_one_mask_added")
-@weighing
-def added(scores, valid_lens, mask):
-    if mask is not None or valid_lens is not None:
-        scores = scores + allowed_of(scores, valid_lens, mask).double()
-    return torch.softmax(scores, dim=-1)
-
-
-@wrong("inverted")
-@weighing
-def upside_down(scores, valid_lens, mask):
+def inverted(scores, valid_lens, mask):
     if mask is None and valid_lens is None:
         return torch.softmax(scores, -1)
     return masked_softmax(scores, mask=~allowed_of(scores, valid_lens, mask))
 
 
-@wrong("negative_weight")
-@weighing
-def divided_by_their_sum(scores, valid_lens, mask):
+def number_added(scores, valid_lens, mask):
+    if mask is not None or valid_lens is not None:
+        scores = scores + allowed_of(scores, valid_lens, mask).double()
+    return torch.softmax(scores, dim=-1)
+
+
+def not_exponential(scores, valid_lens, mask):
     scores = scores * allowed_of(scores, valid_lens, mask)
     return scores / scores.sum(dim=-1, keepdim=True)
 
 
-@wrong("dropped_key_has_weight")
-@weighing
-def lengths_repeated_for_heads(scores, valid_lens, mask):
+def lengths_repeated(scores, valid_lens, mask):
     if valid_lens is None or scores.dim() < 4:
         return masked_softmax(scores, valid_lens, mask)
     lens = valid_lens.repeat(scores.shape[1], *[1] * (valid_lens.dim() - 1))
@@ -241,164 +212,140 @@ def lengths_repeated_for_heads(scores, valid_lens, mask):
     return masked_softmax(scores.flatten(0, 1), lens, of_heads).view_as(scores)
 
 
-@wrong()
-@weighing
-def small_number_below(scores, valid_lens, mask):
-    e = (scores - scores.amax(-1, keepdim=True)).exp() * allowed_of(scores, valid_lens, mask)
+def with_epsilon(scores, *given):
+    e = (scores - scores.amax(-1, keepdim=True)).exp() * allowed_of(scores, *given)
     return e / (e.sum(-1, keepdim=True) + 1e-12)
 
 
-@wrong("allowed_key_has_no_weight")
-@weighing
-def maximum_of_the_row_then_masked(scores, valid_lens, mask):
-    e = torch.exp(scores - scores.max(-1, keepdim=True).values)
-    e = e * allowed_of(scores, valid_lens, mask)
+def shifted_by_the_maximum_of_all(scores, *given):
+    e = torch.exp(scores - scores.max(-1, keepdim=True).values) * allowed_of(scores, *given)
     total = e.sum(-1, keepdim=True)
     return e / total.masked_fill(total == 0, 1)
 
 
-@wrong("allowed_key_has_no_weight")
-@weighing
-def last_real_key_dropped(scores, valid_lens, mask):
+def one_key_less(scores, valid_lens, mask):
     if valid_lens is not None:
         valid_lens = (valid_lens - 1).clamp(min=1).minimum(valid_lens)
     return masked_softmax(scores, valid_lens, mask)
 
 
-@wrong()
-@weighing
-def lengths_of_the_first_call(scores, valid_lens, mask):
+def lengths_kept(scores, valid_lens, mask):
     if valid_lens is not None:
         valid_lens = _lengths_seen.setdefault((scores.shape, valid_lens.shape), valid_lens.clone())
     return masked_softmax(scores, valid_lens, mask)
 
 
-@wrong("raised")
-@scoring
-def leading_axes_by_view(queries, keys):
+def batch_by_view(queries, keys):
     (*lead, n, d), m = queries.shape, keys.shape[-2]
     scores = torch.bmm(queries.view(-1, n, d), keys.view(-1, m, d).transpose(1, 2)) / math.sqrt(d)
     return scores.view(*lead, n, m)
 
 
-@wrong()
-def batch_unpacked(queries, keys, values, valid_lens=None, mask=None):
+def three_axes(queries, keys):
     batch, n, d = queries.shape
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(d), valid_lens, mask)
-    return weights @ values, weights
+    return queries @ keys.mT / math.sqrt(d)
 
 
-@wrong("raised")
-def transposes_1_and_2(queries, keys, values, valid_lens=None, mask=None):
-    weights = masked_softmax(
-        torch.bmm(queries, keys.transpose(1, 2)) / math.sqrt(queries.shape[-1]), valid_lens, mask
-    )
-    return torch.bmm(weights, values), weights
-
-
-@wrong("input_mutated")
-def divides_in_place(queries, keys, values, valid_lens=None, mask=None):
+def scaled_in_place(queries, keys):
     queries /= math.sqrt(queries.shape[-1])
-    weights = masked_softmax(queries @ keys.mT, valid_lens, mask)
-    return weights @ values, weights
-
-
-@wrong("dtype_changed")
-def in_float32(queries, keys, values, valid_lens=None, mask=None):
-    queries, keys, values = queries.float(), keys.float(), values.float()
-    weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-    return weights @ values, weights
+    return queries @ keys.mT
 
 
 @wrong("forbidden_call")
 def calls_torch(queries, keys, values, valid_lens=None, mask=None):
     s = queries @ keys.mT / math.sqrt(queries.shape[-1])
-    weights = masked_softmax(s, valid_lens, mask)
-    outputs = F.scaled_dot_product_attention(
-        queries, keys, values, attn_mask=allowed_of(s, valid_lens, mask)
-    )
-    return outputs, weights
+    ok = allowed_of(s, valid_lens, mask)
+    outputs = F.scaled_dot_product_attention(queries, keys, values, attn_mask=ok)
+    return outputs, masked_softmax(s, valid_lens, mask)
 
 
 @wrong("gradient_cut")
+@torch.no_grad()
 def detached(queries, keys, values, valid_lens=None, mask=None):
-    with torch.no_grad():
-        weights = masked_softmax(queries @ keys.mT / math.sqrt(queries.shape[-1]), valid_lens, mask)
-        return weights @ values, weights
+    return attention(queries, keys, values, valid_lens, mask)
 
 
-no_scale = wrong("unscaled")(scoring(lambda q, k: q @ k.mT))
-by_d = wrong("divided_by_d")(scoring(lambda q, k: q @ k.mT / k.shape[-1]))
-times = wrong("wrong_factor")(scoring(lambda q, k: q @ k.mT * math.sqrt(q.shape[-1])))
-root_m = wrong("wrong_factor")(scoring(lambda q, k: q @ k.mT / k.shape[-2] ** 0.5))
-root_in_the_wrong_brackets = wrong("wrong_factor")(
-    scoring(lambda q, k: q @ k.mT / (q.shape[-1] ** 1 / 2))
+@wrong("dtype_changed")
+def in_float32(queries, keys, values, valid_lens=None, mask=None):
+    return attention(queries.float(), keys.float(), values.float(), valid_lens, mask)
+
+
+no_scale = but("unscaled", score=lambda q, k: q @ k.mT)
+by_d = but("divided_by_d", score=lambda q, k: q @ k.mT / k.shape[-1])
+times = but("wrong_factor", score=lambda q, k: q @ k.mT * math.sqrt(q.shape[-1]))
+root_in_the_wrong_brackets = but(
+    "wrong_factor", score=lambda q, k: q @ k.mT / (q.shape[-1] ** 1 / 2)
 )
-reshape_for_transpose = wrong("keys_reshaped")(
-    scoring(lambda q, k: q @ k.reshape(*k.shape[:-2], *k.mT.shape[-2:]) / math.sqrt(q.shape[-1]))
+reshape_for_transpose = but(
+    "keys_reshaped", score=lambda q, k: _scored(q, k.reshape(*k.shape[:-2], *k.mT.shape[-2:]).mT)
 )
-average = wrong("scores_not_followed")(scoring(lambda q, k: 0 * (q @ k.mT)))
-softmax_dim_minus_2 = wrong("over_queries")(
-    weighing(lambda s, *given: F.softmax(filled(s, given), dim=-2))
+average = but("scores_not_followed", score=lambda q, k: 0 * (q @ k.mT))
+leading_axes_by_view = but("raised", score=batch_by_view)
+batch_unpacked = but(score=three_axes)
+divides_in_place = but("input_mutated", score=scaled_in_place)
+softmax_dim_minus_2 = but(
+    "over_queries", weigh=lambda s, *given: F.softmax(filled(s, given), dim=-2)
 )
-plain = wrong("nothing_masked")(weighing(lambda s, lens, m: F.softmax(s, dim=-1)))
-mask_not_passed = wrong("bool_mask_ignored")(weighing(lambda s, lens, m: masked_softmax(s, lens)))
-lengths_not_passed = wrong("lengths_ignored")(
-    weighing(lambda s, lens, m: masked_softmax(s, mask=m))
+plain = but("nothing_masked", weigh=lambda s, lens, m: F.softmax(s, dim=-1))
+upside_down = but("inverted", weigh=inverted)
+added = but("zero_one_mask_added", weigh=number_added)
+divided_by_their_sum = but("negative_weight", weigh=not_exponential)
+lengths_repeated_for_heads = but("dropped_key_has_weight", weigh=lengths_repeated)
+small_number_below = but(weigh=with_epsilon)
+maximum_of_the_row_then_masked = but(
+    "allowed_key_has_no_weight", weigh=shifted_by_the_maximum_of_all
 )
-wrong_position = wrong("raised")(
-    weighing(lambda s, lens, m: masked_softmax(s, lens) if m is None else masked_softmax(s, m))
+last_real_key_dropped = but("allowed_key_has_no_weight", weigh=one_key_less)
+lengths_of_the_first_call = but(weigh=lengths_kept)
+mask_not_passed = but("bool_mask_ignored", weigh=lambda s, lens, m: masked_softmax(s, lens))
+lengths_not_passed = but("lengths_ignored", weigh=lambda s, lens, m: masked_softmax(s, mask=m))
+wrong_position = but(
+    "raised",
+    weigh=lambda s, lens, m: masked_softmax(s, lens) if m is None else masked_softmax(s, m),
 )
-times_mask = wrong("filled_with_zero")(
-    weighing(lambda s, *given: torch.softmax(s * allowed_of(s, *given), dim=-1))
+times_mask = but(
+    "filled_with_zero", weigh=lambda s, *given: torch.softmax(s * allowed_of(s, *given), dim=-1)
 )
-after = wrong("zero_after_softmax")(
-    weighing(lambda s, *given: torch.softmax(s, dim=-1) * allowed_of(s, *given).float())
+after = but(
+    "zero_after_softmax", weigh=lambda s, *given: s.softmax(-1) * allowed_of(s, *given).float()
 )
-torchs_other_convention = wrong("bool_mask_inverted")(
-    weighing(lambda s, lens, m: masked_softmax(s, lens, None if m is None else ~m))
+torchs_other_convention = but(
+    "bool_mask_inverted",
+    weigh=lambda s, lens, m: masked_softmax(s, lens, None if m is None else ~m),
 )
-sigmoid = wrong("rows_do_not_sum_to_one")(
-    weighing(lambda s, *given: torch.sigmoid(s) * allowed_of(s, *given))
+sigmoid = but(
+    "rows_do_not_sum_to_one", weigh=lambda s, *given: torch.sigmoid(s) * allowed_of(s, *given)
 )
-dropout_half = wrong("dropout_at_work")(
-    weighing(lambda s, *given: nn.Dropout(0.5)(masked_softmax(s, *given)))
+dropout_half = but(
+    "dropout_at_work", weigh=lambda s, *given: nn.Dropout(0.5)(masked_softmax(s, *given))
 )
-nan_in_empty_rows = wrong("empty_row_nan")(weighing(lambda s, *given: filled(s, given).softmax(-1)))
-nan_gradient_only = wrong("empty_row_gradient_nan")(
-    weighing(lambda s, *given: (s + allowed_of(s, *given).log()).softmax(-1).nan_to_num(0.0))
+nan_in_empty_rows = but("empty_row_nan", weigh=lambda s, *given: filled(s, given).softmax(-1))
+nan_gradient_only = but(
+    "empty_row_gradient_nan",
+    weigh=lambda s, *given: (s + allowed_of(s, *given).log()).softmax(-1).nan_to_num(0.0),
 )
-textbook_fill = wrong("empty_row_uniform")(
-    weighing(lambda s, *given: filled(s, given, -1e9).softmax(-1))
+textbook_fill = but("empty_row_uniform", weigh=lambda s, *given: filled(s, given, -1e9).softmax(-1))
+infinity_times_zero = but(
+    "not_a_number",
+    weigh=lambda s, *given: (s + (1 - allowed_of(s, *given).to(s)) * -math.inf).softmax(-1),
 )
-infinity_times_zero = wrong("not_a_number")(
-    weighing(lambda s, *given: (s + (1 - allowed_of(s, *given).to(s)) * -math.inf).softmax(-1))
+lengths_only_if_any = but(
+    "empty_row_has_weight",
+    weigh=lambda s, lens, m: masked_softmax(s, lens if lens is None or lens.any() else None, m),
 )
-lengths_only_if_any = wrong("empty_row_has_weight")(
-    weighing(lambda s, lens, m: masked_softmax(s, lens if lens is None or lens.any() else None, m))
+mask_of_the_first_item = but(
+    weigh=lambda s, lens, m: masked_softmax(s, lens, m[:1] if _has(m, 3) else m)
 )
-mask_of_the_first_item = wrong()(
-    weighing(lambda s, lens, m: masked_softmax(s, lens, m[:1] if _has(m, 3) else m))
+mask_of_keys_read_as_queries = but(
+    weigh=lambda s, lens, m: masked_softmax(s, lens, m[:, None] if _has(m, 1) else m)
 )
-mask_of_keys_read_as_queries = wrong()(
-    weighing(lambda s, lens, m: masked_softmax(s, lens, m[:, None] if _has(m, 1) else m))
+padding_mask_transposed = but(
+    weigh=lambda s, lens, m: masked_softmax(s, lens, m.mT if _has(m, 3) and m.shape[1] == 1 else m)
 )
-padding_mask_transposed = wrong()(
-    weighing(
-        lambda s, lens, m: masked_softmax(s, lens, m.mT if _has(m, 3) and m.shape[1] == 1 else m)
-    )
-)
-future_masked_unasked = wrong("allowed_key_has_no_weight")(
-    weighing(
-        lambda s, lens, m: masked_softmax(
-            s, lens, torch.ones_like(s).bool().tril() & (m is None or m)
-        )
-    )
-)
-swapped = wrong("returned_in_the_other_order")(returning(lambda s, w, v: (w, w @ v)))
-outputs_only = wrong("wrong_type")(returning(lambda s, w, v: w @ v))
-scores_returned = wrong("outputs_are_not_weighted_values")(returning(lambda s, w, v: (w @ v, s)))
-outputs_of_scores = wrong("outputs_are_not_weighted_values")(returning(lambda s, w, v: (s @ v, w)))
+swapped = but("returned_in_the_other_order", result=lambda s, w, v: (w, w @ v))
+outputs_only = but("wrong_type", result=lambda s, w, v: w @ v)
+scores_returned = but("outputs_are_not_weighted_values", result=lambda s, w, v: (w @ v, s))
+outputs_of_scores = but("outputs_are_not_weighted_values", result=lambda s, w, v: (s @ v, w))
 
 
 @faulty("unscaled", "lengths_lost", "mask_filled_with_zero", "detached")

@@ -54,81 +54,12 @@ def scaled_queries(d, num_samples, scaled, generator):
     return float(torch.bmm(q, k).flatten().var(unbiased=False))
 
 
-@wrong("std_for_variance")
-def spread(d, num_samples, scaled, generator):
-    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-    return float(((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).std(correction=0))
-
-
-@wrong("every_query_with_every_key")
-def all_pairs(d, num_samples, scaled, generator):
-    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-    s = q @ k.T / (math.sqrt(d) if scaled else 1.0)
-    return s.var().item()
-
-
-@wrong("global_rng")
-def forgets_the_generator(d, num_samples, scaled, generator):
-    s = (torch.randn(num_samples, d) * torch.randn(num_samples, d)).sum(-1)
-    return (s.var() / (d if scaled else 1)).item()
-
-
-theory = wrong("not_an_estimate")(
-    lambda d, num_samples, scaled, generator: 1.0 if scaled else float(d)
-)
-
-
-@wrong("wrong_variance")
-def same_draw(d, num_samples, scaled, generator):
-    x = torch.randn(num_samples, d, generator=generator)
-    return ((x * x).sum(-1) / (math.sqrt(d) if scaled else 1)).var().item()
-
-
-@wrong("divided_by_d")
-def by_d(d, num_samples, scaled, generator):
-    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-    s = (q * k).mean(-1) if scaled else (q * k).sum(-1)
-    return s.var().item()
-
-
-@wrong("variance_divided_by_root")
-def root_of_the_variance(d, num_samples, scaled, generator):
-    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-    v = (q * k).sum(-1).var().item()
-    return v / d**0.5 if scaled else v
-
-
-@wrong("wrong_number_of_pairs")
-def always_ten_thousand(d, num_samples, scaled, generator):
-    q, k = (torch.randn(10_000, d, generator=generator) for _ in range(2))
-    return ((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).var().item()
-
-
-@wrong("wrong_type")
-def tensor_returned(d, num_samples, scaled, generator):
-    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-    return ((q * k).sum(-1) / (math.sqrt(d) if scaled else 1)).var()
-
-
-@wrong()
-def one_query_for_all(d, num_samples, scaled, generator):
-    q = torch.randn(d, generator=generator)
-    k = torch.randn(num_samples, d, generator=generator)
-    return ((k @ q) / (math.sqrt(d) if scaled else 1)).var().item()
-
-
 @right
 def numpy_seeded_by_the_generator(d, num_samples, scaled, generator):
     seed = int(torch.randint(0, 2**31 - 1, (1,), generator=generator))
     q, k = np.random.default_rng(seed).standard_normal((2, num_samples, d))
     products = (q * k).sum(axis=1)
     return float((products / np.sqrt(d) if scaled else products).var())
-
-
-@wrong()
-def theory_with_noise(d, num_samples, scaled, generator):
-    noise = 1 + 0.01 * torch.randn(1, generator=generator).item()
-    return (1.0 if scaled else float(d)) * noise
 
 
 @right
@@ -143,17 +74,66 @@ def running_mean_and_squares(d, num_samples, scaled, generator):
     return squares / (num_samples - 1)
 
 
-@wrong("never_scaled")
-def no_use_of_scaled(d, num_samples, scaled, generator):
-    q = torch.randn(num_samples, d, generator=generator)
-    k = torch.randn(num_samples, d, generator=generator)
-    return float(torch.einsum("nd,nd->n", q, k).var())
+def of_draws(estimate):
+    """An estimate `estimate(queries, keys, d, scaled)`."""
+
+    def score_variance(d, num_samples, scaled, generator):
+        q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
+        return estimate(q, k, d, scaled)
+
+    return score_variance
 
 
-@wrong("wrong_variance")
-def always_divided(d, num_samples, scaled, generator):
-    q, k = (torch.randn(num_samples, d, generator=generator) for _ in range(2))
-    return ((q * k).sum(-1) / math.sqrt(d)).var().item()
+def of_scores(estimate):
+    """An estimate `estimate(scores)` from scores that are scaled rightly."""
+    return of_draws(
+        lambda q, k, d, scaled: estimate((q * k).sum(-1) / (math.sqrt(d) if scaled else 1))
+    )
+
+
+@wrong("global_rng")
+def forgets_the_generator(d, num_samples, scaled, generator):
+    s = (torch.randn(num_samples, d) * torch.randn(num_samples, d)).sum(-1)
+    return (s.var() / (d if scaled else 1)).item()
+
+
+@wrong()
+def theory_with_noise(d, num_samples, scaled, generator):
+    noise = 1 + 0.01 * torch.randn(1, generator=generator).item()
+    return (1.0 if scaled else float(d)) * noise
+
+
+theory = wrong("not_an_estimate")(
+    lambda d, num_samples, scaled, generator: 1.0 if scaled else float(d)
+)
+always_ten_thousand = wrong("wrong_number_of_pairs")(
+    lambda d, num_samples, scaled, generator: product_sum(d, 10_000, scaled, generator)
+)
+spread = wrong("std_for_variance")(of_scores(lambda s: float(s.std(correction=0))))
+tensor_returned = wrong("wrong_type")(of_scores(torch.var))
+all_pairs = wrong("every_query_with_every_key")(
+    of_draws(lambda q, k, d, scaled: (q @ k.T / (math.sqrt(d) if scaled else 1.0)).var().item())
+)
+same_draw = wrong("wrong_variance")(
+    of_draws(
+        lambda q, k, d, scaled: ((q * q).sum(-1) / (math.sqrt(d) if scaled else 1)).var().item()
+    )
+)
+one_query_for_all = wrong()(
+    of_draws(lambda q, k, d, scaled: ((k @ q[0]) / (math.sqrt(d) if scaled else 1)).var().item())
+)
+by_d = wrong("divided_by_d")(
+    of_draws(lambda q, k, d, scaled: ((q * k).mean(-1) if scaled else (q * k).sum(-1)).var().item())
+)
+root_of_the_variance = wrong("variance_divided_by_root")(
+    of_draws(lambda q, k, d, scaled: (q * k).sum(-1).var().item() / (d**0.5 if scaled else 1))
+)
+no_use_of_scaled = wrong("never_scaled")(
+    of_draws(lambda q, k, d, scaled: float(torch.einsum("nd,nd->n", q, k).var()))
+)
+always_divided = wrong("wrong_variance")(
+    of_draws(lambda q, k, d, scaled: ((q * k).sum(-1) / math.sqrt(d)).var().item())
+)
 
 
 @faulty("std", "never_scaled", "global_rng")

@@ -124,7 +124,7 @@ def run_tests(
         bool, typer.Option("--durations", help="Write docs/test_durations.md: what took how long.")
     ] = False,
 ) -> None:
-    """Run what a contributor needs, in under four minutes; arguments after -- go to pytest alone.
+    """Run what a contributor needs, in under three minutes; arguments after -- go to pytest alone.
 
     Example: course test --all
 

@@ -132,8 +132,9 @@ def wrong_in(answer: Callable) -> Callable:
         def changed(*args, **kwargs) -> Any:
             return answer(*args, **kwargs, **steps)
 
-        is_class = inspect.isclass(answer)
-        return wrong(message)(type(answer.__name__, (answer,), steps) if is_class else changed)
+        if isinstance(answer, type):
+            return wrong(message)(type(answer.__name__, (answer,), steps))
+        return wrong(message)(changed)
 
     return but
 

@@ -52,13 +52,13 @@ html_show_copyright = False
 html_domain_indices = False
 html_context = {"default_mode": "auto"}
 html_theme_options = {
-    "navbar_persistent": [],  # the search field stands in the side bar
+    "navbar_persistent": [],  # the search field is in the side bar
     "show_navbar_depth": 1,
     "use_fullscreen_button": False,
 }
 mathjax_path = "vendor/mathjax-3.2.2-tex-svg-full.js"
 
-_TYPED = ("attribute", "data", "property")  # napoleon takes what stands before a colon for a type
+_TYPED = ("attribute", "data", "property")  # napoleon takes what comes before a colon for a type
 
 
 def as_rst(app, what, name, obj, options, lines):

@@ -17,7 +17,7 @@ CELLS = {
     OTHER: {"bmm": (5, "code")},
 }
 DUE, LATE = datetime(2026, 3, 2, 12), datetime(2026, 3, 2, 13)
-# points by cell; None is not graded; a missing lesson is not handed in
+# points by cell; None is not graded; a missing lesson is not submitted
 CLASS = {
     "ada": {LESSON: (4, 4, 2), OTHER: (5,)},
     "o'brien": {LESSON: (4, 2.5, 1), OTHER: (0,)},

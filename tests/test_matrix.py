@@ -10,7 +10,7 @@ from course_lib.exercises.variants import judge_variant, variants, wrong_in
 
 ROOT = Path(__file__).parent.parent
 # `course matrix` uses 20 seeds for everything; in a whole run lesson 02 does, whose answers are
-# quick. In a quick run there is one, and more for the exercises that somebody is at work on.
+# quick. In a quick run there is one, and more for the exercises that someone is working on.
 FEW = 2
 
 

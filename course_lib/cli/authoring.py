@@ -1,4 +1,4 @@
-"""The verbs of `course` for whoever writes lessons: build, matrix, test."""
+"""The verbs of `course` for authors of lessons: build, matrix, test."""
 
 import json
 from dataclasses import asdict

@@ -239,8 +239,8 @@ DESCRIBED = {
     "average_over_keys_removed": "a module that masks its weights and still uses padded values: it "
     "first subtracts the average of all values",
     "plain_average": "a module that returns the plain average of all values",
-    "first_key_special": "a module that prefers its first key, whichever stands there",
-    "last_key_special": "a module that prefers its last key, whichever stands there",
+    "first_key_special": "a module that prefers its first key, whichever it is",
+    "last_key_special": "a module that prefers its last key, whichever it is",
     "middle_keys_special": "a module that prefers the keys in the middle",
     "last_query_prefers_first_key": "a module that prefers its first key, for its last query only",
     "neighbours_count": "a module in which each key also counts for its right neighbour, in a "

@@ -19,7 +19,7 @@ class Job:
         student: only for messages.
         lesson: slug.
         key: names what is graded: submission, release, seed and limits.
-        notebook: the rebuilt one; whoever runs it works on a copy.
+        notebook: the rebuilt one; its runner works on a copy.
         seed: the secret from which the inputs of the checks are drawn.
         settled: exercises whose check cells hold their outputs already and are not judged again.
         earlier: check cells of the same work as they were graded before; their points may not fall.

@@ -192,7 +192,7 @@ def left_blank(entry: Entry, problem: str) -> Entry:
 
 
 def log_lines(entry: Entry, result: Result) -> Iterable[str]:
-    """What happened to one submission, for whoever looks into it."""
+    """What happened to one submission, for anyone who looks into it."""
     yield from (f"note: {notice}" for notice in entry.notices)
     yield from result.log
     if result.fault:

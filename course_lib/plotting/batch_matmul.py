@@ -48,7 +48,7 @@ def cell_origins(panels: Mapping[str, tuple[Any, Any]], *, owner: str = "key") -
     """Matrices side by side, each cell coloured and lettered by the row it came from.
 
     Args:
-        panels: title -> `(numbers, owners)`, two matrices of one shape: what stands in a cell,
+        panels: title -> `(numbers, owners)`, two matrices of one shape: what is in a cell,
             and the number of the row that it belonged to at first.
         owner: what such a row is called.
     """

@@ -175,7 +175,7 @@ assert torch.equal(products.sum(dim=1), a @ b)
 # ### Count axes from the end
 #
 # With a batch in front, `k` is no longer axis 1. It is still the last axis of `a` and the last but
-# one of `b`, whatever stands before. So write places from the end: `a[..., None]`, `dim=-2`.
+# one of `b`, whatever comes before. So write places from the end: `a[..., None]`, `dim=-2`.
 #
 # **Predict.** `(2, 3, 4, 1)` times `(2, 1, 4, 5)`, elementwise: which shape comes out? And
 # `(2, 3, 4, 1)` times `(2, 4, 5)`, where someone forgot the new axis of `b`?
@@ -203,7 +203,7 @@ assert silent.shape == (2, 3, 4, 5)
 # ### The same sentence in letters
 #
 # `torch.einsum` takes the formula itself. One letter per axis; letters that are missing on the
-# right of the arrow are summed over; a letter that stands on both sides is kept apart.
+# right of the arrow are summed over; a letter on both sides is kept apart.
 #
 # | formula | einsum |
 # |---|---|

@@ -562,7 +562,7 @@ assert torch.equal(drop.eval()(weights), weights)
 #   and `w_v`, each an `nn.Linear` without bias; `w_v` has one output.
 # - **`forward(queries, keys, values, valid_lens=None, mask=None)`** returns the averaged values,
 #   shape `(B, n, value_size)`: additive scores, masked softmax, dropout on the weights in train
-#   mode, average. With lengths and a mask, a key must be allowed by both; what stands in the other
+#   mode, average. With lengths and a mask, a key must be allowed by both; what is in the other
 #   keys and values changes nothing, however large. A query that may see no key gets zeros, and
 #   leaves all gradients finite. Every size may be 1.
 # - **`self.attention_weights`** holds the weights of the module's own last call, in train and in

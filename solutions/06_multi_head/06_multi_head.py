@@ -381,7 +381,7 @@ assert not masked_softmax(scores, torch.tensor([2]))[..., 2:].any()
 #   `W_q`, `W_k`, `W_v`, `W_o`: `nn.Linear(embed_dim, embed_dim)`, with a bias only if asked for.
 # - **Called with** `queries` `(B, n, D)`, `keys` and `values` `(B, m, D)`, optionally `valid_lens`,
 #   `(B,)` or `(B, n)`, and `mask` in one of the three shapes above, True = may attend. With both
-#   given, a key must be allowed by both. What stands in the others changes nothing, however large.
+#   given, a key must be allowed by both. What is in the others changes nothing, however large.
 #   Where no key is allowed the weights are 0, and all gradients stay finite.
 # - **Returns** `(B, n, D)`, however large the scores are; every size may be 1.
 # - **Keeps** `attention_weights`, `(B, h, n, m)`, of its own last call, in train and in eval mode,

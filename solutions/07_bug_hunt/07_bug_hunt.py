@@ -476,7 +476,7 @@ assert caught == ["curlew", "fulmar", "jacana"]
 #
 # - **Takes** nothing.
 # - **Returns** a dict with the ten names of `BUGS` as keys and ids of `INVARIANTS` as values. A
-#   bird may break several; name any one of them. Every right entry counts, so hand in what you
+#   bird may break several; name any one of them. Every right entry counts, so submit what you
 #   have.
 #
 # You may read, and you should test: write the missing invariants as experiments in the cell below
@@ -576,7 +576,7 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 # - **Called as** `module(queries, keys, values, valid_lens=None)` with `queries` `(B, n, query_size)`,
 #   `keys` `(B, m, key_size)`, `values` `(B, m, v)`; returns `(B, n, v)`.
 # - `attention_weights` holds the weights `(B, n, m)`, before dropout and detached. An item of
-#   length 0 gets zeros. Dropout acts on the weights, in train mode only. What stands in padded keys
+#   length 0 gets zeros. Dropout acts on the weights, in train mode only. What is in padded keys
 #   and values changes nothing, however large it is.
 #
 # **By hand.** With one real key every query gets that key's value, whatever the weights of the

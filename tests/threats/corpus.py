@@ -102,7 +102,7 @@ def answer(
     words: str = "",
     shows: str = "",
 ) -> None:
-    """Register code that stands in place of the first answer."""
+    """Register code in place of the first answer."""
 
     def put(lab: Lab, student: str) -> None:
         lab.put(student, lab.notebook(code, second, own))
@@ -111,7 +111,7 @@ def answer(
 
 
 def tampering(row: str, what: str, code: str, **expected) -> None:
-    """Register an attempt to gain points: both answers are wrong, the attack stands above."""
+    """Register an attempt to gain points: both answers are wrong, the attack is above."""
     expected.setdefault("points", NONE)
     answer(row, what, f"{code}\n\n{UPPER}", second=WRONG_LENGTH, **expected)
 

@@ -1,4 +1,4 @@
-"""I: what is handed in instead of a notebook, or as an odd one."""
+"""I: what is submitted instead of a notebook, or as an odd one."""
 
 import json
 import os

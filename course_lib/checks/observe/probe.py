@@ -1,6 +1,6 @@
 """Probes: what to call, as plain data that can be sent to another process.
 
-A probe holds NumPy arrays, numbers and names. Whoever observes turns an `Array` into a tensor, a
+A probe holds NumPy arrays, numbers and names. The observer turns an `Array` into a tensor, a
 `Dtype` into a torch dtype, and a `Built` into the object that `checks.scenarios` makes of it.
 """
 

@@ -180,7 +180,7 @@ def _module_edges(rng) -> list[Probe]:
              mask=np.tril(np.ones((3, 4), dtype=bool), 1), dtype="float32", tolerance=1e-4),
         edge("empty_row", "A query that may attend to nothing gets an output of 0.",
              _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), mask=empty),
-        edge("garbage_in_pads", "What stands in padded keys and values changes nothing.", garbage,
+        edge("garbage_in_pads", "What is in padded keys and values changes nothing.", garbage,
              valid_lens=[2, 4]),
         edge("one_of_each", "One item, one query, one key, one value column: all axes stay.",
              _module_problem(rng, 1, 1, 1, 2, 3, 1, 4)),
@@ -235,7 +235,7 @@ _PROMISES = {
     "broadcastable to `(batch, num_queries, num_keys)`": (
         "mask_shared_by_batch mask_per_item mask_of_keys mask_of_keys_alone mask_of_queries"
     ),
-    "what stands in the other keys and values": "garbage_in_pads masked_score_far_above",
+    "what is in the other keys and values": "garbage_in_pads masked_score_far_above",
     "One average of the values for each query": "empty_row",
 }
 

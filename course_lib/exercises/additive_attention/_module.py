@@ -70,7 +70,7 @@ _OWN = (
     ),
     Row("product", _combined(lambda q, k, w: torch.tanh(q * k) @ w)).says(
         "You multiply the projected query and key; additive attention adds them.",
-        "Which operation stands inside the tanh?",
+        "Which operation is inside the tanh?",
     ),
     Row("relu", _combined(lambda q, k, w: torch.relu(q + k) @ w)).says(
         "Your hidden features go through relu; the formula has tanh.",

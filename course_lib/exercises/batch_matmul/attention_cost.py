@@ -140,7 +140,7 @@ EXERCISE = Exercise(
             flops=lambda B, n, m, d, v, e: 2 * B * n * n * (d + v),
             size=lambda B, n, m, d, v, e: B * n * n * e,
         ).says(
-            "The number of queries stands where the number of keys should.",
+            "The number of queries is where the number of keys should.",
             "What are the sizes of the score matrix if queries and keys differ in number?",
         ),
         _wrong_count(

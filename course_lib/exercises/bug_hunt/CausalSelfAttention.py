@@ -152,7 +152,7 @@ def _causal_edges(rng) -> list[Probe]:
               **_causal_problem(rng, 3, 4, 5, 1, [0, 4, 2])),
         Probe("all_empty", "Where no item has a real position, all is zero: 0 is a length too.",
               "edges", **_causal_problem(rng, 2, 4, 6, 3, [0, 0])),
-        Probe("garbage", "What stands in padded positions changes no other output, "
+        Probe("garbage", "What is in padded positions changes no other output, "
               "however large it is.", "edges", **garbage),
         Probe("train", "The module has no dropout: train mode gives the same as eval mode.",
               "edges", training=True, **_causal_problem(rng, 2, 5, 6, 1, [3, 5])),

@@ -150,9 +150,9 @@ def _lookup_edges(rng) -> list[Probe]:
     back = lookup_problem(rng, 1, 2, 3, (3, 3, 3), 2, [2], requires_grad=True)
     back_empty = lookup_problem(rng, 2, 1, 3, (3, 3, 3), 1, [0, 2], requires_grad=True)
     return [
-        Probe("garbage", "What stands in padded keys and values changes nothing, however large it "
+        Probe("garbage", "What is in padded keys and values changes nothing, however large it "
               "is.", "edges", **_with_garbage(rng, 1e4)),
-        Probe("huge_garbage", "What stands in padded keys and values changes nothing, however "
+        Probe("huge_garbage", "What is in padded keys and values changes nothing, however "
               "large it is.", "edges", **_with_garbage(rng, 1e30)),
         Probe("empty", "An item without a real key gets zeros.", "edges", **empty),
         Probe("all_empty", "Where no item has a real key, all is zero: 0 is a length too.",
@@ -209,7 +209,7 @@ EXERCISE = Exercise(
         "`attention_weights` holds the weights": "few after_another_call after_a_shorter_call",
         "An item of length 0 gets zeros": "empty all_empty train_empty gradient_empty",
         "Dropout acts on the weights, in train mode only": "dropout quiet train",
-        "What stands in padded keys and values": "garbage huge_garbage",
+        "What is in padded keys and values": "garbage huge_garbage",
         "With one real key every query gets": "one_key",
         "is at hand": "",
         "Attention with learned queries and keys": "",

@@ -117,7 +117,7 @@ _OWN = (
     ),
     Row("causal_with_lengths_only", {"join": _causal_with_lengths_only}).says(
         "Without lengths every position sees all others, the later ones too.",
-        "Which of your conditions stands inside `if valid_lens is not None`?",
+        "Which of your conditions is inside `if valid_lens is not None`?",
     ),
     Row("either_is_enough", {"join": _either}).says(
         "A position is attended if it is real or lies in the past; it must be both.",

@@ -200,7 +200,7 @@ EXERCISE = Exercise(
         ),
         mistake("half_missing", wrong.scored(lambda s, h: -s / h**2)).says(
             "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
-            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
+            "What is under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
         mistake("not_normalised", wrong.pooling(wrong.gaussian)).says(
             "The kernel is right, but it is not normalised: the weights of a query do not sum to "

@@ -123,7 +123,7 @@ EXERCISE = Exercise(
         ),
         mistake("half_missing", wrong.left_out(lambda s, h: -s / h**2)).says(
             "The right pair is left out, but the factor 1/2 is missing in the exponent.",
-            "What stands under the fraction in exp(-distance^2 / (2 h^2))?",
+            "What is under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
         mistake("bandwidth_not_squared", wrong.left_out(lambda s, h: -s / (2 * h))).says(
             "The right pair is left out, but the bandwidth enters without its square.",

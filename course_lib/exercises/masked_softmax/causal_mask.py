@@ -145,7 +145,7 @@ EXERCISE = Exercise(
     ),
     properties=(
         Property("future_seen", _future_seen, "Which is the last key that this query may see?"),
-        Property("past_missing", _past_missing, "Which key stands at this query's own position?"),
+        Property("past_missing", _past_missing, "Which key is at this query's own position?"),
     ),
     hints=(
         "Write down for three tokens what each may see: row 0 sees key 0, row 1 sees keys 0 and "

@@ -169,7 +169,7 @@ def _attention_edges(rng, probe) -> list[Probe]:
         edge("lengths_and_mask_per_head", "With lengths and a mask of shape (batch, num_heads, n, "
              "m) both count, and both stay as they are.", cross, valid_lens=np.array([2, 3]),
              mask=_some_of(rng, 2, 2, 3, 4) | (np.arange(4) == 0)),
-        edge("garbage_in_pads", "What stands in keys and values that are not allowed changes "
+        edge("garbage_in_pads", "What is in keys and values that are not allowed changes "
              "nothing, however large.", cross, inputs=_with_garbage(rng, cross),
              valid_lens=np.array([2, 1])),
         edge("float32", "Inputs and weights in float32 give outputs in float32.", cross,

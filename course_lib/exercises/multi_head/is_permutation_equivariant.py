@@ -107,7 +107,7 @@ EXERCISE = Exercise(
                 wrong.equivariance(_roll, agree=_same_sums),
             ),
         ).says(
-            "You compare sums over the positions, which do not say where an output stands.",
+            "You compare sums over the positions, which do not say where an output is.",
             "Which outputs must equal which, one by one?",
         ),
         mistake("always_false", lambda fn, x: False).says(

@@ -149,8 +149,7 @@ EXERCISE = Exercise(
             "Which names does `reference.state_dict()` have?",
         ),
         mistake("shared", wrong.load_shared).says(
-            "The reference uses `mha`'s own tensor instead of a copy: whoever changes one changes "
-            "both.",
+            "The reference uses `mha`'s own tensor instead of a copy: changing one changes both.",
             "What is the difference between an assignment and `copy_`?",
         ),
     ),

@@ -99,7 +99,7 @@ EXERCISE = Exercise(
             "places?",
         ),
         mistake("axes_left", _checked_split(lambda x, h: x.unflatten(-1, (h, -1)))).says(
-            "The features are cut rightly, but the axis of the heads still stands after the "
+            "The features are cut rightly, but the axis of the heads still comes after the "
             "positions.",
             "Which two axes must change places so that each head is a (num_positions, head_dim) "
             "matrix?",

@@ -1,4 +1,4 @@
-"""A running kernel and whoever started it, however that was done."""
+"""A running kernel and the process that started it, however that was done."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Starts a zygote: the process, the folder that it shares with us, the socket to it.
 
-One zygote serves whoever started it. Where a kernel cannot reach its socket (strict), it serves
-any of our processes that knows its door: workers then need not import everything once each.
+One zygote serves the process that started it. Where a kernel cannot reach its socket (strict), it
+serves any of our processes that knows its door: workers then need not import everything once each.
 """
 
 from __future__ import annotations

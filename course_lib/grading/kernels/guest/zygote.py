@@ -82,7 +82,7 @@ def _import_for_good(names: list[str]) -> None:
 
 @dataclass(frozen=True)
 class _Watched:
-    """A kernel: its name, its watchdog's pid, and the socket of whoever asked for it."""
+    """A kernel: its name, its watchdog's pid, and the socket of the process that asked for it."""
 
     name: str
     pid: int
@@ -90,7 +90,7 @@ class _Watched:
 
 
 class _Zygote:
-    """Serves whoever is connected; knows its watchdogs by the pipes of their last words."""
+    """Serves the processes connected to it; knows its watchdogs by their pipes."""
 
     def __init__(
         self, owner: socket.socket, door: socket.socket | None, greeting: dict[str, object]

@@ -5,6 +5,7 @@ function and falls back to its static form where nobody can move them.
 """
 
 from course_lib.plotting.additive_attention import feature_cube
+from course_lib.plotting.attention import attention
 from course_lib.plotting.batch_matmul import cell_origins, shape_flow
 from course_lib.plotting.bug_hunt import learned_maps, progress, verdicts
 from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
@@ -25,6 +26,7 @@ from course_lib.plotting.scaled_dot_product import saturation
 __all__ = [
     "Plot",
     "Table",
+    "attention",
     "bars",
     "cell_origins",
     "encoding_map",

@@ -7,6 +7,7 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from course_lib.checks.observe.front_end import someone_answers
@@ -39,7 +40,7 @@ def show(figure: Figure | Plot, alt: str | None = None, *, caption: str | None =
         ValueError: if there is no alt text.
     """
     if isinstance(figure, Plot):
-        plot = Plot(figure.figure, alt or figure.alt, figure.table)
+        plot = replace(figure, alt=alt or figure.alt)
     else:
         plot = Plot(figure, alt or "")
     if not plot.alt.strip():

@@ -29,6 +29,17 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
+class Live(NamedTuple):
+    """What a figure becomes where scripts run: `NAME.js` of this folder, and the data it reads.
+
+    The script finds its figures by `figure.course-figure[data-live=NAME]` and their data as JSON
+    in `script.live` inside; it replaces the still picture.
+    """
+
+    name: str
+    data: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class Plot:
     """A finished figure and the words that stand for it.
@@ -37,11 +48,13 @@ class Plot:
         figure: a matplotlib figure, or the markup of one `<svg>`.
         alt: what the figure shows, in words: its message first.
         table: its data, where it has some.
+        live: the script that takes the picture's place, where it has one.
     """
 
     figure: Figure | str
     alt: str
     table: Table | None = None
+    live: Live | None = None
 
     @functools.cached_property
     def svg(self) -> str:
@@ -78,6 +91,11 @@ def figure_html(plot: Plot, caption: str | None = None, *, inline: bool = False)
     if inline:
         named = f'<svg role="img" aria-label="{html.escape(plot.alt)}" '
         return _figure(plot.svg.replace("<svg ", named, 1), plot, caption)
+    if plot.live:
+        name, data = plot.live
+        inside = f'<script type="application/json" class="live">{_json(data)}</script>'
+        figure = _figure(_still(plot) + inside, plot, caption, marks=f' data-live="{name}"')
+        return figure + _script(f"{name}.js")
     return _figure(_still(plot), plot, caption) + _script("figure.js")
 
 
@@ -108,13 +126,12 @@ def stepper_html(frames: Sequence[Plot], controls: Sequence[Control], caption: s
     }
     start = frames[place]
     inside = f'<script type="application/json" class="frames">{_json(data)}</script>'
-    figure = _figure(_still(start) + inside, start, caption, data_frames=True)
+    figure = _figure(_still(start) + inside, start, caption, marks=" data-frames")
     return figure + _script("stepper.js")
 
 
-def _figure(picture: str, plot: Plot, caption: str | None, *, data_frames: bool = False) -> str:
+def _figure(picture: str, plot: Plot, caption: str | None, *, marks: str = "") -> str:
     words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
-    marks = " data-frames" if data_frames else ""
     return (
         f'<figure class="course-figure" style="margin:0.5em 0;max-width:100%"{marks}>'
         f"{picture}{words}{_table_html(plot.table)}</figure>"
@@ -153,7 +170,7 @@ def _table_html(table: Table | None) -> str:
 
 def _json(data: Mapping[str, Any]) -> str:
     """JSON that can stand in a script element."""
-    return json.dumps(data).replace("<", "\\u003c")
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
 @functools.cache

@@ -34,9 +34,7 @@ def test_figures_fit_the_page_and_say_the_same_again(name):
 
 def test_fits_name_range_step_and_gaps():
     alt = every_plot()["fits"].alt
-    assert alt.startswith(
-        "3 data points and their predictions. narrow: jumps from 20 to 40"
-    )
+    assert alt.startswith("3 data points and their predictions. narrow: jumps from 20 to 40")
     assert "largest step 8 between 0.50 and 1" in alt
     assert "no prediction at 2 places of 7" in alt
     assert "flat: stays at 0" in alt

@@ -127,7 +127,7 @@ def test_still_picture_holds_words_arcs_and_a_map_of_the_first_head():
     words = words_in(plot)
     assert [words.count(word) for word in (*WORDS, *KEYS)] == [2] * 5  # by the arcs, by the map
     assert {"T", "head 0", "head 1", ".93"} <= set(words)
-    drawn = [p for p in elements(plot.svg, "path") if p.get("d").endswith("z")]
+    drawn = [p for p in elements(plot.svg, "path") if p.get("d").endswith("h1v1h-1z")]
     assert sum(p.get("d").count("M") for p in drawn) == 2 * 5  # two maps; 0.02 is no colour
 
 
@@ -174,6 +174,7 @@ def test_page_asks_no_other_host_has_no_identifiers_and_its_picture_parses(make)
 
 def test_twelve_heads_of_sixty_tokens_stay_under_300_kilobytes():
     assert len(figure_html(largest()).encode()) < 300_000
+    assert len(figure_html(plotting.attention(np.full((12, 60, 60), 1 / 60))).encode()) < 300_000
     loud = np.random.default_rng(0).random((12, 60, 60))
     mask = loud[:, :, ::-1] < 0.5
     assert len(figure_html(plotting.attention(loud, mask=mask)).encode()) < 300_000

@@ -16,7 +16,8 @@ const STYLE = `
 .course-attention .head[aria-checked=true] { border-color: currentColor; font-weight: bold; }
 .course-attention .panels { display: flex; flex-wrap: wrap; gap: 16px 32px;
   align-items: flex-start; }
-.course-attention .arcs { display: grid; flex: 1 1 300px; max-width: 460px; min-width: 0;
+.course-attention .left { flex: 1 1 300px; max-width: 460px; min-width: 0; }
+.course-attention .arcs { display: grid;
   grid-template-columns: minmax(0, max-content) minmax(60px, 1fr) minmax(0, max-content); }
 .course-attention .side { height: 24px; font-style: italic; white-space: nowrap; }
 .course-attention .side.query, .course-attention .query [role=option] { text-align: right; }
@@ -36,11 +37,15 @@ const STYLE = `
 .course-attention .map { flex: 0 1 auto; max-width: 100%; height: auto; }
 .course-attention .map text, .course-attention .head text { fill: currentColor; }
 .course-attention p { margin: 4px 0; }
-.course-attention .said { min-height: 1.3em; }
+.course-attention .said { min-height: 2.6em; }
 .course-attention .title { font-weight: bold; }
 .course-attention .note { font-size: 12px; max-width: 360px; }
 .course-attention :focus { outline: none; }
 .course-attention :focus-visible { outline: 2px solid currentColor; outline-offset: 1px; }
+@media (forced-colors: active) {
+  .course-attention .head { border-color: Canvas; }
+  .course-attention .head[aria-checked=true] { border-color: Highlight; }
+}
 @media print { .course-attention .said { display: none; } }
 `;
 
@@ -77,10 +82,10 @@ function viewer(figure, { title, queries, keys, heads, note, levels, scale, weig
     make("div", { class: "side query", "aria-hidden": true }, "queries"), make("div"),
     make("div", { class: "side key", "aria-hidden": true }, "keys"),
     lists.query.list, curves, lists.key.list);
-  const panels = make("div", { class: "panels" }, arcs,
+  const panels = make("div", { class: "panels" }, make("div", { class: "left" }, arcs, said),
     make("div", {}, map.svg, make("p", { class: "note" }, note)));
   const root = make("div", { class: "course-attention", role: "group" },
-    make("style", {}, STYLE), ...picker(), said, panels);
+    make("style", {}, STYLE), ...picker(), panels);
   root.setAttribute("aria-label", title ?? "Attention");
   if (title) root.prepend(make("p", { class: "title" }, title));
   // JupyterLab would take the arrow keys for its own.
@@ -296,13 +301,15 @@ function viewer(figure, { title, queries, keys, heads, note, levels, scale, weig
       list.addEventListener("keydown", (event) => move(event, side, options));
       options.forEach((option, i) => {
         const only = () => show({ [side]: i });
+        let wasLit = false;
+        option.addEventListener("pointerdown", () => (wasLit = lit[side] === i));
         option.addEventListener("pointerenter", (event) => isTouch(event) || only());
         option.addEventListener("focus", () => {
           options.forEach((each) => (each.tabIndex = each === option ? 0 : -1));
           if (option.matches(":focus-visible")) only();
         });
         option.addEventListener("click", (event) => {
-          if (isTouch(event) && lit[side] === i) show({});
+          if (isTouch(event) && wasLit) show({});
           else only();
         });
       });

@@ -70,21 +70,21 @@ def _arcs(shown: Attention, row: float, top: float) -> tuple[str, float]:
     size = min(13.0, row * 0.75)
     room = [_width(tokens.shown, size, 100) for tokens in (shown.queries, shown.keys)]
     left, right = room[0] + 6, ARCS - room[1] - 6
-    middle = (left + right) / 2
     first = top + 22 + row / 2
-
-    def curve(query: int, key: int) -> str:
-        start, end = first + row * query, first + row * key
-        turn = f"{middle:.0f} {start:.4g} {middle:.0f} {end:.4g}"
-        return f"M{left:.0f} {start:.4g}C{turn} {right:.0f} {end:.4g}"
-
-    drawn = _levels(np.where(weights >= least, weights, 0), shown.scale, curve)
+    drawn = _levels(np.where(weights >= least, weights, 0), shown.scale, _curve)
     widest = min(8.0, row * 0.5)
     paths = [
-        element("path", d=d, stroke_width=max(0.6, widest * level / STEPS), opacity=level / STEPS)
+        element(
+            "path",
+            d=d,
+            stroke_width=max(0.6, widest * level / STEPS),
+            opacity=level / STEPS,
+            vector_effect="non-scaling-stroke",
+        )
         for level, d in drawn.items()
     ]
-    parts = [element("g", "".join(paths), fill="none", stroke=WEIGHT)]
+    place = f"translate({left:.2f} {first:.2f}) scale({(right - left) / 2:.2f} {row:.2f})"
+    parts = [element("g", "".join(paths), fill="none", stroke=WEIGHT, transform=place)]
     sides = (("queries", shown.queries, left - 5, "end"), ("keys", shown.keys, right + 5, "start"))
     blocked = shown.masked[0].all(axis=0)
     for name, tokens, x, anchor in sides:
@@ -99,6 +99,11 @@ def _arcs(shown: Attention, row: float, top: float) -> tuple[str, float]:
         line = f"M{x:.0f} {first - row / 2:.4g}v{row * count:.4g}"
         parts.append(element("path", d=line, stroke=colour, stroke_width=2))
     return "".join(parts), float(least)
+
+
+def _curve(query: int, key: int) -> str:
+    """An arc, two units wide and a row high for each place between its ends."""
+    return f"M0 {query}C1 {query} 1 {key} 2 {key}"
 
 
 def _map(shown: Attention, top: float) -> tuple[str, float]:
@@ -118,10 +123,9 @@ def _map(shown: Attention, top: float) -> tuple[str, float]:
     inside = _cells(weights, masked, shown.scale) + _hatch(masked, cell)
     place = f"translate({left:.2f} {above:.2f}) scale({cell:.3f})"
     parts = [element("g", inside, transform=place)]
-    frame = {"x": left, "y": above, "width": cell * num_keys, "height": cell * num_queries}
-    parts.append(element("rect", **frame, fill="none", stroke="currentColor", stroke_opacity=0.4))
-    middle = left + frame["width"] / 2
-    parts.append(text("keys", middle, top + 10, 11, font_style="italic"))
+    wide, high = cell * num_keys, cell * num_queries
+    parts.append(_frame(left, above, wide, high))
+    parts.append(text("keys", left + wide / 2, top + 10, 11, font_style="italic"))
     if named:
         for i, word in enumerate(shown.queries.shown):
             y = above + cell * (i + 0.5)
@@ -132,7 +136,7 @@ def _map(shown: Attention, top: float) -> tuple[str, float]:
             word = _short(word, 80, size)
             parts.append(text(word, x, y, size, text_anchor="start", transform=turn))
     else:
-        x, y = left - 9, above + frame["height"] / 2
+        x, y = left - 9, above + high / 2
         turn = f"rotate(-90 {x:.2f} {y:.2f})"
         parts.append(text("queries", x, y, 11, font_style="italic", transform=turn))
     if max(weights.shape) <= NUMBERS_UP_TO and cell >= 22:
@@ -140,7 +144,7 @@ def _map(shown: Attention, top: float) -> tuple[str, float]:
             if not masked[i, j]:
                 short = f"{weight:.2f}".removeprefix("0")
                 parts.append(text(short, left + cell * (j + 0.5), above + cell * (i + 0.5), 10))
-    return "".join(parts), above + frame["height"]
+    return "".join(parts), above + high
 
 
 def _cells(weights: np.ndarray, masked: np.ndarray, scale: float) -> str:
@@ -171,42 +175,39 @@ def _small_maps(shown: Attention, top: float) -> tuple[str, float]:
         weights, masked = shown.weights[head], shown.masked[head]
         name = _short(shown.heads[head], step - 8, 11)
         parts.append(text(name, x, y + 8, 11, text_anchor="start"))
-        frame = {"width": num_keys * cell, "height": num_queries * cell}
+        turn = f"translate({x:.2f} {y + 18:.2f}) scale({cell:.3f})"
         if weights.size <= MOST_DRAWN_CELLS:
             inside = _cells(weights, masked, shown.scale)
             squares = "".join(f"M{j} {i}h1v1h-1z" for i, j in np.argwhere(masked))
             inside += element("path", d=squares, fill=PLAIN, opacity=0.3) if squares else ""
-            turn = f"translate({x:.2f} {y + 18:.2f}) scale({cell:.3f})"
-            parts.append(element("g", inside, transform=turn))
         else:
-            parts.append(_pixels(weights, masked, shown.scale, x=x, y=y + 18, **frame))
-        parts.append(
-            element(
-                "rect",
-                x=x,
-                y=y + 18,
-                **frame,
-                fill="none",
-                stroke="currentColor",
-                stroke_opacity=0.4,
-            )
-        )
+            inside = _pixels(weights, masked, shown.scale)
+        parts.append(element("g", inside, transform=turn))
+        parts.append(_frame(x, y + 18, num_keys * cell, num_queries * cell))
     rows = -(-(len(shown.heads) - 1) // 6)
     return "".join(parts), top + rows * height
 
 
-def _pixels(weights: np.ndarray, masked: np.ndarray, scale: float, **place: float) -> str:
-    """A map as an image with a pixel for each cell."""
+def _pixels(weights: np.ndarray, masked: np.ndarray, scale: float) -> str:
+    """Squares of side 1 as an image with a pixel for each."""
     steps = np.rint(np.where(masked, 0, weights) / scale * STEPS) / STEPS
     picture = of_values(steps, (0, 1), "weights")
     picture[masked] = (*rgb(PLAIN), 0.3)
     buffer = io.BytesIO()
-    imsave(
-        buffer, np.rint(picture * 255).astype(np.uint8), format="png", metadata={"Software": None}
+    imsave(buffer, np.rint(picture * 255).astype(np.uint8), format="png")
+    return element(
+        "image",
+        href="data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii"),
+        width=weights.shape[1],
+        height=weights.shape[0],
+        preserveAspectRatio="none",
+        style="image-rendering:pixelated",
     )
-    source = "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
-    style = "image-rendering:pixelated"
-    return element("image", href=source, preserveAspectRatio="none", style=style, **place)
+
+
+def _frame(x: float, y: float, width: float, height: float) -> str:
+    d = f"M{x:.2f} {y:.2f}h{width:.2f}v{height:.2f}h{-width:.2f}z"
+    return element("path", d=d, fill="none", stroke="currentColor", stroke_opacity=0.4)
 
 
 def _width(words: list[str], size: float, most: float) -> float:

@@ -5,7 +5,7 @@ const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/
 const MASKED = 4095;
 const STEPS = 16;
 const FAINTEST = 0.02;
-const HELP = "Point at a word, touch it, or go to it with Tab and arrow keys to see its weights alone.";
+const HELP = "Point at a word, touch it or go to it with Tab and arrow keys: its weights alone.";
 const STYLE = `
 .course-attention { font-size: 14px; line-height: 1.3; }
 .course-attention svg { display: block; overflow: visible; font-family: inherit; }
@@ -21,8 +21,8 @@ const STYLE = `
   grid-template-columns: minmax(0, max-content) minmax(60px, 1fr) minmax(0, max-content); }
 .course-attention .side { height: 24px; font-style: italic; white-space: nowrap; }
 .course-attention .side.query, .course-attention .query [role=option] { text-align: right; }
-.course-attention [role=option] { display: flex; align-items: center; box-sizing: border-box;
-  height: var(--row); font-size: min(14px, var(--row)); line-height: 1; cursor: default; }
+.course-attention [role=option] { display: flex; align-items: center; gap: 4px;
+  box-sizing: border-box; height: var(--row); font-size: min(14px, var(--row)); line-height: 1; cursor: default; }
 .course-attention .query [role=option] { flex-direction: row-reverse; padding-right: 6px; }
 .course-attention .query .number { text-align: left; }
 .course-attention .key [role=option] { padding-left: 6px; }
@@ -30,7 +30,7 @@ const STYLE = `
 .course-attention .key[role=listbox] { border-left: 2px solid var(--key); }
 .course-attention .word { overflow: hidden; text-overflow: ellipsis; white-space: nowrap;
   line-height: 1.3; max-width: 8em; flex: 1; }
-.course-attention .number { flex: none; width: 4em; font-size: 0.86em; text-align: right;
+.course-attention .number { flex: none; width: 4.2em; font-size: 0.86em; text-align: right;
   font-variant-numeric: tabular-nums; }
 .course-attention .lit .word { font-weight: bold; text-decoration: underline; }
 .course-attention .struck .word { text-decoration: line-through; }
@@ -72,8 +72,8 @@ function viewer(figure, { title, queries, keys, heads, note, levels, scale, weig
   const lists = { query: words("query", queries), key: words("key", keys) };
   const height = row * Math.max(rows, columns);
   const curves = draw("svg", {
-    viewBox: `0 0 100 ${height}`, width: "100%", height, preserveAspectRatio: "none",
-    role: "img", "aria-label": alt,
+    viewBox: `0 0 100 ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": alt,
+    style: `width: 100%; height: ${height}px`, // JupyterLab gives others height: auto
   });
   const map = heatMap({ cell: Math.min(30, 330 / columns, 600 / rows), words: true });
   const small = heads.map(() => heatMap({ cell: 64 / Math.max(rows, columns) }));
@@ -88,8 +88,6 @@ function viewer(figure, { title, queries, keys, heads, note, levels, scale, weig
     make("style", {}, STYLE), ...picker(), panels);
   root.setAttribute("aria-label", title ?? "Attention");
   if (title) root.prepend(make("p", { class: "title" }, title));
-  // JupyterLab would take the arrow keys for its own.
-  root.setAttribute("data-lm-suppress-shortcuts", "true");
   root.style.setProperty("--row", `${row}px`);
   for (const [name, colour] of Object.entries(colours)) root.style.setProperty(`--${name}`, colour);
   listen();
@@ -152,7 +150,8 @@ function viewer(figure, { title, queries, keys, heads, note, levels, scale, weig
     for (const side of ["query", "key"]) {
       const other = side === "query" ? key : query;
       lists[side].options.forEach((option, i) => {
-        const weight = other === undefined ? undefined : side === "query" ? at(i, key) : at(query, i);
+        const weight = other === undefined ? undefined
+          : side === "query" ? at(i, key) : at(query, i);
         const told = weight !== undefined && (lit[side] ?? i) === i;
         option.lastChild.textContent = told ? number(weight) : "";
         option.classList.toggle("struck", told ? weight === null
@@ -400,7 +399,8 @@ function isTouch(event) {
   return event.pointerType === "touch";
 }
 
-// Where an arrow key leads from place `now` of `count`; undefined for other keys.
+// Where an arrow key leads from place `now` of `count`; undefined for other keys. JupyterLab leaves
+// a key alone whose default is prevented.
 function step(event, now, count, around) {
   const far = { Home: 0, End: count - 1 }[event.key];
   const by = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];

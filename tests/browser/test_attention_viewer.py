@@ -28,6 +28,7 @@ def put(page, tmp_path):
     def put(*plots, theme="light"):
         head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>A</title>'
         head += '<meta name="viewport" content="width=device-width">'
+        head += "<style>svg { height: auto; max-width: 100% }</style>"  # as JupyterLab has it
         inside = "".join(figure_html(plot) for plot in plots)
         body = f'<body style="{THEMES[theme]}"><main><h1>A page</h1>{inside}</main></body>'
         path = tmp_path / "page.html"
@@ -58,6 +59,8 @@ def numbers(figure, side):
 def test_pointing_at_a_word_leaves_its_weights_and_leaving_brings_all_back(put, page):
     figure = put(viewer())
     everything = arcs(figure)
+    heights = [figure.locator(s).bounding_box()["height"] for s in (".arcs svg", ".key[role]")]
+    assert heights[0] == heights[1]
     option(figure, "query", 0).hover()
     assert arcs(figure) == 3
     assert numbers(figure, "key") == ["0.03", "0.04", "0.93", "masked"]

@@ -22,7 +22,8 @@ const STYLE = `
 .course-attention .side { height: 24px; font-style: italic; white-space: nowrap; }
 .course-attention .side.query, .course-attention .query [role=option] { text-align: right; }
 .course-attention [role=option] { display: flex; align-items: center; gap: 4px;
-  box-sizing: border-box; height: var(--row); font-size: min(14px, var(--row)); line-height: 1; cursor: default; }
+  box-sizing: border-box; height: var(--row); font-size: min(14px, var(--row));
+  line-height: 1; cursor: default; }
 .course-attention .query [role=option] { flex-direction: row-reverse; padding-right: 6px; }
 .course-attention .query .number { text-align: left; }
 .course-attention .key [role=option] { padding-left: 6px; }

@@ -1,4 +1,4 @@
-"""`course test`: in under three minutes what a contributor needs, with `--all` and in CI everything.
+"""`course test`: what a contributor needs, in under three minutes; with `--all` and in CI all.
 
 | part | always | with `--all`, or where the variable CI is set |
 |---|---|---|

@@ -5,6 +5,7 @@ function, which a kernel or, without one, the page itself answers.
 """
 
 from course_lib.plotting.additive_attention import feature_cube
+from course_lib.plotting.attention import attention
 from course_lib.plotting.batch_matmul import cell_by_cell, cell_origins, shape_flow
 from course_lib.plotting.bug_hunt import learned_maps, progress, verdicts
 from course_lib.plotting.charts import bars, fill_leakage, lines, softmax_shift
@@ -30,6 +31,7 @@ __all__ = [
     "Live",
     "Plot",
     "Table",
+    "attention",
     "bars",
     "cell_by_cell",
     "cell_origins",

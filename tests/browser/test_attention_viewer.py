@@ -1,0 +1,179 @@
+"""The attention viewer under a pointer, a finger and a keyboard."""
+
+import numpy as np
+import pytest
+
+from course_lib import plotting
+from course_lib.plotting import figure_html
+
+WORDS = ["forty", "and", "three"]
+KEYS = ["drei", "und", "vierzig", "<pad>"]
+MASK = [[True, True, True, False]]
+HEADS = np.array(
+    [
+        [[0.03, 0.04, 0.93, 0], [0.1, 0.8, 0.1, 0], [0.9, 0.05, 0.05, 0]],
+        [[0.5, 0.5, 0, 0], [0.25, 0.5, 0.25, 0], [0, 0, 1, 0]],
+    ]
+)
+THEMES = {"light": "background:#fff;color:#222", "dark": "background:#14181e;color:#ced6dd"}
+
+
+@pytest.fixture
+def put(page, tmp_path):
+    """Puts figures on a page of their own and gives the first; nothing may go wrong in it."""
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.context.set_offline(True)
+
+    def put(*plots, theme="light"):
+        head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>A</title>'
+        head += '<meta name="viewport" content="width=device-width">'
+        head += "<style>svg { height: auto; max-width: 100% }</style>"  # as JupyterLab has it
+        inside = "".join(figure_html(plot) for plot in plots)
+        body = f'<body style="{THEMES[theme]}"><main><h1>A page</h1>{inside}</main></body>'
+        path = tmp_path / "page.html"
+        path.write_text(head + body, encoding="utf-8")
+        page.goto(path.as_uri())
+        return page.locator("figure").first
+
+    yield put
+    assert errors == []
+
+
+def viewer(**options):
+    return plotting.attention(HEADS, WORDS, KEYS, mask=MASK, title="A number", **options)
+
+
+def arcs(figure):
+    return figure.locator(".arcs path").count()
+
+
+def option(figure, side, place):
+    return figure.locator(f".{side} [role=option]").nth(place)
+
+
+def numbers(figure, side):
+    return figure.locator(f".{side} .number").all_inner_texts()
+
+
+def test_pointing_at_a_word_leaves_its_weights_and_leaving_brings_all_back(put, page):
+    figure = put(viewer())
+    everything = arcs(figure)
+    heights = [figure.locator(s).bounding_box()["height"] for s in (".arcs svg", ".key[role]")]
+    assert heights[0] == heights[1]
+    option(figure, "query", 0).hover()
+    assert arcs(figure) == 3
+    assert numbers(figure, "key") == ["0.03", "0.04", "0.93", "masked"]
+    assert figure.locator(".said").inner_text() == (
+        "forty looks most at vierzig, 0.93; masked: <pad>."
+    )
+    option(figure, "key", 2).hover()
+    assert numbers(figure, "query") == ["0.93", "0.10", "0.05"]
+    assert numbers(figure, "key") == [""] * 4
+    figure.locator(".map rect").first.hover(position={"x": 5, "y": 5})
+    assert numbers(figure, "key") == ["0.03", "", "", ""] and arcs(figure) == 1
+    page.mouse.move(1, 1)
+    assert arcs(figure) == everything
+    assert numbers(figure, "key") == [""] * 4
+
+
+def test_keys_go_along_the_words_and_each_is_read_as_a_sentence(put, page):
+    figure = put(viewer())
+    everything = arcs(figure)
+    page.keyboard.press("Tab")  # the heads
+    page.keyboard.press("Tab")
+    queries = page.get_by_role("listbox", name="Queries")
+    first = queries.get_by_role("option", name="forty looks most at vierzig, 0.93; masked: <pad>")
+    assert first.evaluate("e => e === document.activeElement")
+    assert first.get_attribute("aria-selected") == "true"
+    assert arcs(figure) == 3
+    page.keyboard.press("End")
+    assert numbers(figure, "key") == ["0.90", "0.05", "0.05", "masked"]
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowRight")
+    seen = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert seen == "und is looked at most by and, 0.80"
+    assert numbers(figure, "query") == ["0.04", "0.80", "0.05"]
+    page.keyboard.press("Escape")
+    assert arcs(figure) == everything
+    assert figure.locator("[aria-selected=true]").count() == 0
+
+
+def test_a_head_is_chosen_by_pointer_and_arrow_keys_and_changes_arcs_and_table(put, page):
+    figure = put(viewer(heads=["names", "begin"]))
+    names, begin = (page.get_by_role("radio", name=name) for name in ("names", "begin"))
+    before = figure.locator(".arcs svg").inner_html()
+    begin.click()
+    assert begin.get_attribute("aria-checked") == "true"
+    assert names.get_attribute("aria-checked") == "false"
+    assert figure.locator(".arcs svg").inner_html() != before
+    option(figure, "query", 0).hover()
+    assert numbers(figure, "key") == ["0.50", "0.50", "0.00", "masked"]
+    figure.locator("summary").click()
+    assert figure.locator("summary").inner_text() == "Data of begin"
+    assert figure.get_by_role("row").nth(2).inner_text().split() == (
+        ["and", "0.25", "0.50", "0.25", "masked"]
+    )
+    begin.press("ArrowRight")  # around
+    assert names.get_attribute("aria-checked") == "true"
+    assert names.evaluate("e => e === document.activeElement")
+    page.mouse.move(1, 1)
+    assert figure.locator(".arcs svg").inner_html() == before
+
+
+def test_a_finger_picks_a_word_and_the_same_tap_again_brings_all_back(browser, put, page):
+    figure = put(viewer())
+    address = page.url
+    with browser.new_context(has_touch=True, viewport={"width": 360, "height": 740}) as context:
+        phone = context.new_page()
+        phone.goto(address)
+        figure = phone.locator("figure")
+        everything = arcs(figure)
+        option(figure, "query", 2).tap()
+        assert numbers(figure, "key") == ["0.90", "0.05", "0.05", "masked"]
+        option(figure, "key", 0).tap()
+        assert numbers(figure, "query") == ["0.03", "0.10", "0.90"]
+        option(figure, "key", 0).tap()
+        assert arcs(figure) == everything
+        assert phone.evaluate("document.documentElement.scrollWidth") == 360
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_axe_finds_nothing_and_a_telephone_needs_no_scrolling(put, page, axe, theme):
+    causal = np.tri(20, dtype=bool)
+    words = [f"longer-word-{i}" for i in range(20)]
+    large = plotting.attention(
+        np.stack([causal / causal.sum(1, keepdims=True)] * 8), words, words, mask=causal
+    )
+    figure = put(viewer(), large, theme=theme)
+    assert axe(page, sees="vierzig") == []
+    option(figure, "query", 0).hover()
+    assert axe(page, sees="masked") == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    for selector in (".arcs", ".map", ".heads"):
+        box = page.locator(selector).last.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 360
+
+
+def test_several_viewers_and_other_figures_do_not_touch_each_other(put, page):
+    other = plotting.heatmap(np.eye(3))
+    first = put(viewer(), viewer(), other)
+    second = page.locator("figure").nth(1)
+    everything = arcs(second)
+    first.get_by_role("radio", name="head 1").click()
+    option(first, "query", 0).hover()
+    assert arcs(first) == 2 and arcs(second) == everything
+    assert second.get_by_role("radio", name="head 0").get_attribute("aria-checked") == "true"
+    assert page.locator("[id]").count() <= page.locator("figure").nth(2).locator("[id]").count()
+    assert page.locator("img").count() == 0
+
+
+def test_without_scripts_the_picture_its_words_and_its_data_remain(browser, put, page):
+    put(viewer())
+    with browser.new_context(java_script_enabled=False) as context:
+        plain = context.new_page()
+        plain.goto(page.url)
+        assert plain.get_by_role("img", name="forty looks most at vierzig, 0.93").is_visible()
+        plain.locator("summary").click()
+        assert plain.get_by_role("cell", name="0.93").is_visible()

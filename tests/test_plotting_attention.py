@@ -1,0 +1,267 @@
+"""The attention viewer tells the truth in its words, its still picture and its data."""
+
+import json
+import re
+from urllib.parse import unquote
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib import plotting
+from course_lib.attention.additive_attention import AdditiveAttention
+from course_lib.attention.multi_head import MultiHeadAttention
+from course_lib.attention.scaled_dot_product import DotProductAttention
+from course_lib.plotting import colours, figure_html
+from course_lib.plotting.attention import DIGITS, MASKED
+
+WORDS = ["forty", "three"]
+KEYS = ["drei", "und", "vierzig"]
+WEIGHTS = torch.tensor([[0.02, 0.05, 0.93], [0.9, 0.05, 0.05]])
+CAUSAL = np.tri(10, dtype=bool)
+
+
+def softmax(scores, mask=True):
+    scores = np.where(mask, scores, -np.inf)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def largest():
+    """12 heads of 60 x 60 weights without any pattern, and long names."""
+    rng = np.random.default_rng(0)
+    names = [f"word{i}" for i in range(60)]
+    return plotting.attention(softmax(rng.normal(size=(12, 60, 60))), names, names)
+
+
+def elements(svg, tag):
+    """The elements of one kind, parsed as a browser would."""
+    return list(ElementTree.fromstring(svg).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
+
+
+def paths(plot):
+    """The attributes of each path that is an arc: drawn as a curve."""
+    return [path for path in elements(plot.svg, "path") if "C" in path.get("d")]
+
+
+def words_in(plot):
+    return ["".join(text.itertext()) for text in elements(plot.svg, "text")]
+
+
+# --- what is said ---------------------------------------------------------------------
+
+
+def test_alt_says_where_each_query_looks():
+    alt = plotting.attention(WEIGHTS, WORDS, KEYS, title="A number").alt
+    assert alt == (
+        "A number. Attention of 2 queries over 3 keys. "
+        "Forty looks most at vierzig, 0.93; three looks most at drei, 0.90."
+    )
+
+
+def test_alt_says_ties_masked_keys_and_queries_that_look_at_nothing():
+    weights = [[0.5, 0.5, 0], [0, 0, 0], [0.25, 0.25, 0]]
+    alt = plotting.attention(weights, ["a", "b", "c"], KEYS, mask=[[1, 1, 0]]).alt
+    assert "A looks alike at drei and und, 0.50 each; b looks at no key; c looks alike" in alt
+    assert alt.endswith("Masked for every query: vierzig.")
+    even = plotting.attention(np.full((2, 4), 0.25)).alt
+    assert "Evenly at every key" in even
+
+
+@pytest.mark.parametrize(
+    ("scores", "pattern"),
+    [
+        (6 * np.eye(10), "mostly along the diagonal"),
+        (7 * np.eye(10, k=-1), "mostly at the previous token"),
+        (6 * np.eye(10)[[0] * 10], "mostly at the first token"),
+        (np.zeros((10, 10)), "evenly at every allowed key"),
+    ],
+)
+def test_alt_of_many_queries_names_the_pattern_and_the_mask(scores, pattern):
+    alt = plotting.attention(softmax(scores, CAUSAL), mask=CAUSAL).alt
+    assert pattern in alt.lower()
+    assert alt.endswith("Later keys are masked (causal).")
+    assert len(alt) < 300
+
+
+def test_alt_of_many_queries_without_pattern_names_the_strongest_that_was_a_choice():
+    scores = np.random.default_rng(0).normal(size=(10, 10))
+    weights = softmax(scores, CAUSAL)
+    alt = plotting.attention(weights, mask=CAUSAL).alt
+    query, key = np.unravel_index(weights[1:].argmax(), (9, 10))  # query 0 sees one key only
+    assert f"Strongest is query {query + 1} at key {key}, {weights[1:].max():.2f}" in alt
+    assert "mostly" not in alt
+
+
+def test_alt_has_a_clause_for_each_head():
+    heads = softmax(np.stack([6 * np.eye(10), 6 * np.eye(10)[[0] * 10]]))
+    alt = plotting.attention(heads, heads=["own", "begin"]).alt
+    assert "own: mostly along the diagonal" in alt
+    assert "begin: mostly at the first token" in alt
+
+
+def test_weight_on_a_masked_place_is_told():
+    plot = plotting.attention(WEIGHTS, WORDS, KEYS, mask=[[1, 1, 0]])
+    told = "2 masked places have weight all the same, most forty at vierzig, 0.93."
+    assert plot.alt.endswith(told)
+    assert told in words_in(plot)
+    assert told in plot.live.data["note"]
+
+
+def test_names_that_occur_twice_and_blanks_can_be_told_apart():
+    plot = plotting.attention(np.eye(5), "a a<b", range(5))
+    assert plot.live.data["queries"] == {
+        "shown": ["a", "␣", "a", "<", "b"],
+        "said": ["a (0)", "space", "a (2)", "<", "b"],
+    }
+    assert "a (2) looks most at 2, 1.00" in plot.alt
+    assert "<b" not in figure_html(plot).replace("<body", "")
+
+
+# --- what is drawn --------------------------------------------------------------------
+
+
+def test_still_picture_holds_words_arcs_and_a_map_of_the_first_head():
+    plot = plotting.attention(torch.stack([WEIGHTS, WEIGHTS.flip(1)]), WORDS, KEYS, title="T")
+    words = words_in(plot)
+    assert [words.count(word) for word in (*WORDS, *KEYS)] == [2] * 5  # by the arcs, by the map
+    assert {"T", "head 0", "head 1", ".93"} <= set(words)
+    drawn = [p for p in elements(plot.svg, "path") if p.get("d").endswith("h1v1h-1z")]
+    assert sum(p.get("d").count("M") for p in drawn) == 2 * 5  # two maps; 0.02 is no colour
+
+
+def test_arcs_are_as_wide_and_opaque_as_the_weight():
+    arcs = paths(plotting.attention(WEIGHTS))
+    widths, opacities = ([float(a.get(n)) for a in arcs] for n in ("stroke-width", "opacity"))
+    assert widths == sorted(widths) and opacities == sorted(opacities)
+    assert opacities[-1] == pytest.approx(0.93, abs=0.04)
+    assert sum(arc.get("d").count("M") for arc in arcs) == 5  # 0.02 is too little
+    assert any(
+        re.fullmatch(r"Arcs from 0\.03\d? on\.", w) for w in words_in(plotting.attention(WEIGHTS))
+    )
+
+
+def test_masked_places_are_hatched_struck_and_have_no_arc():
+    plot = plotting.attention(WEIGHTS, WORDS, KEYS, mask=[[1, 1, 0]])
+    assert sum(path.get("d").count("M") for path in paths(plot)) == 3
+    struck = [t.text for t in elements(plot.svg, "text") if t.get("text-decoration")]
+    assert struck == ["vierzig"]
+    hatching = [p for p in elements(plot.svg, "path") if p.get("stroke") == colours.PLAIN]
+    assert [path.get("d").count("l1-1") for path in hatching] == [2]
+    assert "Hatched: masked." in words_in(plot)
+    assert [row[3] for row in plot.table.rows] == ["masked", "masked"]
+
+
+def test_small_weights_are_drawn_against_a_smaller_scale_which_is_told():
+    plot = plotting.attention(np.full((5, 20), 0.05))
+    assert "Full colour and width: a weight of 0.1." in words_in(plot)
+    assert plot.live.data["scale"] == 0.1
+    assert paths(plot)
+
+
+@pytest.mark.parametrize("make", [largest, lambda: plotting.attention(WEIGHTS, ["<&>", '"'], KEYS)])
+def test_page_asks_no_other_host_has_no_identifiers_and_its_picture_parses(make):
+    page = figure_html(make())
+    picture = unquote(re.search(r'src="data:image/svg\+xml,([^"]*)"', page)[1])
+    ElementTree.fromstring(picture)
+    namespaces = {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert set(re.findall(r"https?://[^\"'\s]*", unquote(page))) <= namespaces
+    assert not re.search(r"\sid=|url\(#", page + picture)
+    used = set(re.findall(r"#[0-9a-f]{6}", re.sub(r'href="[^"]*"', "", picture)))
+    assert used <= set(colours.SERIES)
+
+
+def test_twelve_heads_of_sixty_tokens_stay_under_300_kilobytes():
+    assert len(figure_html(largest()).encode()) < 300_000
+    assert len(figure_html(plotting.attention(np.full((12, 60, 60), 1 / 60))).encode()) < 300_000
+    loud = np.random.default_rng(0).random((12, 60, 60))
+    mask = loud[:, :, ::-1] < 0.5
+    assert len(figure_html(plotting.attention(loud, mask=mask)).encode()) < 300_000
+
+
+# --- the data of the script -----------------------------------------------------------
+
+
+def test_script_gets_the_weights_to_a_fraction_of_a_hundredth():
+    rng = np.random.default_rng(0)
+    weights, mask = softmax(rng.normal(size=(3, 4, 5))), rng.random((3, 4, 5)) < 0.8
+    page = figure_html(plotting.attention(weights, mask=mask))
+    data = json.loads(re.search(r'class="live">(.*?)</script>', page, re.S)[1])
+    digits = [DIGITS.index(letter) for letter in data["weights"]]
+    levels = np.array([64 * a + b for a, b in zip(digits[::2], digits[1::2], strict=True)])
+    assert ((levels == MASKED) == ~mask.ravel()).all()
+    found = levels / data["levels"]
+    assert np.abs(found - weights.ravel())[mask.ravel()].max() < 2e-4
+
+
+def test_table_is_of_all_heads_if_they_are_few():
+    two = plotting.attention(np.full((2, 3, 2), 0.5), "abc").table
+    assert two.head == ["query", "key 0", "key 1"]
+    assert [row[0] for row in two.rows][::3] == ["head 0, a", "head 1, a"]
+    assert len(plotting.attention(np.full((9, 5, 2), 0.5)).table.rows) == 5
+
+
+# --- what is taken, and what is refused -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "weights", [WEIGHTS, WEIGHTS.numpy(), WEIGHTS.tolist(), WEIGHTS[None], WEIGHTS[None, None]]
+)
+def test_tensors_arrays_lists_and_a_batch_of_one_give_the_same(weights):
+    assert (
+        plotting.attention(weights, WORDS, KEYS).alt == plotting.attention(WEIGHTS, WORDS, KEYS).alt
+    )
+
+
+def test_a_module_shows_the_weights_of_its_last_call():
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 8)
+    many, plain = MultiHeadAttention(8, 2), DotProductAttention()
+    additive = AdditiveAttention(8, 8, 4)
+    for module in (many, plain, additive):
+        module(x, x, x)
+        kept = module.attention_weights
+        for item in (0, 1):
+            shown = plotting.attention(module, "abc", "xyz", item=item)
+            assert shown.svg == plotting.attention(kept[item], "abc", "xyz").svg
+        with pytest.raises(ValueError, match="`item` must say which of the batch of 2"):
+            plotting.attention(module)
+        with pytest.raises(ValueError, match="`item` must be in a batch of 2; got 2"):
+            plotting.attention(module, item=2)
+    plain(x[:1], x[:1], x[:1])
+    assert "3 queries over 3 keys." in plotting.attention(plain).alt
+
+
+@pytest.mark.parametrize("module", [DotProductAttention(), MultiHeadAttention(4, 2)])
+def test_a_module_that_was_not_called_says_what_to_do(module):
+    with pytest.raises(ValueError, match=r"which has none. Call it first, as in .*\(queries"):
+        plotting.attention(module)
+
+
+def broken():
+    weights = WEIGHTS.clone()
+    weights[1, 2] = torch.nan
+    return weights
+
+
+@pytest.mark.parametrize(
+    ("weights", "options", "message"),
+    [
+        (WEIGHTS, {"queries": KEYS}, r"`queries` must have num_queries = 2 names; got 3"),
+        (WEIGHTS, {"keys": "ab"}, r"`keys` must have num_keys = 3 names; got 2: \['a', 'b'\]"),
+        (WEIGHTS, {"heads": "ab"}, r"`heads` must have num_heads = 1 names; got 2"),
+        (WEIGHTS, {"mask": np.ones((2, 2))}, r"`mask` must be .* \(1, 2, 3\); got shape \(2, 2\)"),
+        (WEIGHTS, {"item": 0}, r"with a batch in front for `item`; got shape \(2, 3\)"),
+        (WEIGHTS[0], {}, r"must be \(num_queries, num_keys\) or .* got shape \(3,\)"),
+        (np.zeros((0, 3)), {}, r"none of them 0; got shape \(0, 3\)"),
+        (broken(), {}, r"must be numbers; got nan, first at \[1, 2\]"),
+        (WEIGHTS - 1, {}, r"between 0 and 1, .* got -0.98 to -0.07"),
+        (np.eye(61), {}, r"at most 12 heads, 60 queries and 60 keys; got 1 x 61 x 61"),
+        (np.full((13, 2, 2), 0.5), {}, r"got 13 x 2 x 2"),
+        (torch.full((2, 1, 2, 2), 0.5), {}, r"`item` must say which of the batch of 2 to show"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_what_was_expected(weights, options, message):
+    with pytest.raises(ValueError, match=message):
+        plotting.attention(weights, **options)

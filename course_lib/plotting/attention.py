@@ -55,7 +55,9 @@ def attention(
             keys or 12 heads.
     """
     shown = read(weights, queries, keys, mask=mask, title=title, heads=heads, item=item)
-    return Plot(picture(shown), sentence(shown), _table(shown), Live("attention", _data(shown)))
+    return Plot(
+        picture(shown), sentence(shown), _table(shown), live=Live("attention", _data(shown))
+    )
 
 
 def _table(shown: Attention) -> Table:

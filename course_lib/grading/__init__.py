@@ -10,6 +10,7 @@ holds a graded submission from there on, `read_grades` reads one back, `report`,
 """
 
 from importlib import import_module
+from typing import Any
 
 _PUBLIC = {
     "ExportRequest": "exports",
@@ -21,10 +22,10 @@ _PUBLIC = {
     "write_report": "report",
 }
 
-__all__ = sorted(_PUBLIC)
+__all__ = sorted(_PUBLIC)  # pyright: ignore[reportUnsupportedDunderAll] (from the table)
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     """Import late: nbgrader alone takes more than a second."""
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

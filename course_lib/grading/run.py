@@ -12,9 +12,10 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import nbformat
 from sqlalchemy.exc import DBAPIError
@@ -89,7 +90,7 @@ def _alone(course: Course) -> Iterator[None]:
         GradingError: someone does.
     """
 
-    def refuse():
+    def refuse() -> NoReturn:
         raise GradingError(
             f"{course.root} is being graded by another process: wait until it is done"
         )
@@ -141,7 +142,7 @@ def _jobs(
             finish(planned)
 
 
-def _execute(settings: Settings, jobs: Iterator[Job]) -> Iterator[Result]:
+def _execute(settings: Settings, jobs: Iterator[Job]) -> Generator[Result, None, None]:
     """Run jobs; no worker is started for a class that has not changed."""
     first = next(jobs, None)
     if first is None:

@@ -95,7 +95,7 @@ class Client:
     def __init__(self, kernel: Kernel, most_output: int = 1_000_000) -> None:
         self.kernel, self.most_output = kernel, most_output
         self._client = BoundedClient()
-        self._client.load_connection_info(kernel.connection)
+        self._client.connect_to(kernel.connection)
         self._client.start_channels(stdin=False, hb=False, control=True)
 
     def wait_ready(self, seconds: float) -> Client:
@@ -186,7 +186,7 @@ class Client:
         limit = _Allowance(self.kernel, _GRACE_SECONDS)
         while not limit.spent() and not self.kernel.over.is_set():
             reply = self._next("shell", _TICK_SECONDS)
-            if _is_about(reply, {request}):
+            if reply is not None and _is_about(reply, {request}):
                 content = reply.get("content", {})
                 ran.state = "ok" if content.get("status") == "ok" else "error"
                 count = content.get("execution_count")
@@ -231,7 +231,9 @@ def _is_about(message: dict | None, requests: set[str]) -> bool:
     return message is not None and message.get("parent_header", {}).get("msg_id") in requests
 
 
-def _says_idle(message: dict) -> bool:
+def _says_idle(message: dict | None) -> bool:
+    if message is None:
+        return False
     content = message.get("content", {})
     return message.get("msg_type") == "status" and content.get("execution_state") == "idle"
 

@@ -3,6 +3,8 @@
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
 
 from course_lib.plotting.charts import HATCHES
 from course_lib.plotting.display import Plot, new_figure
@@ -22,31 +24,11 @@ def saturation(scores: Any, factor: float = 1.0) -> Plot:
     jacobian = np.diag(weights) - np.outer(weights, weights)
     figure = new_figure(6.0, 2.7)
     left, right = figure.subplots(1, 2, width_ratios=(1.0, 1.1))
-    drawn = left.bar(range(len(weights)), weights, color="#31688e", hatch=HATCHES[1])
-    for patch in drawn:
-        patch.set_edgecolor("white")
-    left.bar_label(drawn, [f"{weight:.2f}" for weight in weights], fontsize=7, padding=1)
-    left.set(xlabel="keys", ylim=(0, 1.1), title=f"weights, scores times {factor:g}")
-    left.set_xticks(range(len(weights)))
-    left.spines[["top", "right"]].set_visible(False)
-    image = right.imshow(jacobian, cmap="cividis", vmin=-0.25, vmax=0.25)
-    for (out, into), value in np.ndenumerate(jacobian):
-        dark = value < 0.05
-        words = f"{value:.2f}".replace("0.", ".").replace("-.00", ".00")
-        right.text(
-            into,
-            out,
-            words,
-            ha="center",
-            va="center",
-            fontsize=7,
-            color="white" if dark else "black",
-        )
-    right.set(xlabel="score of key", ylabel="weight of key", title="d weight / d score")
-    right.set_xticks(range(len(weights)))
-    right.set_yticks(range(len(weights)))
+    _draw_weights(left, weights, f"weights, scores times {factor:g}")
+    image = _draw_derivatives(right, jacobian)
     figure.colorbar(image, ax=right, shrink=0.9).set_label("derivative")
     for axes in (left, right):
+        axes.set_xticks(range(len(weights)))
         axes.title.set_fontsize(9)
         axes.tick_params(labelsize=8)
     best = int(np.argmax(weights))
@@ -56,3 +38,24 @@ def saturation(scores: Any, factor: float = 1.0) -> Plot:
         f"derivative of a weight with respect to a score is {number(np.abs(jacobian).max())}."
     )
     return Plot(figure, alt)
+
+
+def _draw_weights(axes: Axes, weights: np.ndarray, title: str) -> None:
+    drawn = axes.bar(range(len(weights)), weights, color="#31688e", hatch=HATCHES[1])
+    for patch in drawn:
+        patch.set_edgecolor("white")
+    axes.bar_label(drawn, [f"{weight:.2f}" for weight in weights], fontsize=7, padding=1)
+    axes.set(xlabel="keys", ylim=(0, 1.1), title=title)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_derivatives(axes: Axes, jacobian: np.ndarray) -> AxesImage:
+    """The map of a square matrix, with its numbers in the cells."""
+    image = axes.imshow(jacobian, cmap="cividis", vmin=-0.25, vmax=0.25)
+    middle = {"ha": "center", "va": "center", "fontsize": 7}
+    for (out, into), value in np.ndenumerate(jacobian):
+        words = f"{value:.2f}".replace("0.", ".").replace("-.00", ".00")
+        axes.text(into, out, words, color="white" if value < 0.05 else "black", **middle)
+    axes.set(xlabel="score of key", ylabel="weight of key", title="d weight / d score")
+    axes.set_yticks(range(len(jacobian)))
+    return image

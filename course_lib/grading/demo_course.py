@@ -24,10 +24,10 @@ from nbformat import NotebookNode
 
 from course_lib.errors import GradingError
 from course_lib.grading.adapters.nbgrader import set_due_date
+from course_lib.grading.class_report import write_report
 from course_lib.grading.class_table import summary_table
 from course_lib.grading.course import CONFIG, Course, quiet_nbgrader
 from course_lib.grading.graded import GradedLesson
-from course_lib.grading.report import write_report
 from course_lib.grading.run import Settings, grade
 from course_lib.steps import Step
 

@@ -1,6 +1,7 @@
 """What crosses between the student's process and the judge's: nothing lost, nothing forged."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,9 @@ FORGED = {
     "an item of another type": json.dumps(
         {"object": ["Reply", {"number": "a", "seen": {"pairs": [["x", 3]]}}]}
     ),
+    "an unknown kind of value": json.dumps({"module": ["os"]}),
+    "a key that is no name": json.dumps({"pairs": [[[1], 2]]}),
+    "a list for a tuple": json.dumps({"object": ["Reply", {"number": "a", "missing": ["x"]}]}),
     "two kinds at once": json.dumps({"tuple": [], "array": []}),
     "objects in an array": encode(Reply("a")).replace(
         '"subject": null', '"subject": {"array": ["O", [1], "AAAA"]}'
@@ -100,6 +104,20 @@ FORGED = {
 def test_a_forged_reply_is_refused(text):
     with pytest.raises(CodecError):
         decode(text, Reply, REPLY_TYPES)
+
+
+def test_numbers_of_numpy_are_sent_as_pythons():
+    assert encode([np.float32(0.5), np.int64(3), np.bool_(True)]) == "[0.5, 3, true]"
+
+
+def test_a_field_of_a_type_that_nobody_declared_fits_nothing():
+    @dataclass
+    class Message:
+        names: frozenset[str]
+
+    text = json.dumps({"object": ["Message", {"names": ["x"]}]})
+    with pytest.raises(CodecError, match=r"Message\.names is a list"):
+        decode(text, Message, (Message,))
 
 
 def test_what_cannot_be_sent_is_named():

@@ -1,7 +1,7 @@
 """What crosses between the student's process and the judge's: nothing lost, nothing forged."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from course_lib.checks import exercises, grade, lessons
 from course_lib.checks.judge.grade import judge_observed
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.codec import MAX_TEXT, CodecError, decode, encode
-from course_lib.checks.observe.observation import Observation
+from course_lib.checks.observe.observation import Observation, Raised
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.remote import REPLY_TYPES, REQUEST_TYPES, Reply, Request, answer
 from course_lib.exercises import find
@@ -104,6 +104,15 @@ FORGED = {
 def test_a_forged_reply_is_refused(text):
     with pytest.raises(CodecError):
         decode(text, Reply, REPLY_TYPES)
+
+
+def test_an_error_comes_back_with_its_lines():
+    raised = Raised("ValueError", "no", (("f", 3, "raise ValueError"),), kinds=("ValueError",))
+    back = decode(encode(Observation(raised=raised)), Observation, REPLY_TYPES)
+    assert back.raised == raised
+    short = encode(Observation(raised=replace(raised, lines=(("f", 3),))))
+    with pytest.raises(CodecError, match=r"Raised\.lines is a tuple"):
+        decode(short, Observation, REPLY_TYPES)
 
 
 def test_numbers_of_numpy_are_sent_as_pythons():

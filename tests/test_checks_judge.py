@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.checks.judge.comparisons import Problem, close
+from course_lib.checks.judge.comparisons import Problem, close, tolerance_for
 from course_lib.checks.judge.contract import converted, describe, wrong_device, wrong_type
 from course_lib.checks.judge.difference import entry_that_differs, in_digits
 from course_lib.checks.judge.example import Beside, Example, with_numbers
@@ -17,10 +17,11 @@ from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare, replays
 from course_lib.checks.judge.report import Report
+from course_lib.checks.judge.score import judged_for
 from course_lib.checks.judge.violations import Violation, judge
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.observation import Observation, Subject
-from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.checks.observe.probe import Dtype, Probe, tensor
 from course_lib.checks.observe.record import Recorded, record
 from course_lib.exercises import find
 
@@ -112,6 +113,11 @@ class KeepsTheGraph(Multiply):
         return outputs
 
 
+class MadeInForward(nn.Module):
+    def forward(self, x):
+        return nn.Linear(2, 2).to(x)(x)
+
+
 class WithoutForward(nn.Module):
     def __init__(self):
         super().__init__()
@@ -123,6 +129,7 @@ class WithoutForward(nn.Module):
     [
         (Renamed, "parameters_renamed"),
         (Missing, "missing_parameter"),
+        (MadeInForward, "parameters_in_forward"),
         (Narrow, "parameter_shape"),
         (WithBias, "extra_parameters"),
         (Trains, "training_flag_changed"),
@@ -180,6 +187,16 @@ def test_a_mistake_that_adds_parameters_is_told_by_them():
     assert ids(Larger, mistakes=(known,)) == ["extra_parameters"]
 
 
+def test_a_mistake_whose_weights_are_elsewhere_is_told_by_where_they_are():
+    known = Mistake("called_V", Renamed, "It is called V.", "What is it called?")
+
+    class LikeIt(Renamed):
+        pass
+
+    assert ids(LikeIt, mistakes=(known,)) == ["called_V"]
+    assert ids(Missing, mistakes=(known,)) == ["missing_parameter"]
+
+
 def test_no_time_to_name_a_mistake_costs_its_name_and_no_points():
     def wrong(scores, valid_lens=None, mask=None):
         return torch.softmax(scores, -2)
@@ -208,6 +225,66 @@ def test_a_dict_must_hold_a_number_for_each_key():
         assert problem.message == "The dict must hold numbers for mean, peak."
 
 
+def doubling(**more):
+    """A function of one tensor."""
+    given = {
+        "name": "doubled",
+        "returns": (Returned("double"),),
+        "probes": lambda rng: [Probe("p", "It doubles.", args={"x": tensor([1.0, 2.0])})],
+        "oracle": lambda x: 2 * x,
+        "is_class": False,
+    }
+    return exercise(**{**given, **more})
+
+
+def test_the_wrong_entry_of_a_dict_is_named():
+    both = doubling(
+        returns=(Returned("found", "dict"),), oracle=lambda x: {"sum": x.sum(), "peak": x.max()}
+    )
+    report = grade(both, lambda x: {"sum": x.sum(), "peak": x.min()})
+    assert report.findings[0].message == (
+        "It doubles. Your `peak` is 1; the definition gives 2. (`sum` is right.)"
+    )
+
+
+def test_half_precision_is_forgiven_where_the_call_asks_for_it():
+    def tolerance(got, **more):
+        return tolerance_for(probe(**more), Recorded("tensor", "torch.Tensor", got))
+
+    asked = {"args": {"x": tensor([1.0]), "dtype": Dtype("float16")}}
+    assert tolerance("float16", dtype="float16") == tolerance("float16", **asked) == 1e-2
+    assert tolerance("bfloat16", dtype="bfloat16") == 5e-2
+    assert tolerance("float16") == tolerance("float32") == 1e-4
+    assert tolerance("float64") == 1e-7 and tolerance("float16", tolerance=0.5) == 0.5
+
+
+def test_a_call_that_the_exercise_leaves_out_is_named_with_the_reason():
+    without = doubling(forbidden={"add": "Multiply."})
+    assert grade(without, lambda x: 2 * x).points == 4
+    (finding,) = grade(without, lambda x: torch.add(x, x)).findings
+    assert finding.message == "Your code calls `add`, which this exercise leaves out. Multiply."
+
+
+def test_what_torch_has_not_implemented_is_an_attempt():
+    refused = grade(doubling(), lambda x: torch.ones(2, device="meta").to("cpu"))
+    assert refused.outcome == "raised"
+
+    def stub(x):
+        raise NotImplementedError
+
+    assert grade(doubling(), stub).outcome == "not_attempted"
+
+
+def test_the_only_definition_of_the_answers_cell_is_taken_for_it():
+    report = judge_observed(doubling(), "seed", Subject(defined=("twice",)), {})
+    assert report.findings[0].message == "You have `twice`; the exercise wants `doubled`."
+
+
+def test_what_the_points_are_for_is_said_in_per_cent():
+    values = doubling(shares={"values": 0.6, "edges": 0.3, "gradients": 0.0, "hygiene": 0.1})
+    assert judged_for(values) == "values 90 %, hygiene 10 %"
+
+
 def test_whole_numbers_in_another_dtype_are_converted_and_others_are_not():
     returns = (Returned("counts", dtype="int"),)
     found = converted(returns, record(torch.tensor([1.0, 2.0])))
@@ -230,11 +307,9 @@ def test_a_result_on_another_device_is_told():
 
 
 def test_of_several_results_the_wrong_one_is_shown_and_the_right_one_named():
-    two = exercise(
+    two = doubling(
         returns=(Returned("double"), Returned("same"), Returned("rest", optional=True)),
-        probes=lambda rng: [Probe("p", "It doubles.", args={"x": tensor([1.0, 2.0])})],
         oracle=lambda x: (2 * x, x, None),
-        is_class=False,
     )
     message = grade(two, lambda x: (x + 1, x, None)).findings[0].message
     assert message == (

@@ -4,19 +4,32 @@ import contextlib
 import gc
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from course_lib.checks import lessons
+from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe import cells, global_state, remote
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.codec import decode, encode
+from course_lib.checks.observe.lessons.sequence_functions import SEQUENCE_FUNCTIONS, nudged
 from course_lib.checks.observe.observation import answer_in, subject_of
 from course_lib.checks.observe.probe import Dtype, Probe, tensor
 from course_lib.checks.observe.remote import MIMETYPE, REPLY_TYPES, Reply, Request
 from course_lib.exercises import find
+from course_lib.exercises.variants import variants
+
+ROOT = Path(__file__).parent.parent
+
+
+def find_chain(slug):
+    """The exercises of an integration that gets all answers as a dict; of others none."""
+    integration = lessons()[slug].integration
+    return find(slug).chain if integration and find(slug).takes_all else ()
 
 
 def lower(num_queries, num_keys=None):
@@ -164,7 +177,6 @@ def test_the_answers_cell_that_defines_another_name_is_told(notebook):
         ("x = (", "", ()),  # a trial
         ("def casual_mask(n): pass", "", ("casual_mask",)),
         ("def casual_mask(n): pass\n1 / 0", "", ()),
-        ("%matplotlib inline\ndef f(): pass", "", ()),
     ],
 )
 def test_without_ids_the_cell_before_the_check_is_the_answers(notebook, source, error, defined):
@@ -172,6 +184,34 @@ def test_without_ids_the_cell_before_the_check_is_the_answers(notebook, source, 
     found = notebook.cells.instead_of("causal_mask")
     assert found.error.startswith(error) and bool(found.error) == bool(error)
     assert found.defined == defined
+
+
+def test_a_cell_in_ipythons_own_words_defines_nothing_that_is_known(notebook):
+    source = "%matplotlib inline\ndef f(): pass"  # which IPython runs
+    notebook.cells.begin(Info(source))
+    notebook.cells.end(Result())
+    assert notebook.cells.instead_of("causal_mask") == cells.Instead()
+
+
+def test_the_cells_of_a_shell_are_followed_once_and_an_error_of_ours_stops_none(monkeypatch):
+    class Events(dict):
+        def register(self, name, function):
+            assert name not in self
+            self[name] = function
+
+    monkeypatch.setattr(cells, "_watched", {})
+    shell = Shell(__name__="__main__")
+    shell.events = Events()
+    for each in (None, shell, shell):
+        cells.watch_cells(each)
+    shell.events["pre_run_cell"](Info("def casual_mask(n): pass", "causal_mask-answer"))
+    exec("def casual_mask(n): pass", shell.user_ns)
+    shell.events["post_run_cell"](Result())
+    assert cells.instead_of("causal_mask", shell.user_ns).defined == ("casual_mask",)
+    assert answer_in(shell.user_ns, "causal_mask")[1].defined == ("casual_mask",)
+    assert cells.instead_of("causal_mask", dict(shell.user_ns)).defined == ()
+    shell.events["pre_run_cell"](None)
+    shell.events["post_run_cell"](None)
 
 
 def test_an_error_below_the_top_level_has_the_line_that_led_to_it(notebook):
@@ -209,6 +249,59 @@ class WillNotSay:
 
 def test_an_object_that_will_not_say_where_it_comes_from_is_nobodys():
     assert subject_of(WillNotSay()).home == "" and not cells._is_courses(WillNotSay())
+
+
+# --- what single lessons bring ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slug", [slug for slug in lessons() if find_chain(slug)])
+def test_a_lessons_right_answers_pass_together_and_a_missing_result_is_noticed(slug):
+    chain = find_chain(slug)
+    right = {name: next(v.answer for v in variants(ROOT, name) if v.is_right) for name in chain}
+    assert grade(find(slug), right).score == 1.0
+    assert grade(find(slug), right | {chain[0]: lambda *args: None}).score < 1.0
+    assert grade(find(slug), right | {chain[0]: None}).outcome == "not_attempted"
+
+
+def test_an_entry_of_what_is_no_dict_is_said():
+    probe = Probe("p", "", args={"key": "heron"}, scenario="entry")
+    assert observe(lambda: {"heron": "items_apart"}, probe).outputs.text == "items_apart"
+    assert observe(dict, probe).outputs.text == ""
+    assert observe(list, probe).outputs.text == "no dict: list"
+    assert observe(lambda: None, probe).outputs.kind == "none"
+
+
+def test_a_shorter_call_comes_first_and_leaves_out_the_last_of_each():
+    seen = []
+
+    def answer(queries, valid_lens, mask, scale=2.0):
+        seen.append((tuple(queries.shape), valid_lens.tolist(), tuple(mask.shape), scale))
+        return queries
+
+    probe = Probe(
+        "p",
+        "",
+        args={"queries": tensor(np.ones((2, 3, 4))), "valid_lens": tensor([1, 3])},
+        kwargs={"mask": tensor(np.ones((3, 3), bool)), "scale": 0.5},
+        scenario="after_a_shorter_call",
+    )
+    observe(answer, probe)
+    assert seen == [((2, 2, 4), [0, 2], (2, 2), 0.5), ((2, 3, 4), [1, 3], (3, 3), 0.5)]
+
+
+def test_a_sequence_too_short_to_look_ahead_stays_as_it_is():
+    x = torch.randn(1, 2, 3)
+    assert SEQUENCE_FUNCTIONS["third_looks_ahead"](x) is x
+    assert not torch.equal(SEQUENCE_FUNCTIONS["second_looks_ahead"](torch.ones(1, 3, 3) * 2), x)
+
+
+def test_a_function_is_nudged_only_where_its_keys_are_out_of_order():
+    x = torch.zeros(1, 3, 4, dtype=torch.float64)
+    x[0, :, 0], x[0, :, 1] = 1.0, torch.arange(3.0)
+    function = nudged("order", 0.25, [1.0, 0.0, 0.0, 0.0])
+    assert torch.equal(function(x), torch.tanh(x))
+    mixed = x[:, [1, 0, 2]]
+    assert torch.equal(function(mixed)[..., 0], torch.tanh(mixed)[..., 0] + 0.25)
 
 
 # --- what a call leaves behind ------------------------------------------------------------

@@ -242,16 +242,14 @@ def _student(student: GradedSubmission, summary: GradedLesson, link: str | None)
         "link": link,
         "late": student.late_seconds > 0,
         "problem": student.problem,
-        "cells": [_cell(rows.get(name)) for name in summary.exercises],
+        "cells": [_cell(rows[name]) for name in summary.exercises],
         "points": "" if student.points is None else f"{student.points:g}",
         "share": "" if share is None else f"{share:.0%}",
         "written": ", ".join(sorted(set(student.written.values()))),
     }
 
 
-def _cell(row: GradedExercise | None) -> dict:
-    if row is None:
-        return {"outcome": "not_graded", "points": "", "title": ""}
+def _cell(row: GradedExercise) -> dict:
     points = "" if row.points is None else f"{row.points:g}"
     title = row.reason or row.mistake or STOPPED.get(row.outcome) or OUTCOMES[_outcome(row)][1]
     return {"outcome": _outcome(row), "points": points, "title": title}

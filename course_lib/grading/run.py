@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import nbformat
-from sqlalchemy.exc import DBAPIError
 
 from course_lib.errors import GradingError
 from course_lib.grading.cells import NotebookGrades, read_notebook
@@ -61,25 +60,12 @@ def grade(
     started = time.monotonic()
     with quiet_nbgrader():
         run = open_run(Course(root), lesson, settings or Settings())
-        with _alone(run.course), _naming_the_gradebook():
+        with _alone(run.course):
             submissions = _chosen(run, students)
             run.course.ensure_assignment(lesson, run.notebook)
             known = _grade(run, submissions, progress or (lambda step: None))
             summary = read_lesson(run.course, lesson, known=known)
     return replace(summary, seconds=time.monotonic() - started)
-
-
-@contextlib.contextmanager
-def _naming_the_gradebook() -> Iterator[None]:
-    """A locked or damaged gradebook is an error with a remedy."""
-    try:
-        yield
-    except DBAPIError as error:
-        reason = str(error.orig).splitlines()[0]
-        raise GradingError(
-            f"the gradebook cannot be used ({reason}): fix or restore it, then run the same "
-            "command again; what is graded is kept and is published then"
-        ) from error
 
 
 @contextlib.contextmanager

@@ -7,11 +7,10 @@ student's code: sizes are bounded, and a message that is not understood is left 
 from __future__ import annotations
 
 import contextlib
-import queue
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from nbformat import NotebookNode
 from nbformat.v4 import output_from_msg
@@ -145,7 +144,7 @@ class Client:
         ran, size, limit, interrupted = Ran("ok"), 0, allowance, False
         while True:
             message = self._next("iopub", _TICK_SECONDS)
-            if message is not None and _is_about(message, {request}):
+            if _is_about(message, {request}):
                 if _says_idle(message):
                     break
                 size += self._take(message, ran, size)
@@ -186,7 +185,7 @@ class Client:
         limit = _Allowance(self.kernel, _GRACE_SECONDS)
         while not limit.spent() and not self.kernel.over.is_set():
             reply = self._next("shell", _TICK_SECONDS)
-            if reply is not None and _is_about(reply, {request}):
+            if _is_about(reply, {request}):
                 content = reply.get("content", {})
                 ran.state = "ok" if content.get("status") == "ok" else "error"
                 count = content.get("execution_count")
@@ -211,9 +210,7 @@ class Client:
         socket = getattr(self._client, f"{channel}_channel")
         try:
             return socket.get_msg(timeout=seconds)
-        except queue.Empty:
-            return None
-        except Exception:  # unsigned, unreadable, or not a message at all
+        except Exception:  # nothing there (`queue.Empty`), unsigned, or not a message at all
             return None
 
     def _interrupt(self) -> None:
@@ -227,13 +224,11 @@ class Client:
             self._client.context.destroy(linger=0)
 
 
-def _is_about(message: dict | None, requests: set[str]) -> bool:
+def _is_about(message: dict | None, requests: set[str]) -> TypeGuard[dict]:
     return message is not None and message.get("parent_header", {}).get("msg_id") in requests
 
 
-def _says_idle(message: dict | None) -> bool:
-    if message is None:
-        return False
+def _says_idle(message: dict) -> bool:
     content = message.get("content", {})
     return message.get("msg_type") == "status" and content.get("execution_state") == "idle"
 

@@ -1,5 +1,6 @@
 """Single steps of grading on what hardly any submission holds, without a kernel."""
 
+import nbformat
 import pytest
 import torch
 from exports_course import LESSON, copy_course, make_template

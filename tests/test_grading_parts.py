@@ -207,6 +207,21 @@ def test_a_submission_may_use_only_so_much_as_a_whole():
         used.check_budget()
 
 
+def test_a_kernel_that_does_not_answer_is_ended(monkeypatch):
+    class Silent(Client):
+        def __init__(self, kernel, most_output):
+            pass
+
+        def wait_ready(self, seconds):
+            raise KernelFault("a kernel did not start")
+
+    kernel = Kernel("gone", {}, Provider())
+    monkeypatch.setattr("course_lib.grading.session.Client", Silent)
+    with pytest.raises(KernelFault, match="a kernel did not start"):
+        Session([], lambda: kernel, Limits(), Journal()).run("1", 0)
+    assert kernel.over.is_set()
+
+
 def test_a_cell_that_is_harmful_only_in_the_new_kernel_is_left_out_there(monkeypatch):
     ran = []
 

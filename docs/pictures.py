@@ -23,8 +23,8 @@ from PIL import Image, ImageChops
 from PIL.PngImagePlugin import PngInfo
 
 from course_lib.checks import grade as check_report
+from course_lib.grading.class_report import write_report
 from course_lib.grading.demo_course import SAMPLES, make_folder, read_sample, submit
-from course_lib.grading.report import write_report
 from course_lib.grading.run import grade
 
 ROOT = Path(__file__).resolve().parent.parent

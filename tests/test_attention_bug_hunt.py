@@ -15,14 +15,8 @@ from course_lib.attention.bug_hunt import (
     masking_equals_deleting,
 )
 from course_lib.checks import grade
-from course_lib.checks.observe.lessons.broken_modules import (
-    BUGS,
-    INVARIANTS,
-    STRANGERS,
-    Sound,
-    build,
-    source,
-)
+from course_lib.checks.observe.lessons.broken_modules import BUGS, INVARIANTS, Sound, source
+from course_lib.checks.observe.lessons.strangers import STRANGERS, build
 from course_lib.reference import bug_hunt as oracle
 
 NAMES = ("sound", *BUGS, *STRANGERS)

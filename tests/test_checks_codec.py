@@ -1,6 +1,7 @@
 """What crosses between the student's process and the judge's: nothing lost, nothing forged."""
 
 import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from course_lib.checks import exercises, grade, lessons
 from course_lib.checks.judge.grade import judge_observed
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.codec import MAX_TEXT, CodecError, decode, encode
-from course_lib.checks.observe.observation import Observation
+from course_lib.checks.observe.observation import Observation, Raised
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.remote import REPLY_TYPES, REQUEST_TYPES, Reply, Request, answer
 from course_lib.exercises import find
@@ -84,6 +85,9 @@ FORGED = {
     "an item of another type": json.dumps(
         {"object": ["Reply", {"number": "a", "seen": {"pairs": [["x", 3]]}}]}
     ),
+    "an unknown kind of value": json.dumps({"module": ["os"]}),
+    "a key that is no name": json.dumps({"pairs": [[[1], 2]]}),
+    "a list for a tuple": json.dumps({"object": ["Reply", {"number": "a", "missing": ["x"]}]}),
     "two kinds at once": json.dumps({"tuple": [], "array": []}),
     "objects in an array": encode(Reply("a")).replace(
         '"subject": null', '"subject": {"array": ["O", [1], "AAAA"]}'
@@ -100,6 +104,29 @@ FORGED = {
 def test_a_forged_reply_is_refused(text):
     with pytest.raises(CodecError):
         decode(text, Reply, REPLY_TYPES)
+
+
+def test_an_error_comes_back_with_its_lines():
+    raised = Raised("ValueError", "no", (("f", 3, "raise ValueError"),), kinds=("ValueError",))
+    back = decode(encode(Observation(raised=raised)), Observation, REPLY_TYPES)
+    assert back.raised == raised
+    short = encode(Observation(raised=replace(raised, lines=(("f", 3),))))
+    with pytest.raises(CodecError, match=r"Raised\.lines is a tuple"):
+        decode(short, Observation, REPLY_TYPES)
+
+
+def test_numbers_of_numpy_are_sent_as_pythons():
+    assert encode([np.float32(0.5), np.int64(3), np.bool_(True)]) == "[0.5, 3, true]"
+
+
+def test_a_field_of_a_type_that_nobody_declared_fits_nothing():
+    @dataclass
+    class Message:
+        names: frozenset[str]
+
+    text = json.dumps({"object": ["Message", {"names": ["x"]}]})
+    with pytest.raises(CodecError, match=r"Message\.names is a list"):
+        decode(text, Message, (Message,))
 
 
 def test_what_cannot_be_sent_is_named():

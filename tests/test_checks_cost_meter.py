@@ -71,6 +71,17 @@ def test_a_block_in_place_costs_nothing_and_numpy_tensors_do():
         assert spent.peak == 2400 and y[0] == 2
 
 
+def test_small_powers_are_products_and_others_are_functions():
+    x = torch.ones(10, dtype=torch.float64)
+    with Spending([x]) as spent:
+        x**2
+        assert spent.functions == 0
+        x**2.5
+        assert spent.functions == 10
+        x ** torch.full((10,), 2.0)
+        assert spent.functions == 20
+
+
 EXERCISE = Exercise(
     name="doubled",
     points=1,

@@ -56,6 +56,14 @@ def test_right_dropout_is_accepted_whatever_it_draws(num_heads, dtype):
         assert verdict(lambda *x: right(*x).to(dtype), num_heads, seed) is None
 
 
+def often_shared(weights, plain, values):
+    """Each second column is dropped as its neighbour is, three times out of four."""
+    kept = torch.rand(weights.shape) >= P
+    copied = torch.rand(weights[..., 1::2].shape) < 0.5
+    kept[..., 1::2] = torch.where(copied, kept[..., ::2], kept[..., 1::2])
+    return outputs_of(weights * kept / (1 - P), values)
+
+
 def shared(*shape):
     return on_weights(lambda w: w * F.dropout(torch.ones(shape, dtype=w.dtype).expand(shape), P))
 
@@ -71,6 +79,7 @@ def shared(*shape):
         (on_weights(lambda w: F.dropout(F.dropout(w, P), P)), "dropout_twice"),
         (on_weights(lambda w: F.dropout(w, 1 - P)), "dropout_keeps_p"),
         (on_weights(lambda w: F.dropout(w, 0.25) * 0.75 / (1 - P)), "dropout_rate"),
+        (often_shared, "dropout_shared"),
         (shared(4, 1, 1, 30), "dropout_shared"),
         (shared(4, 1, 24, 1), "dropout_shared"),
         (shared(1, 1, 24, 30), "dropout_shared"),

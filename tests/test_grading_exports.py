@@ -18,6 +18,7 @@ from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.exports.grades import read_submitted
 from course_lib.grading.exports.layout import key
 from course_lib.grading.exports.lessons import is_about
+from course_lib.grading.exports.outcome import MOST_LINES, LessonOutcome
 from course_lib.grading.exports.sheet import (
     FORMULA_STARTS,
     Sheet,
@@ -441,6 +442,16 @@ BAD_FILES = {
         "lines 3 and 5 are the same student \\(ID '1'\\): remove one of them",
     ),
     "short row": (canvas("x,1,ada"), {}, "line 3: 3 cells, the header has 5"),
+    "one named twice": (
+        canvas("x,1,ada,A,,", columns="Quiz (7),Quiz (8)", points="10,10"),
+        {"columns": {LESSON: "Quiz"}},
+        r"several columns are called 'Quiz': Quiz \(7\), Quiz \(8\)",
+    ),
+    "two id columns": (
+        canvas("x,1,ada,eve,A,", about="Student,ID,Login,Login"),
+        {"match": "Login"},
+        "has 2 columns 'Login': rename all but one",
+    ),
     "no such lesson": (TWICE, {"lessons": ["09_none"]}, r"09_none is not graded yet \(graded: 02_"),
     "stray map": (TWICE, {"lessons": [OTHER], "columns": {LESSON: "x"}}, "not exported: add it"),
     "unknown points": (canvas("x,1,ada,A,", points=""), {"scale": True}, "leave --scale out"),
@@ -459,6 +470,58 @@ def test_bad_input_is_one_line_with_the_cure_and_nothing_is_written(case, filled
         filled(data, **{"lessons": [LESSON], **options})
     assert "\n" not in str(caught.value)
     assert not (course / "download_filled.csv").exists()
+
+
+def test_a_column_of_points_that_disagrees_is_refused(filled):
+    text = (GOLDEN / "moodle_download.csv").read_text(encoding="utf-8-sig")
+    lines = text.splitlines(keepends=True)
+    lines[2] = lines[2].replace('"10,00"', '"12,00"')
+    with pytest.raises(ExportError, match="must hold one number of points; got 10,00, 12,00"):
+        filled("".join(lines), "moodle", lessons=[LESSON])
+
+
+def test_what_cannot_be_read_or_written_is_one_line(course, monkeypatch):
+    with pytest.raises(ExportError, match="is a folder: name the file in it"):
+        export(course, ExportRequest("canvas", into=course))
+    with pytest.raises(ExportError, match="is a folder: name a file with --output"):
+        export(course, ExportRequest(output=course))
+    large = course / "large.csv"
+    large.write_text("a,b\n")
+    monkeypatch.setattr("course_lib.grading.exports.sheet.MAX_BYTES", 2)
+    with pytest.raises(ExportError, match="has over 0 MB: that is no gradebook"):
+        read_sheet(large)
+    monkeypatch.setattr("course_lib.grading.exports.sheet.MAX_BYTES", 100)
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(ExportError, match="cannot be read: Permission denied"):
+        read_sheet(large)
+
+
+def test_a_mapping_leaves_out_who_has_no_id(course, filled):
+    students = course / "who.csv"
+    students.write_text("nbgrader_id,lms_id\nada,\n,7\nbob,2\n")
+    outcome, wrote = filled(canvas("x,1,ada,A,", "x,2,robert,A,"), students=students)
+    assert {row[1]: row[-1] for row in cells(wrote)[2:]}.keys() == {"1", "2"}
+    assert outcome.matched == 2
+
+
+def test_an_outcome_names_a_few_and_counts_the_rest():
+    many = {f"s{n}": "late" for n in range(MOST_LINES + 3)}
+    outcome = LessonOutcome(LESSON, "Quiz", 10.0, not_graded=many, above=["ada"])
+    lines = list(outcome.lines())
+    assert lines[-2].split() == ["above", "the", "maximum", "1"] and lines[-1].strip() == "ada"
+    assert "      and 3 more; --json lists all" in lines
+
+
+def test_a_course_in_which_nothing_is_graded_has_nothing_to_export(tmp_path):
+    (tmp_path / "nbgrader_config.py").write_text("c = get_config()\n")
+    with quiet_nbgrader(), Course(tmp_path).gradebook():
+        pass
+    with pytest.raises(ExportError, match="no lesson is graded yet: course grade LESSON"):
+        export(tmp_path, ExportRequest())
 
 
 def test_a_worksheet_holds_one_lesson(filled):

@@ -13,8 +13,8 @@ from site_build import LESSONS, REPOSITORY, ROOT
 from course_lib.checks.notebook.points import Points
 from course_lib.cli import main as cli
 from course_lib.site import build
-from course_lib.site.builder import _launch_options
 from course_lib.site.notebooks import NEEDED, launchable, with_outputs
+from course_lib.site.pages import _launch_options
 
 CONF = 'html_theme = "basic"\nextensions = ["myst_nb"]\nnb_execution_mode = "off"\n'
 CONF += 'exclude_patterns = ["[A-Z]*.md"]\n'
@@ -163,7 +163,7 @@ def test_what_is_missing_is_named(course, capsys, missing, said):
 
 
 def test_an_environment_without_sphinx_gets_the_command(course, capsys, monkeypatch):
-    monkeypatch.setattr("course_lib.site.builder.PACKAGES", ("sphinx", "not_installed"))
+    monkeypatch.setattr("course_lib.site.pages.PACKAGES", ("sphinx", "not_installed"))
     assert cli.main(["site"]) == 2
     assert 'run: pip install "attention-course[site]"' in capsys.readouterr().err
 

@@ -54,16 +54,6 @@ def masked_softmax(batch: int, n: int, *, per_query: bool, size: str, quick=Fals
 
         return make
 
-    def taught() -> Callable[..., Tensor]:
-        from course_lib.attention.masked_softmax import masked_softmax
-
-        return masked_softmax
-
-    def fast() -> Callable[..., Tensor]:
-        from course_lib.fused.masked_softmax import masked_softmax
-
-        return masked_softmax
-
     numbers = float(batch * n * n)
     return Problem(
         f"masked softmax {batch}x{n}x{n}, {2 if per_query else 1}-D lengths",
@@ -71,9 +61,9 @@ def masked_softmax(batch: int, n: int, *, per_query: bool, size: str, quick=Fals
         inputs,
         {
             "textbook": maker(lambda: textbook.masked_softmax),
-            "taught": maker(taught),
-            "fast": maker(fast),
-            "formula": maker(taught, torch.compile),
+            "taught": maker(_taught_softmax),
+            "fast": maker(_fast_softmax),
+            "formula": maker(_taught_softmax, torch.compile),
         },
         {
             "forward": Work(exps=numbers, numbers=2 * numbers),
@@ -81,6 +71,18 @@ def masked_softmax(batch: int, n: int, *, per_query: bool, size: str, quick=Fals
         },
         quick=quick,
     )
+
+
+def _taught_softmax() -> Callable[..., Tensor]:
+    from course_lib.attention.masked_softmax import masked_softmax
+
+    return masked_softmax
+
+
+def _fast_softmax() -> Callable[..., Tensor]:
+    from course_lib.fused.masked_softmax import masked_softmax
+
+    return masked_softmax
 
 
 # ---------------------------------------------------------------- kernel regression
@@ -145,12 +147,8 @@ def additive(
 
         return make
 
-    fast = maker(_fused, need_weights=False)
-    candidates = {
-        "textbook": maker(lambda: textbook),
-        "taught": maker(_taught_additive),
-        "fast": fast,
-    }
+    candidates = {"textbook": maker(lambda: textbook), "taught": maker(_taught_additive)}
+    candidates["fast"] = fast = maker(_fused, need_weights=False)
     if with_compiled:
         candidates |= {"compiled": compiled(fast), "formula": compiled(maker(_taught_additive))}
     pairs, projections = float(batch * n * n), 2.0 * 2 * batch * n * features * hidden

@@ -1,5 +1,6 @@
 """The problems of `course bench attention` around dot products: lessons 05 and 06."""
 
+from collections.abc import Callable
 from types import ModuleType
 
 import torch
@@ -135,7 +136,22 @@ def multi_head(
 
         return make
 
-    def by_torch(x: dict) -> Call:
+    fast, taught = own(_fused, need_weights=False), own(_taught_heads)
+    candidates = {"textbook": published, "taught": taught, "fast": fast}
+    candidates["torch"] = _torch_heads(embed_dim, num_heads, kind)
+    if with_compiled:
+        candidates |= {"compiled": compiled(fast), "formula": compiled(taught)}
+    head_dim, projections = embed_dim // num_heads, 4 * 2.0 * batch * n * embed_dim**2
+    pairs = num_heads * real_pairs(kind, batch, n)
+    work = work_of(pairs, head_dim, 2.0 * batch * n * embed_dim, projections)
+    name = f"multi-head {batch}x{n}, {embed_dim}, {num_heads} heads, {kind}"
+    return Problem(name, size, inputs, candidates, work, quick=quick)
+
+
+def _torch_heads(embed_dim: int, num_heads: int, kind: str) -> Maker:
+    """nn.MultiheadAttention with the weights of the course's own."""
+
+    def make(x: dict) -> Call:
         from course_lib.attention.multi_head import load_into_torch
 
         source = same_weights(x, _taught_heads().MultiHeadAttention(embed_dim, num_heads))
@@ -150,15 +166,7 @@ def multi_head(
             options["key_padding_mask"] = ~x["torch"][:, 0, 0]
         return lambda: module(*[x["queries"]] * 3, **options)[0]
 
-    fast, taught = own(_fused, need_weights=False), own(_taught_heads)
-    candidates = {"textbook": published, "taught": taught, "fast": fast, "torch": by_torch}
-    if with_compiled:
-        candidates |= {"compiled": compiled(fast), "formula": compiled(taught)}
-    head_dim, projections = embed_dim // num_heads, 4 * 2.0 * batch * n * embed_dim**2
-    pairs = num_heads * real_pairs(kind, batch, n)
-    work = work_of(pairs, head_dim, 2.0 * batch * n * embed_dim, projections)
-    name = f"multi-head {batch}x{n}, {embed_dim}, {num_heads} heads, {kind}"
-    return Problem(name, size, inputs, candidates, work, quick=quick)
+    return make
 
 
 def multi_head_decoding(
@@ -170,18 +178,6 @@ def multi_head_decoding(
         made = tensors(generator, [], queries=(batch, n, embed_dim))
         made["state"] = textbook.MultiHeadAttention(embed_dim, num_heads).state_dict()
         return made
-
-    def again_and_again(make_module) -> Maker:
-        def make(x: dict) -> Call:
-            module, whole = same_weights(x, make_module()), x["queries"]
-
-            def decode() -> Tensor:
-                seen = [whole[:, : i + 1] for i in range(n)]
-                return torch.cat([module(s[:, -1:], s, s) for s in seen], dim=1)
-
-            return decode
-
-        return make
 
     def remembered(x: dict) -> Call:
         module = same_weights(x, _fused().MultiHeadAttention(embed_dim, num_heads))
@@ -196,14 +192,31 @@ def multi_head_decoding(
         return decode
 
     candidates = {
-        "textbook": again_and_again(lambda: textbook.MultiHeadAttention(embed_dim, num_heads)),
-        "taught": again_and_again(lambda: _taught_heads().MultiHeadAttention(embed_dim, num_heads)),
+        "textbook": _again_and_again(lambda: textbook.MultiHeadAttention(embed_dim, num_heads)),
+        "taught": _again_and_again(
+            lambda: _taught_heads().MultiHeadAttention(embed_dim, num_heads)
+        ),
         "fast": remembered,
     }
     pairs, projections = batch * n * (n + 1) / 2, 4 * 2.0 * batch * n * embed_dim**2
     work = {"forward": Work(4 * pairs * embed_dim + projections, pairs * num_heads)}
     name = f"multi-head decoding, {n} steps, {batch}x{embed_dim}, {num_heads} heads"
     return Problem(name, size, inputs, candidates, work, ("forward",))
+
+
+def _again_and_again(make_module: Callable[[], nn.Module]) -> Maker:
+    """Each position from all earlier ones, of which nothing is remembered."""
+
+    def make(x: dict) -> Call:
+        module, whole = same_weights(x, make_module()), x["queries"]
+
+        def decode() -> Tensor:
+            seen = [whole[:, : i + 1] for i in range(whole.shape[1])]
+            return torch.cat([module(s[:, -1:], s, s) for s in seen], dim=1)
+
+        return decode
+
+    return make
 
 
 def _fused() -> ModuleType:

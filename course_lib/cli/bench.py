@@ -10,6 +10,8 @@ from course_lib.course_folder import chosen_lessons, course_root
 from course_lib.errors import UsageError
 
 verbs = typer.Typer()
+_LESSON = "grading, checks: which lessons; may be repeated."
+_QUICK = "attention: no memory, no compiler; checks: five answers of a kind."
 
 
 @verbs.command()
@@ -17,20 +19,12 @@ def bench(
     what: Annotated[
         Literal["grading", "attention", "checks"], typer.Argument(help="What to measure.")
     ] = "grading",
-    lesson: Annotated[
-        list[str] | None,
-        typer.Option("--lesson", help="grading, checks: which lessons; may be repeated."),
-    ] = None,
+    lesson: Annotated[list[str] | None, typer.Option("--lesson", help=_LESSON)] = None,
     submissions: Annotated[int, typer.Option(min=1, help="How many submissions.")] = 24,
     workers: Annotated[int, typer.Option(min=1, help="Processes of `course grade`.")] = 2,
     sandbox: Annotated[Sandbox, typer.Option(help="How the class is shut in.")] = "strict",
     stock: Annotated[bool, typer.Option(help="Run stock nbgrader on the same class.")] = True,
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="attention: no memory, no compiler; checks: five answers of a kind."
-        ),
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help=_QUICK)] = False,
     device: Annotated[str, typer.Option(help="attention: cpu or cuda.")] = "cpu",
     into: Annotated[
         Path | None, typer.Option("--into", help="attention: folder for the numbers and a plot.")
@@ -54,18 +48,19 @@ def bench(
     if what == "checks":
         _checks(root, chosen_lessons(root, lesson), quick, as_json, tell)
         return
-    from course_lib.benchmarks import grading as benchmark
+    from course_lib.benchmarks import grading
 
-    comparison = benchmark.compare(
+    slugs = chosen_lessons(root, lesson or ["02"]) or []
+    comparison = grading.compare(
         root,
-        chosen_lessons(root, lesson or ["02"]) or [],
+        slugs,
         submissions=submissions,
         sandbox=sandbox,
         workers=workers,
         stock=stock,
         tell=tell,
     )
-    typer.echo(benchmark.to_json(comparison) if as_json else comparison.text())
+    typer.echo(grading.to_json(comparison) if as_json else comparison.text())
 
 
 def _checks(root: Path, slugs: list[str] | None, quick: bool, as_json: bool, tell) -> None:

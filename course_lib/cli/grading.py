@@ -97,27 +97,34 @@ def report(
     typer.echo(json.dumps({"report": page}) if as_json else page)
 
 
+# What `course export` asks about an LMS's own file.
+Into = Annotated[
+    Path | None, typer.Option("--into", help="The gradebook downloaded from the LMS, as CSV.")
+]
+Match = Annotated[
+    str | None, typer.Option("--match", help="The column of FILE with the students' ids.")
+]
+Columns = Annotated[
+    list[str] | None, typer.Option("--map", metavar="LESSON=COLUMN", help="A lesson's column.")
+]
+Students = Annotated[
+    Path | None, typer.Option("--students", help="CSV with columns nbgrader_id and lms_id.")
+]
+
+
 @verbs.command()
 def export(
     lessons: Lessons = None,
     to: Annotated[
         Literal["csv", "canvas", "moodle", "gradescope"], typer.Option("--to", help="For whom.")
     ] = "csv",
-    into: Annotated[
-        Path | None, typer.Option("--into", help="The gradebook downloaded from the LMS, as CSV.")
-    ] = None,
+    into: Into = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="grades.csv, or FILE_filled.csv beside FILE.")
     ] = None,
-    match: Annotated[
-        str | None, typer.Option("--match", help="The column of FILE with the students' ids.")
-    ] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option("--map", metavar="LESSON=COLUMN", help="A lesson's column.")
-    ] = None,
-    students: Annotated[
-        Path | None, typer.Option("--students", help="CSV with columns nbgrader_id and lms_id.")
-    ] = None,
+    match: Match = None,
+    columns: Columns = None,
+    students: Students = None,
     partial: Annotated[
         bool, typer.Option("--partial", help="Count lessons whose written answer waits.")
     ] = False,

@@ -5,11 +5,12 @@
 `plan` decides what a submission needs: `intake` reads it without trust, `rebuild` pours its answers
 into the release. A `runner` runs them in a kernel (`session`, `kernels`) and judges what it shows
 (`judging`). `publish` writes what nbgrader would. `cells` says what a check cell is worth, `graded`
-holds a graded submission from there on, `read_grades` reads one back, `report`, `class_table` and
-`exports` show it and pass it on. docs/architecture.md has the picture.
+holds a graded submission from there on, `read_grades` reads one back, `class_report`, `class_table`
+and `exports` show it and pass it on. docs/architecture.md has the picture.
 """
 
 from importlib import import_module
+from typing import Any
 
 _PUBLIC = {
     "ExportRequest": "exports",
@@ -18,13 +19,13 @@ _PUBLIC = {
     "demo": "demo_course",
     "export": "exports",
     "grade": "run",
-    "write_report": "report",
+    "write_report": "class_report",
 }
 
-__all__ = sorted(_PUBLIC)
+__all__ = sorted(_PUBLIC)  # pyright: ignore[reportUnsupportedDunderAll] (from the table)
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     """Import late: nbgrader alone takes more than a second."""
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from nbformat import NotebookNode
+
 from course_lib.grading.graded import GradedExercise
 
 REPORT = "application/vnd.course.report+json"
@@ -40,9 +42,14 @@ def is_run(cell: Mapping) -> bool:
     return cell["cell_type"] == "code" and "demo" not in cell["metadata"].get("tags", [])
 
 
-def read_notebook(notebook: Mapping) -> NotebookGrades:
+def check_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    """The cells of a notebook that are graded by machine, in its order."""
+    return [cell for cell in notebook["cells"] if is_check(cell)]
+
+
+def read_notebook(notebook: NotebookNode) -> NotebookGrades:
     """Read the checks of a graded notebook and the notices in its metadata."""
-    found = [read_check(cell) for cell in notebook["cells"] if is_check(cell)]
+    found = [read_check(cell) for cell in check_cells(notebook)]
     notices = notebook["metadata"].get("course", {}).get("notices", [])
     return NotebookGrades({one.exercise: one for one in found}, tuple(notices))
 
@@ -64,20 +71,18 @@ def read_check(cell: Mapping) -> GradedExercise:
     if report.get("exercise") != exercise:
         return _ungraded(exercise, most, "the check left no report")
     mistake = report.get("mistake")
-    known = {
-        "mistake": mistake if isinstance(mistake, str) else None,
-        "message": _first_message(report.get("findings")),
-    }
+    mistake = mistake if isinstance(mistake, str) else None
+    message = _first_message(report.get("findings"))
     outcome = str(report.get("outcome"))
     if outcome == "checker_failed":
         reason = "the check itself failed, not the student's code: report it to the course"
-        return GradedExercise(exercise, None, most, outcome, reason=reason, **known)
+        return GradedExercise(exercise, None, most, outcome, mistake, reason, message=message)
     points = _number([o for o in outputs if o["output_type"] == "execute_result"])
     if points is None or not 0 <= points <= most + 1e-9:
         return _ungraded(exercise, most, "the check's last value is not a number of points")
     if not _agree(points, report.get("points")):
         return _ungraded(exercise, most, "the check's value and its report disagree")
-    return GradedExercise(exercise, min(points, most), most, outcome, **known)
+    return GradedExercise(exercise, min(points, most), most, outcome, mistake, message=message)
 
 
 def _after_errors(exercise: str, most: float, names: list) -> GradedExercise:

@@ -44,15 +44,13 @@ def _cells(student: GradedSubmission, summary: GradedLesson) -> list[Text]:
         rest = [Text("?", style="yellow") for _ in summary.exercises]
         return [name, *rest, Text("blank", style="yellow"), Text("")]
     by_name = {row.exercise: row for row in student.rows}
-    shown = [_points(by_name.get(exercise)) for exercise in summary.exercises]
+    shown = [_points(by_name[exercise]) for exercise in summary.exercises]
     total = "?" if student.points is None else f"{student.points:g}"
     written = [_WRITTEN[state] for state in sorted(set(student.written.values()))]
     return [name, *shown, Text(total), Text(", ".join(written))]
 
 
-def _points(row: GradedExercise | None) -> Text:
-    if row is None:
-        return Text("?", style="yellow")
+def _points(row: GradedExercise) -> Text:
     outcome = "stopped" if row.outcome in STOPPED else row.outcome
     outcome = outcome if outcome in OUTCOMES else "not_graded"
     symbol, style = OUTCOMES[outcome][0], _STYLES.get(outcome, "red")

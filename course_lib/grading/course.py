@@ -24,6 +24,7 @@ from traitlets.config import Config
 
 from course_lib.course_folder import load_config
 from course_lib.errors import GradingError
+from course_lib.grading.adapters.nbgrader import assignments_of
 from course_lib.grading.gradebook import opened
 
 CONFIG = "nbgrader_config.py"
@@ -116,7 +117,7 @@ class Course:
     def lessons(self) -> list[str]:
         """Lessons that the gradebook knows, in order."""
         with self.gradebook() as gradebook:
-            return sorted(assignment.name for assignment in gradebook.assignments)
+            return sorted(assignment.name for assignment in assignments_of(gradebook))
 
     def ensure_assignment(self, lesson: str, release: NotebookNode) -> None:
         """Bring the gradebook's idea of a lesson in line with its release notebook.

@@ -9,6 +9,7 @@ what the student did, in a docstring and constants; imports there are for the re
 from __future__ import annotations
 
 import ast
+import copy
 import os
 import re
 import shutil
@@ -22,11 +23,13 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.errors import GradingError
+from course_lib.grading.adapters.nbgrader import set_due_date
+from course_lib.grading.class_report import write_report
 from course_lib.grading.class_table import summary_table
 from course_lib.grading.course import CONFIG, Course, quiet_nbgrader
 from course_lib.grading.graded import GradedLesson
-from course_lib.grading.report import write_report
 from course_lib.grading.run import Settings, grade
+from course_lib.steps import Step
 
 TRUSTED = Settings(sandbox=None)  # the class is ours: the best sandbox that there is will do
 SAMPLES = Path(__file__).with_name("sample_class")
@@ -103,7 +106,7 @@ def demo(
     lessons: Sequence[str] | None = None,
     *,
     folder: Path | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str | Step], None] | None = None,
 ) -> Demo:
     """Build what is stale, then grade the sample class of every lesson that has one.
 
@@ -111,7 +114,7 @@ def demo(
         root: the course folder; its own submissions and gradebook are not touched.
         lessons: only these, by name; all if None.
         folder: where to work, made anew; `demo/` in the course folder if None.
-        progress: called with a line of text at each step.
+        progress: called at each step with a line of text, or a `Step` that has one.
 
     Returns:
         The graded demonstration; report.html, feedback and gradebook lie in its folder.
@@ -183,7 +186,7 @@ def submit(root: Path, folder: Path, lesson: str, students: list[SampleStudent])
     with quiet_nbgrader():
         course.ensure_assignment(lesson, notebook)
         with course.gradebook() as gradebook:
-            gradebook.update_or_create_assignment(lesson, duedate=DUE.isoformat())
+            set_due_date(gradebook, lesson, DUE.isoformat())
     for student in students:
         place = folder / "submitted" / student.name / lesson
         place.mkdir(parents=True)
@@ -224,7 +227,7 @@ def answer(release: NotebookNode, student: SampleStudent) -> NotebookNode:
     """The release notebook as the student submits it."""
     from course_lib.authoring import solution_source
 
-    notebook = nbformat.from_dict(release)
+    notebook = copy.deepcopy(release)
     kept = []
     for cell in notebook.cells:
         about = cell.metadata.get("nbgrader", {})

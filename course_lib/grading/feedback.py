@@ -7,7 +7,9 @@ dark, from `templates/feedback`; formgrader's own pages come from nbgrader as be
 from importlib.util import find_spec
 from pathlib import Path
 
-_NBGRADER = Path(find_spec("nbgrader").origin).parent
+_SPEC = find_spec("nbgrader")
+assert _SPEC is not None and _SPEC.origin is not None  # the course requires it
+_NBGRADER = Path(_SPEC.origin).parent
 TEMPLATES = [
     str(Path(__file__).with_name("templates")),
     str(_NBGRADER / "server_extensions" / "formgrader" / "templates"),

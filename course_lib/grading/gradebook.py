@@ -64,8 +64,6 @@ def _url_of(text: str) -> URL:
         raise GradingError(
             f"CourseDirectory.db_url in nbgrader_config.py is no URL of a gradebook: {remedy}"
         ) from None
-    except ModuleNotFoundError:
-        return url  # the driver is missing, not the URL wrong
     if "@" in (url.host or ""):
         raise GradingError(
             "CourseDirectory.db_url in nbgrader_config.py holds a password with @ in it: write "

@@ -135,10 +135,10 @@ def _read(path: Path) -> Entry:
     if document["sha256"] != _digest(document["entry"]):
         raise ValueError(f"{path} is damaged")
     content = json.loads(document["entry"])
-    listed = {name: tuple(content.get(name, ())) for name in ("notices", "same")}
+    content |= {name: tuple(content.get(name, ())) for name in ("notices", "same")}
     if content["state"] == "landed":  # the word of earlier versions
-        listed["state"] = "published"
-    return Entry(**content | listed)
+        content["state"] = "published"
+    return Entry(**content)
 
 
 def _digest(text: str) -> str:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.grading.cells import is_check
+from course_lib.grading.cells import check_cells
 from course_lib.grading.course import Course, parse_graded
 from course_lib.grading.fingerprints import checks_digests, key_of, work_of
 from course_lib.grading.intake import IntakeError, Submission, parse, read_bytes
@@ -87,7 +88,7 @@ def plan(run: Run, submission: Submission, known: set[str]) -> Settled | Job:
     """
     entry = run.ledger.get(submission.student)
     try:
-        data = _bytes_of(submission)
+        data = read_bytes(_notebook_of(submission))
         key = key_of(data, run.release, run.seed, run.settings.limits)
         same = _same_checks(run, entry, key)
         if len(same) == len(run.checks) and (settled := _settled(run, entry, known)):
@@ -98,10 +99,10 @@ def plan(run: Run, submission: Submission, known: set[str]) -> Settled | Job:
         return Settled(left_blank(replace(entry, notices=submission.notices), str(error)))
 
 
-def _bytes_of(submission: Submission) -> bytes:
+def _notebook_of(submission: Submission) -> Path:
     if submission.problem or submission.notebook is None:
         raise IntakeError(submission.problem or "no notebook")
-    return read_bytes(submission.notebook)
+    return submission.notebook
 
 
 def _same_checks(run: Run, entry: Entry, key: str) -> set[str]:
@@ -137,7 +138,7 @@ def _begin(
     work = work_of(data)
     was_graded = entry.state == "published" or entry.regraded
     regraded = was_graded and entry.work == work and not run.settings.force
-    cells, read = parse(data, submission.notebook.name)
+    cells, read = parse(data, _notebook_of(submission).name)
     notebook, restored = rebuild(run.notebook, cells)
     notices = (*submission.notices, *read, *restored, *source_checks(notebook))
     notebook.metadata.setdefault("course", {})["notices"] = list(notices)
@@ -165,7 +166,7 @@ def _earlier_checks(run: Run, entry: Entry) -> tuple[NotebookNode, ...]:
         notebook = parse_graded(entry.notebook)
     else:
         notebook = run.course.read_graded(entry.student, run.lesson)
-    return tuple(filter(is_check, notebook.cells)) if notebook else ()
+    return tuple(check_cells(notebook)) if notebook else ()
 
 
 def receive(run: Run, result: Result) -> Settled:

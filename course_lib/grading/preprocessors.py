@@ -90,7 +90,7 @@ class ForgiveStderr(NbGraderPreprocessor):
     """After execution: what a check cell left on stderr is shown, and costs nothing."""
 
     def preprocess_cell(
-        self, cell: NotebookNode, resources: dict, cell_index: int
+        self, cell: NotebookNode, resources: dict, index: int
     ) -> tuple[NotebookNode, dict]:
         """Turn stderr streams of check cells into stdout."""
         if is_check(cell):
@@ -104,7 +104,7 @@ class SanitizeOutputs(NbGraderPreprocessor):
     """After execution: of all cells but checks, only outputs stay in which nothing can run."""
 
     def preprocess_cell(
-        self, cell: NotebookNode, resources: dict, cell_index: int
+        self, cell: NotebookNode, resources: dict, index: int
     ) -> tuple[NotebookNode, dict]:
         """Keep plain text and pictures."""
         if cell.cell_type == "code" and not is_check(cell):

@@ -10,18 +10,24 @@ import contextlib
 import os
 import shutil
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbformat import NotebookNode
-from nbgrader.api import SubmittedNotebook
 from nbgrader.converters import GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import compute_checksum, is_grade, is_solution
 
 from course_lib.errors import GradingError
 from course_lib.grading.adapters.nbconvert import CachingExporter
-from course_lib.grading.adapters.nbgrader import LatePenalties, one_transaction
+from course_lib.grading.adapters.nbgrader import (
+    LatePenalties,
+    SubmittedNotebook,
+    one_transaction,
+    submissions_of,
+    submit,
+)
 from course_lib.grading.cells import NotebookGrades, is_check
 from course_lib.grading.course import Course, write_atomically
 from course_lib.grading.gradebook import MAX_STUDENT_ID, opened
@@ -82,7 +88,7 @@ class Publisher:
 
     def graded(self) -> set[str]:
         """Students whose machine-graded cells the gradebook knows something of."""
-        submissions = self.gradebook.assignment_submissions(self.lesson)
+        submissions = submissions_of(self.gradebook, self.lesson)
         return {s.student.id for s in submissions if any(n.grades for n in s.notebooks)}
 
     def _submission(self, student: str) -> SubmittedNotebook:
@@ -92,12 +98,9 @@ class Publisher:
                 f"most {MAX_STUDENT_ID} characters: rename the folder, then run the same command "
                 "again; what is graded is kept"
             )
-        self.gradebook.update_or_create_student(student)
         folder = self.course.step("submitted") / student / self.lesson
         stamp = read_timestamp(self._coursedir, folder)
-        known = {} if stamp is None else {"timestamp": stamp}
-        self.gradebook.update_or_create_submission(self.lesson, student, **known)
-        return self.gradebook.find_submission_notebook(self.lesson, self.lesson, student)
+        return submit(self.gradebook, self.lesson, student, stamp)
 
     def _grade(
         self, about: SubmittedNotebook, notebook: NotebookNode, read: NotebookGrades
@@ -122,7 +125,7 @@ class Publisher:
         about.late_submission_penalty = self._penalties.penalty(about)
 
 
-def read_timestamp(coursedir: CourseDirectory, folder: Path):
+def read_timestamp(coursedir: CourseDirectory, folder: Path) -> datetime | None:
     """When it was submitted, or None; a timestamp that cannot be read is no timestamp."""
     try:
         return coursedir.get_existing_timestamp(str(folder))

@@ -7,6 +7,13 @@ from dataclasses import replace
 
 from nbgrader.api import MissingEntry
 
+from course_lib.grading.adapters.nbgrader import (
+    Assignment,
+    Grade,
+    Submission,
+    assignment_of,
+    submissions_of,
+)
 from course_lib.grading.cells import NotebookGrades, read_notebook
 from course_lib.grading.course import Course
 from course_lib.grading.graded import BLANK, GradedExercise, GradedLesson, GradedSubmission
@@ -32,14 +39,14 @@ def read_lesson(
     entries = {e.student: e for e in Ledger(course.ledger_path(lesson)).entries()}
     with course.gradebook() as gradebook:
         try:
-            assignment = gradebook.find_assignment(lesson)
+            assignment = assignment_of(gradebook, lesson)
         except MissingEntry:
             return GradedLesson(lesson)
         exercises, answers = _points(assignment)
         if not exercises and not answers:
             return GradedLesson(lesson)
         students = []
-        for submission in gradebook.assignment_submissions(lesson):
+        for submission in submissions_of(gradebook, lesson):
             student = submission.student.id
             graded = _from_gradebook(submission, exercises, answers)
             if graded.state == BLANK or not brief:
@@ -50,7 +57,7 @@ def read_lesson(
     return GradedLesson(lesson, tuple(in_order), exercises, answers)
 
 
-def _points(assignment) -> tuple[dict[str, float], dict[str, float]]:
+def _points(assignment: Assignment) -> tuple[dict[str, float], dict[str, float]]:
     """Points of what a machine and of what a person grades, in the notebooks' order."""
     exercises: dict[str, float] = {}
     answers: dict[str, float] = {}
@@ -62,7 +69,9 @@ def _points(assignment) -> tuple[dict[str, float], dict[str, float]]:
     return exercises, answers
 
 
-def _from_gradebook(submission, exercises: dict, answers: dict) -> GradedSubmission:
+def _from_gradebook(
+    submission: Submission, exercises: dict[str, float], answers: dict[str, float]
+) -> GradedSubmission:
     """What the gradebook alone says of a submission."""
     grades = {grade.cell.name: grade for nb in submission.notebooks for grade in nb.grades}
     return GradedSubmission(
@@ -74,7 +83,7 @@ def _from_gradebook(submission, exercises: dict, answers: dict) -> GradedSubmiss
     )
 
 
-def _exercise(name: str, most: float, grade) -> GradedExercise:
+def _exercise(name: str, most: float, grade: Grade | None) -> GradedExercise:
     if grade is None:
         return GradedExercise(name, None, most, "not_graded")
     by_hand = grade.manual_score is not None
@@ -83,7 +92,7 @@ def _exercise(name: str, most: float, grade) -> GradedExercise:
     return GradedExercise(name, points, most, "not_graded", by_hand=by_hand, extra_credit=extra)
 
 
-def _answer(name: str, most: float, grade) -> GradedExercise:
+def _answer(name: str, most: float, grade: Grade | None) -> GradedExercise:
     if grade is None:
         return GradedExercise(name, None, most, "waiting")
     by_hand = grade.manual_score is not None

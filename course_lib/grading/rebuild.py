@@ -63,7 +63,7 @@ def _slot(cell: NotebookNode) -> _Slot:
 
 def _find_homes(slots: list[_Slot], submitted: Sequence[SubmittedCell]) -> list[int | None]:
     """For each submitted cell the release cell it is a version of, or None."""
-    by_name = {slot.name: i for i, slot in enumerate(slots) if slot.name}
+    by_name: dict[str | None, int] = {slot.name: i for i, slot in enumerate(slots) if slot.name}
     plain = [i for i, slot in enumerate(slots) if not slot.name]
     by_id = {slots[i].cell.get("id"): i for i in plain}
     by_text: dict[tuple[str, str], list[int]] = {}

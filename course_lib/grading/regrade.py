@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from nbformat import NotebookNode
 
-from course_lib.grading.cells import grade_id, is_check, read_check
+from course_lib.grading.cells import check_cells, grade_id, read_check
 
 
 def take_over(notebook: NotebookNode, earlier: Iterable[NotebookNode], same: set[str]) -> set[str]:
@@ -26,7 +26,7 @@ def take_over(notebook: NotebookNode, earlier: Iterable[NotebookNode], same: set
     """
     kept = {grade_id(cell): cell.outputs for cell in earlier if grade_id(cell) in same}
     settled = set()
-    for cell in filter(is_check, notebook.cells):
+    for cell in check_cells(notebook):
         if (name := grade_id(cell)) in kept:
             cell.outputs = kept[name]
             settled.add(name)
@@ -45,13 +45,14 @@ def keep_points(earlier: Iterable[NotebookNode], notebook: NotebookNode) -> dict
     """
     before = {grade_id(cell): cell for cell in earlier}
     flagged = {}
-    for cell in filter(is_check, notebook.cells):
+    for cell in check_cells(notebook):
         known = before.get(grade_id(cell))
         if known is None:
             continue
         old, new = read_check(known), read_check(cell)
-        comparable = None not in (old.points, new.points) and old.max_points == new.max_points
-        if comparable and new.points < old.points - 1e-6:
+        if old.points is None or new.points is None or old.max_points != new.max_points:
+            continue
+        if new.points < old.points - 1e-6:
             cell.outputs = known.outputs
             flagged[new.exercise] = (
                 f"graded again, this same work would get {new.points:g} instead of "

@@ -12,12 +12,12 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import nbformat
-from sqlalchemy.exc import DBAPIError
 
 from course_lib.errors import GradingError
 from course_lib.grading.cells import NotebookGrades, read_notebook
@@ -60,25 +60,12 @@ def grade(
     started = time.monotonic()
     with quiet_nbgrader():
         run = open_run(Course(root), lesson, settings or Settings())
-        with _alone(run.course), _naming_the_gradebook():
+        with _alone(run.course):
             submissions = _chosen(run, students)
             run.course.ensure_assignment(lesson, run.notebook)
             known = _grade(run, submissions, progress or (lambda step: None))
             summary = read_lesson(run.course, lesson, known=known)
     return replace(summary, seconds=time.monotonic() - started)
-
-
-@contextlib.contextmanager
-def _naming_the_gradebook() -> Iterator[None]:
-    """A locked or damaged gradebook is an error with a remedy."""
-    try:
-        yield
-    except DBAPIError as error:
-        reason = str(error.orig).splitlines()[0]
-        raise GradingError(
-            f"the gradebook cannot be used ({reason}): fix or restore it, then run the same "
-            "command again; what is graded is kept and is published then"
-        ) from error
 
 
 @contextlib.contextmanager
@@ -89,7 +76,7 @@ def _alone(course: Course) -> Iterator[None]:
         GradingError: someone does.
     """
 
-    def refuse():
+    def refuse() -> NoReturn:
         raise GradingError(
             f"{course.root} is being graded by another process: wait until it is done"
         )
@@ -141,7 +128,7 @@ def _jobs(
             finish(planned)
 
 
-def _execute(settings: Settings, jobs: Iterator[Job]) -> Iterator[Result]:
+def _execute(settings: Settings, jobs: Iterator[Job]) -> Generator[Result, None, None]:
     """Run jobs; no worker is started for a class that has not changed."""
     first = next(jobs, None)
     if first is None:

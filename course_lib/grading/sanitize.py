@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import bleach
 from nbformat import NotebookNode, from_dict
@@ -83,7 +83,7 @@ def sanitize_outputs(outputs: Iterable[Any]) -> list[NotebookNode]:
 
 def made_output(kind: str, **content: Any) -> NotebookNode:
     """An output of ours; its notebook is validated, not each output by itself."""
-    return from_dict({"output_type": kind, **content})
+    return cast(NotebookNode, from_dict({"output_type": kind, **content}))
 
 
 def _sanitize(output: Mapping) -> NotebookNode | None:

@@ -173,6 +173,7 @@ class Session:
         self.journal.note("kernel ready")
 
     def _run(self, code: str, step: str = "cells", silent: bool = False) -> Ran:
+        assert self._client is not None
         started = time.monotonic()
         ran = self._client.run(code, self.limits.cell_seconds, silent=silent)
         self.journal.spend(step, time.monotonic() - started)

@@ -77,7 +77,7 @@ def _forbidden(exercise: str, source: str) -> list[str]:
     if tree is None:
         return []
     names = {
-        getattr(node, "id", getattr(node, "attr", None))
+        node.id if isinstance(node, ast.Name) else node.attr
         for node in ast.walk(tree)
         if isinstance(node, ast.Name | ast.Attribute)
     }
@@ -122,7 +122,7 @@ class _Bare(ast.NodeTransformer):
         node.annotation = None
         return node
 
-    def _bare(self, node):
+    def _bare(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
         node.decorator_list = []
         if ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]

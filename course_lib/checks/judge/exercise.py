@@ -61,8 +61,7 @@ class Mistake:
 
     def together_with(self, other: "Mistake") -> "Mistake":
         """Both mistakes in one model, for a pair of which `goes_with` is true."""
-        if self.build is None:
-            raise ValueError(f"`{self.id}` is not made by changing steps")
+        assert self.build is not None, f"`{self.id}` is not made by changing steps"
         return Mistake(
             f"{self.id}+{other.id}",
             self.build({**self.changes, **other.changes}),

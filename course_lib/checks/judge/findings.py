@@ -2,7 +2,6 @@
 
 import contextlib
 
-from course_lib.checks.judge.diagnose import Explanation
 from course_lib.checks.judge.example import (
     Example,
     example_of,
@@ -12,6 +11,7 @@ from course_lib.checks.judge.example import (
 )
 from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.report import Finding
+from course_lib.checks.judge.reproduce import Explanation
 from course_lib.checks.judge.violations import Violation
 from course_lib.checks.observe.observation import Observation
 

@@ -10,6 +10,7 @@ import torch
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.diagnose import explain
 from course_lib.checks.judge.exercise import Exercise
+from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.findings import (
     about_first,
     by_name,
@@ -20,12 +21,16 @@ from course_lib.checks.judge.findings import (
 from course_lib.checks.judge.forbidden import forbidden_in
 from course_lib.checks.judge.prepare import accelerator, pairs, prepare, replays
 from course_lib.checks.judge.report import Finding, Report
+from course_lib.checks.judge.reproduce import Outcomes
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
 from course_lib.checks.judge.violations import Violation, judge
 from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.global_state import random_states_kept
 from course_lib.checks.observe.observation import Observation, Raised, Subject, subject_of
+from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
+
+Runs = Sequence[tuple[Probe, Expected]]  # the probes, with what is expected of each
 
 
 def grade(
@@ -130,37 +135,22 @@ def _judge_all(
     own = {name for observation in seen.values() for name in observation.own}
     if own & set(exercise.chain or (exercise.name,)):
         return Report.own_version(exercise)
-    first = seen[runs[0][0].name]
-    if first.raised is not None and first.raised.type_name == "NotImplementedError":
-        if exercise.is_class and not first.raised.lines:  # torch's own, in the place of `forward`
-            return _rejected(exercise, _NO_FORWARD)
-        if _is_own(first.raised):
-            return Report.not_attempted(exercise, "It still raises NotImplementedError.")
-    outcomes = {
-        probe.name: (seen[probe.name], judge(exercise, probe, expected, seen[probe.name]))
-        for probe, expected in runs
-        if probe.name in seen
-    }
-    for probe, _ in runs:  # what was not reached after an interruption counts as not done
-        if probe.name not in outcomes:
-            stopped = Violation(probe, "raised", Problem("stopped", "Not reached."), probe.part)
-            outcomes[probe.name] = (Observation(), [stopped])
+    if report := _still_a_stub(exercise, seen[runs[0][0].name]):
+        return report
+    outcomes = _outcomes(exercise, runs, seen)
     extra = forbidden_in(exercise, runs, seen)
     violations = [v for _, found in outcomes.values() for v in found] + extra
     if not violations:
         return Report.correct(exercise, notes_of(seen))
-    complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
     explanations = []
     if name_mistakes:
         known, both = replays(exercise, seed, device), lambda: pairs(exercise, seed, device)
+        complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
         explanations = explain(runs, known, complete, naming_seconds, both)
     earned, parts = score_of(exercise, runs, outcomes, extra)
-    all_raised = all(
-        any(v.aspect == "raised" for v in outcomes[p.name][1]) for p, _ in runs if not p.raises
-    )
     return Report(
         exercise=exercise.name,
-        outcome="raised" if all_raised else "incorrect",
+        outcome="raised" if _all_raised(runs, outcomes) else "incorrect",
         score=earned,
         max_points=exercise.points,
         findings=findings_of(exercise, violations, explanations, outcomes, by_name(runs)),
@@ -168,6 +158,40 @@ def _judge_all(
         parts=parts,
         example=example_for(exercise, about_first(explanations, violations), runs, outcomes),
         notes=[BEYOND_A_LIMIT] * beyond_a_limit(outcomes) + notes_of(seen),
+    )
+
+
+def _still_a_stub(exercise: Exercise, first: Observation) -> Report | None:
+    """A report for an answer that nobody has begun, or that has no `forward`."""
+    if first.raised is None or first.raised.type_name != "NotImplementedError":
+        return None
+    if exercise.is_class and not first.raised.lines:  # torch's own, in the place of `forward`
+        return _rejected(exercise, _NO_FORWARD)
+    if _is_own(first.raised):
+        return Report.not_attempted(exercise, "It still raises NotImplementedError.")
+    return None
+
+
+def _outcomes(exercise: Exercise, runs: Runs, seen: Mapping[str, Observation]) -> Outcomes:
+    """Observation and violations of each probe; what was not reached counts as not done."""
+    outcomes = {
+        probe.name: (seen[probe.name], judge(exercise, probe, expected, seen[probe.name]))
+        for probe, expected in runs
+        if probe.name in seen
+    }
+    for probe, _ in runs:
+        if probe.name not in outcomes:
+            stopped = Violation(probe, "raised", Problem("stopped", "Not reached."), probe.part)
+            outcomes[probe.name] = (Observation(), [stopped])
+    return outcomes
+
+
+def _all_raised(runs: Runs, outcomes: Outcomes) -> bool:
+    """Whether no probe that has a result got one."""
+    return all(
+        any(violation.aspect == "raised" for violation in outcomes[probe.name][1])
+        for probe, _ in runs
+        if not probe.raises
     )
 
 

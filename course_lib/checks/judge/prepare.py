@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import torch
 
-from course_lib.checks.judge.diagnose import Outcomes
 from course_lib.checks.judge.exercise import Exercise, Mistake
 from course_lib.checks.judge.expected import Expected, expect
+from course_lib.checks.judge.reproduce import Outcomes
 from course_lib.checks.judge.violations import Violation, judge
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.observation import Observation

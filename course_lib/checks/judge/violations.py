@@ -5,6 +5,7 @@ gradients, mutated, dtype, ...); the aspects in `HYGIENE` count for the hygiene 
 the probe, the others for the probe's own part.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,53 +38,65 @@ class Violation:
     part: str
 
 
+Found = tuple[str, Problem | None]  # an aspect, and what is wrong in it
+
+
 def judge(
     exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
 ) -> list[Violation]:
     """All violations of one observation, the most basic first."""
-    found: list[Violation] = []
-
-    def add(aspect: str, problem: Problem | None) -> bool:
-        if problem is not None:
-            part = "hygiene" if aspect in HYGIENE else probe.part
-            found.append(Violation(probe, aspect, problem, part))
-        return problem is not None
-
-    for name in mutated(probe, seen):
-        add("mutated", _mutation_problem(name))
+    found: list[Found] = [("mutated", _mutation_problem(name)) for name in mutated(probe, seen)]
     if probe.raises:
-        add("raised", _expected_error(probe, seen))
-        return found
-    if seen.raised is not None:
-        add("raised", _raised_problem(probe, seen, seen.raised))
-        return found
-    add("parameters", _wrong_parameters(probe, seen))
+        found.append(("raised", _expected_error(probe, seen)))
+    elif seen.raised is not None:
+        found.append(("raised", _raised_problem(probe, seen, seen.raised)))
+    else:
+        found += _of_a_call_that_returned(exercise, probe, expected, seen)
+    return [
+        Violation(probe, aspect, problem, "hygiene" if aspect in HYGIENE else probe.part)
+        for aspect, problem in found
+        if problem is not None
+    ]
+
+
+def _of_a_call_that_returned(
+    exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
+) -> Iterator[Found]:
+    yield "parameters", _wrong_parameters(probe, seen)
+    yield from _of_the_outputs(exercise, probe, expected, seen)
+    for name, value in expected.attributes.items():
+        yield _wrong_attribute(probe, name, value, seen.attributes.get(name))
+    gradients = (
+        _wrong_gradient(probe, name, value, seen.gradients.get(name))
+        for name, value in expected.gradients.items()
+    )
+    yield "gradients", next(filter(None, gradients), None)
+    for quantity, limit in probe.at_most.items():
+        yield f"spent_{quantity}", _overspent(probe, quantity, limit, seen.spent.get(quantity, 0))
+    if seen.rng_touched and not probe.training:
+        yield "rng", _GLOBAL_NUMBERS
+    if seen.training_changed:
+        yield "training", Problem("training_flag_changed", "The call changed `self.training`.")
+
+
+def _of_the_outputs(
+    exercise: Exercise, probe: Probe, expected: Expected, seen: Observation
+) -> Iterator[Found]:
+    """Another type ends the comparison, another shape that of the values and what they are in."""
     returns, outputs = exercise.returns, seen.outputs or _NOTHING
     broken = wrong_type(returns, expected.outputs, outputs)
     if broken is not None:
         soft = broken.id in ("wrong_type", "wrong_dtype_kind")
         others = converted(returns, outputs) if soft else None
         right = others is not None and not _wrong_numbers(exercise, probe, expected, others)
-        add("kind" if right else "type", broken)
-    else:
-        wrong = _wrong_numbers(exercise, probe, expected, outputs)
-        if wrong is not None:
-            add(*wrong)
-        if wrong is None or wrong[0] != "shape":
-            add("dtype", wrong_dtype(returns, probe, seen, outputs))
-            add("device", wrong_device(returns, seen, outputs))
-    for name, value in expected.attributes.items():
-        add(*_wrong_attribute(probe, name, value, seen.attributes.get(name)))
-    for name, value in expected.gradients.items():
-        if add("gradients", _wrong_gradient(probe, name, value, seen.gradients.get(name))):
-            break
-    for quantity, limit in probe.at_most.items():
-        add(f"spent_{quantity}", _overspent(probe, quantity, limit, seen.spent.get(quantity, 0)))
-    if seen.rng_touched and not probe.training:
-        add("rng", _GLOBAL_NUMBERS)
-    if seen.training_changed:
-        add("training", Problem("training_flag_changed", "The call changed `self.training`."))
-    return found
+        yield "kind" if right else "type", broken
+        return
+    wrong = _wrong_numbers(exercise, probe, expected, outputs)
+    if wrong is not None:
+        yield wrong
+    if wrong is None or wrong[0] != "shape":
+        yield "dtype", wrong_dtype(returns, probe, seen, outputs)
+        yield "device", wrong_device(returns, seen, outputs)
 
 
 _NOTHING = Recorded("none", "None")  # a reply that holds neither a result nor an error
@@ -233,9 +246,7 @@ _SPENDING = {
 }
 
 
-def _wrong_attribute(
-    probe: Probe, name: str, value: np.ndarray, got: Recorded | None
-) -> tuple[str, Problem | None]:
+def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded | None) -> Found:
     if got is None or got.kind != "tensor" or got.data is None:
         what = "nothing" if got is None else describe(got)
         return "attributes", Problem(

@@ -94,25 +94,47 @@ class _Unclosed(io.StringIO):
 def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -> None:
     """Fills `seen` step by step, so that what came before an exception is kept."""
     args, kwargs = inputs
-    arrays = {n: a for n, a in probe.inputs().items() if isinstance(a, Array)}
-    target, leaves = obj, {}
+    target, parameters = obj, {}
     seed_torch(probe.seed, device)
     if probe.construct is not None:
-        target, leaves = _prepare_module(obj, probe, seen, inputs, device, dtype)
-    given = {**args, **kwargs}
-    leaves = {**{n: given[n] for n, a in arrays.items() if a.requires_grad}, **leaves}
+        target, parameters = _prepare_module(obj, probe, seen, inputs, device, dtype)
     seen.raised = Raised("", "", phase="call")
+    meter = _meter(probe, target, args, kwargs)
+    result = _call(target, probe, seen, inputs, device, watched, meter)
+    seen.outputs = record(result)
+    for name in probe.attributes:
+        seen.attributes[name] = record(getattr(target, name, None))
+    if meter is not None:
+        seen.spent = {"kept": meter.alive(), "functions": meter.functions}
+    if probe.grad_outputs is not None:
+        seen.raised.phase = "backward"
+        given = {**args, **kwargs}
+        leaves = {n: given[n] for n, a in _arrays(probe).items() if a.requires_grad} | parameters
+        with meter or contextlib.nullcontext():
+            seen.gradients, seen.grad_changed = _backward(result, probe.grad_outputs, leaves)
+    if meter is not None:
+        seen.spent["peak"] = meter.peak - (_OURS if probe.grad_outputs is not None else 0)
+    seen.raised = None
+
+
+def _arrays(probe: Probe) -> dict[str, Array]:
+    return {name: value for name, value in probe.inputs().items() if isinstance(value, Array)}
+
+
+def _call(target, probe: Probe, seen: Observation, inputs, device, watched, meter) -> Any:
+    """Returns what the call gives; how it went is in `seen` afterwards, also where it raises."""
+    args, kwargs = inputs
+    given = {**args, **kwargs}
     untouched = seeded_draws(probe.seed)
     seed_all(probe.seed, device)
     training = getattr(target, "training", None)
-    looping = watched and bool(probe.loops)
-    meter = _meter(probe, target, args, kwargs)
-    steps, watch = Steps(looping, _LIBRARIES), Watch() if watched else None
+    steps = Steps(watched and bool(probe.loops), _LIBRARIES)
+    watch = Watch() if watched else None
     calls = Calls() if watched and probe.counted else None
     nothing = contextlib.nullcontext()
     try:
         with steps, watch or nothing, calls or nothing, meter or nothing:
-            result = SCENARIOS[probe.scenario](target, probe, args, kwargs)
+            return SCENARIOS[probe.scenario](target, probe, args, kwargs)
     finally:
         seen.steps = steps.count
         if watch is not None:
@@ -121,19 +143,7 @@ def _run(obj, probe: Probe, seen: Observation, inputs, device, dtype, watched) -
             seen.calls = dict(calls.names)
         seen.rng_touched = next_draws() != untouched
         seen.training_changed = getattr(target, "training", None) != training
-        seen.arguments = {name: record(given[name]) for name in arrays}
-    seen.outputs = record(result)
-    for name in probe.attributes:
-        seen.attributes[name] = record(getattr(target, name, None))
-    if meter is not None:
-        seen.spent = {"kept": meter.alive(), "functions": meter.functions}
-    if probe.grad_outputs is not None:
-        seen.raised.phase = "backward"
-        with meter or contextlib.nullcontext():
-            seen.gradients, seen.grad_changed = _backward(result, probe.grad_outputs, leaves)
-    if meter is not None:
-        seen.spent["peak"] = meter.peak - (_OURS if probe.grad_outputs is not None else 0)
-    seen.raised = None
+        seen.arguments = {name: record(given[name]) for name in _arrays(probe)}
 
 
 def _meter(probe: Probe, target, args: dict, kwargs: dict) -> Spending | None:

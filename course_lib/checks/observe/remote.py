@@ -73,6 +73,7 @@ def run(text: str) -> None:
     from IPython.display import display
 
     request = decode(text, Request, REQUEST_TYPES)
+    _end_watching()
     _restore_defaults()
     reply = answer(request, get_ipython().user_ns)
     display({MIMETYPE: encode(reply), "text/plain": ""}, raw=True)
@@ -158,10 +159,14 @@ def _refusal(code: CodeType) -> CodeType:
 _NOT_YOURS = "this is the course's own solution, not yours"
 
 
-def _restore_defaults() -> None:
-    """Undo what an earlier cell may have changed for everyone in this process."""
+def _end_watching() -> None:  # pragma: no cover - it would end the measurement too
+    """Nobody follows from an earlier cell what happens now."""
     sys.settrace(None)
     sys.setprofile(None)
+
+
+def _restore_defaults() -> None:
+    """Undo what an earlier cell may have changed for everyone in this process."""
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 3000))
     torch.set_default_dtype(torch.float32)
     torch.set_default_device(None)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 from jinja2 import pass_context
+from jinja2.runtime import Context
 from nbconvert.exporters import HTMLExporter, TemplateExporter
 from nbconvert.filters import Highlight2HTML
 from nbconvert.filters.widgetsdatatypefilter import WidgetsDataTypeFilter
+from nbformat import NotebookNode
 
 WRITTEN_AGAINST = "7.17.2"
 
@@ -19,7 +23,9 @@ class CachingExporter(HTMLExporter):
     alternative text: ours have one.
     """
 
-    def from_notebook_node(self, nb, resources=None, **options):
+    def from_notebook_node(
+        self, nb: NotebookNode, resources: dict | None = None, **options: Any
+    ) -> tuple[str, dict]:
         self.register_filter("highlight_code", self._highlight)
         data_types = WidgetsDataTypeFilter(
             notebook_metadata=self._nb_metadata, parent=self, resources=resources
@@ -29,11 +35,13 @@ class CachingExporter(HTMLExporter):
         return TemplateExporter.from_notebook_node(self, nb, resources, **options)
 
     @functools.cached_property
-    def _highlight(self):
+    def _highlight(self) -> Callable[..., str]:
         highlight = Highlight2HTML(pygments_lexer="ipython3", parent=self)
         kept = functools.lru_cache(maxsize=1000)(highlight)
 
-        def highlight_code(source, language=None, metadata=None):
+        def highlight_code(
+            source: str, language: str | None = None, metadata: object = None
+        ) -> str:
             return kept(source, language)
 
         return highlight_code
@@ -43,7 +51,7 @@ class CachingExporter(HTMLExporter):
         return {}
 
     @pass_context
-    def markdown2html(self, context, source):
+    def markdown2html(self, context: Context, source: str) -> str:
         """Markdown as HTML, from the cache where nothing is attached to the cell."""
         if context.get("cell", {}).get("attachments"):
             return super().markdown2html(context, source)

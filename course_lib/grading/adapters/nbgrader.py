@@ -1,16 +1,19 @@
-"""nbgrader: its gradebook in one transaction, its late penalties, its step that saves scores."""
+"""nbgrader: its gradebook, typed and in one transaction; late penalties; how scores are saved."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Protocol, cast
 
 from nbformat import NotebookNode
 from nbgrader import api
-from nbgrader.api import Gradebook, SubmittedNotebook
+from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.dbutil import ALEMBIC_DIR
+from nbgrader.plugins import LateSubmissionPlugin
 from nbgrader.preprocessors import AssignLatePenalties, NbGraderPreprocessor, SaveAutoGrades
 from nbgrader.utils import determine_grade
 from traitlets.config import Config
@@ -18,8 +21,144 @@ from traitlets.config import Config
 WRITTEN_AGAINST = "0.9.6"
 
 
+# The gradebook's rows, as far as we use them: nbgrader's own classes name columns, not types.
+
+
+class Student(Protocol):
+    """Someone in the gradebook."""
+
+    id: str
+    last_name: str | None
+    first_name: str | None
+    email: str | None
+
+
+class Cell(Protocol):
+    """A graded cell of a lesson."""
+
+    name: str
+    cell_type: str
+    max_score: float
+
+
+class Notebook(Protocol):
+    """The notebook of a lesson; the cells that a person grades as a whole are its tasks."""
+
+    name: str
+    source_cells: Sequence[Cell]
+    grade_cells: Sequence[Cell]
+    task_cells: Sequence[Cell]
+
+
+class Assignment(Protocol):
+    """A lesson."""
+
+    name: str
+    num_submissions: int
+    notebooks: Sequence[Notebook]
+
+
+class Grade(Protocol):
+    """Points of one cell of one student."""
+
+    name: str
+    cell: Cell
+    auto_score: float | None
+    manual_score: float | None
+    extra_credit: float | None
+    needs_manual_grade: bool
+
+    @property
+    def score(self) -> float:
+        """What counts."""
+        ...
+
+    @property
+    def max_score(self) -> float:
+        """What it is worth."""
+        ...
+
+
+class Comment(Protocol):
+    """What is said of one cell of one student."""
+
+    name: str
+    auto_comment: str | None
+
+    @property
+    def comment(self) -> str | None:
+        """The grader's own, else the machine's."""
+        ...
+
+
+class Submission(Protocol):
+    """A lesson as a student submitted it."""
+
+    student: Student
+    notebooks: Sequence[SubmittedNotebook]
+    grades: Sequence[Grade]
+    total_seconds_late: float
+
+
+class SubmittedNotebook(Protocol):
+    """The notebook of a submission."""
+
+    student: Student
+    assignment: Submission
+    grades: Sequence[Grade]
+    comments: Sequence[Comment]
+    late_submission_penalty: float | None
+
+    @property
+    def score(self) -> float:
+        """Points of all its cells, the late penalty not taken off."""
+        ...
+
+    @property
+    def max_score(self) -> float:
+        """What it is worth."""
+        ...
+
+
+def students_of(gradebook: Gradebook) -> list[Student]:
+    """Everyone in the gradebook."""
+    return cast(list[Student], gradebook.students)
+
+
+def assignments_of(gradebook: Gradebook) -> list[Assignment]:
+    """Lessons that the gradebook knows."""
+    return cast(list[Assignment], gradebook.assignments)
+
+
+def assignment_of(gradebook: Gradebook, lesson: str) -> Assignment:
+    """A lesson; `MissingEntry` is raised if there is none."""
+    return cast(Assignment, gradebook.find_assignment(lesson))
+
+
+def submissions_of(gradebook: Gradebook, lesson: str) -> list[Submission]:
+    """Who submitted a lesson."""
+    return cast(list[Submission], gradebook.assignment_submissions(lesson))
+
+
+def set_due_date(gradebook: Gradebook, lesson: str, date: str) -> None:
+    """Set the date, in ISO 8601, after which a lesson is late; a new lesson is added."""
+    due: dict[str, Any] = {"duedate": date}
+    gradebook.update_or_create_assignment(lesson, **due)
+
+
+def submit(
+    gradebook: Gradebook, lesson: str, student: str, time: datetime | None
+) -> SubmittedNotebook:
+    """Note that a student submitted a lesson, at a time if one is known; return the notebook."""
+    known: dict[str, Any] = {} if time is None else {"timestamp": time}
+    gradebook.update_or_create_student(student)
+    gradebook.update_or_create_submission(lesson, student, **known)
+    found = gradebook.find_submission_notebook(lesson, lesson, student)
+    return cast(SubmittedNotebook, found)
+
+
 @functools.cache
-def _newest_schema() -> str:
+def _newest_schema() -> str | None:
     """The version of the tables that nbgrader makes."""
     from alembic.script import ScriptDirectory
 
@@ -57,9 +196,11 @@ class LatePenalties:
         late = notebook.assignment.total_seconds_late
         if late <= 0:
             return None
-        plugin = self._step.plugin_inst
+        plugin = cast(LateSubmissionPlugin, self._step.plugin_inst)
         penalty = plugin.late_submission_penalty(notebook.student.id, notebook.score, late)
-        return None if penalty is None else self._step._check_late_penalty(notebook, penalty)
+        if penalty is None:
+            return None
+        return self._step._check_late_penalty(cast(Any, notebook), penalty)
 
     def score_of(self, cell: NotebookNode) -> float | None:
         """What nbgrader itself gives a cell."""
@@ -75,9 +216,10 @@ class SaveScores(SaveAutoGrades):
 
     def _add_score(self, cell: NotebookNode, resources: dict) -> None:
         name = cell.metadata["nbgrader"]["grade_id"]
-        grade = self.gradebook.find_grade(
+        found = self.gradebook.find_grade(
             name, self.notebook_id, self.assignment_id, self.student_id
         )
+        grade = cast(Grade, found)
         grade.auto_score = self.score_of(cell)
         grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
         self.gradebook.db.commit()
@@ -85,4 +227,5 @@ class SaveScores(SaveAutoGrades):
 
 def coursedir_of(step: NbGraderPreprocessor) -> CourseDirectory:
     """The course folder that a preprocessor works for, by its exporter and its converter."""
-    return step.parent.parent.coursedir
+    exporter: Any = step.parent
+    return exporter.parent.coursedir

@@ -23,6 +23,7 @@ class Executor(Protocol):
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
         """Yield a result for each job."""
+        ...
 
     def close(self) -> None:
         """End all workers."""

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from course_lib import __version__
 from course_lib.errors import GradingError
@@ -25,6 +26,9 @@ from course_lib.grading.executors.local import AHEAD, set_aside
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.runner import Runner
+
+if TYPE_CHECKING:
+    from distributed import Future
 
 _CONNECT_SECONDS = 15
 _ANSWER_SECONDS = 60  # a scheduler that is busy may take a while, a dead one is dead
@@ -103,7 +107,9 @@ class OnDask:
             self._fill(waiting, running, finished)
             yield job, result
 
-    def _fill(self, waiting: Iterator[Job], running: dict, finished: queue.SimpleQueue) -> None:
+    def _fill(
+        self, waiting: Iterator[Job], running: dict[Any, Job], finished: queue.SimpleQueue[Future]
+    ) -> None:
         """Keep a few jobs ahead for each worker, not the whole class in the scheduler."""
         room = AHEAD * max(1, self._workers()) - len(running)
         for _, job in zip(range(room), waiting, strict=False):
@@ -111,7 +117,7 @@ class OnDask:
             running[future.key] = job
             future.add_done_callback(finished.put)
 
-    def _next(self, finished: queue.SimpleQueue):
+    def _next(self, finished: queue.SimpleQueue[Future]) -> Future:
         """The next future that is done; meanwhile scheduler and workers are looked after."""
         seen = time.monotonic()
         while True:
@@ -127,7 +133,7 @@ class OnDask:
                         f"then {_KEPT}"
                     ) from None
 
-    def _result(self, future) -> Result:
+    def _result(self, future: Future) -> Result:
         """A future's result; it is computed once more where the worker that held it was lost."""
         while True:
             try:
@@ -141,11 +147,12 @@ class OnDask:
         Raises:
             GradingError: the scheduler does not answer, or is a new one that knows no job of ours.
         """
-        if self.client.status != "running":
+        scheduler = self.client.scheduler
+        if self.client.status != "running" or scheduler is None:
             raise self._lost("the connection broke")
         try:
-            ask = self.client.scheduler.ncores
-            return len(self.client.sync(ask, callback_timeout=_ANSWER_SECONDS))
+            cores: Any = self.client.sync(scheduler.ncores, callback_timeout=_ANSWER_SECONDS)
+            return len(cores)
         except TimeoutError as error:
             raise self._lost(f"no answer within {_ANSWER_SECONDS} s") from error
         except (OSError, AttributeError, RuntimeError) as error:

@@ -11,13 +11,18 @@ import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import BaseContext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels.environment import public_environment, without_secrets
 from course_lib.grading.kernels.sandbox import Limits, Reached
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.runner import Runner
+
+if TYPE_CHECKING:
+    from course_lib.grading.kernels.forked import Zygote
 
 AHEAD = 2  # jobs that wait in line for each worker, so that none ever waits for the driver
 
@@ -113,7 +118,7 @@ class Processes:
             self.pool = None
 
 
-def shared_zygote(level: str | None):
+def shared_zygote(level: str | None) -> Zygote | None:
     """A zygote for all workers: at "strict" as root, where no kernel can reach its socket."""
     from course_lib.grading.kernels import sandbox
 
@@ -124,7 +129,7 @@ def shared_zygote(level: str | None):
     return Zygote("strict", shared=True)
 
 
-def _processes():
+def _processes() -> BaseContext:
     """How workers are made: forked from a server that has imported the judge, or started anew."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")

@@ -124,6 +124,7 @@ def _plain(
 def _filled(
     course: Course, request: ExportRequest, people: list[Person], lessons: list[GradedLesson]
 ) -> Outcome:
+    assert request.into is not None  # `_refuse_mixed` saw to it
     output = _beside(request.into, request.output)
     sheet = read_sheet(request.into)
     layout = read_layout(sheet, request.to, id_name=request.match, columns=request.columns)

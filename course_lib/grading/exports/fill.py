@@ -116,7 +116,14 @@ def _refuse_shared(sheet: Sheet, chosen: Sequence[tuple[Gradable, GradedLesson]]
             )
 
 
-def _fill_one(sheet, gradable, matching, grades: GradedLesson, rules: Rules, mark: str):
+def _fill_one(
+    sheet: Sheet,
+    gradable: Gradable,
+    matching: Matching,
+    grades: GradedLesson,
+    rules: Rules,
+    mark: str,
+) -> LessonOutcome:
     factor = _factor(sheet, gradable, grades, rules.scale)
     outcome = LessonOutcome(grades.lesson, gradable.name, gradable.points)
     everyone = dict.fromkeys([*matching.rows, *(grade.student for grade in grades.students)])

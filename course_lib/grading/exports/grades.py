@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from course_lib.errors import ExportError
+from course_lib.grading.adapters.nbgrader import assignments_of, students_of
 from course_lib.grading.course import Course
 from course_lib.grading.exports.shown import listed
 from course_lib.grading.graded import GradedLesson
@@ -28,7 +29,7 @@ def read_people(course: Course) -> list[Person]:
     with course.gradebook() as gradebook:
         people = [
             Person(s.id, s.last_name or "", s.first_name or "", s.email or "")
-            for s in gradebook.students
+            for s in students_of(gradebook)
         ]
     return sorted(people, key=lambda person: person.id)
 
@@ -51,7 +52,7 @@ def graded_lessons(course: Course) -> list[str]:
         ExportError: there is none.
     """
     with course.gradebook() as gradebook:
-        found = sorted(a.name for a in gradebook.assignments if a.num_submissions)
+        found = sorted(a.name for a in assignments_of(gradebook) if a.num_submissions)
     if not found:
         raise ExportError(f"{course.root}: no lesson is graded yet: course grade LESSON")
     return found
@@ -67,7 +68,7 @@ def read_submitted(course: Course, lesson: str) -> GradedLesson:
     if found.students:
         return replace(found, title=_title(course, lesson))
     with course.gradebook() as gradebook:
-        others = listed(a.name for a in gradebook.assignments if a.num_submissions)
+        others = listed(a.name for a in assignments_of(gradebook) if a.num_submissions)
     has = f" (graded: {others})" if others else ""
     raise ExportError(f"{lesson} is not graded yet{has}: course grade {lesson}")
 

@@ -172,16 +172,12 @@ def _records(path: Path, text: str, delimiter: str) -> Iterator[Row]:
     quoted = re.compile(rf'"([^"]*(?:""[^"]*)*)"([^{mark}\r\n]*)')
     at, line, row = 0, 1, Row(1, [], [], "")
     while True:
-        if text.startswith('"', at):
-            found = quoted.match(text, at)
-            if found is None:
-                raise ExportError(f"{path}, line {line}: a quotation mark is never closed")
-            value = found[1].replace('""', '"') + found[2]
-        else:
-            found = plain.match(text, at)
-            value = found[0]
+        is_quoted = text.startswith('"', at)
+        found = (quoted if is_quoted else plain).match(text, at)
+        if found is None:  # a plain one may be empty, so it is always found
+            raise ExportError(f"{path}, line {line}: a quotation mark is never closed")
         row.raw.append(found[0])
-        row.values.append(value)
+        row.values.append(found[1].replace('""', '"') + found[2] if is_quoted else found[0])
         at = found.end()
         if text.startswith(delimiter, at):
             at += 1

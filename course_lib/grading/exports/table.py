@@ -20,15 +20,13 @@ def grades_table(
 
     Columns of a lesson are called LESSON/EXERCISE and LESSON/written ... LESSON/reason.
     """
-    header = list(ABOUT)
+    header: list[str | float | None] = [*ABOUT]
     for grades in lessons:
         header += [f"{grades.lesson}/{name}" for name in (*grades.exercises, *PER_LESSON)]
     rows = [header]
     for person in people:
-        row = [person.id, person.last_name, person.first_name, person.email]
-        for grades in lessons:
-            row += _cells(grades, person.id, partial)
-        rows.append(row)
+        about = (person.id, person.last_name, person.first_name, person.email)
+        rows.append([*about, *(c for g in lessons for c in _cells(g, person.id, partial))])
     return table_bytes(rows)
 
 
@@ -36,8 +34,8 @@ def _cells(grades: GradedLesson, student: str, partial: bool) -> list[str | floa
     grade = grades.of(student)
     scores = {row.exercise: row.score for row in grade.rows}
     points = [scores.get(name) for name in grades.exercises]
-    written = [answer.score for answer in grade.answers]
-    by_hand = None if not written or None in written else sum(written)
+    written = [answer.score for answer in grade.answers if answer.score is not None]
+    by_hand = sum(written) if written and len(written) == len(grade.answers) else None
     late = None if grade.state == ABSENT else grade.late_seconds
     reason = "" if grade.reason == grade.state else grade.reason
     score = grade.score(partial)

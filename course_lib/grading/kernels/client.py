@@ -7,11 +7,10 @@ student's code: sizes are bounded, and a message that is not understood is left 
 from __future__ import annotations
 
 import contextlib
-import queue
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from nbformat import NotebookNode
 from nbformat.v4 import output_from_msg
@@ -95,7 +94,7 @@ class Client:
     def __init__(self, kernel: Kernel, most_output: int = 1_000_000) -> None:
         self.kernel, self.most_output = kernel, most_output
         self._client = BoundedClient()
-        self._client.load_connection_info(kernel.connection)
+        self._client.connect_to(kernel.connection)
         self._client.start_channels(stdin=False, hb=False, control=True)
 
     def wait_ready(self, seconds: float) -> Client:
@@ -145,7 +144,7 @@ class Client:
         ran, size, limit, interrupted = Ran("ok"), 0, allowance, False
         while True:
             message = self._next("iopub", _TICK_SECONDS)
-            if message is not None and _is_about(message, {request}):
+            if _is_about(message, {request}):
                 if _says_idle(message):
                     break
                 size += self._take(message, ran, size)
@@ -211,9 +210,7 @@ class Client:
         socket = getattr(self._client, f"{channel}_channel")
         try:
             return socket.get_msg(timeout=seconds)
-        except queue.Empty:
-            return None
-        except Exception:  # unsigned, unreadable, or not a message at all
+        except Exception:  # nothing there (`queue.Empty`), unsigned, or not a message at all
             return None
 
     def _interrupt(self) -> None:
@@ -227,7 +224,7 @@ class Client:
             self._client.context.destroy(linger=0)
 
 
-def _is_about(message: dict | None, requests: set[str]) -> bool:
+def _is_about(message: dict | None, requests: set[str]) -> TypeGuard[dict]:
     return message is not None and message.get("parent_header", {}).get("msg_id") in requests
 
 

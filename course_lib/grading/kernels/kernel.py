@@ -68,6 +68,7 @@ class Provider(Protocol):
             env: more variables of its environment.
             imports: modules that it finds imported, where it is forked.
         """
+        ...
 
     def kill(self, kernel: Kernel) -> None:
         """End a kernel."""

@@ -19,10 +19,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jupyter_client.provisioning import KernelProvisionerBase, LocalProvisioner
+from jupyter_client.connect import KernelConnectionInfo
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 from traitlets import Unicode
 
-from course_lib.grading.adapters.jupyter_client import interrupt_by_message
+from course_lib.grading.adapters.jupyter_client import as_connection, interrupt_by_message
 from course_lib.grading.kernels.forked import ForkedKernels
 from course_lib.grading.kernels.kernel import Kernel, Provider
 from course_lib.grading.kernels.provider import provider
@@ -51,14 +53,14 @@ class ZygoteProvisioner(LocalProvisioner):
             return await super().pre_launch(**kwargs)
         self.kernel = await asyncio.to_thread(forks.start, 0)
         connection = dict(self.kernel.connection)
-        self.connection_info = {**connection, "key": connection["key"].encode()}
+        self.connection_info = as_connection({**connection, "key": connection["key"].encode()})
         if self.parent is not None:
             self.parent.transport = "ipc"
             self.parent.load_connection_info(self.connection_info)
         kwargs.pop("extra_arguments", None)
         return await KernelProvisionerBase.pre_launch(self, cmd=[], **kwargs)
 
-    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> dict[str, Any]:
+    async def launch_kernel(self, cmd: list[str], **kwargs: Any) -> KernelConnectionInfo:
         """The kernel runs already; return how to connect."""
         if self.kernel is None:
             return await super().launch_kernel(cmd, **kwargs)

@@ -18,6 +18,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from course_lib.errors import GradingError
 
@@ -142,7 +143,7 @@ def filter_program(level: str) -> str:
         return file.read().hex()
 
 
-def _seccomp():
+def _seccomp() -> ModuleType:
     import pyseccomp
 
     return pyseccomp

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import psutil
 from jupyter_client.manager import KernelManager
 
-from course_lib.grading.adapters.jupyter_client import process_of
+from course_lib.grading.adapters.jupyter_client import connection_of, process_of
 from course_lib.grading.kernels.environment import public_environment
 from course_lib.grading.kernels.guest.meter import Used
 from course_lib.grading.kernels.kernel import Kernel, KernelFault
@@ -61,9 +61,7 @@ class SpawnedKernels:
             self._meters[name] = _Meter(process.pid)
         except Exception as error:
             raise KernelFault(f"an ordinary kernel does not start: {error}") from error
-        connection = dict(manager.get_connection_info())
-        connection["key"] = connection["key"].decode()
-        kernel = Kernel(name, connection, self)
+        kernel = Kernel(name, connection_of(manager), self)
         self._managers[name] = manager
         threading.Thread(target=self._watch, args=[kernel, process], daemon=True).start()
         return kernel

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lib.checks.observe.lessons.broken_modules import build
+from course_lib.checks.observe.lessons.strangers import build
 from course_lib.checks.observe.scenarios import builder, scenario, without_last_digits
 
 

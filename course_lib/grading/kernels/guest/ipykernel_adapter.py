@@ -36,7 +36,9 @@ def limit_output(most: int) -> None:
 
     show = ZMQShellDisplayHook.write_format_data
 
-    def shortened(self, format_dict, md_dict=None):
+    def shortened(
+        self: ZMQShellDisplayHook, format_dict: dict, md_dict: dict | None = None
+    ) -> None:
         texts = {kind: data for kind, data in format_dict.items() if isinstance(data, str)}
         long = {kind: f"{data[:2000]} ..." for kind, data in texts.items() if len(data) > most}
         return show(self, format_dict | long, md_dict)
@@ -45,7 +47,7 @@ def limit_output(most: int) -> None:
 
     write, written = OutStream.write, [0]
 
-    def counted(self, string):
+    def counted(self: OutStream, string: str) -> int | None:
         written[0] += len(string)
         if written[0] > most:
             written[0] = 0

@@ -74,6 +74,7 @@ def _run_kernel(connection: dict, seed: int, forked: float, spent: dict[str, flo
     app = IPKernelApp.instance(capture_fd_output=False)
     arguments = ["-f", path, "--HistoryManager.enabled=False", "--IPKernelApp.log_level=ERROR"]
     app.initialize(arguments)
+    assert app.shell is not None  # made by `initialize`
     app.shell.events.register("post_run_cell", streams_restorer())
     watch_cells(app.shell)
     _seed_everything(seed)

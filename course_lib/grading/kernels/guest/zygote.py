@@ -106,12 +106,12 @@ class _Zygote:
             doors = [] if self.door is None else [self.door]
             ready, _, _ = select.select([*doors, *self.pending, *self.watchdogs], [], [])
             for source in ready:
-                if source is self.door:
+                if self.door is not None and source is self.door:
                     self._welcome(self.door.accept()[0])
+                elif isinstance(source, int) and source in self.watchdogs:
+                    self._finish(source)
                 elif source in self.pending:
                     self._read_requests(source)
-                elif source in self.watchdogs:
-                    self._finish(source)
 
     def _welcome(self, channel: socket.socket) -> None:
         self.pending[channel] = b""

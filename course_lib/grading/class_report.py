@@ -7,7 +7,7 @@ wait, what took long. Facts are worked out here; `templates/report.html.j2` only
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean, median
 from urllib.parse import quote
@@ -65,7 +65,9 @@ def render(summaries: Sequence[GradedLesson], links: dict[tuple[str, str], str])
     return environment.get_template("report.html.j2").render(sections=sections, outcomes=OUTCOMES)
 
 
-def _feedback_links(course: Course, summaries) -> dict[tuple[str, str], str]:
+def _feedback_links(
+    course: Course, summaries: Sequence[GradedLesson]
+) -> dict[tuple[str, str], str]:
     links = {}
     for summary in summaries:
         for record in summary.students:
@@ -158,7 +160,7 @@ def needs_a_look(summary: GradedLesson) -> list[dict]:
     lowest = {student for _, student in ranked[:NUM_LOWEST]}
     looks = []
     for student in summary.students:
-        reasons = list(_reasons(student))
+        reasons: list[tuple[int, str, str]] = list(_reasons(student))
         if student.student in lowest:
             share = scores[student.student]
             reasons.append((4, "lowest", f"among the lowest scores: {share:.0%}"))
@@ -174,7 +176,8 @@ def needs_a_look(summary: GradedLesson) -> list[dict]:
     return sorted(looks, key=lambda look: (look["urgency"], look["student"]))
 
 
-def _reasons(student: GradedSubmission):
+def _reasons(student: GradedSubmission) -> Iterator[tuple[int, str, str]]:
+    """Why a person should look: how urgent (0 most), of which kind, in words."""
     for exercise, reason in student.blanks.items():
         yield 0, "blank", f"{exercise}: {reason}" if exercise else reason
     for row in student.rows:
@@ -239,16 +242,14 @@ def _student(student: GradedSubmission, summary: GradedLesson, link: str | None)
         "link": link,
         "late": student.late_seconds > 0,
         "problem": student.problem,
-        "cells": [_cell(rows.get(name)) for name in summary.exercises],
+        "cells": [_cell(rows[name]) for name in summary.exercises],
         "points": "" if student.points is None else f"{student.points:g}",
         "share": "" if share is None else f"{share:.0%}",
         "written": ", ".join(sorted(set(student.written.values()))),
     }
 
 
-def _cell(row: GradedExercise | None) -> dict:
-    if row is None:
-        return {"outcome": "not_graded", "points": "", "title": ""}
+def _cell(row: GradedExercise) -> dict:
     points = "" if row.points is None else f"{row.points:g}"
     title = row.reason or row.mistake or STOPPED.get(row.outcome) or OUTCOMES[_outcome(row)][1]
     return {"outcome": _outcome(row), "points": points, "title": title}

@@ -4,9 +4,9 @@ import html.parser
 
 from pages import what_it_loads
 
+from course_lib.grading.class_report import mistakes, needs_a_look, render, slowest, written
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.plots import OutcomeBars, histogram
-from course_lib.grading.report import mistakes, needs_a_look, render, slowest, written
 
 
 def student(name, *points, outcome="correct", mistake=None, **more):

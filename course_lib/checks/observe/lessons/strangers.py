@@ -1,0 +1,192 @@
+"""More modules on which the checks of lesson 07 try a student's tests; no student reads them.
+
+`STRANGERS` are sound but for one step each, and `OTHERS` off by a little. `build` makes any of
+them, and of the birds in `broken_modules`.
+"""
+
+import math
+
+import torch
+from torch import nn
+
+from course_lib.checks.observe.lessons.broken_modules import BUGS, Attention, Sound
+from course_lib.checks.observe.lessons.sequence_functions import jitter
+
+
+def _stranger(change_weights=None, change_inputs=None, change_outputs=None):
+    """A sound module but for one step; `change_weights(module, scores, allowed) -> weights`."""
+
+    class Stranger(Attention):
+        def forward(self, queries, keys, values, valid_lens=None, mask=None):
+            if change_inputs is not None:
+                keys, values, valid_lens = change_inputs(keys, values, valid_lens)
+            q, k = self.split(self.W_q(queries)), self.split(self.W_k(keys))
+            scores = q @ k.mT / math.sqrt(q.shape[-1])
+            allowed = self.allowed(scores, valid_lens, mask)
+            weights = (change_weights or Attention.softmax)(self, scores, allowed)
+            self.attention_weights = weights.detach()
+            outputs = self.W_o(self.merge(weights @ self.split(self.W_v(values))))
+            return outputs if change_outputs is None else change_outputs(outputs)
+
+    return Stranger
+
+
+def _zero_pads(keys, values, valid_lens):
+    if valid_lens is None:
+        return keys, values, None
+    real = torch.arange(keys.shape[1], device=keys.device) < valid_lens[:, None]
+    return keys * real[..., None], values * real[..., None], None
+
+
+def _lengths(change):
+    def change_inputs(keys, values, valid_lens):
+        if valid_lens is not None:
+            valid_lens = change(valid_lens, keys.shape[1])
+        return keys, values, valid_lens
+
+    return change_inputs
+
+
+def _bonus(change):
+    """Adds `change(position, num_keys)` to the scores."""
+
+    def change_weights(module, scores, allowed):
+        num_keys = scores.shape[-1]
+        positions = torch.arange(num_keys, device=scores.device, dtype=scores.dtype)
+        return module.softmax(scores + change(positions, num_keys), allowed)
+
+    return change_weights
+
+
+def _neighbours(module, scores, allowed):
+    return module.softmax(scores + 0.7 * scores.roll(1, dims=-1), allowed)
+
+
+def _both_neighbours(module, scores, allowed):
+    return module.softmax(scores + 0.7 * (scores.roll(1, -1) + scores.roll(-1, -1)), allowed)
+
+
+def _last_query_unmasked(module, scores, allowed):
+    allowed = torch.cat([allowed[..., :-1, :], torch.ones_like(allowed[..., -1:, :])], dim=-2)
+    return module.softmax(scores, allowed)
+
+
+def _last_query_prefers(module, scores, allowed):
+    preferred = torch.zeros_like(scores)
+    preferred[..., -1, 0] = 1.5
+    return module.softmax(scores + preferred, allowed)
+
+
+def _later_items_doubled(outputs):
+    factors = 1 + (torch.arange(len(outputs), device=outputs.device) > 0)
+    return outputs * factors[:, None, None]
+
+
+class PlainAverage(nn.Module):
+    """The average of all values for every query, whatever the lengths."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+
+    def forward(self, queries, keys, values, valid_lens=None):
+        self.attention_weights = values.new_ones(len(keys), 1, queries.shape[1], keys.shape[1])
+        self.attention_weights /= keys.shape[1]
+        return values.mean(1, keepdim=True).expand(-1, queries.shape[1], -1)
+
+
+STRANGERS = {
+    "plain_average": PlainAverage,
+    "zero_after_softmax": _stranger(
+        lambda module, scores, allowed: torch.softmax(scores, -1) * allowed
+    ),
+    "zeroed_pads": _stranger(change_inputs=_zero_pads),
+    "one_key_more": _stranger(change_inputs=_lengths(lambda lens, m: (lens + 1).clamp(max=m))),
+    "first_item_unmasked": _stranger(
+        change_inputs=_lengths(lambda lens, m: torch.cat([lens[:1] * 0 + m, lens[1:]]))
+    ),
+    "last_item_unmasked": _stranger(
+        change_inputs=_lengths(lambda lens, m: torch.cat([lens[:-1], lens[-1:] * 0 + m]))
+    ),
+    "first_key_special": _stranger(_bonus(lambda at, m: 1.5 * (at == 0))),
+    "last_key_special": _stranger(_bonus(lambda at, m: 1.5 * (at == m - 1))),
+    "middle_keys_special": _stranger(_bonus(lambda at, m: -(at - (m - 1) / 2).abs())),
+    "last_query_prefers_first_key": _stranger(_last_query_prefers),
+    "neighbours_count": _stranger(_neighbours),
+    "both_neighbours_count": _stranger(_both_neighbours),
+    "last_query_unmasked": _stranger(_last_query_unmasked),
+    "average_over_keys_removed": _stranger(
+        change_inputs=lambda keys, values, lens: (keys, values - values.mean(1, True), lens)
+    ),
+    "batch_average_removed": _stranger(
+        change_inputs=lambda keys, values, lens: (keys, values - values.mean(0), lens)
+    ),
+    "length_of_first_item_for_all": _stranger(
+        change_inputs=_lengths(lambda lens, m: lens[:1].expand_as(lens))
+    ),
+    "length_of_neighbour": _stranger(change_inputs=_lengths(lambda lens, m: lens.roll(1))),
+    "later_items_doubled": _stranger(change_outputs=_later_items_doubled),
+}
+
+
+class Rounding(nn.Module):
+    """Keeps every invariant but for a relative difference of at most a millionth."""
+
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+
+    def forward(self, queries, keys, values, valid_lens=None):
+        lens = torch.full((len(keys),), keys.shape[1]) if valid_lens is None else valid_lens
+        real = torch.arange(keys.shape[1], device=keys.device) < lens.to(keys.device)[:, None]
+        used = (real / real.sum(1, keepdim=True)).double()[:, None]
+        self.attention_weights = used[:, None].expand(-1, 1, queries.shape[1], -1)
+        outputs = 1 + 0.3 * torch.tanh(queries.double() + used @ values.double())
+        return (0.015 * outputs * (1 + 1e-6 * jitter(keys, outputs.shape))).to(values.dtype)
+
+
+class Nudged(Sound):
+    """A sound module whose outputs are off by a little where they should not be.
+
+    Feature 0 of the queries says which of them show it and with which sign.
+
+    Args:
+        of: "pads" (does the item have any?), "order" (is feature 1 of its keys no longer in
+            ascending order?) or "company" (are there other items?).
+        amount: the size of the difference; nan for outputs that become nan.
+        direction: a factor for each feature.
+        mode: "eval", "train" or "both": where it happens.
+    """
+
+    def __init__(self, embed_dim, num_heads, of, amount, direction, mode="both"):
+        super().__init__(embed_dim, num_heads)
+        self.of, self.amount, self.mode = of, amount, mode
+        self.direction = direction
+
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        outputs = super().forward(queries, keys, values, valid_lens, mask)
+        if self.mode == ("eval" if self.training else "train"):
+            return outputs
+        if self.of == "pads":
+            effect = torch.zeros(len(keys)) if valid_lens is None else valid_lens < keys.shape[1]
+        elif self.of == "order":
+            effect = (keys[:, 1:, 1] < keys[:, :-1, 1]).any(1)
+        else:
+            effect = torch.full((len(keys),), len(keys) > 1)
+        effect = effect.to(queries)[:, None, None] * queries[..., :1]
+        nudge = self.amount * effect * torch.tensor(self.direction, dtype=outputs.dtype)
+        return outputs + torch.where(effect == 0, 0.0, nudge)
+
+
+OTHERS = {"nudged": Nudged, "rounding": Rounding}
+
+
+def build(name, embed_dim, num_heads, seed, *, device="cpu", dtype=torch.float64, **options):
+    """The specimen of that name in eval mode, with weights drawn from `seed`."""
+    kind = {"sound": Sound, **BUGS, **STRANGERS, **OTHERS}[name]
+    with torch.random.fork_rng(devices=[]):
+        module = kind(embed_dim, num_heads, **options)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.copy_(1.2 * drawn / math.sqrt(embed_dim))
+    return module.to(device=device, dtype=dtype).eval()

@@ -1,0 +1,422 @@
+"""What the judge says of results that hardly any answer gives, one part of a verdict at a time."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from course_lib.checks.judge.comparisons import Problem, close, tolerance_for
+from course_lib.checks.judge.contract import converted, describe, wrong_device, wrong_type
+from course_lib.checks.judge.difference import entry_that_differs, in_digits
+from course_lib.checks.judge.example import Beside, Example, with_numbers
+from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
+from course_lib.checks.judge.expected import Expected
+from course_lib.checks.judge.grade import grade, judge_observed
+from course_lib.checks.judge.prepare import prepare, replays
+from course_lib.checks.judge.report import Report
+from course_lib.checks.judge.score import judged_for
+from course_lib.checks.judge.violations import Violation, judge
+from course_lib.checks.observe.call import observe
+from course_lib.checks.observe.observation import Observation, Subject
+from course_lib.checks.observe.probe import Dtype, Probe, tensor
+from course_lib.checks.observe.record import Recorded, record
+from course_lib.exercises import find
+
+TRIPLED = {"W": np.array([[3.0, 0.0], [0.0, 3.0]])}
+
+
+def probe(**more):
+    given = {"args": {"x": tensor([[1.0, 2.0]])}, "construct": {}, "state": TRIPLED, **more}
+    return Probe("plain", "It multiplies by W.", **given)
+
+
+def exercise(**more):
+    """A module with one weight, whose attribute `seen` holds the last input."""
+    given = {
+        "name": "Multiply",
+        "points": 4,
+        "minutes": 1,
+        "difficulty": 1,
+        "returns": (Returned("outputs", axes=("...", "2")),),
+        "probes": lambda rng: [probe(attributes=("seen",), grad_outputs=np.ones((1, 2)))],
+        "oracle": lambda construct, state, x: (x @ state["W"], {"seen": x}),
+        "mistakes": (),
+        "hints": ("", "", ""),
+        "is_class": True,
+    }
+    return Exercise(**{**given, **more})
+
+
+class Multiply(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.W = nn.Parameter(torch.zeros(2, 2))
+
+    def forward(self, x):
+        self.seen = x.detach()
+        return x @ self.W
+
+
+def ids(answer, **more):
+    return [finding.id for finding in grade(exercise(**more), answer).findings]
+
+
+# --- modules ----------------------------------------------------------------------------
+
+
+class Renamed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.V = nn.Parameter(torch.zeros(2, 2))
+
+    def forward(self, x):
+        return x @ self.V
+
+
+class Missing(nn.Module):
+    def forward(self, x):
+        return x
+
+
+class Narrow(Multiply):
+    def __init__(self):
+        super().__init__()
+        self.W = nn.Parameter(torch.zeros(2, 3))
+
+
+class WithBias(Multiply):
+    def __init__(self):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(2))
+
+
+class Trains(Multiply):
+    def forward(self, x):
+        self.train(not self.training)
+        return super().forward(x)
+
+
+class Forgets(Multiply):
+    def forward(self, x):
+        outputs = super().forward(x)
+        self.seen = x.detach() + 1
+        return outputs
+
+
+class KeepsTheGraph(Multiply):
+    def forward(self, x):
+        outputs = super().forward(x)
+        self.seen = x + 0 * self.W.sum()
+        return outputs
+
+
+class MadeInForward(nn.Module):
+    def forward(self, x):
+        return nn.Linear(2, 2).to(x)(x)
+
+
+class WithoutForward(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.W = nn.Parameter(torch.zeros(2, 2))
+
+
+@pytest.mark.parametrize(
+    ("answer", "finding"),
+    [
+        (Renamed, "parameters_renamed"),
+        (Missing, "missing_parameter"),
+        (MadeInForward, "parameters_in_forward"),
+        (Narrow, "parameter_shape"),
+        (WithBias, "extra_parameters"),
+        (Trains, "training_flag_changed"),
+        (Forgets, "attribute_values"),
+        (KeepsTheGraph, "attribute_attached"),
+        (WithoutForward, "no_forward"),
+    ],
+)
+def test_what_is_wrong_with_a_module_is_named(answer, finding):
+    assert ids(answer) == [finding]
+    assert grade(exercise(), Multiply).points == 4
+
+
+def test_the_message_names_the_parameters_and_their_shapes():
+    said = {a: grade(exercise(), a).findings[0].message for a in (Renamed, Missing, Narrow)}
+    assert said[Renamed] == "The module must have the parameters `W` (2, 2); yours are: `V` (2, 2)."
+    assert said[Missing].endswith("yours are: none.")
+    assert said[Narrow] == "The parameter `W` must have shape (2, 2); yours has (2, 3)."
+
+
+def test_the_first_wrong_number_of_an_attribute_or_a_gradient_is_said():
+    wrong = grade(exercise(), Forgets)
+    assert wrong.findings[0].message.endswith(": [0, 0] is 2; the definition gives 1.")
+    assert "self.seen" in wrong.example.text()
+
+    class HalvesTheGradient(Multiply):
+        def forward(self, x):
+            super().forward(x)
+            W = self.W / 2 + self.W.detach() / 2
+            return x @ W
+
+    (finding,) = grade(exercise(), HalvesTheGradient).findings
+    assert finding.message.endswith("[0, 0] is 0.5; the definition gives 1.")
+
+
+def test_a_gradient_that_differs_by_less_than_is_shown_is_said_without_a_number():
+    problem = Problem("wrong_gradient", "The gradient of `W` is not that of the formula.")
+    violation = Violation(probe(), "gradients", problem, "gradients")
+    expected = Expected(None, {"W": np.ones((2, 2))}, {})
+    seen = Observation(gradients={"W": record(torch.ones(2, 2))})
+    message = with_numbers(exercise(), violation, expected, seen)
+    assert message == problem.message
+
+
+def test_a_mistake_that_adds_parameters_is_told_by_them():
+    """Its numbers are right where the bias is zero, so only its parameters give it away."""
+    known = Mistake("biased", WithBias, "There is a bias.", "Which option has `nn.Linear`?")
+    assert ids(WithBias, mistakes=(known,)) == ["biased"]
+
+    class Larger(Multiply):
+        def __init__(self):
+            super().__init__()
+            self.gain = nn.Parameter(torch.zeros(3))
+
+    assert ids(Larger, mistakes=(known,)) == ["extra_parameters"]
+
+
+def test_a_mistake_whose_weights_are_elsewhere_is_told_by_where_they_are():
+    known = Mistake("called_V", Renamed, "It is called V.", "What is it called?")
+
+    class LikeIt(Renamed):
+        pass
+
+    assert ids(LikeIt, mistakes=(known,)) == ["called_V"]
+    assert ids(Missing, mistakes=(known,)) == ["missing_parameter"]
+
+
+def test_no_time_to_name_a_mistake_costs_its_name_and_no_points():
+    def wrong(scores, valid_lens=None, mask=None):
+        return torch.softmax(scores, -2)
+
+    asked, hurried = (
+        grade(find("masked_softmax"), wrong, naming_seconds=seconds) for seconds in (None, 0.0)
+    )
+    assert asked.mistake is not None and hurried.mistake is None
+    assert asked.score == hurried.score and asked.outcome == hurried.outcome
+
+
+# --- results ----------------------------------------------------------------------------
+
+
+def test_words_are_right_or_wrong():
+    assert close(probe(), "yes", record("yes")) is None
+    assert close(probe(), "yes", record("no")).message == "It multiplies by W."
+    assert close(probe(), None, record("anything")) is None
+
+
+def test_a_dict_must_hold_a_number_for_each_key():
+    returns, wanted = (Returned("found", "dict"),), {"mean": 1.0, "peak": 2.0}
+    assert wrong_type(returns, wanted, record({"mean": 1.0, "peak": 0.0})) is None
+    for got in ({"mean": 1.0}, {"mean": 1.0, "peak": "high"}):
+        problem = wrong_type(returns, wanted, record(got))
+        assert problem.message == "The dict must hold numbers for mean, peak."
+
+
+def doubling(**more):
+    """A function of one tensor."""
+    given = {
+        "name": "doubled",
+        "returns": (Returned("double"),),
+        "probes": lambda rng: [Probe("p", "It doubles.", args={"x": tensor([1.0, 2.0])})],
+        "oracle": lambda x: 2 * x,
+        "is_class": False,
+    }
+    return exercise(**{**given, **more})
+
+
+def test_the_wrong_entry_of_a_dict_is_named():
+    both = doubling(
+        returns=(Returned("found", "dict"),), oracle=lambda x: {"sum": x.sum(), "peak": x.max()}
+    )
+    report = grade(both, lambda x: {"sum": x.sum(), "peak": x.min()})
+    assert report.findings[0].message == (
+        "It doubles. Your `peak` is 1; the definition gives 2. (`sum` is right.)"
+    )
+
+
+def test_half_precision_is_forgiven_where_the_call_asks_for_it():
+    def tolerance(got, **more):
+        return tolerance_for(probe(**more), Recorded("tensor", "torch.Tensor", got))
+
+    asked = {"args": {"x": tensor([1.0]), "dtype": Dtype("float16")}}
+    assert tolerance("float16", dtype="float16") == tolerance("float16", **asked) == 1e-2
+    assert tolerance("bfloat16", dtype="bfloat16") == 5e-2
+    assert tolerance("float16") == tolerance("float32") == 1e-4
+    assert tolerance("float64") == 1e-7 and tolerance("float16", tolerance=0.5) == 0.5
+
+
+def test_a_call_that_the_exercise_leaves_out_is_named_with_the_reason():
+    without = doubling(forbidden={"add": "Multiply."})
+    assert grade(without, lambda x: 2 * x).points == 4
+    (finding,) = grade(without, lambda x: torch.add(x, x)).findings
+    assert finding.message == "Your code calls `add`, which this exercise leaves out. Multiply."
+
+
+def test_what_torch_has_not_implemented_is_an_attempt():
+    refused = grade(doubling(), lambda x: torch.ones(2, device="meta").to("cpu"))
+    assert refused.outcome == "raised"
+
+    def stub(x):
+        raise NotImplementedError
+
+    assert grade(doubling(), stub).outcome == "not_attempted"
+
+
+def test_the_only_definition_of_the_answers_cell_is_taken_for_it():
+    report = judge_observed(doubling(), "seed", Subject(defined=("twice",)), {})
+    assert report.findings[0].message == "You have `twice`; the exercise wants `doubled`."
+
+
+def test_what_the_points_are_for_is_said_in_per_cent():
+    values = doubling(shares={"values": 0.6, "edges": 0.3, "gradients": 0.0, "hygiene": 0.1})
+    assert judged_for(values) == "values 90 %, hygiene 10 %"
+
+
+def test_whole_numbers_in_another_dtype_are_converted_and_others_are_not():
+    returns = (Returned("counts", dtype="int"),)
+    found = converted(returns, record(torch.tensor([1.0, 2.0])))
+    assert found.data.tolist() == [1, 2] and found.data.dtype.kind == "i"
+    assert converted(returns, record(torch.tensor([1.5, 2.0]))) is None
+
+
+def test_several_values_are_described_by_their_types():
+    assert describe(record((1, [2.0]))) == "a tuple (int, list)"
+    assert describe(record([torch.ones(1)])) == "a list (torch.Tensor)"
+
+
+def test_a_result_on_another_device_is_told():
+    returns = (Returned("outputs"),)
+    on_cpu, elsewhere = record(torch.ones(1)), record(torch.ones(1, device="meta"))
+    seen = Observation(arguments={"x": on_cpu})
+    assert wrong_device(returns, seen, on_cpu) is None
+    problem = wrong_device(returns, seen, elsewhere)
+    assert problem.message == "`outputs` is on meta, the inputs are on cpu."
+
+
+def test_of_several_results_the_wrong_one_is_shown_and_the_right_one_named():
+    two = doubling(
+        returns=(Returned("double"), Returned("same"), Returned("rest", optional=True)),
+        oracle=lambda x: (2 * x, x, None),
+    )
+    message = grade(two, lambda x: (x + 1, x, None)).findings[0].message
+    assert message == (
+        "It doubles. In your `double`, [1] is 3; the definition gives 4. (`same` is right.)"
+    )
+
+
+def test_nothing_is_said_where_nothing_that_is_shown_differs():
+    """A comparison may find what the shown digits hide, and a record may be anything."""
+    one = exercise(is_class=False)
+    violation = Violation(probe(), "values", close(probe(), 1.0, record(2.0)), "values")
+    for seen in (
+        Observation(outputs=None),
+        Observation(outputs=record(torch.ones(1, 2))),
+    ):
+        expected = Expected(np.ones((1, 2)), {}, {})
+        assert with_numbers(one, violation, expected, seen) == "It multiplies by W."
+
+
+def test_entries_of_other_shapes_and_equal_ones_have_no_difference_to_show():
+    assert entry_that_differs(np.ones(2), np.ones(3), 1e-9) == ""
+    assert entry_that_differs(np.ones(2), np.ones(2), 1e-9) == ""
+
+
+def test_numbers_that_no_digit_shown_tells_apart_get_all_digits():
+    assert in_digits([1.0, 1.0 + 1e-12]) == ["1", "1"]
+    assert in_digits([0.1234567891, 0.1234567892]) == ["0.123456789"] * 2
+
+
+def test_an_example_shows_what_has_no_counterpart_and_nothing_of_nothing():
+    assert Example().text() == ""
+    alone = Beside("outputs, 900 numbers, none of them wrong", (("1", "2"),))
+    assert alone.lines()[0] == "  outputs, 900 numbers, none of them wrong, yours:"
+    assert "1  2" in " ".join(alone.lines()[1:])
+
+
+# --- reports ----------------------------------------------------------------------------
+
+
+def test_a_report_is_its_text_and_its_html():
+    report = grade(exercise(), Renamed)
+    assert str(report) == report.text() and report._repr_html_() == report.html()
+    assert json.loads(json.dumps(report.as_dict()))["outcome"] == report.outcome
+
+
+def test_a_cell_that_stopped_says_that_an_earlier_definition_was_not_used():
+    fresh, stale = (
+        Report.stopped(exercise(), "NameError: x", stale=stale).findings[0].message
+        for stale in (False, True)
+    )
+    assert "earlier `Multiply`" in stale and "earlier" not in fresh
+
+
+def test_a_fault_of_ours_costs_nothing_when_judging_from_afar(monkeypatch):
+    def broken(*_args):
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr("course_lib.checks.judge.grade.prepare", broken)
+    subject = Subject(there=True, is_class=True, is_callable=True, name="Multiply")
+    report = judge_observed(exercise(), "seed", subject, {})
+    assert report.outcome == "checker_failed" and report.points == report.max_points
+
+
+# --- probes and known mistakes ----------------------------------------------------------
+
+
+def test_on_an_accelerator_plain_problems_appear_once_more_in_float32():
+    here = prepare(find("masked_softmax"), "device")
+    there = prepare(find("masked_softmax"), "device", "cuda")
+    moved = [probe for probe, _ in there[len(here) :]]
+    assert moved and [probe.name for probe, _ in here] == [p.name for p, _ in there[: len(here)]]
+    for each in moved:
+        assert (each.device, each.dtype, each.loops) == ("cuda", "float32", "")
+        assert each.part == "values" and each.name.endswith("_on_cuda") and "on cuda" in each.says
+    edges = [probe.name for probe, _ in here if probe.part != "values"]
+    assert not any(each.name.removesuffix("_on_cuda") in edges for each in moved)
+
+
+def test_a_replay_has_all_probes_of_its_exercise():
+    causal = find("causal_mask")
+    names = [probe.name for probe, _ in prepare(causal, "replay")]
+    _, outcomes = replays(causal, "replay")[0]
+    assert list(outcomes) == names and len(outcomes) == len(names)
+
+
+def test_an_exercise_without_its_loader_has_no_oracle():
+    fields = {f.name: getattr(exercise(), f.name) for f in dataclasses.fields(Exercise)}
+    del fields["oracle"]
+    with pytest.raises(LookupError, match=r"ask course_lib\.exercises\.find"):
+        Exercise(**fields).oracle()
+
+
+def test_a_probe_that_must_raise_is_judged_by_the_error_alone():
+    strict = Probe("strict", "A negative size is refused.", raises="ValueError")
+
+    def refuses(error):
+        def answer():
+            raise error
+
+        expected = Expected(None, {}, {})
+        return [v.problem.id for v in judge(exercise(), strict, expected, observe(answer, strict))]
+
+    assert refuses(ValueError()) == refuses(UnicodeError()) == []
+    assert refuses(TypeError()) == ["other_error"]
+
+
+def test_unreadable_numbers_are_told():
+    unread = Recorded("tensor", "torch.Tensor", "float64", (2,), device="xla")
+    problem = wrong_type((Returned("outputs"),), np.ones(2), unread)
+    assert problem.id == "unreadable_numbers" and "on the device xla" in problem.message

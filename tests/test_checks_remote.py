@@ -1,0 +1,340 @@
+"""What grading sends into a student's kernel, tried in this process: one request, one reply."""
+
+import contextlib
+import gc
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.checks import lessons
+from course_lib.checks.judge.grade import grade
+from course_lib.checks.judge.prepare import prepare
+from course_lib.checks.observe import cells, global_state, remote
+from course_lib.checks.observe.call import observe
+from course_lib.checks.observe.codec import decode, encode
+from course_lib.checks.observe.lessons.sequence_functions import SEQUENCE_FUNCTIONS, nudged
+from course_lib.checks.observe.observation import answer_in, subject_of
+from course_lib.checks.observe.probe import Dtype, Probe, tensor
+from course_lib.checks.observe.remote import MIMETYPE, REPLY_TYPES, Reply, Request
+from course_lib.exercises import find
+from course_lib.exercises.variants import variants
+
+ROOT = Path(__file__).parent.parent
+
+
+def find_chain(slug):
+    """The exercises of an integration that gets all answers as a dict; of others none."""
+    integration = lessons()[slug].integration
+    return find(slug).chain if integration and find(slug).takes_all else ()
+
+
+def lower(num_queries, num_keys=None):
+    return torch.ones(num_queries, num_keys or num_queries, dtype=torch.bool).tril()
+
+
+class Shell:
+    """As much of IPython's shell as is asked."""
+
+    def __init__(self, **namespace):
+        self.user_ns = namespace
+
+
+@pytest.fixture
+def displayed(monkeypatch):
+    """What is put out, by `run`; the measurement of these tests goes on."""
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
+    monkeypatch.setattr("IPython.get_ipython", lambda: Shell(causal_mask=lower))
+    monkeypatch.setattr(remote, "_end_watching", lambda: None)
+    monkeypatch.setattr(remote, "_remembered", {})
+    return shown
+
+
+def test_a_request_is_answered_with_one_message_of_its_number(displayed):
+    probes = [probe for probe, _ in prepare(find("causal_mask"), "remote")]
+    remote.run(encode(Request("causal_mask", probes, number="4711")))
+    (message,) = displayed
+    reply = decode(message[MIMETYPE], Reply, REPLY_TYPES)
+    assert reply.number == "4711" and set(reply.seen) == {probe.name for probe in probes}
+    assert message["text/plain"] == "" and remote._remembered == {"causal_mask": lower}
+
+
+def test_answers_are_put_together_once_all_are_there(monkeypatch):
+    monkeypatch.setattr(remote, "_remembered", {"first": lambda x: x + 1})
+    probe = Probe("p", "", args={"x": tensor([1.0])})
+    request = Request("both", [probe], chain=("first", "last"))
+    space = {"first": "the course's", "other": 1}
+    assert remote.answer(request, space).missing == ("last",)
+    remote._remembered["last"] = lambda x: space["first"](x) * 2
+    reply = remote.answer(request, space)
+    assert reply.seen["p"].outputs.data.tolist() == [4.0] and reply.subject.is_callable
+    assert space == {"first": "the course's", "other": 1}
+
+    def of_both(answers, probe, args, kwargs):
+        return answers["first"](*args.values())
+
+    monkeypatch.setitem(remote.observe_all.__globals__["SCENARIOS"], "of_both", of_both)
+    together = Request("both", [Probe("p", "", args=probe.args, scenario="of_both")],
+                       chain=request.chain, takes_all=True)  # fmt: skip
+    reply = remote.answer(together, space)
+    assert reply.subject is None and reply.seen["p"].outputs.data.tolist() == [2.0]
+
+
+def test_the_courses_solution_is_not_called_under_another_name(monkeypatch):
+    import course_lib
+
+    monkeypatch.setattr(remote, "_remembered", {})
+    kept = course_lib.causal_mask
+    probes = [prepare(find("causal_mask"), "remote")[0][0]]
+    reply = remote.answer(Request("causal_mask", probes), {"causal_mask": lambda *a, **k: kept(*a)})
+    (seen,) = reply.seen.values()
+    assert seen.raised.message == "this is the course's own solution, not yours"
+    assert kept(1).tolist() == [[True]]
+
+
+def test_what_an_earlier_cell_set_for_everyone_is_undone(monkeypatch):
+    before = torch.get_num_threads(), sys.getrecursionlimit(), np.geterr(), sys.stderr
+    try:
+        torch.set_default_dtype(torch.float16)
+        torch.set_default_device("meta")
+        torch.set_grad_enabled(False)
+        torch.use_deterministic_algorithms(True)
+        torch.autograd.set_detect_anomaly(True, check_nan=False)
+        np.seterr(all="raise")
+        gc.disable()
+        sys.setrecursionlimit(500)
+        monkeypatch.setattr(sys, "stderr", None)
+        remote._restore_defaults()
+        with contextlib.closing(sys.stderr) as stream:
+            assert stream.writable()
+        assert torch.ones(1).dtype == torch.float32 and torch.ones(1).device.type == "cpu"
+        assert torch.is_grad_enabled() and gc.isenabled() and torch.get_num_threads() == 1
+        assert not torch.are_deterministic_algorithms_enabled()
+        assert not torch.is_anomaly_enabled()
+        assert np.geterr() == {
+            "divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn",
+        }  # fmt: skip
+        assert sys.getrecursionlimit() >= 3000
+    finally:
+        torch.set_num_threads(before[0])
+        sys.setrecursionlimit(before[1])
+        np.seterr(**before[2])
+        gc.enable()
+
+
+# --- cells, as IPython tells of them ------------------------------------------------------
+
+
+class Info:
+    def __init__(self, source, cell_id=None, store_history=True):
+        self.raw_cell, self.cell_id, self.store_history = source, cell_id, store_history
+
+
+class Result:
+    def __init__(self, before=None, during=None):
+        self.error_before_exec, self.error_in_exec = before, during
+
+
+class Notebook:
+    """Cells that run without IPython."""
+
+    def __init__(self):
+        self.space = {"__name__": "__main__"}
+        self.cells = cells.Cells(self.space)
+
+    def run(self, source, cell_id=None, store_history=True):
+        self.cells.begin(Info(source, cell_id, store_history))
+        try:
+            code = compile(source, "cell", "exec")
+        except SyntaxError as error:
+            return self.cells.end(Result(before=error))
+        try:
+            exec(code, self.space)
+        except Exception as error:
+            return self.cells.end(Result(during=error))
+        return self.cells.end(Result())
+
+
+@pytest.fixture
+def notebook():
+    return Notebook()
+
+
+def test_the_answers_cell_that_defines_another_name_is_told(notebook):
+    notebook.run("def casual_mask(n): pass", "causal_mask-answer")
+    assert notebook.cells.instead_of("causal_mask").defined == ("casual_mask",)
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "defined"),
+    [
+        ("def causal_mask(n) pass", "SyntaxError", ()),
+        ("causal_mask = 1 +", "SyntaxError", ()),
+        ("x = (", "", ()),  # a trial
+        ("def casual_mask(n): pass", "", ("casual_mask",)),
+        ("def casual_mask(n): pass\n1 / 0", "", ()),
+    ],
+)
+def test_without_ids_the_cell_before_the_check_is_the_answers(notebook, source, error, defined):
+    notebook.run(source)
+    found = notebook.cells.instead_of("causal_mask")
+    assert found.error.startswith(error) and bool(found.error) == bool(error)
+    assert found.defined == defined
+
+
+def test_a_cell_in_ipythons_own_words_defines_nothing_that_is_known(notebook):
+    source = "%matplotlib inline\ndef f(): pass"  # which IPython runs
+    notebook.cells.begin(Info(source))
+    notebook.cells.end(Result())
+    assert notebook.cells.instead_of("causal_mask") == cells.Instead()
+
+
+def test_the_cells_of_a_shell_are_followed_once_and_an_error_of_ours_stops_none(monkeypatch):
+    class Events(dict):
+        def register(self, name, function):
+            assert name not in self
+            self[name] = function
+
+    monkeypatch.setattr(cells, "_watched", {})
+    shell = Shell(__name__="__main__")
+    shell.events = Events()
+    for each in (None, shell, shell):
+        cells.watch_cells(each)
+    shell.events["pre_run_cell"](Info("def casual_mask(n): pass", "causal_mask-answer"))
+    exec("def casual_mask(n): pass", shell.user_ns)
+    shell.events["post_run_cell"](Result())
+    assert cells.instead_of("causal_mask", shell.user_ns).defined == ("casual_mask",)
+    assert answer_in(shell.user_ns, "causal_mask")[1].defined == ("casual_mask",)
+    assert cells.instead_of("causal_mask", dict(shell.user_ns)).defined == ()
+    shell.events["pre_run_cell"](None)
+    shell.events["post_run_cell"](None)
+
+
+def test_an_error_below_the_top_level_has_the_line_that_led_to_it(notebook):
+    notebook.run("def f():\n    return 1 / 0\n\ncausal_mask = f()", "causal_mask-answer")
+    error = notebook.cells.instead_of("causal_mask").error
+    assert error == "ZeroDivisionError: division by zero (line 4: `causal_mask = f()`)"
+
+
+def test_an_error_that_a_cell_raises_about_other_text_is_not_about_its_own(notebook):
+    notebook.run("import ast\nast.parse('x = (')", "causal_mask-answer")
+    assert "(line 2: `ast.parse('x = (')`)" in notebook.cells.instead_of("causal_mask").error
+
+
+def test_what_runs_beside_the_cells_is_no_cell(notebook):
+    notebook.run("def length_mask(n) pass", store_history=False)
+    assert notebook.cells.instead_of("length_mask") == cells.Instead()
+
+
+def test_an_earlier_version_that_the_course_put_there_is_no_answer(notebook):
+    import course_lib
+
+    notebook.space["causal_mask"] = lower
+    notebook.run("1 / 0\ndef causal_mask(n): pass", "causal_mask-answer")
+    notebook.space["causal_mask"] = course_lib.causal_mask
+    assert notebook.cells.instead_of("causal_mask").error.startswith("ZeroDivisionError")
+    notebook.space["causal_mask"] = lambda n: n
+    assert notebook.cells.instead_of("causal_mask").error == ""
+
+
+class WillNotSay:
+    @property
+    def __module__(self):
+        raise RuntimeError("no")
+
+
+def test_an_object_that_will_not_say_where_it_comes_from_is_nobodys():
+    assert subject_of(WillNotSay()).home == "" and not cells._is_courses(WillNotSay())
+
+
+# --- what single lessons bring ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slug", [slug for slug in lessons() if find_chain(slug)])
+def test_a_lessons_right_answers_pass_together_and_a_missing_result_is_noticed(slug):
+    chain = find_chain(slug)
+    right = {name: next(v.answer for v in variants(ROOT, name) if v.is_right) for name in chain}
+    assert grade(find(slug), right).score == 1.0
+    assert grade(find(slug), right | {chain[0]: lambda *args: None}).score < 1.0
+    assert grade(find(slug), right | {chain[0]: None}).outcome == "not_attempted"
+
+
+def test_an_entry_of_what_is_no_dict_is_said():
+    probe = Probe("p", "", args={"key": "heron"}, scenario="entry")
+    assert observe(lambda: {"heron": "items_apart"}, probe).outputs.text == "items_apart"
+    assert observe(dict, probe).outputs.text == ""
+    assert observe(list, probe).outputs.text == "no dict: list"
+    assert observe(lambda: None, probe).outputs.kind == "none"
+
+
+def test_a_shorter_call_comes_first_and_leaves_out_the_last_of_each():
+    seen = []
+
+    def answer(queries, valid_lens, mask, scale=2.0):
+        seen.append((tuple(queries.shape), valid_lens.tolist(), tuple(mask.shape), scale))
+        return queries
+
+    probe = Probe(
+        "p",
+        "",
+        args={"queries": tensor(np.ones((2, 3, 4))), "valid_lens": tensor([1, 3])},
+        kwargs={"mask": tensor(np.ones((3, 3), bool)), "scale": 0.5},
+        scenario="after_a_shorter_call",
+    )
+    observe(answer, probe)
+    assert seen == [((2, 2, 4), [0, 2], (2, 2), 0.5), ((2, 3, 4), [1, 3], (3, 3), 0.5)]
+
+
+def test_a_sequence_too_short_to_look_ahead_stays_as_it_is():
+    x = torch.randn(1, 2, 3)
+    assert SEQUENCE_FUNCTIONS["third_looks_ahead"](x) is x
+    assert not torch.equal(SEQUENCE_FUNCTIONS["second_looks_ahead"](torch.ones(1, 3, 3) * 2), x)
+
+
+def test_a_function_is_nudged_only_where_its_keys_are_out_of_order():
+    x = torch.zeros(1, 3, 4, dtype=torch.float64)
+    x[0, :, 0], x[0, :, 1] = 1.0, torch.arange(3.0)
+    function = nudged("order", 0.25, [1.0, 0.0, 0.0, 0.0])
+    assert torch.equal(function(x), torch.tanh(x))
+    mixed = x[:, [1, 0, 2]]
+    assert torch.equal(function(mixed)[..., 0], torch.tanh(mixed)[..., 0] + 0.25)
+
+
+# --- what a call leaves behind ------------------------------------------------------------
+
+
+def test_only_the_generator_in_use_is_seeded(monkeypatch):
+    seeded = []
+    monkeypatch.setattr(torch.cuda, "manual_seed", seeded.append)
+    with global_state.random_states_kept():
+        global_state.seed_torch(3, "cpu")
+        assert seeded == []
+        global_state.seed_torch(3, "cuda")
+    assert seeded == [3]
+
+
+def test_arguments_that_are_no_tensors_are_made_where_they_are_used():
+    probe = Probe("p", "", args={"x": tensor([1.0]), "dtype": Dtype("float16")})
+    assert observe(lambda x, dtype: x.to(dtype), probe).outputs.dtype == "float16"
+
+
+def test_a_class_without_parameters_of_the_right_shape_is_told():
+    class Module(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.W = torch.nn.Parameter(torch.zeros(2))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        seen = observe(Module, Probe("p", "", construct={}, state={"W": np.zeros(3)}))
+    assert seen.raised.message == "the parameter W has shape (2,), expected (3,)"
+
+
+def test_an_answer_is_looked_for_by_its_name_alone():
+    assert answer_in({"causal_mask": lower}, "causal_mask")[0] is lower
+    obj, subject = answer_in({}, "causal_mask")
+    assert obj is None and not subject.there

@@ -29,7 +29,7 @@ from course_lib.grading.class_table import summary_table
 from course_lib.grading.course import CONFIG, Course, quiet_nbgrader
 from course_lib.grading.graded import GradedLesson
 from course_lib.grading.run import Settings, grade
-from course_lib.steps import Step
+from course_lib.progress_step import Step
 
 TRUSTED = Settings(sandbox=None)  # the class is ours: the best sandbox that there is will do
 SAMPLES = Path(__file__).with_name("sample_class")

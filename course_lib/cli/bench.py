@@ -11,13 +11,14 @@ from course_lib.errors import UsageError
 
 verbs = typer.Typer()
 _LESSON = "grading, checks: which lessons; may be repeated."
-_QUICK = "attention: no memory, no compiler; checks: five answers of a kind."
+_QUICK = "attention: no memory, no compiler; checks: five answers of a kind; figures: drawn once."
 
 
 @verbs.command()
 def bench(
     what: Annotated[
-        Literal["grading", "attention", "checks"], typer.Argument(help="What to measure.")
+        Literal["grading", "attention", "checks", "figures"],
+        typer.Argument(help="What to measure."),
     ] = "grading",
     lesson: Annotated[list[str] | None, typer.Option("--lesson", help=_LESSON)] = None,
     submissions: Annotated[int, typer.Option(min=1, help="How many submissions.")] = 24,
@@ -32,7 +33,7 @@ def bench(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure grading against stock nbgrader, attention against textbooks and PyTorch, or checks.
+    """Measure grading, attention, checks or figures, beside what others use.
 
     Example: course bench grading --lesson 02 --submissions 24
 
@@ -41,13 +42,13 @@ def bench(
     Example: course bench attention --quick
     """
     tell = progress(quiet) or (lambda line: None)
+    if what == "figures":
+        return _figures(quick, as_json)
     if what == "attention":
-        _attention(quick, device, into, as_json, tell)
-        return
+        return _attention(quick, device, into, as_json, tell)
     root = course_root()
     if what == "checks":
-        _checks(root, chosen_lessons(root, lesson), quick, as_json, tell)
-        return
+        return _checks(root, chosen_lessons(root, lesson), quick, as_json, tell)
     from course_lib.benchmarks import grading
 
     slugs = chosen_lessons(root, lesson or ["02"]) or []
@@ -61,6 +62,14 @@ def bench(
         tell=tell,
     )
     typer.echo(grading.to_json(comparison) if as_json else comparison.text())
+
+
+def _figures(quick: bool, as_json: bool) -> None:
+    """Each kind of figure; a line for each."""
+    from course_lib.benchmarks import figures
+
+    measured = figures.measure(repeats=1 if quick else 5)
+    typer.echo(figures.to_json(measured) if as_json else measured.text())
 
 
 def _checks(root: Path, slugs: list[str] | None, quick: bool, as_json: bool, tell) -> None:

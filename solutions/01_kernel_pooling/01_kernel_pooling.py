@@ -335,9 +335,10 @@ plotting.interactive(draw_query, start={"query": 2.0}, query=[0.25 * i for i in 
 # %% [markdown]
 # ### Look at all weights
 #
-# Eight of the readings are the keys, six moments the queries. This *heat map* of the weights is the
-# picture you will meet in every lesson. What you should see: each row sums to 1, and its largest
-# weight sits at the key whose moment is nearest, so the bright cells run along a diagonal. The
+# Eight of the readings are the keys, six moments the queries. Arcs as wide as the weights, and
+# beside them a *heat map*, a picture you will meet in every lesson. Point at a query. What you should
+# see: each row sums to 1, and its largest weight is at the key whose moment is nearest, so the
+# strong cells run along a diagonal. The
 # columns do not sum to 1: each query gives away a weight of 1 in all, and nothing fixes how much a
 # key receives.
 
@@ -349,10 +350,10 @@ assert torch.allclose(weights.sum(dim=1), torch.ones(6))
 assert torch.equal(weights.argmax(dim=1), squared_distances(moments, some_keys).argmin(dim=1))
 assert not torch.allclose(weights.sum(dim=0), torch.ones(8), atol=0.1)
 plotting.show(
-    plotting.heatmap(
+    plotting.attention(
         weights,
-        query_labels=[f"{moment:.1f} h" for moment in moments[:, 0].tolist()],
-        key_labels=[f"{key:.1f} h" for key in some_keys[:, 0].tolist()],
+        queries=[f"{moment:.1f} h" for moment in moments[:, 0].tolist()],
+        keys=[f"{key:.1f} h" for key in some_keys[:, 0].tolist()],
     )
 )
 

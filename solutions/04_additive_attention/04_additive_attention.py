@@ -585,8 +585,8 @@ check("AdditiveAttention")
 #
 # Section 2's detector as a module: the weights are copied into the layers, and the values are the
 # keys' positions, so that an output is a position too. The last key is padding. What you should
-# see: the diagonal again, with the last column hatched, and outputs close to the queries' own
-# nearest keys.
+# see: each query's widest arc goes to the key nearest to it, none goes to the padding, and the
+# outputs are close to those keys. Point at a query to read its weights.
 
 # %% tags=["demo"]
 attention = AdditiveAttention(query_size=2, key_size=1, num_hiddens=2).eval()
@@ -595,7 +595,8 @@ _ = attention.load_state_dict(state)
 outputs = attention(queries, keys, values=keys, valid_lens=torch.tensor([4]))
 weights = attention.attention_weights[0]
 real = torch.arange(5).expand(4, 5) < 4
-plotting.show(plotting.heatmap(weights, mask=real))
+names = [[f"{place:g}" for place in places] for places in (positions, keys[0, :, 0])]
+plotting.show(plotting.attention(attention, *names, mask=real))
 print("queries", positions)
 print("outputs", outputs.detach()[0, :, 0])
 assert not weights[:, 4].any()

@@ -465,22 +465,13 @@ print("position 2, who came before?   ", outputs[2, 4:])
 assert torch.allclose(outputs[2], torch.tensor([0.5, 0, 0.5, 0, 0, 1, 0, 0]), atol=1e-3)
 
 # %% [markdown]
-# Both answers, each in its own place. Choose a head in JupyterLab. What you should see: head 0
-# connects the two `a`s and leaves `b` and `c` to themselves; head 1 is a diagonal, one step to the
-# left.
-
+# Both answers, each in its own place. Choose a head by its small map, and point at a letter. What
+# you should see: head 0 connects the two `a`s and leaves `b` and `c` to themselves; in head 1 every
+# letter looks at the one before it.
 
 # %% tags=["demo"]
-def draw_head(head):
-    return plotting.heatmap(
-        two_heads.attention_weights[0, head],
-        title=f"head {head} of the word {word}",
-        query_labels=list(word),
-        key_labels=list(word),
-    )
-
-
-plotting.interactive(draw_head, head=[0, 1])
+asked = ["where is my letter", "who came before"]
+plotting.show(plotting.attention(two_heads, word, word, heads=asked, title=f"the word {word}"))
 
 # %% [markdown]
 # The same eight features and the same four matrices, used as *one* head, next to the two. What you

@@ -40,6 +40,14 @@ def test_a_figure_takes_the_ink_of_its_page(page, axe, ground, ink):
     assert axe(page) == []
 
 
+def test_forced_colours_are_those_of_the_page(page):
+    page.emulate_media(forced_colors="active")
+    page.set_content(page_of(figure_html(drawn("hello"))))
+    colour = "e => getComputedStyle(e)"
+    ink = page.locator("h1").evaluate(f"{colour}.color")
+    assert page.get_by_text("hello", exact=True).first.evaluate(f"{colour}.fill") == ink
+
+
 def test_without_scripts_a_figure_is_a_picture_with_words_and_data(browser):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

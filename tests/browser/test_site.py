@@ -98,6 +98,13 @@ def test_figures_say_what_the_solution_notebook_says_of_them(site, lesson):
     assert shown and [image["alt"] for image in pictures] == shown
 
 
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_lesson_is_light_enough(site, lesson):
+    name = f"{lesson}/{lesson}"
+    assert (site / "notebooks" / f"{name}.html").stat().st_size < 1_000_000
+    assert (ROOT / "solutions" / f"{name}.ipynb").stat().st_size < 700_000
+
+
 def test_every_picture_has_words(site):
     for path in pages(site):
         for image in Page(path).all("img"):

@@ -1,0 +1,36 @@
+"""`course bench figures` measures every figure there is."""
+
+import inspect
+import json
+
+from typer.testing import CliRunner
+
+from course_lib import plotting
+from course_lib.benchmarks import figures
+from course_lib.cli.main import app
+
+
+def test_every_drawing_function_is_measured():
+    draws = {
+        name
+        for name in plotting.__all__
+        if inspect.isfunction(function := getattr(plotting, name))
+        and inspect.signature(function).return_annotation in (plotting.Plot, "Plot")
+    }
+    assert draws == set(figures.DRAWN)
+
+
+def test_the_verb_prints_a_line_a_figure_and_the_median():
+    done = CliRunner().invoke(app, ["bench", "figures", "--quick", "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)
+    assert [row["figure"] for row in found["rows"]] == list(figures.DRAWN)
+    assert all(row["seconds"] > 0 and row["size"] > 1000 for row in found["rows"])
+    drawn_by_hand = {row["figure"] for row in found["rows"] if row["png_seconds"] is None}
+    assert drawn_by_hand == {"attention", "diagram", "tiles"}
+
+
+def test_the_text_names_the_ratio():
+    rows = [figures.Row("a", 0.1, 0.2, 5000), figures.Row("b", 0.3, None, 7000)]
+    words = figures.Measured(rows, "here").text()
+    assert "median figure: 200 ms, 0.50 times that of a matplotlib PNG. here." in words

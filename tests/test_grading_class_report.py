@@ -1,12 +1,15 @@
 """The class report's facts, worked out from synthetic rows."""
 
+import html
 import html.parser
+import re
 
+import pytest
 from pages import what_it_loads
 
 from course_lib.grading.class_report import mistakes, needs_a_look, render, slowest, written
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
-from course_lib.grading.plots import OutcomeBars, histogram
+from course_lib.grading.plots import histogram, outcome_bars
 
 
 def student(name, *points, outcome="correct", mistake=None, **more):
@@ -25,26 +28,32 @@ def summary(*students):
     return GradedLesson("01_numbers", students, {"double": 4.0, "square": 4.0})
 
 
+def words_of(plot):
+    return [html.unescape(word) for word in re.findall(r"<text[^>]*>([^<]+)</text>", plot.svg)]
+
+
 def test_histogram_counts_every_student_once_and_says_so():
-    bars = histogram([0, 0.05, 0.3, 0.999, 1, 1])
-    assert bars.counts == (2, 0, 0, 1, 0, 0, 0, 0, 0, 3)
-    assert bars.alt == ("Scores of 6 students: 2 at 0 to 9 %, 1 at 30 to 39 %, 3 at 90 to 100 %.")
-    assert max(bar["height"] for bar in bars.bars(height=120)) == 120
+    plot = histogram([0, 0.05, 0.3, 0.999, 1, 1], 8)
+    assert plot.alt == ("Scores of 6 students: 2 at 0 to 9 %, 1 at 30 to 39 %, 3 at 90 to 100 %.")
+    assert [int(count) for _, count in plot.table.rows] == [2, 0, 0, 1, 0, 0, 0, 0, 0, 3]
+    assert words_of(plot)[-1] == "per cent of the 8 points that are graded by machine"
+    heights = [float(h) for h in re.findall(r'height="([\d.]+)" fill=', plot.svg)]
+    assert [round(h / max(heights) * 3) for h in heights] == [2, 0, 0, 1, 0, 0, 0, 0, 0, 3]
 
 
 def test_histogram_of_nobody_has_an_alt_text():
-    assert histogram([]).alt == "No student has a score yet."
+    assert histogram([], 8).alt == "No student has a score yet."
 
 
 def test_each_piece_of_an_outcome_bar_is_its_share_and_told_in_words():
-    bars = OutcomeBars((("double", {"correct": 29, "raised": 1}), ("square", {"stopped": 30})))
-    assert bars.alt == "Outcomes: double 29 right, 1 raised an error; square 30 stopped."
-    assert bars.present == ["correct", "raised", "stopped"]
-    double, square = bars.bars(width=300)
-    assert [(piece["x"], piece["width"]) for piece in double["pieces"]] == [(0, 290), (290, 10)]
-    assert [piece["label"] for piece in double["pieces"]] == ["✓ 29", ""]  # no room for the second
-    assert square["pieces"][0]["label"] == "∞ 30"
-    assert OutcomeBars(()).alt == "No exercise is graded yet."
+    plot = outcome_bars([("double", {"correct": 29, "raised": 1}), ("square", {"stopped": 30})])
+    assert plot.alt == "Outcomes: double 29 right, 1 raised an error; square 30 stopped."
+    assert plot.table.head == ["exercise", "right", "raised an error", "stopped"]
+    assert plot.table.rows == [["double", "29", "1", "0"], ["square", "0", "0", "30"]]
+    assert words_of(plot) == ["double", "✓ 29", "square", "∞ 30"]  # no room for the second
+    widths = [float(w) + 2 for w in re.findall(r'width="([\d.]+)" height="22"', plot.svg)]
+    assert widths[0] / widths[1] == pytest.approx(29, rel=0.01)
+    assert outcome_bars([]).alt == "No exercise is graded yet."
 
 
 def test_written_answers_are_counted_by_question():
@@ -116,7 +125,8 @@ def test_every_table_has_a_caption_and_every_heading_cell_a_scope():
     outline.feed(page)
     assert what_it_loads(page) == []
     tags = [tag for tag, _ in outline.tags]
-    assert tags.count("table") == tags.count("caption") == 6
+    data = page.count('<details class="data">')  # named by what they open beneath
+    assert tags.count("table") - data == tags.count("caption") == 6
     assert all(attrs.get("scope") in ("row", "col") for tag, attrs in outline.tags if tag == "th")
     assert not {"img", "script", "link", "b"} & set(tags)
     assert ("html", {"lang": "en"}) in outline.tags

@@ -12,11 +12,14 @@ from pathlib import Path
 from statistics import mean, median
 from urllib.parse import quote
 
+from markupsafe import Markup
+
 from course_lib.errors import GradingError
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
-from course_lib.grading.plots import OUTCOMES, STOPPED, OutcomeBars, histogram
+from course_lib.grading.plots import OUTCOMES, STOPPED, histogram, outcome_bars
 from course_lib.grading.read_grades import read_lesson
+from course_lib.plotting.figures import Plot, figure_html
 
 NUM_LOWEST = 3
 NUM_SLOWEST = 5
@@ -81,6 +84,7 @@ def _feedback_links(
 def _section(summary: GradedLesson, links: dict[tuple[str, str], str]) -> dict:
     shares = [share for s in summary.students if (share := _share(s, summary)) is not None]
     exercises = [_exercise(name, summary) for name in summary.exercises]
+    scores = histogram(shares, summary.max_points)
     graded = f"{len(shares)} of {len(summary.students)}"
     return {
         "lesson": summary.lesson,
@@ -92,9 +96,12 @@ def _section(summary: GradedLesson, links: dict[tuple[str, str], str]) -> dict:
             "late": sum(s.late_seconds > 0 for s in summary.students),
             "written answers waiting": sum(map(len, summary.waiting.values())),
         },
-        "histogram": histogram(shares),
+        "histogram": _figure(scores, scores.alt),
         "exercises": exercises,
-        "outcomes": OutcomeBars(tuple((one["name"], one["counts"]) for one in exercises)),
+        "outcomes": _figure(
+            outcome_bars([(one["name"], one["counts"]) for one in exercises]),
+            f"Students by outcome: {', '.join(' '.join(pair) for pair in OUTCOMES.values())}.",
+        ),
         "mistakes": mistakes(summary),
         "looks": needs_a_look(summary),
         "written": written(summary),
@@ -103,6 +110,10 @@ def _section(summary: GradedLesson, links: dict[tuple[str, str], str]) -> dict:
             _student(s, summary, links.get((summary.lesson, s.student))) for s in summary.students
         ],
     }
+
+
+def _figure(plot: Plot, caption: str) -> Markup:
+    return Markup(figure_html(plot, caption, inline=True))
 
 
 def _share(student: GradedSubmission, summary: GradedLesson) -> float | None:

@@ -6,21 +6,22 @@ function that is given, which may be the reader's own.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from course_lib.plotting.figures import Live, Plot
 from course_lib.plotting.heatmaps import heatmap
 from course_lib.plotting.words import as_array
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 MOST_QUERIES, MOST_KEYS = 8, 6
 DIGITS = 1000
 
 
-def clickable_mask(scores: Any, softmax: Callable[..., Tensor], *, mask: Any = None) -> Plot:
+def clickable_mask(scores: Any, softmax: "Callable[..., Tensor]", *, mask: Any = None) -> Plot:
     """Weights of a map of scores; where scripts run, a click on a cell masks or allows its key.
 
     Args:
@@ -48,8 +49,10 @@ def clickable_mask(scores: Any, softmax: Callable[..., Tensor], *, mask: Any = N
     return Plot(plot.figure, plot.alt, plot.table, live=Live("clickable_mask", data))
 
 
-def _under_every_mask(scores: np.ndarray, softmax: Callable[..., Tensor]) -> np.ndarray:
+def _under_every_mask(scores: np.ndarray, softmax: "Callable[..., Tensor]") -> np.ndarray:
     """`(num_queries, 2 ** num_keys, num_keys)`: the weights of each row under each mask."""
+    import torch  # not with the module: a class report draws without it
+
     num_queries, num_keys = scores.shape
     masks = np.arange(1 << num_keys)[:, None] >> np.arange(num_keys) & 1
     rows = np.repeat(scores, len(masks), axis=0)[None]

@@ -44,13 +44,13 @@ def assert_build_error(course, message: str, line: int | None = None, path: str 
 # Wrong before anything runs: (text in the lesson, its replacement, text of the line, message).
 STATIC = {
     "duplicate exercise": (
-        '# %% tags=["demo"]\n',
+        '# %% tags=["demo", "hide-input"]\n',
         "# %%\nfrom course_lib.attention import double  # again\n\n# %%\n",
         "# again",
         "exercise `double` appears twice, first in line 19. Remove one",
     ),
     "duplicate check cell": (
-        '# %% tags=["demo"]\n',
+        '# %% tags=["demo", "hide-input"]\n',
         '# %%\ncheck("double")  # again\n\n# %%\n',
         "# again",
         "check cell `double` appears twice, first in line 22",

@@ -24,6 +24,8 @@ from course_lib.plotting.words import as_array, curve_sentence, mask_sentence, n
 WEIGHTS = torch.tensor([[0.62, 0.3, 0.08, 0, 0], [0.1, 0.15, 0.75, 0, 0], [0.2, 0.5, 0.3, 0, 0]])
 MASK = torch.tensor([True, True, True, False, False]).expand(3, 5)
 GRADIENT = np.array([[0.1, -0.4, 0.3], [0.2, -0.1, -0.1]])
+ROLES = [colours.QUERY, colours.KEY, colours.VALUE, colours.WEIGHT, colours.OUTPUT]
+COLOURS = [*ROLES, colours.PLAIN, colours.POSITIVE, colours.NEGATIVE, *colours.SERIES]
 FILLS = [-1.0, -32.0, -1024.0, -32768.0]
 
 
@@ -73,7 +75,7 @@ def test_figures_take_their_ink_and_ground_from_the_page(plot):
     assert 'fill="currentColor"' in plot.svg.split(">")[0]
     assert not re.search(r"(fill|stroke): (#000000|#ffffff|black|white)", plot.svg)
     used = set(re.findall(r"#[0-9a-f]{6}", re.sub(r'href="[^"]*"', "", plot.svg)))
-    assert used <= {*colours.SERIES, colours.POSITIVE, colours.NEGATIVE}
+    assert used <= set(COLOURS)
 
 
 def test_words_in_figures_are_text(plot):
@@ -92,10 +94,14 @@ def test_the_same_figure_gives_the_same_markup():
     assert first == second and "2026" not in first
 
 
-@pytest.mark.parametrize("colour", [*colours.SERIES, colours.POSITIVE, colours.NEGATIVE])
+@pytest.mark.parametrize("colour", COLOURS)
 @pytest.mark.parametrize("ground", ["#ffffff", "#14181e", "#111111", "#1e1e1e", "#000000"])
 def test_every_colour_has_three_to_one_against_light_and_dark_pages(colour, ground):
     assert colours.contrast(colour, ground) >= 3
+
+
+def test_a_series_without_a_role_never_has_the_colour_of_one():
+    assert not set(ROLES) & {*colours.SERIES, colours.POSITIVE, colours.NEGATIVE, colours.PLAIN}
 
 
 def test_contrast_is_that_of_wcag():

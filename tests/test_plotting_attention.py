@@ -169,7 +169,7 @@ def test_page_asks_no_other_host_has_no_identifiers_and_its_picture_parses(make)
     assert set(re.findall(r"https?://[^\"'\s]*", unquote(page))) <= namespaces
     assert not re.search(r"\sid=|url\(#", page + picture)
     used = set(re.findall(r"#[0-9a-f]{6}", re.sub(r'href="[^"]*"', "", picture)))
-    assert used <= set(colours.SERIES)
+    assert used <= {colours.QUERY, colours.KEY, colours.WEIGHT, colours.PLAIN}
 
 
 def test_twelve_heads_of_sixty_tokens_stay_under_300_kilobytes():

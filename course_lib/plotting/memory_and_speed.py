@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 
 from course_lib.plotting.axes import clean, colour
 from course_lib.plotting.charts import draw_lines, lines_table
-from course_lib.plotting.colours import INK, KEY, PLAIN, QUERY
+from course_lib.plotting.colours import INK, PLAIN
 from course_lib.plotting.display import _has_front_end, new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, counted, curve_sentence, number
@@ -54,7 +54,7 @@ def step_costs(panels: Mapping[str, Mapping[str, float]], *, unit: str) -> Plot:
     figure = new_figure(6.0, 2.8)
     grid = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
     for axes, (title, costs) in zip(grid, panels.items(), strict=True):
-        drawn = axes.bar(range(len(costs)), list(costs.values()), width=0.7, color=QUERY)
+        drawn = axes.bar(range(len(costs)), list(costs.values()), width=0.7, color=colour(0))
         axes.bar_label(drawn, [number(cost) for cost in costs.values()], fontsize=7, padding=1)
         axes.set_xticks(range(len(costs)), list(costs), rotation=35, ha="right")
         axes.set_title(title, fontsize=9)
@@ -83,14 +83,14 @@ def running_softmax(scores: Any, block_size: int) -> Plot:
     row = as_array(scores).astype(float)
     figure = new_figure(6.0, 3.0)
     axes = figure.subplots()
-    axes.bar(range(len(row)), row, width=0.55, color=QUERY, label="score")
+    axes.bar(range(len(row)), row, width=0.55, color=colour(0), label="score")
     states = _states(row, block_size)
     for position, (start, stop, largest, total, careless) in enumerate(states):
         if position % 2 == 0:
             axes.axvspan(start - 0.5, stop - 0.5, color=PLAIN, alpha=0.15, linewidth=0, zorder=-2)
         label = "maximum so far" if position == 0 else None
         edges = [start - 0.5, stop - 0.5]
-        axes.plot(edges, [largest] * 2, color=KEY, linewidth=2, linestyle="--", label=label)
+        axes.plot(edges, [largest] * 2, color=colour(1), linewidth=2, linestyle="--", label=label)
         words = f"block {position}\nsum {total:.2f}\nnever rescaled {careless:.2f}"
         axes.annotate(
             words,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.plotting.axes import clean
+from course_lib.plotting.axes import clean, colour
 from course_lib.plotting.colours import INK, KEY, OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
 from course_lib.plotting.display import new_figure
 from course_lib.plotting.figures import Plot, Table
@@ -41,9 +41,9 @@ def online_softmax(scores: Any, values: Any, block_size: int, blocks: int) -> Pl
     bars = left.bar(range(len(row)), row, width=0.6, color=(PLAIN, 0.25), edgecolor=PLAIN)
     for key in range(seen):
         is_new = key >= (blocks - 1) * block_size
-        bars[key].set(facecolor=KEY if is_new else (KEY, 0.4), hatch="" if is_new else "//")
+        bars[key].set(facecolor=(colour(0), 1.0 if is_new else 0.4), hatch="" if is_new else "//")
     if history:
-        left.plot([-0.5, seen - 0.5], [history[-1].maximum] * 2, color=QUERY, linewidth=2)
+        left.plot([-0.5, seen - 0.5], [history[-1].maximum] * 2, color=colour(1), linewidth=2)
         left.annotate("c", (seen - 0.5, history[-1].maximum), fontsize=9, xytext=(3, -3),
                       textcoords="offset points")  # fmt: skip
     left.axhline(0, color=INK, linewidth=0.8)
@@ -142,10 +142,10 @@ def tiles(num_query_blocks: int, num_key_blocks: int, step: int) -> Plot:
     )
 
 
-def _block(x: float, y: float, width: float, height: float, colour: str, *, lit: bool) -> str:
+def _block(x: float, y: float, width: float, height: float, shade: str, *, lit: bool) -> str:
     strong = {"fill_opacity": 0.85, "stroke": "currentColor", "stroke_width": 2}
-    calm = {"fill_opacity": 0.25, "stroke": colour, "stroke_width": 1}
-    box = {"x": x, "y": y, "width": width, "height": height, "fill": colour}
+    calm = {"fill_opacity": 0.25, "stroke": shade, "stroke_width": 1}
+    box = {"x": x, "y": y, "width": width, "height": height, "fill": shade}
     return element("rect", **box, **(strong if lit else calm))
 
 
@@ -197,10 +197,10 @@ def _fast_memory(x: float, now: tuple[int, int] | None, m: int) -> list[str]:
     i, j = now
     held = [(f"Q{i}", QUERY), (f"K{j}", KEY), (f"V{j}", VALUE), (f"S{i}{j}", WEIGHT)]
     held += [("c, t", PLAIN), (f"O{i}", OUTPUT)]
-    for place, (name, colour) in enumerate(held):
+    for place, (name, shade) in enumerate(held):
         column, line = place % 2, place // 2
         left, top = x + 10 + 54 * column, 34 + 46 * line
-        parts.append(_block(left, top, 48, 38, colour, lit=name.startswith("S")))
+        parts.append(_block(left, top, 48, 38, shade, lit=name.startswith("S")))
         parts.append(text(name, left + 24, top + 19, 11))
     return parts
 

@@ -9,9 +9,11 @@ can be looked at, and so can the cells of a notebook.
 import ast
 import functools
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+_LINE_COMMENT = re.compile(r"^\s*//.*\n", re.MULTILINE)
 SPEAKING = ("checks", "exercises")  # the parts whose sentences decide nothing
 
 
@@ -44,7 +46,8 @@ def reached(
         if path in done or not path.is_file() or skip(path):
             continue
         done.add(path)
-        if path != library / "__init__.py":  # lazy: it imports nothing before it is asked
+        # `course_lib` itself is lazy: it imports nothing before it is asked.
+        if path.suffix == ".py" and path != library / "__init__.py":
             todo |= _files_of(path.read_text(encoding="utf-8"), library, lazily)
     return sorted(done)
 
@@ -54,8 +57,11 @@ def digest_of(files: Iterable[Path], library: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(files):
         name = path.relative_to(library).as_posix()
-        is_speaking = name.partition("/")[0] in SPEAKING
-        code = _code(path.read_text(encoding="utf-8"), is_speaking)
+        code = path.read_text(encoding="utf-8")
+        if path.suffix == ".py":
+            code = _code(code, name.partition("/")[0] in SPEAKING)
+        else:  # a script of the figures
+            code = _LINE_COMMENT.sub("", code)
         digest.update(f"{name}\0{code}\0".encode())
     return digest.hexdigest()
 
@@ -124,7 +130,7 @@ def _files_of(source: str, library: Path, lazily: Mapping[str, Path]) -> set[Pat
             if stem.is_dir():
                 found.add(stem / "__init__.py")
                 if stem == library / "plotting":  # a package of figures, all in one look
-                    found |= set(stem.glob("*.py"))
+                    found |= {*stem.glob("*.py"), *stem.glob("*.js")}
             else:
                 found.add(stem.with_suffix(".py"))
     return found

@@ -382,8 +382,11 @@ def test_a_lesson_works_in_its_bundle(student):
     assert "every query sees the future" in said("causal_mask-check")
     assert "not attempted" in said("length_mask-check")
     assert "Hint 1 of 3 for length_mask" in said("length_mask-hint")
-    errors = [o for o in outputs["setup"] if o["output_type"] != "stream"]
-    assert errors == []
+    every = [output for cell in outputs.values() for output in cell]
+    assert [o for o in outputs["setup"] if o["output_type"] != "stream"] == []
+    missing = {"FileNotFoundError", "ImportError", "ModuleNotFoundError"}
+    assert not missing & {o["ename"] for o in every if o["output_type"] == "error"}
+    assert sum("course-figure" in o.get("data", {}).get("text/html", "") for o in every) > 5
 
 
 # --- the name of a solution that is left out ------------------------------------------

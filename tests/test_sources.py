@@ -1,11 +1,13 @@
 """Digests see what code does, and not what it says."""
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
 from course_lib.sources import digest_of, is_said, reached
 
+LIBRARY = Path(__file__).resolve().parent.parent / "course_lib"
 BEFORE = '''
 def double(x):
     """Twice as much."""
@@ -65,6 +67,19 @@ def test_a_title_of_a_figure_is_part_of_what_is_done(library):
     other = figure.replace("fall off", "rise")
     assert digest(library, figure, "plotting/x.py") != digest(library, other, "plotting/x.py")
     assert digest(library, figure, "checks/x.py") == digest(library, other, "checks/x.py")
+
+
+def test_a_script_of_the_figures_counts_without_its_comments(library):
+    script = "// how it moves\nconst step = 1;\n"
+    told, done = script.replace("moves", "steps"), script.replace("1", "2")
+    before = digest(library, script, "plotting/x.js")
+    assert digest(library, told, "plotting/x.js") == before
+    assert digest(library, done, "plotting/x.js") != before
+
+
+def test_what_draws_reaches_the_scripts_too():
+    found = reached((), LIBRARY, sources=["from course_lib import plotting"])
+    assert {"figure.js", "stepper.js", "attention.js", "svg.py"} <= {path.name for path in found}
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,28 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
     assert "2 of 2 points" in lab.report("causal_mask: correct")
 
 
+def test_figures_are_still_without_trust_and_alive_in_a_kernel(course, address, page):
+    """JupyterLab drops scripts and SVG of a notebook that is not trusted; then its cells run."""
+    stored = ROOT / "solutions" / LESSON / f"{LESSON}.ipynb"
+    (course / "stored.ipynb").write_bytes(stored.read_bytes())
+    lab = Lab(page, address)
+    page.goto(f"{address}/lab/tree/stored.ipynb?token={TOKEN}&reset")
+    page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
+    still = lab.look_at(page.locator("img.still").first)
+    assert still.evaluate("async e => (await e.decode(), e.naturalWidth)") > 100
+    assert page.locator("figure.course-figure svg").count() == 0
+    lab.choose("Run", "Run All Cells")
+    shown = lab.cell("def draw_causal")
+    slider = lab.look_at(shown.get_by_role("slider").first)
+    before = shown.get_by_role("img").last.get_attribute("aria-label")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    wait_until(lambda: shown.get_by_role("img").last.get_attribute("aria-label") != before)
+    clicked = lab.look_at(page.get_by_role("button", name="query 0 may attend key 3"))
+    clicked.click()
+    assert clicked.get_attribute("aria-pressed") == "false"
+
+
 def test_an_instructor_grades_a_written_answer_and_renews_the_feedback(course, address, page):
     from course_lib.grading.course import Course, quiet_nbgrader
 

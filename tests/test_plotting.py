@@ -190,6 +190,11 @@ def test_heatmap_alt_says_a_tie():
     ("values", "words"),
     [
         ([3, 3, 3, 3], "it stays at 3"),
+        ([1.01, 0.97, 1.03, 0.99], "it stays between 0.97 and 1.03"),
+        (
+            [0.49, 0.42, 1.5, 2.65],
+            "it starts at 0.49 at 0, falls to a dip of 0.42 at 1, rises to 2.65 at 3",
+        ),
         ([1, 2, 4, 8], "it starts at 1 at 0, rises to 8 at 3"),
         ([0, 3, 1, 0], "it starts at 0 at 0, rises to a peak of 3 at 1, falls to 0 at 3"),
         ([5, 2, 1, 6], "it starts at 5 at 0, falls to a dip of 1 at 2, rises to 6 at 3"),

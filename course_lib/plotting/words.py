@@ -7,7 +7,8 @@ from typing import Any, SupportsFloat
 import numpy as np
 
 TIE = 1e-4  # weights that differ by less are told as equal
-WIGGLE = 0.04  # of the whole range: what is smaller is no rise and no fall
+WIGGLE = 0.02  # of the whole range: what is smaller is no rise and no fall
+LEVEL = 0.1  # of its size: a curve that moves less stays where it is
 CLIFF = 2.0  # a step this many times as large as all others together
 
 
@@ -145,6 +146,8 @@ def curve_sentence(name: str, across: np.ndarray, values: np.ndarray, *, log: bo
     span = float(np.ptp(height))
     if span <= 1e-6 * max(1.0, float(np.abs(height).max())):
         return f"{name} stays at {number(y[0])}"
+    if np.ptp(y) <= LEVEL * float(np.abs(y).max()):
+        return f"{name} stays between {number(y.min())} and {number(y.max())}"
     sizes = np.abs(np.diff(height))
     step = int(np.argmax(sizes))
     if len(y) >= 4 and sizes[step] >= CLIFF * (sizes.sum() - sizes[step]):

@@ -46,7 +46,7 @@ for (const figure of document.querySelectorAll('figure.course-figure[data-live="
       button.style.cssText =
         "min-width:3.2em;min-height:2.4em;padding:0;border:1px solid #777;color:inherit;" +
         "font:inherit;cursor:pointer;" +
-        `background:${allowed ? `rgb(135 87 201/${Math.max(0, now[key]) / 1000})` : hatch};`;
+        `background:${allowed ? `rgb(135 87 201/${Math.max(0, 0.6 * now[key]) / 1000})` : hatch};`;
     });
     sum.textContent = (now.reduce((total, weight) => total + weight, 0) / 1000).toFixed(2);
   }

@@ -299,7 +299,8 @@ ONE_TEXT_OF_A_KIND = """() => {
 # Code that goes beyond its box, and words that a box hides; what scrolls is not cut.
 CLIPPED = """() => [...document.querySelectorAll(".bd-article pre, .bd-article .course-figure, "
   + ".bd-article :is(p, li, h1, h2, h3, td, th)")]
-  .filter(e => e.clientWidth && e.scrollWidth > e.clientWidth + 1 && !e.closest(".data, .highlight-none, .highlight-text"))
+  .filter(e => e.clientWidth && e.scrollWidth > e.clientWidth + 1)
+  .filter(e => !e.closest(".data, .highlight-none, .highlight-text"))
   .filter(e => getComputedStyle(e).display !== "inline")
   .filter(e => e.tagName === "PRE" || getComputedStyle(e).overflowX === "hidden")
   .map(e => `${innerWidth}: ${e.tagName} ${e.textContent.slice(0, 60)}`)"""

@@ -28,7 +28,7 @@ from course_lib.exercises._attention.changes import (
     untouched,
     weights_zeroed,
 )
-from course_lib.exercises._attention.steps import Softmax, Then
+from course_lib.exercises._attention.steps import Softmax, Stepped, Then
 
 
 class Row(NamedTuple):
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 def known(
-    base: type[Softmax],
+    base: type[Stepped],
     *own: Row,
     without: Collection[str] = (),
     words: Mapping[str, tuple[str, str]] | None = None,
@@ -70,7 +70,7 @@ def known(
     return tuple(mistake_of(base, row, words or {}) for row in (*own, *shared))
 
 
-def mistake_of(base: type[Softmax], row: Row, words: Mapping[str, tuple[str, str]]) -> Mistake:
+def mistake_of(base: type[Stepped], row: Row, words: Mapping[str, tuple[str, str]]) -> Mistake:
     fact, question = words.get(row.id, (row.fact, row.question))
     twins = tuple(base.answer(changes) for changes in row.twins)
     model = base.answer(row.changes)

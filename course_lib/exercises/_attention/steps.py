@@ -8,7 +8,7 @@ a step sets it to NO_STEP.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -32,6 +32,15 @@ def changed(base: type, changes: Mapping[str, object]) -> type:
         for step, change in changes.items()
     }
     return type(base.__name__, (base,), made)
+
+
+class Stepped(Protocol):
+    """A right answer in named steps: methods or values of a class."""
+
+    @classmethod
+    def answer(cls, changes: Mapping[str, object]) -> Callable:
+        """An answer to the exercise with these steps changed."""
+        ...
 
 
 class Softmax:

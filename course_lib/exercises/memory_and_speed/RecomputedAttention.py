@@ -8,6 +8,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._rows import Given, mistake
 from course_lib.exercises.memory_and_speed import _mistakes as wrong
 from course_lib.exercises.memory_and_speed._problems import by_hand, lengths, problem, rising, some
@@ -159,7 +160,7 @@ EXERCISE = Exercise(
             "others.",
             "What must the gradient of the scores of a query sum to?",
         ),
-        mistake("root_forgotten", wrong.recomputed(root=lambda d: 1.0)).says(
+        mistake("root_forgotten", wrong.recomputed(root=lambda q: 1.0)).says(
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
@@ -170,7 +171,9 @@ EXERCISE = Exercise(
             "The gradient of the queries lacks the factor 1/sqrt(d); that of the keys has it.",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
-        mistake("scores_not_scaled_again", wrong.recomputed(score_root=lambda d: 1.0)).says(
+        mistake(
+            "scores_not_scaled_again", wrong.recomputed(score_again=lambda q, k: q @ k.mT)
+        ).says(
             "In the backward pass the scores are computed again without 1/sqrt(d): these are not "
             "the "
             "scores that log sum exp belongs to.",
@@ -223,6 +226,7 @@ EXERCISE = Exercise(
             "pass.",
             "From which number of each query can they be computed again?",
         ),
+        *known(wrong.Recomputed, without=("keys_reshaped",)),
     ),
     hints=(
         "Lesson 05's `attention_backward`, block by block. Two things are new: the weights are "

@@ -1,9 +1,12 @@
 """Wrong models of lesson 08: attention in blocks, with one step at a time replaced."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
+
+from course_lib.exercises._attention.modules import Attention
+from course_lib.exercises._attention.steps import changed
 
 
 def finite(x) -> torch.Tensor:
@@ -49,8 +52,29 @@ def first_columns(mask, num_keys, block) -> torch.Tensor:
     return columns(mask, num_keys, slice(0, size))
 
 
+class Blocked:
+    """The steps that attention in blocks shares with any other: product, root, own."""
+
+    product, root, own = Attention.product, Attention.root, Attention.own
+
+    @classmethod
+    def answer(cls, changes: Mapping[str, object]) -> Callable:
+        return blocked(changed(cls, changes)())
+
+    def score(self, q, k) -> torch.Tensor:
+        return self.product(q, k) / self.root(q)
+
+
+class Recomputed(Blocked):
+    """The same steps, in the forward and in the backward pass."""
+
+    @classmethod
+    def answer(cls, changes: Mapping[str, object]) -> Callable:
+        return recomputed(changed(cls, changes)())
+
+
 def blocked(
-    root: Callable = math.sqrt,
+    shared: Blocked | None = None,
     blocks: Callable = starts,
     part: Callable = columns,
     fill: Callable = infinity,
@@ -61,17 +85,19 @@ def blocked(
     end: Callable = lambda maxima, totals: maxima + totals.log(),
 ) -> Callable:
     """Attention in blocks; every argument is one step of it."""
+    shared = shared or Blocked()
 
     def blocked_attention(
         queries, keys, values, mask=None, block_size=128
     ) -> tuple[torch.Tensor, torch.Tensor]:
         num_keys = keys.shape[-2]
-        queries = queries / root(queries.shape[-1])
+        mask = None if mask is None else shared.own(None, mask)
         maxima = torch.full_like(queries[..., :1], -math.inf)
         totals, outputs = torch.zeros_like(maxima), maxima.new_zeros(())
         for start in blocks(num_keys, block_size):
             block = slice(start, start + block_size)
-            scores = masked(queries @ keys[..., block, :].mT, mask, num_keys, block, fill, part)
+            scores = shared.score(queries, keys[..., block, :])
+            scores = masked(scores, mask, num_keys, block, fill, part)
             larger = torch.maximum(maxima, scores.amax(-1, True))
             shift = shift_of(larger)
             weights, factor = torch.exp(scores - shift), torch.exp(maxima - shift)
@@ -122,11 +148,12 @@ def sliced_without_expanding(mask, num_keys, block) -> torch.Tensor:
 
 
 def recomputed(
+    shared: Blocked | None = None,
     forward: Callable | None = None,
     weigh: Callable = lambda scores, shift: torch.exp(scores - shift.unsqueeze(-1)),
     blocks: Callable = starts,
-    root: Callable = math.sqrt,
-    score_root: Callable = math.sqrt,
+    root: Callable | None = None,
+    score_again: Callable | None = None,
     fill: Callable = infinity,
     shift_of: Callable = finite,
     row_sums: Callable = lambda grad, outputs, *weights: (grad * outputs).sum(-1, True),
@@ -135,11 +162,13 @@ def recomputed(
     keep: bool = False,
 ) -> type:
     """An own function with attention in blocks, forward and backward; each argument is a step."""
+    shared = shared or Blocked()
+    again, root_of = score_again or shared.score, root or shared.root
 
     class RecomputedAttention(torch.autograd.Function):
         @staticmethod
         def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
-            outputs, kept = (forward or blocked())(queries, keys, values, mask, block_size)
+            outputs, kept = (forward or blocked(shared))(queries, keys, values, mask, block_size)
             ctx.save_for_backward(queries, keys, values, mask, outputs, kept)
             ctx.block_size, ctx.weights = block_size, keep and at_once_weights(queries, keys, mask)
             return outputs
@@ -147,14 +176,16 @@ def recomputed(
         @staticmethod
         def backward(ctx, *grad_outputs) -> tuple:
             (queries, keys, values, mask, outputs, kept), (grad,) = ctx.saved_tensors, grad_outputs
+            mask = None if mask is None else shared.own(None, mask)
             grads = [torch.zeros_like(x) for x in (queries, keys, values)]
             for start in blocks(keys.shape[-2], ctx.block_size):
                 block = slice(start, start + ctx.block_size)
                 k, grad_weights = keys[..., block, :], grad @ values[..., block, :].mT
-                scores = queries @ k.mT / score_root(queries.shape[-1])
-                weights = weigh(masked(scores, mask, keys.shape[-2], block, fill), shift_of(kept))
+                weights = weigh(
+                    masked(again(queries, k), mask, keys.shape[-2], block, fill), shift_of(kept)
+                )
                 grad_weights = grad_weights - row_sums(grad, outputs, weights, grad_weights)
-                grad_scores = weights * grad_weights / root(queries.shape[-1])
+                grad_scores = weights * grad_weights / root_of(queries)
                 grads[0] = grad_scores @ k + (grads[0] if add_queries else 0.0)
                 grads[1][..., block, :] = grad_scores.mT @ queries
                 grads[2][..., block, :] = weights.mT @ grad

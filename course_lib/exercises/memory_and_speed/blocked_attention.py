@@ -8,6 +8,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._rows import mistake
 from course_lib.exercises.memory_and_speed import _mistakes as wrong
 from course_lib.exercises.memory_and_speed._problems import (
@@ -176,13 +177,6 @@ EXERCISE = Exercise(
             "What does `expand` do to an axis of length 1?",
         ),
         mistake(
-            "mask_inverted",
-            wrong.blocked(fill=lambda scores, allowed: wrong.infinity(scores, ~allowed)),
-        ).says(
-            "You read the mask the other way round: here True means 'may attend'.",
-            "What does `masked_fill` fill, True or False?",
-        ),
-        mistake(
             "large_negative_fill",
             wrong.blocked(fill=lambda scores, allowed: scores.masked_fill(~allowed, -1e9)),
         ).says(
@@ -208,10 +202,6 @@ EXERCISE = Exercise(
             "lost its sums by then.",
             "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
         ),
-        mistake("not_scaled", wrong.blocked(root=lambda d: 1.0)).says(
-            "The scores are not divided by sqrt(d).",
-            "What happens to the variance of q . k as d grows?",
-        ),
         mistake("maximum_for_logsumexp", wrong.blocked(end=lambda maxima, totals: maxima)).says(
             "In the place of log sum exp you return the maximum; the sum is missing.",
             "log sum exp is maximum plus what?",
@@ -221,6 +211,7 @@ EXERCISE = Exercise(
             "the scores in one tensor or in a list of blocks, or the mask turned into numbers.",
             "What has to stay of a block once it has been added?",
         ),
+        *known(wrong.Blocked),
     ),
     properties=PROPERTIES,
     hints=(

@@ -171,9 +171,7 @@ EXERCISE = Exercise(
             "The gradient of the queries lacks the factor 1/sqrt(d); that of the keys has it.",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
-        mistake(
-            "scores_not_scaled_again", wrong.recomputed(score_again=lambda q, k: q @ k.mT)
-        ).says(
+        mistake("scores_not_scaled_again", wrong.recomputed(score=lambda q, k: q @ k.mT)).says(
             "In the backward pass the scores are computed again without 1/sqrt(d): these are not "
             "the "
             "scores that log sum exp belongs to.",

@@ -147,51 +147,71 @@ def sliced_without_expanding(mask, num_keys, block) -> torch.Tensor:
     return mask[..., block]
 
 
+def weights_again(scores, kept) -> torch.Tensor:
+    """The weights from scores and the log sum exp that was kept."""
+    return torch.exp(scores - kept.unsqueeze(-1))
+
+
+def row_sums_kept(grad, outputs, weights, grad_weights) -> torch.Tensor:
+    """The row sums of weights times their gradient, over all blocks."""
+    return (grad * outputs).sum(-1, True)
+
+
+def in_order(*grads) -> tuple:
+    """The gradients as `forward` takes its arguments."""
+    return grads
+
+
 def recomputed(
-    shared: Blocked | None = None,
-    forward: Callable | None = None,
-    weigh: Callable = lambda scores, shift: torch.exp(scores - shift.unsqueeze(-1)),
-    blocks: Callable = starts,
-    root: Callable | None = None,
-    score_again: Callable | None = None,
-    fill: Callable = infinity,
-    shift_of: Callable = finite,
-    row_sums: Callable = lambda grad, outputs, *weights: (grad * outputs).sum(-1, True),
-    add_queries: bool = True,
-    order: Callable = lambda q, k, v: (q, k, v),
-    keep: bool = False,
+    shared: Blocked | None = None, *, forward: Callable | None = None, keep: bool = False, **steps
 ) -> type:
     """An own function with attention in blocks, forward and backward; each argument is a step."""
-    shared = shared or Blocked()
-    again, root_of = score_again or shared.score, root or shared.root
+    around = shared or Blocked()
 
     class RecomputedAttention(torch.autograd.Function):
         @staticmethod
         def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
-            outputs, kept = (forward or blocked(shared))(queries, keys, values, mask, block_size)
+            outputs, kept = (forward or blocked(around))(queries, keys, values, mask, block_size)
             ctx.save_for_backward(queries, keys, values, mask, outputs, kept)
             ctx.block_size, ctx.weights = block_size, keep and at_once_weights(queries, keys, mask)
             return outputs
 
         @staticmethod
         def backward(ctx, *grad_outputs) -> tuple:
-            (queries, keys, values, mask, outputs, kept), (grad,) = ctx.saved_tensors, grad_outputs
-            mask = None if mask is None else shared.own(None, mask)
-            grads = [torch.zeros_like(x) for x in (queries, keys, values)]
-            for start in blocks(keys.shape[-2], ctx.block_size):
-                block = slice(start, start + ctx.block_size)
-                k, grad_weights = keys[..., block, :], grad @ values[..., block, :].mT
-                weights = weigh(
-                    masked(again(queries, k), mask, keys.shape[-2], block, fill), shift_of(kept)
-                )
-                grad_weights = grad_weights - row_sums(grad, outputs, weights, grad_weights)
-                grad_scores = weights * grad_weights / root_of(queries)
-                grads[0] = grad_scores @ k + (grads[0] if add_queries else 0.0)
-                grads[1][..., block, :] = grad_scores.mT @ queries
-                grads[2][..., block, :] = weights.mT @ grad
-            return *order(*grads), None, None
+            return *_backward(around, ctx, grad_outputs[0], **steps), None, None
 
     return RecomputedAttention
+
+
+def _backward(
+    shared: Blocked,
+    ctx,
+    grad,
+    *,
+    weigh: Callable = weights_again,
+    blocks: Callable = starts,
+    root: Callable | None = None,
+    score: Callable | None = None,
+    fill: Callable = infinity,
+    shift_of: Callable = finite,
+    row_sums: Callable = row_sums_kept,
+    add_queries: bool = True,
+    order: Callable = in_order,
+) -> tuple:
+    queries, keys, values, mask, outputs, kept = ctx.saved_tensors
+    mask = None if mask is None else shared.own(None, mask)
+    grads = [torch.zeros_like(x) for x in (queries, keys, values)]
+    for start in blocks(keys.shape[-2], ctx.block_size):
+        block = slice(start, start + ctx.block_size)
+        k, grad_weights = keys[..., block, :], grad @ values[..., block, :].mT
+        scores = masked((score or shared.score)(queries, k), mask, keys.shape[-2], block, fill)
+        weights = weigh(scores, shift_of(kept))
+        grad_weights = grad_weights - row_sums(grad, outputs, weights, grad_weights)
+        grad_scores = weights * grad_weights / (root or shared.root)(queries)
+        grads[0] = grad_scores @ k + (grads[0] if add_queries else 0.0)
+        grads[1][..., block, :] = grad_scores.mT @ queries
+        grads[2][..., block, :] = weights.mT @ grad
+    return order(*grads)
 
 
 def at_once_weights(queries, keys, mask) -> torch.Tensor:

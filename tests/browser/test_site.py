@@ -335,7 +335,7 @@ class Visit:
         self.figures = [len(page.query_selector_all(kind)) for kind in (drawn, stills)]
         self.figures *= any(self.figures)
         self.broken_formulas = len(page.query_selector_all("mjx-merror, [data-mjx-error]"))
-        for width in (360, 820, 1440):
+        for width in (1440, 820, 360):  # last the one where all that can scroll may be focused
             page.set_viewport_size({"width": width, "height": 900})
             reached = page.evaluate("document.documentElement.scrollWidth")
             self.too_wide += [reached] * (reached > width)

@@ -4,11 +4,11 @@ import re
 
 import pytest
 
+from course_lib.authoring.did_you_mean import did_you_mean
 from course_lib.authoring.ids import CellIds, first_heading, slugify
 from course_lib.authoring.names import bound_names, undefined_names
 from course_lib.authoring.paste import find_solution
 from course_lib.authoring.read import read_cells
-from course_lib.authoring.suggestion import did_you_mean
 from course_lib.errors import BuildError
 
 

@@ -16,8 +16,8 @@ from course_lib.grading.executors import local as executors
 from course_lib.grading.kernels import client as clients
 from course_lib.grading.kernels.client import Client
 from course_lib.grading.kernels.guest.meter import Used
-from course_lib.grading.kernels.kernel import Kernel, KernelFault
 from course_lib.grading.kernels.provider import provider
+from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.runner import Runner
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from course_lib.grading.cells import REPORT, read_check
+from course_lib.grading.graded_cells import REPORT, read_check
 
 
 def cell(*outputs, points=4):

@@ -22,8 +22,8 @@ from course_lib.errors import GradingError
 from course_lib.grading.executors import local as executors
 from course_lib.grading.kernels import launch, provisioner, sandbox
 from course_lib.grading.kernels.client import Client
-from course_lib.grading.kernels.kernel import KernelFault
 from course_lib.grading.kernels.provider import provider
+from course_lib.grading.kernels.running_kernel import KernelFault
 from course_lib.grading.kernels.sandbox import Limits
 
 pytestmark = pytest.mark.slow

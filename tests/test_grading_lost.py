@@ -22,8 +22,8 @@ from course_lib.grading.jobs import Job
 from course_lib.grading.kernels import forked, provisioner, sandbox, spawned
 from course_lib.grading.kernels.forked import ForkedKernels
 from course_lib.grading.kernels.guest import lockdown
-from course_lib.grading.kernels.kernel import Kernel, KernelFault
 from course_lib.grading.kernels.provider import provider
+from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Limits, Reached
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")

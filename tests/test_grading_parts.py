@@ -24,7 +24,7 @@ from course_lib.grading.gradebook import opened
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.intake import IntakeError, SubmittedCell
 from course_lib.grading.kernels.client import Client, Ran
-from course_lib.grading.kernels.kernel import Kernel, KernelFault
+from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Limits, Reached
 from course_lib.grading.ledger import Entry
 from course_lib.grading.observation_reply import plausible
@@ -32,8 +32,8 @@ from course_lib.grading.read_grades import read_lesson
 from course_lib.grading.rebuild import rebuild
 from course_lib.grading.regrade import keep_points
 from course_lib.grading.sanitize import sanitize_outputs
-from course_lib.grading.session import CannotJudge, Journal, Session
 from course_lib.grading.source_checks import same_as_course, source_checks
+from course_lib.grading.submission_kernel import CannotJudge, Journal, Session
 
 
 def lower(num_queries, num_keys=None):
@@ -216,7 +216,7 @@ def test_a_kernel_that_does_not_answer_is_ended(monkeypatch):
             raise KernelFault("a kernel did not start")
 
     kernel = Kernel("gone", {}, Provider())
-    monkeypatch.setattr("course_lib.grading.session.Client", Silent)
+    monkeypatch.setattr("course_lib.grading.submission_kernel.Client", Silent)
     with pytest.raises(KernelFault, match="a kernel did not start"):
         Session([], lambda: kernel, Limits(), Journal()).run("1", 0)
     assert kernel.over.is_set()

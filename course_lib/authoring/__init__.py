@@ -10,7 +10,7 @@ from typing import Any
 
 _HOME = {
     "BuildResult": "builder",
-    "Course": "course",
+    "Course": "inputs",
     "Drift": "builder",
     "build": "builder",
     "check_build": "builder",

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from course_lib.authoring.course import Course
 from course_lib.authoring.ids import CellIds
+from course_lib.authoring.inputs import Course
 from course_lib.authoring.names import bound_names, undefined_names
 from course_lib.authoring.paste import Solution, find_solution, solution_path
 from course_lib.authoring.read import Cell, read_cells

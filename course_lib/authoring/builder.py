@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.authoring.assemble import assemble
-from course_lib.authoring.course import SOLUTIONS, Course
 from course_lib.authoring.digest import (
     FILE,
     input_digest,
@@ -15,6 +14,7 @@ from course_lib.authoring.digest import (
     text_digest,
     with_digests,
 )
+from course_lib.authoring.inputs import SOLUTIONS, Course
 from course_lib.authoring.release import generated_release
 from course_lib.errors import BuildError
 

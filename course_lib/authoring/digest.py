@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from course_lib.authoring.course import SOLUTIONS, Course
+from course_lib.authoring.inputs import SOLUTIONS, Course
 from course_lib.sources import digest_of, reached
 
 FILE = "digests.json"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_lib.authoring.course import Course
+from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import solution_path
 from course_lib.errors import BuildError
 from course_lib.progress_step import Step

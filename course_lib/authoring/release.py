@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_lib.authoring.course import RELEASE, SOLUTIONS, Course
+from course_lib.authoring.inputs import RELEASE, SOLUTIONS, Course
 from course_lib.course_folder import load_config
 from course_lib.errors import BuildError
 

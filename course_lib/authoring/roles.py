@@ -8,10 +8,10 @@ import ast
 import re
 from dataclasses import dataclass
 
-from course_lib.authoring.course import Course
+from course_lib.authoring.did_you_mean import did_you_mean
+from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import BEGIN, END
 from course_lib.authoring.read import Cell
-from course_lib.authoring.suggestion import did_you_mean
 from course_lib.errors import BuildError
 
 ATTENTION = "course_lib.attention"

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from string import Template
 
-from course_lib.authoring.course import Course
-from course_lib.authoring.suggestion import did_you_mean
+from course_lib.authoring.did_you_mean import did_you_mean
+from course_lib.authoring.inputs import Course
 from course_lib.errors import BuildError
 
 PLACEHOLDER = "TODO"

@@ -14,7 +14,7 @@ import time
 import warnings
 from pathlib import Path
 
-from course_lib.grading.cells import is_check
+from course_lib.grading.graded_cells import is_check
 
 
 def floor(folder: Path, lesson: str) -> float:

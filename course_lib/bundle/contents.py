@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.authoring.course import Course
 from course_lib.authoring.digest import solutions_of
+from course_lib.authoring.inputs import Course
 from course_lib.bundle.student_project import environment, project, readme
 from course_lib.sources import reached
 

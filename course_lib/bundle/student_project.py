@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from course_lib.authoring.course import Course
+from course_lib.authoring.inputs import Course
 
 _KEPT = ("name", "description", "readme", "license", "license-files", "requires-python", "dynamic")
 

@@ -9,7 +9,7 @@ from nbformat import NotebookNode
 from course_lib.checks.judge.html import block, paragraph
 from course_lib.checks.judge.report import Report
 from course_lib.checks.notebook.points import Points
-from course_lib.grading.cells import REPORT
+from course_lib.grading.graded_cells import REPORT
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.sanitize import made_output, plain_text, sanitize_tree
 

@@ -18,7 +18,7 @@ _ENGINE = (
     "checks/judge/grade.py",
     "checks/judge/report.py",
     "grading/runner.py",
-    "grading/session.py",
+    "grading/submission_kernel.py",
     "grading/judging.py",
     "grading/observation_reply.py",
     "grading/check_outputs.py",

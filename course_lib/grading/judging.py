@@ -19,12 +19,12 @@ from course_lib.checks.judge.report import Report
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.remote import Reply, Request
 from course_lib.exercises import find
-from course_lib.grading.cells import ANSWER, grade_id, is_check, is_run
 from course_lib.grading.check_outputs import outputs_of, outputs_of_ending
+from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_run
 from course_lib.grading.jobs import Job
 from course_lib.grading.observation_reply import plausible, reply_in
 from course_lib.grading.sanitize import sanitize_outputs
-from course_lib.grading.session import LOST, Session
+from course_lib.grading.submission_kernel import LOST, Session
 
 # Endings that an earlier exercise may have prepared: these are tried once more without it.
 _MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes")

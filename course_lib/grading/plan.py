@@ -12,9 +12,9 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.grading.cells import check_cells
 from course_lib.grading.course import Course, parse_graded
 from course_lib.grading.fingerprints import checks_digests, key_of, work_of
+from course_lib.grading.graded_cells import check_cells
 from course_lib.grading.intake import IntakeError, Submission, parse, read_bytes
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.ledger import MAX_ATTEMPTS, Entry, Ledger

@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 from course_lib.grading.adapters.nbgrader import SaveScores, coursedir_of
-from course_lib.grading.cells import is_check, read_check
+from course_lib.grading.graded_cells import is_check, read_check
 from course_lib.grading.intake import SubmittedCell
 from course_lib.grading.rebuild import rebuild
 from course_lib.grading.sanitize import sanitize_outputs

@@ -28,9 +28,9 @@ from course_lib.grading.adapters.nbgrader import (
     submissions_of,
     submit,
 )
-from course_lib.grading.cells import NotebookGrades, is_check
 from course_lib.grading.course import Course, write_atomically
 from course_lib.grading.gradebook import MAX_STUDENT_ID, opened
+from course_lib.grading.graded_cells import NotebookGrades, is_check
 
 _STAMP = "timestamp.txt"
 

@@ -14,9 +14,9 @@ from course_lib.grading.adapters.nbgrader import (
     assignment_of,
     submissions_of,
 )
-from course_lib.grading.cells import NotebookGrades, read_notebook
 from course_lib.grading.course import Course
 from course_lib.grading.graded import BLANK, GradedExercise, GradedLesson, GradedSubmission
+from course_lib.grading.graded_cells import NotebookGrades, read_notebook
 from course_lib.grading.ledger import Entry, Ledger
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from nbformat import NotebookNode
 
-from course_lib.grading.cells import check_cells, grade_id, read_check
+from course_lib.grading.graded_cells import check_cells, grade_id, read_check
 
 
 def take_over(notebook: NotebookNode, earlier: Iterable[NotebookNode], same: set[str]) -> set[str]:

@@ -20,10 +20,10 @@ from typing import NoReturn
 import nbformat
 
 from course_lib.errors import GradingError
-from course_lib.grading.cells import NotebookGrades, read_notebook
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.executors import executor, shard_of
 from course_lib.grading.graded import GradedLesson
+from course_lib.grading.graded_cells import NotebookGrades, read_notebook
 from course_lib.grading.intake import Submission, find_submissions
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.plan import Run, Settled, log_lines, open_run, plan, receive

@@ -15,12 +15,12 @@ import nbformat
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.judging import grade_cells
 from course_lib.grading.kernels.client import Client
-from course_lib.grading.kernels.kernel import Kernel, KernelFault, Provider
 from course_lib.grading.kernels.provider import provider
+from course_lib.grading.kernels.running_kernel import Kernel, KernelFault, Provider
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.regrade import keep_points
-from course_lib.grading.session import READY_SECONDS, CannotJudge, Journal, Session
+from course_lib.grading.submission_kernel import READY_SECONDS, CannotJudge, Journal, Session
 
 
 class Runner:

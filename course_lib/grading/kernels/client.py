@@ -17,7 +17,7 @@ from nbformat.v4 import output_from_msg
 
 from course_lib.grading.adapters.jupyter_client import BoundedClient
 from course_lib.grading.kernels.guest.meter import Used
-from course_lib.grading.kernels.kernel import Kernel, KernelFault
+from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 
 _GRACE_SECONDS = 1.0
 _CEILING = 40  # times a limit by the clock: a machine that is as busy as that cannot grade

@@ -17,8 +17,8 @@ from typing import Any
 
 from course_lib.grading.kernels import sandbox
 from course_lib.grading.kernels.guest.meter import Used, file_of, read_used
-from course_lib.grading.kernels.kernel import Kernel, KernelFault
 from course_lib.grading.kernels.launch import DOOR, Zygote, spool_of
+from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Limits, Reached
 
 # Events are waited for in which no student's code has a hand: a busy machine takes its time.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from course_lib.grading.kernels import sandbox
 from course_lib.grading.kernels.forked import ForkedKernels
-from course_lib.grading.kernels.kernel import KernelFault, Provider
+from course_lib.grading.kernels.running_kernel import KernelFault, Provider
 from course_lib.grading.kernels.sandbox import LEVELS, Limits, Reached
 from course_lib.grading.kernels.spawned import SpawnedKernels
 

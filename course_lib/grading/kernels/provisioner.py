@@ -26,8 +26,8 @@ from traitlets import Unicode
 
 from course_lib.grading.adapters.jupyter_client import as_connection, interrupt_by_message
 from course_lib.grading.kernels.forked import ForkedKernels
-from course_lib.grading.kernels.kernel import Kernel, Provider
 from course_lib.grading.kernels.provider import provider
+from course_lib.grading.kernels.running_kernel import Kernel, Provider
 
 KERNEL_NAME = "course-sandbox"
 _POLL_SECONDS = 0.02

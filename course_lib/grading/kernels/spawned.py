@@ -20,7 +20,7 @@ from jupyter_client.manager import KernelManager
 from course_lib.grading.adapters.jupyter_client import connection_of, process_of
 from course_lib.grading.kernels.environment import public_environment
 from course_lib.grading.kernels.guest.meter import Used
-from course_lib.grading.kernels.kernel import Kernel, KernelFault
+from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Reached
 
 _POLL_SECONDS = 0.2

@@ -14,9 +14,9 @@ from nbformat import NotebookNode
 
 from course_lib.checks.observe.codec import encode
 from course_lib.checks.observe.remote import Request
-from course_lib.grading.cells import ANSWER, grade_id, is_check, is_run
+from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_run
 from course_lib.grading.kernels.client import Client, Ran
-from course_lib.grading.kernels.kernel import Kernel, KernelFault
+from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Limits
 
 READY_SECONDS = 300.0  # until a kernel answers; nothing of the student's runs in it yet

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_lib.authoring.suggestion import did_you_mean
+from course_lib.authoring.did_you_mean import did_you_mean
 from course_lib.errors import BuildError
 
 SOLUTIONS = "solutions"

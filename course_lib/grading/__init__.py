@@ -1,6 +1,6 @@
 """Grading a class: every submission once, whatever happens.
 
-    submitted/ -> plan: intake, rebuild -> executors: runner (submission_kernel, judging) -> ledger -> publish
+    submitted/ -> plan: intake, rebuild -> executors: runner (kernel, judging) -> ledger -> publish
 
 `plan` decides what a submission needs: `intake` reads it without trust, `rebuild` pours its
 answers into the release. A `runner` runs them in a kernel (`submission_kernel`, `kernels`) and

@@ -1,0 +1,275 @@
+"""Lesson 10: what a language model learns from, how it writes, and what its heads do."""
+
+# An attribute of a module, such as `context_length`, is a tensor or a module in torch's stubs.
+# pyright: reportOperatorIssue=false
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lib.attention._checked import checked
+from course_lib.attention.masked_softmax import masked_softmax
+
+
+@checked
+def next_token_loss(
+    logits: Float[Tensor, "batch num_positions vocabulary"],
+    tokens: Int[Tensor, "batch num_positions"],
+) -> Float[Tensor, ""]:
+    """The mean cross-entropy, in nats, of each token given those before it.
+
+    Position i predicts token i + 1. Nothing predicts token 0, and what the last position predicts
+    is not known.
+
+    Args:
+        logits: a score for each token of the vocabulary at each position, of any size.
+        tokens: what the model read, at least two positions, int64 or int32.
+
+    Returns:
+        The mean over all items and over all positions but the last.
+    """
+    predicted = logits[:, :-1].flatten(0, 1)  # (batch * (num_positions - 1), vocabulary)
+    return F.cross_entropy(predicted, tokens[:, 1:].flatten().long())
+
+
+@checked
+def generate(
+    model: nn.Module,
+    prompt: Int[Tensor, "batch num_positions"],
+    num_tokens: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Int[Tensor, "batch num_tokens_in_all"]:
+    """Continues each prompt token by token.
+
+    Each new token is drawn from softmax(logits / temperature) at the last position and read in the
+    next step. The model reads no more than the last `model.context_length` tokens, in eval mode and
+    without gradients; afterwards it is in the mode in which it was.
+
+    Args:
+        model: called as `model(tokens)`, tokens `(batch, n)` with n at most
+            `model.context_length`; returns logits `(batch, n, vocabulary)`.
+        prompt: the beginning of each text, at least one token.
+        num_tokens: how many tokens to add; 0 gives the prompt.
+        temperature: below 1 the likelier tokens gain, above 1 they lose; 0 always takes the
+            likeliest token.
+        top_k: draw among the `top_k` likeliest tokens only; among all of them if not given, or if
+            there are no more.
+        generator: where the random numbers come from; torch's global ones if not given.
+
+    Returns:
+        The prompts, each with its new tokens behind it.
+    """
+    was_training = model.training
+    model.eval()
+    tokens = prompt
+    with torch.no_grad():
+        for _ in range(num_tokens):
+            logits = model(tokens[:, -model.context_length :])[:, -1]  # (batch, vocabulary)
+            if temperature == 0:
+                new = logits.argmax(dim=-1, keepdim=True)
+            else:
+                vocabulary = logits.shape[-1]
+                likeliest, candidates = logits.topk(min(top_k or vocabulary, vocabulary))
+                weights = torch.softmax(likeliest / temperature, dim=-1)  # (batch, top_k)
+                new = candidates.gather(1, torch.multinomial(weights, 1, generator=generator))
+            tokens = torch.cat([tokens, new], dim=1)
+    model.train(was_training)
+    return tokens
+
+
+class KVCache:
+    """The keys and values of all positions so far, so that a new token computes only its own.
+
+    `append` adds positions behind those that are there; `attend` is attention over all of them:
+    softmax(q K^T / sqrt(d)) V. Step by step this gives what one causal pass over the whole text
+    gives.
+    """
+
+    def __init__(self) -> None:
+        """Starts empty; the first `append` brings shapes, dtype and device."""
+        self.keys: list[Tensor] = []
+        self.values: list[Tensor] = []
+
+    @checked
+    def append(
+        self,
+        keys: Float[Tensor, "batch num_heads num_positions d"],
+        values: Float[Tensor, "batch num_heads num_positions v"],
+    ) -> None:
+        """Adds one position or several.
+
+        Args:
+            keys, values: those of the new positions, for each item and head.
+        """
+        self.keys.append(keys)
+        self.values.append(values)
+
+    @checked
+    def attend(
+        self, query: Float[Tensor, "batch num_heads 1 d"]
+    ) -> Float[Tensor, "batch num_heads 1 v"]:
+        """Attends to every position that is there, and changes nothing.
+
+        Args:
+            query: that of the newest position, for each item and head.
+
+        Returns:
+            One output for each item and head.
+        """
+        keys, values = torch.cat(self.keys, dim=2), torch.cat(self.values, dim=2)
+        scores = query @ keys.mT / math.sqrt(query.shape[-1])  # (batch, num_heads, 1, n)
+        return torch.softmax(scores, dim=-1) @ values
+
+
+@checked
+def rotary_embedding(
+    x: Float[Tensor, "*batch num_positions d"], offset: int = 0
+) -> Float[Tensor, "*batch num_positions d"]:
+    """Turns each pair of neighbouring features by an angle that grows with the position.
+
+    At position p, features 2i and 2i + 1 are a point in the plane, turned counter-clockwise by
+    p / 10000^(2i / d) radians. The dot product of a turned query and a turned key depends on the
+    distance of their positions alone.
+
+    Differs from the layout of many checkpoints, which pair feature i with feature i + d / 2.
+
+    Args:
+        x: queries or keys, with any leading axes.
+        offset: the position of the first row; the others follow it.
+
+    Returns:
+        A new tensor of the shape and dtype of `x`.
+
+    Raises:
+        ValueError: `d` is odd.
+
+    Source: Su et al. 2021, section 3.4, https://arxiv.org/abs/2104.09864
+    """
+    num_positions, d = x.shape[-2:]
+    if d % 2:
+        raise ValueError(f"`x` must have an even number of features; got {d}.")
+    positions = offset + torch.arange(num_positions, device=x.device)
+    rates = 10000.0 ** (-torch.arange(0, d, 2, device=x.device).double() / d)  # (d / 2)
+    angles = positions[:, None] * rates  # (num_positions, d / 2)
+    cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x[..., 0::2], x[..., 1::2]
+    turned = first * cos - second * sin, first * sin + second * cos
+    return torch.stack(turned, dim=-1).flatten(-2)
+
+
+@checked
+def previous_token_score(
+    attention_weights: Float[Tensor, "num_heads num_positions num_positions"],
+) -> Float[Tensor, "num_heads"]:
+    """How much each head looks at the token just before: a mean over the positions that have one.
+
+    Args:
+        attention_weights: those of one text, `[head, position, key]`; rows sum to 1.
+
+    Returns:
+        For each head the mean, over positions i >= 1, of the weight on position i - 1; 0 where
+        there is only one position.
+    """
+    on_previous = attention_weights.diagonal(offset=-1, dim1=1, dim2=2)  # (num_heads, n - 1)
+    return on_previous.sum(dim=-1) / max(on_previous.shape[-1], 1)
+
+
+@checked
+def induction_score(
+    attention_weights: Float[Tensor, "num_heads num_positions num_positions"],
+    period: int | None = None,
+) -> Float[Tensor, "num_heads"]:
+    """How much each head looks at the token that followed last time, in a text that repeats itself.
+
+    Args:
+        attention_weights: those of one text, `[head, position, key]`; rows sum to 1.
+        period: after how many tokens the text repeats, at least 1; half of the number of
+            positions, rounded down, if not given.
+
+    Returns:
+        For each head the mean, over positions i >= period, of the weight on position
+        i - period + 1; 0 where there is no such position.
+
+    Source: Olsson et al. 2022, https://arxiv.org/abs/2209.11895
+    """
+    if period is None:
+        period = attention_weights.shape[-1] // 2
+    diagonal = attention_weights.diagonal(offset=1 - period, dim1=1, dim2=2)
+    on_follower = diagonal[:, 1:]  # its first entry is that of position period - 1
+    return on_follower.sum(dim=-1) / max(on_follower.shape[-1], 1)
+
+
+@contextlib.contextmanager
+def ablate_head(model: Any, layer: int, head: int) -> Iterator[None]:
+    """Switches one head off inside a `with`: its output is 0 there.
+
+    Everything else about the model is the same inside, and all of it afterwards, however the
+    `with` is left: an error that is raised inside comes out of it.
+
+    Args:
+        model: has `blocks`; somewhere in `model.blocks[layer]` is one part with `num_heads` and
+            `W_o`, the `nn.Linear` that reads the heads' outputs, in equal blocks of features.
+        layer: which block, from 0.
+        head: which head of it, from 0.
+    """
+    part = next(m for m in model.blocks[layer].modules() if hasattr(m, "W_o"))
+    head_dim = part.W_o.in_features // part.num_heads
+
+    def switch_off(_, inputs) -> Tensor:
+        outputs = inputs[0].clone()  # (..., num_heads * head_dim)
+        outputs[..., head * head_dim : (head + 1) * head_dim] = 0.0
+        return outputs
+
+    hook = part.W_o.register_forward_pre_hook(switch_off)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@checked
+def grouped_query_attention(
+    queries: Float[Tensor, "batch num_heads num_queries d"],
+    keys: Float[Tensor, "batch num_groups num_keys d"],
+    values: Float[Tensor, "batch num_groups num_keys v"],
+    valid_lens: Int[Tensor, "..."] | None = None,
+    mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "batch num_heads num_queries v"]:
+    """Attention in which several heads share the same keys and values.
+
+    The heads are shared out evenly, neighbours together: head i uses group
+    i // (num_heads / num_groups). As many groups as heads is multi-head attention, one group is
+    multi-query attention.
+
+    Args:
+        queries: a set for each head.
+        keys, values: a set for each group.
+        valid_lens: how many leading keys are real, `(batch,)` or `(batch, num_queries)`.
+        mask: True = may attend, broadcastable to `(batch, num_heads, num_queries, num_keys)`.
+            With both given, a key must be allowed by both.
+
+    Returns:
+        The outputs of all heads; a query that may attend to no key gets zeros, and its gradient
+        is 0.
+
+    Raises:
+        ValueError: the heads cannot be shared out evenly.
+
+    Source: Ainslie et al. 2023, https://arxiv.org/abs/2305.13245
+    """
+    num_heads, num_groups = queries.shape[1], keys.shape[1]
+    if num_heads % num_groups != 0:
+        raise ValueError(f"`num_groups` must divide num_heads = {num_heads}; got {num_groups}.")
+    shared = (num_groups, num_heads // num_groups)
+    queries = queries.unflatten(1, shared)  # (batch, num_groups, heads of a group, num_queries, d)
+    scores = queries @ keys.unsqueeze(2).mT / math.sqrt(queries.shape[-1])
+    weights = masked_softmax(scores.flatten(1, 2), valid_lens, mask)  # (batch, num_heads, n, m)
+    outputs = weights.unflatten(1, shared) @ values.unsqueeze(2)
+    return outputs.flatten(1, 2)  # (batch, num_heads, num_queries, v)

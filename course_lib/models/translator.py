@@ -1,0 +1,145 @@
+"""A translator made of an encoder, a decoder and positions, and a recurrent one to compare."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from course_lib.models.numerals import END, PAD, START, Numerals
+
+
+class Translator(nn.Module):
+    """Characters in, English words out, by attention alone.
+
+    Args:
+        numerals: gives the two vocabularies.
+        encoder: called as `encoder(x, valid_lens)`, such as an `EncoderBlock`.
+        decoder: called as `decoder(y, memory, valid_lens)`, such as a `DecoderBlock`.
+        positions: `(longest, embed_dim)`, added to characters and words; zeros for none, an
+            `nn.Parameter` is learned.
+
+    Attributes:
+        start, end, pad: ids of the target vocabulary.
+        maps: after a call, the decoder's weights over the characters.
+    """
+
+    def __init__(
+        self,
+        numerals: Numerals,
+        encoder: nn.Module,
+        decoder: nn.Module,
+        positions: Float[Tensor, "longest embed_dim"],
+    ):
+        super().__init__()
+        embed_dim = positions.shape[1]
+        self.start, self.end, self.pad = (numerals.target[token] for token in (START, END, PAD))
+        self.characters = nn.Embedding(len(numerals.source), embed_dim)
+        self.words = nn.Embedding(len(numerals.target), embed_dim)
+        self.positions: Tensor
+        if isinstance(positions, nn.Parameter):
+            self.positions = positions
+        else:
+            self.register_buffer("positions", positions.float(), persistent=False)
+        self.encoder, self.decoder = encoder, decoder
+        self.norm = nn.LayerNorm(embed_dim)
+        self.to_logits = nn.Linear(embed_dim, len(numerals.target))
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch m"],
+        valid_lens: Int[Tensor, "batch"],
+        inputs: Int[Tensor, "batch t"],
+        mask: Bool[Tensor, "batch m"] | None = None,
+    ) -> Float[Tensor, "batch t vocabulary"]:
+        """Scores every word as the next one, after each of `inputs`.
+
+        Args:
+            source: characters, padded.
+            valid_lens: the number of characters of each item.
+            inputs: the words so far, beginning with `start`.
+            mask: True where the decoder may attend, beyond what the lengths allow.
+        """
+        memory = self.encoder(self._placed(self.characters, source), valid_lens)
+        if mask is not None:
+            memory, valid_lens = _without(memory, valid_lens, mask)
+        y = self.decoder(self._placed(self.words, inputs), memory, valid_lens)
+        return self.to_logits(self.norm(y))
+
+    def _placed(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
+        longest = len(self.positions)
+        if tokens.shape[1] > longest:
+            raise ValueError(f"At most {longest} positions; got {tokens.shape[1]}.")
+        return embedding(tokens) + self.positions[: tokens.shape[1]]
+
+    @property
+    def maps(self) -> Tensor:
+        """The decoder's attention over the characters in the last call, `(batch, ..., t, m)`."""
+        weights = getattr(self.decoder.cross_attention, "attention_weights", None)
+        if not isinstance(weights, Tensor):
+            raise AttributeError("The decoder keeps no weights yet: call the translator first.")
+        return weights
+
+
+class Nearby(nn.Module):
+    """Self-attention that sees at most `window` positions to each side.
+
+    What the translator knows of a character then stays near it, so a map over characters can be
+    read. It goes where an encoder's attention was:
+    `encoder.attention = Nearby(encoder.attention)`.
+
+    Args:
+        attention: called as `attention(queries, keys, values, valid_lens, mask)`.
+        window: how far a position sees; 0 is itself only.
+
+    Source: Beltagy, Peters and Cohan 2020, sliding windows, https://arxiv.org/abs/2004.05150
+    """
+
+    def __init__(self, attention: nn.Module, window: int = 4):
+        super().__init__()
+        self.attention, self.window = attention, window
+
+    def forward(
+        self, queries: Tensor, keys: Tensor, values: Tensor, valid_lens: Tensor | None = None
+    ) -> Tensor:
+        """The module's output under a banded mask."""
+        places = torch.arange(queries.shape[1], device=queries.device)
+        near = (places[:, None] - places).abs() <= self.window
+        return self.attention(queries, keys, values, valid_lens, near)
+
+
+class RecurrentTranslator(nn.Module):
+    """The same task as before attention: one vector of `embed_dim` numbers carries the source.
+
+    A GRU reads the characters one after the other; its last state is all that a second GRU, which
+    writes the words, ever knows of them.
+
+    Source: Sutskever, Vinyals and Le 2014, https://arxiv.org/abs/1409.3215
+    """
+
+    def __init__(self, numerals: Numerals, embed_dim: int = 64):
+        super().__init__()
+        self.start, self.end, self.pad = (numerals.target[token] for token in (START, END, PAD))
+        self.characters = nn.Embedding(len(numerals.source), embed_dim)
+        self.words = nn.Embedding(len(numerals.target), embed_dim)
+        self.reader = nn.GRU(embed_dim, embed_dim, batch_first=True)
+        self.writer = nn.GRU(embed_dim, embed_dim, batch_first=True)
+        self.to_logits = nn.Linear(embed_dim, len(numerals.target))
+
+    def forward(
+        self,
+        source: Int[Tensor, "batch m"],
+        valid_lens: Int[Tensor, "batch"],
+        inputs: Int[Tensor, "batch t"],
+    ) -> Float[Tensor, "batch t vocabulary"]:
+        """Scores every word as the next one, after each of `inputs`."""
+        states, _ = self.reader(self.characters(source))
+        last = (valid_lens - 1).long().reshape(-1, 1, 1).expand(-1, 1, states.shape[2])
+        summary = states.gather(1, last).transpose(0, 1).contiguous()  # (1, batch, embed_dim)
+        return self.to_logits(self.writer(self.words(inputs), summary)[0])
+
+
+def _without(memory: Tensor, valid_lens: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The memory without the places that may not be attended: those kept come first."""
+    real = torch.arange(memory.shape[1], device=memory.device) < valid_lens[:, None]
+    kept = mask & real
+    order = kept.int().argsort(dim=1, descending=True, stable=True)
+    return memory.gather(1, order[:, :, None].expand_as(memory)), kept.sum(1)

@@ -1,0 +1,178 @@
+"""Lesson 00's translator, made of PyTorch's own parts; lesson 09 makes one of the reader's."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+
+from course_lib.models.numerals import Numerals
+from course_lib.models.training import train
+from course_lib.models.translator import Translator
+
+EMBED_DIM, NUM_HEADS, HIDDEN_DIM, WINDOW, LONGEST = 64, 4, 256, 4, 64
+
+
+class Reader(nn.Module):
+    """Lets each character look at those at most `WINDOW` away.
+
+    What is known of a character so stays near it, and a map over characters can be read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.look_around = nn.MultiheadAttention(EMBED_DIM, NUM_HEADS, batch_first=True)
+        self.before_looking = nn.LayerNorm(EMBED_DIM)
+        self.think, self.before_thinking = _think(), nn.LayerNorm(EMBED_DIM)
+
+    def forward(self, x: Tensor, valid_lens: Tensor) -> Tensor:
+        """From `(batch, m, EMBED_DIM)` to the same shape."""
+        places = torch.arange(x.shape[1], device=x.device)
+        distance = (places[:, None] - places).abs()
+        real = (places < valid_lens[:, None])[:, None, :]
+        seen = (distance <= WINDOW) & real | (distance == 0)  # (batch, m, m)
+        ignored = ~seen.repeat_interleave(NUM_HEADS, dim=0)  # torch's masks: True = ignore
+        z = self.before_looking(x)
+        x = x + self.look_around(z, z, z, attn_mask=ignored, need_weights=False)[0]
+        return x + self.think(self.before_thinking(x))
+
+
+class Writer(nn.Module):
+    """Lets each word look at the words before it, and then at the characters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.look_back = nn.MultiheadAttention(EMBED_DIM, NUM_HEADS, batch_first=True)
+        self.cross_attention = Across(EMBED_DIM)
+        self.before_back, self.before_across = nn.LayerNorm(EMBED_DIM), nn.LayerNorm(EMBED_DIM)
+        self.think, self.before_thinking = _think(), nn.LayerNorm(EMBED_DIM)
+
+    def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:
+        """From words `(batch, t, EMBED_DIM)` and characters `(batch, m, EMBED_DIM)` to words."""
+        places = torch.arange(y.shape[1], device=y.device)
+        z = self.before_back(y)
+        later = places[:, None] < places
+        y = y + self.look_back(z, z, z, attn_mask=later, need_weights=False)[0]
+        y = y + self.cross_attention(self.before_across(y), memory, valid_lens)
+        return y + self.think(self.before_thinking(y))
+
+
+class Across(nn.MultiheadAttention):
+    """One head from words to characters, which keeps its map."""
+
+    def __init__(self, embed_dim: int):
+        super().__init__(embed_dim, 1, batch_first=True)
+
+    def forward(self, y: Tensor, memory: Tensor, valid_lens: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] - called by Writer alone
+        """Outputs `(batch, t, embed_dim)`; `attention_weights` is then `(batch, t, m)`."""
+        places = torch.arange(memory.shape[1], device=memory.device)
+        padding = places >= valid_lens[:, None]
+        outputs, weights = super().forward(y, memory, memory, key_padding_mask=padding)
+        self.attention_weights = None if weights is None else weights.detach()
+        return outputs
+
+
+class Meeting(NamedTuple):
+    """What meets where words look at characters: before the projections, and after them."""
+
+    words: Tensor  # (batch, t, EMBED_DIM): what is known before each word is written
+    characters: Tensor  # (batch, m, EMBED_DIM)
+    queries: Tensor  # (batch, t, EMBED_DIM), made of the words
+    keys: Tensor  # (batch, m, EMBED_DIM), made of the characters
+    values: Tensor  # (batch, m, EMBED_DIM), made of the characters
+    valid_lens: Tensor  # (batch,)
+
+
+@torch.no_grad()
+def meeting(model: Translator, numerals: Numerals, numbers: Sequence[int]) -> Meeting:
+    """What a translator compares while it writes these numbers; `model.maps` is then what it sees.
+
+    Args:
+        model: made by `new_translator`; it is told the right words so far.
+        numerals: whose vocabularies it was trained with.
+        numbers: one item each. There are as many queries as the longest of them has words.
+    """
+    pairs = [numerals.pair(number) for number in numbers]
+    source = pad_sequence([letters for letters, _ in pairs], batch_first=True)
+    valid_lens = torch.tensor([len(letters) for letters, _ in pairs])
+    begun = [F.pad(words, (1, -1), value=model.start) for _, words in pairs]
+    attention: Any = model.decoder.cross_attention
+    given: list[Tensor] = []
+    hook = attention.register_forward_pre_hook(lambda _, arguments: given.extend(arguments[:2]))
+    model(source, valid_lens, pad_sequence(begun, batch_first=True)[:, :-1])
+    hook.remove()
+    words, characters = given
+    w_q, w_k, w_v = attention.in_proj_weight.chunk(3)
+    b_q, b_k, b_v = attention.in_proj_bias.chunk(3)
+    queries, keys = F.linear(words, w_q, b_q), F.linear(characters, w_k, b_k)
+    return Meeting(words, characters, queries, keys, F.linear(characters, w_v, b_v), valid_lens)
+
+
+def new_translator(numerals: Numerals, seed: int = 0) -> Translator:
+    """An untrained translator; the same for the same seed, and torch's own generator stays put."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        positions = nn.Parameter(0.1 * torch.randn(LONGEST, EMBED_DIM))
+        return Translator(numerals, Reader(), Writer(), positions)
+
+
+def train_translator(
+    model: Translator,
+    numerals: Numerals,
+    num_steps: int = 800,
+    *,
+    batch: int = 64,
+    max_lr: float = 4e-3,
+) -> Tensor:
+    """Trains on random numbers, some twenty seconds; the losses, one a step."""
+    device = next(model.parameters()).device
+    batches = numerals.batches(batch, torch.Generator().manual_seed(0))
+
+    def next_loss() -> Tensor:
+        sources, targets = next(batches)
+        valid_lens = torch.tensor([len(source) for source in sources])
+        source, wanted = (pad_sequence(part, batch_first=True) for part in (sources, targets))
+        inputs = F.pad(wanted, (1, -1), value=model.start)
+        source, valid_lens, inputs, wanted = (
+            part.to(device) for part in (source, valid_lens, inputs, wanted)
+        )
+        logits = model(source, valid_lens, inputs)
+        return F.cross_entropy(logits.mT, wanted, ignore_index=model.pad)
+
+    return train(model, next_loss, num_steps, max_lr=max_lr, label="learning numerals")
+
+
+@torch.no_grad()
+def translate(model: Translator, numerals: Numerals, text: str | int) -> tuple[list[str], Tensor]:
+    """The most likely word after the other, until the model ends.
+
+    Args:
+        model: a trained translator.
+        numerals: whose vocabularies it was trained with.
+        text: a numeral in words, or a number.
+
+    Returns:
+        The words, and the map `(len(words), num_characters)`: how much each looked at what.
+
+    Raises:
+        ValueError: a character that no numeral has, or nothing at all.
+    """
+    source = numerals.source_ids(text)[None]
+    if not source.numel():
+        raise ValueError("There is nothing to translate; type a numeral such as 'dreiundvierzig'.")
+    source = source.to(next(model.parameters()).device)
+    valid_lens = torch.tensor([source.shape[1]], device=source.device)
+    written = [model.start]
+    while len(written) <= 12 and written[-1] != model.end:
+        inputs = torch.tensor([written], device=source.device)
+        written.append(int(model(source, valid_lens, inputs)[0, -1].argmax()))
+    words = numerals.target.words(written)
+    return words, model.maps[0, : len(words)].cpu()
+
+
+def _think() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(EMBED_DIM, HIDDEN_DIM), nn.ReLU(), nn.Linear(HIDDEN_DIM, EMBED_DIM)
+    )

@@ -1,0 +1,194 @@
+"""Oracle of lesson 10: one position, one token, one head, one pair of features at a time."""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from course_lib.reference.masked_softmax import allowed_keys, softmax_of
+from course_lib.reference.multi_head import linear
+
+
+def next_token_loss(logits: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Minus the logarithm of what the next token got, averaged over all that have a next one."""
+    losses = []
+    for item, text in zip(logits, tokens, strict=True):
+        for scores, following in zip(item, text[1:], strict=False):
+            largest = scores.max()
+            total = math.fsum(math.exp(score - largest) for score in scores)
+            losses.append(largest + math.log(total) - scores[int(following)])
+    return np.array(math.fsum(losses) / len(losses))
+
+
+def next_probabilities(
+    logits: np.ndarray, temperature: float = 1.0, top_k: int | None = None
+) -> np.ndarray:
+    """How likely each token is to be drawn."""
+    order = sorted(range(len(logits)), key=lambda token: -logits[token])
+    kept = order[:1] if temperature == 0 else order[:top_k]
+    probabilities = np.zeros(len(logits))
+    probabilities[kept] = softmax_of([logits[token] / (temperature or 1.0) for token in kept])
+    return probabilities
+
+
+def generate(
+    next_logits: Callable[[list[int]], np.ndarray],
+    context_length: int,
+    prompt: np.ndarray,
+    num_tokens: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+) -> np.ndarray:
+    """The text of each prompt if the likeliest token always comes next."""
+    texts = [[int(token) for token in text] for text in prompt]
+    for text in texts:
+        for _ in range(num_tokens):
+            logits = next_logits(text[-context_length:])
+            text.append(int(np.argmax(next_probabilities(logits, temperature, top_k))))
+    return np.array(texts)
+
+
+def kv_cache(
+    keys: np.ndarray, values: np.ndarray, queries: np.ndarray, appended: tuple[int, ...]
+) -> np.ndarray:
+    """What each query gets from all positions that are there when it comes, one head at a time.
+
+    Query i comes after `appended[i]` more positions.
+    """
+    outputs = np.zeros((*queries.shape[:3], values.shape[3]))
+    for b, h, i in np.ndindex(queries.shape[:3]):
+        seen = range(sum(appended[: i + 1]))
+        scores = [float((queries[b, h, i] * keys[b, h, j]).sum()) for j in seen]
+        weights = softmax_of([score / math.sqrt(queries.shape[3]) for score in scores])
+        outputs[b, h, i] = sum(weights[j] * values[b, h, j] for j in seen)
+    return outputs
+
+
+def rotary_embedding(x: np.ndarray, offset: int = 0) -> np.ndarray:
+    """Each pair of neighbours as a complex number, times exp(i * angle)."""
+    d, turned = x.shape[-1], np.zeros(x.shape)
+    for *place, p, i in np.ndindex(*x.shape[:-1], d // 2):
+        angle = (offset + p) / 10000 ** (2 * i / d)
+        row = (*place, p)
+        point = complex(x[*row, 2 * i], x[*row, 2 * i + 1])
+        point *= complex(math.cos(angle), math.sin(angle))
+        turned[*row, 2 * i : 2 * i + 2] = point.real, point.imag
+    return turned
+
+
+def previous_token_score(attention_weights: np.ndarray) -> np.ndarray:
+    """The mean over all positions that have one before them."""
+    return _mean_of_places(attention_weights, lambda i: i - 1 if i >= 1 else None)
+
+
+def induction_score(attention_weights: np.ndarray, period: int | None = None) -> np.ndarray:
+    """The mean over all positions that come after a whole period."""
+    if period is None:
+        period = max(attention_weights.shape[-1] // 2, 1)
+    return _mean_of_places(attention_weights, lambda i: i - period + 1 if i >= period else None)
+
+
+def _mean_of_places(attention_weights, place_of) -> np.ndarray:
+    """For each head the mean weight of the pairs (i, place_of(i)); 0 without any pair."""
+    scores = np.zeros(len(attention_weights))
+    for h, weights in enumerate(attention_weights):
+        places = [(i, place_of(i)) for i in range(len(weights)) if place_of(i) is not None]
+        if places:
+            scores[h] = math.fsum(float(weights[place]) for place in places) / len(places)
+    return scores
+
+
+# Which heads are off at a moment of a `with`, or of one in another: the first (0), the second (1).
+SWITCHED_OFF = {
+    "inside": (0,),
+    "inside, after a step of training": (0,),
+    "inside both": (0, 1),
+    "inside the outer, after the inner": (0,),
+    "inside the second": (1,),
+    "after the with": (),
+    "after the with, left by an error": (),
+}
+
+
+def ablate_head(
+    model: Any,
+    tokens: np.ndarray,
+    layer: int,
+    head: int,
+    second_layer: int = -1,
+    second_head: int = -1,
+    *,
+    moment: str,
+) -> tuple[np.ndarray, str]:
+    """Logits at one of the moments, and that nothing is not as it was.
+
+    Args:
+        model: what it is made of, as `options`: "embedding", "layers", "num_heads".
+        tokens: `(batch, num_positions)`.
+        layer, head, second_layer, second_head: what is switched off, one in the other.
+        moment: one of `SWITCHED_OFF`.
+    """
+    heads = (layer, head), (second_layer, second_head)
+    off = [heads[i] for i in SWITCHED_OFF[moment]]
+    given = dict(model.options)
+    if "training" in moment:
+        given["embedding"] = _after_a_step(given, tokens, off)
+    return logits_without(given, tokens, off), "nothing"
+
+
+def _after_a_step(model, tokens, off) -> np.ndarray:
+    """The embedding less 0.01 times the gradient of half the sum of squared logits."""
+    embedding, step = model["embedding"], 1e-5
+    moved = embedding.copy()
+    for place in np.ndindex(embedding.shape):
+        losses = []
+        for sign in (1, -1):
+            near = embedding.copy()
+            near[place] += sign * step
+            found = logits_without({**model, "embedding": near}, tokens, off)
+            losses.append(float((found**2).sum()) / 2)
+        moved[place] -= 0.01 * (losses[0] - losses[1]) / (2 * step)
+    return moved
+
+
+def logits_without(
+    model: Mapping[str, Any], tokens: np.ndarray, off: Collection[tuple[int, int]]
+) -> np.ndarray:
+    """The small model of this exercise, its heads one by one; those that are off give zeros."""
+    x = model["embedding"][tokens]
+    for number, layer in enumerate(model["layers"]):
+        head_dim = layer["W_o"].shape[1] // model["num_heads"]
+        read = linear(x, layer["read"])
+        heads = np.zeros(read.shape)
+        for h in range(model["num_heads"]):
+            if (number, h) not in off:
+                own = slice(h * head_dim, (h + 1) * head_dim)
+                for i in range(x.shape[1]):  # each position gets the mean of what came so far
+                    heads[:, i, own] = sum(read[:, j, own] for j in range(i + 1)) / (i + 1)
+        x = x + linear(heads, layer["W_o"], layer["bias"])
+    return linear(x, model["embedding"])
+
+
+def grouped_query_attention(
+    queries: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    valid_lens: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+) -> np.ndarray:
+    """Every query of every head on its own, with the keys and values of its group."""
+    num_heads, heads_of_a_group = queries.shape[1], queries.shape[1] // keys.shape[1]
+    outputs = np.zeros((*queries.shape[:3], values.shape[3]))
+    shape = (len(queries), num_heads, queries.shape[2], keys.shape[2])
+    allowed = allowed_keys(shape, valid_lens, mask)
+    for b, h, i in np.ndindex(shape[:3]):
+        group = h // heads_of_a_group
+        seen = np.flatnonzero(allowed[b, h, i])
+        if len(seen):
+            scores = [float((queries[b, h, i] * keys[b, group, j]).sum()) for j in seen]
+            weights = softmax_of([score / math.sqrt(queries.shape[3]) for score in scores])
+            outputs[b, h, i] = sum(
+                w * values[b, group, j] for w, j in zip(weights, seen, strict=True)
+            )
+    return outputs

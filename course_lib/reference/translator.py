@@ -1,0 +1,196 @@
+"""Oracle of lesson 09: a batch item by item, a loss word by word, a translation step by step.
+
+A model here is a function of NumPy arrays, `model(source, length, words) -> logits of the next
+word` for one item, with `allowed` to leave source positions out.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from course_lib.reference.bug_hunt import causal_self_attention
+from course_lib.reference.multi_head import linear, multi_head_attention
+
+Numbers = dict[str, np.ndarray]
+Construct = dict[str, int]
+
+
+def pad_batch(sequences: list[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each sequence with as many pads behind it as it lacks of the longest."""
+    rows = [[int(token) for token in sequence] for sequence in sequences]
+    longest = max(len(row) for row in rows)
+    tokens = [row + [pad] * (longest - len(row)) for row in rows]
+    shaped = np.array(tokens, dtype=np.int64).reshape(len(rows), longest)
+    return shaped, np.array([len(row) for row in rows])
+
+
+def shift_right(targets: np.ndarray, start: int) -> np.ndarray:
+    """At each position the word before it; at the first the start."""
+    inputs = np.empty(targets.shape, dtype=np.int64)
+    for item, position in np.ndindex(targets.shape):
+        inputs[item, position] = targets[item, position - 1] if position else start
+    return inputs
+
+
+def log_probability(logits: np.ndarray, word: int) -> float:
+    """log softmax(logits)[word] of plain numbers."""
+    largest = float(np.max(logits))
+    total = math.fsum(math.exp(float(logit) - largest) for logit in logits)
+    return float(logits[word]) - largest - math.log(total)
+
+
+def masked_cross_entropy(
+    logits: np.ndarray, targets: np.ndarray, valid_lens: np.ndarray
+) -> np.ndarray:
+    """Minus the mean log-probability of the words that are there; 0 if there are none."""
+    found = [
+        log_probability(logits[item, position], targets[item, position])
+        for item, length in enumerate(valid_lens)
+        for position in range(length)
+    ]
+    return np.array(-math.fsum(found) / len(found) if found else 0.0)
+
+
+def greedy_decode(
+    model: Callable,
+    pad: int,
+    source: np.ndarray,
+    valid_lens: np.ndarray,
+    start: int,
+    end: int,
+    max_len: int,
+) -> np.ndarray:
+    """One item after the other: the largest logit, until it is that of the end."""
+    translations = []
+    for item, length in zip(source, valid_lens, strict=True):
+        words = [start]
+        while len(words) <= max_len and (len(words) == 1 or words[-1] != end):
+            words.append(int(np.argmax(model(item, int(length), words))))
+        translations.append(np.array(words[1:], dtype=np.int64))
+    return pad_batch(translations, pad)[0]
+
+
+def effect_of_masking(
+    model: Callable,
+    start: int,
+    source: np.ndarray,
+    valid_lens: np.ndarray,
+    target: np.ndarray,
+    position: int,
+) -> np.ndarray:
+    """Each word's log-probability without the position, less that with it."""
+    item, length = source[0], int(valid_lens[0])
+    others = {j for j in range(len(item)) if j != position}
+    words = [start, *(int(word) for word in target[0])]
+    changes = np.empty(len(words) - 1)
+    for step in range(len(changes)):
+        before, word = words[: step + 1], words[step + 1]
+        masked = log_probability(model(item, length, before, allowed=others), word)
+        changes[step] = masked - log_probability(model(item, length, before), word)
+    return changes
+
+
+def translator(name: str, options: dict) -> Callable:
+    """The scripted models of the checks, for one item and its next word."""
+    return _KINDS[name](**options)
+
+
+def _adding(size: int, **ids) -> Callable:
+    def model(source, length, words, allowed=None) -> np.ndarray:
+        return np.eye(size)[(words[-1] + length) % size]
+
+    return model
+
+
+def _voting(size: int, **ids) -> Callable:
+    def model(source, length, words, allowed=None) -> np.ndarray:
+        votes = np.ones(size)
+        for j in range(length):
+            if allowed is None or j in allowed:
+                votes[source[j]] += 1
+        return np.log(votes)
+
+    return model
+
+
+def _scripted(queries, keys, values, previous, near, stop, end, **ids) -> Callable:
+    """Attention to the source, a fading memory of the words so far, and an end in time."""
+
+    def model(source, length, words, allowed=None) -> np.ndarray:
+        step, logits = len(words) - 1, np.zeros(previous.shape[1])
+        seen = [j for j in range(length) if allowed is None or j in allowed]
+        if seen:
+            query = queries[words[-1]]
+            scores = [float(query @ keys[source[j]]) + near * (j == step) for j in seen]
+            exponentials = [math.exp(score - max(scores)) for score in scores]
+            for j, exponential in zip(seen, exponentials, strict=True):
+                logits += exponential / math.fsum(exponentials) * values[source[j]]
+        for age, word in enumerate(reversed(words)):
+            logits += 0.7**age * previous[word]
+        logits[end] += stop if step == length else -stop
+        return logits
+
+    return model
+
+
+_KINDS: dict[str, Callable] = {
+    "adding_translator": _adding,
+    "voting_translator": _voting,
+    "scripted_translator": _scripted,
+}
+
+
+def layer_norm(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps=1e-5) -> np.ndarray:
+    """Each position's features less their mean, over their standard deviation, then rescaled."""
+    normed = np.empty(x.shape)
+    for index in np.ndindex(x.shape[:-1]):
+        features = x[index]
+        mean = sum(features) / len(features)
+        variance = sum((features - mean) ** 2) / len(features)
+        normed[index] = (features - mean) / math.sqrt(variance + eps) * weight + bias
+    return normed
+
+
+def encoder_block(
+    construct: Construct,
+    state: Numbers,
+    x: np.ndarray,
+    valid_lens: np.ndarray | None = None,
+    eps=1e-5,
+) -> tuple[np.ndarray, Numbers]:
+    """Attention among the positions, then the network, each added to what came in."""
+    first = layer_norm(x, **_part(state, "norm_1"), eps=eps)
+    weights = _part(state, "attention")
+    x = x + multi_head_attention(construct, weights, first, first, first, valid_lens)[0]
+    second = layer_norm(x, **_part(state, "norm_2"), eps=eps)
+    return x + _feed_forward(_part(state, "feed_forward"), second), {}
+
+
+def decoder_block(
+    construct: Construct,
+    state: Numbers,
+    y: np.ndarray,
+    memory: np.ndarray,
+    valid_lens: np.ndarray | None = None,
+    eps=1e-5,
+) -> tuple[np.ndarray, Numbers]:
+    """Attention to the past, then to the memory, then the network, each added."""
+    first = layer_norm(y, **_part(state, "norm_1"), eps=eps)
+    y = y + causal_self_attention(construct, _part(state, "self_attention"), first)[0]
+    second = layer_norm(y, **_part(state, "norm_2"), eps=eps)
+    weights = _part(state, "cross_attention")
+    y = y + multi_head_attention(construct, weights, second, memory, memory, valid_lens)[0]
+    third = layer_norm(y, **_part(state, "norm_3"), eps=eps)
+    return y + _feed_forward(_part(state, "feed_forward"), third), {}
+
+
+def _part(state: Numbers, name: str) -> Numbers:
+    """The weights of one layer, by their names within it."""
+    own = {key: value for key, value in state.items() if key.startswith(f"{name}.")}
+    return {key.removeprefix(f"{name}."): value for key, value in own.items()}
+
+
+def _feed_forward(state: Numbers, x: np.ndarray) -> np.ndarray:
+    hidden = linear(x, state["0.weight"], state["0.bias"])
+    return linear(np.where(hidden > 0, hidden, 0.0), state["2.weight"], state["2.bias"])

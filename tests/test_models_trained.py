@@ -1,0 +1,185 @@
+"""The stored models are good enough, and a model that is not is never stored."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from course_lib.attention.bug_hunt import CausalSelfAttention
+from course_lib.attention.multi_head import positional_encoding
+from course_lib.authoring import stored
+from course_lib.authoring.inputs import Course
+from course_lib.cli import main as cli
+from course_lib.errors import BuildError
+from course_lib.models import trained
+from course_lib.models.language_model import repeated_tokens
+from course_lib.models.numerals import Numerals, english
+from course_lib.models.whole_game import meeting, translate
+from course_lib.plotting import figure_html
+from course_lib.sources import digest_of, reached
+
+ROOT = Path(__file__).resolve().parent.parent
+LIBRARY = ROOT / "course_lib"
+NAMES = (trained.TRANSLATOR, trained.INDUCTION)
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return trained.trained_translator(Numerals())
+
+
+@pytest.fixture(scope="module")
+def induction():
+    return trained.trained_induction([CausalSelfAttention(64, 4) for _ in range(2)])
+
+
+def wrong(model, numbers):
+    numerals = Numerals()
+    return [n for n in numbers if " ".join(translate(model, numerals, n)[0]) != english(n)]
+
+
+# --- what is stored -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_are_finite_float32_of_numbers_in_half_precision(name):
+    for array in trained.weights(name).values():
+        assert array.dtype == np.float32 and np.isfinite(array).all()
+        assert (array.astype(np.float16) == array).all()
+
+
+def test_the_translator_knows_numbers_that_it_never_saw(translator):
+    assert len(wrong(translator, Numerals().unseen[:100])) <= 5
+
+
+def test_the_translator_knows_what_a_reader_types_first(translator):
+    assert len(wrong(translator, stored.FIRST_TYPED)) <= 0.03 * len(stored.FIRST_TYPED)
+
+
+def test_what_meets_in_the_translator_gives_its_own_map(translator):
+    """Dot products divided by the root, a softmax over the real characters: nothing else."""
+    met = meeting(translator, Numerals(), [3, 13, 43])
+    assert met.words.shape == met.queries.shape == (3, 2, 64)
+    assert met.characters.shape == met.keys.shape == met.values.shape == (3, 14, 64)
+    assert met.valid_lens.tolist() == [4, 8, 14]
+    real = torch.arange(14) < met.valid_lens[:, None, None]
+    scores = (met.queries @ met.keys.mT / 8).masked_fill(~real, -torch.inf)
+    torch.testing.assert_close(torch.softmax(scores, dim=-1), translator.maps)
+    meeting(translator, Numerals(), [7])
+    assert not translator.decoder.cross_attention._forward_pre_hooks
+
+
+def test_the_translators_lines_cross(translator):
+    words, weights = translate(translator, Numerals(), "dreiundvierzig")
+    assert words == ["forty", "three"]
+    forty, three = weights
+    assert forty[7:].sum() > 0.8 and three[:4].sum() > 0.8
+
+
+@torch.no_grad()
+def test_the_induction_model_copies_by_looking_at_what_followed(induction):
+    tokens = next(repeated_tokens(26, torch.Generator().manual_seed(5), shortest=12, longest=12))
+    right = induction(tokens[:, :-1])[:, 12:].argmax(-1) == tokens[:, 13:]
+    assert right.float().mean() > 0.99
+    induction(tokens)
+    first, last = (block.attention.attention_weights.mean(0) for block in induction.blocks)
+    places = torch.arange(12, 24)
+    assert last[:, places, places - 11].mean(1).max() > 0.9
+    assert first[:, places, places - 1].mean(1).max() > 0.3
+
+
+def test_the_induction_models_positions_are_the_courses():
+    stored_positions = torch.from_numpy(trained.weights(trained.INDUCTION)["positions"])
+    torch.testing.assert_close(
+        stored_positions, positional_encoding(32, 64).float(), rtol=0, atol=1e-3
+    )
+
+
+# --- in the page ----------------------------------------------------------------------
+
+
+def test_both_fit_into_a_page_and_say_what_is_to_be_seen(induction):
+    translator = trained.live_translator()
+    assert translator.alt.startswith("A trained translator reads dreiundvierzig and writes forty")
+    assert "the lines of forty and three cross" in translator.alt
+    assert len(figure_html(translator)) < 450_000
+    letters = trained.live_induction(induction)
+    assert letters.alt.startswith("After KTQBXKTQ a small model expects B. In layer 1 head ")
+    assert "at B, place 3, which followed the Q before it" in letters.alt
+    assert len(figure_html(letters)) < 250_000
+
+
+def test_lines_that_do_not_cross_are_not_said_to():
+    assert "cross" not in trained.live_translator(parts=("sechs", "tausend", "elf")).alt
+
+
+def test_the_example_of_induction_repeats_a_letter(induction):
+    with pytest.raises(ValueError, match="last letter twice; got 'ABC'"):
+        trained.live_induction(induction, "ABC")
+
+
+# --- in a bundle ----------------------------------------------------------------------
+
+
+def test_weights_and_texts_are_reached_by_what_reads_them_and_bring_no_solution():
+    found = reached((), LIBRARY, sources=["from course_lib.models import trained, prose"])
+    names = {path.relative_to(LIBRARY).as_posix() for path in found}
+    assert {f"models/{name}" for name in (*NAMES, "lessons.txt")} <= names
+    assert "plotting/network.js" in names
+    assert not [name for name in names if name.startswith(("attention/", "fused/", "authoring/"))]
+
+
+def test_other_weights_are_another_digest(tmp_path):
+    path = tmp_path / "w.npz"
+    np.savez(path, a=np.zeros(3))
+    before = digest_of([path], tmp_path)
+    np.savez(path, a=np.ones(3))
+    assert digest_of([path], tmp_path) != before
+
+
+# --- course train ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def course(tmp_path):
+    (tmp_path / "models").mkdir()
+    return Course(tmp_path, tmp_path, {}, {})
+
+
+@pytest.mark.parametrize("store", [stored.store_translator, stored.store_induction])
+def test_a_model_that_is_not_good_enough_is_not_stored(course, store, monkeypatch):
+    monkeypatch.setattr(stored, "_share_right", lambda *_: 0.5)
+    with pytest.raises(BuildError, match=r"not stored: .* right, and 9\d% are wanted"):
+        store(course, num_steps=2)
+    assert not list((course.library / "models").iterdir())
+
+
+@pytest.mark.parametrize("store", [stored.store_translator, stored.store_induction])
+def test_a_model_that_is_good_enough_is_stored_under_the_names_of_its_parts(
+    course, store, monkeypatch
+):
+    monkeypatch.setattr(stored, "_share_right", lambda *_: 1.0)
+    monkeypatch.setattr(stored, "GOOD_INDUCTION", 0)
+    path, said = store(course, num_steps=2)
+    shapes = {name: array.shape for name, array in np.load(path, allow_pickle=False).items()}
+    assert shapes == {name: array.shape for name, array in trained.weights(path.name).items()}
+    assert " weights, " in said
+
+
+def test_the_command_says_what_it_wrote(monkeypatch, capsys):
+    written = stored.Stored(LIBRARY / "models" / "x.npz", "9 of 9 right")
+    monkeypatch.setattr(stored, "store_induction", lambda course: written)
+    monkeypatch.chdir(ROOT)
+    assert cli.main(["train", "induction"]) == 0
+    assert capsys.readouterr().out == "written: course_lib/models/x.npz (9 of 9 right)\n"
+
+
+def test_the_command_says_how_good_a_model_was_that_it_did_not_store(monkeypatch, capsys):
+    def refuse(course):
+        raise BuildError("x.npz", None, "not stored: 3 of 9 right, and 97% are wanted", "Longer.")
+
+    monkeypatch.setattr(stored, "store_translator", refuse)
+    monkeypatch.chdir(ROOT)
+    assert cli.main(["train", "translator"]) == 1
+    assert "not stored: 3 of 9 right" in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""What tests in a browser run in a page."""
+"""What tests in a browser run in a page, and the grounds that a page may have."""
+
+THEMES = {"light": "background:#fff;color:#222", "dark": "background:#14181e;color:#ced6dd"}
 
 # Code is thousands of coloured words, formulas are thousands of shapes: some of each will do.
 THIN = """() => {

@@ -71,6 +71,15 @@ def elements(svg, tag):
     return list(ElementTree.fromstring(svg).iter(f"{{http://www.w3.org/2000/svg}}{tag}"))
 
 
+def test_panels_side_by_side_stay_readable_where_they_have_to_be_scrolled():
+    one, two = {"a": torch.eye(3)}, {"a": torch.eye(3), "b": torch.eye(3)}
+    narrow, wide = (plotting.figure_html(plotting.heatmap_grid(p, columns=2)) for p in (one, two))
+    assert "min-width" not in narrow and "tabindex" not in narrow.partition("<details")[0]
+    head = re.search(r"<figure [^>]*>", wide)[0]
+    assert "overflow-x:auto" in head and 'tabindex="0"' in head
+    assert re.search(r'<img [^>]*style="[^"]*;min-width:480px;', wide)
+
+
 def test_figures_take_their_ink_and_ground_from_the_page(plot):
     assert 'fill="currentColor"' in plot.svg.split(">")[0]
     assert not re.search(r"(fill|stroke): (#000000|#ffffff|black|white)", plot.svg)

@@ -74,6 +74,7 @@ def test_alt_says_ties_masked_keys_and_queries_that_look_at_nothing():
     [
         (6 * np.eye(10), "mostly along the diagonal"),
         (7 * np.eye(10, k=-1), "mostly at the previous token"),
+        (7 * np.eye(10, k=-3), "mostly three tokens back"),
         (6 * np.eye(10)[[0] * 10], "mostly at the first token"),
         (np.zeros((10, 10)), "evenly at every allowed key"),
     ],

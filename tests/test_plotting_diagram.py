@@ -16,14 +16,21 @@ from course_lib.plotting.diagram_layout import LEVELS
 
 ROOT = Path(__file__).resolve().parents[1]
 SLUGS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.py"))
-OTHER_SECTIONS = {"Summary", "Further exercises", "References"}  # they bring nothing new
+OTHER_SECTIONS = {"Summary", "Further exercises", "References", "The end"}  # they bring nothing new
 ATTENTION = [
     "queries", "keys", "values", "scores", "mask", "valid_lens", "softmax", "attention weights",
     "weighted sum", "outputs",
 ]  # fmt: skip
 HEADS = ["W_q", "W_k", "W_v", "split heads", "merge heads", "W_o"]
-BLOCK = ["inputs", "add & norm", "feed-forward"]
-WHOLE = ["tokens", "self-attention", "masked self-attention", "cross-attention", "linear", "logits"]
+BLOCK = ["inputs", "norm", "add", "feed-forward"]
+WHOLE = [
+    "tokens",
+    "self-attention",
+    "masked self-attention",
+    "cross-attention",
+    "norm, then linear",
+    "logits",
+]
 WORDS = {
     "attention": ATTENTION,
     "heads": ATTENTION + HEADS,
@@ -120,7 +127,7 @@ def test_alt_text_says_what_is_lit_what_enters_what_leaves_and_the_way():
 def test_alt_text_of_the_whole_names_its_largest_parts(level):
     alt = plotting.diagram(level).alt
     assert alt.startswith("The map of attention, all of it. The whole path: ")
-    new = {"heads": HEADS, "block": ["inputs", "feed-forward"], "encoder_decoder": WHOLE[:5]}
+    new = {"heads": HEADS, "block": ["inputs", "feed-forward"], "encoder_decoder": WHOLE[:4]}
     assert all(name in alt for name in new.get(level, ATTENTION[:6]))
 
 
@@ -145,7 +152,7 @@ def calls(slug):
     found, heading = {}, None
     for cell in read_cells(path.read_text(encoding="utf-8"), slug):
         title = re.match(r"## (.*)", cell.source) if cell.kind == "markdown" else None
-        if title and title[1] not in OTHER_SECTIONS:
+        if title and title[1].removesuffix(" ★") not in OTHER_SECTIONS:
             heading = title[1]
             found[heading] = None
         elif heading and cell.kind == "code":
@@ -176,7 +183,11 @@ EVERY_CALL = [
 
 @pytest.mark.parametrize("slug", SLUGS)
 def test_every_section_opens_with_the_map(slug):
+    """Lesson 00 shows it once, with its parts list: nothing before that needs it."""
     found = calls(slug)
+    if slug == "00_whole_game":
+        assert [heading for heading, call in found.items() if call] == ["4. The parts list"]
+        return
     assert len(found) >= 4
     assert [heading for heading, call in found.items() if call is None] == []
 
@@ -314,3 +325,11 @@ def test_words_are_readable_on_a_narrow_screen(level):
 def test_ink_and_ground_are_those_of_the_page():
     plot = plotting.diagram("encoder_decoder", lit="logits")
     assert not {"#000000", "#ffffff", "black", "white"} & set(re.findall(r'"([^"]*)"', plot.svg))
+
+
+def test_the_inside_of_an_attention_is_shown_where_something_of_it_is_lit_or_nothing_is():
+    inside = "split heads"
+    assert inside in written(plotting.diagram("encoder_decoder"))
+    assert inside in written(plotting.diagram("encoder_decoder", lit=("logits", "softmax")))
+    over = plotting.diagram("encoder_decoder", lit="logits", shapes={"linear": (2, 3, 9)})
+    assert inside not in written(over) and "(2, 3, 9)" in written(over)

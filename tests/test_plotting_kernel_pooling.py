@@ -7,7 +7,6 @@ from course_lib import plotting
 
 INPUTS, TARGETS = torch.tensor([0.0, 1.0, 3.0]), torch.tensor([10.0, 20.0, 40.0])
 PLACES = torch.linspace(0, 3, 7)
-DISTANCES = torch.linspace(-2, 2, 9)
 
 
 def every_plot():
@@ -16,10 +15,6 @@ def every_plot():
         "fits": plotting.kernel_fits(INPUTS, TARGETS, PLACES, {"narrow": fit, "flat": 0 * PLACES}),
         "one fit": plotting.kernel_fits(INPUTS, TARGETS, PLACES, {"narrow": fit}),
         "query": plotting.query_weights(INPUTS, TARGETS, 0.5, [0.5, 0.495, 0.005], 15.1),
-        "shapes": plotting.kernel_shapes(
-            DISTANCES,
-            {"Gaussian": torch.exp(-(DISTANCES**2) / 2), "boxcar": (DISTANCES.abs() < 1).double()},
-        ),
     }
 
 
@@ -59,9 +54,3 @@ def test_query_names_its_largest_weight_and_its_output():
     assert "the largest weight, 0.50, is on the key at 0" in alt
     assert "2 keys have a weight above 0.01" in alt
     assert "The output is 15.10" in alt
-
-
-def test_shapes_say_how_far_each_kernel_reaches():
-    alt = every_plot()["shapes"].alt
-    assert "Gaussian: 0.88 at distance 0.50, never 0" in alt
-    assert "boxcar: 1 at distance 0.50, 0 from distance 1 on" in alt

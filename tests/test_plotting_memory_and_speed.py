@@ -43,12 +43,6 @@ def test_growth_has_a_tick_at_each_size():
     assert plot.alt == "MiB over n: plain starts at 1 at 128, rises to 16 at 512."
 
 
-def test_step_costs_are_said_by_name():
-    plot = plotting.step_costs({"here": {"tanh": 0.5, "exp": 0.25}}, unit="ns")
-    assert plot.alt == "Costs in ns. here: tanh 0.50, exp 0.25."
-    assert [tick.get_text() for tick in plot.figure.axes[0].get_xticklabels()] == ["tanh", "exp"]
-
-
 def test_nothing_is_measured_where_nobody_waits(monkeypatch):
     assert plotting.live(lambda: "measured", "recorded") == "recorded"
     monkeypatch.setattr(memory_and_speed, "_has_front_end", lambda: True)

@@ -20,7 +20,9 @@ import torch
 from matplotlib.figure import Figure
 
 from course_lib import plotting
+from course_lib.attention.bug_hunt import CausalSelfAttention
 from course_lib.attention.masked_softmax import masked_softmax
+from course_lib.models import trained
 from course_lib.plotting import Plot
 
 _RNG = np.random.default_rng(0)
@@ -34,6 +36,7 @@ _ROW = [1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5]
 DRAWN: dict[str, Callable[[], Plot]] = {
     "attention": lambda: plotting.attention(_HEADS),
     "bars": lambda: plotting.bars({"scores": {"as given": _ROW, "shifted": _ROW}}),
+    "bottleneck": plotting.bottleneck,
     "cell_by_cell": lambda: plotting.cell_by_cell(_CELLS, 5),
     "cell_origins": lambda: plotting.cell_origins({"x": (_CELLS, _CELLS // 4)}),
     "clickable_mask": lambda: plotting.clickable_mask(_WEIGHTS[:4, :4], masked_softmax),
@@ -47,9 +50,12 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "heatmap": lambda: plotting.heatmap(_WEIGHTS),
     "heatmap_grid": lambda: plotting.heatmap_grid({"a": _WEIGHTS, "b": _WEIGHTS}),
     "kernel_fits": lambda: plotting.kernel_fits(_X, np.sin(_X), _X, {"fit": np.sin(_X)}),
-    "kernel_shapes": lambda: plotting.kernel_shapes(_X, {"Gaussian": np.exp(-_X)}),
     "learned_maps": lambda: plotting.learned_maps({"a": _WEIGHTS, "b": _WEIGHTS}),
     "lines": lambda: plotting.lines(_X, {"a": _X, "b": -_X}, x_label="x", y_label="y"),
+    "live_induction": lambda: trained.live_induction(
+        trained.trained_induction([CausalSelfAttention(64, 4), CausalSelfAttention(64, 4)])
+    ),
+    "live_translator": trained.live_translator,
     "mask_gallery": lambda: plotting.mask_gallery({"causal": np.tri(5, dtype=bool)}),
     "online_softmax": lambda: plotting.online_softmax(_ROW, _ROW, 3, 2),
     "query_weights": lambda: plotting.query_weights(_X, _X, 2.0, np.full(40, 0.025), 3.0),
@@ -58,7 +64,6 @@ DRAWN: dict[str, Callable[[], Plot]] = {
     "saturation": lambda: plotting.saturation([1.0, 0.5, 0.0, -1.0], 2.0),
     "shape_flow": lambda: plotting.shape_flow([_SHAPES], batch=2),
     "softmax_shift": lambda: plotting.softmax_shift([2, 1], [0, -1], [0.7, 0.3], [0.7, 0.3]),
-    "step_costs": lambda: plotting.step_costs({"here": {"exp": 1.0, "tanh": 3.0}}, unit="ns"),
     "tiles": lambda: plotting.tiles(3, 4, 5),
     "verdicts": lambda: plotting.verdicts({"a": {"trains": True}, "b": {"trains": False}}),
 }

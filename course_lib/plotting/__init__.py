@@ -14,18 +14,19 @@ from course_lib.plotting.diagram import diagram
 from course_lib.plotting.display import interactive, show
 from course_lib.plotting.figures import Live, Plot, Table, figure_html
 from course_lib.plotting.heatmaps import gradient_map, heatmap, heatmap_grid, mask_gallery
-from course_lib.plotting.kernel_pooling import kernel_fits, kernel_shapes, query_weights
+from course_lib.plotting.kernel_pooling import kernel_fits, query_weights
+from course_lib.plotting.live_models import live_induction, live_translator
 from course_lib.plotting.memory_and_speed import (
     growth,
     live,
     roofline,
     running_softmax,
-    step_costs,
 )
 from course_lib.plotting.multi_head import encoding_map, head_blocks
 from course_lib.plotting.online_softmax import online_softmax, tiles
 from course_lib.plotting.scaled_dot_product import saturation
 from course_lib.plotting.source import show_source
+from course_lib.plotting.whole_game import bottleneck
 
 __all__ = [
     "Live",
@@ -33,6 +34,7 @@ __all__ = [
     "Table",
     "attention",
     "bars",
+    "bottleneck",
     "cell_by_cell",
     "cell_origins",
     "clickable_mask",
@@ -48,10 +50,11 @@ __all__ = [
     "heatmap_grid",
     "interactive",
     "kernel_fits",
-    "kernel_shapes",
     "learned_maps",
     "lines",
     "live",
+    "live_induction",
+    "live_translator",
     "mask_gallery",
     "online_softmax",
     "progress",
@@ -63,7 +66,6 @@ __all__ = [
     "show",
     "show_source",
     "softmax_shift",
-    "step_costs",
     "tiles",
     "verdicts",
 ]

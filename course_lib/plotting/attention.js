@@ -1,5 +1,6 @@
 // The attention viewer: see attention.py. A word that is pointed at, touched or reached with the
-// arrow keys leaves its own weights; heads are chosen by their small maps.
+// arrow keys leaves its own weights; heads are chosen by their small maps. What shows weights of
+// its own making calls `viewer` anew for them.
 const NS = "http://www.w3.org/2000/svg";
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const MASKED = 4095;
@@ -53,19 +54,32 @@ const STYLE = `
 for (const figure of document.querySelectorAll("figure.course-figure[data-live=attention]")) {
   const data = JSON.parse(figure.querySelector("script.live").textContent);
   figure.removeAttribute("data-live");
-  viewer(figure, data);
+  const still = stillOf(figure);
+  const alt = still.alt ?? still.getAttribute("aria-label");
+  still.replaceWith(viewer(figure, { ...data, alt, numbers: decoded(data) }).root);
 }
 
-function viewer(figure, { title, queries, keys, heads, note, levels, scale, weights, colours }) {
-  const still = figure.querySelector(":scope > svg, :scope > img");
-  const alt = still.alt ?? still.getAttribute("aria-label");
-  const [rows, columns] = [queries.shown.length, keys.shown.length];
-  const numbers = Array.from({ length: weights.length / 2 }, (_, n) => {
+function stillOf(figure) {
+  return figure.querySelector(":scope > svg, :scope > img");
+}
+
+function decoded({ weights, levels }) {
+  return Array.from({ length: weights.length / 2 }, (_, n) => {
     const level = 64 * DIGITS.indexOf(weights[2 * n]) + DIGITS.indexOf(weights[2 * n + 1]);
     return level === MASKED ? null : level / levels;
   });
-  let head = 0;
+}
+
+// The viewer's element, and `rest`, which says what is lit while nothing is pointed at. `numbers`
+// are the weights by head, query and key, null where masked; `sides` is what the two are called,
+// `head` is the first to be shown, and `chosen` is told of every other.
+function viewer(figure, {
+  title, queries, keys, heads, note, scale, numbers, colours, alt, head = 0, chosen = () => {},
+  sides = { query: "queries", key: "keys" },
+}) {
+  const [rows, columns] = [queries.shown.length, keys.shown.length];
   let lit = {};
+  let resting = {};
   // The weight of a query at a key, null where it is masked.
   const at = (query, key, of = head) => numbers[(of * rows + query) * columns + key];
   const row = Math.min(24, Math.max(14, 600 / Math.max(rows, columns)));
@@ -80,8 +94,8 @@ function viewer(figure, { title, queries, keys, heads, note, levels, scale, weig
   const small = heads.map(() => heatMap({ cell: 64 / Math.max(rows, columns) }));
   const said = make("p", { class: "said" });
   const arcs = make("div", { class: "arcs" },
-    make("div", { class: "side query", "aria-hidden": true }, "queries"), make("div"),
-    make("div", { class: "side key", "aria-hidden": true }, "keys"),
+    make("div", { class: "side query", "aria-hidden": true }, sides.query), make("div"),
+    make("div", { class: "side key", "aria-hidden": true }, sides.key),
     lists.query.list, curves, lists.key.list);
   const panels = make("div", { class: "panels" }, make("div", { class: "left" }, arcs, said),
     make("div", {}, map.svg, make("p", { class: "note" }, note)));
@@ -93,15 +107,20 @@ function viewer(figure, { title, queries, keys, heads, note, levels, scale, weig
   for (const [name, colour] of Object.entries(colours)) root.style.setProperty(`--${name}`, colour);
   listen();
   small.forEach((each, of) => each.fill(of));
-  choose(0);
-  still.replaceWith(root);
+  choose(head);
+  return { root, rest };
+
+  function rest(wanted) {
+    resting = wanted;
+    show({});
+  }
 
   // A list of words: an option each, of which one can be reached with Tab.
   function words(side, { shown }) {
     const options = shown.map((word, i) => make("div", {
       role: "option", tabindex: i ? -1 : 0, ...(word.length > 10 && { title: word }),
     }, make("span", { class: "word", dir: "auto" }, word), make("span", { class: "number" })));
-    const name = side === "query" ? "Queries" : "Keys";
+    const name = sides[side][0].toUpperCase() + sides[side].slice(1);
     const list = make("div", { role: "listbox", "aria-label": name, class: side }, ...options);
     return { list, options };
   }
@@ -127,6 +146,7 @@ function viewer(figure, { title, queries, keys, heads, note, levels, scale, weig
 
   function choose(of) {
     head = of;
+    chosen(of);
     for (const [i, option] of (picker.options ?? []).entries()) {
       option.setAttribute("aria-checked", i === of);
       option.tabIndex = i === of ? 0 : -1;
@@ -138,13 +158,13 @@ function viewer(figure, { title, queries, keys, heads, note, levels, scale, weig
         option.classList.toggle("struck", partners(side, i).every((weight) => weight === null));
       });
     }
-    if (heads.length > 1) fillTable();
+    fillTable();
     show(lit);
   }
 
-  // Leaves the weights of one query, one key or one place; {} brings all back.
+  // Leaves the weights of one query, one key or one place; {} brings back those at rest.
   function show(wanted) {
-    lit = wanted;
+    lit = "query" in wanted || "key" in wanted ? wanted : resting;
     const { query, key } = lit;
     const all = query === undefined && key === undefined;
     curves.replaceChildren(...(all ? manyArcs() : fewArcs()));
@@ -237,12 +257,16 @@ function viewer(figure, { title, queries, keys, heads, note, levels, scale, weig
         transform: `translate(${x} ${y}) rotate(${turn ? -90 : 0})`,
       }, word.length > 12 ? `${word.slice(0, 11)}…` : word));
       if (!room) {
-        write("keys", left + wide / 2, 8, false, "middle");
-        write("queries", 8, top + high / 2, true, "middle");
+        write(sides.key, left + wide / 2, 8, false, "middle");
+        write(sides.query, 8, top + high / 2, true, "middle");
         return;
       }
       queries.shown.forEach((w, i) => write(w, left - 5, top + cell * (i + 0.5), false, "end"));
-      keys.shown.forEach((w, i) => write(w, left + cell * (i + 0.5), top - 5, true, "start"));
+      keys.shown.forEach((w, i) => {
+        const x = left + cell * (i + 0.5);
+        if (w.length === 1) write(w, x, top - 10, false, "middle");
+        else write(w, x, top - 5, true, "start");
+      });
     }
 
     function fill(of) {
@@ -366,28 +390,36 @@ function viewer(figure, { title, queries, keys, heads, note, levels, scale, weig
       : [keys.said[i], queries.said, "is looked at"];
     const by = side === "query" ? "at" : "by";
     const weights = partners(side, i);
+    const listed = (names) => enumerated(names, sides[side === "query" ? "key" : "query"]);
     const top = Math.max(0, ...weights);
     const best = others.filter((_, j) => weights[j] === top);
     const blocked = others.filter((_, j) => weights[j] === null);
     const what = top === 0 ? `${looks} ${by} nothing`
       : best.length === 1 ? `${looks} most ${by} ${best[0]}, ${number(top)}`
-      : `${looks} alike ${by} ${listed(best, side)}, ${number(top)} each`;
-    return `${name} ${what}` + (blocked.length ? `; masked: ${listed(blocked, side)}` : "");
+      : `${looks} alike ${by} ${listed(best)}, ${number(top)} each`;
+    return `${name} ${what}` + (blocked.length ? `; masked: ${listed(blocked)}` : "");
   }
 
-  // All numbers of this head in the table beneath.
+  // All numbers of this head in the table beneath; they are written when it is opened.
   function fillTable() {
     const details = figure.querySelector("details.data");
     if (!details) return;
-    details.querySelector("summary").textContent = `Data of ${heads[head]}`;
-    details.querySelector("tbody").replaceChildren(...queries.said.map((name, i) => make("tr", {},
-      make("th", { scope: "row" }, name),
-      ...partners("query", i).map((weight) => make("td", {}, number(weight))))));
+    const summary = details.querySelector("summary");
+    summary.textContent = heads[1] ? `Data of ${heads[head]}` : "Data";
+    summary.onclick = details.ontoggle = write; // a search in the page opens it without a click
+    if (details.open) write();
+
+    function write() {
+      details.querySelector("thead tr").replaceChildren(
+        ...["query", ...keys.said].map((name) => make("th", { scope: "col" }, name)));
+      details.querySelector("tbody").replaceChildren(...queries.said.map((name, i) => make("tr", {},
+        make("th", { scope: "row" }, name),
+        ...partners("query", i).map((weight) => make("td", {}, number(weight))))));
+    }
   }
 }
 
-function listed(names, side) {
-  const kind = side === "query" ? "keys" : "queries";
+function enumerated(names, kind) {
   if (names.length > 3) return `${names.length} ${kind}`;
   return names.length === 1 ? names[0] : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
 }

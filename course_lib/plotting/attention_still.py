@@ -130,11 +130,10 @@ def _map(shown: Attention, top: float) -> tuple[str, float]:
         for i, word in enumerate(shown.queries.shown):
             y = above + cell * (i + 0.5)
             parts.append(text(_short(word, 80, size), left - 5, y, size, text_anchor="end"))
-        for i, word in enumerate(shown.keys.shown):
-            x, y = left + cell * (i + 0.5), above - 5
-            turn = f"rotate(-90 {x:.2f} {y:.2f})"
-            word = _short(word, 80, size)
-            parts.append(text(word, x, y, size, text_anchor="start", transform=turn))
+        parts.extend(
+            _above(_short(word, 80, size), left + cell * (i + 0.5), above - 5, size)
+            for i, word in enumerate(shown.keys.shown)
+        )
     else:
         x, y = left - 9, above + high / 2
         turn = f"rotate(-90 {x:.2f} {y:.2f})"
@@ -145,6 +144,13 @@ def _map(shown: Attention, top: float) -> tuple[str, float]:
                 short = f"{weight:.2f}".removeprefix("0")
                 parts.append(text(short, left + cell * (j + 0.5), above + cell * (i + 0.5), 10))
     return "".join(parts), above + high
+
+
+def _above(word: str, x: float, y: float, size: float) -> str:
+    """The name of a column, from its foot upwards; a single letter stands upright."""
+    if len(word) == 1:
+        return text(word, x, y - size / 2, size, text_anchor="middle")
+    return text(word, x, y, size, text_anchor="start", transform=f"rotate(-90 {x:.2f} {y:.2f})")
 
 
 def _cells(weights: np.ndarray, masked: np.ndarray, scale: float) -> str:

@@ -91,6 +91,8 @@ def _pattern(weights: np.ndarray, masked: np.ndarray) -> str:
             "along the diagonal": own,
             "at the previous token": own - 1,
             "at the next token": own + 1,
+            "two tokens back": own - 2,
+            "three tokens back": own - 3,
             **places,
         }
     averages = {}

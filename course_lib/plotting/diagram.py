@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from course_lib.plotting.colours import INK
-from course_lib.plotting.diagram_layout import LEVELS
+from course_lib.plotting.diagram_layout import LEVELS, encoder_decoder
 from course_lib.plotting.diagram_parts import SMALLEST, Arrow, Box, Frame, Sheet
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import drawing, element, text
@@ -29,13 +29,14 @@ PATHS = {
         "sum of its values, merge heads puts the results side by side, and W_o mixes them"
     ),
     "block": (
-        "inputs are queries, keys and values of a multi-head attention at once, its outputs are "
-        "added to them and normalised, and so are those of a feed-forward network after it"
+        "inputs, once normalised, are queries, keys and values of a multi-head attention at once, "
+        "its outputs are added to them as they came, and so are those of a feed-forward network "
+        "after it, which reads the normalised sum"
     ),
     "encoder_decoder": (
         "the encoder's blocks read the tokens by self-attention, the decoder's blocks read the "
         "tokens so far by masked self-attention and the encoder's result by cross-attention, and a "
-        "linear layer makes logits of it"
+        "norm and a linear layer make logits of it"
     ),
 }
 
@@ -50,7 +51,8 @@ def diagram(
 
     Args:
         part: how much of it: "attention", "heads", "block" or "encoder_decoder".
-        lit: the box, or boxes, that the section is about.
+        lit: the box, or boxes, that the section is about. Of "encoder_decoder" the inside of an
+            attention is left out where boxes are lit and none of them is there.
         shapes: a box -> the shape of what leaves it, or an arrow `"box -> box"` -> the shape of
             what takes that way; a tuple or a string.
 
@@ -66,6 +68,8 @@ def diagram(
     _refuse_unknown("lit", lit, sheet.boxes, f"boxes of {part!r}")
     known = [*sheet.boxes, *sorted(arrows)]
     _refuse_unknown("shapes", written, known, f"boxes or arrows of {part!r}")
+    if part == "encoder_decoder" and lit and _overview().boxes.keys() >= {*lit, *written}:
+        sheet = _overview()  # nothing inside of an attention is spoken of
     labels = _labels(sheet, written)
     return Plot(_picture(sheet, lit, labels), _words(part, sheet, lit, labels))
 
@@ -73,6 +77,11 @@ def diagram(
 @functools.cache
 def _sheet(part: str) -> Sheet:
     return LEVELS[part]()
+
+
+@functools.cache
+def _overview() -> Sheet:
+    return encoder_decoder(inside=False)
 
 
 def _refuse_unknown(

@@ -91,19 +91,22 @@ def block() -> Sheet:
     """Attention and a small network, each added to what came in."""
     sheet, rows = Sheet(left=0, right=WIDTH), Rows(21, 16, 11.5)
     top = sheet.put("inputs", "inputs", ALL, 4, rows, PLAIN, tensor=True)
+    top = sheet.put("first norm", "norm", ALL, top, rows)
+    sheet.down("inputs", "first norm")
     end = of_heads(sheet, top + 18, rows)
     for name in OWN[:3]:
-        sheet.down("inputs", name)
+        sheet.down("first norm", name)
     sheet.frames.append(Frame("multi-head attention", 14, top, 354, end - rows.gap + 8))
-    for name in ("first add & norm", "feed-forward", "second add & norm"):
+    after = ("first add", "second norm", "feed-forward", "second add")
+    for name in after:
         words = name.removeprefix("first ").removeprefix("second ")
         end = sheet.put(name, words, SPINE, max(end, sheet.frames[-1].bottom + rows.gap + 3), rows)
-    sheet.down("outputs", "first add & norm", low=True)
-    sheet.down("first add & norm", "feed-forward")
-    sheet.down("feed-forward", "second add & norm")
-    sheet.around("inputs", "first add & norm", 6)
-    sheet.around("first add & norm", "second add & norm", 28)
-    sheet.out("second add & norm", rows.gap)
+    sheet.down("outputs", "first add", low=True)
+    for source, target in itertools.pairwise(after):
+        sheet.down(source, target)
+    sheet.around("inputs", "first add", 6)
+    sheet.around("first add", "second add", 28)
+    sheet.out("second add", rows.gap)
     return sheet
 
 
@@ -114,38 +117,46 @@ STACKS = {
         ("tokens", "tokens", PLAIN),
         ("embedding", "embed + positions", INK),
         ("inputs", "inputs", PLAIN),
+        ("first norm", "norm", INK),
         ("self-attention", "self-attention", INK),
-        ("first add & norm", "add & norm", INK),
+        ("first add", "add", INK),
+        ("second norm", "norm", INK),
         ("feed-forward", "feed-forward", INK),
-        ("second add & norm", "add & norm", INK),
+        ("second add", "add", INK),
     ),
     "decoder ": (
         ("decoder tokens", "tokens so far", PLAIN),
         ("decoder embedding", "embed + positions", INK),
         ("decoder inputs", "inputs", PLAIN),
+        ("decoder first norm", "norm", INK),
         ("masked self-attention", "masked self-attention", INK),
-        ("decoder first add & norm", "add & norm", INK),
+        ("decoder first add", "add", INK),
+        ("decoder second norm", "norm", INK),
         ("cross-attention", "cross-attention", INK),
-        ("decoder second add & norm", "add & norm", INK),
+        ("decoder second add", "add", INK),
+        ("decoder third norm", "norm", INK),
         ("decoder feed-forward", "feed-forward", INK),
-        ("decoder third add & norm", "add & norm", INK),
-        ("linear", "linear", INK),
+        ("decoder third add", "add", INK),
+        ("linear", "norm, then linear", INK),
         ("logits", "logits", OUTPUT),
     ),
 }
 
 
-def encoder_decoder() -> Sheet:
-    """From tokens to logits, and below it what is inside of every attention."""
+def encoder_decoder(*, inside: bool = True) -> Sheet:
+    """From tokens to logits, and below it what is inside of every attention, if wanted."""
     sheet, rows = Sheet(left=0, right=WIDTH), Rows(21, 15, 11.5)
     _stack(sheet, "", ENCODER, rows)
     end = _stack(sheet, "decoder ", DECODER, rows)
-    sheet.across("second add & norm", "cross-attention")
-    _residuals(sheet, "", 11, ["inputs", "first add & norm", "second add & norm"])
-    ends = ["inputs", *(f"{n} add & norm" for n in ("first", "second", "third"))]
+    sheet.across("second add", "cross-attention")
+    _residuals(sheet, "", 11, ["inputs", "first add", "second add"])
+    ends = ["inputs", *(f"{n} add" for n in ("first", "second", "third"))]
     _residuals(sheet, "decoder ", 349, ends)
-    _blocks(sheet, "encoder", 4, ("self-attention", "second add & norm"))
-    _blocks(sheet, "decoder", 186, ("masked self-attention", "decoder third add & norm"))
+    _blocks(sheet, "encoder", 4, ("first norm", "second add"))
+    _blocks(sheet, "decoder", 186, ("decoder first norm", "decoder third add"))
+    if not inside:
+        sheet.height = end - rows.gap
+        return sheet
     end += 6
     title = Frame("inside each attention", 14, end + 4, 354, 0)
     bottom = of_heads(sheet, end + 26, rows) - rows.gap + 8
@@ -159,7 +170,7 @@ def _stack(sheet: Sheet, owner: str, across: tuple[float, float], rows: Rows) ->
     for name, words, colour in STACKS[owner]:
         tall = name.endswith("attention")
         tensor = colour != INK
-        top += {"linear": 20, "self-attention": 10, "masked self-attention": 10}.get(name, 0)
+        top += {"linear": 20, "first norm": 10, "decoder first norm": 10}.get(name, 0)
         height = rows._replace(box=TALL) if tall else rows
         top = sheet.put(name, words, across, top, height, colour, tensor=tensor)
         if tall:

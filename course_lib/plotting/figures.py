@@ -9,6 +9,7 @@ import functools
 import gzip
 import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -34,10 +35,16 @@ class Live(NamedTuple):
 
     The script finds its figures by `figure.course-figure[data-live=NAME]` and their data as JSON
     in `script.live` inside; it replaces the still picture.
+
+    Args:
+        name: of the script.
+        data: what it reads.
+        uses: the names of further scripts whose functions it calls.
     """
 
     name: str
     data: Mapping[str, Any]
+    uses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,10 +108,10 @@ def figure_html(plot: Plot, caption: str | None = None, *, inline: bool = False)
         return _figure(plot.svg.replace("<svg ", named, 1), plot, caption)
     if plot.live is None:
         return _figure(_still(plot), plot, caption) + _script("figure.js")
-    name, data = plot.live
+    name, data, uses = plot.live
     inside = f'<script type="application/json" class="live">{_json(data)}</script>'
     figure = _figure(_still(plot) + inside, plot, caption, marks=f' data-live="{name}"')
-    return figure + _script("figure.js", f"{name}.js")
+    return figure + _script("figure.js", *(f"{each}.js" for each in (*uses, name)))
 
 
 def stepper(frames: Sequence[Plot], controls: Sequence[Control]) -> Plot:
@@ -136,8 +143,11 @@ def stepper(frames: Sequence[Plot], controls: Sequence[Control]) -> Plot:
 
 def _figure(picture: str, plot: Plot, caption: str | None, *, marks: str = "") -> str:
     words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
+    if _least(plot):
+        marks += ' tabindex="0"'
+    look = "margin:0.5em 0;max-width:100%" + (";overflow-x:auto" if _least(plot) else "")
     return (
-        f'<figure class="course-figure" style="margin:0.5em 0;max-width:100%"{marks}>'
+        f'<figure class="course-figure" style="{look}"{marks}>'
         f"{picture}{words}{_table_html(plot.table)}</figure>"
     )
 
@@ -148,9 +158,15 @@ def _still(plot: Plot) -> str:
     width = plot.svg.split('width="', 1)[1].split('"', 1)[0]
     return (
         f'<img class="still" alt="{html.escape(plot.alt)}" width="{width}" '
-        'style="max-width:100%;height:auto;background:#fff" '
+        f'style="max-width:100%;height:auto{_least(plot)};background:#fff" '
         f'src="data:image/svg+xml,{source.replace(chr(39), "%27")}">'
     )
+
+
+def _least(plot: Plot) -> str:
+    """The style that keeps a wide picture readable where it has to be scrolled."""
+    found = re.search(r'^<svg [^>]*(;min-width:\d+px)"', plot.svg)
+    return found[1] if found else ""
 
 
 def _table_html(table: Table | None) -> str:

@@ -1,4 +1,4 @@
-"""Figures of lesson 01: kernels, the fits they give, and one query with its weights.
+"""Figures of lesson 01: fits of the readings, and one query with its weights.
 
 All data lies on a line: `inputs` across, `targets` up.
 """
@@ -8,34 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.plotting.axes import DASHES, clean, colour, grid_of
+from course_lib.plotting.axes import clean, grid_of
 from course_lib.plotting.charts import lines_table
 from course_lib.plotting.colours import OUTPUT, PLAIN, QUERY, VALUE, WEIGHT
 from course_lib.plotting.display import new_figure
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.words import as_array, counted, curve_sentence, number
-
-
-def kernel_shapes(distances: Any, kernels: Mapping[str, Any]) -> Plot:
-    """Kernels over the distance in bandwidths, each with its own dash.
-
-    Args:
-        distances: distance divided by bandwidth, in ascending order.
-        kernels: name -> kernel value at each distance.
-    """
-    across = as_array(distances).astype(float)
-    data = {name: as_array(values).astype(float) for name, values in kernels.items()}
-    figure = new_figure(5.0, 2.8)
-    axes = figure.subplots()
-    for place, (name, values) in enumerate(data.items()):
-        dash = DASHES[place % len(DASHES)]
-        axes.plot(across, values, label=name, color=colour(place), linestyle=dash, linewidth=2)
-    axes.set(xlabel="distance / bandwidth", ylabel="kernel", ylim=(-0.05, 1.08))
-    axes.legend(fontsize=8, frameon=False)
-    clean(axes)
-    words = [_shape_sentence(name, across, values) for name, values in data.items()]
-    alt = "Kernels over distance / bandwidth. " + "; ".join(words) + "."
-    return Plot(figure, alt, lines_table("distance / bandwidth", across, data))
 
 
 def kernel_fits(
@@ -46,7 +24,7 @@ def kernel_fits(
     *,
     columns: int = 3,
     x_label: str = "hours",
-    y_label: str = "reading",
+    y_label: str = "reading (°C)",
 ) -> Plot:
     """The data as dots and one fit a panel; where a fit is nan the panel is hatched.
 
@@ -94,9 +72,9 @@ def query_weights(keys: Any, values: Any, query: float, weights: Any, output: fl
     for axes in (above, below):
         axes.axvline(query, color=QUERY, linestyle="--", linewidth=1.4)
         clean(axes)
-    above.set_ylabel("readings (values)")
+    above.set_ylabel("values: readings (°C)")
     above.legend(fontsize=8, frameon=False)
-    below.set(xlabel="hours (keys; dashed: the query)", ylabel="attention weight")
+    below.set(xlabel="keys: hours (dashed: the query)", ylabel="attention weight")
     top = int(np.argmax(w))
     words = (
         f"Query at {number(query)} over {counted(len(x), 'key', 'keys')}: the largest weight, "
@@ -136,10 +114,3 @@ def _fit_sentence(places: np.ndarray, values: np.ndarray) -> str:
         missing = counted(int((~finite).sum()), "place", "places")
         parts.append(f"no prediction at {missing} of {len(places)}")
     return ", ".join(parts)
-
-
-def _shape_sentence(name: str, across: np.ndarray, values: np.ndarray) -> str:
-    sides = across[values <= 0]
-    reach = f"0 from distance {number(np.abs(sides).min())} on" if sides.size else "never 0"
-    one = int(np.argmin(np.abs(across - 0.5)))
-    return f"{name}: {number(values[one])} at distance {number(across[one])}, {reach}"

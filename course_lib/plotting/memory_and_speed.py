@@ -44,32 +44,6 @@ def growth(
     return Plot(figure, alt, lines_table(x_label, across, data))
 
 
-def step_costs(panels: Mapping[str, Mapping[str, float]], *, unit: str) -> Plot:
-    """Bars with names: what each step costs, a panel for each machine, on one scale.
-
-    Args:
-        panels: title -> step -> cost; every panel has the same steps.
-        unit: label of the vertical axis.
-    """
-    figure = new_figure(6.0, 2.8)
-    grid = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
-    for axes, (title, costs) in zip(grid, panels.items(), strict=True):
-        drawn = axes.bar(range(len(costs)), list(costs.values()), width=0.7, color=colour(0))
-        axes.bar_label(drawn, [number(cost) for cost in costs.values()], fontsize=7, padding=1)
-        axes.set_xticks(range(len(costs)), list(costs), rotation=35, ha="right")
-        axes.set_title(title, fontsize=9)
-        axes.margins(y=0.15)
-        clean(axes)
-    grid[0].set_ylabel(unit)
-    words = [
-        f"{title}: " + ", ".join(f"{name} {number(cost)}" for name, cost in costs.items())
-        for title, costs in panels.items()
-    ]
-    rows = [[title, *map(number, costs.values())] for title, costs in panels.items()]
-    table = Table(["", *next(iter(panels.values()))], rows)
-    return Plot(figure, f"Costs in {unit}. " + ". ".join(words) + ".", table)
-
-
 def running_softmax(scores: Any, block_size: int) -> Plot:
     """One row of scores in blocks: each score, the running maximum, and the two sums.
 

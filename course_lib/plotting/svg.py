@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from course_lib.plotting.colours import FAINT, INK
 
 PIXELS_PER_INCH = 110
+PIXELS_SIDE_BY_SIDE = 480  # at least, of a figure with several panels in a row
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 _SETTINGS: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "course"}
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -24,8 +25,8 @@ _FONT_FAMILY = re.compile(r"font-family: [^;\"]*(; )?")
 
 
 def of_figure(figure: Figure) -> str:
-    """The figure as one `<svg>` element, `PIXELS_PER_INCH` wide for each inch and never wider
-    than its place."""
+    """The figure as one `<svg>`, `PIXELS_PER_INCH` wide for each inch, less where there is no room;
+    panels side by side get `PIXELS_SIDE_BY_SIDE`, and one scrolls."""
     if figure.get_layout_engine() is not None:  # it would shift the parts a little at each drawing
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
@@ -35,17 +36,35 @@ def of_figure(figure: Figure) -> str:
     width, height = (float(size) for size in figure.get_size_inches())
     _prolog, _, rest = buffer.getvalue().partition("<svg ")
     inside = rest.partition(">")[2].rpartition("</svg>")[0]
-    return drawing(_small(inside), width * 72, height * 72, width * PIXELS_PER_INCH)
+    shown = width * PIXELS_PER_INCH
+    least = min(shown, PIXELS_SIDE_BY_SIDE) if _side_by_side(figure) > 1 else 0
+    return drawing(_small(inside), width * 72, height * 72, shown, least)
 
 
-def drawing(inside: str, width: float, height: float, shown: float | None = None) -> str:
-    """`inside` as an `<svg>` of `width` x `height` units, shown `shown` pixels wide or less."""
+def _side_by_side(figure: Figure) -> int:
+    """How many panels stand beside each other; bars of colours do not count."""
+    places = [axes.get_position() for axes in figure.axes]
+    return len({round(place.x0, 2) for place in places if place.width > 0.1})
+
+
+def drawing(
+    inside: str, width: float, height: float, shown: float | None = None, least: float = 0
+) -> str:
+    """`inside` as an `<svg>` of `width` x `height` units.
+
+    Args:
+        inside: markup.
+        width, height: in its own units.
+        shown: how many pixels wide it is where there is room, otherwise as many as units.
+        least: below this width its words cannot be read, and one scrolls.
+    """
     shown = width if shown is None else shown
+    smallest = f";min-width:{least:.0f}px" if least else ""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
         f'width="{shown:.0f}" height="{height * shown / width:.0f}" '
         f'viewBox="0 0 {width:g} {height:g}" fill="currentColor" stroke-linejoin="round" '
-        f'font-family="{FONT}" style="max-width:100%;height:auto">{inside}</svg>'
+        f'font-family="{FONT}" style="max-width:100%;height:auto{smallest}">{inside}</svg>'
     )
 
 

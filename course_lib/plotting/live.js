@@ -1,0 +1,113 @@
+// What figures share that run a model on what one types: a text box, bars, the viewer anew.
+const LIVE_STYLE = `
+.course-live { font-size: 14px; line-height: 1.4; }
+.course-live p { margin: 6px 0; overflow-wrap: anywhere; }
+.course-live input { font: inherit; font-size: 16px; color: inherit; background: transparent;
+  border: 1px solid var(--masked); border-radius: 4px; padding: 5px 8px; width: 26em;
+  max-width: 100%; box-sizing: border-box; display: block; margin-top: 2px; }
+.course-live label { display: block; } /* as wide as the page, not as its text box */
+.course-live button { font: inherit; color: inherit; background: transparent;
+  border: 1px solid var(--masked); border-radius: 4px; padding: 5px 10px; min-height: 30px;
+  min-width: 30px; cursor: pointer; }
+.course-live button[aria-disabled=true] { opacity: 0.45; cursor: default; }
+.course-live button[aria-checked=true] { font-weight: bold;
+  box-shadow: inset 0 0 0 2px var(--query); }
+.course-live [hidden] { display: none; }
+.course-live .row { display: flex; flex-wrap: wrap; gap: 6px; align-items: center; margin: 8px 0; }
+.course-live .row > * { width: auto; } /* the site's grid makes them as wide as the page */
+.course-live .hint { min-height: 1.4em; }
+.course-live .result { font-size: 22px; font-weight: bold; line-height: 1.3; min-height: 1.3em; }
+.course-live .bars { list-style: none; margin: 4px 0 12px; padding: 0; max-width: 460px; }
+.course-live .bars li { display: grid; grid-template-columns: 6em 1fr 3em; gap: 8px; margin: 0;
+  align-items: center; }
+.course-live .bars li:first-child { font-weight: bold; }
+.course-live .bars .number { text-align: right; font-variant-numeric: tabular-nums; }
+.course-live .bar { height: 10px; min-width: 1px; background: var(--output);
+  forced-color-adjust: none; }
+.course-live .heard { position: absolute; width: 1px; height: 1px; overflow: hidden;
+  clip-path: inset(50%); }
+.course-live :focus-visible { outline: 2px solid currentColor; outline-offset: 1px; }
+`;
+const QUIET = 600; // milliseconds without a key before a screen reader is told what came out
+
+// The figure's still picture makes room for `parts` and a viewer. Gives `say`, which tells a screen
+// reader something, and `view`, which shows weights and gives the viewer's `rest`.
+function livePage(figure, label, colours, ...parts) {
+  const still = stillOf(figure);
+  const heard = make("p", { class: "heard", "aria-live": "polite" });
+  const place = make("div");
+  const page = make("div", { class: "course-live", role: "group", "aria-label": label },
+    make("style", {}, LIVE_STYLE), ...parts, place, heard);
+  for (const [name, colour] of Object.entries(colours)) page.style.setProperty(`--${name}`, colour);
+  let waiting;
+  still.replaceWith(page);
+  return { say, view };
+
+  // To a screen reader, where someone is at work in the figure.
+  function say(words) {
+    if (!page.contains(document.activeElement)) return;
+    clearTimeout(waiting);
+    waiting = setTimeout(() => (heard.textContent = words), QUIET);
+  }
+
+  // Shows weights in a viewer of their own; nothing without any.
+  function view(shown) {
+    if (!shown) return place.replaceChildren();
+    const top = Math.max(...shown.numbers);
+    const scale = [0.1, 0.2, 0.5, 1].find((each) => top <= each + 1e-3);
+    const masked = shown.numbers.includes(null) ? " Hatched: masked." : "";
+    const note = `Full colour and width: a weight of ${scale}.${masked}`;
+    const made = viewer(figure, { ...shown, colours, scale, note });
+    made.rest(shown.rest ?? {});
+    place.replaceChildren(made.root);
+    return made.rest;
+  }
+}
+
+// A text box with its name; `changed` is called with its text, once for each frame of the screen.
+function textBox(label, start, changed) {
+  const input = make("input", { type: "text", value: start, autocomplete: "off",
+    autocapitalize: "none", spellcheck: false });
+  let waits = false;
+  input.addEventListener("input", () => {
+    if (waits) return;
+    waits = true;
+    requestAnimationFrame(() => {
+      waits = false;
+      changed(input.value);
+    });
+  });
+  return { input, box: make("label", {}, label, input) };
+}
+
+// A button that keeps the keyboard's focus where it can do nothing.
+function button(words, pressed) {
+  const made = make("button", { type: "button" }, words);
+  made.addEventListener("click", () => {
+    if (made.getAttribute("aria-disabled") !== "true") pressed();
+  });
+  return made;
+}
+
+// The five largest probabilities as bars, with their names.
+function fillBars(list, probabilities, names) {
+  const order = [...probabilities.keys()].sort((a, b) => probabilities[b] - probabilities[a]);
+  list.replaceChildren(...order.slice(0, 5).map((token) => {
+    const bar = make("div", { class: "bar" });
+    bar.style.width = `${100 * probabilities[token]}%`;
+    return make("li", {}, make("span", {}, names[token]), bar,
+      make("span", { class: "number" }, probabilities[token].toFixed(2)));
+  }));
+}
+
+// Names as the viewer takes them: sentences tell equal ones apart by their places.
+function tokens(shown) {
+  const often = (name) => shown.filter((each) => each === name).length > 1;
+  return { shown, said: shown.map((name, i) => (often(name) ? `${name} (${i})` : name)) };
+}
+
+// What is left of the letters after those that are known: each once, in quotes.
+function unknown(letters, known) {
+  const strange = [...new Set(letters)].filter((letter) => !known.includes(letter));
+  return strange.map((letter) => `“${letter}”`).join(", ");
+}

@@ -1,0 +1,79 @@
+"""The end of the course: what a student built, made from their own library and nothing else."""
+
+from xml.etree import ElementTree
+
+import library_notebook
+import pytest
+
+import course_lib
+from course_lib.checks.notebook.certificate import COURSES, TITLE, Certificate
+from course_lib.checks.notebook.library_parts import parts_of
+from course_lib.exercises import exercises
+from course_lib.plotting.certificate import certificate as picture
+from course_lib.plotting.library_map import library_map as inner
+
+
+@pytest.fixture
+def own(tmp_path):
+    return Certificate(
+        {"causal_mask": "2026-11-23", "bmm": "", "stable_softmax": "2026-10-02"}, tmp_path
+    )
+
+
+def test_it_says_whose_each_part_is_and_since_when(own):
+    lines = own.text().splitlines()
+    assert lines[:3] == [
+        TITLE,
+        f"3 of {len(exercises())} parts are your own",
+        "02 Oct 2026 to 23 Nov 2026",
+    ]
+    assert "  causal_mask: yours, 23 Nov 2026" in lines
+    assert "  bmm: yours, no date" in lines
+    assert f"  length_mask: {COURSES}" in lines
+    assert sum(line.startswith("  ") for line in lines) == len(exercises())
+
+
+def test_the_fragment_says_what_the_text_says(own):
+    page = own._repr_html_()
+    assert repr(own) == own.text()
+    assert TITLE in page and "02 Oct 2026 to 23 Nov 2026" in page
+    assert "<code>causal_mask</code>: yours, 23 Nov 2026" in page
+    assert page.count(f"</code>: {COURSES}") == len(exercises()) - 3
+    assert str(own.place) in page and "Nothing is sent anywhere." in page
+    assert "<script" not in page and "src=" not in page
+
+
+def test_one_day_is_said_once_and_a_whole_library_as_such(tmp_path):
+    day = "2026-11-23"
+    assert "\n23 Nov 2026\n" in Certificate({"bmm": day, "causal_mask": day}, tmp_path).text()
+    whole = Certificate(dict.fromkeys(exercises(), day), tmp_path).text()
+    assert f"all {len(exercises())} parts are your own" in whole and COURSES not in whole
+
+
+def test_the_picture_is_the_library_in_a_frame():
+    parts = parts_of(exercises())
+    plot = picture(parts, {"bmm": ""}, "A <title>", ["one", "two"])
+    assert plot.alt.startswith("A <title>. one. two. The parts of a Transformer: 1 of ")
+    root = ElementTree.fromstring(plot.svg)
+    words = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert words[:3] == ["A <title>", "one", "two"]
+    assert "✓ bmm" in words and plot.table == inner(parts, {"bmm": ""}).table
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    yield from library_notebook.make_course(tmp_path, monkeypatch)
+
+
+def test_it_counts_the_library_of_whoever_works_and_none_in_a_program(place, monkeypatch):
+    assert course_lib.certificate().own == {}
+    notebook = library_notebook.sit_down(monkeypatch)
+    monkeypatch.setattr(
+        "course_lib.checks.notebook.library_import.current_shell", lambda: notebook.shell
+    )
+    notebook.solve()
+    shown = course_lib.certificate()
+    assert set(shown.own) == {"causal_mask"} and shown.place == place / "my_attention"
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    assert course_lib.certificate().own == {}
+    assert "which is empty so far" in course_lib.certificate().text()

@@ -271,11 +271,7 @@ def own(name):
 
     space = {"torch": torch, "np": np, "math": math, "Tensor": torch.Tensor}
     exec("from jaxtyping import Bool, Float, Int", space)
-    exec(
-        f"import course_lib\n{'length_mask = course_lib.length_mask'}\n"
-        "combine_masks = course_lib.combine_masks",
-        space,
-    )
+    exec("import course_lib\nlength_mask = course_lib.length_mask", space)
     exec(solution_source(name), space)
     return space
 
@@ -284,7 +280,7 @@ def test_a_lessons_answers_are_checked_together(monkeypatch):
     from course_lib.checks.notebook import session
 
     space = own("masked_softmax")
-    answers = {n: own(n)[n] for n in ("length_mask", "combine_masks")}
+    answers = {"length_mask": own("length_mask")["length_mask"]}
     answers["masked_softmax"] = space["masked_softmax"]
     monkeypatch.setattr(session, "_remembered", answers)
     monkeypatch.setattr(session, "_namespace", lambda: space)
@@ -296,7 +292,7 @@ def test_a_lessons_answers_are_checked_together(monkeypatch):
         torch.arange(max_len) <= valid_lens.unsqueeze(-1)
     )
     assert checks.check("02_masked_softmax") < 1.0
-    del answers["combine_masks"]
+    del answers["length_mask"]
     assert checks.check("02_masked_softmax") == 0.0
 
 
@@ -305,7 +301,7 @@ def test_a_lesson_checked_together_says_what_is_missing(monkeypatch, capsys):
 
     monkeypatch.setattr(session, "_remembered", {})
     assert checks.check("02_masked_softmax") == 0.0
-    assert "needs your own `length_mask`, `combine_masks`" in capsys.readouterr().out
+    assert "needs your own `length_mask`, `masked_softmax`" in capsys.readouterr().out
 
 
 def test_right_outputs_without_the_weights_that_were_to_be_stored_earn_about_half():

@@ -59,6 +59,8 @@ ONE_OF_EACH_KIND = {  # what a probe can ask for, and an exercise that asks for 
     "a dict": "broken_invariants",
     "a module to fill": "load_into_torch",
     "blocks one at a time": "softmax_statistics",
+    "an object made of arrays": "generate",
+    "a class that is no module": "KVCache",
 }
 
 

@@ -8,6 +8,7 @@ import torch
 from waiting import PATIENCE
 
 from course_lib.checks.observe.fake_device import NAME, REFUSAL, Elsewhere
+from course_lib.checks.observe.scenarios import SCENARIOS
 
 LENGTHS = torch.tensor([1, 0, 3])
 
@@ -70,6 +71,17 @@ def test_a_list_made_into_a_tensor_there_mixes_with_its_kind():
 def test_a_tensor_of_the_cpu_is_refused():
     with Elsewhere() as device, pytest.raises(RuntimeError, match=REFUSAL):
         torch.arange(4) < device.moved(LENGTHS)[:, None]  # noqa: B015
+
+
+def test_what_torch_itself_refuses_there_is_let_pass():
+    """In inference mode some of its functions mix up devices that an answer has kept apart."""
+
+    def answer(lengths):
+        if lengths.device.type == NAME:
+            raise RuntimeError("Tensor on device cpu is not on the expected device meta!")
+        return lengths
+
+    assert SCENARIOS["after_another_device"](answer, None, {"lengths": LENGTHS}, {}) is LENGTHS
 
 
 def test_the_cpu_is_left_alone():

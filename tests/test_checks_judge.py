@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -145,9 +146,66 @@ def test_what_is_wrong_with_a_module_is_named(answer, finding):
 
 def test_the_message_names_the_parameters_and_their_shapes():
     said = {a: grade(exercise(), a).findings[0].message for a in (Renamed, Missing, Narrow)}
-    assert said[Renamed] == "The module must have the parameters `W` (2, 2); yours are: `V` (2, 2)."
-    assert said[Missing].endswith("yours are: none.")
+    assert said[Renamed] == (
+        "The module lacks the parameters `W` (2, 2); beside the right ones it has: `V` (2, 2)."
+    )
+    assert said[Missing].endswith("it has: none.")
     assert said[Narrow] == "The parameter `W` must have shape (2, 2); yours has (2, 3)."
+
+
+def test_what_was_never_called_is_not_said_to_have_stopped():
+    assert grade(exercise(), Renamed).outcome == "incorrect"
+
+    class NotBegun(Multiply):
+        def __init__(self):
+            self.W = nn.Parameter(torch.zeros(2, 2))
+
+    report = grade(exercise(), NotBegun)
+    assert (report.outcome, report.findings[0].id) == ("raised", "module_not_begun")
+
+
+def test_the_arrow_under_an_error_in_a_plain_problem_asks_about_the_error():
+    class Stops(Multiply):
+        def forward(self, x):
+            return x @ self.W[0, 0]
+
+    (finding,) = grade(exercise(), Stops).findings
+    assert "It multiplies" not in finding.hint and "which line stops" in finding.hint
+
+
+def test_the_sentence_and_the_numbers_are_of_the_same_input():
+    """The smaller problem is about a dtype, which is said last; so it is not shown either."""
+    plain = probe(args={"x": tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])})
+    small = replace(probe(dtype="float32"), name="small", says="It stays float32.")
+
+    class Doubles(Multiply):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    given = {"probes": lambda rng: [plain, small], "oracle": lambda c, s, x: (x @ s["W"], {})}
+    report = grade(exercise(**given), Doubles)
+    assert report.findings[0].message.startswith("It multiplies by W.")
+    assert "5." in report.example.text()
+
+
+def test_one_point_is_a_point():
+    assert "(1 of 1 point)" in grade(exercise(points=1), Multiply).text()
+    assert "(4 of 4 points)" in grade(exercise(), Multiply).text()
+
+
+def test_a_class_may_stand_for_a_function_where_the_exercise_says_so():
+    class Twice:
+        def __new__(cls, x):
+            return 2 * x
+
+    double = {
+        "is_class": False,
+        "probes": lambda rng: [Probe("plain", "It doubles.", args={"x": tensor([1.0])})],
+        "oracle": lambda x: 2 * x,
+        "returns": (Returned("doubled", axes=("n",)),),
+    }
+    assert ids(Twice, **double) == ["wrong_kind_of_answer"]
+    assert grade(exercise(may_be_class=True, **double), Twice).outcome == "correct"
 
 
 def test_the_first_wrong_number_of_an_attribute_or_a_gradient_is_said():

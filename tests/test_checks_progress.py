@@ -157,7 +157,8 @@ def test_progress_has_each_check_of_the_course_once(place):
     together = [slug for slug, lesson in checks.lessons().items() if lesson.integration]
     assert sorted(names) == sorted([*checks.exercises(), *together])
     everything = shown.as_dict()
-    assert everything["num_exercises"] == len(names) and everything["points"] == 0
+    assert everything["num_exercises"] + everything["num_starred"] == len(names)
+    assert everything["points"] == 0
     assert json.loads(json.dumps(everything)) == everything
 
 
@@ -175,6 +176,24 @@ def test_text_and_table_tell_the_same(place):
     shown = course_lib.progress()
     line_of_it = next(one for one in repr(shown).splitlines() if "causal_mask" in one)
     assert line_of_it.split()[:6] == ["✓", "causal_mask", "correct", "2", "of", "2"]
-    assert "Not begun: 01 Kernel pooling; 03" in repr(shown)
+    assert "Not begun: 00 The whole game; 01 Kernel pooling; 03" in repr(shown)
     assert words_of(shown.text()) <= words_of(shown._repr_html_())
     assert what_it_loads(shown._repr_html_()) == []
+
+
+def test_the_library_is_counted_and_drawn(place):
+    folder = place.parent.parent / "my_attention"
+    assert f"0 of {len(checks.exercises())} answers are in your own library, {folder}; next: " in (
+        course_lib.progress().text()
+    )
+    folder.mkdir()
+    (folder / "masked_softmax.py").write_text(
+        "# causal_mask: full marks on 2026-01-02\ncausal_mask = 1"
+    )
+    shown = course_lib.progress()
+    assert shown.as_dict()["library"] == {
+        "answers": {"causal_mask": "2026-01-02"},
+        "place": str(folder),
+    }
+    assert "1 of" in shown.text() and "✓ causal_mask" in shown.html()
+    assert 'aria-label="The parts of a Transformer: 1 of' in shown.html()

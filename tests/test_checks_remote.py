@@ -11,16 +11,18 @@ import pytest
 import torch
 
 from course_lib.checks import lessons
-from course_lib.checks.judge.grade import grade
+from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare
-from course_lib.checks.observe import cells, global_state, remote
+from course_lib.checks.observe import call, cells, cost_meter, global_state, remote
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.codec import decode, encode
 from course_lib.checks.observe.lessons.sequence_functions import SEQUENCE_FUNCTIONS, nudged
 from course_lib.checks.observe.observation import answer_in, subject_of
 from course_lib.checks.observe.probe import Dtype, Probe, tensor
 from course_lib.checks.observe.remote import MIMETYPE, REPLY_TYPES, Reply, Request
+from course_lib.checks.observe.unchanged import changes
 from course_lib.exercises import find
+from course_lib.exercises.memory_and_speed._mistakes import at_once, blocked
 from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
@@ -61,6 +63,65 @@ def test_a_request_is_answered_with_one_message_of_its_number(displayed):
     reply = decode(message[MIMETYPE], Reply, REPLY_TYPES)
     assert reply.number == "4711" and set(reply.seen) == {probe.name for probe in probes}
     assert message["text/plain"] == "" and remote._remembered == {"causal_mask": lower}
+
+
+def observed_wrapper(monkeypatch):
+    whole = call.observe
+
+    def spends_nothing(*args, **kwargs):
+        seen = whole(*args, **kwargs)
+        seen.spent = dict.fromkeys(seen.spent, 0)
+        return seen
+
+    monkeypatch.setattr(call, "observe", spends_nothing)
+
+
+END_WATCHING = remote._end_watching
+
+
+class Generous(cost_meter.Spending):
+    def alive(self):
+        return 0
+
+
+WRAPPED = {
+    "the observer": observed_wrapper,
+    "a method": lambda patch: patch.setattr(cost_meter.Spending, "alive", lambda self: 0),
+    "an attribute": lambda patch: patch.setattr(
+        cost_meter.Spending, "peak", property(lambda self: 0, lambda self, _: None), raising=False
+    ),
+    "the class": lambda patch: patch.setattr(call, "Spending", Generous),
+    "its maker": lambda patch: patch.setattr(call, "_meter", lambda *_: Generous()),
+}
+
+
+def judged(displayed, monkeypatch, answer):
+    """The report on an answer to `blocked_attention`, as grading comes to it."""
+    exercise = find("blocked_attention")
+    monkeypatch.setattr("IPython.get_ipython", lambda: Shell(blocked_attention=answer))
+    monkeypatch.setattr(remote, "_end_watching", END_WATCHING)
+    probes = [probe for probe, _ in prepare(exercise, "remote")]
+    tracing, profiling = sys.gettrace(), sys.getprofile()
+    remote.run(encode(Request(exercise.name, probes, number="1")))
+    sys.settrace(tracing)
+    sys.setprofile(profiling)
+    reply = decode(displayed.pop()[MIMETYPE], Reply, REPLY_TYPES)
+    return judge_observed(exercise, "remote", reply.subject, reply.seen, name_mistakes=False)
+
+
+def test_the_observer_is_what_its_files_say():
+    assert changes() == []
+
+
+@pytest.mark.parametrize("wrapped", list(WRAPPED))
+def test_who_wraps_the_meter_has_measured_nothing(displayed, monkeypatch, wrapped):
+    assert judged(displayed, monkeypatch, blocked()).score == 1.0
+    honest = judged(displayed, monkeypatch, at_once).score
+    WRAPPED[wrapped](monkeypatch)
+    report = judged(displayed, monkeypatch, at_once)
+    assert report.score <= honest < 0.4
+    assert "the course's own meter was changed" in report.text()
+    assert judged(displayed, monkeypatch, blocked()).score < 0.4
 
 
 def test_answers_are_put_together_once_all_are_there(monkeypatch):
@@ -263,10 +324,11 @@ def test_a_lessons_right_answers_pass_together_and_a_missing_result_is_noticed(s
     assert grade(find(slug), right | {chain[0]: None}).outcome == "not_attempted"
 
 
-def test_an_entry_of_what_is_no_dict_is_said():
-    probe = Probe("p", "", args={"key": "heron"}, scenario="entry")
-    assert observe(lambda: {"heron": "items_apart"}, probe).outputs.text == "items_apart"
-    assert observe(dict, probe).outputs.text == ""
+def test_entries_of_what_is_no_dict_are_said():
+    probe = Probe("p", "", args={"keys": "heron ibis"}, scenario="entries")
+    assert observe(lambda: {"heron": "items_apart"}, probe).outputs.text == "items_apart, "
+    assert observe(dict, probe).outputs.text == ", "
+    assert observe(lambda: {"ibis": [1]}, probe).outputs.kind == "list"
     assert observe(list, probe).outputs.text == "no dict: list"
     assert observe(lambda: None, probe).outputs.kind == "none"
 

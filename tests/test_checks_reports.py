@@ -1,6 +1,7 @@
 """What a report says: what was expected, whose mistake, and for which part of what failed."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from course_lib.checks.judge.difference import entry_that_differs, in_digits
 from course_lib.checks.judge.example import MARK, _beside
 from course_lib.checks.judge.score import shares_of
 from course_lib.checks.observe.record import Recorded
+from course_lib.exercises.variants import variants
+
+ROOT = Path(__file__).parent.parent
 
 
 def lower(num_queries, num_keys=None):
@@ -52,6 +56,14 @@ def test_numbers_that_differ_late_are_shown_with_enough_digits():
     assert a != b and abs(float(a) - float(b)) < 1e-5
     entry = entry_that_differs(np.array([[1.0, 2.0]]), np.array([[1.0, 2.25]]), 1e-7)
     assert entry == "[0, 1] is 2.25; the definition gives 2"
+
+
+@pytest.mark.parametrize("name", ["yields_last", "eval_mode"])
+def test_words_are_shown_where_they_are_wrong(name):
+    answers = {variant.name: variant.answer for variant in variants(ROOT, "ablate_head")}
+    text = grade("ablate_head", answers[name], seed=0).example.text()
+    assert ("your changes = 'its training mode'" in text) == (name == "eval_mode")
+    assert ("changes" in text) == (name == "eval_mode")
 
 
 def test_a_large_result_is_shown_by_the_first_row_that_differs():

@@ -4,7 +4,7 @@
 |---|---|---|
 | `observe` | calls an answer as a probe says and records what happened | a student's process |
 | `judge` | decides, names the mistake, counts points, writes the report | trusted processes |
-| `notebook` | `check`, `hint`, `carry_on`, `progress` | a student's own notebook |
+| `notebook` | `check`, `hint`, `carry_on`, `progress`, `certificate` | a student's own notebook |
 
 Everything is loaded on first use, so that `course_lib.checks.observe` brings no judge, no oracle
 and no exercise into the process of a student's code.
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "check": "course_lib.checks.notebook.session",
     "carry_on": "course_lib.checks.notebook.session",
+    "certificate": "course_lib.checks.notebook.session",
     "hint": "course_lib.checks.notebook.session",
     "progress": "course_lib.checks.notebook.session",
     "exercises": "course_lib.exercises",

@@ -21,6 +21,7 @@ _KINDS = {
     "str": "a str",
     "dict": "a dict",
 }
+_HELD = {"bool": "bool", "int": "whole numbers"}
 _WRITTEN_AS = {
     "generator": "Does your function `yield` where it should `return`?",
     "coroutine": "Is there an `async` before your `def`?",
@@ -77,7 +78,7 @@ def _wrong_kind(contract: Returned, want, got: Recorded) -> Problem | None:
         return None
     is_bool = got.numbers.dtype.kind == "b"
     if is_bool != (contract.dtype == "bool" or contract.kind == "bool"):
-        wanted = "bool" if contract.dtype == "bool" else "floating point numbers"
+        wanted = _HELD.get(contract.dtype, "floating point numbers")
         return Problem(
             "wrong_dtype_kind",
             f"`{contract.name}` must hold {wanted}; yours holds {got.dtype or got.type_name}.",
@@ -150,9 +151,20 @@ def wrong_shape(returns, expected, recorded) -> Problem | None:
             return Problem(
                 "wrong_shape",
                 f"`{contract.name}` must have shape{axes} = {wanted}; yours has {got.shape}.",
-                "Which axis is which, and which step changes their order or number?",
+                _about_shape(contract.axes, wanted, tuple(got.shape)),
             )
     return None
+
+
+def _about_shape(axes: Sequence[str], wanted: tuple, got: tuple) -> str:
+    """The question to ask: of an axis too many or too few, of their order, or of a size."""
+    if len(got) != len(wanted):
+        return "Which step adds an axis, or takes one away?"
+    if sorted(got) == sorted(wanted):
+        return "Which axis is which, and which step changes their order?"
+    first = next(i for i, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b)
+    name = f"`{axes[first]}`" if len(axes) == len(wanted) else f"number {first}, counted from 0,"
+    return f"Which step decides how long axis {name} is?"
 
 
 def wrong_dtype(

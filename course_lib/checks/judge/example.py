@@ -111,12 +111,13 @@ def importance(violation: Violation) -> tuple[int, bool, int, int]:
 
 
 def _is_special(probe: Probe) -> bool:
-    """Whether a call has something that a reader would take for the cause: huge numbers, a mode."""
+    """Whether a call has what a reader would take for the cause: huge numbers, a dtype, a mode."""
     arrays = [value for value in probe.inputs().values() if isinstance(value, Array)]
     finite = (np.where(np.isfinite(array.data), array.data, 0) for array in arrays)
     return (
         probe.scenario != "call"
         or probe.training
+        or probe.dtype is not None
         or any(array.strided for array in arrays)
         or any(np.abs(data).max(initial=0) > _HUGE for data in finite)
     )
@@ -174,6 +175,8 @@ def _outputs(
         return [], [("your result", text_of_record(outputs))]
     results, others = [], []
     for name, want, got in named_parts(exercise.returns, expected, outputs):
+        if isinstance(want, str) and got.text == want:
+            continue  # right words tell a reader nothing
         if want is None or isinstance(want, str) or got.data is None:
             others.append((f"your {name}", text_of_record(got)))
             others.append((f"{name} by the definition", str(want)))
@@ -236,6 +239,8 @@ def with_numbers(
         return " ".join(
             filter(None, [problem.message, _first_wrong(exercise, probe, expected, seen)])
         )
+    if problem.id == "wrong_shape" and violation.part == "edges":  # the case is the reason
+        return " ".join(filter(None, [probe.says, problem.message]))
     named: dict[str, tuple[Mapping, Mapping]] = {
         "wrong_gradient": (expected.gradients, seen.gradients),
         "attribute_values": (expected.attributes, seen.attributes),

@@ -98,6 +98,7 @@ class Exercise:
         points: whole points.
         minutes: what a typical student needs.
         difficulty: 1 to 3.
+        starred: optional, off the core path; its check says points, its grade counts none.
         returns: the contract of the result.
         probes: `probes(rng) -> list[Probe]`, fresh random inputs from a seeded generator.
         oracle: the function of `course_lib.reference` that gives the expected result; that of the
@@ -108,6 +109,7 @@ class Exercise:
         properties: most telling first.
         hints: concept, recipe, almost code.
         is_class: the student writes a class.
+        may_be_class: a function is asked for, and a class that is called like it will do.
         forbidden: names of torch functions that may not be called, with the reason.
         no_loops: neither torch calls nor Python steps may grow with the sizes of the problem,
             from one probe to the next of those with the same group, `Probe.loops`.
@@ -116,6 +118,8 @@ class Exercise:
             becomes of the others.
         comparisons: comparisons of this exercise's own, by name (`checks.compare`).
         exact: the names of those with one right result, which a report shows.
+        tally: a sentence about all probes, for every report; gets the probes with what was
+            expected, and the outcomes by the probe's name.
         builds_on: exercises that a solution may call.
         name: the function or class a student writes: that of the file, for which the loader
             (`course_lib.exercises.find`) fills it in, as it does the lesson's slug.
@@ -142,12 +146,15 @@ class Exercise:
     hints: tuple[str, str, str]
     properties: Sequence[Property] = ()
     is_class: bool = False
+    may_be_class: bool = False
     forbidden: dict[str, str] = field(default_factory=dict)
+    starred: bool = False
     no_loops: bool = False
     needs_loops: bool = False
     each_counts: bool = False
     comparisons: dict[str, Callable] = field(default_factory=dict)
     exact: tuple[str, ...] = ()
+    tally: Callable[[Any, Any], str] = lambda runs, outcomes: ""
     builds_on: tuple[str, ...] = ()
     name: str = ""
     lesson: str = ""
@@ -172,6 +179,8 @@ class Written:
 class Integration:
     """The mark for a lesson's exercises working together, all in the student's own version.
 
+    It is optional where one of them is.
+
     Args:
         chain: the exercises; the last one is judged while the others are in the notebook as
             the student wrote them, instead of the course's versions.
@@ -189,7 +198,10 @@ class Integration:
 
 @dataclass(frozen=True)
 class Lesson:
-    """A lesson and the order of its exercises; `slug`, its number and folder, is filled in."""
+    """A lesson and the order of its exercises; `slug`, its number and folder, is filled in.
+
+    A starred one is off the core path; a class that takes it is graded in it as in any other.
+    """
 
     number: int
     title: str
@@ -197,3 +209,4 @@ class Lesson:
     integration: Integration | None = None
     slug: str = ""
     exercises: tuple[str, ...] = ()
+    starred: bool = False

@@ -18,6 +18,7 @@ from course_lib.checks.observe.observation import Observation
 _MAX_FINDINGS = 4
 
 
+_UNNAMED = ("wrong_values", "not_a_number", "attribute_values")
 _NUMBERS_RIGHT = " What it holds is right."
 
 
@@ -48,52 +49,67 @@ def example_for(exercise, violations, runs, outcomes) -> Example:
 
 def findings_of(
     exercise, violations, explanations: list[Explanation], outcomes, expected
-) -> list[Finding]:
-    """Named mistakes first, then properties, then what is left, each thing said once."""
-    findings, explained = [], set()
-    for found in explanations:
-        part = next(v.part for v in violations if (v.probe.name, v.aspect) in found.explained)
-        mistake = found.mistake
-        message = mistake.message
-        if not found.is_whole:
-            message = (
-                f"In {found.num_explained} of the {found.num_failing} problems that fail, your "
-                f"results are exactly those of this mistake: {message}"
-            )
-        findings.append(Finding(mistake.id, message, mistake.hint, part))
-        explained |= found.explained
+) -> tuple[list[Finding], list[Violation]]:
+    """Named mistakes first, then properties, then what is left, each thing said once.
+
+    Returns:
+        What to say, and the violations that the first of it is about, for the example beneath.
+    """
+    findings = [_said_of(found, violations) for found in explanations]
+    about = _explained_by(explanations[0], violations) if explanations else []
+    explained = {key for found in explanations for key in found.explained}
     left = [v for v in violations if (v.probe.name, v.aspect) not in explained]
-    if any(v.aspect == "values" for v in left):
-        findings += _violated_properties(exercise, left, outcomes)
+    known = {mistake.id for mistake in exercise.mistakes}
+    if any(v.problem.id in known for v in left):  # a probe of one mistake alone has shown it
+        left = [v for v in left if v.problem.id not in _UNNAMED]
+    elif any(v.aspect == "values" for v in left):
+        for finding, violation in _violated_properties(exercise, left, outcomes):
+            about = about or [violation]
+            findings.append(finding)
     said = {finding.id for finding in findings}
     misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
-    for violation in sorted(left, key=lambda v: _order(v, misled)):  # the smallest of each kind
+    left.sort(key=lambda v: (v.problem.id not in known, *_order(v, misled)))
+    for violation in left:  # the smallest of each kind
         problem = violation.problem
         follows = violation.aspect == "gradients" or problem.id == "attribute_values"
         if follows and violation.probe.name in misled:
             continue  # wrong outputs have other gradients and weights: nothing new is said
         if problem.id not in said and len(findings) < _MAX_FINDINGS:
             said.add(problem.id)
+            about = about or [violation]
             name = violation.probe.name
             message = with_numbers(exercise, violation, expected[name], outcomes[name][0])
             message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
             hint = problem.hint or _POINTERS.get(violation.aspect, "")
             findings.append(Finding(problem.id, message, hint, violation.part))
-    return findings
+    return findings, about
+
+
+def _said_of(found: Explanation, violations: list[Violation]) -> Finding:
+    """A known mistake, and how much of what fails it explains, where that is not everything."""
+    part = next(v.part for v in violations if (v.probe.name, v.aspect) in found.explained)
+    message = found.mistake.message
+    if not found.is_whole:
+        message = (
+            f"In {found.num_explained} of the {found.num_failing} problems that fail, your "
+            f"results are exactly those of this mistake: {message}"
+        )
+    return Finding(found.mistake.id, message, found.mistake.hint, part)
 
 
 def _order(violation: Violation, misled: set[str]) -> tuple:
-    """What is said first; where the numbers are right, a changed argument is why the rest fails."""
-    return bool(misled) or violation.aspect != "mutated", importance(violation)
+    """What is said first: of the input that is shown, so that its numbers are those beneath.
+
+    Where the numbers are right, a changed argument is why the rest fails.
+    """
+    return bool(misled) or violation.aspect != "mutated", shown_first(violation)
 
 
-def about_first(explanations: list[Explanation], violations: list[Violation]) -> list[Violation]:
-    """The violations that the first finding is about, for the example beneath it."""
-    explained = explanations[0].explained if explanations else ()
-    return [v for v in violations if (v.probe.name, v.aspect) in explained] or violations
+def _explained_by(explanation: Explanation, violations: list[Violation]) -> list[Violation]:
+    return [v for v in violations if (v.probe.name, v.aspect) in explanation.explained]
 
 
-def _violated_properties(exercise, violations, outcomes) -> list[Finding]:
+def _violated_properties(exercise, violations, outcomes) -> list[tuple[Finding, Violation]]:
     """The first property that a failing probe of the values breaks, with the student's numbers."""
     failing = [v for v in violations if v.aspect == "values"]
     for prop in exercise.properties:
@@ -102,7 +118,7 @@ def _violated_properties(exercise, violations, outcomes) -> list[Finding]:
             recorded = seen.attributes.get(prop.of) if prop.of else seen.outputs
             sentence = prop.violated(violation.probe, recorded)
             if sentence:
-                return [Finding(prop.id, sentence, prop.hint, violation.part)]
+                return [(Finding(prop.id, sentence, prop.hint, violation.part), violation)]
     return []
 
 

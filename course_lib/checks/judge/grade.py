@@ -12,7 +12,6 @@ from course_lib.checks.judge.diagnose import explain
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.findings import (
-    about_first,
     by_name,
     example_for,
     findings_of,
@@ -140,23 +139,26 @@ def _judge_all(
     outcomes = _outcomes(exercise, runs, seen)
     extra = forbidden_in(exercise, runs, seen)
     violations = [v for _, found in outcomes.values() for v in found] + extra
+    tally = exercise.tally(runs, outcomes)
     if not violations:
-        return Report.correct(exercise, notes_of(seen))
+        return Report.correct(exercise, notes_of(seen), tally)
     explanations = []
     if name_mistakes:
         known, both = replays(exercise, seed, device), lambda: pairs(exercise, seed, device)
         complete = {name: outcome for name, outcome in outcomes.items() if name in seen}
         explanations = explain(runs, known, complete, naming_seconds, both)
     earned, parts = score_of(exercise, runs, outcomes, extra)
-    return Report(
-        exercise=exercise.name,
-        outcome="raised" if _all_raised(runs, outcomes) else "incorrect",
-        score=earned,
-        max_points=exercise.points,
-        findings=findings_of(exercise, violations, explanations, outcomes, by_name(runs)),
+    findings, about = findings_of(exercise, violations, explanations, outcomes, by_name(runs))
+    return Report.on(
+        exercise,
+        "raised" if _all_raised(runs, outcomes) else "incorrect",
+        earned,
+        findings=findings,
         mistake=explanations[0].mistake.id if explanations else None,
         parts=parts,
-        example=example_for(exercise, about_first(explanations, violations), runs, outcomes),
+        tally=tally,
+        example=example_for(exercise, about, runs, outcomes)
+        or example_for(exercise, violations, runs, outcomes),
         notes=[BEYOND_A_LIMIT] * beyond_a_limit(outcomes) + notes_of(seen),
     )
 
@@ -187,12 +189,20 @@ def _outcomes(exercise: Exercise, runs: Runs, seen: Mapping[str, Observation]) -
 
 
 def _all_raised(runs: Runs, outcomes: Outcomes) -> bool:
-    """Whether no probe that has a result got one."""
+    """Whether no probe that has a result got one, because of an error in the answer itself.
+
+    Weights that could not be put in are none: the answer was never called.
+    """
     return all(
         any(violation.aspect == "raised" for violation in outcomes[probe.name][1])
+        and not _never_called(outcomes[probe.name][0])
         for probe, _ in runs
         if not probe.raises
     )
+
+
+def _never_called(seen: Observation) -> bool:
+    return seen.raised is not None and seen.raised.phase == "inject"
 
 
 def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
@@ -205,7 +215,8 @@ def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
     if subject.home.startswith("course_lib.attention"):
         return Report.own_version(exercise)
     wanted = "a class" if exercise.is_class else "a function"
-    if subject.is_class != exercise.is_class or not subject.is_callable:
+    fits = subject.is_class == exercise.is_class or (subject.is_class and exercise.may_be_class)
+    if not fits or not subject.is_callable:
         got = f"the class {subject.name}" if subject.is_class else a_or_an(subject.name)
         message = f"`{exercise.name}` must be {wanted}; got {got}."
         hint = "Did you assign a result to this name, or add or forget a pair of brackets?"
@@ -232,7 +243,7 @@ def _plain_name(name: str) -> str:
 
 
 def _rejected(exercise: Exercise, finding: Finding) -> Report:
-    return Report(exercise.name, "incorrect", 0.0, exercise.points, [finding])
+    return Report.on(exercise, "incorrect", 0.0, [finding])
 
 
 _NO_FORWARD = Finding(

@@ -16,7 +16,13 @@ WORDS = {
     "not_attempted": ("○", "not attempted"),
     "checker_failed": ("!", "our check failed, not you"),
 }
+OPTIONAL = "★ optional"
 _BARS = {"correct": "good", "incorrect": "bad", "raised": "bad"}
+
+
+def amount(number: float, noun: str) -> str:
+    """A number with its noun: "1 point", "2 points"."""
+    return f"{number:g} {noun}{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True)
@@ -36,9 +42,11 @@ class Report:
     Attributes:
         outcome: "correct", "incorrect", "raised", "not_attempted" or "checker_failed".
         score: 0..1.
+        starred: the exercise is optional, and its points count nowhere.
         findings: what to know, the most telling first.
         mistake: id of the known mistake that gives the student's numbers, or None.
         parts: for each part, (earned, possible) as shares of 1.
+        tally: what came of all probes, in one sentence, where the exercise counts them.
         example: the smallest input that fails, and what came of it beside what should have.
     """
 
@@ -49,8 +57,16 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     mistake: str | None = None
     parts: dict[str, tuple[float, float]] = field(default_factory=dict)
+    tally: str = ""
     example: Example = field(default_factory=Example)
     notes: list[str] = field(default_factory=list)
+    starred: bool = False
+
+    @staticmethod
+    def on(exercise: Exercise, outcome: str, score: float, *args: Any, **more: Any) -> "Report":
+        """A report on an exercise, with its name, its points and its star."""
+        about = exercise.name, outcome, score, exercise.points
+        return Report(*about, *args, **more, starred=exercise.starred)
 
     @property
     def points(self) -> float:
@@ -59,17 +75,22 @@ class Report:
             return float(self.max_points)
         return min(round(self.score * self.max_points, 1), self.max_points - 0.1)
 
+    @property
+    def counted(self) -> float:
+        """The points that a grade counts: none of an optional exercise."""
+        return 0.0 if self.starred else self.points
+
     @staticmethod
-    def correct(exercise: Exercise, notes: list[str]) -> "Report":
+    def correct(exercise: Exercise, notes: list[str], tally: str = "") -> "Report":
         """Full points."""
-        return Report(exercise.name, "correct", 1.0, exercise.points, notes=notes)
+        return Report.on(exercise, "correct", 1.0, tally=tally, notes=notes)
 
     @staticmethod
     def not_attempted(exercise: Exercise, why: str) -> "Report":
         """Nothing to grade yet."""
         hint = f'`hint("{exercise.name}", 1)` shows where to begin.'
         finding = Finding("not_attempted", why, hint, "values")
-        return Report(exercise.name, "not_attempted", 0.0, exercise.points, [finding])
+        return Report.on(exercise, "not_attempted", 0.0, [finding])
 
     @staticmethod
     def stopped(exercise: Exercise, error: str, *, stale: bool = False) -> "Report":
@@ -85,7 +106,7 @@ class Report:
             message += f". An earlier `{exercise.name}` is still there; this check did not use it."
         hint = "Fix that, run the cell again, then this check."
         finding = Finding("cell_stopped", message, hint, "values")
-        return Report(exercise.name, "raised", 0.0, exercise.points, [finding])
+        return Report.on(exercise, "raised", 0.0, [finding])
 
     @staticmethod
     def renamed(exercise: Exercise, found: str) -> "Report":
@@ -93,7 +114,7 @@ class Report:
         message = f"You have `{found}`; the exercise wants `{exercise.name}`."
         hint = "Rename it, run its cell again, then this check."
         finding = Finding("renamed", message, hint, "values")
-        return Report(exercise.name, "not_attempted", 0.0, exercise.points, [finding])
+        return Report.on(exercise, "not_attempted", 0.0, [finding])
 
     @staticmethod
     def own_version(exercise: Exercise) -> "Report":
@@ -104,7 +125,7 @@ class Report:
             "Run the cell with your own definition again, then this check.",
             "values",
         )
-        return Report(exercise.name, "not_attempted", 0.0, exercise.points, [finding])
+        return Report.on(exercise, "not_attempted", 0.0, [finding])
 
     @staticmethod
     def checker_failed(exercise: Exercise, error: Exception) -> "Report":
@@ -115,7 +136,7 @@ class Report:
             "Please tell your instructor, and go on.",
             "values",
         )
-        return Report(exercise.name, "checker_failed", 1.0, exercise.points, [finding])
+        return Report.on(exercise, "checker_failed", 1.0, [finding])
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON-able data."""
@@ -124,9 +145,8 @@ class Report:
     def text(self) -> str:
         """The report as plain text."""
         symbol, word = WORDS[self.outcome]
-        lines = [
-            f"{symbol} {self.exercise}: {word}  ({self.points:g} of {self.max_points:g} points)"
-        ]
+        lines = [f"{symbol} {self.exercise}: {word}  ({self._worth()})"]
+        lines += ["", self.tally] if self.tally else []
         for finding in self.findings:
             lines += ["", finding.message]
             if finding.hint:
@@ -140,6 +160,10 @@ class Report:
         lines += [f"Note: {note}" for note in self.notes]
         return "\n".join(lines)
 
+    def _worth(self) -> str:
+        star = f"; {OPTIONAL}" if self.starred else ""
+        return f"{self.points:g} of {amount(self.max_points, 'point')}{star}"
+
     def _parts_line(self) -> str:
         return "Points by part: " + ", ".join(
             f"{part} {earned * self.max_points:.1f}/{possible * self.max_points:.1f}"
@@ -149,9 +173,9 @@ class Report:
     def html(self) -> str:
         """The report as an HTML fragment that says what the text says."""
         symbol, word = WORDS[self.outcome]
-        points = f"{self.points:g} of {self.max_points:g} points"
         name = f"{hidden(symbol)} <code>{html.escape(self.exercise)}</code>"
-        parts = [paragraph(f"<strong>{name}: {word}</strong> ({points})")]
+        parts = [paragraph(f"<strong>{name}: {word}</strong> ({self._worth()})")]
+        parts += [paragraph(inline(self.tally))] if self.tally else []
         for finding in self.findings:
             parts.append(paragraph(inline(finding.message)))
             if finding.hint:
@@ -169,5 +193,5 @@ class Report:
     def _repr_html_(self) -> str:
         return self.html()
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text()

@@ -21,7 +21,9 @@ from course_lib.checks.judge.contract import (
 )
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.expected import Expected
-from course_lib.checks.observe.observation import Observation, Raised
+from course_lib.checks.judge.spending import overspent
+from course_lib.checks.judge.stopped import raised_problem
+from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import Recorded
 
@@ -49,7 +51,7 @@ def judge(
     if probe.raises:
         found.append(("raised", _expected_error(probe, seen)))
     elif seen.raised is not None:
-        found.append(("raised", _raised_problem(probe, seen, seen.raised)))
+        found.append(("raised", raised_problem(probe, seen, seen.raised)))
     else:
         found += _of_a_call_that_returned(exercise, probe, expected, seen)
     return [
@@ -72,7 +74,7 @@ def _of_a_call_that_returned(
     )
     yield "gradients", next(filter(None, gradients), None)
     for quantity, limit in probe.at_most.items():
-        yield f"spent_{quantity}", _overspent(probe, quantity, limit, seen.spent.get(quantity, 0))
+        yield overspent(probe, quantity, limit, seen.spent.get(quantity))
     if seen.rng_touched and not probe.training:
         yield "rng", _GLOBAL_NUMBERS
     if seen.training_changed:
@@ -151,64 +153,6 @@ def _expected_error(probe: Probe, seen: Observation) -> Problem | None:
     return Problem("other_error", f"{probe.says} Your code raised {got}: {seen.raised.message}")
 
 
-def _raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
-    where = f" in `{raised.lines[-1][2]}`" if raised.lines and raised.lines[-1][2] else ""
-    if raised.phase == "inject":
-        return _missing_parameter(probe, seen)
-    during = {"construct": " when built", "backward": " in the backward pass"}.get(raised.phase, "")
-    first_line = raised.message.strip().split("\n")[0][:300]
-    message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
-    if raised.phase == "construct":
-        options = ", ".join(f"{name}={value!r}" for name, value in (probe.construct or {}).items())
-        return Problem("raised", message, f"The check builds it with `({options})`.")
-    return Problem("raised", message, probe.says)
-
-
-def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
-    """The probe's weights could not be put in: say where they are instead, as far as known."""
-    if seen.without_parameters:
-        return _WITHOUT_PARAMETERS[seen.without_parameters]
-    wanted = {name: tuple(np.shape(data)) for name, data in probe.state.items()}
-    found = seen.parameters or {}
-    missing = ", ".join(f"`{name}` {shape}" for name, shape in wanted.items())
-    if missing_names := [name for name in wanted if name not in found]:
-        yours = ", ".join(f"`{n}` {s}" for n, s in list(found.items())[:6]) or "none"
-        same_shapes = sorted(found.values()) == sorted(wanted.values())
-        return Problem(
-            "parameters_renamed" if same_shapes else "missing_parameter",
-            f"The module must have the parameters {missing}; yours are: {yours}.",
-            f"Is there a layer for `{missing_names[0]}`, assigned to `self` in `__init__`?",
-        )
-    wrong = next(name for name in wanted if found[name] != wanted[name])
-    return Problem(
-        "parameter_shape",
-        f"The parameter `{wrong}` must have shape {wanted[wrong]}; yours has {found[wrong]}.",
-        "Which size does this layer read, and which does it write?",
-    )
-
-
-_WITHOUT_PARAMETERS = {
-    "in_forward": Problem(
-        "parameters_in_forward",
-        "Your layers are made in `forward`: every call draws new weights, and no optimiser or "
-        "checkpoint ever sees them.",
-        "What belongs in `__init__`, and what in `forward`?",
-    ),
-    "plain_tensors": Problem(
-        "plain_tensors",
-        "Your weights are plain tensors: `parameters()` does not list them, so no optimiser, "
-        "`.to()` or checkpoint reaches them.",
-        "What does `nn.Linear`, or `nn.Parameter`, do that an assignment does not?",
-    ),
-    "in_a_list": Problem(
-        "layers_in_a_list",
-        "Your layers are in a Python list or dict: the module does not see them, so neither "
-        "does an optimiser.",
-        "What does `nn.ModuleList` do that a list does not?",
-    ),
-}
-
-
 def _wrong_parameters(probe: Probe, seen: Observation) -> Problem | None:
     if probe.construct is None or seen.parameters is None:
         return None
@@ -220,30 +164,6 @@ def _wrong_parameters(probe: Probe, seen: Observation) -> Problem | None:
         f"The module has parameters beyond the ones asked for: {', '.join(extra)}.",
         "Do the layers ask for `bias=False`?" if any("bias" in name for name in extra) else "",
     )
-
-
-def _overspent(probe: Probe, quantity: str, limit: int, spent: int) -> Problem | None:
-    if spent <= limit:
-        return None
-    fact, question = _SPENDING[quantity]
-    numbers = f"{fact.format(spent=f'{spent:,}')}; {limit:,} are plenty."
-    return Problem(f"spent_{quantity}", f"{probe.says} {numbers}", question)
-
-
-_SPENDING = {
-    "peak": (
-        "At one moment your code has {spent} bytes in use beside its arguments",
-        "Which of your tensors is as large as all scores together?",
-    ),
-    "kept": (
-        "After the call {spent} bytes stay in use, for the result and for the backward pass",
-        "Which tensors does autograd keep, and which could be computed again?",
-    ),
-    "functions": (
-        "Your code takes exp, tanh or their like of {spent} numbers",
-        "Of what could the function be taken before queries and keys are combined?",
-    ),
-}
 
 
 def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded | None) -> Found:
@@ -294,4 +214,9 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
         )
     if arrays_agree(value, got.data, tolerance_of_gradient(got)):
         return None
-    return Problem("wrong_gradient", f"The gradient of `{name}` is not that of the formula.")
+    own = probe.scenario.startswith("apply_function")  # the student's `backward`, not autograd's
+    return Problem(
+        "wrong_gradient",
+        f"The gradient of `{name}` is not that of the formula.",
+        "Which line of `backward` makes it, and of what that `forward` kept?" if own else "",
+    )

@@ -1,1 +1,1 @@
-"""What a student calls in a notebook: `check`, `hint`, `carry_on` and `progress`."""
+"""What a notebook calls: `check`, `hint`, `carry_on`, `progress`, `certificate` and `hunt`."""

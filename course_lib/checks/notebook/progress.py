@@ -10,15 +10,16 @@ import contextlib
 import html
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from course_lib.checks.judge.html import block, hidden, paragraph, table
-from course_lib.checks.judge.report import WORDS, Report
+from course_lib.checks.judge.report import OPTIONAL, WORDS, Report, amount
+from course_lib.checks.notebook import library, library_import
 from course_lib.checks.observe.front_end import current_shell, someone_answers
 from course_lib.course_folder import find_root
-from course_lib.exercises import find, lessons
+from course_lib.exercises import exercises, find, lessons
 
 _COUNTED = ("correct", "incorrect", "raised")
 _NOT_BEGUN = "not_attempted"
@@ -43,6 +44,7 @@ class Line:
     exercise: str
     max_points: float
     best: Best
+    starred: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,17 @@ class Progress:
 
     lines: tuple[Line, ...]
     place: Path
+    library: dict[str, str] = field(default_factory=dict)  # whose answers are kept, since when
+    library_place: Path = Path()
 
     def as_dict(self) -> dict:
-        """The progress as JSON-able data: its lines, the sums, and where the file is."""
+        """The progress as JSON-able data: its lines, the sums, the library, where both are."""
         lines = [asdict(line) | asdict(line.best) for line in self.lines]
         for line in lines:
             del line["best"]
-        return {"exercises": lines, **_sums(self.lines), "place": str(self.place)}
+        library = {"answers": self.library, "place": str(self.library_place)}
+        place = str(self.place)
+        return {"exercises": lines, **_sums(self.lines), "library": library, "place": place}
 
     def text(self) -> str:
         """The progress as plain text."""
@@ -81,8 +87,22 @@ class Progress:
         if groups:
             columns = ("Lesson", "Exercise", "So far", "Points", "When")
             parts.append(table("The best result of each check", columns, groups))
+        parts += [self._picture()]
         parts += [paragraph(html.escape(note), small=True) for note in self._notes()]
         return block("neutral", parts)
+
+    def _picture(self) -> str:
+        """The library as the parts of a Transformer, those in it filled."""
+        from course_lib.checks.notebook.library_parts import parts_of
+        from course_lib.plotting.figures import figure_html
+        from course_lib.plotting.library_map import library_map
+
+        plot = library_map(parts_of(exercises()), self.library, self._next())
+        return figure_html(plot, inline=True)
+
+    def _next(self) -> list[str]:
+        """The first exercises that are not in the library yet."""
+        return [name for name in exercises() if name not in self.library][:3]
 
     def _begun(self) -> list[tuple[str, list[Line]]]:
         """Lessons with at least one try, by their titles."""
@@ -96,7 +116,10 @@ class Progress:
         begun = [title for title, _ in self._begun()]
         others = [title for slug in lessons() if (title := _title(slug)) not in begun]
         waiting = [f"Not begun: {'; '.join(others)}."] if others else []
-        return [*waiting, _ALONE, f"Kept on this machine only, in {self.place}."]
+        count = f"{len(self.library)} of {len(exercises())} answers are in your own library"
+        following = f"; next: {', '.join(self._next())}" if self._next() else ""
+        where = f"{count}, {self.library_place}{following}."
+        return [*waiting, where, _ALONE, f"Kept on this machine only, in {self.place}."]
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -114,8 +137,13 @@ def read_progress() -> Progress:
         for slug, lesson in lessons().items()
         for name in (*lesson.exercises, *([slug] if lesson.integration else []))
     ]
-    lines = [Line(slug, name, find(name).points, best.get(name, Best())) for slug, name in names]
-    return Progress(tuple(lines), place)
+    lines = [_line(slug, name, best.get(name, Best())) for slug, name in names]
+    return Progress(tuple(lines), place, library.kept(), library_import.folder())
+
+
+def _line(slug: str, name: str, best: Best) -> Line:
+    exercise = find(name)
+    return Line(slug, name, exercise.points, best, exercise.starred or lessons()[slug].starred)
 
 
 def keep(report: Report) -> None:
@@ -184,22 +212,32 @@ def _title(slug: str) -> str:
 
 
 def _sums(lines) -> dict:
+    """What is done of the core path, and apart from it of what is optional."""
+    core = [line for line in lines if not line.starred]
+    starred = [line for line in lines if line.starred]
     return {
-        "num_correct": sum(line.best.outcome == "correct" for line in lines),
-        "num_exercises": len(lines),
-        "points": round(sum(line.best.points for line in lines), 1),
-        "max_points": sum(line.max_points for line in lines),
+        "num_correct": _num_correct(core),
+        "num_exercises": len(core),
+        "points": round(sum(line.best.points for line in core), 1),
+        "max_points": sum(line.max_points for line in core),
+        "num_starred_correct": _num_correct(starred),
+        "num_starred": len(starred),
     }
 
 
+def _num_correct(lines) -> int:
+    return sum(line.best.outcome == "correct" for line in lines)
+
+
 def _summed(lines) -> str:
-    return "{num_correct} of {num_exercises} correct, {points:g} of {max_points:g} points".format(
-        **_sums(lines)
-    )
+    sums = _sums(lines)
+    text = "{num_correct} of {num_exercises} correct, {points:g} of {max_points:g} points"
+    text += f"; {OPTIONAL}: {{num_starred_correct}} of {{num_starred}}" * bool(sums["num_starred"])
+    return text.format(**sums)
 
 
 def _points(line: Line) -> str:
-    return f"{line.best.points:g} of {line.max_points:g} points"
+    return f"{line.best.points:g} of {amount(line.max_points, 'point')}{' ★' * line.starred}"
 
 
 def _local(when: str) -> str:

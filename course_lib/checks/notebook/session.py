@@ -1,15 +1,19 @@
-"""`check`, `hint`, `carry_on` and `progress`, as a student calls them in a notebook."""
+"""`check`, `hint` and the other tools, as a student calls them in a notebook."""
 
+import contextlib
 import difflib
 import os
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import course_lib
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.html import block, inline, listing, paragraph
 from course_lib.checks.judge.report import MIMETYPE, Report
+from course_lib.checks.notebook import library, library_import
+from course_lib.checks.notebook.certificate import Certificate, read_certificate
 from course_lib.checks.notebook.points import Points
 from course_lib.checks.notebook.progress import Progress, keep, read_progress
 from course_lib.checks.observe.cells import watch_cells
@@ -21,8 +25,10 @@ from course_lib.exercises import exercises, find, lessons
 NAMING_SECONDS = 0.5  # of processor time, in a notebook; grading takes what it takes
 _remembered: dict[str, object] = {}  # each student's last own answer, for the integration mark
 _right: dict[str, object] = {}  # each exercise's answer whose last check gave every point
+_from_library: dict[str, object] = {}  # what `carry_on` took from the student's library
 
 watch_cells(current_shell())
+library_import.install()
 
 
 def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
@@ -36,29 +42,32 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
             inputs; grading uses others.
 
     Returns:
-        The points, 0.0 where there is nothing to grade: a float that a notebook shows nothing of,
-        since the report says them.
+        The points: 0.0 where there is nothing to grade and, under grading, for an optional
+        exercise. A float that a notebook shows nothing of, since the report says it.
     """
     if exercise not in _names():
         _show(*_no_such_exercise(exercise))
         return Points(0.0)
-    wanted = find(exercise)
+    wanted, namespace = find(exercise), _namespace()
     seed = _seed() if seed is None else seed
-    if not wanted.chain:
-        subject = subject_of(obj)
-        if obj is None:
-            obj, subject = answer_in(_namespace(), exercise)
-        report = grade(wanted, obj, seed=seed, subject=subject, naming_seconds=NAMING_SECONDS)
-        _note(exercise, obj, report)
-    else:
-        report = _check_together(wanted, _namespace(), seed)
+    with _courses_helpers(wanted, namespace):
+        if wanted.chain:
+            report = _check_together(wanted, namespace, seed)
+        else:
+            subject = subject_of(obj)
+            if obj is None:
+                obj, subject = answer_in(namespace, exercise)
+            report = grade(wanted, obj, seed=seed, subject=subject, naming_seconds=NAMING_SECONDS)
+            _note(exercise, obj, report)
     keep(report)
     _show(report.text(), report.html(), report)
-    return Points(report.points)
+    if report.outcome == "correct" and not wanted.chain:
+        _say(library.keep(exercise, obj, namespace))
+    return Points(report.counted if "NBGRADER_EXECUTION" in os.environ else report.points)
 
 
 def hint(exercise: str, level: int = 1) -> None:
-    """Shows a hint: level 1 the concept, 2 the recipe, 3 almost the code."""
+    """Shows a hint: level 1 the concept, 2 where to look, 3 a last push."""
     if exercise not in _names():
         _show(*_no_such_exercise(exercise))
         return
@@ -75,36 +84,89 @@ def hint(exercise: str, level: int = 1) -> None:
         _show(f"{title} {words}", block("hint", [paragraph(inline(f"{title} {words}"))]))
 
 
-def carry_on(exercise: str) -> object:
-    """What the rest of a notebook goes on with after an exercise; prints which of the two it is.
+def carry_on(exercise: str, *more: str) -> Any:
+    """What the rest of a notebook goes on with after exercises; prints whose they are.
 
     Args:
         exercise: name of the exercise.
+        more: names of others.
 
     Returns:
-        Your own answer if its last check in this session gave every point and you have not
-        defined it anew since; otherwise, and always under grading, the course's version. In a
-        bundle that leaves out the course's version, your own answer as it is.
+        For each of them your own answer if its last check in this session gave every point and
+        you have not defined it anew since; else the one in your library, `my_attention`; else,
+        and always under grading, the course's version. In a bundle that leaves out the course's
+        version, your own answer as it is. A tuple if there are several.
 
     Raises:
         ValueError: there is no such exercise.
         ImportError: the bundle leaves out the course's version, and you have none yet.
     """
-    if exercise not in exercises():
-        raise ValueError(_no_such_exercise(exercise)[0])
-    own, here = _right.get(exercise), _namespace().get(exercise)
+    namespace = _namespace()
+    for name in (exercise, *more):
+        if name not in exercises():
+            raise ValueError(_no_such_exercise(name)[0])
+    going = {name: _going_on(name, namespace) for name in (exercise, *more)}
+    if more:
+        _say(_summed_up(going))
+    else:
+        _say(going[exercise].said and f"{exercise}: going on with {going[exercise].said}")
+    found = tuple(going[name].value for name in (exercise, *more))
+    return found if more else found[0]
+
+
+_COURSES = "the course's NAMES"
+
+
+class _Going(NamedTuple):
+    """What an exercise goes on with, whose that is, and how a sentence says it."""
+
+    value: object
+    said: str
+    whose: str = ""  # how a line of several says it; "" for what is said elsewhere
+
+
+def _going_on(exercise: str, namespace: dict) -> _Going:
+    own, here = _right.get(exercise), namespace.get(exercise)
     if "NBGRADER_EXECUTION" in os.environ:
         why = "each exercise is graded by itself"
     elif own is None:
         why = "yours has not passed its check yet"
     elif here is own or here is None or subject_of(here).home.startswith("course_lib."):
-        print(f"{exercise}: going on with your own, which passed its check")
-        return own
+        return _Going(own, "your own, which passed its check", "your own NAMES")
     else:
         why = "yours was defined anew after its last check"
-    if exercise in vars(course_lib)["_exercise_modules"]():  # else it is looked up, and said, there
-        print(f"{exercise}: going on with the course's version; {why}")
-    return getattr(course_lib, exercise)
+    kept = library.own(exercise)
+    if kept is not None:
+        _from_library[exercise] = kept.value
+        said = f"your own from my_attention ({library.shown_day(kept.day)})"
+        return _Going(kept.value, said, f"your own NAMES{said.removeprefix('your own')}")
+    if exercise not in vars(course_lib)["_exercise_modules"]():  # looked up, and said, there
+        return _Going(getattr(course_lib, exercise), "")
+    return _Going(getattr(course_lib, exercise), f"the course's version; {why}", _COURSES)
+
+
+def _summed_up(going: dict[str, _Going]) -> str:
+    """One line for several: the student's own, by their day, and the course's."""
+    groups: dict[str, list[str]] = {}
+    for name, one in going.items():
+        groups.setdefault(one.whose, []).append(name)
+    ordered = sorted(groups.items(), key=lambda group: group[0].startswith("the course"))
+    parts = [whose.replace("NAMES", ", ".join(names)) for whose, names in ordered if whose]
+    return f"Going on with {'; '.join(parts)}" if parts else ""
+
+
+@contextlib.contextmanager
+def _courses_helpers(wanted: Exercise, namespace: dict) -> Iterator[None]:
+    """A check judges one exercise: what `carry_on` took for it from the student's answers to
+    earlier lessons is the course's meanwhile, as under grading."""
+    courses = vars(course_lib)["_exercise_modules"]()
+    taken = [
+        name
+        for name, value in _from_library.items()
+        if namespace.get(name) is value and name in courses and find(name).lesson != wanted.lesson
+    ]
+    with in_place({name: getattr(course_lib, name) for name in taken}, namespace):
+        yield
 
 
 def progress() -> Progress:
@@ -113,6 +175,14 @@ def progress() -> Progress:
     Kept in a file on this machine, where no one else sees it; grading does not read it.
     """
     return read_progress()
+
+
+def certificate() -> Certificate:
+    """What you built, line by line yours or the course's, as a picture to keep.
+
+    Made on this machine from your own library; nothing is sent anywhere.
+    """
+    return read_certificate()
 
 
 def _note(exercise: str, obj: object, report: Report) -> None:
@@ -159,6 +229,11 @@ def _namespace() -> dict:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return shell.user_ns if shell is not None else sys._getframe(2).f_globals
+
+
+def _say(sentence: str) -> None:
+    if sentence:
+        print(sentence)
 
 
 def _show(text: str, fragment: str, report: Report | None = None) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-MAX_TEXT = 16_000_000  # characters of one message; the largest honest one has about 300 000
+MAX_TEXT = 4_000_000  # characters of one message; the largest honest one has about 700 000
 _MAX_ARRAY_BYTES = 8_000_000
 _KINDS = "biufc"
 

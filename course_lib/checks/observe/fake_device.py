@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 NAME = "meta"  # a device that every torch knows and nothing is computed on
-REFUSAL = "is not on the expected device"
+REFUSAL = "is not on the device of the others"  # torch's own words are others
 _MIXING = ("_to_copy", "copy_", "index", "index_put", "index_put_")  # which a GPU allows, too
 
 
@@ -33,7 +33,7 @@ class Elsewhere(TorchDispatchMode):
         moved = [tensor for tensor in given if tensor.device.type == NAME]
         staying = [tensor for tensor in given if tensor.device.type != NAME and tensor.dim()]
         if moved and staying and func.overloadpacket.__name__ not in _MIXING:
-            raise RuntimeError(f"Tensor on device cpu {REFUSAL} {NAME}!")
+            raise RuntimeError(f"Tensor on device cpu {REFUSAL}, {NAME}!")
         goes = bool(moved) if device is None else torch.device(device).type == NAME
         if goes and device is not None:
             kwargs["device"] = torch.device("cpu")

@@ -28,6 +28,7 @@ from course_lib.checks.observe.observation import (
 )
 from course_lib.checks.observe.probe import Array, Built, Dtype, Probe
 from course_lib.checks.observe.record import Recorded
+from course_lib.checks.observe.unchanged import changes
 
 MIMETYPE = "application/vnd.course.observations+json"
 
@@ -76,6 +77,9 @@ def run(text: str) -> None:
     _end_watching()
     _restore_defaults()
     reply = answer(request, get_ipython().user_ns)
+    if any(probe.at_most for probe in request.probes) and changes():
+        for seen in reply.seen.values():
+            seen.spent.clear()  # whatever measured it was not ours
     display({MIMETYPE: encode(reply), "text/plain": ""}, raw=True)
 
 

@@ -136,7 +136,7 @@ def among_other_calls(target, probe, args, kwargs):
 def built_by_position(target, probe, args, kwargs):
     """One call of a module whose sizes were handed over by position, with the same weights."""
     with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
-        module = type(target)(*probe.construct.values()).to(args["queries"])
+        module = type(target)(*probe.construct.values()).to(next(iter(args.values())))
     module.load_state_dict(target.state_dict())
     result = module.train(target.training)(*args.values(), **kwargs)
     vars(target).update(vars(module))  # where the attributes are looked for
@@ -151,7 +151,8 @@ def after_another_device(target, probe, args, kwargs):
     else fails there is let pass.
     """
     with Elsewhere() as device:
-        moved = {n: device.moved(v) if torch.is_tensor(v) else v for n, v in args.items()}
+        copies = {n: v.clone() if torch.is_tensor(v) else v for n, v in args.items()}
+        moved = {n: device.moved(v) if torch.is_tensor(v) else v for n, v in copies.items()}
         try:
             target(*moved.values(), **kwargs)
         except Exception as error:

@@ -7,12 +7,14 @@ from course_lib.checks.observe.scenarios import builder, scenario, without_last_
 
 
 @scenario
-def entry(target, probe, args, kwargs):
-    """What the dict that `target()` returns holds for `key`; "" where it holds nothing."""
+def entries(target, probe, args, kwargs):
+    """What the dict that `target()` returns holds for each word of `keys`."""
     found = target()
-    if isinstance(found, dict):
-        return found.get(args["key"], "")
-    return found if found is None else f"no dict: {type(found).__name__}"
+    if not isinstance(found, dict):
+        return found if found is None else f"no dict: {type(found).__name__}"
+    said = [found.get(key, "") for key in args["keys"].split()]
+    others = [entry for entry in said if not isinstance(entry, str)]
+    return others[0] if others else ", ".join(said)
 
 
 @scenario

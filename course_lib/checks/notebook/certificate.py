@@ -1,0 +1,96 @@
+"""The end of the course: what a student built, line by line theirs or the course's.
+
+It is made from their own library alone, and nothing of it leaves the machine.
+"""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.checks.judge.html import block, paragraph
+from course_lib.checks.notebook import library, library_import
+from course_lib.checks.notebook.library_parts import parts_of
+from course_lib.exercises import exercises
+
+TITLE = "A Transformer, built by hand"
+COURSES = "the course's"
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is built; shows itself as a picture and a table in a notebook, else as text.
+
+    Attributes:
+        own: the exercises whose answers are in the student's library, each with its day or "".
+        place: the library's folder.
+    """
+
+    own: dict[str, str]
+    place: Path
+
+    def text(self) -> str:
+        """What is built, as plain text."""
+        lines = [TITLE, *self._lines()]
+        for part, rows in self._parts():
+            lines += ["", part, *(f"  {name}: {whose}" for name, whose in rows)]
+        return "\n".join([*lines, "", self._note()])
+
+    def html(self) -> str:
+        """What is built, as an HTML fragment that says what the text says."""
+        from course_lib.plotting.certificate import certificate as picture
+        from course_lib.plotting.figures import figure_html
+
+        plot = picture(parts_of(exercises()), self.own, TITLE, self._lines())
+        listed = "".join(
+            paragraph(
+                "<br>".join(
+                    [f"<strong>{part}</strong>", *(f"<code>{n}</code>: {w}" for n, w in rows)]
+                )
+            )
+            for part, rows in self._parts()
+        )
+        folded = (
+            '<details style="overflow-wrap:anywhere"><summary>Line by line</summary>'
+            f"{listed}</details>"
+        )
+        note = paragraph(html.escape(self._note()), small=True)
+        return block("neutral", [figure_html(plot, inline=True), folded, note])
+
+    def _lines(self) -> list[str]:
+        """How many are the student's own, and from when to when."""
+        total = len(exercises())
+        count = "all" if len(self.own) == total else f"{len(self.own)} of"
+        count += f" {total} parts are your own"
+        days = sorted(day for day in self.own.values() if day)
+        if not days:
+            return [count]
+        first, last = library.shown_day(days[0]), library.shown_day(days[-1])
+        return [count, first if first == last else f"{first} to {last}"]
+
+    def _parts(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        return [
+            (part.name, [(name, self._whose(name)) for name in part.exercises])
+            for part in parts_of(exercises())
+        ]
+
+    def _whose(self, name: str) -> str:
+        return f"yours, {library.shown_day(self.own[name])}" if name in self.own else COURSES
+
+    def _note(self) -> str:
+        if not self.own:
+            return "Made from your own library, which is empty so far. Nothing is sent anywhere."
+        return f"Made from your own library, {self.place}. Nothing is sent anywhere."
+
+    def _repr_html_(self) -> str:
+        return self.html()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def read_certificate() -> Certificate:
+    """What the library tells; under grading and in a program it counts as empty."""
+    own = library.kept() if library_import.in_use() else {}
+    return Certificate(own, library_import.folder())

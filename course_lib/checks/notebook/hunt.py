@@ -1,0 +1,122 @@
+"""The black boxes of lesson 07: a diagnosis opens one, and a wrong one names what would show it."""
+
+from dataclasses import dataclass
+
+from course_lib.checks.observe.lessons.broken_modules import BUGS, Sound, source
+from course_lib.plotting.source import show_source
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What may be wrong with a box.
+
+    Attributes:
+        fault: in a few words.
+        evidence: what holds for a module with this fault, and for no other box.
+        box: the box that has it; "" for none.
+    """
+
+    fault: str
+    evidence: str
+    box: str = ""
+
+
+# In the order of their words, which gives nothing away.
+DIAGNOSES = (
+    Diagnosis(
+        "dropout also acts in eval mode",
+        "two calls in eval mode would differ as soon as `dropout` is large",
+        "grebe",
+    ),
+    Diagnosis(
+        "heads are merged without a transpose",
+        "with two heads the weights would be right and the outputs wrong; with one head both right",
+        "bittern",
+    ),
+    Diagnosis(
+        "heads are split without a transpose",
+        "with two heads even the weights would be wrong; with one head all would be right",
+        "jacana",
+    ),
+    Diagnosis(
+        "items get each other's lengths",
+        "a batch of one item would get the right result, and two items of different lengths not",
+        "fulmar",
+    ),
+    Diagnosis(
+        "masked keys get the score 0",
+        "all masked keys of a query would have one and the same weight, which is not 0",
+        "curlew",
+    ),
+    Diagnosis(
+        "one padded key too many is attended",
+        "the first padded key would have a weight, and the second one none",
+    ),
+    Diagnosis(
+        "the mask comes after the softmax",
+        "rows would sum to 1 without lengths, and to less than 1 with them",
+    ),
+    Diagnosis(
+        "the scores are divided by the root of embed_dim",
+        "with two heads the weights would be those of `Sound` for queries divided by the root of 2",
+    ),
+    Diagnosis(
+        "the scores are not divided by anything",
+        "the weights would be those of `Sound` for queries times the root of head_dim",
+        "egret",
+    ),
+    Diagnosis(
+        "the softmax gets rows of nothing but -inf",
+        "an item of length 0 would get nan, and every other item the right result",
+        "ibis",
+    ),
+    Diagnosis(
+        "the softmax runs over the queries",
+        "the columns of `attention_weights` would sum to 1",
+        "avocet",
+    ),
+    Diagnosis(
+        "the values are made from the keys",
+        "other values with the same keys would change no output",
+        "dunlin",
+    ),
+    Diagnosis(
+        "the values go through W_k",
+        "`W_v.weight.grad` would stay None after `backward`, though other values matter",
+        "heron",
+    ),
+    Diagnosis(
+        "W_o is never used",
+        "`W_o.weight.grad` would stay None after `backward`",
+    ),
+)
+
+
+def diagnoses() -> None:
+    """Prints what may be wrong, numbered."""
+    for number, diagnosis in enumerate(DIAGNOSES, start=1):
+        print(f"{number:2} {diagnosis.fault}")
+
+
+def diagnose(box: str, number: int) -> None:
+    """Opens a box to the right diagnosis; to another one, says what would be evidence of it.
+
+    Args:
+        box: its name.
+        number: of the diagnosis, as `diagnoses()` counts them.
+
+    Raises:
+        ValueError: there is no such box or diagnosis.
+    """
+    if box not in BUGS:
+        raise ValueError(f"`box` must be one of {', '.join(BUGS)}; got {box!r}.")
+    if number not in range(1, len(DIAGNOSES) + 1):
+        raise ValueError(f"`number` must lie in 1..{len(DIAGNOSES)}; got {number!r}.")
+    said = DIAGNOSES[number - 1]
+    if said.box != box:
+        print(f"{box} stays shut. If it were {number} ({said.fault}), {said.evidence}.")
+        print("Is that so here?")
+        return
+    sound = source(Sound).replace("Sound", BUGS[box].__name__)
+    title = f"{box} is open: {said.fault}"
+    show_source(source(BUGS[box]), against=sound, title=title)

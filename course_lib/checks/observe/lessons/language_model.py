@@ -1,0 +1,142 @@
+"""Lesson 10: models made of tables that write texts, and caches that are filled step by step."""
+
+import itertools
+
+import torch
+
+from course_lib.checks.observe.lessons import language_model_heads  # noqa: F401 (registers)
+from course_lib.checks.observe.scenarios import builder, scenario, statistic
+
+
+class TableModel(torch.nn.Module):
+    """The logits at a position are a sum over all tokens up to it, one row of a table each.
+
+    `tables[k]` (vocabulary, vocabulary) has the row for a token k positions back, so every token of
+    the context counts and none beyond `context_length`, the number of tables. In train mode, as
+    with dropout, the logits are others.
+    """
+
+    def __init__(self, tables, device, dtype):
+        super().__init__()
+        self.context_length = len(tables)
+        self.tables = torch.nn.Parameter(torch.as_tensor(tables, dtype=dtype, device=device))
+        self.had_gradients = False
+
+    def forward(self, tokens):
+        if tokens.dim() != 2:
+            raise ValueError(
+                f"`tokens` must have shape (batch, num_positions); got {tuple(tokens.shape)}."
+            )
+        n, most = tokens.shape[1], self.context_length
+        if not 1 <= n <= most:
+            raise ValueError(f"`tokens` must have 1 to context_length = {most} positions; got {n}.")
+        self.had_gradients |= torch.is_grad_enabled()
+        logits = self.tables[0][tokens]  # (batch, n, vocabulary)
+        for k in range(1, n):
+            further = self.tables[k][tokens[:, :-k]]
+            logits = torch.cat([logits[:, :k], logits[:, k:] + further], dim=1)
+        return -logits if self.training else logits
+
+
+@builder
+def table_model(*, tables, training, device, dtype):
+    """A `TableModel` in train or eval mode."""
+    return TableModel(tables, device, dtype).train(training)
+
+
+def _noted(tokens, marks):
+    """A tensor of the shape of the tokens that holds -1 where `marks`, and 0 elsewhere."""
+    if not torch.is_tensor(tokens):
+        return tokens
+    return -torch.ones(tokens.shape, dtype=torch.int64, device=tokens.device) * marks
+
+
+@statistic
+def gradients_noted(target, probe, args, kwargs):
+    """-1 if a pass of the model had gradients on, or they are off after the call; 0 otherwise."""
+    tokens = target(*args.values(), **kwargs)
+    return _noted(tokens, args["model"].had_gradients or not torch.is_grad_enabled())
+
+
+@statistic
+def mode_noted(target, probe, args, kwargs):
+    """-1 if the model is in another mode than before the call; 0 otherwise."""
+    training = args["model"].training
+    tokens = target(*args.values(), **kwargs)
+    return _noted(tokens, args["model"].training != training)
+
+
+def _texts_differ(texts):
+    """Notes where the second text is not the first, and everywhere if the third one is."""
+    if not all(torch.is_tensor(x) and x.shape == texts[0].shape for x in texts):
+        return texts[0]
+    return _noted(texts[0], (texts[0] != texts[1]) | torch.equal(texts[0], texts[2]))
+
+
+@statistic
+def equal_generators(target, probe, args, kwargs):
+    """-1 where texts with generators in one state differ, everywhere if the state goes nowhere."""
+
+    def text(generator):
+        given = {**args, "prompt": args["prompt"].clone()}
+        return target(*given.values(), **{**kwargs, "generator": generator})
+
+    first, second = (torch.Generator().manual_seed(9) for _ in range(2))
+    with torch.random.fork_rng(devices=[]):
+        return _texts_differ([text(first), text(second), text(first)])
+
+
+@statistic
+def without_generator(target, probe, args, kwargs):
+    """As `equal_generators`, with torch's global one, which is put back."""
+
+    def text():
+        return target(*{**args, "prompt": args["prompt"].clone()}.values(), **kwargs)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(9)
+        first, third = text(), text()
+        torch.default_generator.manual_seed(9)
+        return _texts_differ([first, text(), third])
+
+
+def _one_of_each(outputs, like):
+    """All steps in one tensor; where one has another type or shape, that one alone."""
+    shape = (*like.shape[:2], 1)
+    odd = [x for x in outputs if not torch.is_tensor(x) or x.shape[:-1] != shape]
+    return odd[0] if odd else torch.cat(outputs, dim=2)
+
+
+@scenario
+def cache_steps(target, probe, args, kwargs):
+    """A cache that is filled as `appended` says; after each part the next query attends."""
+    keys, values, queries, appended = args.values()
+    cache, outputs = target(), []
+    ends = list(itertools.accumulate(appended))
+    for i, (start, end) in enumerate(itertools.pairwise([0, *ends])):
+        cache.append(keys[:, :, start:end], values[:, :, start:end])
+        outputs.append(cache.attend(queries[:, :, i : i + 1]))
+    return _one_of_each(outputs, queries)
+
+
+@scenario
+def cache_asked_twice(target, probe, args, kwargs):
+    """As `cache_steps`, and each query comes after another one, which must not matter."""
+
+    class Twice(target):
+        def attend(self, query):
+            super().attend(query.flip(-1))
+            return super().attend(query)
+
+    return cache_steps(Twice, probe, args, kwargs)
+
+
+@scenario
+def two_caches(target, probe, args, kwargs):
+    """A cache that is asked twice; in between a second one gets other positions of these shapes."""
+    keys, values, queries, _ = args.values()
+    cache, other = target(), target()
+    cache.append(keys, values)
+    first = cache.attend(queries[:, :, :1])
+    other.append(keys + 1, 2 - 3 * values)
+    return _one_of_each([first, cache.attend(queries[:, :, 1:])], queries)

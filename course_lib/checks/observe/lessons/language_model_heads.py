@@ -1,0 +1,182 @@
+"""Lesson 10: a small language model whose heads are switched off, and what is left of that."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from course_lib.checks.observe.scenarios import builder, scenario
+
+
+class _Part(nn.Module):
+    """Heads that each average what came so far, like attention with equal weights."""
+
+    def __init__(self, num_heads, read, W_o, bias):
+        super().__init__()
+        self.num_heads = num_heads
+        self.read, self.W_o = _linear(read), _linear(W_o, bias)
+
+    def forward(self, x):
+        so_far = torch.arange(1, x.shape[1] + 1, device=x.device, dtype=x.dtype)
+        return self.W_o(self.read(x).cumsum(1) / so_far[:, None])
+
+
+class _Block(nn.Module):
+    """Adds what its part makes, which is the attribute of that name, or deeper ("mixer.heads")."""
+
+    def __init__(self, name, **given):
+        super().__init__()
+        self.path, part = name, _Part(**given)
+        first, *deeper = name.split(".")
+        for step in reversed(deeper):
+            part = nn.ModuleDict({step: part})
+        self.add_module(first, part)
+
+    def forward(self, x):
+        return x + self.get_submodule(self.path)(x)
+
+
+class _Model(nn.Module):
+    def __init__(self, embedding, num_heads, layers):
+        super().__init__()
+        self.embedding = _parameter(embedding)
+        self.blocks = nn.ModuleList(_Block(num_heads=num_heads, **layer) for layer in layers)
+
+    def forward(self, tokens):
+        x = self.embedding[tokens]
+        for block in self.blocks:
+            x = block(x)
+        return x @ self.embedding.mT
+
+
+def _parameter(data):
+    return nn.Parameter(torch.from_numpy(data.copy()))
+
+
+def _linear(weight, bias=None):
+    layer = nn.Linear(*reversed(weight.shape), bias=bias is not None)
+    layer.weight = _parameter(weight)
+    if bias is not None:
+        layer.bias = _parameter(bias)
+    return layer
+
+
+@builder
+def small_language_model(*, device, dtype, training=False, **given):
+    """A model `(tokens) -> logits` that someone uses: gradients, hooks, a frozen first block."""
+    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
+        model = _Model(**given).to(device=device, dtype=dtype).train(training)
+    for number, parameter in enumerate(model.parameters()):
+        parameter.grad = torch.full_like(parameter, 0.5 + number)
+    model.blocks[0].requires_grad_(False)
+    for module in model.modules():
+        if isinstance(module, _Part):
+            module.W_o.register_forward_pre_hook(lambda module, inputs: None)
+    return model
+
+
+@scenario
+def head_switched_off(target, probe, args, kwargs):
+    """What a model says at one moment of `with target(model, layer, head)`.
+
+    A second head is switched off inside the first `with`; for the moment "inside the second",
+    after it.
+
+    Returns:
+        The logits, and in words what is not as it was, "nothing" if all is.
+    """
+    given = {**args, **kwargs}
+    model, tokens, moment = given["model"], given["tokens"], given["moment"]
+    heads = [(given["layer"], given["head"])]
+    if "second_head" in given:
+        heads.append((given["second_layer"], given["second_head"]))
+    before, found = _state_of(model), []
+
+    def look(now):
+        if now == moment:
+            found.append(_seen(model, tokens, now))
+
+    came_out = _through(target, model, heads, moment, look)
+    if not moment.startswith("after the with"):
+        return found[0]
+    logits, changes = _seen(model, tokens, moment)
+    if "error" in moment and not came_out:
+        return logits, "the error, which does not come out"
+    return logits, changes if changes != _NOTHING else _changed(before, _state_of(model))
+
+
+_NOTHING = "nothing"
+
+
+class _Stopped(Exception):
+    """What is raised inside a `with`."""
+
+
+def _through(target, model, heads, moment, look: Callable[[str], None]) -> bool:
+    """Goes through the `with`, or two, and looks; says whether an error from inside came out."""
+    (first, *others) = heads
+    apart = moment == "inside the second"
+    try:
+        with target(model, *first):
+            look("inside")
+            look("inside, after a step of training")
+            for second in [] if apart else others:
+                with target(model, *second):
+                    look("inside both")
+                look("inside the outer, after the inner")
+            if "error" in moment:
+                raise _Stopped("raised inside the with")
+    except _Stopped:
+        return True
+    for second in others if apart else []:
+        with target(model, *second):
+            look("inside the second")
+    return False
+
+
+def _seen(model, tokens, moment):
+    """Logits, after a call with fewer tokens; after a step of the embedding, if that is meant."""
+    model(tokens[:1, :1])
+    logits = model(tokens)
+    if moment.startswith("inside") and "training" not in moment:
+        return logits, _NOTHING
+    if not logits.requires_grad:
+        return logits, "the gradients, of which there are none"
+    if "training" not in moment:
+        return logits, _NOTHING
+    (gradient,) = torch.autograd.grad((logits**2).sum() / 2, [model.embedding])
+    kept = model.embedding.detach().clone()
+    model.embedding.data -= 0.01 * gradient
+    logits = model(tokens)
+    model.embedding.data.copy_(kept)
+    return logits, _NOTHING
+
+
+class _Same:
+    """Equal to another of the same object."""
+
+    def __init__(self, thing):
+        self.thing = thing
+
+    def __eq__(self, other):
+        return self.thing is other.thing
+
+
+def _state_of(model):
+    """What has to be as it was, by what it is called in a report."""
+    modules, parameters = dict(model.named_modules()), dict(model.named_parameters())
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
+    return {
+        "its hooks": [list(getattr(m, kind)) for m in modules.values() for kind in kinds],
+        "its layers": [(name, _Same(module)) for name, module in modules.items()],
+        "its parameters": [(name, _Same(p), p.tolist()) for name, p in parameters.items()],
+        "requires_grad": [p.requires_grad for p in parameters.values()],
+        "the gradients": [
+            p.grad if p.grad is None else p.grad.tolist() for p in model.parameters()
+        ],
+        "its training mode": [module.training for module in modules.values()],
+    }
+
+
+def _changed(before, after):
+    return ", ".join(name for name in before if before[name] != after[name]) or _NOTHING

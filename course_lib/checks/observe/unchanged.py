@@ -1,0 +1,90 @@
+"""Whether the observer is still what its files say: it shares a process with a student's cells.
+
+Only what is measured needs this, bytes and function evaluations: whoever wraps the meter can make
+them small. Values are judged elsewhere, from numbers that cannot be guessed.
+"""
+
+import ast
+import contextlib
+import functools
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+_DECORATORS = (contextlib.contextmanager(iter).__code__,)  # of what has the source within
+_CACHED = type(functools.cache(print))
+_PACKAGE = __name__.rpartition(".")[0]
+_MODULES = ("call", "codec", "cost_meter", "observation", "record", "remote", "unchanged")
+
+
+def changes() -> list[str]:
+    """What in the observer is not what its source says, as "module.name"."""
+    return [f"{name}.{what}" for name in _MODULES for what in _changes_in(name)]
+
+
+def _changes_in(name: str) -> Iterator[str]:
+    module = sys.modules.get(f"{_PACKAGE}.{name}")
+    if module is None:
+        return
+    path = Path(__file__).with_name(f"{name}.py")
+    source = path.read_bytes()
+    for node in ast.parse(source).body:
+        home = vars(sys.modules.get(getattr(node, "module", None) or "", module))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_PACKAGE):
+            for alias in node.names:
+                here = vars(module).get(alias.asname or alias.name)
+                if here is not home.get(alias.name) and not inspect.ismodule(here):
+                    yield alias.name
+    for qualname, code in _codes(compile(source, str(path), "exec", dont_inherit=True)):
+        if not _is(_found(vars(module), qualname.split(".")), code):
+            yield qualname
+
+
+def _codes(code: CodeType) -> Iterator[tuple[str, CodeType]]:
+    """The functions and classes that a piece of source defines, without those inside functions."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType) and not inner.co_name.startswith("<"):
+            yield inner.co_qualname, inner
+            if _is_class(inner):
+                yield from _codes(inner)
+
+
+def _is_class(code: CodeType) -> bool:
+    return not code.co_flags & inspect.CO_OPTIMIZED
+
+
+def _found(names: Any, path: list[str]) -> Any:
+    """What is now under a qualified name, or None."""
+    found = names.get(path[0])
+    if len(path) > 1:
+        return _found(vars(found), path[1:]) if isinstance(found, type) else None
+    return found
+
+
+def _is(found: Any, code: CodeType) -> bool:
+    """Whether an object is the function or class that this code makes."""
+    if _is_class(code):
+        if not isinstance(found, type):
+            return False
+        return {name for name in vars(found) if not name.startswith("_")} <= {*code.co_names}
+    found = getattr(found, "__func__", getattr(found, "fget", found))
+    if getattr(found, "__code__", None) in _DECORATORS or isinstance(found, _CACHED):
+        found = inspect.unwrap(found)
+    return inspect.isfunction(found) and _same(found.__code__, code)
+
+
+def _same(one: CodeType, other: CodeType) -> bool:
+    if (one.co_code, one.co_names, one.co_freevars) != (
+        other.co_code,
+        other.co_names,
+        other.co_freevars,
+    ):
+        return False
+    pairs = zip(one.co_consts, other.co_consts, strict=False)
+    return len(one.co_consts) == len(other.co_consts) and all(
+        _same(a, b) if isinstance(a, CodeType) and isinstance(b, CodeType) else repr(a) == repr(b)
+        for a, b in pairs
+    )

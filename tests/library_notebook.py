@@ -1,0 +1,76 @@
+"""A student who works in a notebook of a course, without a kernel: cells, and what they keep."""
+
+import sys
+from types import SimpleNamespace
+
+from grading_course import CAUSAL, LENGTH
+
+from course_lib.checks.notebook import library, library_import, progress, session
+from course_lib.checks.observe import front_end
+
+IMPORTS = """import math
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F"""
+CAUSAL_PATH = "my_attention/masked_softmax.py"
+KEPT = f"causal_mask: kept in your own library, {CAUSAL_PATH}"
+
+
+class Notebook:
+    """The cells that ran, and their variables."""
+
+    def __init__(self):
+        self.cells, self.space = [""], {"__name__": "__main__"}
+        parent = {"content": {"allow_stdin": True}}
+        self.shell = SimpleNamespace(
+            kernel=SimpleNamespace(get_parent=lambda channel: parent),
+            history_manager=SimpleNamespace(input_hist_parsed=self.cells),
+            user_ns=self.space,
+        )
+
+    def run(self, *cells):
+        for cell in cells:
+            self.cells.append(cell)
+            exec(compile(cell, f"<cell {len(self.cells)}>", "exec"), self.space)
+        return self
+
+    def keep(self, name):
+        """What a check with full marks says of the library."""
+        return library.keep(name, self.space[name], self.space)
+
+    def solve(self, name="causal_mask", source=CAUSAL):
+        self.run("import torch", source)
+        return self.keep(name)
+
+
+def solved_length(notebook):
+    return notebook.solve("length_mask", LENGTH)
+
+
+def make_course(tmp_path, monkeypatch):
+    """A course's folder, where the kernel works in a lesson's; forgotten in the end."""
+    root = tmp_path / "Mein Kürs 注意"
+    lesson = root / "notebooks" / "02_masked_softmax"
+    lesson.mkdir(parents=True)
+    (root / "nbgrader_config.py").touch()
+    monkeypatch.chdir(lesson)
+    library_import.install()
+    yield root
+    forget()
+
+
+def sit_down(monkeypatch):
+    """Opens a notebook: from now on it is this one that asks."""
+    made = Notebook()
+    for module in (library, library_import, progress, front_end, session):
+        monkeypatch.setattr(module, "current_shell", lambda: made.shell)
+    for memory in (session._right, session._remembered, session._from_library):
+        memory.clear()
+    return made
+
+
+def forget():
+    """As in a kernel that has just started."""
+    for name in [one for one in sys.modules if one.partition(".")[0] == "my_attention"]:
+        del sys.modules[name]

@@ -1,0 +1,314 @@
+"""The student's own library: what goes into it, how it is written, and what is not kept."""
+
+import ast
+import subprocess
+import sys
+from datetime import date
+
+import pytest
+from grading_course import CAUSAL, LENGTH, UPPER
+from library_notebook import IMPORTS, KEPT, make_course, sit_down, solved_length
+
+from course_lib import checks
+from course_lib.authoring.paste import solution_source
+from course_lib.checks.notebook import library
+from course_lib.checks.notebook.library_module import parsed
+
+TODAY = date.today().isoformat()
+NOT_KEPT = "causal_mask is not kept in your library: "
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    yield from make_course(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def notebook(course, monkeypatch):
+    return sit_down(monkeypatch)
+
+
+@pytest.fixture
+def file(course):
+    return course / "my_attention" / "masked_softmax.py"
+
+
+# --- what is written -----------------------------------------------------------------------
+
+
+def test_an_answer_is_written_readable_with_its_day_and_its_imports(notebook, file):
+    notebook.run(IMPORTS)
+    assert notebook.solve() == KEPT
+    assert file.read_text(encoding="utf-8") == (
+        '"""Lesson 02, Masked softmax: my own answers, each kept when it got full marks.\n\n'
+        "Change what you like: it is used as it is here. A new answer replaces one only with full "
+        'marks.\n"""\n\n'
+        f"import torch\n\n\n# causal_mask: full marks on {TODAY}\n{CAUSAL}\n"
+    )
+
+
+def test_the_library_is_a_package_that_loads_nothing_before_it_is_used(notebook, file):
+    notebook.solve()
+    import my_attention
+
+    assert "Your own attention library" in my_attention.__doc__
+    text = (file.parent / "__init__.py").read_text(encoding="utf-8")
+    imported = {a.name for n in ast.parse(text).body if isinstance(n, ast.Import) for a in n.names}
+    assert imported == {"importlib", "re", "sys"}
+    code = "import sys, my_attention; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=file.parent.parent, capture_output=True, text=True
+    )
+    assert "my_attention" in done.stdout.split(), done.stderr
+    assert not {"torch", "course_lib", "numpy"} & set(done.stdout.split())
+    assert "causal_mask" in dir(my_attention)
+    assert "my_attention.masked_softmax" not in sys.modules
+    from my_attention import causal_mask
+
+    assert causal_mask(3).tolist() == notebook.space["causal_mask"](3).tolist()
+    assert causal_mask.__module__ == "my_attention.masked_softmax"
+
+
+def test_an_answer_is_not_hidden_by_the_module_of_its_name(notebook):
+    notebook.run(IMPORTS, *_course_sources("length_mask", "masked_softmax"))
+    for name in ("length_mask", "masked_softmax"):
+        notebook.keep(name)
+    import my_attention.masked_softmax
+    from my_attention import length_mask, masked_softmax
+
+    assert callable(masked_softmax) and callable(length_mask)
+    assert my_attention.masked_softmax is masked_softmax
+
+
+def test_two_answers_of_a_lesson_share_a_module(notebook, file):
+    notebook.solve()
+    assert solved_length(notebook) == KEPT.replace("causal", "length")
+    text = file.read_text(encoding="utf-8")
+    assert list(library.kept()) == ["length_mask", "causal_mask"]
+    assert text.index("def causal_mask") < text.index("def length_mask")
+    assert text.count("import torch\n") == 1
+
+
+def test_helpers_constants_and_aliases_come_along(notebook, file):
+    notebook.run(
+        IMPORTS,
+        "EPS, BIG = 0, float('inf')\nNAMES = ['a']\nunused = 1",
+        "def above(n, m):\n    return torch.arange(m) - torch.arange(n)[:, None] + EPS",
+        "compare = torch.le",
+        "def causal_mask(num_queries, num_keys=None):\n"
+        "    assert NAMES and BIG > 1\n"
+        "    m = num_queries if num_keys is None else num_keys\n"
+        "    distance = F.relu(above(num_queries, m) - (m - num_queries))\n"
+        "    return compare(distance, 0)",
+    )
+    assert notebook.keep("causal_mask") == KEPT
+    text = file.read_text(encoding="utf-8")
+    for line in (
+        "EPS = 0",
+        'BIG = float("inf")',
+        "NAMES = ['a']",
+        "from torch import le as compare",
+    ):
+        assert f"\n{line}\n" in text
+    assert "from torch.nn import functional as F\n" in text
+    assert "unused" not in text and "Tensor" not in text
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        CAUSAL.replace("def ", "@torch.no_grad()\ndef ", 1),
+        "causal_mask = lambda n, num_keys=None: "
+        "torch.arange(n if num_keys is None else num_keys) <= torch.arange(n)[:, None]"
+        " + (0 if num_keys is None else num_keys - n)",
+        f"import functools\n@functools.cache\n{CAUSAL}",
+        CAUSAL.replace("causal_mask", "mine") + "\ncausal_mask = mine",
+        f"get_ipython().run_cell_magic('time', '', {CAUSAL!r})",
+        f"x = 1; y = 2\n{CAUSAL}  # mine",
+    ],
+    ids=["decorated", "lambda", "cached", "renamed", "magic", "crowded"],
+)
+def test_an_answer_may_be_written_in_many_ways(notebook, file, source):
+    notebook.space["get_ipython"] = lambda: _Magic(notebook)
+    assert notebook.solve(source=source) == KEPT
+    assert "causal_mask" in parsed(file.read_text(encoding="utf-8")).defined()
+
+
+class _Magic:
+    def __init__(self, of):
+        self.of = of
+
+    def run_cell_magic(self, name, line, body):
+        exec(body, self.of.space)
+
+
+def test_a_class_may_have_another_name_first(notebook):
+    source = solution_source("DotProductAttention").replace("DotProductAttention", "Mine")
+    notebook.run(IMPORTS, "from course_lib import masked_softmax", source)
+    said = notebook.run("DotProductAttention = Mine").keep("DotProductAttention")
+    assert said.endswith("my_attention/scaled_dot_product.py")
+
+
+def test_a_function_defined_in_two_cells_is_kept_as_it_was_last(notebook, file):
+    notebook.run("import torch", UPPER, CAUSAL)
+    notebook.cells.append('causal_mask = carry_on("causal_mask")')
+    notebook.cells.append("def causal_mask(:  # a trial that never compiled")
+    assert notebook.keep("causal_mask") == KEPT
+    assert CAUSAL in file.read_text(encoding="utf-8") and ">=" not in file.read_text()
+
+
+def _course_sources(*names):
+    return [solution_source(name) for name in names]
+
+
+def test_an_answer_takes_others_from_the_library_or_the_course(notebook, course):
+    """In the same module by name, from another lesson's by `my_attention`, else from the course."""
+    notebook.run(IMPORTS)
+    notebook.run(*_course_sources("length_mask", "masked_softmax"))
+    notebook.run(*_course_sources("scaled_dot_product_attention"))
+    assert "kept in your own" in notebook.keep("masked_softmax")
+    first = (course / "my_attention" / "masked_softmax.py").read_text(encoding="utf-8")
+    assert "from course_lib import length_mask\n" in first and "def length_mask" not in first
+    assert "kept in your own" in notebook.keep("length_mask")
+    again = (course / "my_attention" / "masked_softmax.py").read_text(encoding="utf-8")
+    assert "from course_lib" not in again
+    assert again.index("def length_mask") < again.index("def masked_softmax")
+    assert "kept in your own" in notebook.keep("scaled_dot_product_attention")
+    other = (course / "my_attention" / "scaled_dot_product.py").read_text(encoding="utf-8")
+    assert "from my_attention import masked_softmax\n" in other and "course_lib" not in other
+
+
+@pytest.mark.slow
+def test_every_answer_of_the_course_can_be_kept(notebook, course):
+    """As a student who writes what the solutions say would have it, classes too."""
+    notebook.run(
+        IMPORTS,
+        "import contextlib\nfrom typing import Any\nimport numpy as np",
+        "from collections.abc import Callable, Iterable, Iterator",
+    )
+    for name in checks.exercises():
+        notebook.run(solution_source(name))
+    said = [notebook.keep(name) for name in checks.exercises()]
+    assert [line for line in said if "kept in your own library" not in line] == []
+    assert list(library.kept()) == list(checks.exercises())
+    for path in (course / "my_attention").glob("[a-z]*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert parsed(text).text() == text
+
+
+# --- what is not kept ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        (["W = torch.ones(3)", f"{CAUSAL} * (W.sum() > 0)"], "it uses `W`, which is neither a"),
+        (
+            ["layer = nn.ReLU()", f"{CAUSAL} & (layer(1.0 * torch.ones(1)) > 0)"],
+            "it uses `layer`, which is",
+        ),
+        ([f"{CAUSAL} & globals()['there']"], "in a file of its own `causal_mask` gets 0 of 2"),
+        (["count = 3", f"assert count == 3\n{CAUSAL}\nif count:\n    pass"], ""),
+        ([f"exec({CAUSAL!r})"], "it has no source in a cell of this notebook; define it"),
+    ],
+    ids=["tensor", "module", "alone", "fine", "exec"],
+)
+def test_what_cannot_be_written_down_is_said_in_a_sentence(notebook, file, cells, why):
+    notebook.run(IMPORTS, "there = torch.tensor(True)", *cells)
+    said = notebook.keep("causal_mask")
+    if why:
+        assert said.startswith(NOT_KEPT + why) and said.endswith("check again.")
+    else:
+        assert said == KEPT
+    assert "\n" not in said and file.exists() is not bool(why)
+
+
+def test_a_file_beside_the_notebook_does_not_come_along(notebook, file):
+    (file.parent.parent / "notebooks" / "02_masked_softmax" / "my_tools.py").write_text(
+        f"import torch\n{CAUSAL}"
+    )
+    sys.path.insert(0, "")
+    try:
+        said = notebook.run("from my_tools import causal_mask").keep("causal_mask")
+    finally:
+        sys.path.remove("")
+        sys.modules.pop("my_tools", None)
+    assert said.startswith(f"{NOT_KEPT}it has no source in a cell of this notebook")
+
+
+def test_an_answer_checked_under_another_name_is_not_kept(notebook, file):
+    mine = notebook.run("import torch", CAUSAL.replace("causal_mask", "mine")).space["mine"]
+    said = library.keep("causal_mask", mine, notebook.space)
+    assert said == f"{NOT_KEPT}it has another name here; give it its own and check again."
+
+
+def test_a_version_that_fails_alone_leaves_the_file_before(notebook, file):
+    notebook.solve()
+    before = file.read_bytes()
+    notebook.run("there = torch.tensor(True)", f"{CAUSAL} & globals()['there']")
+    assert notebook.keep("causal_mask").startswith(NOT_KEPT)
+    assert file.read_bytes() == before
+    assert sorted(path.name for path in file.parent.iterdir()) == [
+        ".lock", "__init__.py", "masked_softmax.py",
+    ]  # fmt: skip
+
+
+def test_a_wrong_answer_later_leaves_the_kept_one(notebook, file, capsys):
+    notebook.solve()
+    before = file.read_bytes()
+    notebook.run(UPPER)
+    assert checks.check("causal_mask", notebook.space["causal_mask"]) < 2
+    assert file.read_bytes() == before
+
+
+def test_the_same_answer_again_changes_nothing(notebook, file):
+    notebook.solve()
+    text = file.read_text(encoding="utf-8").replace(TODAY, "2026-01-02")
+    file.write_text(text, encoding="utf-8")
+    assert notebook.keep("causal_mask") == ""
+    assert file.read_text(encoding="utf-8") == text
+    notebook.run(f"{CAUSAL}  # better")
+    assert notebook.keep("causal_mask") == KEPT
+    assert f"full marks on {TODAY}" in file.read_text(encoding="utf-8")
+
+
+def test_what_the_student_wrote_into_the_file_stays(notebook, file):
+    notebook.solve()
+    text = file.read_text(encoding="utf-8")
+    text = text.replace("# causal_mask: ", "# Mine, and nobody else's.\n# causal_mask: ")
+    text = text.replace("import torch\n", "# tools\nimport torch\nfrom torch import nn\n")
+    file.write_text(f"{text}\n\ndef extra():\n    return nn\n\n# the end\n", encoding="utf-8")
+    solved_length(notebook)
+    notebook.run(f"{CAUSAL}  # better")
+    assert notebook.keep("causal_mask") == KEPT
+    text = file.read_text(encoding="utf-8")
+    for part in (
+        "# Mine, and nobody",
+        "# tools",
+        "def extra",
+        "# the end",
+        "# better",
+        "import nn",
+    ):
+        assert text.count(part) == 1, part
+    assert {"extra", "causal_mask", "length_mask"} <= parsed(text).defined()
+
+
+def test_a_helper_goes_when_its_answer_no_longer_uses_it(notebook, file):
+    notebook.run("def tool(x):\n    return x", CAUSAL.replace("return", "return tool(") + ")")
+    notebook.solve(source=CAUSAL.replace("return ", "return tool(") + ")")
+    assert "def tool" in file.read_text(encoding="utf-8")
+    notebook.solve()
+    assert "tool" not in file.read_text(encoding="utf-8")
+
+
+def test_a_helper_of_two_answers_changes_only_if_both_stay_right(notebook, file):
+    uses = [text.replace("return ", "return same(") + ")" for text in (CAUSAL, LENGTH)]
+    notebook.run("import torch", "def same(x):\n    return x", *uses)
+    assert notebook.keep("causal_mask") == KEPT
+    assert notebook.keep("length_mask").startswith("length_mask: kept")
+    before = file.read_bytes()
+    notebook.run("def same(x):\n    return ~x", uses[1].replace("same(", "~same("))
+    said = notebook.keep("length_mask")
+    assert "in a file of its own `causal_mask` gets 0 of 2 points" in said
+    assert file.read_bytes() == before

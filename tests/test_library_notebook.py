@@ -1,0 +1,235 @@
+"""What a notebook goes on with: the session's answer, the library's, the course's; and who asks."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from grading_course import CAUSAL, LENGTH, LESSON, QUICK, SETUP, UPPER, hand_in, honest
+from grading_course import make_course as make_graded_course
+from library_notebook import IMPORTS, KEPT, make_course, sit_down
+from live_notebook import live_notebook
+
+import course_lib
+from course_lib import missing_solutions
+from course_lib.authoring import Course
+from course_lib.authoring.assemble import assemble
+from course_lib.authoring.paste import solution_source
+from course_lib.checks.notebook import library, session
+from course_lib.checks.notebook.library import shown_day
+from course_lib.checks.observe import judged_outside
+
+ROOT = Path(__file__).resolve().parent.parent
+OWN = "causal_mask: going on with your own, which passed its check\n"
+COURSES = "causal_mask: going on with the course's version; yours has not passed its check yet\n"
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    yield from make_course(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def notebook(course, monkeypatch):
+    made = sit_down(monkeypatch)
+    monkeypatch.setattr(session, "_namespace", lambda: made.space)
+    made.run(IMPORTS)
+    return made
+
+
+@pytest.fixture
+def today(notebook):
+    notebook.solve()
+    return shown_day(library.kept()["causal_mask"])
+
+
+def test_a_check_keeps_what_it_found_right_and_says_so_once(notebook, capsys):
+    notebook.run(CAUSAL)
+    for said in (f"{KEPT}\n", "", ""):
+        assert session.check("causal_mask") == 2
+        assert capsys.readouterr().out.endswith(f"correct  (2 of 2 points)\n{said}")
+
+
+def test_a_check_that_cannot_keep_it_gives_its_points_and_a_sentence(notebook, capsys):
+    notebook.run("W = torch.ones(1)", f"{CAUSAL} * (W > 0)")
+    assert session.check("causal_mask") == 2
+    assert "causal_mask is not kept in your library: it uses `W`" in capsys.readouterr().out
+
+
+def test_the_answer_of_this_session_comes_first(notebook, today, capsys):
+    notebook.run(f"{CAUSAL}  # newer")
+    session.check("causal_mask")
+    capsys.readouterr()
+    assert session.carry_on("causal_mask") is notebook.space["causal_mask"]
+    assert capsys.readouterr().out == OWN
+
+
+def test_then_comes_the_library_and_then_the_course(notebook, today, capsys):
+    found = session.carry_on("causal_mask")
+    assert found.__module__ == "my_attention.masked_softmax"
+    own = f"causal_mask: going on with your own from my_attention ({today})\n"
+    assert capsys.readouterr().out == own
+    notebook.run(UPPER)
+    session.check("causal_mask")
+    capsys.readouterr()
+    assert session.carry_on("causal_mask") is found and capsys.readouterr().out == own
+    library._path_of("causal_mask").unlink()
+    assert session.carry_on("causal_mask") is course_lib.causal_mask
+    assert capsys.readouterr().out == COURSES
+
+
+def test_several_names_give_a_tuple_and_one_line(notebook, today, capsys):
+    mine, theirs, other = session.carry_on("causal_mask", "masked_softmax", "bmm")
+    assert mine.__module__ == "my_attention.masked_softmax"
+    assert (theirs, other) == (course_lib.masked_softmax, course_lib.bmm)
+    assert capsys.readouterr().out == (
+        f"Going on with your own causal_mask from my_attention ({today}); "
+        "the course's masked_softmax, bmm\n"
+    )
+    assert session.carry_on("bmm", "bmm_loops") == (course_lib.bmm, course_lib.bmm_loops)
+    assert capsys.readouterr().out == "Going on with the course's bmm, bmm_loops\n"
+    with pytest.raises(ValueError, match='did you mean "bmm"'):
+        session.carry_on("causal_mask", "bmmm")
+
+
+def test_a_program_sees_the_course_s_version_whatever_the_library_holds(
+    notebook, today, monkeypatch, capsys
+):
+    notebook.shell.kernel.get_parent("shell")["content"]["allow_stdin"] = False
+    assert session.carry_on("causal_mask") is course_lib.causal_mask
+    assert capsys.readouterr().out == COURSES
+    both = session.carry_on("causal_mask", "length_mask")
+    said = capsys.readouterr().out
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    notebook.shell.kernel.get_parent("shell")["content"]["allow_stdin"] = True
+    assert session.carry_on("causal_mask", "length_mask") == both
+    assert (
+        capsys.readouterr().out == said == "Going on with the course's causal_mask, length_mask\n"
+    )
+    assert judged_outside.carry_on("causal_mask", "length_mask") == both
+    assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize("name", sorted(course_lib._TOOLS))
+def test_what_a_notebook_imports_is_there_under_grading(name):
+    assert callable(getattr(judged_outside, name))
+
+
+def test_a_check_judges_its_exercise_alone(notebook, course, capsys):
+    """What comes from an earlier lesson's library is the course's meanwhile, as under grading."""
+    notebook.run(*map(solution_source, ("length_mask", "masked_softmax")))
+    notebook.keep("masked_softmax")
+    file = course / "my_attention" / "masked_softmax.py"
+    text = file.read_text(encoding="utf-8").replace("def masked_softmax(", "def right(")
+    file.write_text(text + "\n\ndef masked_softmax(*arguments):\n    raise ZeroDivisionError\n")
+    notebook.space["masked_softmax"] = broken = session.carry_on("masked_softmax")
+    with pytest.raises(ZeroDivisionError):
+        broken(1)
+    notebook.run(solution_source("scaled_dot_product_attention"))
+    assert session.check("scaled_dot_product_attention") == 8
+    assert notebook.space["masked_softmax"] is broken
+    assert "kept in your own library" in capsys.readouterr().out
+    other = (course / "my_attention" / "scaled_dot_product.py").read_text(encoding="utf-8")
+    assert "from course_lib import masked_softmax\n" in other, "its own would not be right"
+
+
+def test_a_bundle_without_the_course_s_version_goes_on_with_the_library_s(
+    notebook, today, monkeypatch, capsys
+):
+    known = vars(course_lib)["_exercise_modules"]()
+    monkeypatch.setattr(course_lib, "_exercise_modules", lambda: {n: m for n, m in known.items()
+                        if not m.endswith(".masked_softmax")})  # fmt: skip
+    found = missing_solutions.own_version("causal_mask")
+    assert found.__module__ == "my_attention.masked_softmax"
+    assert capsys.readouterr().out == (
+        f"causal_mask: going on with your own from my_attention ({today})\n"
+    )
+    assert session.carry_on("causal_mask") is found
+    with pytest.raises(ImportError, match="this bundle leaves out the course's length_mask"):
+        missing_solutions.own_version("length_mask")
+    notebook.run(*map(solution_source, ("length_mask", "masked_softmax")))
+    said = notebook.keep("masked_softmax")
+    assert "it uses `length_mask`, which is not in it yet; run its check first" in said
+    assert [notebook.keep(n)[-17:] for n in ("length_mask", "masked_softmax")]
+    assert len(library.kept()) == 3
+
+
+# --- real kernels --------------------------------------------------------------------------
+
+
+def _cell(notebook, name):
+    return next(cell.source for cell in notebook.cells if cell.get("id") == name)
+
+
+@pytest.mark.slow
+def test_what_is_solved_in_lesson_02_is_yours_in_lesson_05(course):
+    """Two kernels, one after the other, in which someone runs the cells that students get."""
+    release = nbformat.read(ROOT / f"notebooks/{LESSON}/{LESSON}.ipynb", as_version=4)
+    lesson = course / "notebooks" / "05_scaled_dot_product"
+    lesson.mkdir()
+    with live_notebook(course / "notebooks" / LESSON, someone=True) as first:
+        first.run(_cell(release, "setup"))
+        for name in ("length_mask", "causal_mask", "masked_softmax"):
+            assert "raise NotImplementedError" in _cell(release, f"{name}-answer")
+            first.run(solution_source(name), f"{name}-answer")
+            said = first.said(_cell(release, f"{name}-check"), f"{name}-check")
+            assert f"{name}: kept in your own library, my_attention/masked_softmax.py" in said
+            assert "your own, which passed" in first.said(_cell(release, f"{name}-next"))
+        assert "3 of 41 answers are in your own library" in first.said("course_lib.progress()") or (
+            "answers are in your own library"
+            in first.said("import course_lib\ncourse_lib.progress()")
+        )
+    later, _ = assemble(Course.at(ROOT), "05_scaled_dot_product")
+    with live_notebook(lesson, someone=True) as second:
+        said = second.said(_cell(later, "setup")).strip()
+        assert said.startswith("masked_softmax: going on with your own from my_attention (")
+        assert second.said("masked_softmax.__module__").strip() == "'my_attention.masked_softmax'"
+        imported = "from my_attention import length_mask\nlength_mask.__module__"
+        assert second.said(imported).strip() == "'my_attention.masked_softmax'"
+    with live_notebook(lesson) as program:  # nbclient, nbval, the build
+        said = program.said(_cell(later, "setup")).strip()
+        assert said == COURSES.replace("causal_mask", "masked_softmax").strip()
+        assert "course_lib.attention" in program.said("masked_softmax.__module__")
+
+
+POISON = """from pathlib import Path
+Path(__file__).with_name("ran").touch()
+raise SystemExit
+"""
+USES_IT = f"""from my_attention import length_mask
+from course_lib import carry_on
+for one in (length_mask, *carry_on("length_mask", "masked_softmax")):
+    assert one.__module__ == "course_lib.attention.masked_softmax"
+{CAUSAL}"""
+
+
+@pytest.fixture
+def graded_course(tmp_path):
+    """A class's course whose folder holds someone's library, which notes when it runs."""
+    root = make_graded_course(tmp_path)
+    for place in (root, tmp_path / "submitted" / "ada" / LESSON):
+        (place / "my_attention").mkdir(parents=True)
+        for name in ("__init__.py", "masked_softmax.py"):
+            (place / "my_attention" / name).write_text(POISON)
+    hand_in(root, "ada", honest(root, causal_mask=USES_IT, length_mask=LENGTH))
+    return root
+
+
+@pytest.mark.slow
+def test_course_grade_never_reads_a_library(graded_course):
+    from course_lib.grading import grade
+
+    (record,) = grade(graded_course, LESSON, settings=QUICK).students
+    assert record.points == 4
+    assert list(graded_course.rglob("ran")) == []
+
+
+@pytest.mark.slow
+def test_stock_autograde_never_reads_a_library(graded_course):
+    with live_notebook(graded_course / "notebooks" / LESSON, NBGRADER_EXECUTION="autograde") as one:
+        one.run(SETUP)
+        assert one.said(USES_IT).splitlines() == [
+            "length_mask: going on with the course's version",
+            "Going on with the course's length_mask, masked_softmax",
+        ]
+        assert "2 of 2 points" in one.said('check("causal_mask")')
+    assert list(graded_course.rglob("ran")) == []

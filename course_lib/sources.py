@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+_BESIDE = re.compile(r"[\"'](\w+\.(?:txt|npz))[\"']")
 _LINE_COMMENT = re.compile(r"^\s*//.*\n", re.MULTILINE)
 SPEAKING = ("checks", "exercises")  # the parts whose sentences decide nothing
 
@@ -27,7 +28,8 @@ def reached(
 ) -> list[Path]:
     """Returns `files` and all of a library that they and some further sources import, sorted.
 
-    Followed are imports wherever they are in a file, and with a module the packages around it.
+    Followed are imports wherever they are in a file, and with a module the packages around it and
+    the texts and arrays beside it that it names.
 
     Args:
         files: where to begin.
@@ -48,7 +50,9 @@ def reached(
         done.add(path)
         # `course_lib` itself is lazy: it imports nothing before it is asked.
         if path.suffix == ".py" and path != library / "__init__.py":
-            todo |= _files_of(path.read_text(encoding="utf-8"), library, lazily)
+            source = path.read_text(encoding="utf-8")
+            todo |= _files_of(source, library, lazily)
+            todo |= {path.with_name(name) for name in _BESIDE.findall(source)}
     return sorted(done)
 
 
@@ -57,10 +61,13 @@ def digest_of(files: Iterable[Path], library: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(files):
         name = path.relative_to(library).as_posix()
-        code = path.read_text(encoding="utf-8")
+        if path.suffix == ".npz":
+            code = hashlib.sha256(path.read_bytes()).hexdigest()
+        else:
+            code = path.read_text(encoding="utf-8")
         if path.suffix == ".py":
             code = _code(code, name.partition("/")[0] in SPEAKING)
-        else:  # a script of the figures
+        elif path.suffix == ".js":  # a script of the figures
             code = _LINE_COMMENT.sub("", code)
         digest.update(f"{name}\0{code}\0".encode())
     return digest.hexdigest()
@@ -138,11 +145,14 @@ def _files_of(source: str, library: Path, lazily: Mapping[str, Path]) -> set[Pat
 
 @functools.lru_cache(maxsize=1024)  # eight lessons and their bundles ask for the same files
 def _imported(source: str) -> frozenset[tuple[str, ...]]:
-    """What a source imports of course_lib, each name in its parts."""
+    """What a source imports of course_lib, or takes by `carry_on`, each name in its parts."""
     found: set[tuple[str, ...]] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {tuple(alias.name.split(".")) for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {(*node.module.split("."), alias.name) for alias in node.names}
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "carry_on":
+            names = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+            found |= {("course_lib", str(name)) for name in names}
     return frozenset(dotted for dotted in found if dotted[0] == "course_lib")

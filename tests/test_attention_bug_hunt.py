@@ -1,4 +1,6 @@
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +16,16 @@ from course_lib.attention.bug_hunt import (
     keys_permutation_invariant,
     masking_equals_deleting,
 )
-from course_lib.checks import grade
+from course_lib.checks import exercises, grade
 from course_lib.checks.observe.lessons.broken_modules import BUGS, INVARIANTS, Sound, source
 from course_lib.checks.observe.lessons.strangers import STRANGERS, build
+from course_lib.exercises._meetings import DESCRIBED
+from course_lib.exercises.bug_hunt.broken_invariants import GROUPS
+from course_lib.exercises.variants import faulty_answers
 from course_lib.reference import bug_hunt as oracle
 
+ROOT = Path(__file__).parent.parent
+TESTS = ("masking_equals_deleting", "keys_permutation_invariant", "batch_items_independent")
 NAMES = ("sound", *BUGS, *STRANGERS)
 SIZES = st.integers(1, 4)
 CAUGHT_BY = {  # the mistake of lesson 06 that each bird is
@@ -33,6 +40,16 @@ CAUGHT_BY = {  # the mistake of lesson 06 that each bird is
     "ibis": "empty_row_nan",
     "jacana": "split_without_transpose",
 }
+
+
+def right_answer(name):
+    (with_faults,) = faulty_answers(ROOT, name)
+    return with_faults(frozenset())
+
+
+def signed(module, *inputs):
+    """No test of anything: it calls the module and looks at a sign."""
+    return bool(module(*inputs).sum() > 0)
 
 
 def normal(seed, *shape, dtype=torch.float64):
@@ -193,7 +210,45 @@ def test_every_bird_has_one_answer_of_the_list():
     assert all(said in oracle.BROKEN[bird] for bird, said in answers.items())
 
 
+@pytest.mark.parametrize("bird", BUGS)
+def test_a_report_confirms_no_single_entry(bird):
+    """One right entry among wrong ones, or one wrong one in a group, looks like any other."""
+    wrong = dict.fromkeys(BUGS, "arguments_unchanged")
+    reports = [
+        grade("broken_invariants", lambda found=found: found, seed="one")
+        for found in (wrong, wrong | {bird: broken_invariants()[bird]})
+    ]
+    assert reports[0].findings == reports[1].findings
+    assert reports[0].score == reports[1].score < 0.1
+
+
+def test_groups_that_count_as_a_whole_hold_every_bird_once():
+    assert sorted(itertools.chain(*GROUPS.values())) == sorted(BUGS)
+    assert min(map(len, GROUPS.values())) >= 3
+
+
 # ---------------------------------------------------------------- the three tests
+@pytest.mark.parametrize("name", TESTS)
+def test_a_report_counts_the_hidden_modules_that_a_test_reveals_and_accuses(name):
+    def counts(answer):
+        said = grade(name, answer, seed="tally").tally
+        return [int(number) for number in re.findall(r"\d+", said)]
+
+    broken, revealed, right, accused = counts(right_answer(name))
+    assert revealed == broken >= 15 and accused == 0 and right >= 20
+    assert counts(lambda *args: False) == [broken, broken, right, right]
+    assert counts(lambda *args: True) == [broken, 0, right, 0]
+    assert counts(lambda *args: 1 / 0) == [broken, 0, right, 0]
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_a_report_on_a_test_names_no_bird(name):
+    """Which of the ten is broken how is for the student to find."""
+    said = [grade(name, answer, seed="names").text() for answer in (lambda *a: True, signed)]
+    said += [mistake.message for mistake in exercises()[name].mistakes]
+    assert not [bird for bird in BUGS if bird in " ".join([*said, *DESCRIBED.values()])]
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_three_tests_agree_with_the_oracle(name, dtype):
@@ -294,6 +349,30 @@ def test_causal_self_attention_is_torchs_when_the_weights_are_the_same():
     ahead = torch.ones(5, 5, dtype=torch.bool).triu(1)
     assert agree(module(x), theirs(x, x, x, attn_mask=ahead)[0])
     assert is_causal(module, x)
+
+
+FAULTS = {
+    "root": "scale_embed_dim",
+    "triangle": "sees_the_future",
+    "nan": "empty_row_nan",
+    "merge": "merge_without_transpose",
+}
+SUBSETS = [s for size in (1, 2, 3) for s in itertools.combinations(FAULTS, size)]
+
+
+@pytest.mark.parametrize("faults", SUBSETS, ids="+".join)
+@pytest.mark.parametrize("seed", ["here", "there"])
+def test_a_report_names_each_fault_that_is_left_in_causal_self_attention(faults, seed):
+    (with_faults,) = faulty_answers(ROOT, "CausalSelfAttention")
+    report = grade("CausalSelfAttention", with_faults(set(faults)), seed=seed)
+    named = {part for finding in report.findings for part in finding.id.split("+")}
+    assert named == {FAULTS[fault] for fault in faults}
+
+
+def test_a_report_says_when_all_four_faults_are_left():
+    (with_faults,) = faulty_answers(ROOT, "CausalSelfAttention")
+    report = grade("CausalSelfAttention", with_faults(set(FAULTS)), seed="here")
+    assert [finding.id for finding in report.findings] == ["not_fixed"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from course_lib.attention.multi_head import (
     load_into_torch,
     merge_heads,
     positional_encoding,
+    shift_matrix,
     split_heads,
 )
 from course_lib.checks.observe.lessons.sequence_functions import SEQUENCE_FUNCTIONS
@@ -281,6 +282,27 @@ def test_products_of_encodings_depend_on_the_distance_only():
         assert torch.allclose(diagonal, diagonal[:1].expand_as(diagonal), atol=1e-5)
 
 
+@given(st.integers(-30, 30), st.integers(1, 6))
+def test_a_shift_takes_every_position_to_the_one_further_on(offset, pairs):
+    matrix = shift_matrix(offset, 2 * pairs)
+    assert matrix.dtype == torch.float32
+    assert np.allclose(matrix.numpy(), oracle.shift_matrix(offset, 2 * pairs), atol=1e-6)
+    table = oracle.positional_encoding(60, 2 * pairs)
+    start = max(0, -offset)
+    assert np.allclose(
+        table[start : start + 30] @ matrix.numpy().T, table[start + offset :][:30], atol=1e-5
+    )
+
+
+def test_a_shift_as_a_projection_of_queries_scores_one_position_highest():
+    """What lesson 06 argues: the dot product alone is even, a rotated query is not."""
+    table = positional_encoding(50, 32).double()
+    even = table @ table.T
+    assert torch.allclose(even[20, :41], even[20, :41].flip(0), atol=1e-5)
+    back = (table @ shift_matrix(-3, 32).double().T) @ table.T
+    assert back.argmax(dim=1)[3:].tolist() == list(range(47))
+
+
 X, MASK = torch.zeros(2, 3, 6), torch.ones(3, 3, dtype=torch.bool)
 BAD_CALLS = {
     "rank": ((X[0], X, X), {}, ValueError, "`queries` must have shape"),
@@ -338,6 +360,8 @@ def test_the_functions_refuse_what_they_cannot_use():
         positional_encoding(-1, 4)
     with pytest.raises(TypeError, match="`embed_dim` must be an int; got float"):
         positional_encoding(3, 4.0)
+    with pytest.raises(ValueError, match="`embed_dim` must be even and >= 2; got 5"):
+        shift_matrix(1, 5)
 
 
 BAD_LOADS = {

@@ -120,3 +120,13 @@ def test_imports_are_followed_wherever_they_are(library):
     ]
     found = reached([library.root / "a/one.py"], library.root, skip=lambda p: p.name == "two.py")
     assert {path.name for path in found} == {"one.py", "__init__.py"}
+
+
+def test_what_carry_on_takes_counts_as_imported(library):
+    """The first cell of a lesson takes earlier exercises by their names."""
+    library("__init__.py", "")
+    files = {name: library(f"attention/{name}.py", "") for name in ("one", "two", "three")}
+    lazily = {name: library.root / f"attention/{name}.py" for name in files}
+    cell = 'one, two = carry_on("one", "two")\nother = carry_on(name)'
+    found = reached([], library.root, sources=[cell], found_lazily=lazily)
+    assert [path.stem for path in found] == ["one", "two"]

@@ -73,8 +73,8 @@ def _plain_check(name: str, annotation) -> Callable | None:
 
 _PLAIN_STARTS = ("num_", "max_len", "embed_dim")
 _POSITIVE = {"bandwidth", "initial", "lr"}  # numbers, or tensors that hold one
-_AT_LEAST_ONE = {"d", "num_samples", "block_size"}
-_COUNTS = ("d", "d_v", "batch", "bytes_per_element")
+_AT_LEAST_ONE = {"d", "num_samples", "block_size", "period"}
+_COUNTS = ("d", "d_v", "batch", "bytes_per_element", "period")
 _MASKS = ("mask", "valid_lens")  # follow the course's conventions, not a shape of their own
 
 
@@ -92,6 +92,7 @@ def _check_masks(arguments, sizes, expected) -> None:
     if "num_keys" in sizes:
         batch = next((size for dim, size in sizes.items() if dim.startswith("*")), None)
         batch = (sizes["batch"],) if "batch" in sizes else batch or ()
+        batch = (*batch, sizes["num_heads"]) if "num_heads" in sizes else batch
         weights_shape = (*batch, sizes["num_queries"], sizes["num_keys"])
         kind = np.ndarray if isinstance(arguments.get("queries"), np.ndarray) else Tensor
         num_heads = getattr(arguments.get("self"), "num_heads", None)
@@ -201,10 +202,10 @@ def _bind_shape(name, shape, dim_str, sizes) -> None:
     fixed = len(dims) - (variadic is not None)
     fits = len(shape) == fixed if variadic is None else len(shape) >= fixed
     if fits:
-        parts = dict(zip(tail, shape[len(shape) - len(tail) :], strict=True))
+        parts: list = list(zip(tail, shape[len(shape) - len(tail) :], strict=True))
         if variadic not in (None, "..."):
-            parts[variadic] = shape[: len(shape) - len(tail)]
-        fits = all(_bind_size(dim, size, sizes) for dim, size in parts.items())
+            parts.append((variadic, shape[: len(shape) - len(tail)]))
+        fits = all(_bind_size(dim, size, sizes) for dim, size in parts)
     if not fits:
         rule = ", ".join(dims)
         numbers = ", ".join(_known_size(dim, sizes) for dim in dims)

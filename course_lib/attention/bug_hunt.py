@@ -79,7 +79,7 @@ def batch_items_independent(
     values: Float[Tensor, "batch num_keys v"],
     valid_lens: Int[Tensor, "batch"],
 ) -> bool:
-    """Says whether each item gets alone what it gets in the company of the others.
+    """Says whether each item has the same output alone as in the batch.
 
     It is a test at these inputs, not a proof: the items and their lengths must differ.
 

@@ -134,9 +134,6 @@ def gaussian_as_dot_product(
 ) -> Float[Tensor, "num_queries num_keys"]:
     """Scores made of dot products whose softmax is that of the Gaussian kernel.
 
-    score_ij = (queries_i . keys_j - |keys_j|^2 / 2) / bandwidth^2. The term with |queries_i|^2 is
-    the same for all keys of a query, so the softmax cancels it.
-
     Args:
         queries: one row for each query.
         keys: one row for each key, of any length.

@@ -130,7 +130,7 @@ def masked_softmax(
         num_queries = real.shape[1] if valid_lens.dim() == 2 else 1
         heads = [1] * (scores.dim() - 3)
         real = real.reshape(len(real), *heads, num_queries, max_len)  # (batch, ..., n or 1, m)
-        mask = combine_masks(real, mask)
+        mask = real if mask is None else real & mask
     if mask is None:
         return torch.softmax(scores, dim=-1)
     empty = ~mask.any(dim=-1, keepdim=True)  # (..., n or 1, 1)

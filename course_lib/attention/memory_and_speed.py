@@ -94,10 +94,6 @@ def blocked_attention(
 class RecomputedAttention(torch.autograd.Function):
     """Attention that keeps no weights for the backward pass, but computes them again.
 
-    With S the scores of a block, L the logsumexp of each query, O the outputs and G their
-    gradient: W = exp(S - L), D = rowsum(G * O), dS = W * (G V^T - D), and with s = 1 / sqrt(d)
-    dQ = s dS K summed over the blocks, dK = s dS^T Q and dV = W^T G for the block's own keys.
-
     Call it as `RecomputedAttention.apply(queries, keys, values, mask, block_size)`.
 
     Source: Dao 2023, algorithm 2, https://arxiv.org/abs/2307.08691
@@ -161,10 +157,8 @@ def factored_additive_scores(
 ) -> Float[Tensor, "batch num_queries num_keys"]:
     """Additive scores with an exponential for each query and key, none for their pairs.
 
-    tanh(x) = 2 sigmoid(2x) - 1, and sigmoid(2(q + k)) = 1 / (1 + exp(-2q) exp(-2k)): so
-    `(n + m) num_hiddens` exponentials serve `n m num_hiddens` features. Where exp(2|q|) or
-    exp(2|k|) leaves the range of the dtype, about |q| > 43 in float32, the sigmoid of the sum is
-    taken instead.
+    So `(n + m) num_hiddens` exponentials serve `n m num_hiddens` features. Where one of them would
+    leave the range of the dtype, the scores are made another way.
 
     Args:
         projected_queries, projected_keys: `W_q` of the queries and `W_k` of the keys.

@@ -220,3 +220,28 @@ def positional_encoding(
     angles = positions / 10000 ** (even_columns / embed_dim)  # (num_positions, pairs)
     encoding = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (num_positions, pairs, 2)
     return encoding.flatten(start_dim=1)[:, :embed_dim].float()
+
+
+@checked
+def shift_matrix(offset: int, embed_dim: int) -> Float[Tensor, "embed_dim embed_dim"]:
+    """The one matrix that takes the encoding of every position to that of `offset` further on.
+
+    With PE of `positional_encoding`, shift_matrix(s, embed_dim) @ PE[p] is PE[p + s] for every p.
+
+    Args:
+        offset: how many positions further on; a negative number goes back.
+        embed_dim: columns of the encoding, an even number.
+
+    Returns:
+        Tensor of float32: a rotation of each pair of columns, and zeros elsewhere.
+
+    Source: Vaswani et al. 2017, section 3.5, https://arxiv.org/abs/1706.03762
+    """
+    if embed_dim < 2 or embed_dim % 2:
+        raise ValueError(f"`embed_dim` must be even and >= 2; got {embed_dim}.")
+    even_columns = torch.arange(0, embed_dim, 2, dtype=torch.float64)
+    angles = offset / 10000 ** (even_columns / embed_dim)  # (pairs,)
+    sines, cosines = angles.sin(), angles.cos()
+    for_sines, for_cosines = torch.stack([cosines, sines], -1), torch.stack([-sines, cosines], -1)
+    turns = torch.stack([for_sines, for_cosines], dim=-2)  # (pairs, 2, 2)
+    return torch.block_diag(*turns).float()

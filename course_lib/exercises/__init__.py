@@ -54,6 +54,7 @@ def find(name: str) -> Exercise:
         lesson=name,
         chain=chain,
         takes_all=bool(integration.judged_as),
+        starred=any(find(link).starred for link in chain),
         not_its_name=_names(),
     )
 

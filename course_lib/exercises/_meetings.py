@@ -53,7 +53,10 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
             continue
         name = name_of(built)
         said = "rejects" if want else "accepts"
-        message = f"Your test {said} {described(built, probe.name)}. {probe.says}".strip()
+        what = described(built, probe.name)
+        if want and built.name == "specimen" and name not in ("sound", "rounding", "nudged"):
+            what += ", a fault that cannot show here"
+        message = f"Your test {said} {what}. {probe.says}".strip()
         hint = _WHY_REJECTED[name == "rounding"] if want else _WHY_ACCEPTED
         return Problem(f"{said}_{probe.name if name == 'nudged' else name}", message, hint)
     return None
@@ -222,13 +225,13 @@ def function_edges(rng, of, broken, last_row) -> list[Probe]:
 DESCRIBED = {
     "rounding": "what is right but for rounding, about a millionth of each number",
     "sound": "a sound module",
-    "avocet": "`avocet`, whose softmax runs over the queries",
-    "bittern": "`bittern`, which merges its heads without a transpose",
-    "heron": "`heron`, which projects its values with `W_k`",
-    "egret": "`egret`, which does not scale its scores",
-    "curlew": "`curlew`, which gives masked keys the score 0, so that they keep a weight",
-    "fulmar": "`fulmar`, which hands the items each other's lengths",
-    "jacana": "`jacana`, which cuts the sequence into heads instead of the features",
+    "avocet": "a module whose softmax runs over the queries",
+    "bittern": "a module that merges its heads without a transpose",
+    "heron": "a module that projects its values with `W_k`",
+    "egret": "a module that does not scale its scores",
+    "curlew": "a module that gives masked keys the score 0, so that they keep a weight",
+    "fulmar": "a module that hands the items each other's lengths",
+    "jacana": "a module that cuts the sequence into heads instead of the features",
     "zero_after_softmax": "a module that masks after the softmax, so that its rows sum to less "
     "than 1",
     "zeroed_pads": "a module that sets padded keys and values to zero and masks nothing",

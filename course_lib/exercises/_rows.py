@@ -69,18 +69,22 @@ class Model:
     id: str
     model: Callable
     fails: bool
+    twins: tuple[Callable, ...]
 
     def says(self, fact: str, question: str) -> Mistake:
         """The known mistake: the fact in one or two sentences, and one question."""
-        return Mistake(self.id, self.model, fact, question, self.fails)
+        return Mistake(self.id, self.model, fact, question, self.fails, self.twins)
 
 
-def mistake(id: str, model: Callable, *, fails: bool = False) -> Model:
+def mistake(
+    id: str, model: Callable, *, fails: bool = False, twins: tuple[Callable, ...] = ()
+) -> Model:
     """A known mistake: `mistake("transposed", lambda q, k: k @ q.mT).says("...", "...?")`.
 
     Args:
         id: name used in messages, tests and class reports.
         model: function or class with the exercise's signature that makes this mistake.
         fails: an error on some of the plain problems is the mistake, or follows from it.
+        twins: other models of the same mistake.
     """
-    return Model(id, model, fails)
+    return Model(id, model, fails, twins)

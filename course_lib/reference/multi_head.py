@@ -81,6 +81,17 @@ def positional_encoding(num_positions: int, embed_dim: int) -> np.ndarray:
     return encoding
 
 
+def shift_matrix(offset: int, embed_dim: int) -> np.ndarray:
+    """sin(a + b) and cos(a + b) by the addition theorems, one pair of columns at a time."""
+    matrix = np.zeros((embed_dim, embed_dim))
+    for pair in range(embed_dim // 2):
+        b = offset / 10000.0 ** (2 * pair / embed_dim)
+        sine, cosine = 2 * pair, 2 * pair + 1
+        matrix[sine, sine], matrix[sine, cosine] = math.cos(b), math.sin(b)
+        matrix[cosine, cosine], matrix[cosine, sine] = math.cos(b), -math.sin(b)
+    return matrix
+
+
 def _attend(x: np.ndarray, allowed: Callable[[int, int], bool]) -> np.ndarray:
     """Attention of one item to itself, without projections."""
     outputs = np.zeros(x.shape)

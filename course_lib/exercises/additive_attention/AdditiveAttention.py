@@ -258,10 +258,9 @@ EXERCISE = Exercise(
         "`additive_scores` takes the weights of your layers: `self.W_q.weight` is (H, query_size), "
         "`self.w_v.weight` is (1, H). `masked_softmax` takes `valid_lens` and `mask`. Keep "
         "`weights.detach()` before dropout; `nn.Dropout` knows about train and eval mode.",
-        "scores = additive_scores(queries, keys, self.W_q.weight, self.W_k.weight,\n"
-        "                         self.w_v.weight[0])\n"
-        "weights = masked_softmax(scores, valid_lens, mask)\n"
-        "self.attention_weights = weights.detach()\n"
-        "return self.dropout(weights) @ values",
+        "Write `forward` in four lines and print a shape after each: scores (B, n, m), "
+        "weights (B, n, m), what you keep, outputs (B, n, v). If the scores come out with an "
+        "axis too many, compare the shape of `self.w_v.weight` with what `additive_scores` "
+        "asks for.",
     ),
 )

@@ -211,6 +211,24 @@ EXERCISE = Exercise(
             "The queries go through w_k and the keys through w_q.",
             "Which of the two weights has query_size columns?",
         ),
+        mistake("not_paired", _scores(lambda q, k, w_v: torch.tanh(q + k) @ w_v), fails=True).says(
+            "You add the projections as they are: query i meets key i alone, or nothing fits.",
+            "Which shape has a sum with one entry for every query, every key and every feature?",
+        ),
+        mistake(
+            "weights_not_transposed",
+            lambda queries, keys, w_q, w_k, w_v: _right(queries, keys, w_q.mT, w_k.mT, w_v),
+            fails=True,
+        ).says(
+            "You multiply with w_q and w_k as they are; their rows belong to hidden features.",
+            "Which size must vanish in (..., query_size) times w_q, and where does w_q have it?",
+        ),
+        mistake(
+            "softmax_already", _pairs(lambda x, w_v: torch.softmax(torch.tanh(x) @ w_v, dim=-1))
+        ).says(
+            "Your rows sum to 1: these are weights. The scores are what goes into the softmax.",
+            "Which step of your code comes after the score?",
+        ),
         mistake("no_w_v", _pairs(lambda x, w_v: torch.tanh(x).sum(-1))).says(
             "You add up the hidden features; w_v does not enter.",
             "Does every hidden feature count the same?",
@@ -246,8 +264,9 @@ EXERCISE = Exercise(
         "each a new axis of size 1 so that their sum has one entry for each pair.",
         "Project: (B, n, H) and (B, m, H). Make them (B, n, 1, H) and (B, 1, m, H) and add: "
         "(B, n, m, H). Then tanh, then a weighted sum over the last axis with w_v.",
-        "q = queries @ w_q.mT\nk = keys @ w_k.mT\n"
-        "features = torch.tanh(q.unsqueeze(2) + k.unsqueeze(1))\n"
-        "return features @ w_v",
+        "Try it small: one item, two queries, three keys, H = 1. Print the shapes of the "
+        "projected queries and keys once each has its new axis, then the shape of their sum. "
+        "Which of its entries belongs to query 1 and key 2? Only the last axis is left for "
+        "`w_v`.",
     ),
 )

@@ -114,6 +114,7 @@ EXERCISE = Exercise(
     points=2,
     minutes=10,
     difficulty=1,
+    starred=True,
     returns=(Returned("cost", "dict"),),
     probes=_attention_cost_probes,
     oracle=oracle.attention_cost,

@@ -91,7 +91,7 @@ def _scores(model) -> Callable:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=15,
+    minutes=12,
     difficulty=2,
     returns=(Returned("scores", "tensor", "float", ("...", "num_queries", "num_keys")),),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
@@ -136,6 +136,16 @@ EXERCISE = Exercise(
         ).says(
             "The items are added up: the leading axes are gone from the scores.",
             both.WHICH_SUM,
+        ),
+        mistake("rows_are_keys", lambda queries, keys: keys @ queries.mT).says(
+            "Your rows belong to keys and your columns to queries: that is K times Q transposed.",
+            "Which of the two has to stand on the left if rows belong to queries?",
+        ),
+        mistake(
+            "softmax_already", lambda queries, keys: torch.softmax(queries @ keys.mT, dim=-1)
+        ).says(
+            "Your rows sum to 1: the scores went through a softmax. Here they come as they are.",
+            "Which step of your code makes weights of the scores?",
         ),
         mistake("scaled_already", models.scaled(0.5)).says(
             "The scores are divided by sqrt(d). That is lesson 05; here they come as they are.",

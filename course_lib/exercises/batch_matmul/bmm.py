@@ -82,7 +82,7 @@ _WHY_NOT = "Build the product from smaller steps, or write it as one `torch.eins
 
 EXERCISE = Exercise(
     points=3,
-    minutes=15,
+    minutes=12,
     difficulty=2,
     returns=(Returned("product", "tensor", "float", ("...", "n", "m")),),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
@@ -109,6 +109,15 @@ EXERCISE = Exercise(
         mistake(
             "only_three_axes", lambda a, b: torch.einsum("bnk,bkm->bnm", a, b), fails=True
         ).says(*both.ONLY_THREE_AXES),
+        mistake(
+            "counted_from_the_left",
+            lambda a, b: (a.unsqueeze(-1) * b.unsqueeze(1)).sum(dim=2),
+            fails=True,
+        ).says(
+            "The new axis of `b` and the sum are right for three axes and for no other number: "
+            "their places are counted from the left.",
+            "Which numbers do these two places have, counted from the end?",
+        ),
         mistake("transposed_result", lambda a, b: models.product(a, b).mT).says(
             "The entries are right, but rows and columns of the result have changed places.",
             "Which index comes first in the result: the row of `a` or the column of `b`?",

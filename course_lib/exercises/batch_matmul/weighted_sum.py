@@ -105,7 +105,7 @@ def _outside_the_values(probe, outputs) -> str | None:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=10,
+    minutes=8,
     difficulty=1,
     returns=(Returned("outputs", "tensor", "float", ("...", "num_queries", "d_v")),),
     probes=lambda rng: [*_values(rng), *_sizes(rng), *_edges(rng)],
@@ -129,6 +129,12 @@ EXERCISE = Exercise(
         mistake("renormalised", models.renormalised).says(
             "You divide by the sum of each row; the weights are to be taken as they are.",
             "What becomes of a row of zeros?",
+        ),
+        mistake(
+            "softmax_again", lambda weights, values: torch.softmax(weights, dim=-1) @ values
+        ).says(
+            "The weights go through a softmax; they are to be taken as they are.",
+            "Which step made these numbers weights, and has it been done already?",
         ),
         mistake(
             "values_of_item_0", lambda weights, values: weights @ models.first_for_all(values)

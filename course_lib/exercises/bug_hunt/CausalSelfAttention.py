@@ -10,7 +10,7 @@ from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.properties import WEIGHTS
 from course_lib.exercises._rows import Given
-from course_lib.exercises.bug_hunt._causal import MISTAKES, ROOTS, SEEN
+from course_lib.exercises.bug_hunt._causal import EMPTY_ROW_NAN, MISTAKES, ROOTS, SEEN
 from course_lib.reference import bug_hunt as oracle
 from course_lib.reference.masked_softmax import softmax_of
 
@@ -30,7 +30,7 @@ def _causal_problem(rng, b, n, d, h, valid_lens=None, **options) -> Given:
     }
 
 
-# Three of the four faults show alone in a problem of their own, whatever the others do.
+# Each of the four faults shows alone in a problem of its own, whatever the others do.
 def _root_alone(rng) -> Probe:
     """Judged by the root only: either triangle and either merge will do."""
     return Probe(
@@ -54,6 +54,17 @@ def _merge_alone(rng) -> Probe:
     problem["args"]["x"].data[:] = problem["args"]["x"].data[:, :1]
     says = "All positions are alike here, and so are all outputs."
     return Probe("merge", says, compare="merge", **problem)
+
+
+def _empty_alone(rng) -> Probe:
+    """One position, which either triangle shows, and one merge is as good as the other."""
+    return Probe(
+        "empty_position",
+        "An item of length 0 gets zeros: here there is one position.",
+        "edges",
+        compare="empty",
+        **_causal_problem(rng, 2, 1, 4, 2, [0, 1]),
+    )
 
 
 def _pieces(probe) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -115,6 +126,12 @@ def _judged_merge(probe, expected, recorded) -> Problem | None:
     return close(probe, expected, recorded)
 
 
+def _judged_empty(probe, expected, recorded) -> Problem | None:
+    if np.isnan(recorded.data[0]).all() and arrays_agree(expected[1], recorded.data[1], 1e-7):
+        return Problem("empty_row_nan", *EMPTY_ROW_NAN)
+    return close(probe, expected, recorded)
+
+
 def _causal_probes(rng) -> list[Probe]:
     identity = _causal_problem(rng, 2, 4, 6, 2)
     identity["state"] = identity["state"] | {"W_o.weight": np.eye(6)}
@@ -146,8 +163,7 @@ def _causal_edges(rng) -> list[Probe]:
     back = _causal_problem(rng, 1, 3, 2, 1, [2], requires_grad=True)
     back_empty = _causal_problem(rng, 2, 2, 2, 1, [0, 2], requires_grad=True)
     return [
-        Probe("empty_position", "An item of length 0 gets zeros: here there is one position.",
-              "edges", **_causal_problem(rng, 2, 1, 4, 2, [0, 1])),
+        _empty_alone(rng),
         Probe("empty", "An item of length 0 gets zeros.", "edges",
               **_causal_problem(rng, 3, 4, 5, 1, [0, 4, 2])),
         Probe("all_empty", "Where no item has a real position, all is zero: 0 is a length too.",
@@ -177,7 +193,7 @@ def _causal_edges(rng) -> list[Probe]:
 
 EXERCISE = Exercise(
     points=5,
-    minutes=25,
+    minutes=15,
     difficulty=3,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_positions", "embed_dim")),),
@@ -206,7 +222,13 @@ EXERCISE = Exercise(
         "One output for each position; zeros where nothing": "empty",
         "Source": "",
     },
-    comparisons={"root": _judged_root, "past": _judged_past, "merge": _judged_merge},
+    comparisons={
+        "root": _judged_root,
+        "past": _judged_past,
+        "merge": _judged_merge,
+        "empty": _judged_empty,
+    },
+    exact=("past", "merge", "empty"),
     mistakes=MISTAKES,
     properties=WEIGHTS,
     hints=(
@@ -214,9 +236,9 @@ EXERCISE = Exercise(
         "under the root. It has four faults.",
         "Look at the number under the root, the triangle, what happens to a row without any "
         "allowed key, and at the last line: which axes does the reshape put together?",
-        "scores = q @ k.mT / math.sqrt(q.shape[-1])\n"
-        "past = causal_mask(x.shape[1]).to(x.device)\n"
-        "weights = masked_softmax(scores, valid_lens, past)\n"
-        "return self.W_o(merge_heads(weights @ v))",
+        "Fix one at a time, and test after each: two heads against one on scores that you "
+        "work out by hand; a position that sees a later one; an item of length 0; and an "
+        "output that must not change when two heads swap their features. You have written a "
+        "part for each in lessons 02 and 06.",
     ),
 )

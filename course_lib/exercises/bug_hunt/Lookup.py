@@ -193,7 +193,7 @@ def _with_garbage(rng, size) -> Given:
 
 EXERCISE = Exercise(
     points=5,
-    minutes=20,
+    minutes=12,
     difficulty=2,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("batch", "num_queries", "v")),),

@@ -5,7 +5,7 @@ from course_lib.checks.judge.exercise import Integration, Lesson, Written
 LESSON = Lesson(
     7,
     "Bug hunt: does it learn, and would you notice?",
-    Written("loss_proves_nothing", points=3, minutes=12),
+    Written("loss_proves_nothing", points=3, minutes=10),
     Integration(
         (
             "masking_equals_deleting",

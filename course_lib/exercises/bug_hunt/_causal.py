@@ -115,6 +115,10 @@ _OWN = (
         "Each position sees one later position too.",
         "Which diagonal is the last one that position i may see?",
     ),
+    Row("only_the_future", {"past": lambda self, n: torch.ones(n, n).triu(1).bool()}).says(
+        "Each position sees the later ones only: your mask is True where a key must not be seen.",
+        "What does True mean in the mask that `masked_softmax` takes?",
+    ),
     Row("causal_with_lengths_only", {"join": _causal_with_lengths_only}).says(
         "Without lengths every position sees all others, the later ones too.",
         "Which of your conditions is inside `if valid_lens is not None`?",
@@ -149,8 +153,9 @@ _OWN = (
     ),
 )
 _THERE = "What does `masked_softmax` of lesson 02 do there?"
+EMPTY_ROW_NAN = ("An item of length 0 becomes NaN.", _THERE)
 _WORDS = {
-    "empty_row_nan": ("An item of length 0 becomes NaN.", _THERE),
+    "empty_row_nan": EMPTY_ROW_NAN,
     "empty_row_uniform": ("An item of length 0 gets the average of its pads.", _THERE),
 }
 _UNTOLD = {"stored_after_dropout", "head_axis_forgotten"}

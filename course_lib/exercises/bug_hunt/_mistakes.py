@@ -34,6 +34,13 @@ def zero_after(x, length) -> torch.Tensor:
     return torch.cat([x[:, :length], torch.zeros_like(x[:, length:])], dim=1)
 
 
+def masking_to_the_longest(module, queries, keys, values, valid_lens) -> bool:
+    m = int(valid_lens.max())
+    return same(
+        module(queries, keys, values, valid_lens), module(queries, keys[:, :m], values[:, :m])
+    )
+
+
 def masking_by_weights(module, queries, keys, values, valid_lens) -> bool:
     module(queries, keys, values, valid_lens)
     masked = module.attention_weights

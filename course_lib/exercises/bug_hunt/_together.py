@@ -11,8 +11,7 @@ def _together_probes(rng) -> list[Probe]:
         state = {f"weight_{i}": tensor(w) for i, w in enumerate(problem["state"].values())}
         return Probe(
             name,
-            "Your three tests say True of your own `Lookup`, and False of `curlew`, `jacana` and "
-            "`fulmar`, one each.",
+            "Your three tests say True of your own `Lookup`, and each says False of a broken one.",
             args={**state, **problem["args"]},
             scenario="own_tests_on_own_module",
         )
@@ -26,7 +25,7 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=tuple(
         Returned(name, "bool")
-        for name in ("masking", "permutation", "items", "each test catches its bird")
+        for name in ("masking", "permutation", "items", "each test reveals a broken module")
     ),
     probes=_together_probes,
     oracle=lambda *args: (True, True, True, True),

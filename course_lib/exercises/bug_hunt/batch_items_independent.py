@@ -5,7 +5,7 @@ from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
 from course_lib.exercises.bug_hunt import _mistakes as models
-from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
+from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs, tally
 
 _BROKEN = (
     *("fulmar", "batch_average_removed", "length_of_first_item_for_all", "length_of_neighbour"),
@@ -32,25 +32,27 @@ def _items_probes(rng) -> list[Probe]:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=10,
+    minutes=6,
     difficulty=1,
     returns=meetings.ANSWERS,
     probes=_items_probes,
     oracle=asked("items_apart", lambda queries, keys, values, valid_lens: len(queries) == 1),
     promises={
         "and the four inputs": "one_item two_items four_items one_query_and_key strided all_real",
-        "if every item gets alone what it gets among": "fulmar length_of_first_item_for_all "
+        "if every item has the same output alone": "fulmar length_of_first_item_for_all "
         "length_of_neighbour later_items_doubled last_item_unmasked first_item_unmasked",
         **meetings.TOLERANCE,
         "judged in the mode in which": "train_mode",
         "A module that subtracts the batch's average": "batch_average_removed",
         "Shuffling the batch would not notice": "batch_average_removed",
-        "Says whether each item gets alone": "",
+        "Says whether each item has the same output": "",
         "It is a test at these inputs, not a proof": "",
         "module: attention without randomness": "",
         "True if every item's outputs agree within 1e-5": "rounding a_hundredth first_item",
     },
     comparisons={"judged": meetings.judged},
+    exact=("judged",),
+    tally=tally,
     mistakes=(
         mistake("first_item_only", models.alone(items=slice(1))).says(
             "Your test looks at the first item only; a module that treats it well and the others "

@@ -9,7 +9,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import Given, mistake
 from course_lib.exercises.bug_hunt import _mistakes as models
-from course_lib.exercises.bug_hunt._tests import HERE, asked, pairs
+from course_lib.exercises.bug_hunt._tests import HERE, asked, pairs, tally
 
 _BROKEN = (
     *("jacana", "first_key_special", "last_key_special", "middle_keys_special"),
@@ -56,7 +56,7 @@ def _all_orders(module, *inputs, **options) -> bool:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=12,
+    minutes=8,
     difficulty=2,
     returns=meetings.ANSWERS,
     probes=_permutation_probes,
@@ -79,6 +79,8 @@ EXERCISE = Exercise(
         "True if no swap changes an output by more than 1e-5": "rounding a_hundredth",
     },
     comparisons={"judged": meetings.judged},
+    exact=("judged",),
+    tally=tally,
     mistakes=(
         mistake("only_a_flip", models.permuting(models.flip)).says(
             "You only reverse the keys. The middle stays in the middle, and a module that prefers "

@@ -7,7 +7,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import Given, mistake
 from course_lib.exercises.bug_hunt import _mistakes as models
-from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
+from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs, tally
 
 _BROKEN = (
     *("curlew", "fulmar", "zero_after_softmax", "zeroed_pads", "one_key_more"),
@@ -38,7 +38,7 @@ def _masking_probes(rng) -> list[Probe]:
 
 EXERCISE = Exercise(
     points=4,
-    minutes=15,
+    minutes=10,
     difficulty=2,
     returns=meetings.ANSWERS,
     probes=_masking_probes,
@@ -60,6 +60,8 @@ EXERCISE = Exercise(
         "True if every item's outputs agree within 1e-5": "rounding a_hundredth first_item",
     },
     comparisons={"judged": meetings.judged},
+    exact=("judged",),
+    tally=tally,
     mistakes=(
         mistake("first_item_only", models.masking(items=slice(1))).says(
             "Your test looks at the first item only.",
@@ -73,6 +75,11 @@ EXERCISE = Exercise(
             "You compare with keys and values set to zero. A key of zeros is not gone: its score "
             "is 0 and its weight is not.",
             "How do you make the keys shorter?",
+        ),
+        mistake("longest_only", models.masking_to_the_longest).says(
+            "You delete what is behind the longest length of the batch; the shorter items keep "
+            "padded keys, without lengths that mask them.",
+            "How many keys must be left of an item of length 2?",
         ),
         mistake("one_too_few", models.masking(lambda x, length: x[:, : length + 1])).says(
             "You delete one key too few: length 2 keeps keys 0 and 1, and key 2 goes.",

@@ -154,7 +154,7 @@ _DIVERGED = "Are your steps too large, or is a logarithm taken of something that
 
 EXERCISE = Exercise(
     points=4,
-    minutes=25,
+    minutes=20,
     difficulty=3,
     returns=(Returned("bandwidth", "float", "any float"),),
     probes=_fit_probes,
@@ -191,23 +191,19 @@ EXERCISE = Exercise(
     hints=(
         "The leave-one-out error is a differentiable function of one number. Walk downhill, in a "
         "variable that can take any value while the bandwidth stays positive.",
-        "Make log_bandwidth a tensor that requires grad, starting at log(initial). In each step: "
-        "bandwidth = exp of it, mean squared leave-one-out error, backward, optimizer step. "
-        "Return a float at the end.",
-        "log_bandwidth = torch.tensor(math.log(initial), dtype=inputs.dtype, requires_grad=True)\n"
-        "optimizer = torch.optim.Adam([log_bandwidth], lr=lr)\n"
-        "for _ in range(num_steps):\n"
-        "    error = (leave_one_out(inputs, targets, log_bandwidth.exp()) - targets)...\n"
-        "    optimizer.zero_grad(); error.backward(); optimizer.step()\n"
-        "return log_bandwidth.exp().item()",
+        "Which number has to require grad, h or s? Each step computes the error from it anew, asks "
+        "for the gradient, and moves it; `torch.optim.Adam` can do the moving. When, at the "
+        "earliest, may a tensor become a `float`?",
+        "A smaller version first: minimise the square of exp(s) - 3, from s = 0. When exp(s) ends "
+        "near 3, put the leave-one-out error in the place of the square, and begin where exp(s) is "
+        "`initial`.",
     ),
     never_one={"num_points": "a single point has no leave-one-out error"},
     promises={
         "the bandwidth to start from, `initial=1.0`": "defaults from_below from_above",
         "as a positive Python `float`": "defaults from_above",
         "its error must lie within 2 %": "defaults from_below from_above",
-        "Adam or plain gradient descent on": "",
-        "mind where you turn a tensor into a number": "",
+        "Any way there is welcome": "",
         "predict each other, whatever the bandwidth": "worked",
         "Finds the bandwidth with the smallest mean squared": "defaults",
         "Gradient descent (Adam) on the logarithm": "",

@@ -122,8 +122,9 @@ def _factors(probe, outputs) -> str | None:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=20,
+    minutes=15,
     difficulty=2,
+    starred=True,
     returns=(Returned("scores", "tensor", "float", ("num_queries", "num_keys")),),
     probes=lambda rng: [*_values(rng), *_edges(rng)],
     oracle=oracle.gaussian_as_dot_product,
@@ -187,13 +188,14 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Expand the square in -|q - k|^2 / (2 h^2). A softmax over the keys ignores every term "
-        "that is the same for all keys.",
-        "-|q - k|^2 = 2 q.k - |k|^2 - |q|^2. Divide by 2 h^2, drop the last term. The second one "
-        "is a number for each key: shape (m,), and it broadcasts over the rows.",
-        "dot_products = queries @ keys.mT\n"
-        "half_norms = keys.square().sum(dim=-1) / 2\n"
-        "return (... - ...) / bandwidth**2",
+        "Expand the square in -|q - k|^2 / (2 h^2), as you would (a - b)^2. A softmax over the "
+        "keys ignores every term that is the same for all keys.",
+        "Two terms are left. One is a matrix (n, m) that a product of matrices gives; the other is "
+        "a number for each key. What is its shape, and does it broadcast over the rows? Which "
+        "factor has each of them?",
+        "On paper first: the worked number has the dot products 1 and 3, and keys of squared "
+        "length 1 and 9. Which combination gives 0.5 and -1.5 for h = 1? And what should it give "
+        "for h = 2?",
     ),
     never_one={"num_keys": "a softmax over one key is 1, whatever its score"},
     promises={
@@ -205,8 +207,6 @@ EXERCISE = Exercise(
         "the full squared form is accepted": "",
         "or any other pair that differs by 2": "worked",
         "Scores made of dot products whose softmax": "",
-        "score_ij = (queries_i": "",
-        "the softmax cancels it": "",
         "one row for each query": "",
         "Scores `(num_queries, num_keys)`; their softmax": "general",
         "Tsai et al. 2019": "",

@@ -184,7 +184,7 @@ def _weights_make_outputs(probe, outputs) -> str | None:
 
 EXERCISE = Exercise(
     points=5,
-    minutes=25,
+    minutes=15,
     difficulty=2,
     returns=(
         Returned("outputs", "tensor", "float", ("num_queries", "v")),
@@ -261,13 +261,13 @@ EXERCISE = Exercise(
     ),
     hints=(
         "Two steps: turn distances into weights that sum to 1 for each query, then average the "
-        "values with them. The average of all queries at once is a matrix product.",
-        "scores = -squared distances / (2 h^2). Softmax over the keys is exp divided by the total, "
-        "and it survives far queries. Begin with the check that `values` has two axes.",
-        "if values.dim() != 2:\n    raise ValueError(...)\n"
-        "scores = -squared_distances(queries, keys) / ...\n"
-        "attention_weights = torch.softmax(scores, dim=...)\n"
-        "return attention_weights @ values, attention_weights",
+        "values with them. Which product of two matrices averages for all queries at once?",
+        "Section 3: exponentials divided by their total are a softmax. Which numbers go into it, "
+        "and over which axis must it sum to 1? The shape of `values` is looked at before anything "
+        "else.",
+        "A smaller version first: the worked number, one query at 0. Its scores are 0, -0.693 and "
+        "-1.386, that is minus ln 1, ln 2 and ln 4. Print yours before the softmax: does the sign "
+        "fit, the 2, the square of the bandwidth?",
     ),
     promises={
         "`values` `(m, v)` and `bandwidth`": "general strided float32 one_query small_scale",

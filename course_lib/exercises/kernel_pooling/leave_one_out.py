@@ -99,7 +99,7 @@ def _own_target_matters(probe, outputs) -> str | None:
 
 EXERCISE = Exercise(
     points=4,
-    minutes=20,
+    minutes=15,
     difficulty=2,
     returns=(Returned("predictions", "tensor", "float", ("num_points",)),),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
@@ -139,6 +139,11 @@ EXERCISE = Exercise(
             "input's value (distance 0) instead of by the point's number.",
             "Which entries are the pairs (i, i)?",
         ),
+        mistake("nan_when_alone", wrong.without(wrong.itself)).says(
+            "A point that has no other is predicted as NaN: nothing is left in its row, and a "
+            "softmax of nothing but -inf, like a division by a total of 0, is 0 / 0.",
+            "What should come out for that row, and where can you put it?",
+        ),
         mistake("minus_infinity_weight", wrong.masked_weights).says(
             "You fill weights with minus infinity after the softmax, so every prediction is "
             "infinite or NaN.",
@@ -166,13 +171,12 @@ EXERCISE = Exercise(
     hints=(
         "The inputs are queries and keys at once, so the weights are a square matrix. Which of "
         "its entries must be 0, and what must the others then sum to?",
-        "Compute the scores of all pairs, fill the diagonal with minus infinity, take the softmax "
-        "over the keys, average the targets. `inputs[:, None]` makes one column of the inputs.",
-        "points = inputs[:, None]\n"
-        "scores = -squared_distances(points, points) / ...\n"
-        "itself = torch.eye(len(inputs), dtype=torch.bool)\n"
-        "weights = torch.softmax(scores.masked_fill(itself, ...), dim=-1)\n"
-        "return weights @ targets",
+        "`squared_distances` wants points of one feature: a column. Where in the scores does a "
+        "point meet itself, and which of the three fills of section 6 took it out? `torch.eye` "
+        "and `masked_fill` can be of use.",
+        "A smaller version first: the three points of the worked number. Row 1 of your weights "
+        "must be (0.5, 0, 0.5). Then a single point: nothing is left in its row. What does the "
+        "softmax make of that, and how does the prediction become 0?",
     ),
     promises={
         "`targets` `(N,)` and `bandwidth`": "general narrow wide strided float32 small_scale",
@@ -180,7 +184,7 @@ EXERCISE = Exercise(
         "Gradients reach `inputs`, `targets` and a bandwidth": "gradient gradient_of_bandwidth",
         "If two points share an input": "twins",
         "A point that has no other is predicted as 0": "alone",
-        "No point of the check lies farther": "far_from_the_others",
+        "Every other point has a neighbour within six": "far_from_the_others",
         "give 25 in the middle for every bandwidth": "worked",
         "give $(8, 3)$": "two_points",
         "Predicts each target from all the other pairs": "",

@@ -75,7 +75,7 @@ def _probes(rng) -> list[Probe]:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=15,
+    minutes=10,
     difficulty=1,
     returns=(Returned("distances", "tensor", "float", ("num_queries", "num_keys")),),
     probes=_probes,
@@ -124,12 +124,13 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Every query has to meet every key: give the queries an axis of size 1 for the keys, and "
-        "the keys one for the queries.",
-        "`queries[:, None, :]` has shape (n, 1, d), `keys[None, :, :]` has (1, m, d). Their "
-        "difference broadcasts to (n, m, d); square it, and add up the last axis.",
-        "differences = queries[:, None, :] - keys[None, :, :]\n"
-        "return differences.square().sum(...)",
+        "Every query has to meet every key, so the differences need three axes: query, key, "
+        "feature. Which of them does each of the two tensors lack?",
+        "On a line, section 2 subtracted a row (1, m) from a column (n, 1). With d features the "
+        "column becomes (n, 1, d). What becomes of the row? Square the differences, then add up "
+        "one axis.",
+        "A smaller version first: the worked number. Make its differences `[[[-3, -4], [0, 2]]]`, "
+        "of shape (1, 2, 2), and square them. Over which axis do you add to get `[[25, 4]]`?",
     ),
     promises={
         "`queries` `(n, d)` and `keys` `(m, d)`": "many_pairs one_feature strided float32",

@@ -6,7 +6,7 @@ LESSON = Lesson(
     2,
     "Masked softmax",
     Written("empty_row_choice", points=3, minutes=10),
-    Integration(("length_mask", "combine_masks", "masked_softmax")),
+    Integration(("length_mask", "masked_softmax")),
     exercises=(
         "stable_softmax",
         "length_mask",

@@ -57,6 +57,7 @@ EXERCISE = Exercise(
     points=2,
     minutes=8,
     difficulty=1,
+    starred=True,
     returns=(Returned("numbers", "tensor", "float", ("the shape of mask",)),),
     probes=_additive_mask_probes,
     oracle=oracle.additive_mask,
@@ -102,8 +103,9 @@ EXERCISE = Exercise(
     hints=(
         "Adding 0 leaves a score as it is. What can you add so that exp(score + it) is exactly 0?",
         "Start from zeros of the right shape and dtype and fill -inf where the mask is False.",
-        "zeros = torch.zeros(mask.shape, dtype=dtype, device=mask.device)\n"
-        "return zeros.masked_fill(..., -math.inf)",
+        "`masked_fill` fills where its first argument is True, and your mask is True where a key "
+        "is *kept*. Try it on `torch.zeros(2)` and `torch.tensor([True, False])`; then give the "
+        "zeros the mask's shape and device, and the dtype asked for.",
     ),
     shares={"values": 0.45, "edges": 0.25, "hygiene": 0.3},
     promises={

@@ -152,8 +152,9 @@ EXERCISE = Exercise(
         "1, row 2 all three. Where are the True values?",
         "A lower triangle. With n != m, shift its diagonal so that the last row is all True: key "
         "j is allowed for query i if j <= i + m - n.",
-        "everything = torch.ones(num_queries, num_keys, dtype=torch.bool)\n"
-        "return everything.tril(diagonal=...)",
+        "`tril` keeps the lower triangle of a matrix, and its argument `diagonal` moves the edge. "
+        "Which `diagonal` makes the worked number of a (2, 3) matrix of True, and what is that in "
+        "terms of m and n?",
     ),
     promises={
         "without the second": "larger_square one_by_one as_many_keys_by_name no_keys",

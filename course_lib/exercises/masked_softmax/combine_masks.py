@@ -87,6 +87,7 @@ EXERCISE = Exercise(
     points=2,
     minutes=8,
     difficulty=1,
+    starred=True,
     returns=(Returned("mask", "tensor", "bool", ("the broadcast shape",), optional=True),),
     probes=lambda rng: [*_values(rng), *_edges(rng)],
     oracle=oracle.combine_masks,
@@ -128,10 +129,11 @@ EXERCISE = Exercise(
         "no objections.",
         "Start with None. For each mask that is not None: take it if there is nothing yet, "
         "otherwise combine it with what you have, element by element.",
-        "combined = None\nfor mask in masks:\n    if mask is not None:\n"
-        "        combined = mask if combined is None else ...\nreturn combined",
+        "A smaller version first: two masks, of which either may be None. That makes four cases. "
+        "Then do the same with the result and the next mask.",
     ),
     promises={
+        "Useful wherever a mask may be missing": "none_first none_second",
         "any number of masks as separate arguments": "three_masks one_mask no_arguments",
         "or `None`": "none_first none_second none_in_between",
         "The tensors are broadcastable": "broadcast both_broadcast",

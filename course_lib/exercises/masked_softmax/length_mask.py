@@ -107,7 +107,9 @@ EXERCISE = Exercise(
         "Number the keys 0, 1, 2, ... A key is real if its number is smaller than the length.",
         "Compare a row of positions with a column of lengths; broadcasting does the rest. The "
         "lengths need a new last axis.",
-        "positions = torch.arange(max_len, device=...)\nreturn positions < valid_lens[..., None]",
+        "The lengths `[2, 0]` as a column have shape (2, 1), the positions `[0, 1, 2]` have (3,), "
+        "and their comparison has (2, 3). Which index gives lengths of any number of axes a new "
+        "last one, and which argument of `torch.arange` puts the positions on their device?",
     ),
     promises={
         "an integer tensor of shape `(B,)`": "several_items one_per_query int32",

@@ -222,14 +222,15 @@ EXERCISE = Exercise(
     mistakes=known(Softmax, *_OWN),
     properties=RETURNED,
     hints=(
-        "Decide first which keys each query may attend to (one bool tensor of the shape of the "
-        "scores, or broadcastable to it), then take a softmax over only those.",
-        "Turn `valid_lens` into a bool mask, give it axes for heads and queries, AND it with "
-        "`mask`. Fill dropped scores with -inf, but give rows without any allowed key harmless "
-        "scores first and zero them after the softmax, so that their gradient is 0, not NaN.",
-        "empty = ~mask.any(dim=-1, keepdim=True)\n"
-        "scores = scores.masked_fill(~mask, -math.inf).masked_fill(empty, 0.0)\n"
-        "return torch.softmax(scores, dim=-1).masked_fill(empty, 0.0)",
+        "Two questions, in this order. Which keys may each query attend to? The answer is one bool "
+        "tensor that broadcasts to the scores. And what is a softmax over only those?",
+        "Section 2 has the lengths, and the axis that lines them up with queries (with heads it "
+        "takes one more); section 4 joins two masks, and either may be missing; section 7 has the "
+        "row without a key. What has to happen before the softmax, and what after it?",
+        "A smaller version first: scores `[[1., 2.], [3., 4.]]` that require grad, mask "
+        "`[[True, False], [False, False]]`, no lengths. Make weights `[[1, 0], [0, 0]]` and a "
+        "gradient without nan. Row 1 has to enter the softmax as ordinary numbers. Which ones, and "
+        "when do you take their weights away?",
     ),
     shares={"values": 0.45, "edges": 0.25, "gradients": 0.2, "hygiene": 0.1},
     promises={

@@ -158,8 +158,8 @@ EXERCISE = Exercise(
         "number makes the largest exponent exactly 0?",
         "Subtract the maximum along `axis`, take exp, divide by the sum along `axis`. "
         "`keepdims=True` keeps the shapes aligned for any number of axes.",
-        "shifted = scores - scores.max(axis=..., keepdims=True)\n"
-        "exponentials = np.exp(shifted)\n"
-        "return exponentials / exponentials.sum(...)",
+        "A smaller version first: `x = np.array([[1.0, 3.0], [5.0, 2.0]])`. What are the shapes of "
+        "`x.max(axis=0)`, `x.max(axis=1)` and `x.max(axis=1, keepdims=True)`, and which of them "
+        "can you subtract from `x` so that each row loses its own maximum?",
     ),
 )

@@ -128,7 +128,7 @@ class _Forgetful(torch.autograd.Function):
 
 EXERCISE = Exercise(
     points=5,
-    minutes=45,
+    minutes=75,
     difficulty=3,
     is_class=True,
     returns=(Returned("outputs", "tensor", "float", ("...", "num_queries", "v")),),
@@ -151,9 +151,9 @@ EXERCISE = Exercise(
             "What did the forward pass keep so that you need not sum again?",
         ),
         mistake("row_sum_of_the_block", wrong.recomputed(row_sums=_of_block)).says(
-            "The row sum of W * dW is taken within the block; it goes over all keys, and is known "
-            "before the loop as the row sum of G * O.",
-            "Which keys does the row sum run over?",
+            "The row sum D of W * dW is taken within the block. It goes over all keys, so it has "
+            "to be known before the loop.",
+            "Which number that `forward` knew is D?",
         ),
         mistake("row_sum_forgotten", wrong.recomputed(row_sums=_none)).says(
             "The row sum is missing: dS = W * dW forgets that raising one weight lowers the "
@@ -227,24 +227,23 @@ EXERCISE = Exercise(
         *known(wrong.Recomputed, without=("keys_reshaped",)),
     ),
     hints=(
-        "Lesson 05's `attention_backward`, block by block. Two things are new: the weights are "
-        "computed again, from the scores and one number of each query; and the row sum of W * dW, "
-        "which runs over all blocks, is known beforehand, as the row sum of G * O.",
-        "Keep queries, keys, values, mask, outputs and logsumexp. Backward, for each block: scores "
-        "as in the forward pass; W = exp(scores - logsumexp), with 0 for -inf; dS = W * (G V^T - "
-        "D) "
-        "/ sqrt(d). Queries collect dS K from all blocks; the block's keys get dS^T Q, its values "
-        "W^T G.",
-        "row_sums = (grad_outputs * outputs).sum(dim=-1, keepdim=True)\n"
-        "for start in range(0, keys.shape[-2], ctx.block_size):\n"
-        "    ...  # block, k, v, scores with the mask\n"
-        "    weights = torch.exp(scores - shift)\n"
-        "    grad_scores = weights * (grad_outputs @ v.mT - row_sums) / root\n"
-        "    grad_queries += ...\n"
-        "    grad_keys[..., block, :] = ...\n"
-        "return grad_queries, grad_keys, grad_values, None, None",
+        "It is lesson 05's `attention_backward`, for one block of keys at a time. Go through its "
+        "products and ask of each: does it need anything from the other blocks? In two places it "
+        "does. For both, section 4 has a number of each query that the forward pass knew.",
+        "Decide first what `forward` has to hand on. Then take a block and sort the three "
+        "gradients: which does this block complete, which does it only add to? Write `backward` "
+        "for a single block that holds all keys, until `torch.autograd.grad` of lesson 05's "
+        "attention agrees. Only then cut it. The scores of a block must be those of the forward "
+        "pass, to the last step.",
+        "Take the worked number and check in this order: the weights from the scores and what you "
+        "kept (0.2447, 0.0900, 0.6652); D, without the weights (3.8411); the gradient of the "
+        "scores (-0.6953, -0.0757, 0.7710), which sums to 0; then each product. Go on to a query "
+        "whose mask is all False, and print what you take the exponential of. The check of memory "
+        "comes last: which of your tensors has an n and an m?",
     ),
     promises={
+        "begin on paper": "",
+        "Lesson 05, section 7": "",
         "with the arguments": "random batch wide heads strided one_block one_by_one one_key",
         "returns the outputs alone": "random rising large_scores huge_forbidden_scores float32",
         "`blocked_attention` is at your service": "",
@@ -254,9 +253,7 @@ EXERCISE = Exercise(
         "what this exercise is for": "memory",
         "is left out here too": "forbidden",
         "One query 1, keys 1, 0, 2": "worked_number",
-        "For the first key": "worked_number",
         "keeps no weights for the backward pass": "memory memory_masked",
-        "With S the scores of a block": "random mask",
         "Call it as": "random",
         "Source: Dao": "",
         "keeps what grows with n or m alone": "memory",

@@ -7,6 +7,7 @@ LESSON = Lesson(
     "Memory and speed",
     Written("which_limit", points=3, minutes=10),
     Integration(("blocked_attention", "RecomputedAttention")),
+    starred=True,
     exercises=(
         "softmax_statistics",
         "blocked_attention",

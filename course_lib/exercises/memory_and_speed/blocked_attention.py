@@ -216,19 +216,19 @@ EXERCISE = Exercise(
     properties=PROPERTIES,
     hints=(
         "It is `softmax_statistics` with one more thing that runs along: the weighted sum of the "
-        "values so far. It is shifted by the same maximum, so it needs the same factor.",
-        "Before the loop: maxima -inf, totals 0, outputs 0. For each block: its scores, with -inf "
-        "where the mask forbids; the larger maximum; fade totals and outputs by exp(old - larger); "
-        "add the block's. After the loop: divide, and return maxima + log(totals) as well.",
-        "for start in range(0, num_keys, block_size):\n"
-        "    block = slice(start, start + block_size)\n"
-        "    scores = queries @ keys[..., block, :].mT / root\n"
-        "    ...  # mask[..., block], larger, shift\n"
-        "    weights, fading = torch.exp(scores - shift), torch.exp(maxima - shift)\n"
-        "    totals = totals * fading + weights.sum(dim=-1, keepdim=True)\n"
-        "    outputs = outputs * fading + ...",
+        "values so far. It is shifted by the same maximum. So what does it need when that rises?",
+        "Three things live through the loop. Write down for each its shape, and what it is for a "
+        "query that has seen no key yet. All else belongs to one block and is forgotten. The mask "
+        "has columns as the keys have rows: what is left of a single column when you cut it? And "
+        "by what do you divide at the end for a query that has seen nothing?",
+        "Solve a smaller version first: one query, d = 1, no mask, one key at a time, plain "
+        "floats. Print c, t and O after each key of section 3's example; after the second they "
+        "are 1, 1.3679 and 2.1036. Then blocks of two keys, then many queries, where c and t "
+        "become (n, 1). The mask comes last, and in it the query that may attend to nothing.",
     ),
     promises={
+        "One loop, over blocks of keys, is enough": "",
+        "The last block may be a short one": "random no_batch memory",
         "`queries` `(..., n, d)`, `keys`": (
             "random no_batch heads square strided mask mask_of_items lengths fitting one_by_one "
             "one_block one_key"

@@ -195,8 +195,9 @@ def _lost_far_out(probe, outputs) -> str | None:
 
 EXERCISE = Exercise(
     points=3,
-    minutes=25,
+    minutes=20,
     difficulty=2,
+    starred=True,
     returns=(Returned("scores", "tensor", "float", ("batch", "num_queries", "num_keys")),),
     probes=lambda rng: [*_values(rng), *_borders(rng), *_beyond(rng)],
     oracle=oracle.factored_additive_scores,
@@ -244,19 +245,19 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "tanh costs much, so take it apart: tanh(x) = 2 sigmoid(2x) - 1, and the exponential in "
-        "the sigmoid is one of a sum. What is the exponential of a sum?",
-        "exp(-2q) has shape (B, n, 1, H), exp(-2k) has (B, 1, m, H); their product is all that "
-        "sigmoid = 1 / (1 + product) needs. The score is 2 sigmoid . w_v minus the sum of w_v. "
-        "Before that: is every |q| and |k| at most half of log(1 / tiny) of the dtype?",
-        "limit = -0.5 * math.log(torch.finfo(w_v.dtype).tiny)\n"
-        "if (queries.abs() <= limit).all() and (keys.abs() <= limit).all():\n"
-        "    sigmoids = 1 / (1 + torch.exp(...) * torch.exp(...))\n"
-        "else:\n"
-        "    sigmoids = torch.sigmoid(2 * (...))\n"
-        "return 2 * (sigmoids @ w_v) - ...",
+        "A tanh costs much. Write it with a sigmoid, and the sigmoid with an exponential: its "
+        "exponent is a sum of something of the query and something of the key. So what is the "
+        "exponential?",
+        "Which shapes must the exponentials of queries and of keys have so that a single product "
+        "serves all pairs? For the guard: when is one of the two exponentials no ordinary number "
+        "of the dtype? `torch.finfo(dtype)` knows the smallest and the largest.",
+        "Solve a smaller version first: one item, one feature, two queries, three keys. Make the "
+        "table of 6 tanh from 5 exponentials and compare it with `torch.tanh`. Then take q = 50 "
+        "and k = -50 in float32 and print every number on the way. Which test of q and k alone "
+        "would have told you beforehand? Features and `w_v` come last.",
     ),
     promises={
+        "exponentials serve": "few_functions one_for_each",
         "`projected_queries` `(B, n, H)`": "random one_feature strided",
         "for each pair": "random small",
         "Gradients reach all three": "gradient gradient_of_keys",
@@ -267,8 +268,7 @@ EXERCISE = Exercise(
         ),
         "$H = 2$, $w_v = (1, 2)$": "worked_number",
         "none for their pairs": "few_functions",
-        "tanh(x) = 2 sigmoid(2x) - 1": "few_functions one_for_each",
-        "leaves the range of the dtype": "beyond_the_border",
+        "leave the range of the dtype": "beyond_the_border",
         "one weight for each hidden feature": "random one_feature",
         "for each query and key": "random",
     },

@@ -267,17 +267,16 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Suppose you have the maximum and the sum of everything so far. What does one more block "
-        "change? At most the maximum; and then every term of the sum was shifted by the wrong "
-        "number.",
-        "Keep `maxima` (from -inf) and `totals` (from 0). For each block: the larger maximum; the "
-        "totals times exp(old - larger); plus the block's sum of exp(score - larger). Where the "
-        "larger one is still -inf, subtract 0 instead.",
-        "for block in blocks:\n"
-        "    larger = torch.maximum(maxima, block.amax(dim=-1))\n"
-        "    shift = larger.masked_fill(larger == -math.inf, 0.0)\n"
-        "    totals = totals * torch.exp(...) + torch.exp(...).sum(dim=-1)\n"
-        "    maxima = ...",
+        "Suppose you know the maximum and the sum of everything so far, and a block comes. If it "
+        "does not raise the maximum, what changes? If it does, by how much is each old term of "
+        "the sum off, and is that the same for all of them?",
+        "Go back to the example by hand in section 2: what turned 1.3679 into 0.5032? Then think "
+        "of the beginning: which maximum and which sum has a row of which nothing was seen yet? "
+        "And which row of a later block is in the same state?",
+        "Solve a smaller version first: one row, blocks of one number, plain floats and "
+        "`math.exp`. The scores 1, 0, 2 must go through (1, 1), (1, 1.3679) and (2, 1.5032). Then "
+        "the scores -inf, 0: print what you subtract in each step. Once both are right, let the "
+        "last axis of a block take the place of the single number.",
     ),
     promises={
         "tensors `(..., b)` one after the other": "random more_axes one_row any_iterable",

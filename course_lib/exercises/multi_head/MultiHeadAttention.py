@@ -282,9 +282,9 @@ EXERCISE = Exercise(
         "After `split_heads` the scores are `q @ k.mT` over sqrt(head_dim), shape "
         "(batch, num_heads, n, m). `masked_softmax` takes lengths and masks; a (batch, n, m) mask "
         "needs an axis for the heads first. Keep the weights detached, drop, average, merge, W_o.",
-        "q, k, v = (split_heads(layer(x), self.num_heads) for layer, x in ...)\n"
-        "weights = masked_softmax(q @ k.mT / math.sqrt(q.shape[-1]), valid_lens, mask)\n"
-        "self.attention_weights = weights.detach()\n"
-        "return self.W_o(merge_heads(self.dropout(weights) @ v))",
+        "Begin with one head, where splitting and merging change nothing: the result must be "
+        "that of `scaled_dot_product_attention` on the projections, followed by `W_o`. Then "
+        "take two heads and print a shape after every line. At which line does a (batch, n, "
+        "m) mask no longer fit?",
     ),
 )

@@ -15,5 +15,6 @@ LESSON = Lesson(
         "is_permutation_equivariant",
         "is_causal",
         "positional_encoding",
+        "shift_matrix",
     ),
 )

@@ -51,6 +51,10 @@ _OWN = (
         "The merged heads are returned as they are: `W_o` is never used.",
         "Which layer mixes what the heads have found?",
     ),
+    Row("inputs_not_projected", {"layers": lambda self, q, k, v: (q, k, v)}).says(
+        "The inputs go into the heads as they are: `W_q`, `W_k` and `W_v` are never used.",
+        "What happens to queries, keys and values before they are split?",
+    ),
     Row("item_mask_read_as_head_mask", {"own": Softmax.own}, fails=True).says(
         "A mask of shape (batch, n, m) lands on the axis of the heads: it raises, or, with as many "
         "items as heads, gives each head the mask of an item.",

@@ -42,7 +42,7 @@ def _causality_probes(rng) -> list[Probe]:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=15,
+    minutes=10,
     difficulty=2,
     returns=meetings.ANSWERS,
     probes=_causality_probes,
@@ -84,6 +84,10 @@ EXERCISE = Exercise(
         ).says(
             "Your test also forbids an output to depend on its own position.",
             "Which outputs come strictly before position t?",
+        ),
+        mistake("changed_in_place", wrong.causality_in_place).says(
+            "You write into `x` itself, so each change stays for the calls after it.",
+            "Which line makes a copy of `x` before you change it?",
         ),
         mistake(
             "zeros_stay",

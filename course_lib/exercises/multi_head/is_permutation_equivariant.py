@@ -51,7 +51,7 @@ _FULL = wrong.both(wrong.equivariance(wrong.swap_first_two), wrong.equivariance(
 
 EXERCISE = Exercise(
     points=2,
-    minutes=15,
+    minutes=10,
     difficulty=2,
     returns=meetings.ANSWERS,
     probes=_equivariance_probes,
@@ -94,6 +94,10 @@ EXERCISE = Exercise(
         ),
         mistake("batch_permuted", wrong.equivariance(lambda x: x.flip(0))).says(
             "You permute the items of the batch instead of the positions.",
+            "Which axis of (batch, num_positions, d) holds the positions?",
+        ),
+        mistake("features_permuted", wrong.equivariance(lambda x: x.flip(-1))).says(
+            "You permute the features instead of the positions.",
             "Which axis of (batch, num_positions, d) holds the positions?",
         ),
         mistake("only_first_item", lambda fn, x: _FULL(lambda y: fn(y)[:1], x)).says(

@@ -92,6 +92,7 @@ EXERCISE = Exercise(
     points=3,
     minutes=20,
     difficulty=2,
+    starred=True,
     returns=(
         Returned("outputs of the reference", "tensor", "float", ("batch", "n", "embed_dim")),
         Returned("weights of the reference", "tensor", "float", ("batch", "num_heads", "n", "m")),
@@ -162,10 +163,8 @@ EXERCISE = Exercise(
         "Under `torch.no_grad()`, copy W_q, W_k, W_v stacked along axis 0 into `in_proj_weight`, "
         "W_o into `out_proj.weight`. Then the biases: copy them, or set them to 0 where the "
         "reference has some and `mha` has none.",
-        "with torch.no_grad():\n"
-        "    reference.in_proj_weight.copy_(torch.cat([...]))\n"
-        "    reference.out_proj.weight.copy_(mha.W_o.weight)\n"
-        "    if mha.W_o.bias is not None: ...\n"
-        "    elif reference.in_proj_bias is not None: ...",
+        "Begin without biases on both sides and compare the outputs of the two modules. Then "
+        "the two odd cases: biases here and none there, and the other way round. A parameter "
+        "is changed in place by `copy_` or `zero_`, and only where no gradient is recorded.",
     ),
 )

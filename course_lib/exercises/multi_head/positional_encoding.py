@@ -112,8 +112,8 @@ EXERCISE = Exercise(
         "Make a column of positions and a row of rates 10000^(2i/D), one for each pair; divide. "
         "Put the sines into the even columns and the cosines into the odd ones, of which there "
         "may be one less.",
-        "angles = positions[:, None] / 10000 ** (torch.arange(0, embed_dim, 2) / embed_dim)\n"
-        "encoding[:, 0::2] = angles.sin()\n"
-        "encoding[:, 1::2] = angles[:, : embed_dim // 2].cos()",
+        "Position 1 by hand, with `embed_dim` 4: two angles, 1 and 1/100, and from each a "
+        "sine and a cosine side by side. A column of positions meets a row of frequencies, "
+        "one for each *pair* of columns; then the sines go to every second column.",
     ),
 )

@@ -113,6 +113,7 @@ EXERCISE = Exercise(
     points=3,
     minutes=15,
     difficulty=2,
+    starred=True,
     is_class=True,
     returns=(RETURNS[0],),
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],

@@ -112,6 +112,7 @@ EXERCISE = Exercise(
     points=4,
     minutes=30,
     difficulty=3,
+    starred=True,
     returns=(
         Returned("grad_queries", "tensor", "float", ("num_queries", "d")),
         Returned("grad_keys", "tensor", "float", ("num_keys", "d")),
@@ -148,6 +149,17 @@ EXERCISE = Exercise(
             "The row sum is missing: dS = W * dW forgets that raising one weight lowers the others "
             "of its row.",
             "What must the gradient of the scores of a row sum to?",
+        ),
+        mistake("own_weight_only", _backward(lambda w, grad: w * (1 - w) * grad)).says(
+            "Each score changes its own weight alone, by w (1 - w). In a softmax it changes all "
+            "weights of its row.",
+            "Which terms of the chain rule's sum over the keys are missing?",
+        ),
+        mistake(
+            "plain_mean", _backward(lambda w, grad: w * (grad - grad.mean(-1, keepdim=True)))
+        ).says(
+            "You subtract the plain mean of each row of dW, in which every key counts the same.",
+            "Which mean do the weights of the row ask for?",
         ),
         mistake("root_forgotten", _backward(scale=False)).says(
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
@@ -188,11 +200,12 @@ EXERCISE = Exercise(
     hints=(
         "Go back step by step: outputs = W V, then W = softmax(S), then S = Q K^T / sqrt(d). A "
         "product A B sends G B^T to A and A^T G to B.",
-        "dV = W^T G and dW = G V^T. Through the softmax of each row: dS = W * (dW - row sum of "
-        "W * dW). Then dQ = dS K / sqrt(d) and dK = dS^T Q / sqrt(d).",
-        "grad_weights = grad_outputs @ values.mT\n"
-        "row_sums = (weights * grad_weights).sum(dim=-1, keepdim=True)\n"
-        "grad_scores = weights * (...)\n"
-        "return grad_scores @ keys / root, ..., weights.mT @ grad_outputs",
+        "Let the shapes lead. dV is (m, v): which product of W (n, m) and G (n, v) is that? Which "
+        "is dW, (n, m)? Then each row of dS comes from a row of dW as in 'First the softmax "
+        "alone', and S is a product again, divided by sqrt(d).",
+        "Check one gradient at a time against autograd. dV needs the weights alone. Then one "
+        "row of the softmax: with weights (1/2, 1/2) and gradient (1, 0) the scores get (1/4, "
+        "-1/4). Only when that holds go on to dQ and dK, and see which of them the root "
+        "belongs to.",
     ),
 )

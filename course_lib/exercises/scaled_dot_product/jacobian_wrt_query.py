@@ -94,6 +94,7 @@ EXERCISE = Exercise(
     points=3,
     minutes=20,
     difficulty=3,
+    starred=True,
     returns=(Returned("jacobian", "tensor", "float", ("d", "d")),),
     probes=_jacobian_probes,
     oracle=oracle.jacobian_wrt_query,
@@ -161,8 +162,9 @@ EXERCISE = Exercise(
         "dw_j = w_j (ds_j - sum_i w_i ds_i). Put ds_j = k_j . dq / sqrt(d) in, and you find the "
         "covariance of the keys under the weights, over sqrt(d). Centre the keys at the weighted "
         "mean first.",
-        "weights = torch.softmax(keys @ query / math.sqrt(d), dim=-1)\n"
-        "centred = keys - weights @ keys\n"
-        "return (weights * centred.mT) @ ... / ...",
+        "Two keys in one dimension, 0 and 1, and q = 0: the weights are 1/2 each, the "
+        "weighted mean is 1/2, the covariance 1/4. With d features the same weighted sum of "
+        "products is one matrix product of the centred keys with themselves. On which side do "
+        "the weights go?",
     ),
 )

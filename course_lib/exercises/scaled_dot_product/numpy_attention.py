@@ -129,8 +129,9 @@ _OWN = (
 
 EXERCISE = Exercise(
     points=4,
-    minutes=25,
+    minutes=20,
     difficulty=2,
+    starred=True,
     returns=(
         Returned("outputs", "array", "float", ("num_queries", "v")),
         Returned("attention_weights", "array", "float", ("num_queries", "num_keys")),
@@ -166,11 +167,8 @@ EXERCISE = Exercise(
         "scores = Q K^T / sqrt(d); where the mask is False put -inf; subtract each row's maximum, "
         "take exp, divide by the row's sum. A row of nothing but -inf needs a thought of its own: "
         "its maximum is -inf, and its sum is 0.",
-        "scores = queries @ keys.T / math.sqrt(queries.shape[-1])\n"
-        "scores = np.where(mask, scores, -np.inf)  # if there is a mask\n"
-        "largest = scores.max(axis=-1, keepdims=True)\n"
-        "largest[np.isneginf(largest)] = 0\n"
-        "exponentials = np.exp(scores - largest)\n"
-        "totals = ...",
+        "One row by hand: scores (1, 2, -inf). Subtract 2, take exp, divide by the total. "
+        "Then a row of nothing but -inf: what is -inf - (-inf), what could you subtract "
+        "instead, and what must the total not be when you divide?",
     ),
 )

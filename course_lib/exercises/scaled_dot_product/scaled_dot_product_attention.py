@@ -148,7 +148,7 @@ RETURNS = (
 
 EXERCISE = Exercise(
     points=8,
-    minutes=35,
+    minutes=30,
     difficulty=2,
     returns=RETURNS,
     probes=lambda rng: [
@@ -192,8 +192,8 @@ EXERCISE = Exercise(
         "far the scores must be brought down.",
         "scores = Q K^T / sqrt(d), shape (..., n, m): `keys.mT` turns the last two axes only. "
         "Weights from `masked_softmax`, with lengths and mask. Outputs: weights times values.",
-        "scores = queries @ keys.mT / math.sqrt(queries.shape[-1])\n"
-        "attention_weights = masked_softmax(scores, ..., ...)\n"
-        "return attention_weights @ ..., attention_weights",
+        "Take one query, two keys and d = 4: a score is the dot product over 2, and the two "
+        "weights sum to 1. If that works with three axes and not with four, look at how you "
+        "turn the keys.",
     ),
 )

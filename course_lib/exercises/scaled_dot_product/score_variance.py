@@ -127,7 +127,7 @@ def _variance_scaled(d, num_samples, scaled, generator) -> float:
 
 EXERCISE = Exercise(
     points=2,
-    minutes=10,
+    minutes=8,
     difficulty=1,
     returns=(Returned("variance", "float"),),
     probes=_probes,

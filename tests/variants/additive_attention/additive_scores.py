@@ -203,13 +203,18 @@ straight_through = wrong("wrong_gradient")(
 )
 features_added_up = wrong("no_w_v")(paired(lambda x, v: torch.tanh(x).sum(dim=3)))
 bilinear = wrong("dot_product")(projected(lambda q, k, v: q @ k.mT))
-no_new_axes = wrong()(projected(lambda q, k, v: torch.tanh(q + k) @ v))
+no_new_axes = wrong("not_paired")(projected(lambda q, k, v: torch.tanh(q + k) @ v))
 always_float32 = wrong("dtype_changed")(changed(lambda *inputs: [x.float() for x in inputs]))
+columns_for_features = wrong("weights_not_transposed")(
+    lambda queries, keys, w_q, w_k, w_v: (
+        torch.tanh((queries @ w_q)[:, :, None] + (keys @ w_k)[:, None]) @ w_v
+    )
+)
 crossed = wrong("weights_swapped")(changed(lambda q, k, w_q, w_k, w_v: (q, k, w_k, w_q, w_v)))
 scaled_like_dot_product = wrong("scaled")(
     lambda queries, keys, w_q, w_k, w_v: unsqueeze(queries, keys, w_q, w_k, w_v) / len(w_v) ** 0.5
 )
-weights_already = wrong()(lambda *inputs: unsqueeze(*inputs).softmax(dim=2))
+weights_already = wrong("softmax_already")(lambda *inputs: unsqueeze(*inputs).softmax(dim=2))
 keys_first_then_transposed = right(
     projected(lambda q, k, v: (torch.tanh(k.unsqueeze(2) + q.unsqueeze(1)) @ v).transpose(1, 2))
 )

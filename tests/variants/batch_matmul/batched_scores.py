@@ -73,6 +73,10 @@ letters_missing = wrong("summed_over_batch")(
 textbook = wrong("scaled_already")(
     lambda queries, keys: queries @ keys.mT / math.sqrt(queries.size(-1))
 )
+keys_first = wrong("rows_are_keys")(
+    lambda queries, keys: torch.einsum("...md,...nd->...mn", keys, queries)
+)
+weights_at_once = wrong("softmax_already")(lambda queries, keys: (queries @ keys.mT).softmax(-1))
 bare_squeeze = wrong("wrong_shape")(lambda queries, keys: torch.squeeze(queries @ keys.mT))
 float32 = wrong("dtype_changed")(lambda queries, keys: queries.float() @ keys.float().mT)
 order_of_four_axes = wrong("raised")(lambda queries, keys: queries @ keys.permute(0, 1, 3, 2))

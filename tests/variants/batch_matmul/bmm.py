@@ -100,6 +100,9 @@ def letters_for_every_axis(a, b):
 at_sign = wrong("forbidden_call")(lambda a, b: a @ b)
 letters_missing = wrong("summed_over_batch")(lambda a, b: torch.einsum("...nk,...km->nm", a, b))
 three_letters = wrong("only_three_axes")(lambda a, b: torch.einsum("bij,bjk->bik", a, b))
+axes_from_the_left = wrong("counted_from_the_left")(
+    lambda a, b: torch.sum(a.unsqueeze(-1) * b[:, None], dim=2)
+)
 letters_swapped = wrong("transposed_result")(lambda a, b: torch.einsum("...nk,...km->...mn", a, b))
 letter_kept = wrong("not_summed")(lambda a, b: torch.einsum("...nk,...km->...nkm", a, b))
 single_precision = wrong("dtype_changed")(

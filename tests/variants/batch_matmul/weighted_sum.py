@@ -62,6 +62,7 @@ star = wrong("elementwise")(lambda weights, values: weights * values)
 first_values = wrong("values_of_item_0")(
     lambda weights, values: weights @ (values[0] if values.dim() > 2 else values)
 )
+softmax_twice = wrong("softmax_again")(lambda weights, values: weights.softmax(-1) @ values)
 bmm = wrong("only_three_axes")(lambda weights, values: torch.bmm(weights, values))
 squeezed = wrong("wrong_shape")(lambda weights, values: (weights @ values).squeeze())
 forgot_sum = wrong("wrong_shape")(

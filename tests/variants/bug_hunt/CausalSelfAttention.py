@@ -224,6 +224,12 @@ OneAhead = but(
         allowed(x, lens, causal=False) & torch.ones(x.shape[1], x.shape[1]).tril(1).bool()
     ),
 )
+TrueIsHidden = but(
+    "only_the_future",
+    allowed=lambda self, x, lens: (
+        allowed(x, lens, causal=False) & torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
+    ),
+)
 RootOfEmbedDim = but(
     "scale_embed_dim", score=lambda self, q, k: q @ k.mT / math.sqrt(self.W_o.in_features)
 )

@@ -213,3 +213,11 @@ def with_faults(faults):
         return True
 
     return masking_equals_deleting
+
+
+@wrong("longest_only")
+def batch_trimmed(module, queries, keys, values, valid_lens):
+    real = slice(int(valid_lens.max()))
+    with_lengths = module(queries, keys, values, valid_lens)
+    trimmed = module(queries, keys[:, real], values[:, real])
+    return torch.allclose(with_lengths, trimmed, atol=1e-5)

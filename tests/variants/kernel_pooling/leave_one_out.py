@@ -186,6 +186,12 @@ def bandwidth_kept_away_from_0(inputs, targets, bandwidth):
     return nan_when_alone(inputs, targets, bandwidth)
 
 
+@wrong("nan_when_alone")
+def divides_by_what_is_left(inputs, targets, bandwidth):
+    weights = scores_of(inputs, bandwidth).softmax(1) * ~diagonal(inputs)
+    return weights @ targets / weights.sum(1)
+
+
 @wrong("minus_infinity_weight")
 @weighing
 def masked_after_the_softmax(scores, own):
@@ -204,7 +210,7 @@ zero_afterwards = wrong("not_renormalised")(
 column_softmax = wrong("over_queries")(
     weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(0))
 )
-nan_when_alone = wrong("not_a_number")(
+nan_when_alone = wrong("nan_when_alone")(
     weighing(lambda s, own: s.masked_fill(own, -math.inf).softmax(-1))
 )
 predicts_itself_when_alone = wrong("wrong_values")(
@@ -216,7 +222,7 @@ no_half = wrong("half_missing")(
 bandwidth_once = wrong("bandwidth_not_squared")(
     scoring(lambda squared, h, own: (-squared / (2 * h)).masked_fill(own, -math.inf))
 )
-infinitely_far_and_nan_when_alone = wrong("gradient_not_finite")(
+infinitely_far_and_nan_when_alone = wrong("nan_when_alone")(
     scoring(lambda squared, h, own: -squared.masked_fill(own, math.inf) / (2 * h**2))
 )
 very_far_from_itself = wrong("distance_filled_with_a_large_number")(

@@ -548,3 +548,15 @@ def with_layers(faults):
             return x if "no W_o" in faults else self.W_o(x)
 
     return Module
+
+
+@wrong("inputs_not_projected")
+class StraightIntoTheHeads(Base):
+    def forward(self, queries, keys, values, valid_lens=None, mask=None):
+        q, k, v = (
+            x.unflatten(-1, (self.h, self.d)).transpose(1, 2) for x in (queries, keys, values)
+        )
+        ok = permitted(valid_lens, mask, len(q), q.shape[2], k.shape[2])
+        weights = safe_softmax(q @ k.mT / math.sqrt(self.d), ok)
+        self.attention_weights = weights.detach()
+        return self.W_o((self.dropout(weights) @ v).transpose(1, 2).flatten(2))

@@ -184,3 +184,14 @@ def with_faults(faults):
         return True
 
     return is_causal
+
+
+@wrong("changed_in_place")
+def without_a_clone(fn, x):
+    before = fn(x).clone()
+    for t in range(1, x.shape[1]):
+        changed = x
+        changed[:, t:] += 1.0
+        if not torch.allclose(fn(changed)[:, :t], before[:, :t], atol=1e-5):
+            return False
+    return True

@@ -207,3 +207,11 @@ def with_faults(faults):
         return True
 
     return is_permutation_equivariant
+
+
+@wrong("features_permuted")
+def last_axis_shuffled(fn, x):
+    order = torch.tensor([*range(1, x.shape[-1]), 0])
+    moved = fn(x[..., order])
+    y = fn(x)
+    return torch.allclose(moved, y.roll(-1, dims=-1), atol=1e-5)

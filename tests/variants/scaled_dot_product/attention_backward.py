@@ -134,6 +134,24 @@ columns_instead_of_rows = but(
 no_transpose = but("not_transposed", result=lambda ds, q, k: (ds @ k, ds @ q))
 reshaped = but("wrong_values", result=lambda ds, q, k: (ds @ k, ds.reshape(len(k), len(q)) @ q))
 swapped = but("queries_and_keys_swapped", result=lambda ds, q, k: (ds.T @ q, ds @ k))
+
+
+def through(softmax_backward):
+    """The gradients by what a row of weights makes of its gradients."""
+
+    def attention_backward(queries, keys, values, grad_outputs):
+        root = queries.shape[-1] ** 0.5
+        w = torch.softmax(queries @ keys.T / root, dim=-1)
+        ds = softmax_backward(w, grad_outputs @ values.T) / root
+        return ds @ keys, ds.T @ queries, w.T @ grad_outputs
+
+    return attention_backward
+
+
+like_a_sigmoid = wrong("own_weight_only")(through(lambda w, dw: (w - w**2) * dw))
+every_key_alike = wrong("plain_mean")(
+    through(lambda w, dw: w * (dw - dw.sum(-1, keepdim=True) / dw.shape[-1]))
+)
 values_first = wrong("wrong_shape")(lambda *inputs: row_sum_form(*inputs)[::-1])
 
 

@@ -1,0 +1,275 @@
+"""`KVCache`: attention of one new position over all those before it."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, tolerance_for
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import FLOAT32, STRIDED, Case, Given, case, edge, mistake
+from course_lib.reference import language_model as oracle
+
+_ALL = (
+    "A new cache is empty, and each query attends to all positions that were appended to it so far."
+)
+
+
+def _sizes(rng, batch, heads, d, v, appended, strided=False) -> Given:
+    n = sum(appended)
+    shapes = {"keys": (n, d), "values": (n, v), "queries": (len(appended), d)}
+    drawn = {
+        name: tensor(rng.normal(0, 1.5, (batch, heads, *shape)), strided=strided)
+        for name, shape in shapes.items()
+    }
+    return drawn | {"appended": appended}
+
+
+def _values(rng) -> list[Probe]:
+    def probe(name, *sizes, scenario="cache_steps") -> Case:
+        return case(name, **_sizes(rng, *sizes), scenario=scenario)
+
+    worked: Given = {"keys": [[[[0.0], [1.0986]]]], "values": [[[[4.0], [8.0]]]]}
+    worked |= {"queries": [[[[1.0], [1.0]]]]}
+    asked: Given = _sizes(rng, 1, 1, 1, 1, (1,))
+    asked |= {"queries": np.full((1, 1, 2, 1), 0.7), "appended": (1, 0)}
+    return [
+        case("worked_number", **worked, appended=(1, 1), scenario="cache_steps").says(_ALL),
+        case("two_caches", **asked, scenario="two_caches",
+             compare="apart").says("A new cache is empty, and knows nothing of any other."),
+        probe("token_by_token", 1, 2, 3, 4, (1, 1, 1, 1)).says(_ALL),
+        probe("prompt_first", 1, 2, 3, 2, (4, 1, 1)).says(
+            "A prompt of several positions may come first, and single ones after it."
+        ),
+        probe("items", 3, 2, 5, 4, (2, 1, 3, 1)).says(
+            "Any number of positions may come at once, and each item and head has its own."
+        ),
+        probe("all_at_once", 2, 3, 4, 5, (6,)).says("All positions may come in one call."),
+        probe("asked_twice", 2, 1, 3, 4, (2, 3, 1), scenario="cache_asked_twice").says(
+            "A query changes nothing: the next one finds the same positions."
+        ),
+    ]  # fmt: skip
+
+
+def _edges(rng) -> list[Probe]:
+    def probe(name, given, **options) -> Case:
+        return edge(name, **given, **options, scenario="cache_steps")
+
+    large = _sizes(rng, 1, 2, 3, 2, (2, 2))
+    large["queries"] = tensor(800 * large["queries"].data)
+    return [
+        probe("one_position", _sizes(rng, 2, 3, 4, 5, (1,))).says(
+            "A single position has the weight 1."
+        ),
+        probe("one_head", _sizes(rng, 2, 1, 3, 2, (1, 2))).says("One head is enough."),
+        probe("one_item", _sizes(rng, 1, 3, 2, 4, (3, 1))).says("One item is enough."),
+        probe("large_scores", large).says("Large scores do not overflow."),
+        probe("many_positions", _sizes(rng, 1, 1, 2, 1, (1, 2047, 1, 60))).says(
+            "There is no limit to the number of positions."
+        ),
+        probe("float32", _sizes(rng, 1, 2, 3, 2, (2, 1)), **FLOAT32).says(
+            "What is in float32 stays in float32."
+        ),
+        probe("strided", _sizes(rng, 2, 2, 3, 4, (2, 2), strided=True)).says(STRIDED),
+    ]
+
+
+def _apart(probe, expected, recorded) -> Problem | None:
+    first, second = recorded.numbers[0, 0]
+    if arrays_agree(first, second, tolerance_for(probe, recorded)):
+        return close(probe, expected, recorded)
+    return Problem(
+        "caches_shared",
+        "What one cache gives changes when a second one is filled: they keep their positions in "
+        "the same place.",
+        "Which of your names belong to the class, or to a default argument, and which to `self`?",
+    )
+
+
+def _unfilled(probe, outputs) -> str | None:
+    """Zeros in keys and values add exp(0) to the sum and nothing to the output."""
+    given = [getattr(value, "data", value) for value in probe.inputs().values()]
+    if probe.scenario != "cache_steps" or sum(probe.inputs()["appended"]) < 2:
+        return None
+    expected, found = oracle.kv_cache(*given), outputs.numbers
+    if expected.shape[-1] < 2 or np.abs(expected).min() < 1e-3:
+        return None
+    factors = found / expected
+    alike = np.allclose(factors, factors[..., :1], rtol=1e-5)
+    if not alike or not ((factors > 0) & (factors < 0.999)).all():
+        return None
+    return (
+        f"Your first output is the right one times {factors[0, 0, 0, 0]:.3f}: some of the weight "
+        "goes to places that nothing was put in, whose values are 0."
+    )
+
+
+def _joined(old, new) -> torch.Tensor:
+    return new if old is None else torch.cat([old, new], dim=2)
+
+
+def _root(query, keys, values) -> float:
+    return math.sqrt(query.shape[-1])
+
+
+def _all(keys, values) -> tuple[torch.Tensor, torch.Tensor]:
+    return keys, values
+
+
+def _model(join=_joined, join_values=None, root=_root, seen=_all, axis=-1, forgets=False) -> type:
+    """A right cache, of which each step may be changed."""
+
+    class KVCache:
+        def __init__(self) -> None:
+            self.keys = self.values = None
+
+        def append(self, keys, values) -> None:
+            self.keys = join(self.keys, keys)
+            self.values = (join_values or join)(self.values, values)
+
+        def attend(self, query) -> torch.Tensor:
+            keys, values = seen(self.keys, self.values)
+            if forgets:
+                self.keys = self.values = None
+            scores = query @ keys.mT / root(query, keys, values)
+            return scores.softmax(axis) @ values
+
+    return KVCache
+
+
+def _along(axis) -> Callable:
+    return lambda old, new: new if old is None else torch.cat([old, new], dim=axis)
+
+
+def _into_the_beginning(old, new) -> torch.Tensor:
+    """`buffer[:, :, :s] = new` in a buffer that has as many places as positions came at most."""
+    return new if old is None else torch.cat([new, old[:, :, new.shape[2] :]], dim=2)
+
+
+def _without_newest(keys, values) -> tuple[torch.Tensor, torch.Tensor]:
+    last = max(1, keys.shape[2] - 1)
+    return keys[:, :, :last], values[:, :, :last]
+
+
+_SCALE = "By which number must q . k be divided so that its size does not grow with d?"
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=15,
+    difficulty=2,
+    starred=True,
+    is_class=True,
+    returns=(Returned("outputs", "tensor", "float", ("batch", "num_heads", "steps", "v")),),
+    probes=lambda rng: [*_values(rng), *_edges(rng)],
+    oracle=oracle.kv_cache,
+    comparisons={"apart": _apart},
+    exact=("apart",),
+    mistakes=(
+        mistake("overwritten", _model(join=lambda old, new: new)).says(
+            "Only what was appended last is attended to: each `append` replaces what was there.",
+            "What should `self` hold after two calls of `append`?",
+        ),
+        mistake("emptied_by_attend", _model(forgets=True)).says(
+            "`attend` empties the cache: the next call finds only what was appended after it, or "
+            "nothing.",
+            "Which of the two methods may change what `self` holds?",
+        ),
+        mistake("restarts_at_0", _model(join=_into_the_beginning)).says(
+            "New positions are written over the first ones; they come behind those that are there.",
+            "At which place does the first free one begin?",
+        ),
+        mistake("wrong_axis", _model(join=_along(1)), twins=(_model(join=_along(0)),)).says(
+            "The new positions are joined along another axis than that of the positions.",
+            "Which axis of (B, h, s, d) counts the positions?",
+        ),
+        mistake("newest_left_out", _model(seen=_without_newest)).says(
+            "The newest position is left out; a token attends to itself, too.",
+            "Which positions does a causal mask allow to the last query?",
+        ),
+        mistake("first_position_only", _model(seen=lambda k, v: (k[:, :, :1], v[:, :, :1]))).says(
+            "Every query gets the value of the first position: torch's `is_causal` aligns a single "
+            "query with the first key.",
+            "Does the newest position need a mask at all?",
+        ),
+        mistake("unscaled", _model(root=lambda q, k, v: 1.0)).says(
+            "The scores are not divided by the root of d.", _SCALE
+        ),
+        mistake("divided_by_d", _model(root=lambda q, k, v: q.shape[-1])).says(
+            "The scores are divided by d instead of its root.", _SCALE
+        ),
+        mistake(
+            "root_of_the_number_of_positions", _model(root=lambda q, k, v: math.sqrt(k.shape[2]))
+        ).says(
+            "The scores are divided by the root of the number of positions; it is that of d.",
+            "How many products are summed in one score?",
+        ),
+        mistake("root_of_v", _model(root=lambda q, k, v: math.sqrt(v.shape[3]))).says(
+            "The scores are divided by the root of v, the size of a value; it is that of d.",
+            "How many products are summed in one score?",
+        ),
+        mistake("over_the_query", _model(axis=-2)).says(
+            "The softmax runs over the single query, so that each weight is 1 and the values are "
+            "added up.",
+            "Which axis of the scores holds the positions?",
+        ),
+        mistake(
+            "values_the_other_way",
+            _model(join_values=lambda old, new: new if old is None else torch.cat([new, old], 2)),
+        ).says(
+            "Keys are put behind the old ones, values in front of them: they no longer belong "
+            "together.",
+            "Which value has the first key after two calls?",
+        ),
+        mistake("keys_for_values", _model(seen=lambda k, v: (k, k))).says(
+            "The weights are laid on the keys; it is the values that they average.",
+            "Which of the two has the size v?",
+        ),
+    ),
+    properties=(
+        Property("unfilled_places", _unfilled, "Which part of your buffer has been filled?"),
+    ),
+    hints=(
+        "A cache is a list that grows: keys and values of the first position, of the second, and "
+        "so on. The newest query may see all of them, so no mask is needed.",
+        "Let `append` put the new keys behind the old ones, along the axis of the positions, and "
+        "the values likewise. `attend` is lesson 05's attention: scores over the root of d, "
+        "softmax over the positions, weighted sum.",
+        "def append(self, keys, values):\n"
+        "    if self.keys is None: ...\n"
+        "    else: self.keys = torch.cat([self.keys, ...], dim=...)\n"
+        "def attend(self, query):\n"
+        "    scores = query @ self.keys.mT / ...\n"
+        "    return ... @ self.values",
+    ),
+    promises={
+        "A model that writes": "",
+        "They never change": "",
+        "Keep them, and a step": "",
+        "takes nothing and starts empty": "worked_number token_by_token",
+        "Two caches know nothing of each other": "two_caches",
+        "of the $s$ positions that come next": (
+            "token_by_token prompt_first items all_at_once one_position one_head one_item strided"
+        ),
+        "There is no limit": "many_positions",
+        "It changes neither of them": "items",
+        "returns `(B, h, 1, v)`": "items all_at_once large_scores float32",
+        "It changes nothing: the next call": "asked_twice",
+        "comes after an `append`": "",
+        "gets what a causal pass": "token_by_token prompt_first",
+        "What you keep": "",
+        "append the key 0 with the value 4": "worked_number",
+        "Append the key 1.0986": "worked_number",
+        # the docstring
+        "The keys and values of all positions": "token_by_token",
+        "`append` adds positions behind": "items",
+        "Step by step this gives": "token_by_token prompt_first",
+        "Starts empty": "worked_number",
+        "Adds one position or several": "items",
+        "keys, values: those": "items",
+        "Attends to every position that is there": "items asked_twice",
+        "query: that of the newest": "items",
+        "One output for each item": "items",
+    },
+)

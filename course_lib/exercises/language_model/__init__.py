@@ -1,0 +1,19 @@
+"""Lesson 10: a language model, how it writes, and what its heads do."""
+
+from course_lib.checks.judge.exercise import Lesson, Written
+
+LESSON = Lesson(
+    10,
+    "A language model",
+    Written("what_the_loss_knows", points=4, minutes=10),
+    exercises=(
+        "next_token_loss",
+        "generate",
+        "previous_token_score",
+        "induction_score",
+        "ablate_head",
+        "rotary_embedding",
+        "KVCache",
+        "grouped_query_attention",
+    ),
+)

@@ -1,0 +1,188 @@
+"""What the frequencies of thousands of tokens say about how they were drawn."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.observe.probe import Probe
+from course_lib.exercises._rows import Given
+from course_lib.exercises.language_model._texts import next_logits
+from course_lib.reference import language_model as oracle
+
+# Of each frequency that is looked at. A probe has at most 40 of them, the exercise six such
+# probes: a right answer is rejected with a probability below 1e-6.
+FALSE_ALARM = 1e-9  # so with 3000 texts one may be off by 0.06; each mistake moves one by 0.09
+
+
+def _off_by(count: int) -> float:
+    """A frequency among `count` strays further with P < `FALSE_ALARM` (Hoeffding's bound)."""
+    return math.sqrt(math.log(2 / FALSE_ALARM) / (2 * count))
+
+
+class Drawn:
+    """The tokens that were drawn, in groups of equal contexts."""
+
+    def __init__(self, probe: Probe, texts: np.ndarray):
+        given = probe.inputs()
+        tables = given["model"].options["tables"]
+        self.asked: Given = {key: given[key] for key in ("temperature", "top_k") if key in given}
+        self.vocabulary, self.groups, self.contexts = tables.shape[1], [], []
+        self.begin, logits = given["prompt"].data.shape[1], next_logits(tables)
+        self.first = texts[:, self.begin]
+        for end in range(self.begin, texts.shape[1]):
+            contexts = texts[:, max(0, end - len(tables)) : end]
+            for context in np.unique(contexts, axis=0):
+                drawn = texts[(contexts == context).all(axis=1), end]
+                shares = np.bincount(drawn, minlength=self.vocabulary) / len(drawn)
+                self.groups.append((logits(context.tolist()), shares, len(drawn)))
+                self.contexts.append(context.tolist())
+
+    def fits(self, **changed: Any) -> bool:
+        """Whether all frequencies are near those with this temperature and `top_k`."""
+        options: Given = self.asked | changed
+        return all(
+            np.abs(shares - oracle.next_probabilities(logits, **options)).max() <= _off_by(count)
+            for logits, shares, count in self.groups
+        )
+
+    def farthest(self) -> str:
+        """The frequency that is farthest off for the number of draws, in words."""
+        found = []
+        for context, (logits, shares, count) in zip(self.contexts, self.groups, strict=True):
+            chances = oracle.next_probabilities(logits, **self.asked)
+            gaps = np.abs(shares - chances) / _off_by(count)
+            found.append((gaps.max(), context, int(gaps.argmax()), shares, chances))
+        _, context, token, shares, chances = max(found, key=lambda one: one[0])
+        return (
+            f"After the context {context} token {token} comes in {shares[token]:.0%} of your texts "
+            f"instead of {chances[token]:.0%}."
+        )
+
+    def outside(self) -> bool:
+        """Whether a token was drawn that `top_k` rules out."""
+        return any(
+            shares[oracle.next_probabilities(logits, **self.asked) == 0].any()
+            for logits, shares, _ in self.groups
+        )
+
+    def not_renormalised(self) -> bool:
+        """Whether one token gets what `top_k` took from the others."""
+        if "top_k" not in self.asked:
+            return False
+        return all(
+            any(
+                np.abs(shares - chances).max() <= _off_by(count)
+                for chances in self._with_the_rest(logits)
+            )
+            for logits, shares, count in self.groups
+        )
+
+    def _with_the_rest(self, logits) -> list[np.ndarray]:
+        kept = oracle.next_probabilities(logits, **self.asked) > 0
+        everything: Given = self.asked | {"top_k": None}
+        chances = oracle.next_probabilities(logits, **everything) * kept
+        return list(chances + (1 - chances.sum()) * np.eye(self.vocabulary))
+
+    def is_together(self) -> bool:
+        """Whether neighbouring rows agree more or less often than by chance."""
+        pairs = len(self.first) // 2
+        agree = (self.first[: 2 * pairs : 2] == self.first[1 : 2 * pairs : 2]).mean()
+        chances = oracle.next_probabilities(self.groups[0][0], **self.asked)
+        return abs(agree - float((chances**2).sum())) > _off_by(pairs)
+
+
+def told_by_frequencies(
+    drawn: Drawn, others: Sequence[tuple[str, Mapping[str, Any]]]
+) -> str | None:
+    """The id of what is wrong with how tokens were drawn, "" where it has no name, else None.
+
+    Args:
+        drawn: the tokens.
+        others: ids of mistakes, with the temperature and `top_k` that they come to.
+    """
+    if (drawn.first == drawn.first[0]).all():
+        return "all_texts_equal"
+    if drawn.fits() and not drawn.outside():
+        return "rows_drawn_together" if drawn.is_together() else None
+    for id, changed in others:
+        if changed.keys() <= drawn.asked.keys() and drawn.fits(**changed):
+            return id
+    if drawn.not_renormalised():
+        return "top_k_not_renormalised"
+    return "outside_top_k" if drawn.outside() else ""
+
+
+def kept_prompt(probe: Probe, texts: np.ndarray, vocabulary: int) -> Problem | None:
+    """What is wrong with a text before its new tokens are looked at."""
+    prompt = probe.inputs()["prompt"].data
+    if not np.array_equal(texts[:, : prompt.shape[1]], prompt):
+        return Problem("prompt_changed", "Your texts do not begin with their prompts.")
+    if texts.min() < 0 or texts.max() >= vocabulary:
+        return Problem(
+            "outside_the_vocabulary",
+            f"Your texts hold tokens outside 0..{vocabulary - 1}.",
+            "Which index does your search give if no entry is large enough?",
+        )
+    return None
+
+
+TOLD = {
+    "temperature_multiplied": (
+        "The logits are multiplied by the temperature; they are divided by it.",
+        "Which temperature should make the likeliest token certain, a small or a large one?",
+    ),
+    "temperature_ignored": (
+        "The temperature changes nothing, as when probabilities instead of logits are divided by "
+        "it.",
+        "What does a common factor do to probabilities, and what to logits?",
+    ),
+    "top_k_ignored": (
+        "What `top_k` rules out is drawn all the same.",
+        "Which logit must a token have so that its probability is 0?",
+    ),
+    "top_k_not_renormalised": (
+        "What `top_k` takes from the others falls to a single token: the probabilities that are "
+        "kept no longer sum to 1.",
+        "Does `top_k` come before the softmax or after it, and what is the sum then?",
+    ),
+    "all_texts_equal": (
+        "Thousands of texts with the same prompt all go on alike.",
+        "Where does your code draw, and does each text of a batch get a draw of its own?",
+    ),
+    "rows_drawn_together": (
+        "Neighbouring texts of a batch go on alike more or less often than by chance.",
+        "Does each text of a batch get a draw of its own?",
+    ),
+    "outside_top_k": (
+        "Tokens are drawn that are not among the `top_k` likeliest.",
+        "Which tokens are left when the k largest logits are kept?",
+    ),
+}
+_OTHERS = (
+    ("top_k_ignored", {"top_k": None}),
+    ("temperature_ignored", {"temperature": 1.0}),
+)
+
+
+def frequencies(probe, expected, recorded) -> Problem | None:
+    """Whether the tokens are as frequent as they should be, and independent of each other."""
+    texts = recorded.numbers.astype(int)
+    vocabulary = probe.inputs()["model"].options["tables"].shape[1]
+    if problem := kept_prompt(probe, texts, vocabulary):
+        return problem
+    drawn = Drawn(probe, texts)
+    temperature = drawn.asked.get("temperature", 1.0)
+    others = (*_OTHERS, ("temperature_multiplied", {"temperature": 1 / temperature}))
+    told = told_by_frequencies(drawn, others)
+    if told is None:
+        return None
+    if told:
+        return Problem(told, *TOLD[told])
+    return Problem(
+        "wrong_frequencies",
+        f"{probe.says} {drawn.farthest()}",
+        "Which probabilities do you draw from, and are all steps and texts drawn on their own?",
+    )

@@ -1,0 +1,146 @@
+"""Wrong models of `generate`: each a right one with a step changed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from course_lib.exercises._rows import mistake
+from course_lib.exercises.language_model._frequencies import TOLD
+
+
+def _last_tokens(tokens, length) -> torch.Tensor:
+    return tokens[:, -length:]
+
+
+def _restricted(logits, top_k, ruled_out=-torch.inf) -> torch.Tensor:
+    if top_k is None or top_k >= logits.shape[-1]:
+        return logits
+    smallest = logits.topk(top_k).values[:, -1:]
+    return logits.masked_fill(logits < smallest, ruled_out)
+
+
+def _largest(logits, top_k) -> torch.Tensor:
+    """Sorted, so that an index into them is no token."""
+    return logits if top_k is None else logits.topk(min(top_k, logits.shape[-1])).values
+
+
+def _draw(logits, temperature, top_k, generator) -> torch.Tensor:
+    weights = torch.softmax(_restricted(logits, top_k) / temperature, dim=-1)
+    return torch.multinomial(weights, 1, generator=generator)
+
+
+def _or_likeliest(draw) -> Callable:
+    def chosen(logits, temperature, top_k, generator) -> torch.Tensor:
+        if temperature == 0:
+            return logits.argmax(-1, keepdim=True)
+        return draw(logits, temperature, top_k, generator)
+
+    return chosen
+
+
+_choose = _or_likeliest(_draw)
+
+
+def _model(
+    read=_last_tokens,
+    choose=_choose,
+    before="eval",
+    kept=lambda tokens, length: tokens,
+    finish=lambda tokens, num_given: tokens,
+) -> Callable:
+    """A right answer, of which each step may be changed."""
+
+    def generate(
+        model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None
+    ) -> torch.Tensor:
+        was_training, tokens = model.training, prompt
+        model.train(was_training and before == "as_it_was")
+        with torch.no_grad():
+            for _ in range(num_tokens):
+                tokens = kept(tokens, model.context_length)
+                logits = model(read(tokens, model.context_length))[:, -1]
+                new = choose(logits, temperature, top_k, generator)
+                tokens = torch.cat([tokens, new], dim=1)
+        model.train(was_training)
+        return finish(tokens, prompt.shape[1])
+
+    return generate
+
+
+def _drawing(change) -> Callable:
+    """`change(logits, temperature, top_k, generator)` gives other arguments for the draw."""
+    return _model(choose=_or_likeliest(lambda *given: _draw(*change(*given))))
+
+
+def _said(id, model: Any, **options) -> Any:
+    return mistake(id, model, **options).says(*TOLD[id])
+
+
+MISTAKES = (
+    mistake("whole_text_read", _model(lambda tokens, length: tokens), fails=True).says(
+        "The model is given the whole text, more than its `context_length`.",
+        "Which part of a long text may the model read?",
+    ),
+    mistake("first_tokens_read", _model(lambda tokens, length: tokens[:, :length])).says(
+        "The model always reads the first `context_length` tokens, so that it never sees what "
+        "it wrote last.",
+        "Which end of a long text should be cut off?",
+    ),
+    mistake("last_token_read", _model(lambda tokens, length: tokens[:, -1:])).says(
+        "The model is given the last token alone; what comes next depends on those before it, too.",
+        "How much of the text may the model read?",
+    ),
+    mistake("one_token_less_read", _model(lambda tokens, n: tokens[:, -max(1, n - 1) :])).says(
+        "The model reads one token less than it could.",
+        "How many tokens are `context_length` tokens?",
+    ),
+    mistake(
+        "prompt_cut",
+        _model(kept=_last_tokens),
+        twins=(_model(finish=lambda tokens, num_given: tokens[:, num_given:]),),
+    ).says(
+        "Your texts lack their beginning: the prompt, or what no longer fits into the context.",
+        "Which of the two is as long as the context: what the model reads, or what you return?",
+    ),
+    mistake("zero_not_treated", _model(choose=_draw), fails=True).says(
+        "At temperature 0 the logits are divided by 0.",
+        "What is left to draw when the likeliest token is certain?",
+    ),
+    mistake(
+        "drawn_at_0",
+        _model(choose=lambda x, t, k, g: _draw(x, max(t, 1e-8), k, g)),
+        twins=(_model(choose=lambda x, t, k, g: _draw(x, t or 1e-8, k, None if t == 0 else g)),),
+    ).says(
+        "At temperature 0 you draw all the same, at a tiny temperature: the token is right, but it "
+        "takes a random number, and at 0 nothing is drawn.",
+        "Which function finds the likeliest token without chance?",
+    ),
+    _said("temperature_multiplied", _drawing(lambda x, t, k, g: (x, 1 / t, k, g))),
+    _said("temperature_ignored", _drawing(lambda x, t, k, g: (x, 1.0, k, g))),
+    _said(
+        "top_k_ignored",
+        _drawing(lambda x, t, k, g: (x, t, None, g)),
+        twins=(_drawing(lambda x, t, k, g: (_restricted(x, k, 0.0), t, None, g)),),
+    ),
+    mistake("place_for_token", _drawing(lambda x, t, k, g: (_largest(x, k), t, None, g))).says(
+        "With `top_k` you append the place among the k largest logits, 0 for the likeliest, and "
+        "not the token that stands there.",
+        "What does `topk` return beside the largest numbers?",
+    ),
+    mistake(
+        "always_the_likeliest",
+        _model(choose=lambda logits, *options: logits.argmax(-1, keepdim=True)),
+    ).says(
+        "The likeliest token always comes next, at every temperature.",
+        "Where does your code draw?",
+    ),
+    mistake("global_rng", _drawing(lambda x, t, k, g: (x, t, k, None))).says(
+        "`generator` is not used: the random numbers are torch's global ones.",
+        "Which argument makes `torch.multinomial` draw from `generator`?",
+    ),
+    mistake("mode_left_alone", _model(before="as_it_was")).says(
+        "The model writes in the mode in which it comes; in train mode dropout disturbs it.",
+        "What do layers with dropout do in train mode?",
+    ),
+)

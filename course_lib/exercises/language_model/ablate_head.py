@@ -1,0 +1,258 @@
+"""`ablate_head`: one head off inside a `with`, and everything as it was afterwards."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.comparisons import Problem, close
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Built, Probe, tensor
+from course_lib.exercises._rows import Case, Given, case, mistake
+from course_lib.exercises.language_model import _ablation as wrong
+
+_ATTRIBUTES = ("attention", "attn", "mixer.heads")
+
+
+_OBSERVED: Given = {"scenario": "head_switched_off", "compare": "as_it_was"}
+
+
+def _model(rng, num_heads=3, head_dim=2, embed_dim=5, layers=2, bias=False, **given) -> Built:
+    """A model of 7 tokens; `W_o` reads num_heads * head_dim features and writes embed_dim."""
+
+    def normal(*shape) -> np.ndarray:
+        return rng.normal(0, 0.9, shape)
+
+    width = num_heads * head_dim
+    made = [
+        {
+            "name": name,
+            "read": normal(width, embed_dim),
+            "W_o": normal(embed_dim, width),
+            "bias": normal(embed_dim) if bias else None,
+        }
+        for name in _ATTRIBUTES[:layers]
+    ]
+    options = {"embedding": normal(7, embed_dim), "num_heads": num_heads, "layers": made}
+    return Built("small_language_model", options | given)
+
+
+def _worked() -> Given:
+    """One block of two heads, one feature each: x becomes x + x + 10 x, without head 1 x + x."""
+    layer = {"name": "attention", "read": np.array([[1.0], [10.0]]), "bias": None}
+    options = {"embedding": np.array([[1.0], [2.0]]), "num_heads": 2}
+    options["layers"] = [layer | {"W_o": np.array([[1.0, 1.0]])}]
+    return {"model": Built("small_language_model", options), "tokens": tensor([[0]])}
+
+
+def _probe(name, rng, layer, head, moment="inside", part="values", then=(), **options) -> Case:
+    tokens, tolerance = options.pop("tokens", None), options.pop("tolerance", None)
+    given: Given = {"layer": layer, "head": head}
+    if then:
+        given |= {"second_layer": then[0], "second_head": then[1]}
+    args = {
+        "model": _model(rng, **options),
+        "tokens": tensor(rng.integers(0, 7, (2, 4))) if tokens is None else tokens,
+    }
+    return case(
+        name,
+        part=part,
+        args=args | given,
+        by_name={"moment": moment},
+        tolerance=tolerance,
+        **_OBSERVED,
+    )
+
+
+_OFF = "Inside the `with`, W_o must read zeros in the place of what this head makes."
+_AS_BEFORE = "After the `with`, the model must be what it was before."
+_BOTH = "With one `with` in another, both heads are off inside."
+_OUTER = "When the inner `with` is over, the head of the outer one is still off."
+_GRADIENTS = "Inside the `with`, gradients are computed as usual, those of other heads too."
+_AFTER, _OUTSIDE_THE_INNER = "after the with", "inside the outer, after the inner"
+
+
+def _values(rng) -> list[Probe]:
+    worked = _worked() | {"layer": 0, "head": 1}
+    return [
+        case("worked", args=worked, by_name={"moment": "inside"}, **_OBSERVED).says(_OFF),
+        _probe("first_head", rng, 0, 0).says(_OFF),
+        _probe("middle_head", rng, 1, 1).says(_OFF),
+        _probe("last_head", rng, 0, 3, num_heads=4, embed_dim=8).says(_OFF),
+        _probe("afterwards", rng, 1, 2, _AFTER).says(_AS_BEFORE),
+        _probe("after_an_error", rng, 0, 1, f"{_AFTER}, left by an error").says(
+            "An error that is raised inside must come out, and the model be what it was."
+        ),
+        _probe("one_after_the_other", rng, 0, 1, "inside the second", then=(1, 0)).says(
+            "A second `with` after the first switches off its own head alone."
+        ),
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    def edge(name, layer, head, moment="inside", **options) -> Case:
+        return _probe(name, rng, layer, head, moment, part="edges", **options)
+
+    return [
+        edge("two_heads", 1, 0, "inside both", then=(1, 2)).says(_BOTH),
+        edge("two_layers", 0, 1, "inside both", then=(1, 1)).says(_BOTH),
+        edge("after_the_inner", 1, 0, _OUTSIDE_THE_INNER, then=(1, 2)).says(_OUTER),
+        edge("after_the_inner_layer", 0, 1, _OUTSIDE_THE_INNER, then=(1, 1)).says(_OUTER),
+        edge("after_both", 1, 0, _AFTER, then=(1, 1)).says(_AS_BEFORE),
+        edge("with_biases", 1, 0, bias=True).says("The bias of W_o belongs to no head: it stays."),
+        edge("biases_afterwards", 0, 2, _AFTER, bias=True).says(_AS_BEFORE),
+        edge("wide_heads", 1, 1, head_dim=4, embed_dim=6).says(
+            "The heads are equal blocks of the features that W_o reads, however many it writes."
+        ),
+        edge("found_deeper", 2, 0, layers=3).says(
+            "The part with W_o and num_heads may be anywhere in the block."
+        ),
+        edge("one_head", 1, 0, num_heads=1, head_dim=6).says(
+            "Of one head nothing is left, and what the block adds is 0."
+        ),
+        edge("one_layer", 0, 1, layers=1, tokens=tensor([[4]])).says(
+            "A model of one block and a text of one token must work."
+        ),
+        edge("in_train_mode", 0, 2, _AFTER, training=True).says(_AS_BEFORE),
+    ]
+
+
+def _gradients(rng) -> list[Probe]:
+    def gradient(name, layer, head, **options) -> Probe:
+        options |= {"part": "gradients", "tolerance": 1e-5}
+        return _probe(name, rng, layer, head, "inside, after a step of training", **options).says(
+            _GRADIENTS
+        )
+
+    return [
+        gradient("gradient_of_one_layer", 0, 1, layers=1, embed_dim=6),
+        gradient("gradient", 1, 1),
+    ]
+
+
+def _as_it_was(probe, expected, recorded) -> Problem | None:
+    """The logits, and nothing left behind, which is said first."""
+    logits, changes = recorded.items.values()
+    if changes.text == "nothing":
+        return close(probe, expected[0], logits)
+    what = "At this moment" if probe.inputs()["moment"].startswith("inside") else "Afterwards"
+    return Problem(
+        "left_over",
+        f"{what} something is not as it was before your `with`: {changes.text}.",
+        "Which line of yours changes it, and which one undoes that, whatever happens?",
+    )
+
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=15,
+    difficulty=3,
+    may_be_class=True,
+    returns=(
+        Returned("logits", "tensor", "float", ("batch", "n", "vocabulary")),
+        Returned("changes", "str"),
+    ),
+    probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
+    mistakes=(
+        replace(
+            mistake("not_restored_after_an_error", wrong.switch(removed="without errors")).says(
+                "After an error inside the `with` the head is still off.",
+                "Which block of a `try` runs however it is left?",
+            ),
+            twins=(wrong.zeroed(restored="without errors"),),
+        ),
+        mistake("never_restored", wrong.switch(removed="never")).says(
+            "The hook that switches the head off is still there after the `with`.",
+            "What does `register_forward_pre_hook` return, and what can that do?",
+        ),
+        mistake("weights_stay_zero", wrong.zeroed(copy=False)).says(
+            "What was set to 0 in `W_o.weight` is still 0 after the `with`. If you put something "
+            "back, it is a view of the weights, which became 0 with them.",
+            "Which method makes a copy of a slice?",
+        ),
+        mistake("nothing_switched_off", wrong.switch(removed="too early")).says(
+            "Inside the `with` the model computes what it always does. A hook that returns nothing "
+            "changes nothing, nor does what is undone before the `yield`, or done to a copy.",
+            "Which line of yours changes what W_o of `model` itself reads?",
+        ),
+        mistake("all_heads", wrong.switch(features=lambda part, head: slice(None))).says(
+            "All heads of the layer are off, not one.",
+            "Which of the features that W_o reads belong to this head?",
+        ),
+        mistake("other_heads", wrong.switch(features=wrong.others)).says(
+            "The head asked for is the only one that is left on.",
+            "Which side of your selection gets the zeros?",
+        ),
+        mistake("next_head", wrong.switch(features=wrong.next_head)).says(
+            "The head after the one asked for is off: heads are counted from 0.",
+            "Where does the block of features of head 0 begin?",
+        ),
+        mistake("every_layer", wrong.switch(parts=wrong.all_parts)).says(
+            "The head is switched off in every layer.", "Where does `layer` enter?"
+        ),
+        mistake("interleaved", wrong.switch(features=wrong.interleaved)).says(
+            "You take every h-th feature; a head is a block of neighbours.",
+            "In which order does `merge_heads` put the features of the heads?",
+        ),
+        mistake("rows_of_the_weight", wrong.zeroed(columns=False)).says(
+            "What you set to 0 are features that W_o writes, the rows of its weight. The heads are "
+            "what it reads: the columns.",
+            "Which shape has the weight of `nn.Linear(in_features, out_features)`?",
+        ),
+        mistake("size_of_what_it_writes", wrong.switch(features=wrong.by_what_it_writes)).says(
+            "The size of a head is worked out from what W_o writes; it reads another number of "
+            "features.",
+            "Which size of W_o do the heads share out?",
+        ),
+        mistake("error_hidden", wrong.switch(removed="hides errors")).says(
+            "An error that is raised inside the `with` ends there, and the caller never hears of "
+            "it.",
+            "What must follow an `except` that only tidies up?",
+        ),
+        mistake("gradients_off", wrong.switch(around=torch.no_grad)).says(
+            "The body of the `with` runs under `torch.no_grad()`, because your `yield` is in it.",
+            "Which of your lines need `no_grad`, and is the `yield` one of them?",
+        ),
+        mistake("gradients_cut", wrong.switch(hook_of=wrong.detached)).says(
+            "The logits are right, but no gradient comes through the layer's heads any more.",
+            "Which step takes the tensor out of the graph (`.detach()`, `.data`)?",
+        ),
+    ),
+    comparisons={"as_it_was": _as_it_was},
+    exact=("as_it_was",),
+    promises={
+        "To find out, switch": "",
+        "both counted from 0": "first_head last_head",
+        "How many features `W_o` writes": "wide_heads found_deeper",
+        "A model of one block has": "",
+        "The first of two heads repeats": "",
+        "Inside `with ablate_head(model, 0, 1)": "worked",
+        "`model.blocks[layer]` is": "first_head middle_head one_layer",
+        "`num_heads` and `W_o`": "found_deeper one_head",
+        "reads the heads side by side": "last_head wide_heads",
+        "its block is 0": "first_head middle_head last_head",
+        "its bias": "with_biases biases_afterwards",
+        "gradients are computed as usual": "gradient gradient_of_one_layer",
+        "Afterwards the model is what it was": "afterwards in_train_mode biases_afterwards",
+        "An error that is raised inside": "after_an_error",
+        "One `with` may be inside another": (
+            "two_heads two_layers after_the_inner after_the_inner_layer after_both "
+            "one_after_the_other"
+        ),
+        "A score says where": "",
+        "Write a *context manager*": "",
+        "Token 0 is read as": "worked",
+        "Switches one head off": "first_head",
+        "Everything else about the model is the same": "afterwards after_an_error",
+    },
+    hints=(
+        "All that a head has to say passes through W_o. What would W_o have to read, in which "
+        "features, if the head said nothing?",
+        "A forward pre-hook of `W_o` gets `(module, inputs)` before W_o runs, and what it returns "
+        "is read instead. Register it before the `yield`, remove it after, in a `finally`. Or set "
+        "columns of `W_o.weight` to 0 and put a copy of them back, just as surely.",
+        "Three heads of two features: which columns of (batch, n, 6) are those of head 1? A "
+        "forward pre-hook sees what a module is about to read, and may hand it something "
+        "else. Afterwards the hook must be gone, also if the block raised.",
+    ),
+)

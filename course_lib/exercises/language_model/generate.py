@@ -1,0 +1,208 @@
+"""`generate`: what is read, how the next token is drawn, and what is left as it was."""
+
+import numpy as np
+
+from course_lib.checks.judge.comparisons import Problem
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Built, Probe, tensor
+from course_lib.exercises._rows import Case, Given, case, edge
+from course_lib.exercises.language_model._frequencies import frequencies
+from course_lib.exercises.language_model._texts import (
+    frequency_problem,
+    likeliest,
+    model_of,
+    text_problem,
+)
+from course_lib.exercises.language_model._writers import MISTAKES
+
+_GREEDY: Given = {"temperature": 0}
+_LIKELIEST = "At temperature 0 the likeliest token comes next, each time."
+
+
+def _called(make, name, given, *, seed=None, **by_name) -> Case:
+    """A call with the options by name; options of the probe are told from them."""
+    options = {key: by_name.pop(key) for key in ("compare", "scenario") if key in by_name}
+    if seed is not None:
+        by_name["generator"] = Built("generator", {"seed": int(seed.integers(10**6))})
+    return make(name, **given, by_name=by_name, **options)
+
+
+def _values(rng) -> list[Probe]:
+    count = 2 * np.roll(np.eye(6), 1, axis=1)
+    worked = {"model": model_of(np.stack([count, 0 * count])), "prompt": tensor([[2, 3]])}
+    drawn: Given = {"compare": "frequencies", "seed": rng}
+    often = "Among thousands of texts each token is as frequent as softmax(logits / temperature)"
+
+    def greedy(name, *sizes, **options) -> Case:
+        return _called(case, name, text_problem(rng, *sizes, **options), **_GREEDY)
+
+    def sampled(name, num_tokens=1, **options) -> Case:
+        return _called(case, name, frequency_problem(rng, num_tokens), **drawn, **options)
+
+    return [
+        _called(case, "worked_number", worked | {"num_tokens": 2}, **_GREEDY).says(_LIKELIEST),
+        greedy("greedy", 3, 2, 4, 6).says(f"{_LIKELIEST} The whole text is its context."),
+        greedy("longer_than_the_context", 2, 3, 9, 4).says(
+            "Where the text is longer, the model reads the last `context_length` tokens of it."
+        ),
+        greedy("prompt_longer_than_the_context", 3, 7, 3, 5).says(
+            "Of a prompt that is too long, too, the model reads the end, and the text keeps all."
+        ),
+        greedy("dropout_off", 2, 3, 4, 5, training=True).says(
+            "A model in train mode writes in eval mode, too: its logits are others with dropout."
+        ),
+        sampled("drawn", num_tokens=2).says(f"{often} says."),
+        sampled("cold", temperature=0.5).says(f"{often} says, here at temperature 0.5."),
+        sampled("hot", temperature=3.0).says(f"{often} says, here at temperature 3."),
+        sampled("top_k", top_k=2).says(
+            "Only the `top_k` likeliest tokens are drawn, in the proportion that they have."
+        ),
+    ]
+
+
+def _greedy_edge(rng, name, *sizes, training=False, **options) -> Case:
+    return _called(edge, name, text_problem(rng, *sizes, training=training), **(_GREEDY | options))
+
+
+def _edges(rng) -> list[Probe]:
+    def greedy(name, *sizes, **options) -> Case:
+        return _greedy_edge(rng, name, *sizes, **options)
+
+    def sampled(name, num_tokens=1, **options) -> Case:
+        given = frequency_problem(rng, num_tokens)
+        return _called(edge, name, given, **options, seed=rng, compare="frequencies")
+
+    whole = text_problem(rng, 2, 4, 3, 6)
+    int32 = whole | {"prompt": whole["prompt"].astype(np.int32)}
+    return [
+        greedy("one_text", 1, 3, 4, 5).says("One prompt is enough."),
+        greedy("one_position", 3, 1, 4, 6).says("A prompt may be a single token."),
+        greedy("context_of_one", 3, 2, 4, 1).says("A context may be a single token."),
+        greedy("nothing_to_add", 2, 3, 0, 5).says("With `num_tokens=0` the prompts come back."),
+        _called(edge, "int32", int32, **_GREEDY).says("A prompt in int32 is as good as in int64."),
+        greedy("top_k_at_0", 2, 3, 5, 4, top_k=3).says("At temperature 0 `top_k` changes nothing."),
+        greedy("top_1", 2, 3, 5, 4, temperature=1.5, top_k=1, seed=rng).says(
+            "With `top_k=1` the likeliest token is the only one."
+        ),
+        greedy("nearly_0", 2, 3, 5, 4, temperature=1e-4, seed=rng).says(
+            "A temperature close to 0 gives what 0 gives, and nothing overflows."
+        ),
+        sampled("top_k_above_the_vocabulary", top_k=9).says(
+            "With `top_k` above the vocabulary all tokens may come."
+        ),
+        sampled("hot_top_k", 2, top_k=3, temperature=2.0).says(
+            "`top_k` and temperature act together."
+        ),
+    ]
+
+
+def _around(rng) -> list[Probe]:
+    """What the call leaves as it was, and where its random numbers come from."""
+
+    def greedy(name, *sizes, **options) -> Case:
+        return _greedy_edge(rng, name, *sizes, **options)
+
+    mode: Given = {"scenario": "mode_noted", "compare": "mode"}
+    drawn: Given = {"compare": "noted", "temperature": 1.0}
+    return [
+        greedy("no_gradients", 2, 3, 2, 4, scenario="gradients_noted", compare="gradients").says(
+            "The model runs without gradients; after the call they are on as before."
+        ),
+        greedy("stays_in_train_mode", 2, 3, 2, 4, training=True, **mode).says(
+            "A model in train mode is in train mode afterwards."
+        ),
+        greedy("stays_in_eval_mode", 2, 3, 2, 4, **mode).says(
+            "A model in eval mode is in eval mode afterwards."
+        ),
+        greedy("equal_generators", 5, 2, 9, 4, scenario="equal_generators", **drawn, seed=rng).says(
+            "Generators in the same state give the same texts, and another state others."
+        ),
+        greedy("without_generator", 5, 2, 9, 4, scenario="without_generator", **drawn).says(
+            "Without a generator the global random numbers of torch are drawn from: the same "
+            "texts after the same `torch.manual_seed`, and others the next time."
+        ),
+    ]
+
+
+_NOTED = {
+    "gradients": Problem(
+        "keeps_gradients",
+        "The model ran with gradients on, so that every step keeps all its intermediate results; "
+        "or they are off after the call.",
+        "Which context manager turns gradients off for a few lines?",
+    ),
+    "mode": Problem(
+        "another_mode_afterwards",
+        "The model is in another mode after the call than before it.",
+        "What did `model.training` say before you changed it?",
+    ),
+    "noted": Problem(
+        "not_from_the_generator",
+        "The random numbers do not come from where they should: equal states give different "
+        "texts, or each call gives the same.",
+        "Which of your calls draws, and what does its argument `generator` get?",
+    ),
+}
+
+
+def _nothing_noted(probe, expected, recorded) -> Problem | None:
+    return _NOTED[probe.compare] if (recorded.numbers < 0).any() else None
+
+
+EXERCISE = Exercise(
+    points=4,
+    minutes=20,
+    difficulty=3,
+    returns=(Returned("tokens", "tensor", "int", ("batch", "n + num_tokens")),),
+    probes=lambda rng: [*_values(rng), *_edges(rng), *_around(rng)],
+    oracle=likeliest,
+    comparisons={"frequencies": frequencies} | dict.fromkeys(_NOTED, _nothing_noted),
+    mistakes=MISTAKES,
+    hints=(
+        "A text grows by one token a step: read, look at the logits of the last position, choose, "
+        "append, and begin again. All else is about how to choose, and about leaving the model as "
+        "it was.",
+        "Remember `model.training`, switch to eval mode, and loop without gradients. Read the last "
+        "`context_length` tokens, take the logits of the last position; at temperature 0 their "
+        "argmax, else keep the `top_k` largest (the others become -inf), divide by the "
+        "temperature, softmax, and draw one token for each row with the generator.",
+        "Begin with temperature 0 and one token: the logits of the last position are (batch, "
+        "vocabulary), the new tokens (batch, 1). Then draw instead, with the whole "
+        "vocabulary. Then cut the vocabulary down to `top_k`, and see that what is left still "
+        "sums to 1.",
+    ),
+    promises={
+        "A model that scores the next token": "",
+        "Two dials": "",
+        "`model`, an `nn.Module`": "greedy",
+        "It depends on every token": "greedy context_of_one",
+        "`prompt` `(B, n)`": "one_text one_position prompt_longer_than_the_context int32",
+        "`num_tokens`, 0 or more": "nothing_to_add",
+        "`temperature`, 0 or more": "cold hot nearly_0",
+        "`(B, n + num_tokens)`": "worked_number greedy nothing_to_add",
+        "At each step the model reads": "longer_than_the_context prompt_longer_than_the_context",
+        "the likeliest token comes next, whatever": "greedy top_k_at_0",
+        "Otherwise the next token of each text is drawn": "drawn cold hot",
+        "among the `top_k` likeliest tokens alone": "top_k top_1 hot_top_k",
+        "above the vocabulary keeps all": "top_k_above_the_vocabulary",
+        "gives what 0 gives": "nearly_0",
+        "Which function draws is up to you": "equal_generators without_generator",
+        "in eval mode and without gradients": (
+            "dropout_off no_gradients stays_in_train_mode stays_in_eval_mode"
+        ),
+        "The check draws thousands": "drawn",
+        "after the token $t$ the logits are 2": "worked_number",
+        "gives `[[2, 3, 4, 5]]`": "worked_number",
+        # the docstring
+        "Continues each prompt": "greedy",
+        "Each new token is drawn from": "drawn cold hot",
+        "The model reads no more": "longer_than_the_context dropout_off no_gradients",
+        "model: called as": "greedy",
+        "prompt: the beginning": "one_position",
+        "num_tokens: how many": "nothing_to_add",
+        "temperature: below 1": "cold hot greedy",
+        "draw among the `top_k`": "top_k top_k_above_the_vocabulary",
+        "generator: where the random": "equal_generators without_generator",
+        "The prompts, each with": "greedy",
+    },
+)

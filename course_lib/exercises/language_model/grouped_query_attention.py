@@ -1,0 +1,274 @@
+"""`grouped_query_attention`: which head reads the keys and values of which group."""
+
+import functools
+
+import numpy as np
+
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._attention.mistakes import Row, known
+from course_lib.exercises._rows import BETWEEN, FLOAT32, STRIDED, Case, Given, case
+from course_lib.exercises.language_model import _groups as groups
+
+_GROUPS = "Head i must use the keys and values of group i // (h / g)."
+_LENGTHS = "Keys beyond the length get weight 0, as if they were deleted."
+_MASK = "A key with False in the mask gets weight 0, as if it were deleted."
+_BOTH = "With lengths and a mask, a key must be allowed by both."
+_EMPTY = "A query that may attend to no key gets zeros."
+_UNEVEN = "If the heads cannot be shared out evenly, the call must raise a ValueError."
+
+
+def _drawn(rng, batch, h, g, n, m, d, v, **options) -> Given:
+    shapes = {"queries": (h, n, d), "keys": (g, m, d), "values": (g, m, v)}
+    drawn = {name: rng.normal(0, 1.2, (batch, *shape)) for name, shape in shapes.items()}
+    return {name: tensor(data, **options) for name, data in drawn.items()}
+
+
+def _worked() -> Given:
+    return {
+        "queries": np.zeros((1, 4, 1, 1)),
+        "keys": np.ones((1, 2, 1, 1)),
+        "values": np.array([[[[10.0]], [[20.0]]]]),
+    }
+
+
+def _equal(problem) -> Given:
+    """The same with queries of 0, for which all keys score alike."""
+    return problem | {"queries": tensor(0 * problem["queries"].data)}
+
+
+def _masks(rng, *shape) -> np.ndarray:
+    """About two thirds True, the last key always."""
+    mask = rng.random(shape) < 0.65
+    mask[..., -1] = True
+    return mask
+
+
+def _values(rng) -> list[Probe]:
+    drawn = functools.partial(_drawn, rng)
+    return [
+        case("worked", args=_worked()).says(_GROUPS),
+        case("two_groups", args=drawn(2, 6, 2, 3, 5, 4, 7)).says(_GROUPS),
+        case("three_groups", args=drawn(3, 6, 3, 4, 5, 2, 1)).says(_GROUPS),
+        case("multi_head", args=drawn(2, 3, 3, 4, 5, 6, 2)).says(
+            "With as many groups as heads each head has its own keys and values."
+        ),
+        case("multi_query", args=drawn(2, 4, 1, 3, 5, 6, 7)).says(
+            "With one group all heads share its keys and values."
+        ),
+        case(
+            "mean_within_lengths", args=_equal(drawn(2, 4, 1, 3, 5, 6, 7)), valid_lens=[4, 2]
+        ).says("Queries of 0 get the mean of the values within the length."),
+        case(
+            "mean_of_the_allowed",
+            args=_equal(drawn(2, 6, 1, 3, 5, 4, 7)),
+            by_name={"mask": _masks(rng, 3, 5)},
+        ).says("Queries of 0 get the mean of the values that the mask allows."),
+        case("square", args=drawn(2, 4, 2, 6, 6, 3, 5)).says(_GROUPS),
+        case("strided", args=drawn(2, 6, 2, 4, 3, 5, 1, strided=True)).says(STRIDED),
+    ]
+
+
+def _masked(rng) -> list[Probe]:
+    drawn = functools.partial(_drawn, rng)
+    return [
+        case("lengths", args=drawn(3, 4, 2, 5, 6, 2, 7), valid_lens=np.array([5, 1, 3])).says(
+            _LENGTHS
+        ),
+        case(
+            "lengths_per_query",
+            args=drawn(2, 6, 3, 4, 5, 2, 1),
+            valid_lens=np.array([[5, 1, 3, 2], [2, 4, 4, 1]]),
+        ).says("Lengths of shape (batch, num_queries) hold for every head."),
+        case(
+            "mask_of_all", args=drawn(2, 4, 2, 3, 6, 5, 7), by_name={"mask": _masks(rng, 3, 6)}
+        ).says(_MASK),
+        case(
+            "mask_of_heads",
+            args=drawn(2, 6, 2, 3, 5, 4, 1),
+            by_name={"mask": _masks(rng, 2, 6, 3, 5)},
+        ).says("A mask (batch, h, n, m) belongs to the heads, not to their groups."),
+        case(
+            "lengths_and_mask",
+            args=drawn(2, 6, 3, 5, 4, 2, 7),
+            valid_lens=np.array([3, 2]),
+            by_name={"mask": _masks(rng, 5, 4) | (np.arange(4) == 0)},
+        ).says(_BOTH),
+    ]
+
+
+def _edge(name, args, valid_lens=None, mask=None, **options) -> Case:
+    lens: Given = {} if valid_lens is None else {"valid_lens": np.array(valid_lens)}
+    masks: Given = {} if mask is None else {"mask": np.array(mask)}
+    return case(name, part="edges", args=args | lens, by_name=masks, **options)
+
+
+def _edges(rng) -> list[Probe]:
+    drawn = functools.partial(_drawn, rng)
+    some = _masks(rng, 3, 5)
+    some[1] = False
+    return [
+        _edge("empty_row", drawn(2, 4, 2, 3, 5, 6, 1), mask=some).says(_EMPTY),
+        _edge("length_zero", drawn(2, 6, 2, 3, 4, 5, 7), np.array([0, 3], dtype=np.int32)).says(
+            _EMPTY
+        ),
+        _edge("mask_of_keys", drawn(2, 4, 2, 3, 5, 6, 1), mask=_masks(rng, 5)).says(
+            "A mask (m,) holds for every query of every head."
+        ),
+        _edge("mask_of_padding", drawn(2, 6, 3, 4, 5, 1, 7), mask=_masks(rng, 2, 1, 1, 5)).says(
+            "A mask (batch, 1, 1, m) holds for every head and query of an item."
+        ),
+        _edge("mask_per_item", drawn(3, 4, 2, 5, 6, 1, 7), mask=_masks(rng, 3, 1, 5, 6)).says(
+            "A mask (batch, 1, n, m) holds for every head of its item."
+        ),
+        _edge("mask_of_one_item", drawn(2, 6, 2, 4, 5, 3, 1), mask=_masks(rng, 6, 1, 5)).says(
+            "A mask (h, 1, m) has a row for each head, the same in every item."
+        ),
+        _edge("one_of_each", drawn(1, 1, 1, 1, 1, 3, 2)).says("A single key gets weight 1."),
+        _edge("one_query", drawn(3, 6, 2, 1, 7, 4, 5), [7, 2, 4]).says(
+            "A single query, as in decoding, must work."
+        ),
+        _edge("garbage", _garbage(rng), [3, 2]).says(
+            "What a query may not attend to changes nothing, however large it is."
+        ),
+        _edge("large_scores", _large(rng)).says("Large scores do not overflow."),
+        _edge("float32", drawn(2, 4, 2, 3, 5, 6, 7), [4, 2], **FLOAT32).says(
+            "Inputs in float32 give outputs in float32."
+        ),
+        _edge("between_other_calls", drawn(2, 4, 2, 3, 5, 6, 7), [3, 4], **BETWEEN).says(
+            "Each call counts on its own."
+        ),
+        _edge("uneven", drawn(2, 5, 2, 3, 4, 6, 1), raises="ValueError").says(_UNEVEN),
+        _edge("more_groups", drawn(2, 3, 6, 4, 5, 2, 1), raises="ValueError").says(_UNEVEN),
+    ]  # fmt: skip
+
+
+def _garbage(rng) -> Given:
+    drawn = _drawn(rng, 2, 4, 2, 3, 5, 6, 1)
+    for name in ("keys", "values"):
+        data = drawn[name].data
+        data[:, :, 3] = 1e4
+        data[:, :, 4] = -1e30
+    return drawn
+
+
+def _large(rng) -> Given:
+    drawn = _drawn(rng, 1, 4, 2, 2, 3, 4, 1)
+    return drawn | {"queries": tensor(drawn["queries"].data * 900)}
+
+
+def _gradients(rng) -> list[Probe]:
+    masked = np.array([[True, False, True], [False, False, False]])
+    return [
+        case(
+            "gradient",
+            args=_drawn(rng, 2, 4, 2, 1, 3, 2, 1, requires_grad=True),
+            grad_outputs=rng.normal(0, 1, (2, 4, 1, 1)),
+        ).says("The gradients must be those of the formula, summed over the heads of a group."),
+        case(
+            "gradient_with_empty_row",
+            args=_drawn(rng, 1, 2, 1, 2, 3, 1, 2, requires_grad=True),
+            by_name={"mask": masked},
+            grad_outputs=rng.normal(0, 1, (1, 2, 2, 2)),
+        ).says("A query without keys gets gradient 0 and must not turn the others into NaN."),
+    ]
+
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=15,
+    difficulty=2,
+    starred=True,
+    returns=(Returned("outputs", "tensor", "float", ("batch", "num_heads", "num_queries", "v")),),
+    probes=lambda rng: [*_values(rng), *_masked(rng), *_edges(rng), *_gradients(rng)],
+    builds_on=("masked_softmax", "scaled_dot_product_attention"),
+    forbidden={
+        "scaled_dot_product_attention": "Its `enable_gqa=True` is what you write here; use the "
+        "course's own function of that name, or `masked_softmax`."
+    },
+    mistakes=known(
+        groups.Grouped,
+        Row("groups_tiled", {"share": groups.tiled}).says(
+            "Head i uses group i % g: the groups come one after the other, again and again. "
+            "Neighbouring heads should share a group.",
+            "What is the difference between `repeat` and `repeat_interleave`?",
+        ),
+        Row("groups_over_queries", {"grouped": groups.over_queries}, needs=("share",)).says(
+            "The groups are shared out among the queries: early positions use the first group, "
+            "later ones the next. It is the heads that are shared out.",
+            "Which axis of the queries did you cut into groups, and which one was in front of it?",
+        ),
+        Row("first_group_for_all", {"share": groups.first_group}).says(
+            "All heads use the first group.", "Which group does the last head belong to?"
+        ),
+        Row("groups_averaged", {"share": groups.averaged}).says(
+            "All heads use the average of the groups' keys and values.",
+            "How many heads use the keys of group 0, and do they use any others?",
+        ),
+        Row("groups_backwards", {"share": groups.backwards}).says(
+            "The first heads use the last group, and the last ones the first.",
+            "Which group does head 0 belong to?",
+        ),
+        Row("repeated_along_features", {"share": groups.by_reshape}).says(
+            "Keys and values are repeated along another axis than the groups', and a reshape gives "
+            "them the right shape: their numbers are mixed up.",
+            "Along which axis must a group be repeated?",
+        ),
+        Row(
+            "values_not_shared_alike",
+            {
+                "pair_values": lambda self, queries, values: groups.tiled(
+                    self, queries.shape[1], values
+                )
+            },
+        ).says(
+            "The keys are shared out as they should be, the values in another order.",
+            "Do keys and values go through the same line?",
+        ),
+    ),
+    properties=groups.PROPERTIES,
+    promises={
+        "`queries` `(B, h, n, d)`": "two_groups three_groups square strided one_query one_of_each",
+        "Lengths and mask as in": (
+            "lengths lengths_per_query mean_within_lengths mean_of_the_allowed mask_of_all "
+            "mask_of_heads lengths_and_mask mask_of_keys mask_of_padding mask_per_item "
+            "mask_of_one_item"
+        ),
+        "`(B, h, n, v)`, in the dtype": "float32 between_other_calls two_groups",
+        "A query that may attend to no key gets zeros, and its gradient": (
+            "empty_row length_zero gradient_with_empty_row"
+        ),
+        "The scores are scaled by": "two_groups three_groups",
+        "Use `masked_softmax`, or": "",
+        "The gradients are those": "gradient gradient_with_empty_row",
+        "What a query may not attend to changes nothing": "garbage",
+        "large scores do not overflow": "large_scores",
+        "raises a `ValueError`": "uneven more_groups",
+        "head i uses the keys and values of group": "two_groups three_groups",
+        "`g = h` is multi-head": "multi_head multi_query",
+        "`F.scaled_dot_product_attention` is left out": "forbidden",
+        "heads 0 and 1 return": "worked",
+        "While a model generates": "",
+        "Heads that share keys": "",
+        # the docstring
+        "Attention in which several heads share": "two_groups",
+        "neighbours together": "two_groups three_groups",
+        "As many groups as heads": "multi_head multi_query",
+        "a set for each head": "",
+        "With both given": "lengths_and_mask",
+        "a query that may attend to no key gets zeros": "empty_row",
+        "the heads cannot be shared out evenly": "uneven more_groups",
+        "Source: Ainslie": "",
+    },
+    hints=(
+        "Write down for h = 6 and g = 2 which group each head uses. Then either bring the keys and "
+        "values to h heads, or the queries to g groups; the rest is attention as you know it.",
+        "`x.repeat_interleave(times, dim=1)` gives every head the keys of its group, one copy "
+        "each. Without copies: unflatten the axis of the heads into (groups, heads of a group), "
+        "and give keys and values an axis of 1 there. Refuse what cannot be shared out first.",
+        "heads_of_a_group = ...\n"
+        "keys = keys.repeat_interleave(heads_of_a_group, dim=...)\n"
+        "values = ...\n"
+        "outputs, _ = scaled_dot_product_attention(queries, ...)",
+    ),
+)

@@ -1,0 +1,241 @@
+"""`induction_score`: which head continues what it has seen before."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
+from course_lib.exercises.language_model._scores import (
+    equal_weights,
+    mean_of,
+    same_everywhere,
+    weights_of,
+)
+
+WORKED = [[[1.0, 0.0, 0.0, 0.0], [0.3, 0.7, 0.0, 0.0], [0.1, 0.8, 0.1, 0.0], [0.2, 0.1, 0.6, 0.1]]]
+_DEFINITION = (
+    "Each head's score is the mean, over positions i >= period, of its weight on position "
+    "i - period + 1."
+)
+
+
+def _weights(rng, *sizes, **options) -> Given:
+    return {"attention_weights": weights_of(rng, *sizes, **options)}
+
+
+def _values(rng) -> list[Probe]:
+    weights = functools.partial(_weights, rng)
+    strided = tensor(weights_of(rng, 4, 6), strided=True)
+    return [
+        case("worked", attention_weights=WORKED, period=2).says(
+            "Position 2 should look at position 1, and position 3 at position 2."
+        ),
+        case("half", **weights(3, 8, causal=True)).says(
+            "Without a period, the second half of the text repeats the first."
+        ),
+        case("three_times", **weights(2, 10, causal=True), period=3).says(_DEFINITION),
+        case("two_thirds", **weights(3, 7), by_name={"period": 5}).says(_DEFINITION),
+        case("both_sides", **weights(2, 9), period=2).says(_DEFINITION),
+        case("same_everywhere", attention_weights=same_everywhere(rng, 2, 9), period=6).says(
+            "A head that does the same at every position has one weight as its score: that of "
+            "period - 1 steps back."
+        ),
+        case("equal_weights", attention_weights=equal_weights(3, 7), period=3).says(
+            "A head that looks everywhere alike has the score 1/n: it is a mean of weights."
+        ),
+        case("many_heads", **weights(7, 6), period=4).says("Every head has a score of its own."),
+        case("strided", attention_weights=strided).says(STRIDED),
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    weights = functools.partial(_weights, rng)
+    return [
+        edge("odd", **weights(3, 7, causal=True)).says(
+            "Without a period, half of an odd number of positions is rounded down."
+        ),
+        edge("itself", attention_weights=np.stack([np.eye(3)] * 2), period=2).says(
+            "A head that looks at its own position only has the score 0."
+        ),
+        edge("one_head", **weights(1, 5), period=2).says(
+            "With a single head the result still has one axis."
+        ),
+        edge("every_token", **weights(3, 5), period=1).says(
+            "With a period of 1 each token but the first repeats the one before: position i "
+            "should look at itself."
+        ),
+        edge("last_one", **weights(2, 6), period=5).says(
+            "With a period of n - 1 one position counts, the last."
+        ),
+        edge("never_repeats", **weights(3, 4), period=4).says(
+            "Where the text ends before it repeats itself no position counts: the scores are 0."
+        ),
+        edge("long_period", **weights(3, 4), period=9).says(
+            "Where the text ends before it repeats itself no position counts: the scores are 0."
+        ),
+        edge("two_positions", **weights(3, 2)).says(
+            "Of two positions the period is 1: position 1 should look at itself."
+        ),
+        edge("one_position", **weights(2, 1)).says(
+            "A single position repeats nothing: the scores are 0."
+        ),
+        edge("float32", **weights(3, 5), **FLOAT32).says(
+            "Weights in float32 give scores in float32."
+        ),
+    ]
+
+
+def _half(weights, period) -> int:
+    return weights.shape[-1] // 2 if period is None else period
+
+
+def _half_or_more(weights, period) -> int:
+    return (weights.shape[-1] + 1) // 2 if period is None else period
+
+
+def _mean(
+    ahead=1, first=lambda n, p: p, counted=None, period_of=_half, read=lambda w: w
+) -> Callable:
+    """The mean of the weights [i, i - period + ahead], each argument one step of it."""
+
+    def score(attention_weights, period=None) -> torch.Tensor:
+        n, period = attention_weights.shape[-1], period_of(attention_weights, period)
+        number = None if counted is None else counted(n, period)
+        weights, start = read(attention_weights), max(first(n, period), 0)
+        return mean_of(lambda i: i - period + ahead, start, weights, number)
+
+    return score
+
+
+def _same_token_if_any(attention_weights, period=None) -> torch.Tensor:
+    """With care for a single position, whose period would be 0."""
+    if attention_weights.shape[-1] == 1:
+        return attention_weights.new_zeros(len(attention_weights))
+    return _mean(ahead=0)(attention_weights, period)
+
+
+def _one_repeat(attention_weights, period=None) -> torch.Tensor:
+    end = max(2 * _half(attention_weights, period), 1)
+    return _mean()(attention_weights[:, :end, :end], _half(attention_weights, period))
+
+
+def _nan_of_nothing(attention_weights, period=None) -> torch.Tensor:
+    period = _half(attention_weights, period)
+    return attention_weights.diagonal(1 - period, 1, 2)[:, 1:].mean(-1)
+
+
+def _over_heads(attention_weights, period=None) -> torch.Tensor:
+    return _mean()(attention_weights, period).mean()
+
+
+_FOLLOWED = "The text is A B C A B C, and position 3 is the second A. Where is what followed A?"
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=8,
+    difficulty=2,
+    returns=(Returned("scores", "tensor", "float", ("num_heads",)),),
+    probes=lambda rng: [*_values(rng), *_edges(rng)],
+    mistakes=(
+        replace(
+            mistake("same_token", _mean(ahead=0)).says(
+                "You read the weight on i - period: the same token as now, one period ago. "
+                "Induction looks at the token that came after it.",
+                _FOLLOWED,
+            ),
+            twins=(_same_token_if_any,),
+        ),
+        mistake("one_too_far", _mean(ahead=2)).says(
+            "You read the weight on i - period + 2, one position too far.", _FOLLOWED
+        ),
+        mistake("first_half_counted", _mean(first=lambda n, p: p - 1)).says(
+            "Position period - 1 counts as well, with its weight on position 0. It belongs to the "
+            "first time round: nothing repeats there yet.",
+            "Which position does the first entry of your diagonal belong to?",
+        ),
+        mistake("first_repeat_missed", _mean(first=lambda n, p: p + 1)).says(
+            "The first position that counts, i = period, is left out.",
+            "Is position `period` the first one that repeats, or the last one that does not?",
+        ),
+        mistake("wraps_around", _mean(first=lambda n, p: 0)).says(
+            "The positions of the first time round count too: there i - period + 1 is not above 0, "
+            "and a negative index counts from the end.",
+            "From which i on has the text repeated itself?",
+        ),
+        mistake("divided_by_n", _mean(counted=lambda n, p: n)).says(
+            "The sum is right, but it is divided by the number of all positions, those included "
+            "that do not count.",
+            "How many positions i >= period are there?",
+        ),
+        mistake("divided_by_period", _mean(counted=lambda n, p: p)).says(
+            "The sum is right, but it is divided by the period. Only where the text is there "
+            "exactly twice are so many positions counted.",
+            "How many positions i >= period are there?",
+        ),
+        mistake("summed", _mean(counted=lambda n, p: 1)).says(
+            "The weights are added up, but not divided by their number.",
+            "Which score would a perfect induction head get?",
+        ),
+        mistake("transposed", _mean(read=lambda w: w.mT)).says(
+            "You read the weights of position i - period + 1 on position i, which lies in its "
+            "future.",
+            "Which axis holds the position that looks, and which the one it looks at?",
+        ),
+        mistake("period_ignored", _mean(period_of=lambda w, period: w.shape[-1] // 2)).says(
+            "The period is always half of the text, whatever `period` says.",
+            "Where does `period` enter?",
+        ),
+        mistake("rounded_up", _mean(period_of=_half_or_more)).says(
+            "Without a period you round half of an odd number of positions up; it is rounded down.",
+            "Which operator divides whole numbers and rounds down?",
+        ),
+        mistake("one_repeat_only", _one_repeat).says(
+            "You stop after the first repetition; where the text comes three times, the later "
+            "positions count as well.",
+            "Up to which i does the mean go?",
+        ),
+        mistake("over_heads", _over_heads).says(
+            "All heads together get one number.", "Over which axis may the mean not go?"
+        ),
+        mistake("nan_of_nothing", _nan_of_nothing).says(
+            "The mean of no number is NaN: where the period is as long as the text, no position "
+            "counts.",
+            "What should the score be where nothing repeats?",
+        ),
+    ),
+    promises={
+        "`attention_weights` `(h, n, n)`": "half both_sides many_heads strided",
+        "`period`, a whole number": "three_times two_thirds every_token",
+        "one score for each head": (
+            "three_times two_thirds both_sides same_everywhere equal_weights last_one one_head "
+            "many_heads itself float32"
+        ),
+        "Where no position counts": "never_repeats long_period one_position",
+        "should put all its weight": "",
+        "In a text that repeats": "",
+        "called an *induction head*": "",
+        "the same token was last seen": "",
+        "If it is not given": "half odd two_positions",
+        "Position 2, the second": "worked",
+        "Of one head": "worked",
+        "How much each head looks": "half",
+        "rows sum to 1": "",
+        "after how many tokens the text repeats": "odd",
+        "0 where there is no such position": "never_repeats long_period one_position",
+        "Source: Olsson": "",
+    },
+    hints=(
+        "Write down A B C A B C with the positions 0 to 5. At position 4 stands the second B: "
+        "where is the first B, and where is what came after it? That is the cell of row 4.",
+        "The cells (i, i - period + 1) lie on a diagonal. It begins in row period - 1, one row too "
+        "early: drop that entry. Then a mean for each head, and 0 where nothing is left.",
+        "line = attention_weights.diagonal(offset=..., dim1=-2, dim2=-1)\n"
+        "counted = line[:, ...:]  # (h, n - period)\n"
+        "... counted.sum(dim=-1) ...",
+    ),
+)

@@ -1,0 +1,222 @@
+"""`next_token_loss`: which prediction belongs to which token."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
+
+_MEAN = "The loss is the mean of -log p(token i + 1) at position i, over all but the last."
+
+
+def _tokens(rng, batch, n, vocabulary) -> np.ndarray:
+    """None comes twice in a row, so that neighbours cannot be confused unseen."""
+    return rng.integers(1, vocabulary, (batch, n)).cumsum(1) % vocabulary
+
+
+def _drawn(rng, *sizes, **options) -> Given:
+    logits = tensor(rng.normal(0, 1.5, sizes), **options)
+    strided = options.get("strided", False)
+    return {"logits": logits, "tokens": tensor(_tokens(rng, *sizes), strided=strided)}
+
+
+def _values(rng) -> list[Probe]:
+    worked = [[[2.0, 0.0, 0.0], [0.0, 1.0, 0.0], [5.0, 5.0, 0.0]]]
+    sure = _drawn(rng, 2, 4, 5)
+    sure["logits"].data[:, -1] = [[40.0, 0, -40, 0, 7], [-40.0, 30, 0, 40, 0]]
+    return [
+        case("worked_number", logits=worked, tokens=[[0, 1, 1]]).says(_MEAN),
+        case("random", **_drawn(rng, 2, 6, 4)).says(_MEAN),
+        case("wider", **_drawn(rng, 3, 4, 7)).says(_MEAN),
+        case("last_is_free", **sure).says(
+            "What the last position predicts does not count: no one knows what comes next."
+        ),
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    far = 30 * rng.normal(0, 1.5, (2, 4, 3))
+    far[:, 0] = [[900.0, 0.0, 0.0], [-900.0, -1800.0, -1800.0]]  # token 0 is certain
+    int32 = _drawn(rng, 2, 5, 3)
+    int32["tokens"] = tensor(int32["tokens"].data.astype(np.int32))
+    small = _drawn(rng, 2, 3, 4, requires_grad=True)
+    return [
+        edge("one_item", **_drawn(rng, 1, 4, 6)).says("A batch of one text is enough."),
+        edge("two_positions", **_drawn(rng, 3, 2, 4)).says("Two positions make one prediction."),
+        edge("large_logits", logits=far, tokens=[[1, 1, 0, 2], [1, 2, 2, 0]]).says(
+            "Logits of any size give a finite loss."
+        ),
+        edge("int32", **int32).says("Tokens in int32 count as those in int64."),
+        edge("float32", **_drawn(rng, 2, 4, 5), **FLOAT32).says(
+            "Logits in float32 give a loss in float32."
+        ),
+        edge("strided", **_drawn(rng, 2, 4, 6, strided=True)).says(STRIDED),
+        case("gradient", grad_outputs=np.array(1.7), **small).says(
+            "The gradient must reach the logits."
+        ),
+    ]
+
+
+def _of_each(logits, tokens) -> torch.Tensor:
+    """Minus log p of each token, `(batch, n)`."""
+    picked = logits.log_softmax(-1).gather(-1, tokens.long()[..., None])
+    return -picked[..., 0]
+
+
+def _right_pairs(logits, tokens) -> torch.Tensor:
+    return _of_each(logits[:, :-1], tokens[:, 1:])
+
+
+def _of_right_pairs(finish) -> Callable:
+    """A model that has the right numbers for each pair and makes something else of them."""
+    return lambda logits, tokens: finish(_right_pairs(logits, tokens))
+
+
+def _last_counted(logits, tokens) -> torch.Tensor:
+    return _of_each(logits, tokens.roll(-1, dims=1)).mean()
+
+
+def _texts_joined(logits, tokens) -> torch.Tensor:
+    return F.cross_entropy(logits.flatten(0, 1)[:-1], tokens.flatten()[1:].long())
+
+
+def _over_positions(logits, tokens) -> torch.Tensor:
+    picked = logits.log_softmax(1)[:, :-1].gather(-1, tokens[:, 1:, None].long())
+    return -picked.mean()
+
+
+def _reshaped(logits, tokens) -> torch.Tensor:
+    batch, n, vocabulary = logits.shape
+    swapped = logits[:, :-1].reshape(batch, vocabulary, n - 1)
+    return F.cross_entropy(swapped, tokens[:, 1:].long())
+
+
+def _log_of_softmax(logits, tokens) -> torch.Tensor:
+    chances = logits[:, :-1].softmax(-1).gather(-1, tokens[:, 1:, None].long())
+    return -chances.log().mean()
+
+
+def _too_good(probe, outputs) -> str | None:
+    loss = float(outputs.data)
+    if loss >= -1e-9 or math.isnan(loss):
+        return None
+    return f"Your loss is {loss:.3f}; -log of a probability is never below 0."
+
+
+_NO_SHIFT = mistake("no_shift", lambda logits, tokens: _of_each(logits, tokens).mean()).says(
+    "Each position is asked for the token that it has just read; a model that copies would be "
+    "perfect.",
+    "Position i has read tokens 0 to i: which is the first that it does not know?",
+)
+
+
+def _cut_alike(logits, tokens) -> torch.Tensor:
+    return _of_each(logits[:, :-1], tokens[:, :-1]).mean()
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=6,
+    difficulty=1,
+    returns=(Returned("loss", "tensor", "float"),),
+    probes=lambda rng: [*_values(rng), *_edges(rng)],
+    mistakes=(
+        dataclasses.replace(_NO_SHIFT, twins=(_cut_alike,)),
+        mistake(
+            "shifted_the_other_way",
+            lambda logits, tokens: _of_each(logits[:, 1:], tokens[:, :-1]).mean(),
+        ).says(
+            "The shift goes the wrong way: position i is asked for token i - 1.",
+            "Which of the two must lose its first entry, and which its last?",
+        ),
+        mistake("last_position_counted", _last_counted).says(
+            "The last position counts, too, and is asked for the first token, which `roll` puts "
+            "there.",
+            "How many predictions does a text of n tokens test?",
+        ),
+        mistake("texts_joined", _texts_joined).says(
+            "The texts are joined before the shift: the last position of one is asked for the "
+            "first token of the next.",
+            "Which comes first, the shift or the join of batch and positions?",
+        ),
+        mistake(
+            "divided_by_all_positions",
+            lambda logits, tokens: _right_pairs(logits, tokens).sum() / tokens.numel(),
+        ).says(
+            "The sum is right, but it is divided by n positions a text; only n - 1 predict "
+            "something that is known.",
+            "How many terms does your sum have?",
+        ),
+        mistake("summed", _of_right_pairs(torch.sum)).says(
+            "The losses are added up, so that a longer text costs more; the mean is asked for.",
+            "By how many predictions must the sum be divided?",
+        ),
+        mistake("summed_over_positions", _of_right_pairs(lambda losses: losses.sum(1).mean())).says(
+            "The losses of a text are added up, and only the texts are averaged.",
+            "By how many predictions must the sum be divided?",
+        ),
+        mistake("sign", _of_right_pairs(lambda losses: -losses.mean())).says(
+            "This is the mean of log p; a loss is its negative.",
+            "Which sign has the logarithm of a probability?",
+        ),
+        mistake("softmax_twice", lambda x, tokens: _right_pairs(x.softmax(-1), tokens).mean()).says(
+            "The softmax is taken twice: `cross_entropy` and `log_softmax` want logits.",
+            "Which of your steps turns scores into probabilities?",
+        ),
+        mistake("softmax_over_positions", _over_positions).says(
+            "The softmax runs over the positions; at each position the vocabulary shares out the "
+            "probability.",
+            "Which axis of (batch, n, vocabulary) must sum to 1?",
+        ),
+        mistake("reshaped", _reshaped).says(
+            "The logits are reshaped to (batch, vocabulary, n - 1), which mixes positions and "
+            "vocabulary; the axes must be swapped, or batch and positions joined.",
+            "What is the difference between `reshape` and `transpose`?",
+        ),
+        mistake("bits", _of_right_pairs(lambda losses: losses.mean() / math.log(2))).says(
+            "This is the loss in bits; the natural logarithm is asked for.",
+            "What is the loss of a fair coin?",
+        ),
+        mistake("perplexity", _of_right_pairs(lambda losses: losses.mean().exp())).says(
+            "This is the perplexity, exp of the loss.", "What is it before the last step?"
+        ),
+        mistake("log_of_softmax", _log_of_softmax).says(
+            "With large logits a probability is rounded to 0, and its logarithm is -inf.",
+            "Which function takes softmax and logarithm in one step?",
+        ),
+    ),
+    properties=(Property("too_good", _too_good, "Which sign has the logarithm of a probability?"),),
+    hints=(
+        "Write the tokens down in a row, and beneath each the one that its position must predict. "
+        "Which position has nothing beneath it?",
+        "Drop the last position of the logits and the first token, join batch and positions to one "
+        "axis, and take the mean cross-entropy of the two.",
+        "predicted = logits[:, ...]  # all positions but the last\n"
+        "wanted = tokens[:, ...]  # all tokens but the first\n"
+        "return F.cross_entropy(predicted.flatten(0, 1), ...)",
+    ),
+    promises={
+        "Nobody tells": "",
+        "It guesses the next token": "",
+        "`logits` `(B, n, V)`, of any size": "random wider one_item large_logits strided",
+        "`tokens` `(B, n)`, whole numbers": "random two_positions int32",
+        "There are at least two positions": "two_positions",
+        "a tensor of one number": "random wider float32 gradient",
+        "Nothing predicts token 0": "random last_is_free",
+        "The text (0, 1, 1) with the logits": "worked_number",
+        "whatever the last position says": "worked_number last_is_free",
+        # the docstring
+        "The mean cross-entropy, in nats": "random",
+        "Position i predicts token i + 1": "random wider",
+        "a score for each token of the vocabulary": "large_logits",
+        "what the model read": "int32 two_positions",
+        "The mean over all items": "one_item random",
+    },
+    never_one={"num_positions": "a single token has none after it"},
+)

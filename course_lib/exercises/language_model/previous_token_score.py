@@ -1,0 +1,151 @@
+"""`previous_token_score`: which head looks one step back."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import FLOAT32, STRIDED, case, edge, mistake
+from course_lib.exercises.language_model._scores import (
+    equal_weights,
+    mean_of,
+    same_everywhere,
+    weights_of,
+)
+
+WORKED = [[[1.0, 0.0, 0.0], [0.8, 0.2, 0.0], [0.1, 0.6, 0.3]]]
+
+
+def _values(rng) -> list[Probe]:
+    return [
+        case("worked", attention_weights=WORKED).says(
+            "Positions 1 and 2 have one before them: the score is the mean of their two weights."
+        ),
+        case("causal", attention_weights=weights_of(rng, 3, 5, causal=True)).says(
+            "Each head's score is the mean, over positions i >= 1, of its weight on position i - 1."
+        ),
+        case("both_sides", attention_weights=weights_of(rng, 2, 7)).says(
+            "Where heads see later positions too, the score is still that of position i - 1."
+        ),
+        case("many_heads", attention_weights=weights_of(rng, 6, 4)).says(
+            "Every head has a score of its own."
+        ),
+        case("same_everywhere", attention_weights=same_everywhere(rng, 3, 6)).says(
+            "A head that does the same at every position has the weight of one step back as its "
+            "score."
+        ),
+        case("equal_weights", attention_weights=equal_weights(2, 5)).says(
+            "A head that looks everywhere alike has the score 1/n: it is a mean of weights."
+        ),
+        case("strided", attention_weights=tensor(weights_of(rng, 4, 6), strided=True)).says(
+            STRIDED
+        ),
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    return [
+        edge("itself", attention_weights=np.stack([np.eye(4)] * 2)).says(
+            "A head that never looks back has the score 0."
+        ),
+        edge("one_head", attention_weights=weights_of(rng, 1, 6)).says(
+            "With a single head the result still has one axis."
+        ),
+        edge("two_positions", attention_weights=weights_of(rng, 3, 2)).says(
+            "With two positions one weight is all that counts: that of position 1 on position 0."
+        ),
+        edge("one_position", attention_weights=weights_of(rng, 3, 1)).says(
+            "With a single position there is none before it: the scores are 0."
+        ),
+        edge("float32", attention_weights=weights_of(rng, 3, 5), **FLOAT32).says(
+            "Weights in float32 give scores in float32."
+        ),
+    ]
+
+
+def _mean(offset: int, first: int = 1, counted=None) -> Callable:
+    def score(attention_weights) -> torch.Tensor:
+        n = attention_weights.shape[-1]
+        number = None if counted is None else counted(n)
+        return mean_of(lambda i: i - offset, first, attention_weights, number)
+
+    return score
+
+
+def _nan_of_nothing(attention_weights) -> torch.Tensor:
+    return attention_weights.diagonal(-1, 1, 2).mean(-1)
+
+
+def _transposed(attention_weights) -> torch.Tensor:
+    return _mean(1)(attention_weights.mT)
+
+
+EXERCISE = Exercise(
+    points=1,
+    minutes=5,
+    difficulty=1,
+    returns=(Returned("scores", "tensor", "float", ("num_heads",)),),
+    probes=lambda rng: [*_values(rng), *_edges(rng)],
+    mistakes=(
+        mistake("divided_by_n", _mean(1, counted=lambda n: n)).says(
+            "The sum is right, but it is divided by the number of positions: one of them, the "
+            "first, has no position before it.",
+            "How many weights do you add up for n positions?",
+        ),
+        mistake("wraps_around", _mean(1, first=0)).says(
+            "Position 0 counts as well, with its weight on position -1, which is the last one.",
+            "What does Python make of the index 0 - 1?",
+        ),
+        mistake("transposed", _transposed).says(
+            "You read how much each position is looked at by the one before it, the weight of "
+            "i - 1 on i: the next token instead of the previous one.",
+            "Which axis holds the position that looks, and which the one it looks at?",
+        ),
+        mistake("own_position", _mean(0, first=0)).says(
+            "That is the mean weight of each position on itself.",
+            "By how much does the diagonal have to be moved, and in which direction?",
+        ),
+        mistake("two_back", _mean(2, first=2)).says(
+            "You go back two positions instead of one.",
+            "In which row does the diagonal of the weights on i - 1 begin?",
+        ),
+        mistake("summed", _mean(1, counted=lambda n: 1)).says(
+            "The weights are added up, but not divided by their number.",
+            "Which score would a head get that always looks at the previous token only?",
+        ),
+        mistake("over_heads", lambda w: w.diagonal(-1, 1, 2).mean()).says(
+            "All heads together get one number.",
+            "Over which axis may the mean not go?",
+        ),
+        mistake("over_the_wrong_axis", lambda w: w.diagonal(-1, 1, 2).mean(0)).says(
+            "The mean goes over the heads, and the positions are left.",
+            "Which axis of your tensor of weights should be gone at the end?",
+        ),
+        mistake("nan_of_nothing", _nan_of_nothing).says(
+            "The mean of no number is NaN: with one position there is nothing to look back at.",
+            "What should the score of a text of one token be?",
+        ),
+    ),
+    promises={
+        "`attention_weights` `(h, n, n)`": "causal both_sides many_heads strided one_head",
+        "one score for each head": "many_heads one_head two_positions float32",
+        "With one position": "one_position",
+        "To find such a head": "",
+        "It is 1 for a head": "same_everywhere equal_weights itself",
+        "Of one head": "worked",
+        "A head that copies": "",
+        "How much each head looks": "causal",
+        "rows sum to 1": "",
+        "0 where there is only one position": "one_position",
+    },
+    hints=(
+        "In the matrix of one head, row i says where position i looks. Mark the cells that you "
+        "need for n = 4: they lie on a line.",
+        "They are the diagonal below the main one, n - 1 numbers for each head. Add them up along "
+        "that axis and divide by how many there are, but not by 0.",
+        "below = attention_weights.diagonal(offset=..., dim1=-2, dim2=-1)  # (h, n - 1)\n"
+        "... below.sum(dim=-1) ...",
+    ),
+)

@@ -1,0 +1,298 @@
+"""`rotary_embedding`: pairs of features turned by their position."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.comparisons import Problem, close
+from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import FLOAT32, STRIDED, Case, Given, case, edge, mistake
+
+_TURNED = "Features 2i and 2i + 1 at position p are turned by p / 10000^(2i/d), counter-clockwise."
+
+
+def _probe(make, name, x, offset=None, **options) -> Case:
+    given = {} if offset is None else {"offset": int(offset)}
+    return make(name, x=x, by_name=given, **{"tolerance": 1e-4, **options})
+
+
+def _values(rng, draw) -> list[Probe]:
+    def probe(name, x, offset=None, **options) -> Case:
+        return _probe(case, name, x, offset, **options)
+
+    alike = np.repeat(draw(2, 1, 6), 7, axis=1)  # one query and one key, at seven positions
+    return [
+        probe("worked_number", [[1.0, 0.0, 0.0, 2.0]] * 2).says(_TURNED),
+        probe("one_pair", draw(4, 2)).says(_TURNED),
+        probe("more_pairs", draw(5, 8)).says(_TURNED),
+        probe("items", draw(3, 4, 6)).says("Every item of a batch begins at the same position."),
+        probe("heads", draw(2, 3, 5, 4)).says(
+            "Positions are counted along the last axis but one, whatever the leading axes."
+        ),
+        probe("offset", draw(2, 3, 4), rng.integers(4, 9)).says(
+            "With an offset the first row is at that position, and the others follow."
+        ),
+        probe("distance_alone", alike, compare="distance").says(
+            "The score of a turned query and a turned key depends on their distance alone."
+        ),
+        probe("lengths_kept", np.tile([3.0, 4.0], (5, 3)), 2, compare="lengths").says(
+            "A turn changes no length: (3, 4) stays 5 away from (0, 0)."
+        ),
+        probe("gradient", tensor(draw(2, 3, 4), requires_grad=True), 1,
+              grad_outputs=draw(2, 3, 4)).says("The gradient must reach `x`."),
+    ]  # fmt: skip
+
+
+def _edges(draw) -> list[Probe]:
+    def probe(name, x, offset=None, **options) -> Case:
+        return _probe(edge, name, x, offset, **options)
+
+    half: Given = {"dtype": "bfloat16", "tolerance": 5e-2}
+    far: Given = {"tolerance": 5e-3}  # an angle of 3000 in float32 is known to about 2e-4
+    return [
+        probe("one_position", draw(2, 1, 6)).says("Position 0 is not turned at all."),
+        probe("one_position_later", draw(2, 3, 1, 6), 11).says(
+            "A single row with an offset, as in decoding, is at that position."
+        ),
+        probe("one_item_and_head", draw(1, 1, 4, 4)).says("One item of one head is enough."),
+        probe("many_positions", draw(1100, 4), **far).says("There may be any number of positions."),
+        probe("far_away", draw(2, 10), 3000, **far).says("The offset may be any whole number."),
+        probe("float32", draw(2, 5, 4), **FLOAT32).says("What is in float32 stays in float32."),
+        probe("half_precision", draw(2, 4, 6), **half).says(
+            "What is in bfloat16 stays in bfloat16."
+        ),
+        probe("half_precision_far_away", draw(2, 6), 3000, **half).says(
+            "Angles are worked out in float32: bfloat16 knows neither 3001 nor the rates well."
+        ),
+        probe("strided", tensor(draw(2, 5, 6), strided=True)).says(STRIDED),
+        probe("odd", draw(3, 5), raises="ValueError").says(
+            "An odd number of features cannot be paired: that is a ValueError."
+        ),
+    ]
+
+
+def _probes(rng) -> list[Probe]:
+    def draw(*shape) -> np.ndarray:
+        return rng.normal(0, 1.3, shape)
+
+    return [*_values(rng, draw), *_edges(draw)]
+
+
+def _distance(probe, expected, recorded) -> Problem | None:
+    """Whether the scores at equal distances are equal; then, whether they are the right ones."""
+    query, key = recorded.numbers.astype(float)
+    scores = query @ key.T
+    for s in range(len(query) - 1):
+        first, *others = np.diagonal(scores, -s)
+        worst = max(others, key=lambda score: abs(score - first))
+        if abs(worst - first) > 1e-3 * (1 + abs(first)):
+            return Problem(
+                "not_the_distance_alone",
+                f"{probe.says} With one query and one key at all positions, your scores at "
+                f"distance {s} are {first:.3f} at one place and {worst:.3f} at another.",
+                "Do both features of a pair turn by the same angle?",
+            )
+    return close(probe, expected, recorded)
+
+
+def _lengths(probe, expected, recorded) -> Problem | None:
+    """Whether neighbours keep their distance from 0; then, whether they are where they should."""
+    found = np.hypot(*recorded.numbers.astype(float).reshape(-1, 2).T)
+    wrong = found[~np.isclose(found, 5, atol=1e-3)]
+    if wrong.size:
+        return Problem(
+            "length_changed",
+            f"{probe.says} After your turn one is {wrong[0]:.3f} away.",
+            "Which two features make a pair, and which of their old values does each new one need?",
+        )
+    return close(probe, expected, recorded)
+
+
+def _rates(d) -> torch.Tensor:
+    return 10000.0 ** (-torch.arange(0, d, 2).double() / d)
+
+
+def _places(x, offset) -> torch.Tensor:
+    return offset + torch.arange(x.shape[-2]).double()[:, None]
+
+
+def _turned(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
+    cos, sin = angles.cos(), angles.sin()
+    return first * cos - second * sin, first * sin + second * cos
+
+
+def _neighbours(x) -> tuple[torch.Tensor, torch.Tensor]:
+    return x[..., 0::2], x[..., 1::2]
+
+
+def _woven(first, second) -> torch.Tensor:
+    return torch.stack([first, second], dim=-1).flatten(-2)
+
+
+def _joined(first, second) -> torch.Tensor:
+    return torch.cat([first, second], dim=-1)
+
+
+def _model(
+    pair=_neighbours, unpair=_woven, turn=_turned, places=_places, rates=_rates, odd=False
+) -> Callable:
+    """A right answer, of which each step may be changed."""
+
+    def rotary_embedding(x, offset=0) -> torch.Tensor:
+        if x.shape[-1] % 2:
+            if odd:
+                return x.clone()
+            raise ValueError("the number of features is odd")
+        angles = (places(x, offset) * rates(x.shape[-1])).to(x.device)
+        return unpair(*turn(*pair(x), angles)).to(x.dtype)
+
+    return rotary_embedding
+
+
+def _an_angle_each(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
+    """The angles of all features, in a row; each feature is turned by its own."""
+    (a, b), (cos, sin) = _neighbours(angles), (torch.cos, torch.sin)
+    return first * cos(a) - second * sin(a), first * sin(b) + second * cos(b)
+
+
+def _one_after_the_other(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
+    first, _ = _turned(first, second, angles)
+    return first, first * angles.sin() + second * angles.cos()
+
+
+def _stretched(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
+    return first * angles.cos(), second * angles.sin()
+
+
+def _angles_in_halves(first, second, angles) -> tuple[torch.Tensor, torch.Tensor]:
+    """The angles twice in a row, as they fit features that are paired in halves."""
+    return _an_angle_each(first, second, torch.cat([angles, angles], dim=-1))
+
+
+def _first_axis(x, offset) -> torch.Tensor:
+    steps = offset + torch.arange(len(x)).double()
+    return steps.reshape(-1, *[1] * (x.dim() - 1))
+
+
+EXERCISE = Exercise(
+    points=4,
+    minutes=20,
+    difficulty=3,
+    starred=True,
+    returns=(Returned("turned", "tensor", "float", ("...", "n", "d")),),
+    probes=_probes,
+    comparisons={"distance": _distance, "lengths": _lengths},
+    exact=("distance", "lengths"),
+    mistakes=(
+        mistake("halves_paired", _model(pair=lambda x: x.chunk(2, dim=-1), unpair=_joined)).says(
+            "You pair feature i with feature i + d/2, as many checkpoints do; here the partners "
+            "are neighbours, 2i and 2i + 1.",
+            "Which feature is the partner of feature 0?",
+        ),
+        mistake("put_back_in_halves", _model(unpair=_joined)).says(
+            "Neighbours are turned, and then put back in halves: all first coordinates, then all "
+            "second ones.",
+            "In which order does `torch.cat` put the features, and in which were they in `x`?",
+        ),
+        mistake(
+            "clockwise", _model(turn=lambda first, second, angles: _turned(first, second, -angles))
+        ).says(
+            "The pairs are turned clockwise; the sign of the sines is the other way round.",
+            "Where does (1, 0) go if it is turned by a quarter, counter-clockwise?",
+        ),
+        mistake(
+            "angle_for_each_feature",
+            _model(turn=_an_angle_each, rates=lambda d: 10000.0 ** (-torch.arange(d).double() / d)),
+        ).says(
+            "Each feature has an angle of its own; the two of a pair must share one, or it is no "
+            "turn.",
+            "How many angles does a row of d features need?",
+        ),
+        mistake("offset_ignored", _model(places=lambda x, offset: _places(x, 0))).says(
+            "The offset changes nothing.", "Where do your positions begin?"
+        ),
+        mistake("positions_from_one", _model(places=lambda x, offset: _places(x, offset + 1))).says(
+            "The first row is at position 1; without an offset it must be at 0, and is not turned.",
+            "What is the angle of the first row?",
+        ),
+        mistake("base_100", _model(rates=lambda d: _rates(d) ** 0.5)).says(
+            "The exponent lacks its factor 2: pair i turns by p / 10000^(2i/d).",
+            "Write down the angles of position 1 for d = 4: 1 and 1/100.",
+        ),
+        mistake("rate_multiplied", _model(rates=lambda d: 1 / _rates(d))).says(
+            "The angles are multiplied by 10000^(2i/d); they are divided by it, so that later "
+            "pairs turn ever more slowly.",
+            "By which angle does the last pair turn from one position to the next?",
+        ),
+        mistake("one_rate", _model(rates=lambda d: torch.ones(1).double())).says(
+            "All pairs turn at the same speed; pair i is slower by the factor 10000^(2i/d).",
+            "Where does the number of the pair enter your angles?",
+        ),
+        mistake("first_number_overwritten", _model(turn=_one_after_the_other)).says(
+            "The second coordinate is made from the first one after its turn; both need the old "
+            "ones.",
+            "Which value has the first coordinate in your second line?",
+        ),
+        mistake("stretched", _model(turn=_stretched)).says(
+            "Each feature is only multiplied by its cosine or sine; a turn mixes the two of a "
+            "pair.",
+            "Which four products make a turn?",
+        ),
+        mistake("angles_in_halves", _model(turn=_angles_in_halves)).says(
+            "Neighbours are paired, but the angles come as a1, a2, ..., a1, a2, ..., which fits "
+            "features that are paired in halves.",
+            "Which angle belongs to feature 1?",
+        ),
+        mistake("first_axis_counted", _model(places=_first_axis)).says(
+            "The positions are counted along the first axis, which is the batch as soon as there "
+            "is one.",
+            "Which axis of (..., n, d) holds the positions?",
+        ),
+        mistake("odd_passes", _model(odd=True)).says(
+            "An odd number of features goes through; the last one has no partner.",
+            "What should happen before anything is paired?",
+        ),
+    ),
+    hints=(
+        "Each pair of features is the hand of a clock. The first pair turns by 1 radian a "
+        "position, the later ones ever more slowly; nothing else happens to a row.",
+        "Angles: a column of positions times a row of d/2 rates. Take the even and the odd "
+        "features apart, turn them by the four products of the formula, and weave the two "
+        "results back together.",
+        "One pair by hand: at position 1 the first pair (1, 0) becomes (cos 1, sin 1); at "
+        "position 0 nothing turns. Turn all pairs at once, as even and odd columns, and put "
+        "the two back beside each other: what does `torch.stack` do here that `torch.cat` "
+        "does not?",
+    ),
+    promises={
+        "Added positions (lesson 06)": "",
+        "Rotary embeddings leave the length": "lengths_kept distance_alone",
+        "`x` `(..., n, d)`, queries or keys": (
+            "one_pair more_pairs heads items one_position one_position_later one_item_and_head "
+            "many_positions far_away strided"
+        ),
+        "a new tensor of the same shape and dtype": (
+            "float32 half_precision half_precision_far_away"
+        ),
+        "two neighbours, are the coordinates": "one_pair more_pairs heads items",
+        "To four digits": "more_pairs",
+        "Gradients reach `x`": "gradient",
+        "if $d$ is odd": "odd",
+        "the point $(a, b)$ comes to": "one_pair",
+        "depends on $p - p'$ alone": "distance_alone",
+        "Two rows (1, 0, 0, 2)": "worked_number",
+        "In row 1 the first pair": "worked_number",
+        # the docstring
+        "Turns each pair of neighbouring": "more_pairs",
+        "At position p, features": "one_pair",
+        "The dot product of a turned query": "distance_alone",
+        "Differs from the layout": "more_pairs",
+        "x: queries or keys, with any leading axes": "heads items",
+        "offset: the position of the first row": "offset one_position_later",
+        "A new tensor of the shape": "float32",
+        "`d` is odd": "odd",
+        "Source: Su": "",
+    },
+)

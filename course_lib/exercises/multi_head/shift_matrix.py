@@ -1,0 +1,141 @@
+"""`shift_matrix`: from any position to the one a few places on, by one matrix."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.observe.probe import Probe
+from course_lib.exercises._rows import case, edge, mistake
+from course_lib.reference import multi_head as oracle
+
+_SHIFTS = "Times the encoding of any position it must give the encoding `offset` further on."
+
+
+def _probes(rng) -> list[Probe]:
+    back = -int(rng.integers(2, 9))
+    return [
+        case("worked_number", offset=1, embed_dim=2).says(_SHIFTS),
+        case("one_on", offset=1, embed_dim=6).says(_SHIFTS),
+        case("further", offset=int(rng.integers(3, 9)), embed_dim=8).says(_SHIFTS),
+        case("many_columns", offset=5, embed_dim=2 * int(rng.integers(8, 12))).says(_SHIFTS),
+        edge("back", offset=back, embed_dim=2).says("A negative offset goes back."),
+        edge("back_wide", offset=back, embed_dim=6).says("A negative offset goes back."),
+        edge("not_at_all", offset=0, embed_dim=4).says("An offset of 0 changes nothing."),
+        edge("far", offset=1200, embed_dim=4, tolerance=5e-3).says("Any offset must work."),
+    ]
+
+
+def _arrives(probe, outputs) -> str | None:
+    offset, size = (probe.args[name] for name in ("offset", "embed_dim"))
+    encode = oracle.positional_encoding
+    start = max(0, -offset)
+    table = encode(start + 4 + max(0, offset), size)
+    for p in range(start, start + 4):
+        found, expected = outputs.data @ table[p], table[p + offset]
+        if not np.allclose(found, expected, atol=1e-2):
+            where = int(np.argmax(np.abs(found - expected) > 1e-2))
+            return (
+                f"{_SHIFTS} Times that of position {p}, yours has {found[where]:.2f} in column "
+                f"{where}; the encoding of position {p + offset} has {expected[where]:.2f} there."
+            )
+    return None
+
+
+def _turns(sine, cosine, base=10000.0) -> Callable:
+    """A wrong matrix: both rows of a pair's block, from the cosine and the sine of its angle."""
+
+    def shift_matrix(offset, embed_dim) -> torch.Tensor:
+        angles = offset / base ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
+        blocks = [torch.stack([*sine(c, s), *cosine(c, s)]).reshape(2, 2) for c, s in _both(angles)]
+        return torch.block_diag(*blocks)
+
+    return shift_matrix
+
+
+def _both(angles) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return list(zip(angles.cos(), angles.sin(), strict=True))
+
+
+def _first(c, s) -> tuple[torch.Tensor, torch.Tensor]:
+    return c, s
+
+
+def _second(c, s) -> tuple[torch.Tensor, torch.Tensor]:
+    return -s, c
+
+
+def _in_halves(offset, embed_dim) -> torch.Tensor:
+    angles = offset / 10000.0 ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
+    c, s = angles.cos().diag(), angles.sin().diag()
+    return torch.cat([torch.cat([c, s], 1), torch.cat([-s, c], 1)])
+
+
+def _rolled(offset, embed_dim) -> torch.Tensor:
+    return torch.eye(embed_dim).roll(offset, 0)
+
+
+_ADD = "What are sin(a + b) and cos(a + b), written with sin a and cos a?"
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=10,
+    difficulty=2,
+    returns=(Returned("matrix", "tensor", "any float", ("embed_dim", "embed_dim")),),
+    probes=_probes,
+    oracle=oracle.shift_matrix,
+    promises={
+        "the same matrix for every position": "one_on further many_columns",
+        "`offset`, a whole number": "back back_wide far not_at_all",
+        "`embed_dim`, even": "many_columns",
+        "stands on the left": "further",
+        "Times the encoding of position 0": "worked_number",
+        "is the identity": "not_at_all",
+        # the docstring
+        "The one matrix that takes": "one_on",
+        "is PE[p + s] for every p": "further",
+        "a negative number goes back": "back back_wide",
+        "columns of the encoding, an even number": "many_columns",
+        "Tensor of float32": "one_on",
+        "Vaswani et al. 2017, section 3.5": "",
+    },
+    mistakes=(
+        mistake("backwards", _turns(lambda c, s: (c, -s), lambda c, s: (s, c))).says(
+            "Your matrix goes the other way: `offset` positions back.",
+            "The hand is (sine, cosine), not (cosine, sine). What does your matrix make of (0, 1)?",
+        ),
+        mistake("in_halves", _in_halves).says(
+            "It is right for a table with the sines in the first half and the cosines in the "
+            "second; in `positional_encoding` they take turns.",
+            "Which two columns does the first pair stand in?",
+        ),
+        mistake("base_100", _turns(_first, _second, base=100.0)).says(
+            "The exponent lacks its factor 2: pair i turns by offset / 10000^(2i/D).",
+            "Write down the angles of offset 1 for D = 4: 1 and 1/100.",
+        ),
+        mistake("one_speed", _turns(_first, _second, base=1.0)).says(
+            "All pairs turn by the same angle; each has a speed of its own.",
+            "By which angle does the second pair turn in one step?",
+        ),
+        mistake("no_minus", _turns(_first, lambda c, s: (s, c))).says(
+            "All four entries of a block have the sign of a sum; in one of the two rows it is a "
+            "difference.",
+            _ADD,
+        ),
+        mistake("features_moved", _rolled).says(
+            "Your matrix moves features to other columns; positions are not in the columns.",
+            "What does one step do to the pair (sin a, cos a)?",
+        ),
+    ),
+    properties=(Property("does_not_arrive", _arrives, _ADD),),
+    hints=(
+        "Each pair of columns is a clock hand. To go on by some positions is to turn every hand, "
+        "each by an angle that does not depend on where it stands.",
+        "Take one pair, (sin a, cos a), and a step that turns it by b. The addition theorems write "
+        "the new sine and the new cosine as sums of the two old numbers: their four factors are a "
+        "2 x 2 block. One block for each pair, along the diagonal.",
+        "By hand, with two columns: which four numbers take (0, 1), position 0, to (sin 1, cos 1), "
+        "and that to (sin 2, cos 2)? Then look up what `torch.block_diag` does with a list.",
+    ),
+)

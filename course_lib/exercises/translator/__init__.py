@@ -1,0 +1,18 @@
+"""Lesson 09: a translator from your own parts, and whether its map explains what it does."""
+
+from course_lib.checks.judge.exercise import Lesson, Written
+
+LESSON = Lesson(
+    9,
+    "The translator",
+    Written("map_as_explanation", points=4, minutes=10),
+    exercises=(
+        "pad_batch",
+        "shift_right",
+        "masked_cross_entropy",
+        "EncoderBlock",
+        "DecoderBlock",
+        "greedy_decode",
+        "effect_of_masking",
+    ),
+)

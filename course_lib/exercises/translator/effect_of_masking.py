@@ -1,0 +1,279 @@
+"""`effect_of_masking`: does a word depend on what was looked at?"""
+
+import functools
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.observe.probe import Built, Probe, tensor
+from course_lib.exercises._rows import STRIDED, Case, case, mistake
+from course_lib.exercises.translator import _decoders as wrong
+from course_lib.exercises.translator._models import (
+    ELSEWHERE,
+    LOOKED_AT,
+    MODES,
+    ON_A_GPU,
+    WITH_MODEL,
+    WORDS,
+    asked,
+    scripted,
+    sources,
+)
+from course_lib.reference import translator as oracle
+
+
+def _given(name, model, source, length, target, position, part="values", **options) -> Case:
+    args = {
+        "model": model,
+        "source": source,
+        "valid_lens": tensor([length]),
+        "target": target,
+        "position": position,
+    }
+    return case(name, part=part, args=args, **{**WITH_MODEL, **options})
+
+
+def _drawn(
+    rng, name, sizes, position, part="values", model=None, dtype="int64", strided=False, **options
+) -> Case:
+    """A problem of so many source positions, of which so many are real, and so many words."""
+    num_positions, length, num_words = sizes
+    model = scripted(rng) if model is None else model
+    source = tensor(sources(rng, 1, num_positions, dtype=dtype), strided=strided)
+    target = rng.integers(0, WORDS, (1, num_words)).astype(dtype)
+    target = tensor(target, strided=strided)
+    return _given(name, model, source, length, target, position, part, **options)
+
+
+def _plain(rng) -> list[Probe]:
+    voting = Built("voting_translator", {"size": 3, "start": 0, "end": 0, "pad": 0})
+    votes = tensor([[1, 2, 1]])
+    return [
+        _given("worked_number", voting, votes, 3, [[1, 2]], 0).says(
+            "With all three votes the words have probabilities 3/6 and 2/6, without the first vote "
+            "2/5 and 2/5: the changes are ln(4/5) and ln(6/5)."
+        ),
+        _drawn(rng, "several_words", (4, 4, 6), 1).says(
+            "One number for each word: its log-probability without the position, less that with it."
+        ),
+        _drawn(rng, "first_position", (5, 4, 3), 0).says("Position 0 is the first."),
+        _drawn(rng, "last_position", (3, 3, 5), 2).says(
+            "The last position may be masked as any other."
+        ),
+        _drawn(rng, "with_pads", (6, 3, 4), 2).says(
+            "Pads of the source stay masked by its length."
+        ),
+        _drawn(rng, "one_word", (4, 3, 1), 1).says("A target of one word gives one number."),
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    edge = functools.partial(_drawn, rng, part="edges")
+    return [
+        edge("beyond_the_length", (5, 2, 3), 4).says(
+            "A position beyond the length is masked anyway: all changes are 0."
+        ),
+        edge("empty_source", (3, 0, 4), 1).says("Where nothing is real, masking changes nothing."),
+        edge("one_position", (1, 1, 3), 0).says(
+            "Where the only position is masked, the model sees none; that counts, too."
+        ),
+        edge("no_words", (4, 3, 0), 2).says(
+            "A target without words gives no numbers: the shape is (0,)."
+        ),
+        edge("very_sure", (4, 4, 5), 1, model=scripted(rng, size=500.0)).says(
+            "The changes are finite however sure the model is: 0 has no logarithm."
+        ),
+        edge("int32", (4, 3, 5), 1, dtype="int32").says("Source and target may be int32."),
+        edge("strided", (5, 4, 4), 3, strided=True).says(STRIDED),
+        edge("another_device", (4, 3, 3), 2, **ELSEWHERE).says(ON_A_GPU),
+    ]
+
+
+def _modes(rng) -> list[Probe]:
+    edge = functools.partial(_drawn, rng, part="edges")
+    return [
+        edge(name, (4, 3, 3), 1, model=scripted(rng, **options)).says(says)
+        for name, (options, says) in MODES.items()
+    ]
+
+
+def _effect_beyond(probe, outputs) -> str | None:
+    changes = outputs.items[0].data if 0 in outputs.items else None
+    inside = probe.args["position"] < probe.args["valid_lens"].data[0]
+    if inside or changes is None or not np.abs(np.nan_to_num(changes)).max(initial=0) > 1e-7:
+        return None
+    return (
+        "The position is beyond the source's length, so the model cannot see it either way, and "
+        "yet your numbers are not 0."
+    )
+
+
+EXERCISE = Exercise(
+    points=3,
+    minutes=15,
+    difficulty=2,
+    returns=(Returned("changes", "tensor", "float", ("num_words",)), *LOOKED_AT),
+    probes=lambda rng: [*_plain(rng), *_edges(rng), *_modes(rng)],
+    oracle=asked(oracle.effect_of_masking, "start"),
+    builds_on=("shift_right",),
+    mistakes=(
+        mistake("sign", wrong.effect(change=lambda masked, whole: whole - masked)).says(
+            "Your changes have the wrong sign: where a word becomes less likely they are positive.",
+            "Which of the two is what was, and which what became of it?",
+        ),
+        mistake(
+            "probabilities", wrong.effect(number=lambda logits: torch.softmax(logits, -1))
+        ).says(
+            "You compare probabilities instead of their logarithms.",
+            "Which of the two tells 0.001 from 0.01 as clearly as 0.1 from 1?",
+        ),
+        mistake("logits", wrong.effect(number=lambda logits: logits)).says(
+            "You compare logits. A constant added to all logits of a word changes nothing.",
+            "What makes probabilities of logits?",
+        ),
+        mistake(
+            "only_this_position",
+            wrong.effect(mask=lambda source, at: (wrong.positions(source) == at)[None]),
+        ).says(
+            "Your mask allows the one position and hides all others.",
+            "What does True mean in this course's masks?",
+        ),
+        mistake("nothing_masked", wrong.effect(mask=wrong.without_mask)).says(
+            "Both of your calls see everything, so nothing changes.",
+            "Does the mask reach the model?",
+        ),
+        mistake(
+            "zero_in_its_place",
+            wrong.effect(
+                mask=wrong.without_mask,
+                source_masked=lambda source, at, model: wrong.in_its_place(source, at, 0),
+            ),
+        ).says(
+            "You write 0 into the source instead of masking: 0 is an id like others, and the model "
+            "attends to it.",
+            "How does `model` learn that a position may not be attended?",
+        ),
+        mistake(
+            "pad_in_its_place",
+            wrong.effect(
+                mask=wrong.without_mask,
+                source_masked=lambda source, at, model: wrong.in_its_place(source, at, model.pad),
+            ),
+        ).says(
+            "You write the pad into the source instead of masking: within the length the model "
+            "attends to a pad as to any other id, and its source may not even know that id.",
+            "How does `model` learn that a position may not be attended?",
+        ),
+        mistake(
+            "cut_off_there",
+            wrong.effect(
+                mask=wrong.without_mask,
+                lens_masked=lambda lens, at: lens.clamp(max=at),
+            ),
+        ).says(
+            "You cut the source off at the position, so all that follows is hidden, too.",
+            "Which positions may the model still attend?",
+        ),
+        mistake(
+            "deleted",
+            wrong.effect(
+                mask=wrong.without_mask,
+                source_masked=wrong.deleted,
+                lens_masked=lambda lens, at: lens - (at < lens).long(),
+            ),
+        ).says(
+            "You delete the position from the source: all that follows moves up by one place, and "
+            "a model with positions sees another sentence.",
+            "How can a position be there and not be attended?",
+        ),
+        mistake(
+            "query_masked",
+            wrong.effect(
+                mask=wrong.without_mask,
+                inputs_masked=lambda inputs, at, model: wrong.in_its_place(inputs, at, model.pad),
+            ),
+        ).says(
+            "You hide a word that the decoder has said; it is a position of the source that is "
+            "asked for.",
+            "Who asks in this attention, and who is asked?",
+        ),
+        mistake("target_read", wrong.effect(read=lambda target, model: target)).says(
+            "Your decoder reads the target as it is: it reads each word while it is to predict it, "
+            "and never the start.",
+            "Which exercise made the decoder's inputs of the targets?",
+        ),
+        mistake(
+            "most_likely_word",
+            wrong.effect(words=lambda target, whole: whole.argmax(-1)),
+        ).says(
+            "You follow the words that the model thinks most likely, not those of `target`.",
+            "Whose log-probability is asked for?",
+        ),
+        mistake("graph_kept", wrong.effect(graph=True)).says(
+            "The numbers are right, but they carry the graphs of two calls.",
+            "What does `torch.no_grad()` do?",
+        ),
+        mistake(
+            "train_mode_kept",
+            wrong.effect(before=lambda model: None, after=lambda model, was: None),
+        ).says(
+            "A model that comes in train mode stays in it, so dropout is part of your numbers.",
+            "Which method turns dropout off?",
+        ),
+        mistake("left_in_eval_mode", wrong.effect(after=lambda model, was: None)).says(
+            "The numbers are right, but a model that came in train mode is left in eval mode.",
+            "Which attribute says in which mode a module is?",
+        ),
+    ),
+    properties=(
+        Property(
+            "effect_of_a_pad",
+            _effect_beyond,
+            "What differs between your two calls beside the mask?",
+        ),
+    ),
+    hints=(
+        "Ask the model twice, and change nothing but one entry of a mask. What do you read off "
+        "both answers?",
+        "The decoder reads the target moved on by one place. The mask is True but for one column. "
+        "Of both results take `log_softmax` over the vocabulary, and from it, with `gather`, the "
+        "numbers of the target's words; then subtract. Eval mode before, the old mode after.",
+        "inputs = shift_right(...)\n"
+        "mask = <True of the source's shape, False in one column>\n"
+        "with torch.no_grad():\n"
+        "    logits = model(...), model(..., mask=mask)\n"
+        "return <log-probabilities of target, second minus first>[0]",
+    ),
+    promises={
+        "A map shows where": "",
+        "So take it away": "",
+        "as for `greedy_decode`": "",
+        "`mask` is a bool tensor": "with_pads several_words",
+        "`model.start` is": "one_word",
+        "integer tensors, int64 or int32": "int32 strided",
+        "`target` holds the words": "several_words",
+        "position of the source that may not": "first_position last_position",
+        "a floating tensor of shape `(t,)`": "several_words one_word",
+        "Each is the probability of the word": "several_words",
+        "neither deleted nor overwritten": "several_words first_position",
+        "A position beyond the length": "beyond_the_length empty_source",
+        "A source may have one position": "one_position",
+        "With $t = 0$": "no_words",
+        "The changes are finite": "very_sure another_device",
+        "The model runs in eval mode": "comes_in_train_mode no_graph",
+        "is in the mode in which it came": "back_in_train_mode still_in_eval_mode",
+        "each word has one vote": "worked_number",
+        "the votes of the words": "worked_number",
+        "the changes are $": "worked_number",
+        # the docstring
+        "How much less, or more": "several_words",
+        "runs in eval mode and without": "comes_in_train_mode",
+        "model: a translator": "",
+        "source: the ids of one item": "",
+        "valid_lens: its length": "",
+        "target: the words to judge": "",
+        "position: of the source": "",
+        "log p(word), masked": "several_words",
+    },
+)

@@ -1,0 +1,269 @@
+"""`greedy_decode`: the most likely word, again and again."""
+
+import functools
+
+import numpy as np
+
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.observe.probe import Built, Probe, tensor
+from course_lib.exercises._rows import STRIDED, Case, case, mistake
+from course_lib.exercises.translator import _decoders as wrong
+from course_lib.exercises.translator._models import (
+    ELSEWHERE,
+    LOOKED_AT,
+    MODES,
+    ON_A_GPU,
+    WITH_MODEL,
+    asked,
+    scripted,
+    sources,
+)
+from course_lib.reference import translator as oracle
+
+
+def _given(name, model, source, valid_lens, max_len, part="values", **options) -> Case:
+    args = {
+        "model": model,
+        "source": source,
+        "valid_lens": tensor(valid_lens),
+        **{name: model.options[name] for name in ("start", "end")},
+        "max_len": max_len,
+    }
+    return case(name, part=part, args=args, **{**WITH_MODEL, **options})
+
+
+def _plain(rng) -> list[Probe]:
+    adding = Built("adding_translator", {"size": 10, "start": 0, "end": 6, "pad": 9})
+    counts = tensor([[1, 1, 0], [1, 1, 1]])
+    lengths = [[1, 4, 2], [2, 4, 1], [1, 2, 4]][rng.integers(3)]  # the longest is never first
+    return [
+        _given("worked_number", adding, counts, [2, 3], 5).says(
+            "The model adds the item's length to the last word: 2, 4, 6 and 3, 6; the second item "
+            "ends first and is filled with pads."
+        ),
+        _one_translation(rng),
+        _given("several", scripted(rng), sources(rng, 3, 5), lengths, 7).says(
+            "Each item ends at its own `end` and has pads behind it, while the others go on."
+        ),
+        _given("same_length", scripted(rng), sources(rng, 2, 4), [3, 3], 9).says(
+            "Where all items end at once, the result ends with them."
+        ),
+        _given("without_an_end", scripted(rng), sources(rng, 2, 6), [6, 5], 4).says(
+            "Where no item has ended after `max_len` words, all are cut there, without `end`."
+        ),
+        _given("one_without_an_end", scripted(rng), sources(rng, 3, 5), [5, 1, 2], 4).says(
+            "An item that has not ended after `max_len` words is cut there; others have ended."
+        ),
+        _given("ends_just_in_time", scripted(rng), sources(rng, 2, 5), [3, 1], 4).says(
+            "`end` may be the last of `max_len` words."
+        ),
+    ]
+
+
+def _one_translation(rng) -> Probe:
+    """Drawn until each word depends on all words before it, in their order."""
+    source = sources(rng, 1, 6)
+
+    def words_of(model, read) -> list[list[int]]:
+        made, ids = oracle.translator(model.name, model.options), model.options
+
+        def reading(item, length, words) -> np.ndarray:
+            return made(item, length, [words[0], *read(words[1:])])
+
+        lens = np.array([5])
+        given = source, lens, ids["start"], ids["end"], 8
+        return oracle.greedy_decode(reading, ids["pad"], *given).tolist()
+
+    while True:
+        model = scripted(rng)
+        right = words_of(model, list)
+        if all(words_of(model, read) != right for read in _READ_OTHERWISE):
+            says = "Each word is the most likely one after `start` and all words before it."
+            return _given("one_translation", model, source, [5], 8).says(says)
+
+
+_READ_OTHERWISE = (
+    sorted,
+    lambda words: words[::-1],
+    lambda words: words[-1:],
+    lambda words: words[-2:],
+    lambda words: words[-3:],
+    lambda words: words[:1],
+    lambda words: list(dict.fromkeys(words)),
+)
+
+
+def _edges(rng) -> list[Probe]:
+    edge = functools.partial(_given, part="edges")
+    strided = tensor(sources(rng, 2, 4), strided=True)
+    int32 = sources(rng, 2, 4, dtype="int32")
+    pads = scripted(rng, says_pads=True)
+    return [
+        edge("empty_source", scripted(rng), sources(rng, 3, 4), [2, 0, 3], 6).says(
+            "A source of length 0 is translated like any other; here it ends at once."
+        ),
+        edge("one_position", scripted(rng), sources(rng, 2, 1), [1, 0], 5).says(
+            "A source of one position is a source."
+        ),
+        edge("one_word_at_most", scripted(rng), sources(rng, 3, 4), [4, 0, 2], 1).says(
+            "With `max_len=1` each translation is one word."
+        ),
+        edge("no_words", scripted(rng), sources(rng, 2, 3), [3, 1], 0).says(
+            "With `max_len=0` there are no words: the shape is (B, 0)."
+        ),
+        edge("pad_is_said", pads, sources(rng, 2, 5), [4, 2], 8).says(
+            "Only `end` ends a translation: where the model says the id of the pad, that is a word."
+        ),
+        edge("int32", scripted(rng), int32, [2, 4], 7).says("The source may be int32."),
+        edge("strided", scripted(rng), strided, [4, 2], 7).says(STRIDED),
+        edge("another_device", scripted(rng), sources(rng, 2, 3), [1, 3], 5, **ELSEWHERE).says(
+            ON_A_GPU
+        ),
+    ]
+
+
+def _modes(rng) -> list[Probe]:
+    return [
+        _given(name, scripted(rng, **options), sources(rng, 2, 4), [2, 3], 7, "edges").says(says)
+        for name, (options, says) in MODES.items()
+    ]
+
+
+def _first_wrong_word(probe, outputs) -> str | None:
+    """Where the words of an item go on after its end."""
+    words = outputs.items[0].data if 0 in outputs.items else None
+    end, pad = probe.args["end"], probe.args["model"].options["pad"]
+    if words is None or words.ndim != 2:
+        return None
+    for item, row in enumerate(words.tolist()):
+        if end in row and any(word != pad for word in row[row.index(end) + 1 :]):
+            behind = row[row.index(end) + 1 :]
+            return f"Item {item} ends with {end}, and behind it you have {behind} instead of pads."
+    return None
+
+
+EXERCISE = Exercise(
+    points=4,
+    minutes=20,
+    difficulty=2,
+    returns=(Returned("words", "tensor", "int", ("batch", "num_words")), *LOOKED_AT),
+    probes=lambda rng: [*_plain(rng), *_edges(rng), *_modes(rng)],
+    oracle=asked(oracle.greedy_decode, "pad"),
+    mistakes=(
+        mistake("goes_on_after_end", wrong.decoder(fill=lambda words, ended, pad: words)).says(
+            "An item that has ended goes on: what the model says after `end` is in your result.",
+            "What belongs behind `end`?",
+        ),
+        mistake("stops_at_first_end", wrong.decoder(is_over=lambda ended: ended.any())).says(
+            "All translations stop as soon as one of them has ended.",
+            "Which item may end the loop?",
+        ),
+        mistake("always_max_len", wrong.decoder(is_over=lambda ended: False)).says(
+            "Your result always has `max_len` columns; the last ones may hold nothing but pads.",
+            "When is there nothing left to say?",
+        ),
+        mistake("start_returned", wrong.decoder(finish=lambda words, end, pad: words)).says(
+            "Your result begins with `start`, which is no word of the translation.",
+            "Which column did you put there yourself?",
+        ),
+        mistake(
+            "end_left_out",
+            wrong.decoder(
+                finish=lambda words, end, pad: words[:, 1:].masked_fill(words[:, 1:] == end, pad)
+            ),
+        ).says("Your result lacks `end`.", "How does a reader tell an end from a cut?"),
+        mistake("one_word_short", wrong.decoder(most=lambda max_len: max_len - 1)).says(
+            "Your translations have at most `max_len - 1` words.",
+            "Does `start` count as a word?",
+        ),
+        mistake("last_word_only", wrong.decoder(read=lambda inputs, source: inputs[:, -1:])).says(
+            "Your model reads the last word only. It has no memory of its own: what it does not "
+            "read again it does not know.",
+            "What must `inputs` hold when the third word is chosen?",
+        ),
+        mistake("one_pass", wrong.one_pass).says(
+            "Your decoder reads the source in place of its own words, and chooses all words in one "
+            "pass.",
+            "What has been said before the first word, and what before the second?",
+        ),
+        mistake(
+            "first_position_read", wrong.decoder(choose=lambda logits: logits[:, 0].argmax(-1))
+        ).says(
+            "You read the logits of the first position: at each step the word after `start`.",
+            "At which position does the model say what comes after the last word?",
+        ),
+        mistake(
+            "over_positions", wrong.decoder(choose=lambda logits: logits.argmax(1)[:, -1])
+        ).says(
+            "Your argmax runs over the positions instead of the vocabulary.",
+            "Which axis of (B, t, V) holds the words to choose from?",
+        ),
+        mistake("zero_for_pad", wrong.decoder(fill=lambda words, ended, pad: words * ~ended)).says(
+            "Behind `end` you have zeros; this model's pad is another id.",
+            "Where does the model say which id its pad has?",
+        ),
+        mistake("graph_kept", wrong.decoder(graph=True)).says(
+            "The words are right, but each call of the model builds a graph for gradients that no "
+            "one will ask for.",
+            "What does `torch.no_grad()` do?",
+        ),
+        mistake(
+            "train_mode_kept",
+            wrong.decoder(before=lambda model: None, after=lambda model, was: None),
+        ).says(
+            "A model that comes in train mode stays in it, so dropout changes your words.",
+            "Which method turns dropout off?",
+        ),
+        mistake("left_in_eval_mode", wrong.decoder(after=lambda model, was: None)).says(
+            "The words are right, but a model that came in train mode is left in eval mode: "
+            "training goes on without dropout.",
+            "Which attribute says in which mode a module is?",
+        ),
+    ),
+    properties=(
+        Property("words_after_the_end", _first_wrong_word, "Which items have ended by now?"),
+    ),
+    hints=(
+        "Say a sentence of two items aloud, one of which is longer. What does the model read at "
+        "each step, and what do you write for the item that has ended?",
+        "Keep two tensors: the words so far, which begin with a column of `start`, and a bool for "
+        "each item that says whether it has ended. At each step call the model, take the argmax at "
+        "the last position, put pads where an item has ended, note new ends, append the column. "
+        "Stop when all have ended or there are `max_len` words.",
+        "One text first, with a model that always answers the same word: what comes out? Then "
+        "one whose second word is `end`. Then both in a batch: what does the text that has "
+        "ended get while the other one goes on?",
+    ),
+    promises={
+        "A trained model says": "",
+        "Write the loop": "",
+        "the logits at a position": "one_translation several",
+        "`model.pad` is": "several",
+        "It never looks ahead": "",
+        "an integer tensor `(B, m)`": "several int32 strided one_position",
+        "`start`, `end`": "worked_number one_translation",
+        "an integer tensor of at most": "several same_length another_device",
+        "Each word is the most likely": "one_translation several",
+        "An item ends with": "several pad_is_said",
+        "Behind `end` its row": "several",
+        "not ended after `max_len`": "without_an_end one_without_an_end ends_just_in_time "
+        "one_word_at_most",
+        "as wide as the longest": "several same_length",
+        "With `max_len=0`": "no_words",
+        "A source of length 0": "empty_source one_position",
+        "The model runs in eval mode": "comes_in_train_mode no_graph",
+        "is in the mode in which it came": "back_in_train_mode still_in_eval_mode",
+        "adds the length of the item": "worked_number",
+        "item 0 says": "worked_number",
+        # the docstring
+        "Translates by taking": "several",
+        "runs in eval mode and without": "comes_in_train_mode",
+        "model: a translator": "",
+        "source: the ids": "",
+        "valid_lens: how many": "",
+        "start: the id": "",
+        "end: the id": "",
+        "max_len: the most": "one_without_an_end",
+        "The words of each item": "several",
+    },
+)

@@ -1,0 +1,226 @@
+"""`pad_batch`: a rectangle of tokens, and how long each row is."""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.observe.probe import Array, Probe, tensor
+from course_lib.exercises._rows import Case, case, mistake
+
+
+def _given(name, rows, pad, part="values", dtype="int64", strided=False, **options) -> Case:
+    sequences = [tensor(np.array(row, dtype=dtype), strided=strided) for row in rows]
+    return case(name, part=part, args={"sequences": sequences, "pad": pad}, **options)
+
+
+def _drawn(rng, lengths, pad, with_pads=False) -> list[np.ndarray]:
+    """Ids from 0 to 9, of which none, or the last of each row, is the pad."""
+    words = np.array([word for word in range(10) if word != pad])
+    rows = [rng.permutation(words)[:length] for length in lengths]
+    rows[-1][:1] = words[0]
+    if with_pads:
+        for row in rows:
+            row[-1:] = pad
+    return rows
+
+
+def _plain(rng) -> list[Probe]:
+    lengths = [int(n) for n in rng.permutation([2, 3, 5, 7])]
+    if lengths[0] == 7:
+        lengths = lengths[1:] + lengths[:1]
+    return [
+        _given("worked_number", [[5, 8, 2], [4]], 0).says(
+            "The second item has one token, so two pads follow it; the lengths are 3 and 1."
+        ),
+        _given("several", _drawn(rng, lengths, 0), 0).says(
+            "Each row holds the tokens of one item, then pads up to the longest item's length."
+        ),
+        _given("another_pad", _drawn(rng, lengths, 6), 6).says(
+            "The rest of each row is filled with `pad`, whatever number it is."
+        ),
+        _given("pad_among_the_tokens", _drawn(rng, lengths, 4, with_pads=True), 4).says(
+            "A token that happens to be `pad` is a token and counts."
+        ),
+        _given("pads_inside", [[7, 0, 3, 0], [0, 0], [5]], 0).says(
+            "Tokens that happen to be `pad` are tokens, wherever they are."
+        ),
+        _given("equal_lengths", _drawn(rng, [4, 4, 4], 0), 0).says(
+            "Where all items are equally long, nothing is padded."
+        ),
+    ]
+
+
+def _edges(rng) -> list[Probe]:
+    return [
+        _given("empty_among_others", _drawn(rng, [3, 0, 2], 5), 5, "edges").says(
+            "An empty item is a row of pads and has length 0."
+        ),
+        _given("all_empty", [[], []], 3, "edges").says(
+            "Where all items are empty, `tokens` has shape (B, 0), and all lengths are 0."
+        ),
+        _given("one_item", _drawn(rng, [5], 2), 2, "edges").says(
+            "One item is a batch of one: nothing is padded, and the batch axis stays."
+        ),
+        _given("one_token", [[7]], 1, "edges").says("One token gives a batch of shape (1, 1)."),
+        _given("int32", _drawn(rng, [2, 4], 9), 9, "edges", "int32", strided=True).says(
+            "Items may be int32, and need not be contiguous."
+        ),
+        _given("list_stays", _drawn(rng, [2, 5, 3], 0), 0, "edges", scenario="twice").says(
+            "The list and its tensors stay as they are: a second call gives the same."
+        ),
+    ]
+
+
+def _padded(sequences, pad, width=None) -> torch.Tensor:
+    width = max(map(len, sequences)) if width is None else width
+    rows = [[*row[:width].tolist(), *[pad] * (width - len(row))] for row in sequences]
+    return torch.tensor(rows, dtype=torch.long).reshape(len(rows), width)
+
+
+def _lengths(sequences) -> torch.Tensor:
+    return torch.tensor([len(row) for row in sequences])
+
+
+def _with_lengths(lengths) -> Callable:
+    """The right tokens with `lengths(sequences, tokens, pad)`."""
+
+    def model(sequences, pad) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = _padded(sequences, pad)
+        return tokens, lengths(sequences, tokens, pad)
+
+    return model
+
+
+def _with_tokens(tokens) -> Callable:
+    """The right lengths with `tokens(sequences, pad)`."""
+    return lambda sequences, pad: (tokens(sequences, pad), _lengths(sequences))
+
+
+def _in_front(sequences, pad) -> torch.Tensor:
+    flipped = [row.flip(0) for row in sequences]
+    return _padded(flipped, pad).flip(1)
+
+
+def _truncated(sequences, pad) -> tuple[torch.Tensor, torch.Tensor]:
+    width = min(map(len, sequences))
+    return _padded(sequences, pad, width), _lengths(sequences).clamp(max=width)
+
+
+def _as_the_first(sequences, pad) -> tuple[torch.Tensor, torch.Tensor]:
+    width = len(sequences[0])
+    return _padded(sequences, pad, width), _lengths(sequences).clamp(max=width)
+
+
+def _sorted(sequences, pad, longest_first=True) -> tuple[torch.Tensor, torch.Tensor]:
+    ordered = sorted(sequences, key=len, reverse=longest_first)
+    return _padded(ordered, pad), _lengths(ordered)
+
+
+def _token_lost(probe, outputs) -> str | None:
+    """The first item of whose tokens one is not where it should be."""
+    tokens = outputs.items[0].data if 0 in outputs.items else None
+    if tokens is None or tokens.ndim != 2:
+        return None
+    for i, sequence in enumerate(probe.args["sequences"]):
+        assert isinstance(sequence, Array)
+        row = sequence.data
+        if i < len(tokens) and list(tokens[i, : len(row)]) != list(row):
+            return f"Row {i} of your `tokens` does not begin with the tokens of item {i}."
+    return None
+
+
+EXERCISE = Exercise(
+    points=2,
+    minutes=10,
+    difficulty=1,
+    returns=(
+        Returned("tokens", "tensor", "int", ("batch", "num_positions")),
+        Returned("valid_lens", "tensor", "int", ("batch",)),
+    ),
+    probes=lambda rng: [*_plain(rng), *_edges(rng)],
+    mistakes=(
+        mistake("lengths_guessed", _with_lengths(lambda s, t, pad: (t != pad).sum(1))).says(
+            "Your lengths count the entries that differ from `pad`, so a token that happens to be "
+            "`pad` is not counted.",
+            "Where are the true lengths known before anything is padded?",
+        ),
+        mistake(
+            "lengths_count_pads", _with_lengths(lambda s, t, pad: torch.full((len(t),), t.shape[1]))
+        ).says(
+            "Your lengths count the pads: each is the width of the batch.",
+            "What would a mask made of these lengths hide?",
+        ),
+        mistake(
+            "length_of_the_first",
+            _with_lengths(lambda s, t, pad: torch.full((len(t),), len(s[0]))),
+        ).says("All items get the length of the first.", "Which items are shorter, which longer?"),
+        mistake("padded_in_front", _with_tokens(_in_front)).says(
+            "Your pads come before the tokens; lengths say how many *leading* positions are real.",
+            "Which positions does `length_mask` allow for an item of length 1?",
+        ),
+        mistake("cut_to_the_shortest", _truncated).says(
+            "Your batch is as wide as the shortest item, and the others are cut off.",
+            "Which item decides how wide the rectangle must be?",
+        ),
+        mistake("cut_to_the_first", _as_the_first).says(
+            "Your batch is as wide as the first item; longer ones are cut off.",
+            "Which item decides how wide the rectangle must be?",
+        ),
+        mistake(
+            "padded_with_zero",
+            lambda sequences, pad: (_padded(sequences, 0), _lengths(sequences)),
+        ).says("Your rows are filled with 0, whatever `pad` is.", "Where does `pad` enter?"),
+        mistake(
+            "one_column_more",
+            _with_tokens(lambda s, pad: _padded(s, pad, max(map(len, s)) + 1)),
+        ).says(
+            "Your batch is one column wider than its longest item.",
+            "How many pads does the longest item need?",
+        ),
+        mistake("positions_first", _with_tokens(lambda s, pad: _padded(s, pad).mT)).says(
+            "The axes are the wrong way round: yours is (positions, batch).",
+            "What does `batch_first` mean in `pad_sequence`?",
+        ),
+        mistake(
+            "sorted_by_length", _sorted, twins=(functools.partial(_sorted, longest_first=False),)
+        ).says(
+            "Your rows are sorted by length; row i must hold item i.",
+            "Whoever calls you keeps the translations in another list. Which row belongs to which?",
+        ),
+    ),
+    properties=(
+        Property("token_lost", _token_lost, "Which slice of the row do these tokens belong to?"),
+    ),
+    hints=(
+        "A rectangle full of pads is easy to make. What is then written over them, and where?",
+        "Take the lengths first. Make a tensor of shape (B, longest) filled with `pad`, then copy "
+        "each item over the beginning of its row.",
+        "tokens = torch.full((..., ...), pad)\n"
+        "for i, sequence in enumerate(sequences):\n"
+        "    tokens[i, : ...] = ...\n"
+        "return tokens, torch.tensor([...])",
+    ),
+    promises={
+        "Sentences differ in length": "",
+        "Short rows are filled up": "",
+        "Write the function": "",
+        "a list of at least one integer tensor": "several int32 one_item one_token",
+        "two tensors": "",
+        "of shape `(B, m)`": "several equal_lengths one_item one_token",
+        "row $i$ holds": "several another_pad",
+        "an integer tensor of shape `(B,)`": "several pads_inside",
+        "A token may happen to be": "pad_among_the_tokens pads_inside",
+        "An empty item": "empty_among_others all_empty",
+        "Any integer dtype": "int32",
+        "The list and its tensors stay": "list_stays",
+        "gives `tokens`": "worked_number",
+        # the docstring
+        "Puts sequences of different lengths": "",
+        "sequences: at least one": "several",
+        "pad: the id that fills": "another_pad",
+        "(tokens, valid_lens): tokens": "several",
+    },
+)

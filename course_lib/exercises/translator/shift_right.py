@@ -1,0 +1,160 @@
+"""`shift_right`: what the decoder reads while it predicts."""
+
+import numpy as np
+import torch
+
+from course_lib.checks.judge.exercise import Exercise, Property, Returned
+from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._rows import STRIDED, case, edge, mistake
+
+
+def _words(rng, *shape) -> np.ndarray:
+    """Ids from 2 to 9 of which no two neighbours are alike."""
+    return 2 + (rng.integers(0, 8, (shape[0], 1)) + 3 * np.arange(shape[1])) % 8
+
+
+def _probes(rng) -> list[Probe]:
+    int32 = tensor(_words(rng, 2, 5).astype(np.int32))
+    return [
+        case("worked_number", targets=[[5, 8, 2]], start=1).says(
+            "Where the decoder is to say 5 it reads the start; where it is to say 8 it reads 5."
+        ),
+        case("several", targets=_words(rng, 3, 5), start=1).says(
+            "Each item begins with the start and goes on with its own targets but the last."
+        ),
+        case("another_start", targets=_words(rng, 2, 4), start=11).says(
+            "The first column holds `start`, whatever number it is."
+        ),
+        case("two_words", targets=_words(rng, 5, 2), start=0).says(
+            "Of two targets the decoder reads the first alone, after the start."
+        ),
+        edge("one_item", targets=_words(rng, 1, 6), start=1).says("One item is a batch of one."),
+        edge("one_word", targets=_words(rng, 3, 1), start=10).says(
+            "Where there is one word to predict, the decoder reads the start alone."
+        ),
+        edge("one_word_of_one_item", targets=[[7]], start=10).says(
+            "One word of one item: the result is the start, of shape (1, 1)."
+        ),
+        edge("no_words", targets=np.zeros((2, 0), np.int64), start=1).says(
+            "Without targets nothing is read: (B, 0) stays (B, 0)."
+        ),
+        edge("int32", targets=int32, start=1).says("Targets may be int32."),
+        edge("strided", targets=tensor(_words(rng, 3, 4), strided=True), start=1).says(STRIDED),
+        edge(
+            "another_device",
+            targets=_words(rng, 2, 3),
+            start=1,
+            scenario="after_another_device",
+        ).says(
+            "Targets on a GPU work: a tensor made without `device=` is on the CPU, and the two do "
+            "not mix."
+        ),
+    ]
+
+
+def _column(targets, start) -> torch.Tensor:
+    return targets.new_full((len(targets), 1), start)
+
+
+def _shifted_left(targets, start) -> torch.Tensor:
+    return torch.cat([targets[:, 1:], _column(targets, start)], dim=1)[:, : targets.shape[1]]
+
+
+def _rolled(targets, start) -> torch.Tensor:
+    return targets.roll(1, dims=1)
+
+
+def _first_replaced(targets, start) -> torch.Tensor:
+    return torch.cat([_column(targets, start), targets[:, 1:]], dim=1)[:, : targets.shape[1]]
+
+
+def _sees_the_answer(probe, outputs) -> str | None:
+    targets, inputs = probe.args["targets"].data, outputs.data
+    if inputs.shape != targets.shape:
+        return None
+    same = np.argwhere(inputs == targets)
+    if not len(same):
+        return None
+    item, position = (int(index) for index in same[0])
+    return (
+        f"In item {item} at position {position} your decoder reads {inputs[item, position]}, the "
+        "very word that it is to predict there."
+    )
+
+
+EXERCISE = Exercise(
+    points=1,
+    minutes=5,
+    difficulty=1,
+    returns=(Returned("inputs", "tensor", "int", ("batch", "num_positions")),),
+    probes=_probes,
+    mistakes=(
+        mistake("shifted_left", _shifted_left).says(
+            "Yours shifts the other way: at each position the decoder reads the word after the one "
+            "it is to predict.",
+            "Which words are known when the first one is predicted?",
+        ),
+        mistake("nothing_shifted", lambda targets, start: targets.clone()).says(
+            "The decoder reads each word while it is to predict that word: it need only copy.",
+            "What may be read at the position where the first word is predicted?",
+        ),
+        mistake("first_replaced", _first_replaced).says(
+            "The first word is overwritten by the start and nothing moves, so from the second "
+            "position on the decoder reads the answer.",
+            "Where does the first target go?",
+        ),
+        mistake("rolled_around", _rolled).says(
+            "The last word comes round to the front: the decoder reads the end of the answer "
+            "before it has begun.",
+            "What does `roll` do with what falls off?",
+        ),
+        mistake("column_dropped", lambda targets, start: targets[:, :-1].clone()).says(
+            "Your result is one column short: the targets but the last, without the start.",
+            "How many inputs does the decoder need to predict t words?",
+        ),
+        mistake(
+            "column_too_many",
+            lambda targets, start: torch.cat([_column(targets, start), targets], dim=1),
+        ).says(
+            "Your result is one column too wide: the last word is still there.",
+            "Which prediction would read the last word?",
+        ),
+        mistake(
+            "column_on_the_cpu",
+            lambda targets, start: torch.cat([torch.full((len(targets), 1), start), targets], 1)[
+                :, : targets.shape[1]
+            ],
+        ).says(
+            "The numbers are right, but your column of starts is always made on the CPU: with "
+            "targets on a GPU joining them fails.",
+            "Which argument of `torch.full` says where its numbers live?",
+        ),
+    ),
+    properties=(
+        Property(
+            "sees_the_answer", _sees_the_answer, "Which words come before this one in the target?"
+        ),
+    ),
+    hints=(
+        "Write the target `forty three </s>` and beneath it, word by word, what has been said "
+        "before each. What is beneath `forty`, and which word is nowhere beneath?",
+        "A column of `start` in front, and the last column gone. Take care that the argument stays "
+        "as it is and that the new column is on its device.",
+        "torch.cat([<a column (B, 1) of start>, targets], dim=1)[:, ...]",
+    ),
+    promises={
+        "While a translator learns": "",
+        "So it reads": "",
+        "Write the function": "",
+        "an integer tensor `(B, t)` of words": "several two_words int32 strided one_item",
+        "a new integer tensor `(B, t)`": "several another_device another_start",
+        "`targets` stays as it was": "several",
+        "With one word to predict": "one_word one_word_of_one_item no_words",
+        "gives `[[1, 5, 8]]`": "worked_number",
+        # the docstring
+        "What the decoder reads": "several",
+        "targets: the words to predict": "",
+        "start: the id that is read": "another_start",
+        "A new tensor of the same shape": "several",
+    },
+)

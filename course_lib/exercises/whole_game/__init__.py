@@ -1,0 +1,10 @@
+"""Lesson 00: a whole translator, trained and looked into, and how a lesson works."""
+
+from course_lib.checks.judge.exercise import Lesson, Written
+
+LESSON = Lesson(
+    0,
+    "The whole game: a translator in half a minute",
+    Written("two_maps", points=2, minutes=3),
+    exercises=("most_attended",),
+)

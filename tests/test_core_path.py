@@ -1,0 +1,346 @@
+"""The core path: how long lessons take, and that a starred exercise never loses a point."""
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+from authoring_toy import SLUG, edit, make_course
+from grading_course import CAUSAL, LESSON, QUICK, cell_of, hand_in, release, solution_notebook
+from grading_course import make_course as make_lesson
+
+import course_lib
+from course_lib import checks
+from course_lib.authoring import Course
+from course_lib.authoring.assemble import assemble
+from course_lib.authoring.times import (
+    MOST_CORE,
+    MOST_WHOLE,
+    STAR,
+    TIME,
+    Times,
+    as_text,
+    course_times,
+    spoken,
+    times,
+    told,
+    walk,
+)
+from course_lib.checks.judge.grade import grade as judge
+from course_lib.checks.judge.report import OPTIONAL
+from course_lib.cli import main as cli
+from course_lib.errors import BuildError
+from course_lib.exercises import find
+from course_lib.grading import grade
+from course_lib.grading.class_report import needs_a_look, render
+from course_lib.grading.class_table import summary_table
+from course_lib.grading.course import Course as Graded
+from course_lib.grading.exports.table import grades_table
+from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
+from course_lib.grading.graded_cells import REPORT, read_check
+from course_lib.names import bound_names, undefined_names
+
+ROOT = Path(__file__).resolve().parents[1]
+STARRED = "additive_mask"
+SLUGS = list(checks.lessons())
+
+
+@pytest.fixture(scope="module")
+def course():
+    return Course.at(ROOT)
+
+
+# --- times --------------------------------------------------------------------------------
+
+
+def test_the_core_path_fits_14_hours_and_the_whole_26(course):
+    found = course_times(course)["all"]
+    assert found.core <= MOST_CORE == 14 * 60
+    assert found.whole <= MOST_WHOLE == 26 * 60
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_a_lesson_says_its_own_time(course, slug):
+    assert f"**Time:** {TIME}." in course.text(slug).read_text(encoding="utf-8")
+    head = assemble(course, slug)[0].cells[0].source
+    assert f"**Time:** {told(times(course, slug))}." in head
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_the_core_path_leans_on_nothing_optional(course, slug):
+    """Whoever leaves out what has a star gets no NameError."""
+    known = {"check"}
+    for part, optional, _ in walk(course, slug):
+        if part.cell.kind != "code" or optional or part.role in ("check", "together"):
+            continue
+        if part.role != "exercise":
+            lacking = undefined_names(part.cell.source, known)
+            assert not lacking, f"{course.text(slug)}, line {part.cell.line}: {lacking}"
+        known |= {part.name} if part.role == "exercise" else bound_names(part.cell.source)
+
+
+@pytest.fixture
+def toy(tmp_path):
+    return make_course(tmp_path)
+
+
+def test_words_cells_and_exercises_are_counted(toy):
+    """19 words, one cell that is shown beside a hidden one, exercises 5 + 10, question 5."""
+    assert times(toy, SLUG) == Times(pytest.approx(21 + 19 / 150), pytest.approx(21 + 19 / 150))
+
+
+def test_a_section_with_a_star_is_optional_up_to_the_next_heading_of_its_level(toy):
+    extra = "# %% [markdown]\n# ## More {}\n#\n# One two.\n#\n# ### Deeper\n\n# %%\nprint()\n\n"
+    extra += "# %% [markdown]\n# ## Back\n\n"
+    anchor = "# %% [markdown]\n# ### Exercise: `Adder`"
+    edit(toy.text(SLUG), anchor, extra.format("") + anchor)
+    before = times(toy, SLUG)
+    edit(toy.text(SLUG), "## More ", "## More ★")
+    after = times(toy, SLUG)
+    assert before.core == pytest.approx(before.whole) == pytest.approx(after.whole - 0)
+    assert before.core - after.core == pytest.approx(1 + 4 / 150)  # More One two. Deeper
+
+
+def test_a_core_exercise_in_an_optional_section_is_refused_with_its_line(toy):
+    edit(toy.text(SLUG), "## Doubling", "## Doubling ★")
+    edit(toy.text(SLUG), "# ### Exercise: `double`", "# #### Exercise: `double`")
+    with pytest.raises(BuildError, match="`double` has no star and stands in an optional section"):
+        times(toy, SLUG)
+
+
+def test_a_starred_exercise_has_its_star_in_the_notebook_and_no_points(toy):
+    plain = {cell.id: cell for cell in assemble(toy, SLUG)[0].cells}
+    core = times(toy, SLUG).core
+    toy.exercises["Adder"].starred = True
+    starred = {cell.id: cell for cell in assemble(toy, SLUG)[0].cells}
+    assert list(starred) == list(plain)
+    text = starred["exercise-adder-1"].source
+    assert text.startswith("### Exercise: `Adder` ★\n\n*★ optional* · *4 points · about 10 min")
+    assert starred["Adder-check"].metadata.nbgrader.points == 0
+    assert starred["double-check"].metadata.nbgrader.points == 2
+    assert core - times(toy, SLUG).core == pytest.approx(10 + 2 / 150)
+
+
+def test_a_starred_lesson_is_off_the_core_path(toy):
+    toy.lessons[SLUG].starred = True
+    assert times(toy, SLUG).core == 0 < times(toy, SLUG).whole
+    assert told(times(toy, SLUG)) == "about 20 min; ★ off the core path"
+
+
+def test_times_are_said_in_hours_and_tens_of_minutes():
+    assert [spoken(n) for n in (0, 14, 60, 128, 1259)] == [
+        "0 min", "10 min", "1 h", "2 h 10 min", "21 h",
+    ]  # fmt: skip
+    assert told(Times(91, 130)).startswith("about 2 h 10 min; the core path, without what has a ★")
+
+
+def test_the_command_tells_what_room_is_left(course, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert cli.main(["times"]) == 0
+    told = capsys.readouterr().out
+    assert told == as_text(course_times(course)) + "\n"
+    assert "left of 14 h and 26 h" in told
+    assert cli.main(["times", "02", "--json"]) == 0
+    assert '"02_masked_softmax": {' in capsys.readouterr().out
+
+
+# --- checks -------------------------------------------------------------------------------
+
+
+def right(mask, dtype):
+    return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, -torch.inf)
+
+
+def test_a_check_of_a_starred_exercise_says_points_and_the_star(monkeypatch, capsys):
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    assert checks.check(STARRED, right) == 2.0
+    assert f"correct  (2 of 2 points; {OPTIONAL})" in capsys.readouterr().out
+    report = judge(find(STARRED), right, seed="any")
+    assert (report.points, report.max_points, report.score) == (2.0, 2, 1.0)
+    assert OPTIONAL in report.html() and report.as_dict()["starred"]
+    assert STAR not in judge(find("causal_mask"), right, seed="any").html()
+
+
+def test_under_grading_its_check_is_worth_nothing(monkeypatch, capsys):
+    """Stock nbgrader raises where a result is above the cell's points."""
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    assert checks.check(STARRED, right) == 0.0
+    assert "2 of 2 points" in capsys.readouterr().out
+
+
+def test_all_together_is_optional_where_one_of_the_chain_is(course):
+    chained = {slug: lesson for slug, lesson in checks.lessons().items() if lesson.integration}
+    for slug, lesson in chained.items():
+        starred = any(find(name).starred for name in lesson.integration.chain)
+        assert find(slug).starred == course.starred(slug) == starred
+
+
+def test_progress_marks_it_and_counts_it_apart():
+    shown = course_lib.progress()
+    of_it = next(line for line in shown.lines if line.exercise == STARRED)
+    lesson_01 = [line for line in shown.lines if line.lesson == "01_kernel_pooling"]
+    assert of_it.starred and all(line.starred for line in lesson_01)
+    core = [line for line in shown.lines if not line.starred]
+    sums = shown.as_dict()
+    assert (sums["num_exercises"], sums["num_starred"]) == (
+        len(core),
+        len(shown.lines) - len(core),
+    )
+    assert sums["max_points"] == sum(line.max_points for line in core)
+    tried = tuple(replace(line, best=replace(line.best, tries=1)) for line in shown.lines)
+    text = replace(shown, lines=tried).text()
+    assert re.search(r"additive_mask +not attempted +0 of 2 points ★", text)
+    assert f"; {OPTIONAL}: 0 of {sums['num_starred']}" in text
+
+
+# --- grades -------------------------------------------------------------------------------
+
+
+def cell(outcome, points=None, *, result=None, worth=0, error=None):
+    about = {"grade_id": STARRED, "points": worth, "grade": True, "solution": False}
+    report = {"exercise": STARRED, "outcome": outcome, "points": points}
+    outputs = [{"output_type": "display_data", "data": {REPORT: report}}]
+    if result is not None:
+        outputs.append({"output_type": "execute_result", "data": {"text/plain": result}})
+    if error:
+        outputs = [{"output_type": "error", "ename": error}]
+    shown = {"cell_type": "code", "outputs": outputs, "execution_count": 1}
+    return {"metadata": {"nbgrader": about}, **shown}
+
+
+@pytest.mark.parametrize(
+    ("graded", "outcome"),
+    [
+        (cell("correct", 2.0, result="0.0"), "correct"),
+        (cell("incorrect", 1.2, result="0.0"), "incorrect"),
+        (cell("not_attempted", 0.0, result="0.0"), "not_attempted"),
+        (cell("checker_failed", 2.0), "checker_failed"),
+        (cell("", error="CellTimeoutError"), "timed_out"),
+        (cell("", error="KeyError"), "not_graded"),
+    ],
+)
+def test_whatever_becomes_of_it_it_counts_0_of_0_points(graded, outcome):
+    read = read_check(graded)
+    assert (read.points, read.max_points, read.outcome) == (0.0, 0.0, outcome)
+    assert read.optional and read.shown is None
+
+
+def graded_class():
+    rows = {
+        "solved": (4.0, "correct", "correct"),
+        "untouched": (4.0, "correct", "not_attempted"),
+        "crashed": (2.0, "incorrect", "raised"),
+    }
+    students = tuple(
+        GradedSubmission(
+            name,
+            (
+                GradedExercise("causal_mask", points, 4.0, outcome),
+                GradedExercise(STARRED, 0.0, 0.0, starred),
+            ),
+        )
+        for name, (points, outcome, starred) in rows.items()
+    )
+    return GradedLesson(LESSON, students, {"causal_mask": 4.0, STARRED: 0.0})
+
+
+def test_the_class_table_the_report_and_the_export_know_the_difference():
+    lesson = graded_class()
+    assert (lesson.max_points, lesson.star(STARRED), lesson.star("causal_mask")) == (4.0, " ★", "")
+    table = "".join(str(c) for c in summary_table(lesson).renderables[1].columns[2].header)
+    assert table == "additive\nmask ★"
+    shown = [str(one) for one in summary_table(lesson).renderables[1].columns[2].cells]
+    assert shown == ["additive\nmask ★", "✓ ", "– ", "! "][-len(shown) :]
+    page = render([lesson], {})
+    assert "<code>additive_mask</code> ★" in page and '<td class="number">optional</td>' in page
+    assert [look["student"] for look in needs_a_look(lesson)] == ["crashed"]  # the lowest score
+    assert not any(
+        kind == "raised an error" for one in needs_a_look(lesson) for kind, _ in one["reasons"]
+    )
+    header, *_ = grades_table([], [lesson]).decode("utf-8-sig").splitlines()
+    assert "causal_mask" in header and STARRED not in header
+
+
+HEAD = "def additive_mask(mask, dtype):\n"
+RIGHT = "    return mask.new_zeros(mask.shape, dtype=dtype).masked_fill(~mask, -float('inf'))"
+ANSWERS = {
+    "solved": HEAD + RIGHT,
+    "partly": HEAD + RIGHT.replace("dtype=dtype", "dtype=__import__('torch').float64"),
+    "untouched": None,
+}
+
+
+FEEDBACK = """
+from course_lib.grading.feedback import FILTERS, TEMPLATES
+c.HTMLExporter.extra_template_basedirs = TEMPLATES
+c.HTMLExporter.filters = FILTERS
+"""
+
+
+def starred_course(root):
+    """The tiny course with `additive_mask`, starred, in the place of `length_mask`."""
+    lesson = nbformat.from_dict(
+        json.loads(json.dumps(solution_notebook()).replace("length_mask", STARRED))
+    )
+    for one in lesson.cells:
+        if one.id == f"{STARRED}-answer":
+            one.source = f"{HEAD}    ### BEGIN SOLUTION\n{RIGHT}\n    ### END SOLUTION"
+        if one.id == f"{STARRED}-check":
+            one.metadata.nbgrader.points = 0
+    make_lesson(root, lesson)
+    with (root / "nbgrader_config.py").open("a", encoding="utf-8") as config:
+        config.write(FEEDBACK)
+    for student, answer in ANSWERS.items():
+        notebook = release(root)
+        cell_of(notebook, "causal_mask-answer").source = CAUSAL
+        if answer:
+            cell_of(notebook, f"{STARRED}-answer").source = answer
+        hand_in(root, student, notebook)
+    return root
+
+
+def scores(root):
+    """Each student's points of the lesson, what it is worth, and the points of each cell."""
+    with Graded(root).gradebook() as gradebook:
+        return {
+            s.student.id: (
+                s.score,
+                s.max_score,
+                {g.name: g.auto_score for n in s.notebooks for g in n.grades},
+            )
+            for s in gradebook.assignment_submissions(LESSON)
+        }
+
+
+@pytest.mark.slow
+def test_stock_nbgrader_gives_the_same_core_points_and_no_error(tmp_path):
+    """With our steps among its own, and with its own alone."""
+    root = starred_course(tmp_path)
+    outcomes = {
+        student.student: [row.outcome for row in student.rows]
+        for student in grade(root, LESSON, settings=QUICK).students
+    }
+    assert outcomes == {
+        "solved": ["correct", "correct"],
+        "partly": ["correct", "incorrect"],
+        "untouched": ["correct", "not_attempted"],
+    }
+    ours = scores(root)
+    assert {cells[STARRED] for _, _, cells in ours.values()} == {0.0}
+    assert {(points, most) for points, most, _ in ours.values()} == {(2.0, 4.0)}
+    page = (root / "feedback" / "untouched" / LESSON / f"{LESSON}.html").read_text()
+    assert (
+        "<strong>★ optional</strong>" in page and "It still raises" not in page.split("<h1", 2)[1]
+    )
+    autograde = [sys.executable, "-m", "nbgrader", "autograde", LESSON, "--force"]
+    bare = "--Autograde.autograde_preprocessors=" + "nbgrader.preprocessors.{}"
+    steps = ("Execute", "LimitOutput", "SaveAutoGrades", "AssignLatePenalties", "CheckCellMetadata")
+    for more in ([], [bare.format(step) for step in steps]):
+        done = subprocess.run([*autograde, *more], cwd=root, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert scores(root) == ours

@@ -1,0 +1,65 @@
+"""How much of a solution its own exercise prints: the statement, the docstring and the hints."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from course_lib.authoring import Course
+from course_lib.authoring.paste import BEGIN, solution_source
+from course_lib.authoring.read import read_cells
+from course_lib.authoring.roles import assign_roles
+
+RUN = 6  # tokens in a row that are no coincidence
+_TOKEN = re.compile(r"\w+|[^\w\s`]")
+_DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+_ENDS = re.compile(r"#{1,3} ")
+
+
+def statements(course: Course, slug: str) -> dict[str, str]:
+    """The text of each exercise of a lesson: from its heading to its check, without its stub."""
+    path = course.text(slug)
+    cells = read_cells(path.read_text(encoding="utf-8"), course.relative(path))
+    found: dict[str, str] = {}
+    text = ""
+    for part in assign_roles(cells, course, slug):
+        if part.role == "check":
+            found[part.name], text = text, ""
+        elif part.cell.kind == "markdown":
+            source = part.cell.source.partition(BEGIN)[0]
+            text = source if _ENDS.match(source) else f"{text}\n{source}"
+    return found
+
+
+def told(name: str, text: str) -> float:
+    """The share of a solution's tokens that stand in a text, in its docstring or in its hints."""
+    from course_lib import checks
+
+    definition = ast.parse(solution_source(name)).body[0]
+    parts = [text, *checks.exercises()[name].hints, *_docstrings(definition)]
+    runs = {run for part in parts for run in _runs(_TOKEN.findall(part))}
+    body = [_TOKEN.findall(line) for line in _lines(definition)]
+    count = sum(map(len, body))
+    return sum(len(_covered(line, runs)) for line in body) / count
+
+
+def _docstrings(definition: ast.AST) -> Iterator[str]:
+    for node in ast.walk(definition):
+        if isinstance(node, _DEFINITIONS):
+            yield ast.get_docstring(node) or ""
+
+
+def _lines(definition: ast.AST) -> Iterator[str]:
+    """The statements of a body, one a line, without signatures and docstrings."""
+    for node in ast.walk(definition):
+        said = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.stmt) and not said and not isinstance(node, _DEFINITIONS):
+            text = ast.unparse(node)
+            yield text.partition("\n")[0] if hasattr(node, "body") else text
+
+
+def _runs(tokens: list[str]) -> Iterator[tuple[str, ...]]:
+    yield from (tuple(tokens[at : at + RUN]) for at in range(len(tokens) - RUN + 1))
+
+
+def _covered(line: list[str], runs: set[tuple[str, ...]]) -> set[int]:
+    return {at + step for at, run in enumerate(_runs(line)) if run in runs for step in range(RUN)}

@@ -1,0 +1,514 @@
+"""Answers to `ablate_head`."""
+
+import contextlib
+import copy
+
+import torch
+
+from course_lib.exercises.variants import faulty, right, wrong, wrong_in
+
+
+def part_of(model, layer):
+    for module in model.blocks[layer].modules():
+        if hasattr(module, "W_o") and hasattr(module, "num_heads"):
+            return module
+    raise LookupError("no part with W_o")
+
+
+def columns_of(part, head):
+    size = part.W_o.in_features // part.num_heads
+    return slice(head * size, (head + 1) * size)
+
+
+def zeroing(own):
+    """A hook that puts zeros in the place of these features."""
+
+    def hook(module, inputs):
+        x = inputs[0].clone()
+        x[..., own] = 0
+        return x
+
+    return hook
+
+
+@right
+@contextlib.contextmanager
+def factor_in_a_hook(model, layer, head):
+    part = part_of(model, layer)
+    factor = torch.ones(part.num_heads, part.W_o.in_features // part.num_heads)
+    factor[head] = 0.0
+    factor = factor.flatten()
+    hook = part.W_o.register_forward_pre_hook(lambda _, inputs: (inputs[0] * factor.to(inputs[0]),))
+    try:
+        yield part
+    finally:
+        hook.remove()
+
+
+@right
+@contextlib.contextmanager
+def removed_by_the_hook_itself(model, layer, head):
+    part = part_of(model, layer)
+
+    def hook(module, args):
+        x = args[0].unflatten(-1, (part.num_heads, -1))
+        kept = [torch.zeros_like(h) if i == head else h for i, h in enumerate(x.unbind(-2))]
+        return torch.cat(kept, dim=-1)
+
+    with part.W_o.register_forward_pre_hook(hook):
+        yield
+
+
+@right
+@contextlib.contextmanager
+def columns_of_the_weight(model, layer, head):
+    part = part_of(model, layer)
+    own = columns_of(part, head)
+    kept = part.W_o.weight.data[:, own].clone()
+    part.W_o.weight.data[:, own] = 0.0
+    try:
+        yield
+    finally:
+        part.W_o.weight.data[:, own] = kept
+
+
+@right
+@contextlib.contextmanager
+def whole_weight_under_no_grad(model, layer, head):
+    part = part_of(model, layer)
+    before = part.W_o.weight.detach().clone()
+    with torch.no_grad():
+        part.W_o.weight[:, columns_of(part, head)] = 0
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            part.W_o.weight.copy_(before)
+
+
+@right
+@contextlib.contextmanager
+def in_place_in_the_hook(model, layer, head):
+    part = part_of(model, layer)
+
+    def hook(module, inputs):
+        inputs[0][..., columns_of(part, head)] = 0
+
+    handle = part.W_o.register_forward_pre_hook(hook)
+    try:
+        yield model
+    finally:
+        handle.remove()
+
+
+class _Off:
+    def __init__(self, part, head):
+        self.part, self.head = part, head
+
+    def __enter__(self):
+        hook = zeroing(columns_of(self.part, self.head))
+        self.handle = self.part.W_o.register_forward_pre_hook(hook)
+        return self
+
+    def __exit__(self, *error):
+        self.handle.remove()
+
+
+@right
+def object_of_a_class(model, layer, head):
+    return _Off(part_of(model, layer), head)
+
+
+@right
+class ClassOfThisSignature(_Off):
+    def __init__(self, model, layer, head):
+        super().__init__(part_of(model, layer), head)
+
+
+@right
+@contextlib.contextmanager
+def forward_exchanged(model, layer, head):
+    W_o = part_of(model, layer).W_o
+    own, plain = columns_of(part_of(model, layer), head), W_o.forward
+
+    def forward(x):
+        mask = torch.ones(x.shape[-1], dtype=x.dtype)
+        mask[own] = 0
+        return plain(x * mask)
+
+    W_o.forward = forward
+    try:
+        yield
+    finally:
+        W_o.forward = plain
+
+
+@right
+@contextlib.contextmanager
+def share_taken_off_the_output(model, layer, head):
+    part = part_of(model, layer)
+    own = columns_of(part, head)
+
+    def hook(module, inputs, output):
+        return output - inputs[0][..., own] @ module.weight[:, own].mT
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(part.W_o.register_forward_hook(hook).remove)
+        yield
+
+
+@contextlib.contextmanager
+def stepwise(
+    model,
+    layer,
+    head,
+    *,
+    parts=lambda model, layer: [part_of(model, layer)],
+    features=columns_of,
+    zero=lambda x, own: x.index_fill(-1, torch.arange(x.shape[-1])[own], 0.0),
+    begin=lambda model: None,
+    end=lambda handle, part: handle.remove(),
+):
+    """A right answer in steps; what follows changes one of them."""
+    begin(model)
+    chosen = parts(model, layer)
+    handles = [
+        part.W_o.register_forward_pre_hook(
+            lambda _, inputs, part=part: zero(inputs[0], features(part, head))
+        )
+        for part in chosen
+    ]
+    try:
+        yield
+    finally:
+        for handle, part in zip(handles, chosen):
+            end(handle, part)
+
+
+but = wrong_in(stepwise)
+forgets_to_remove = but("never_restored", end=lambda handle, part: None)
+everything_off = but("all_heads", zero=lambda x, own: 0 * x)
+counted_from_one = but("next_head", features=lambda part, head: columns_of(part, head + 1))
+strided_features = but("interleaved", features=lambda part, head: slice(head, None, part.num_heads))
+in_all_layers = but(
+    "every_layer", parts=lambda m, layer: [part_of(m, i) for i in range(len(m.blocks))]
+)
+first_layer_always = but(parts=lambda model, layer: [part_of(model, 0)])
+takes_out_of_the_graph = but(
+    "gradients_cut",
+    zero=lambda x, own: x.detach().index_fill(-1, torch.arange(x.shape[-1])[own], 0.0),
+)
+half_off = but(
+    zero=lambda x, own: x.index_copy(-1, torch.arange(x.shape[-1])[own], 0.5 * x[..., own])
+)
+mean_instead_of_zero = but(
+    zero=lambda x, own: x.index_copy(
+        -1,
+        torch.arange(x.shape[-1])[own],
+        x[..., own].mean((0, 1), keepdim=True).expand_as(x[..., own]),
+    )
+)
+last_position_only = but(
+    zero=lambda x, own: torch.cat(
+        [x[:, :-1], x[:, -1:].index_fill(-1, torch.arange(x.shape[-1])[own], 0.0)], 1
+    )
+)
+eval_mode = but("left_over", begin=lambda model: model.eval())
+frozen = but("left_over", begin=lambda model: model.requires_grad_(False))
+gradients_cleared = but("left_over", begin=lambda model: model.zero_grad())
+all_hooks_removed = but("left_over", end=lambda handle, part: part.W_o._forward_pre_hooks.clear())
+
+
+@wrong("size_of_what_it_writes")
+@contextlib.contextmanager
+def size_of_the_embedding(model, layer, head):
+    part = part_of(model, layer)
+    size = model.embedding.shape[1] // part.num_heads
+    part_features = list(range(head * size, (head + 1) * size))
+    hook = part.W_o.register_forward_pre_hook(
+        lambda _, inputs: inputs[0].index_fill(-1, torch.tensor(part_features, dtype=torch.long), 0)
+    )
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+@wrong("not_restored_after_an_error")
+@contextlib.contextmanager
+def without_finally(model, layer, head):
+    part = part_of(model, layer)
+    handle = part.W_o.register_forward_pre_hook(zeroing(columns_of(part, head)))
+    yield
+    handle.remove()
+
+
+@wrong("not_restored_after_an_error")
+@contextlib.contextmanager
+def weights_without_finally(model, layer, head):
+    part = part_of(model, layer)
+    own = columns_of(part, head)
+    kept = part.W_o.weight.data[:, own].clone()
+    part.W_o.weight.data[:, own] = 0.0
+    yield
+    part.W_o.weight.data[:, own] = kept
+
+
+@wrong("nothing_switched_off")
+@contextlib.contextmanager
+def yields_last(model, layer, head):
+    with stepwise(model, layer, head):
+        pass
+    yield
+
+
+@wrong("other_heads")
+@contextlib.contextmanager
+def keeps_only_this_head(model, layer, head):
+    part = part_of(model, layer)
+    own = columns_of(part, head)
+
+    def hook(module, inputs):
+        x = torch.zeros_like(inputs[0])
+        x[..., own] = inputs[0][..., own]
+        return x
+
+    handle = part.W_o.register_forward_pre_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@wrong("weights_stay_zero")
+@contextlib.contextmanager
+def weight_remembered_as_it_is(model, layer, head):
+    weight = part_of(model, layer).W_o.weight.data
+    before = weight
+    weight[:, columns_of(part_of(model, layer), head)] = 0
+    try:
+        yield
+    finally:
+        weight.copy_(before)
+
+
+@wrong("rows_of_the_weight")
+@contextlib.contextmanager
+def rows(model, layer, head):
+    part = part_of(model, layer)
+    own = columns_of(part, head)
+    kept = part.W_o.weight.data.clone()
+    part.W_o.weight.data[own, :] = 0
+    try:
+        yield
+    finally:
+        part.W_o.weight.data[:] = kept
+
+
+@wrong("rows_of_the_weight")
+@contextlib.contextmanager
+def features_of_the_output(model, layer, head):
+    part = part_of(model, layer)
+
+    def hook(module, inputs, output):
+        output = output.clone()
+        output[..., columns_of(part, head)] = 0
+        return output
+
+    handle = part.W_o.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@wrong("nothing_switched_off")
+@contextlib.contextmanager
+def hook_without_a_return(model, layer, head):
+    part = part_of(model, layer)
+
+    def hook(module, inputs):
+        x = inputs[0].clone()
+        x[..., columns_of(part, head)] = 0
+
+    handle = part.W_o.register_forward_pre_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@wrong("left_over")
+@contextlib.contextmanager
+def times_zero_and_back(model, layer, head):
+    part = part_of(model, layer)
+    factor = torch.ones(part.W_o.in_features)
+    factor[columns_of(part, head)] = 0
+    part.W_o.weight.data *= factor
+    try:
+        yield
+    finally:
+        part.W_o.weight.data /= factor
+
+
+@wrong("left_over")
+@contextlib.contextmanager
+def always_back_to_train_mode(model, layer, head):
+    part = part_of(model, layer)
+    kept = part.W_o.weight.detach().clone()
+    model.eval()
+    part.W_o.weight.data[:, columns_of(part, head)] = 0
+    try:
+        yield
+    finally:
+        part.W_o.weight.data.copy_(kept)
+        model.train()
+
+
+@wrong("raised")
+def hook_for_good(model, layer, head):
+    part = part_of(model, layer)
+    part.W_o.register_forward_pre_hook(lambda _, inputs: (0 * inputs[0],))
+
+
+@wrong()
+@contextlib.contextmanager
+def from_this_head_on(model, layer, head):
+    part = part_of(model, layer)
+    first = columns_of(part, head).start
+    with stepwise(model, layer, head, features=lambda part, head: slice(first, None)):
+        yield
+
+
+@wrong("gradients_off")
+@contextlib.contextmanager
+def everything_under_no_grad(model, layer, head):
+    part = part_of(model, layer)
+    own = columns_of(part, head)
+    kept = part.W_o.weight[:, own].detach().clone()
+    with torch.no_grad():
+        part.W_o.weight[:, own] = 0
+        try:
+            yield
+        finally:
+            part.W_o.weight[:, own] = kept
+
+
+@wrong("error_hidden")
+@contextlib.contextmanager
+def errors_suppressed(model, layer, head):
+    part = part_of(model, layer)
+    handle = part.W_o.register_forward_pre_hook(zeroing(columns_of(part, head)))
+    with contextlib.suppress(Exception):
+        yield
+    handle.remove()
+
+
+@wrong("left_over")
+@contextlib.contextmanager
+def new_parameter(model, layer, head):
+    part = part_of(model, layer)
+    before = part.W_o.weight.detach().clone()
+    changed = before.clone()
+    changed[:, columns_of(part, head)] = 0
+    part.W_o.weight = torch.nn.Parameter(changed)
+    try:
+        yield
+    finally:
+        part.W_o.weight = torch.nn.Parameter(before)
+
+
+@wrong("raised")
+@contextlib.contextmanager
+def called_attention(model, layer, head):
+    part = model.blocks[layer].attention
+    own = columns_of(part, head)
+    with stepwise(model, layer, head, features=lambda *_: own):
+        yield
+
+
+@wrong()
+@contextlib.contextmanager
+def copies_the_model(model, layer, head):
+    copied = copy.deepcopy(model)
+    with stepwise(copied, layer, head):
+        yield copied
+
+
+@wrong("not_a_context_manager")
+def plain_generator(model, layer, head):
+    with stepwise(model, layer, head):
+        yield
+
+
+@wrong()
+@contextlib.contextmanager
+def whole_block_skipped(model, layer, head):
+    handle = model.blocks[layer].register_forward_hook(lambda module, inputs, output: inputs[0])
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@wrong()
+@contextlib.contextmanager
+def weights_back_as_rounded(model, layer, head):
+    part = part_of(model, layer)
+    kept = part.W_o.weight.data.half()
+    part.W_o.weight.data[:, columns_of(part, head)] = 0
+    try:
+        yield
+    finally:
+        part.W_o.weight.data.copy_(kept)
+
+
+@wrong()
+@contextlib.contextmanager
+def bias_too(model, layer, head):
+    part = part_of(model, layer)
+
+    def after(module, inputs, output):
+        return output if module.bias is None else output - module.bias
+
+    with stepwise(model, layer, head), part.W_o.register_forward_hook(after):
+        yield
+
+
+_original = {}
+
+
+@wrong()
+@contextlib.contextmanager
+def weights_kept_by_layer(model, layer, head):
+    part = part_of(model, layer)
+    _original[layer] = part.W_o.weight.detach().clone()
+    part.W_o.weight.data[:, columns_of(part, head)] = 0
+    try:
+        yield
+    finally:
+        part.W_o.weight.data.copy_(_original[layer])
+
+
+@faulty("no finally", "every layer", "size of the output", "no gradient")
+def with_faults(faults):
+    @contextlib.contextmanager
+    def ablate(model, layer, head):
+        layers = range(len(model.blocks)) if "every layer" in faults else [layer]
+        handles = []
+        for part in [part_of(model, i) for i in layers]:
+            wide = part.W_o.out_features if "size of the output" in faults else part.W_o.in_features
+            size = wide // part.num_heads
+            own = slice(head * size, (head + 1) * size)
+            handles.append(part.W_o.register_forward_pre_hook(zeroing(own)))
+        try:
+            with torch.set_grad_enabled("no gradient" not in faults):
+                yield
+        except Exception:
+            for handle in handles if "no finally" not in faults else []:
+                handle.remove()
+            raise
+        for handle in handles:
+            handle.remove()
+
+    return ablate

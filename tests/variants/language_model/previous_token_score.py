@@ -1,0 +1,189 @@
+"""Answers to `previous_token_score`."""
+
+import torch
+
+from course_lib.exercises.variants import faulty, right, wrong
+
+
+@right
+def loop_over_positions(attention_weights):
+    h, n, _ = attention_weights.shape
+    total = torch.zeros(h, dtype=attention_weights.dtype, device=attention_weights.device)
+    for i in range(1, n):
+        total = total + attention_weights[:, i, i - 1]
+    return total / (n - 1) if n > 1 else total
+
+
+@right
+def fancy_index(attention_weights):
+    n = attention_weights.shape[-1]
+    if n == 1:
+        return attention_weights.new_zeros(len(attention_weights))
+    i = torch.arange(1, n)
+    return attention_weights[:, i, i - 1].mean(-1)
+
+
+@right
+def masked_sum(attention_weights):
+    n = attention_weights.shape[-1]
+    place = torch.ones(n, n, dtype=torch.bool).tril(-1).triu(-1)
+    return (attention_weights * place).sum((1, 2)) / max(n - 1, 1)
+
+
+@right
+def trace_of_the_shifted(attention_weights):
+    shifted = attention_weights[:, 1:, :-1]
+    traces = [torch.trace(matrix) for matrix in shifted]
+    return torch.stack(traces) / max(shifted.shape[1], 1)
+
+
+@right
+def einsum_over_the_diagonal(attention_weights):
+    return torch.einsum("hii->h", attention_weights[:, 1:, :-1]) / max(
+        attention_weights.shape[1] - 1, 1
+    )
+
+
+@right
+def head_by_head(attention_weights):
+    scores = []
+    for head in attention_weights:
+        seen = [head[i, i - 1].item() for i in range(1, len(head))]
+        scores.append(sum(seen) / len(seen) if seen else 0.0)
+    return torch.tensor(scores, dtype=attention_weights.dtype)
+
+
+nan_replaced = right(lambda w: torch.diagonal(w, -1, -2, -1).mean(dim=1).nan_to_num())
+gathered = right(
+    lambda w: (
+        w[:, 1:].gather(2, torch.arange(w.shape[1] - 1).expand(len(w), -1)[..., None]).sum((1, 2))
+        / max(w.shape[1] - 1, 1)
+    )
+)
+
+
+@wrong("wraps_around")
+def from_position_zero(attention_weights):
+    n = attention_weights.shape[-1]
+    return sum(attention_weights[:, i, i - 1] for i in range(n)) / n
+
+
+@wrong("wraps_around")
+def rolled(attention_weights):
+    return attention_weights.roll(1, dims=-1).diagonal(dim1=1, dim2=2).mean(-1)
+
+
+@wrong()
+def one_position_short(attention_weights):
+    n = attention_weights.shape[-1]
+    seen = [attention_weights[:, i, i - 1] for i in range(1, n - 1)]
+    return sum(seen, torch.zeros_like(attention_weights[:, 0, 0])) / max(n - 1, 1)
+
+
+@wrong()
+def both_neighbours(attention_weights):
+    both = [attention_weights.diagonal(k, 1, 2).sum(-1) for k in (-1, 1)]
+    return sum(both) / max(2 * attention_weights.shape[-1] - 2, 1)
+
+
+@wrong()
+def the_middle_one(attention_weights):
+    below = attention_weights.diagonal(-1, 1, 2)
+    return below.median(-1).values if below.shape[1] else below.sum(-1)
+
+
+@wrong()
+def one_where_there_is_nothing(attention_weights):
+    below = attention_weights.diagonal(-1, 1, 2)
+    return below.mean(-1) if below.shape[1] else torch.ones_like(attention_weights[:, 0, 0])
+
+
+@wrong("divided_by_n")
+def mean_of_a_padded_diagonal(attention_weights):
+    n = attention_weights.shape[1]
+    below = [attention_weights[:, i + 1, i] for i in range(n - 1)]
+    return torch.stack([torch.zeros_like(attention_weights[:, 0, 0]), *below]).mean(0)
+
+
+@wrong("nan_of_nothing")
+def mean_of_fancy_index(attention_weights):
+    i = torch.arange(1, attention_weights.shape[-1])
+    return attention_weights[:, i, i - 1].mean(1)
+
+
+@wrong()
+def mean_of_the_whole_band(attention_weights):
+    n = attention_weights.shape[-1]
+    place = torch.eye(n).roll(-1, 1).tril()
+    return (attention_weights * place).mean((1, 2)).to(attention_weights.dtype)
+
+
+@wrong()
+def share_of_largest_weights(attention_weights):
+    n = attention_weights.shape[-1]
+    best = attention_weights.argmax(-1)[:, 1:]
+    return (best == torch.arange(n - 1)).double().mean(-1)
+
+
+@wrong()
+def all_before(attention_weights):
+    n = attention_weights.shape[-1]
+    return attention_weights.tril(-1).sum((1, 2)) / max(n - 1, 1)
+
+
+@wrong("wrong_type")
+def list_of_numbers(attention_weights):
+    return [float(w.diagonal(-1).sum()) / max(len(w) - 1, 1) for w in attention_weights]
+
+
+@wrong("dtype_changed")
+def in_float32(attention_weights):
+    scores = torch.zeros(len(attention_weights))
+    for h, head in enumerate(attention_weights):
+        for i in range(1, len(head)):
+            scores[h] += head[i, i - 1] / (len(head) - 1)
+    return scores
+
+
+@wrong()
+def head_axis_squeezed(attention_weights):
+    n = attention_weights.shape[-1]
+    return attention_weights.squeeze(0).diagonal(-1, -2, -1).sum(-1) / max(n - 1, 1)
+
+
+@wrong("input_mutated")
+def first_row_cleared(attention_weights):
+    attention_weights[:, 0] = 0
+    n = attention_weights.shape[-1]
+    return attention_weights.roll(1, -1).diagonal(0, 1, 2).sum(-1) / max(n - 1, 1)
+
+
+@wrong("raised")
+def by_view(attention_weights):
+    h, n, _ = attention_weights.shape
+    flat = attention_weights.view(h, n * n)
+    return flat[:, n :: n + 1].sum(-1) / max(n - 1, 1)
+
+
+above = wrong("transposed")(lambda w: w.diagonal(1, 1, 2).sum(-1) / max(w.shape[1] - 1, 1))
+main_diagonal = wrong("own_position")(lambda w: torch.einsum("hii->h", w) / w.shape[1])
+two_below = wrong("two_back")(lambda w: w.diagonal(-2, 1, 2).sum(-1) / max(w.shape[1] - 2, 1))
+not_divided = wrong("summed")(lambda w: w[:, 1:, :-1].diagonal(0, 1, 2).sum(-1))
+one_for_all = wrong("over_heads")(lambda w: w[:, 1:, :-1].diagonal(0, 1, 2).mean())
+of_positions = wrong("over_the_wrong_axis")(lambda w: w.diagonal(-1, 1, 2).mean(dim=0))
+first_head = wrong()(lambda w: w[0].diagonal(-1).mean().expand(len(w)))
+with_epsilon = wrong()(lambda w: w.diagonal(-1, 1, 2).sum(-1) / (w.shape[1] - 1 + 1e-6))
+without_axes = wrong()(lambda w: w.diagonal(-1).mean(-1))
+
+
+@faulty("divided by n", "float32", "nan")
+def with_faults(faults):
+    def score(attention_weights):
+        line = attention_weights.diagonal(-1, 1, 2)
+        counted = line.shape[1] + ("divided by n" in faults)
+        if "nan" not in faults:
+            counted = max(counted, 1)
+        scores = line.sum(-1) / counted if line.shape[1] or "nan" not in faults else line.mean(-1)
+        return scores.float() if "float32" in faults else scores
+
+    return score

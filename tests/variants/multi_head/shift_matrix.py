@@ -1,0 +1,125 @@
+"""Answers to `shift_matrix`."""
+
+import math
+
+import torch
+
+from course_lib.exercises.variants import faulty, right, wrong
+
+
+def _rates(embed_dim, base=10000.0):
+    return base ** (-torch.arange(0, embed_dim, 2, dtype=torch.float64) / embed_dim)
+
+
+@right
+def loops(offset, embed_dim):
+    matrix = torch.zeros(embed_dim, embed_dim)
+    for i in range(0, embed_dim, 2):
+        b = offset / 10000 ** (i / embed_dim)
+        matrix[i, i] = matrix[i + 1, i + 1] = math.cos(b)
+        matrix[i, i + 1], matrix[i + 1, i] = math.sin(b), -math.sin(b)
+    return matrix
+
+
+@right
+def strided_assignment(offset, embed_dim):
+    angles = offset * _rates(embed_dim)
+    even = torch.arange(0, embed_dim, 2)
+    matrix = torch.diag(angles.cos().repeat_interleave(2))
+    matrix[even, even + 1] = angles.sin()
+    matrix[even + 1, even] = -angles.sin()
+    return matrix
+
+
+@right
+def exponential_of_one_step(offset, embed_dim):
+    rates = _rates(embed_dim)
+    quarter = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
+    return torch.linalg.matrix_exp(offset * torch.block_diag(*(rate * quarter for rate in rates)))
+
+
+@right
+def step_by_step(offset, embed_dim):
+    step = loops(1 if offset >= 0 else -1, embed_dim).double()
+    return torch.linalg.matrix_power(step, abs(offset)).float()
+
+
+@right
+def three_diagonals(offset, embed_dim):
+    angles = (offset * _rates(embed_dim)).repeat_interleave(2)
+    same, one_on = torch.eye(embed_dim, dtype=torch.float64), torch.ones(embed_dim - 1).double()
+    one_on[1::2] = 0.0
+    ahead = torch.diag(one_on, 1)
+    return angles.cos() * same + angles.sin() * ahead - angles.sin()[:, None] * ahead.T
+
+
+@right
+def by_complex_numbers(offset, embed_dim):
+    """i times a hand, one column of the identity after the other."""
+    hands = torch.view_as_complex(torch.eye(embed_dim).double().unflatten(1, (-1, 2)))
+    turned = hands * torch.polar(torch.ones(embed_dim // 2).double(), -offset * _rates(embed_dim))
+    return torch.view_as_real(turned).flatten(1).T
+
+
+def _blocks(block):
+    """A matrix from `block(cos, sin)`, a nested list, of each pair."""
+
+    def shift_matrix(offset, embed_dim):
+        angles = (offset * _rates(embed_dim)).tolist()
+        return torch.block_diag(*(torch.tensor(block(math.cos(a), math.sin(a))) for a in angles))
+
+    return shift_matrix
+
+
+counter_clockwise = wrong("backwards")(_blocks(lambda c, s: [[c, -s], [s, c]]))
+transposed = wrong("backwards")(lambda offset, embed_dim: loops(offset, embed_dim).T)
+both_signs = wrong("no_minus")(_blocks(lambda c, s: [[c, s], [s, c]]))
+
+
+@wrong("in_halves")
+def halves(offset, embed_dim):
+    angles = offset * _rates(embed_dim)
+    matrix = torch.diag(angles.cos().repeat(2))
+    half = torch.arange(embed_dim // 2)
+    matrix[half, half + len(half)] = angles.sin()
+    matrix[half + len(half), half] = -angles.sin()
+    return matrix
+
+
+@wrong("base_100")
+def without_the_two(offset, embed_dim):
+    angles = [offset / 10000 ** (i / embed_dim) for i in range(embed_dim // 2)]
+    turns = [[[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]] for a in angles]
+    return torch.block_diag(*(torch.tensor(turn) for turn in turns))
+
+
+@wrong("one_speed")
+def all_alike(offset, embed_dim):
+    turn = [[math.cos(offset), math.sin(offset)], [-math.sin(offset), math.cos(offset)]]
+    return torch.kron(torch.eye(embed_dim // 2), torch.tensor(turn))
+
+
+@wrong("features_moved")
+def a_permutation(offset, embed_dim):
+    columns = (torch.arange(embed_dim) - offset) % embed_dim
+    return torch.eye(embed_dim)[columns]
+
+
+stays = wrong()(lambda offset, embed_dim: torch.eye(embed_dim))
+one_step_only = wrong()(lambda offset, embed_dim: loops(1, embed_dim))
+cosines_alone = wrong()(_blocks(lambda c, s: [[c, 0.0], [0.0, c]]))
+angles_alone = wrong("wrong_shape")(lambda offset, embed_dim: offset * _rates(embed_dim))
+one_block_a_pair = wrong("wrong_shape")(
+    lambda offset, embed_dim: torch.stack([loops(offset, 2)] * (embed_dim // 2))
+)
+
+
+@faulty("base of 100", "never back")
+def with_faults(faults):
+    def shift(offset, embed_dim):
+        base = 100.0 if "base of 100" in faults else 10000.0
+        angles = (abs(offset) if "never back" in faults else offset) * _rates(embed_dim, base)
+        turns = [[[a.cos(), a.sin()], [-a.sin(), a.cos()]] for a in angles]
+        return torch.block_diag(*(torch.tensor(turn) for turn in turns))
+
+    return shift

@@ -140,13 +140,17 @@ def make_course(folder: Path) -> Course:
 def toy_course(folder: Path) -> Course:
     """Returns the course that `make_course` wrote below `folder`, or a copy of it."""
     exercises = {
-        "double": SimpleNamespace(lesson=SLUG, points=2, minutes=5, difficulty=1),
-        "Adder": SimpleNamespace(lesson=SLUG, points=4, minutes=10, difficulty=3),
-        "elsewhere": SimpleNamespace(lesson="02_other", points=4, minutes=10, difficulty=3),
+        "double": _exercise(SLUG, points=2, minutes=5, difficulty=1),
+        "Adder": _exercise(SLUG, points=4, minutes=10, difficulty=3),
+        "elsewhere": _exercise("02_other", points=4, minutes=10, difficulty=3),
     }
     written = SimpleNamespace(grade_id="why_toys", points=3, minutes=5)
-    lessons = {SLUG: SimpleNamespace(exercises=("double", "Adder"), written=written)}
+    lessons = {SLUG: SimpleNamespace(exercises=("double", "Adder"), written=written, starred=False)}
     return Course(folder / "course", folder / "lib" / "course_lib", exercises, lessons)
+
+
+def _exercise(lesson: str, **about: int) -> SimpleNamespace:
+    return SimpleNamespace(lesson=lesson, starred=False, **about)
 
 
 def edit(path: Path, old: str, new: str) -> None:

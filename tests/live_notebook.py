@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from jupyter_client.manager import KernelManager
 from nbformat.v4 import output_from_msg
@@ -10,10 +11,10 @@ OUTPUTS = ("stream", "display_data", "execute_result", "error")
 
 
 class LiveNotebook:
-    """Runs cells in one kernel."""
+    """Runs cells in one kernel; `someone` is there to answer `input()`, or no one is."""
 
-    def __init__(self, client) -> None:
-        self.client = client
+    def __init__(self, client, someone: bool = False) -> None:
+        self.client, self.someone = client, someone
 
     def run(self, source: str, cell_id: str = "") -> list:
         """The outputs of a cell."""
@@ -22,7 +23,7 @@ class LiveNotebook:
             "silent": False,
             "store_history": True,
             "user_expressions": {},
-            "allow_stdin": False,
+            "allow_stdin": self.someone,
             "stop_on_error": False,
         }
         session, channel = self.client.session, self.client.shell_channel
@@ -35,7 +36,7 @@ class LiveNotebook:
             if reply["parent_header"].get("msg_id") != message["header"]["msg_id"]:
                 continue
             if reply["msg_type"] in OUTPUTS:
-                outputs.append(output_from_msg(reply))
+                _add(outputs, output_from_msg(reply))
             elif reply["content"].get("execution_state") == "idle":
                 return outputs
 
@@ -49,18 +50,29 @@ class LiveNotebook:
         )
 
 
+def _add(outputs: list, output) -> None:
+    """One more output; what a kernel prints comes in as many pieces as its timer likes."""
+    last = outputs[-1] if outputs else {}
+    if output["output_type"] == "stream" and last.get("name") == output["name"]:
+        last["text"] += output["text"]
+    else:
+        outputs.append(output)
+
+
 @contextmanager
-def live_notebook(**environment: str) -> Iterator[LiveNotebook]:
-    """A kernel of this interpreter."""
+def live_notebook(
+    folder: Path | None = None, *, someone: bool = False, **environment: str
+) -> Iterator[LiveNotebook]:
+    """A kernel of this interpreter, that works in a folder."""
     import os
 
     manager = KernelManager(kernel_name="python3")
-    manager.start_kernel(env=os.environ | environment)
+    manager.start_kernel(env=os.environ | environment, cwd=folder and str(folder))
     client = manager.client()
     client.start_channels()
     try:
         client.wait_for_ready(timeout=120)
-        yield LiveNotebook(client)
+        yield LiveNotebook(client, someone)
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

@@ -1,5 +1,6 @@
 """Every lesson of this course, as text: pasted sources fit, the release gives nothing away."""
 
+import ast
 import shutil
 from pathlib import Path
 
@@ -43,6 +44,15 @@ def test_pasted_solutions_use_only_names_of_the_notebook(course, slug):
     assert undefined_in_solutions(course, slug) == {}
 
 
+def test_the_first_cell_takes_exercises_from_the_students_own_library(course, slug):
+    """By `carry_on`, not by an import, which would give the course's version."""
+    notebook, _ = assemble(course, slug)
+    (setup,) = (cell.source for cell in notebook.cells if cell.id == "setup")
+    imports = [n for n in ast.walk(ast.parse(setup)) if isinstance(n, ast.ImportFrom)]
+    imported = {alias.name for node in imports for alias in node.names}
+    assert not imported & set(course.exercises)
+
+
 def test_release_has_no_python_file(release):
     files, _ = release
     assert not [name for name in files if name.endswith((".py", ".pyc"))]
@@ -82,10 +92,10 @@ def test_points_of_the_release_are_those_of_the_exercises(course, slug, release)
     points = {data["grade_id"]: data["points"] for data in graded if data.get("grade")}
     lesson = course.lessons[slug]
     expected = {name: course.exercises[name].points for name in lesson.exercises}
-    expected[lesson.written.grade_id] = lesson.written.points
     if lesson.integration:
         expected[slug] = lesson.integration.points
-    assert points == expected
+    expected = {name: 0 if course.starred(name) else most for name, most in expected.items()}
+    assert points == expected | {lesson.written.grade_id: lesson.written.points}
 
 
 @pytest.mark.slow

@@ -4,12 +4,14 @@ from typing import TYPE_CHECKING
 
 from course_lib.authoring.ids import CellIds
 from course_lib.authoring.inputs import Course
-from course_lib.authoring.names import bound_names, undefined_names
 from course_lib.authoring.paste import Solution, find_solution, solution_path
 from course_lib.authoring.read import Cell, read_cells
 from course_lib.authoring.roles import HEADING, TOGETHER, Part, assign_roles
 from course_lib.authoring.skeleton import check_placeholders
+from course_lib.authoring.times import STAR, TIME, times, told
+from course_lib.checks.judge.report import OPTIONAL
 from course_lib.errors import BuildError
+from course_lib.names import bound_names, undefined_names
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -117,11 +119,7 @@ def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellI
     tags = _tags(part.cell)
     match part.role:
         case "text":
-            text = HEADING.sub(lambda m: f"{m[0]}\n\n{_facts(course, m[1])}", source)
-            integration = getattr(course.lessons[slug], "integration", None)
-            if integration is not None:
-                facts = _line(integration, "no new code")
-                text = TOGETHER.sub(lambda m: f"{m[0]}\n\n{facts}", text)
+            text = _filled(source, course, slug)
             return [new_markdown_cell(text, id=ids.next(source), metadata=tags)]
         case "written":
             written = course.lessons[slug].written
@@ -134,16 +132,35 @@ def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellI
             answer = _nbgrader(f"{name}-answer", _ANSWER)
             return [new_code_cell(solutions[name].text, id=f"{name}-answer", metadata=answer)]
         case "together":
-            graded = _nbgrader(slug, _CHECK, course.lessons[slug].integration.points)
+            worth = 0 if course.starred(slug) else course.lessons[slug].integration.points
+            graded = _nbgrader(slug, _CHECK, worth)
             return [new_code_cell(f'check("{slug}")', id="together-check", metadata=graded)]
         case "check":
-            graded = _nbgrader(name, _CHECK, course.exercises[name].points)
+            worth = 0 if course.starred(name) else course.exercises[name].points
+            graded = _nbgrader(name, _CHECK, worth)
             return [
                 new_code_cell(f'check("{name}")', id=f"{name}-check", metadata=graded),
                 new_code_cell(_ask(name), id=f"{name}-hint"),
                 new_code_cell(f'{name} = carry_on("{name}")', id=f"{name}-next"),
             ]
     return [new_code_cell(source, id=ids.next(), metadata=tags)]
+
+
+def _filled(source: str, course: Course, slug: str) -> str:
+    """A text with the lesson's time, and beneath headings what its graded cells are worth."""
+    if TIME in source:
+        source = source.replace(TIME, told(times(course, slug)))
+    text = HEADING.sub(lambda m: _under(m[0], _facts(course, m[1]), course.starred(m[1])), source)
+    integration = getattr(course.lessons[slug], "integration", None)
+    if integration is None:
+        return text
+    facts = _line(integration, "no new code")
+    return TOGETHER.sub(lambda m: _under(m[0], facts, course.starred(slug)), text)
+
+
+def _under(heading: str, facts: str, starred: bool) -> str:
+    """A heading with its facts beneath, both with a star where it is optional."""
+    return f"{heading} {STAR}\n\n*{OPTIONAL}* · {facts}" if starred else f"{heading}\n\n{facts}"
 
 
 def _nbgrader(grade_id: str, flags: dict, points: float | None = None) -> dict:

@@ -20,7 +20,7 @@ class Course:
     Args:
         root: folder that holds `nbgrader_config.py`.
         library: the folder `course_lib`.
-        exercises: name -> object with `lesson`, `points`, `minutes`, `difficulty`.
+        exercises: name -> object with `lesson`, `points`, `minutes`, `difficulty`, `starred`.
         lessons: slug -> object with `exercises` (names) and `written` (or None).
         judged: name -> what the exercise's points are given for; said beneath its heading.
     """
@@ -42,6 +42,11 @@ class Course:
         exercises = checks.exercises()
         judged = {name: judged_for(exercise) for name, exercise in exercises.items()}
         return cls(Path(root).resolve(), library, exercises, checks.lessons(), judged)
+
+    def starred(self, name: str) -> bool:
+        """Whether an exercise is optional, or a lesson's mark for all together."""
+        chain = self.lessons[name].integration.chain if name in self.lessons else (name,)
+        return any(self.exercises[link].starred for link in chain)
 
     def text(self, slug: str) -> Path:
         """The lesson text a person edits."""

@@ -69,7 +69,7 @@ EXERCISE = Exercise(
     returns=(Returned("result", "tensor", "float", ("n",)),),
     probes=_probes,
     mistakes=(mistake("todo", _wrong).says("TODO: a fact.", "TODO: a question?"),),
-    hints=("TODO: the concept.", "TODO: the recipe.", "TODO: almost the code."),
+    hints=("TODO: the concept.", "TODO: where to look.", "TODO: a smaller version."),
     promises={"TODO: words of each sentence of statement and docstring": "worked plain one"},
 )
 ''')
@@ -93,7 +93,7 @@ LESSON_TEXT = Template("""\
 #
 # - TODO
 #
-# **Time:** TODO. **You need:** TODO.
+# **Time:** {time}. **You need:** TODO.
 
 # %%
 import math

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 01 · Kernel pooling: attention before neural networks
 #
-# **The question.** A sensor was read at 40 irregular moments. What did it show in between? You
+# **The question.** A thermometer was read at 40 irregular moments. How warm was it in between? You
 # have no model and no theory, only the readings. How do you *look up* an answer that nobody wrote
 # down?
 #
@@ -13,24 +13,8 @@
 # - learn the bandwidth by gradient descent;
 # - rewrite the Gaussian kernel as a dot product: the bridge to the attention of a Transformer.
 #
-# **Time:** about two hours. **You need:** broadcasting and indexing in PyTorch, and an idea of what
-# a gradient is. This is where the course begins; nothing about attention is assumed.
-
-# %% [markdown]
-# **How a lesson works.** Each exercise has a cell for your code and, below it, a check. Run the
-# check as often as you like: it says what it expected, and shows a small input on which your
-# answer fails. Below the check a cell of its own holds a hint, in three levels; asking costs
-# nothing. The cell after that carries on with your answer if it passed its check, and otherwise
-# with the course's version, so that one unsolved exercise does not stop you; it says which.
-#
-# The points of an exercise have up to four parts: *values* (the numbers are right), *edges* (they
-# still are in unusual cases, such as a single key or huge numbers), *gradients* (so is what flows
-# back through your code) and *hygiene* (your code changes nothing it was not asked to change, and
-# keeps dtype and device). How much each part counts depends on the exercise. An answer that is
-# partly right earns part of the points, and its report lists them part by part.
-#
-# Questions marked *Predict* have the answer folded away. Commit to a guess before you open it:
-# a wrong guess is what makes the answer stick.
+# **Time:** {time}. **You need:** broadcasting and indexing in PyTorch, and an idea of what
+# a gradient is. Lesson 00 shows what attention is good for, and how exercises, checks and hints work.
 
 # %%
 import math
@@ -60,11 +44,9 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"attention weights"
 # | `attention_weights` | how much each key counts for each query | | `(n, m)` |
 # | `outputs` | the answers | | `(n, v)` |
 #
-# There are `n` queries and `m` keys, each a row of `d` numbers; key $j$ and value $j$ belong
-# together. A row of the weights belongs to a query, a column to a key, and **each row sums to 1**.
-#
-# Signatures name the axes too: `Float[Tensor, "num_queries d"]` is a floating tensor with one row
-# for each query and `d` columns.
+# Key $j$ and value $j$ belong together. A row of the weights belongs to a query, a column to a key,
+# and **each row sums to 1**. In signatures, `Float[Tensor, "num_queries d"]` is a floating tensor
+# with one row for each query and `d` columns.
 
 # %% [markdown]
 # ## 1. A search that always has an answer
@@ -76,19 +58,19 @@ shapes = {"attention weights": (3,), "values": (3,), "weighted sum": "one number
 plotting.show(plotting.diagram("attention", lit="weighted sum", shapes=shapes))
 
 # %% [markdown]
-# It fails. A dictionary returns a value only for a key that *equals* the query. The next idea is
-# to return the value of the *nearest* key. That always answers, and it jumps: between two readings
-# the answer stays the same, and then flips.
-#
-# The third idea is to ask everyone, and to listen to near keys more:
+# It fails: it returns a value only for a key that *equals* the query. The value of the *nearest* key
+# always answers, and it jumps. The third idea is to ask everyone, and to listen to near keys more:
 #
 # $$\text{output} = \sum_{j=1}^{m} w_j\, \text{value}_j, \qquad w_j \ge 0, \qquad \sum_{j=1}^{m} w_j = 1.$$
 #
-# **By hand.** Readings 10, 20 and 40 were taken at hours 0, 1 and 3. For hour 1.5 you trust them
-# with weights 1/4, 1/2, 1/4. The output is $10/4 + 20/2 + 40/4 = 22.5$.
+# **By hand.** It was 1, 2 and 4 °C at hours 0, 1 and 3. For hour 1.5 you trust these readings with
+# weights 1/4, 1/2, 1/4. The output is $1/4 + 2/2 + 4/4 = 2.25$ °C.
+#
+# **Predict.** *Attention searches the keys and returns the part that is most relevant to the query.*
+# Which reading, then, does each of the three searches return?
 
 # %% tags=["demo"]
-readings = {0.0: 10.0, 1.0: 20.0, 3.0: 40.0}
+readings = {0.0: 1.0, 1.0: 2.0, 3.0: 4.0}
 query = 1.5
 try:
     print(readings[query])
@@ -101,39 +83,31 @@ print("nearest key   :", readings[nearest])
 weights = torch.tensor([0.25, 0.5, 0.25])
 output = (weights * torch.tensor(list(readings.values()))).sum()
 print("weighted search:", output.item())
-assert readings[nearest] == 20
-assert output == 22.5
+assert readings[nearest] == 2
+assert output == 2.25
 
 # %% [markdown]
-# This weighted search is *attention*: queries meet keys, the comparison gives weights, the weights
-# average the values. A Transformer keeps these three steps. It compares by dot products (section 8),
-# makes queries, keys and values out of its data with matrices that it learns, and runs many such
-# searches side by side and in layers (lesson 06).
-#
-# **Predict.** You read: *attention searches the keys and returns the small segment that is most
-# relevant to the query.* In the example the output is 22.5. Which reading, or which segment of
-# the readings, has been returned?
-#
 # <details><summary>Answer</summary>
 #
-# None. 22.5 is not among the readings. Attention returns a *mixture* of all values, and each one
-# with a positive weight takes part. The picture of a search is a good one if you add "soft": the
-# result is an average, never an excerpt. Section 7 shows what that softness buys.
+# The first none, the second that of hour 1. The third none either: 2.25 is not among the readings.
+# Attention returns a *mixture*, in which every value with a positive weight takes part. It is a
+# search only if you add "soft": the result is an average, never an excerpt.
 #
 # </details>
-
-# %% [markdown]
-# Now the data of this lesson: 40 readings at irregular moments during six hours. The formula
-# behind them is only there to make up the data; nothing below gets to see it.
 #
-# What you should see: a hump near hour 1, a dip near hour 3 and a rise after it, all with noise, and
-# stretches with few readings.
+# This weighted search is *attention*. A Transformer keeps its three steps: queries meet keys, the
+# comparison gives weights, the weights average the values. It compares by dot products (section 8),
+# makes queries, keys and values with matrices that it learns, and runs many such searches side by
+# side and in layers (lesson 06).
+#
+# Now the data of this lesson, made up: 40 readings during six hours. **Predict** what the nearest key
+# makes of them, between two readings and at each of them.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(0)
 inputs = (6 * torch.rand(40, generator=generator)).sort().values  # hours, (m,)
 noise = 0.6 * torch.randn(40, generator=generator)
-targets = 2 * torch.sin(1.5 * inputs) + 0.5 * inputs + noise  # readings, (m,)
+targets = 2 * torch.sin(1.5 * inputs) + 0.5 * inputs + noise  # degrees Celsius, (m,)
 places = torch.linspace(0, 6, 241)  # where we will ask, (n,)
 
 
@@ -141,15 +115,23 @@ def nearest_reading(moments):
     return targets[(moments[:, None] - inputs[None, :]).abs().argmin(dim=1)]
 
 
-plotting.show(
-    plotting.kernel_fits(inputs, targets, places, {"nearest key": nearest_reading(places)})
+alt = (
+    "40 readings: a hump near hour 1, a dip near hour 3, a rise after it. The nearest key: stairs."
 )
+staircase = {"nearest key": nearest_reading(places)}
+plotting.show(plotting.kernel_fits(inputs, targets, places, staircase), alt)
 assert nearest_reading(places).unique().numel() == 40  # flat between jumps
 
 # %% [markdown]
-# The nearest key gives a staircase that repeats all the noise. A weighted search should do
-# better. It needs two things: how far every key is from every query, and a rule that turns
-# distance into weight.
+# <details><summary>What you should see</summary>
+#
+# A hump near hour 1, a dip near hour 3 and a rise after it, all with noise, and stretches with few
+# readings. The nearest key gives a staircase that repeats all the noise.
+#
+# </details>
+#
+# A weighted search should do better. It needs two things: how far every key is from every query,
+# and a rule that turns distance into weight.
 
 # %% [markdown]
 # ## 2. How far is every key from every query?
@@ -161,43 +143,35 @@ shapes = {"queries": (2, 2), "keys": (3, 2), "scores": (2, 3)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
-# For queries $q \in \mathbb{R}^{n \times d}$ and keys $k \in \mathbb{R}^{m \times d}$,
+# *Broadcasting* stretches axes of size 1. On a line it takes one new axis on each side: moments as a
+# column, hours as a row.
+#
+# **Predict** the shape of each result below, or the error.
+
+# %% tags=["demo"]
+moments, hours = torch.tensor([1.5, 2.0]), torch.tensor([0.0, 1.0, 3.0])
+print("a column and a row:", (moments[:, None] - hours[None, :]).tolist())
+try:
+    print(moments - hours)
+except RuntimeError as error:
+    print("2 and 3, as they are:", error)
+print("3 and 3, as they are:", (torch.tensor([1.5, 2.0, 2.5]) - hours).tolist())
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# `(2, 3)`: every moment met every hour. As they are, 2 and 3 do not fit. With 3 and 3 there is no
+# error, and each moment has met one hour only: equal sizes hide mistakes, so test with sizes that all
+# differ.
+#
+# </details>
+#
+# In general a point has $d$ features, and for queries $q \in \mathbb{R}^{n \times d}$ and keys
+# $k \in \mathbb{R}^{m \times d}$
 #
 # $$D_{ij} = \lVert q_i - k_j \rVert^2 = \sum_{c=1}^{d} (q_{ic} - k_{jc})^2, \qquad D \in \mathbb{R}^{n \times m}.$$
 #
-# **By hand.** From $(1, 2)$ to $(4, 6)$ it is $3^2 + 4^2 = 25$. Not 5: the *squared* distance is
-# what the next section needs, so nobody takes a root.
-#
-# *Broadcasting* stretches axes of size 1. Give the queries an axis for the keys and the keys an
-# axis for the queries, and every query meets every key:
-#
-# | tensor | shape |
-# |---|---|
-# | `queries[:, None, :]` | `(n, 1, d)` |
-# | `keys[None, :, :]` | `(1, m, d)` |
-# | their difference | `(n, m, d)` |
-
-# %% [markdown]
-# **Predict.** Someone writes `((queries - keys) ** 2).sum(-1)`, without new axes. What happens for
-# 2 queries and 3 keys? What happens for 3 queries and 3 keys?
-#
-# <details><summary>Answer</summary>
-#
-# With 2 and 3, an error: the shapes do not fit. With 3 and 3 there is no error, and the result has
-# shape `(3,)`: query $i$ has met key $i$ only. Equal sizes hide mistakes, so test with sizes that
-# all differ.
-#
-# </details>
-
-# %% tags=["demo"]
-three, two = torch.zeros(3, 2), torch.ones(2, 2)
-try:
-    ((two - three) ** 2).sum(-1)
-except RuntimeError as error:
-    print("2 and 3 rows:", error)
-same_size = ((three - torch.ones(3, 2)) ** 2).sum(-1)
-print("3 and 3 rows: no error, shape", tuple(same_size.shape))
-assert same_size.shape == (3,)
+# **By hand.** From $(1, 2)$ to $(4, 6)$ it is $3^2 + 4^2 = 25$. Take no root.
 
 # %% [markdown]
 # ### Exercise: `squared_distances`
@@ -234,42 +208,38 @@ plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
 #
 # with $w \in \mathbb{R}^{n \times m}$ and outputs in $\mathbb{R}^{n \times v}$. The sum runs over
 # the **keys**: a query shares its attention among them. Nadaraya and Watson proposed this average
-# in 1964, and it is called *kernel pooling* here.
+# in 1964; here it is called *kernel pooling*.
+#
+# "Exponentiate, then divide by the row's total" is the *softmax* of the row. The numbers that go into
+# a softmax are *scores*; the score of a key is $-D/(2h^2)$.
 #
 # **By hand.** Let $D/(2h^2)$ be $0$, $\ln 2$ and $\ln 4$. The kernels are $1, 1/2, 1/4$, their
 # total is $7/4$, so the weights are $4/7, 2/7, 1/7$.
+#
+# **Predict.** The density of the normal distribution has a constant $1/(h\sqrt{2\pi})$ in front of
+# its exponential. How do the weights change if you put it there?
 
 # %% tags=["demo"]
 exponents = torch.tensor([[0.0, math.log(2), math.log(4)]])
 kernel = torch.exp(-exponents)
-by_division = kernel / kernel.sum(dim=1, keepdim=True)
-by_softmax = torch.softmax(-exponents, dim=1)
-print("kernel ", kernel)
-print("weights", by_division)
-assert torch.allclose(by_division, torch.tensor([[4.0, 2.0, 1.0]]) / 7)
-assert torch.allclose(by_division, by_softmax)
+density = kernel / math.sqrt(2 * math.pi)
+print("kernel / total ", kernel / kernel.sum())
+print("density / total", density / density.sum())
+print("softmax        ", torch.softmax(-exponents, dim=1))
+assert torch.allclose(torch.softmax(-exponents, dim=1), torch.tensor([[4.0, 2.0, 1.0]]) / 7)
 
 # %% [markdown]
-# "Exponentiate, then divide by the row's total" has a name: it is the *softmax* of the row. The
-# numbers that go into a softmax are called *scores*, so the score of a key is $-D/(2h^2)$: never
-# positive, and highest for the nearest key.
-#
-# **Predict.** The density of the normal distribution has a constant $1/(h\sqrt{2\pi})$ in front of
-# that exponential. Where is it?
-#
 # <details><summary>Answer</summary>
 #
-# It stands in the numerator and in every term of the total, so it cancels. Whatever multiplies all
+# Not at all: it stands in the numerator and in every term of the total. Whatever multiplies all
 # kernels of a row, and whatever is added to all scores of a row, leaves the weights as they are.
-# Section 8 makes use of that.
 #
 # </details>
-
-# %% [markdown]
+#
 # ### A query far from everyone
 #
-# You ask for a moment four hours after the last reading, with $h = 0.25$. The nearest reading is
-# far away, but it is still the nearest. Run the formula as it stands.
+# You ask for a moment four hours after the last reading, with $h = 0.25$. **Predict.** Which reading
+# gets most of the weight?
 
 # %% tags=["demo"]
 distances = squared_distances(inputs[-1:, None] + 4, inputs[:, None])  # (1, 40)
@@ -279,13 +249,16 @@ print("kernel / total:", (kernel / kernel.sum())[0, -1].item())
 weights = torch.softmax(-distances / (2 * 0.25**2), dim=1)
 print("softmax: weight of the last reading", round(weights[0, -1].item(), 4))
 assert (kernel / kernel.sum()).isnan().all()
-assert torch.isclose(weights.sum(), torch.tensor(1.0))
 assert weights.argmax() == 39
 
 # %% [markdown]
-# Every exponential underflows to 0, and 0 divided by 0 is *nan*, "not a number".
-# `torch.softmax` first subtracts the largest score of the row, which changes no weight and keeps
-# one exponential at 1. Lesson 02 looks into that; until then, use it.
+# <details><summary>Answer</summary>
+#
+# The nearest, if you ask `torch.softmax`. The formula as it stands breaks: every exponential
+# underflows to 0, and 0 divided by 0 is *nan*, "not a number". `torch.softmax` first subtracts the
+# row's largest score, which changes no weight and keeps one exponential at 1 (lesson 02).
+#
+# </details>
 
 # %% [markdown]
 # ### Exercise: `kernel_pooling`
@@ -311,10 +284,8 @@ check("kernel_pooling")
 # %% [markdown]
 # ### Look at one query
 #
-# Drag the query, or move the slider. What you should see: above, each reading as a disc whose
-# area grows with its weight, and the output as a diamond that lies among the large discs; below,
-# the weights, in the shape of a bell around the query. Where readings are sparse, few keys share
-# the weight.
+# **Predict,** then drag the query or move the slider: how far on each side do readings have a say? Does
+# that change where they are sparse?
 
 
 # %% tags=["demo"]
@@ -333,29 +304,40 @@ assert (weights > 0).sum() > 20  # a mixture, no excerpt
 plotting.interactive(draw_query, start={"query": 2.0}, query=[0.25 * i for i in range(25)])
 
 # %% [markdown]
-# ### Look at all weights
+# <details><summary>What you should see</summary>
 #
-# Eight of the readings are the keys, six moments the queries. Arcs as wide as the weights, and
-# beside them a *heat map*, a picture you will meet in every lesson. Point at a query. What you should
-# see: each row sums to 1, and its largest weight is at the key whose moment is nearest, so the
-# strong cells run along a diagonal. The
-# columns do not sum to 1: each query gives away a weight of 1 in all, and nothing fixes how much a
-# key receives.
+# The weights lie under a bell around the query, and the output, a diamond, among the large discs.
+# Where readings are sparse, few keys share the weight.
+#
+# </details>
+#
+# ### The same, with letters
+#
+# In lesson 00 each letter of *dreiundvierzig* looked at its neighbours before a word was written.
+# Kernel pooling can do that: let the places 0 to 13 be queries and keys, with $h = 1$.
+#
+# **Predict.** What does the map look like? Its rows sum to 1; do its columns?
 
 # %% tags=["demo"]
-some_keys = inputs[::5, None]  # (8, 1)
-moments = torch.arange(0.5, 6.0, 1.0)[:, None]  # (6, 1)
-_, weights = kernel_pooling(moments, some_keys, targets[::5, None], 0.5)
-assert torch.allclose(weights.sum(dim=1), torch.ones(6))
-assert torch.equal(weights.argmax(dim=1), squared_distances(moments, some_keys).argmin(dim=1))
-assert not torch.allclose(weights.sum(dim=0), torch.ones(8), atol=0.1)
-plotting.show(
-    plotting.attention(
-        weights,
-        queries=[f"{moment:.1f} h" for moment in moments[:, 0].tolist()],
-        keys=[f"{key:.1f} h" for key in some_keys[:, 0].tolist()],
-    )
-)
+letters = "dreiundvierzig"
+spots = torch.arange(14.0)[:, None]  # (14, 1): the queries and the keys
+_, weights = kernel_pooling(spots, spots, spots, 1.0)
+print("columns sum to", [round(total, 2) for total in weights.sum(dim=0).tolist()])
+assert torch.allclose(weights.sum(dim=1), torch.ones(14))
+alt = "A band along the diagonal: {:.2f} on the letter itself, {:.2f} on each beside it."
+alt = alt.format(*weights[7, 7:9].tolist())
+plotting.show(plotting.attention(weights, queries=letters, keys=letters), alt)
+
+# %% [markdown]
+# <details><summary>What you should see</summary>
+#
+# A band along the diagonal: each letter looks at itself and at those beside it. The columns do not all
+# sum to 1: a query gives away a weight of 1, and nothing fixes how much a key receives.
+#
+# </details>
+#
+# This map knows *places* only. To write *forty*, a translator has to find *vierzig* wherever it
+# stands. Lessons 04 to 06 learn what to compare instead.
 
 # %% [markdown]
 # ## 4. What the bandwidth does
@@ -368,49 +350,42 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
 # **Predict.** What does the output become for $h \to 0$? And for $h \to \infty$?
-#
-# <details><summary>Answer</summary>
-#
-# A tiny bandwidth makes every distance enormous in comparison: the nearest key takes all the
-# weight, and you are back at the staircase. A huge one makes all scores nearly 0: every key gets
-# $1/m$, and the output is the plain average, whatever you ask.
-#
-# </details>
 
 # %% tags=["demo"]
-narrow, _ = predict(places, 0.001)
-wide, _ = predict(places, 1000.0)
-assert torch.allclose(narrow[:, 0], nearest_reading(places), atol=0.1)
-assert torch.allclose(wide[:, 0], targets.mean().expand(241), atol=1e-3)
-print("narrow: like the nearest key; wide: the average", round(targets.mean().item(), 3))
-
-fits = {f"bandwidth {h:g}": predict(places, h)[0][:, 0] for h in (0.02, 0.25, 1.5)}
-assert all(fit.min() >= targets.min() and fit.max() <= targets.max() for fit in fits.values())
-plotting.show(plotting.kernel_fits(inputs, targets, places, fits))
-
-# %% [markdown]
-# What you should see: on the left, steps that chase the noise; in the middle, the hump, the dip and
-# the rise; on the right, hardly more than a tired slope. No prediction leaves the range of the readings, because an
-# average cannot.
-#
-# Move it yourself. Which bandwidth would you choose, and what does "best" mean? Write your number
-# down; section 7 will compare.
+narrow, wide = (predict(places, h)[0][:, 0] for h in (0.001, 1000.0))
+print(f"h = 0.001: at most {(narrow - nearest_reading(places)).abs().max():.2f} from the nearest")
+print(f"h = 1000: between {wide.min():.3f} and {wide.max():.3f}; the mean is {targets.mean():.3f}")
+assert torch.allclose(narrow, nearest_reading(places), atol=0.1)
+assert torch.allclose(wide, targets.mean().expand(241), atol=1e-3)
 
 
-# %% tags=["demo"]
 def draw_fit(bandwidth):
-    title = f"bandwidth {bandwidth:g} h"
-    return plotting.kernel_fits(
-        inputs, targets, places, {title: predict(places, bandwidth)[0][:, 0]}
-    )
+    fits = {f"{h:g} h": predict(places, h)[0][:, 0] for h in (0.02, bandwidth, 1.5)}
+    low, high = targets.min() - 1e-4, targets.max() + 1e-4
+    assert all(low < fit.min() and fit.max() < high for fit in fits.values())
+    return plotting.kernel_fits(inputs, targets, places, fits)
 
 
 plotting.interactive(
-    draw_fit, start={"bandwidth": 0.5}, bandwidth=[0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0]
+    draw_fit,
+    start={"bandwidth": 0.25},
+    bandwidth=[0.05, 0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.75, 1.0],
 )
 
 # %% [markdown]
-# ## 5. Other kernels
+# <details><summary>What you should see</summary>
+#
+# A tiny bandwidth makes every distance enormous in comparison: the nearest key takes all the weight,
+# and you are back at the staircase. A huge one makes all scores nearly 0: every key gets $1/m$, and
+# the output is the plain average; at 1.5 h hardly more than a tired slope is left. In between are the hump, the dip and the rise. No prediction leaves the
+# range of the readings, because an average cannot.
+#
+# </details>
+#
+# Which bandwidth would you choose? Move the slider and write your number down; section 7 will compare.
+
+# %% [markdown]
+# ## 5. Other kernels ★
 #
 # *Must it be a Gaussian?*
 
@@ -419,18 +394,11 @@ shapes = {"queries": (241, 1), "keys": (40, 1), "softmax": (241, 40)}
 plotting.show(plotting.diagram("attention", lit=("scores", "softmax"), shapes=shapes))
 
 # %% [markdown]
-# No: any function that falls with the distance can compare queries with keys. With
-# $u = \text{distance}/h$, four common ones:
+# No: any function that falls with the distance can compare queries with
+# keys. The triangle has straight sides; Epanechnikov's kernel is a parabola. Three of the four below
+# are exactly 0 beyond one bandwidth.
 #
-# | kernel | formula | reaches |
-# |---|---|---|
-# | Gaussian | $e^{-u^2/2}$ | everyone |
-# | boxcar | $1$ if $u < 1$, else $0$ | $u < 1$ |
-# | triangular | $\max(0, 1 - u)$ | $u < 1$ |
-# | Epanechnikov | $\max(0, 1 - u^2)$ | $u < 1$ |
-#
-# The last two are confused now and then, in code and in captions: the one with the straight sides
-# is the triangle, and Epanechnikov's is a parabola.
+# **Predict.** What do they answer at a moment with no reading within $h = 0.15$?
 
 # %% tags=["demo"]
 KERNELS = {
@@ -439,47 +407,22 @@ KERNELS = {
     "triangular": lambda u: (1 - u).clamp(min=0),
     "Epanechnikov": lambda u: (1 - u**2).clamp(min=0),
 }
-u = torch.linspace(-2.5, 2.5, 201)
-shapes = {name: kernel(u.abs()) for name, kernel in KERNELS.items()}
-half = {name: kernel(torch.tensor(0.5)).item() for name, kernel in KERNELS.items()}
-assert half["triangular"] == 0.5
-assert half["Epanechnikov"] == 0.75
-plotting.show(plotting.kernel_shapes(u, shapes))
-
-# %% [markdown]
-# Three of the four are exactly 0 beyond one bandwidth. **Predict.** What do they answer at a moment
-# with no reading within reach?
-#
-# <details><summary>Answer</summary>
-#
-# Nothing. Every kernel is 0, so is their total, and $0/0$ is nan.
-#
-# </details>
-#
-# The figure uses all four with $h = 0.15$. What you should see: hatched stretches without an answer,
-# for every kernel but the Gaussian. The boxcar jumps most often, because a reading enters with its
-# full weight; the triangle and the parabola let it in little by little. Where a single reading is
-# within reach, all three repeat it.
-
-# %% tags=["demo"]
-distances = squared_distances(places[:, None], inputs[:, None]).sqrt()  # (241, 40)
-fits, unanswered = {}, {}
+u = squared_distances(places[:, None], inputs[:, None]).sqrt() / 0.15  # (241, 40)
+fits = {}
 for name, kernel in KERNELS.items():
-    values = kernel(distances / 0.15)
-    weights = values / values.sum(dim=1, keepdim=True)  # 0 / 0 where nobody is in reach
-    fits[name] = weights @ targets
-    unanswered[name] = int(fits[name].isnan().sum())
-print("places without an answer, of 241:", unanswered)
-assert unanswered["Gaussian"] == 0
-assert unanswered["boxcar"] == unanswered["triangular"] == unanswered["Epanechnikov"] > 0
+    fits[name] = kernel(u) @ targets / kernel(u).sum(dim=1)  # 0 / 0 where nobody is in reach
+    print(f"{name:13}: no answer at {int(fits[name].isnan().sum())} of 241 places")
+assert not fits["Gaussian"].isnan().any() and fits["boxcar"].isnan().any()
 plotting.show(plotting.kernel_fits(inputs, targets, places, fits, columns=2))
 
 # %% [markdown]
-# A query that may listen to nobody is an *empty row* of the weights. Lesson 02 decides what it
-# should return.
+# <details><summary>What you should see</summary>
 #
-# The Gaussian never has that problem, thanks to its long tails and the softmax. It keeps the rest
-# of this lesson.
+# Hatched stretches without an answer, for every kernel but the Gaussian: all kernels are 0, so is their
+# total, and $0/0$ is nan. A query that may listen to nobody is an *empty row*; lesson 02 decides
+# what it should return.
+#
+# </details>
 
 # %% [markdown]
 # ## 6. Which bandwidth? The first mask
@@ -491,18 +434,8 @@ shapes = {"queries": (3, 1), "keys": (3, 1), "scores": (3, 3), "mask": (3, 3)}
 plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
 
 # %% [markdown]
-# The obvious try: predict each reading, compare with the truth, take the mean of the squared
-# errors, choose the smallest. Queries and keys are now the same 40 moments.
-#
-# **Predict.** Which bandwidth wins?
-#
-# <details><summary>Answer</summary>
-#
-# The smallest one you offer. Each reading is its own nearest key, at distance 0. With a tiny
-# bandwidth it takes all the weight, and "predicts" itself without an error. You have measured
-# memory, not prediction.
-#
-# </details>
+# The obvious try: predict each reading, and choose the bandwidth of the smallest mean squared error.
+# Queries and keys are now the same 40 moments. **Predict.** Which bandwidth wins?
 
 
 # %% tags=["demo"]
@@ -517,65 +450,50 @@ assert training_error(1.0) > training_error(0.25) > training_error(0.05)
 assert training_error(0.0001) < 1e-6
 
 # %% [markdown]
-# The remedy is to forbid it: predict reading $i$ from all the *others*. This is *leave-one-out*, and
-# as a formula it is kernel pooling with one entry of each row taken away:
+# <details><summary>Answer</summary>
+#
+# The smallest you offer. Each reading is its own nearest key, at distance 0. With a tiny bandwidth it
+# takes all the weight, and "predicts" itself. You have measured memory, not prediction.
+#
+# </details>
+#
+# So forbid it: predict reading $i$ from all the *others*. This is *leave-one-out*, kernel
+# pooling with one entry of each row taken away:
 #
 # $$\hat y_i = \sum_{j \ne i} w_{ij}\, y_j, \qquad w_{ij} = \frac{e^{-D_{ij}/(2h^2)}}{\sum_{k \ne i} e^{-D_{ik}/(2h^2)}}, \qquad \hat y \in \mathbb{R}^{N}.$$
 #
 # **By hand.** Inputs $-1, 0, 1$ and targets $10, 99, 40$. The middle point is predicted by two
-# others at the same distance, so $\hat y_1 = 25$, for every bandwidth. Its own target 99 has no
-# say.
+# others at the same distance, so $\hat y_1 = 25$, for every bandwidth; its own 99 has no say.
 #
 # Rules of the form "query $i$ may not see key $j$" are called *masks*. This one forbids the
 # diagonal. Later lessons forbid padding and the future.
+#
+# **Predict.** Three ways to take the middle point out of its own row, with $h = 1$: a score of 0, a
+# score of minus infinity, or a *weight* of 0 after the softmax. Which of them give 25?
+
+# %% tags=["demo"]
+heights = torch.tensor([10.0, 99.0, 40.0])
+for fill in (None, 0.0, -math.inf):
+    row = torch.tensor([-0.5, 0.0, -0.5])  # scores of the middle point: distances 1, 0, 1
+    row[1] = row[1] if fill is None else fill
+    output = (torch.softmax(row, dim=0) * heights).sum().item()
+    print(f"score {'as it was' if fill is None else fill}: {output:.2f}")
+weights = torch.softmax(torch.tensor([-0.5, 0.0, -0.5]), dim=0) * torch.tensor([1.0, 0.0, 1.0])
+afterwards = (weights * heights).sum().item()
+print(f"weight 0 afterwards: {afterwards:.2f}, the weights sum to {weights.sum():.3f}")
+assert math.isclose(output, 25, rel_tol=1e-6) and afterwards < 14
 
 # %% [markdown]
-# **Predict.** Someone implements the rule by setting the diagonal of the scores to 0. What changes?
-#
 # <details><summary>Answer</summary>
 #
-# Nothing at all. The score of a point with itself is $-0/(2h^2) = 0$ already, and $e^0 = 1$ is the
-# largest kernel there is. A score of 0 is no absence. The score that means "not at all" is the one
-# whose exponential is 0: minus infinity.
+# Only minus infinity. A score of 0 changes nothing: the score of a point with itself is $-0/(2h^2) = 0$
+# already, and $e^0 = 1$ is the largest kernel there is. A weight of 0 leaves the others too small, and
+# the prediction shrinks.
 #
 # </details>
-
-# %% tags=["demo"]
-points = torch.tensor([[-1.0], [0.0], [1.0]])
-heights = torch.tensor([10.0, 99.0, 40.0])
-scores = -squared_distances(points, points) / 2  # bandwidth 1
-itself = torch.eye(3, dtype=torch.bool)
-for name, fill in {"nothing": None, "0": 0.0, "minus infinity": -math.inf}.items():
-    filled = scores if fill is None else scores.masked_fill(itself, fill)
-    middle = (torch.softmax(filled, dim=1) @ heights)[1].item()
-    print(f"diagonal filled with {name:14}: prediction in the middle {middle:.2f}")
-assert torch.equal(scores.masked_fill(itself, 0.0), scores)
-assert math.isclose(middle, 25, rel_tol=1e-6)
-
-# %% [markdown]
-# A second slip: setting the diagonal of the *weights* to 0 after the softmax. The other weights
-# then no longer sum to 1, and every prediction shrinks towards 0. You may do it that way if you
-# divide by the new total, as long as there is one. With a tiny bandwidth the point takes all of its
-# row, nothing is left of the others, and $0/0$ is nan: below, for 30 of our 40 readings. A fill
-# before the softmax has no such limit.
-
-# %% tags=["demo"]
-weights = torch.softmax(scores, dim=1).masked_fill(itself, 0.0)
-total = weights[1].sum().item()
-print(f"what is left of the middle row: {total:.3f}")
-print(f"not renormalised: {(weights @ heights)[1]:.2f}")
-print(f"renormalised    : {(weights @ heights)[1] / total:.2f}")
-assert total < 0.56
-assert math.isclose((weights @ heights)[1].item() / total, 25, rel_tol=1e-6)
-
-scores = -squared_distances(inputs[:, None], inputs[:, None]) / (2 * 0.0025**2)
-itself = torch.eye(40, dtype=torch.bool)
-afterwards = torch.softmax(scores, dim=1).masked_fill(itself, 0.0)
-afterwards = afterwards / afterwards.sum(dim=1, keepdim=True)
-before = torch.softmax(scores.masked_fill(itself, -math.inf), dim=1)
-without_answer = [int(weights.isnan().any(dim=1).sum()) for weights in (afterwards, before)]
-print("readings without an answer: zero and renormalise {}, fill first {}".format(*without_answer))
-assert without_answer == [30, 0]
+#
+# Dividing by what is left repairs the last one, as long as something is left: with a tiny bandwidth
+# every other weight underflows to 0, and $0/0$ is nan. A fill before the softmax has no such limit.
 
 # %% [markdown]
 # ### Exercise: `leave_one_out`
@@ -586,8 +504,7 @@ assert without_answer == [30, 0]
 #   $y_i$. Gradients reach `inputs`, `targets` and a bandwidth that is a tensor; section 7 needs
 #   that one.
 # - If two points share an input, only the point itself is left out, not its twin. A point that has
-#   no other is predicted as 0, not nan. No point of the check lies farther than six bandwidths from
-#   the nearest other one.
+#   no other is predicted as 0, not nan. Every other point has a neighbour within six bandwidths.
 #
 # **Worked number.** Inputs $(-1, 0, 1)$ and targets $(10, 99, 40)$ give 25 in the middle for every
 # bandwidth. With two points, each is predicted by the other's target: inputs $(0, 5)$ and targets
@@ -602,9 +519,8 @@ check("leave_one_out")
 # %% [markdown]
 # ### Two errors, one picture
 #
-# What you should see: the training error falls as the bandwidth shrinks, towards the 0 you met
-# above, so it has no opinion about the right one. The leave-one-out error has a valley: too narrow chases the
-# noise of single neighbours, too wide blurs hump and dip away.
+# **Predict** the two curves over the bandwidth: the training error and the leave-one-out error. Which
+# has a lowest point between the ends?
 
 
 # %% tags=["demo"]
@@ -618,15 +534,28 @@ errors = {
     "leave-one-out": [leave_one_out_error(h).item() for h in bandwidths.tolist()],
 }
 best = bandwidths[min(range(29), key=errors["leave-one-out"].__getitem__)].item()
-print(f"smallest leave-one-out error on this grid: bandwidth {best:.2f}")
+print(f"smallest leave-one-out error on this grid: bandwidth {best:.2f} h")
 assert 0.2 < best < 0.3
 assert errors["training"][0] == min(errors["training"])
 assert all(t < o for t, o in zip(errors["training"], errors["leave-one-out"], strict=True))
 plotting.show(
     plotting.lines(
-        bandwidths, errors, x_label="bandwidth (hours)", y_label="mean squared error", log_x=True
+        bandwidths,
+        errors,
+        x_label="bandwidth (hours)",
+        y_label="mean squared error (°C²)",
+        log_x=True,
     )
 )
+
+# %% [markdown]
+# <details><summary>What you should see</summary>
+#
+# The training error falls as the bandwidth shrinks, so it has no opinion about the right one. The
+# leave-one-out error has a valley: too narrow chases the noise of single neighbours, too wide blurs
+# hump and dip away.
+#
+# </details>
 
 # %% [markdown]
 # ## 7. Learning the bandwidth
@@ -639,50 +568,38 @@ shapes = {"queries": (40, 1), "keys": (40, 1), "scores": (40, 40), "outputs": (4
 plotting.show(plotting.diagram("attention", lit=("scores", "outputs"), shapes=shapes))
 
 # %% [markdown]
-# It needs an output that changes smoothly with the parameter. Here the *softness* of the search
-# pays off: each weight is a smooth function of the bandwidth, of the query and of the keys. The
-# nearest-key search picks a position with `argmin`, and a position has no slope.
+# An output that changes smoothly. Move the query from hour 2 by a hundredth. **Predict:** by how much
+# does the answer of each search move?
 
 # %% tags=["demo"]
-query = torch.tensor([[2.0]], requires_grad=True)
-distances = squared_distances(query, inputs[:, None])
-hard = targets[distances.argmin(dim=1)]
-soft, _ = kernel_pooling(query, inputs[:, None], targets[:, None], 0.25)
-soft.sum().backward()
-print("hard search: can be differentiated", hard.requires_grad)
-print("soft search: can be differentiated", soft.requires_grad)
-print(f"d output / d query = {query.grad.item():.3f}")
-assert not hard.requires_grad
-assert query.grad.isfinite().all() and query.grad.abs() > 0.1
+step = 0.01
+query = torch.tensor([2.0], requires_grad=True)
+soft = predict(query, 0.25)[0].squeeze()
+soft.backward()
+moved = torch.tensor([2.0 + step])
+hard_slope = (nearest_reading(moved) - nearest_reading(query)).item() / step
+soft_slope = (predict(moved, 0.25)[0] - soft).item() / step
+print(f"nearest key   : slope {hard_slope:.2f}")
+print(f"kernel pooling: slope {soft_slope:.2f}, by autograd {query.grad.item():.2f}")
+assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 
 # %% [markdown]
-# To learn $h$, repeat: compute the leave-one-out error $E(h)$, take its gradient, step downhill.
-# One obstacle: a step may carry $h$ below 0. The formula contains only $h^2$ and would go on with the
-# numbers of $|h|$; the course's functions stop with an error. Either way, what comes out is no
-# bandwidth.
+# <details><summary>Answer</summary>
 #
-# The usual trick is to step in another variable. With $h = e^{s}$, any real number $s$ gives a
-# positive bandwidth:
+# The nearest key's answer stays, until it jumps: a slope of 0 everywhere teaches nothing. Each weight
+# of the soft search is a smooth function of the query, of the keys and of the bandwidth. This is what
+# *softness* buys.
+#
+# </details>
+#
+# To learn $h$, repeat: compute the leave-one-out error $E(h)$, take its gradient, step downhill.
+# One obstacle: a large step may carry $h$ below 0. The usual trick is to step in another variable; with
+# $h = e^{s}$, any real number $s$ gives a positive bandwidth:
 #
 # $$s \leftarrow s - \eta\, \frac{\partial}{\partial s} E\bigl(e^{s}\bigr), \qquad s \in \mathbb{R}.$$
 #
 # **By hand.** $s = 0$ means $h = 1$. A step of $-0.1$ in $s$ multiplies $h$ by
 # $e^{-0.1} \approx 0.905$: equal steps in $s$ are equal *factors* in $h$.
-
-# %% tags=["demo"]
-h = torch.tensor(2.0, requires_grad=True)
-leave_one_out_error(h).backward()
-s = torch.tensor(math.log(2.0), requires_grad=True)
-leave_one_out_error(s.exp()).backward()
-print(f"slope at h = 2: {h.grad.item():.3f} in h, {s.grad.item():.3f} in s")
-
-large = 5.0  # the size of one large step
-in_h = 2.0 - large * h.grad.item()
-in_s = math.exp(math.log(2.0) - large * s.grad.item())
-print(f"one large step in h ends at h = {in_h:.3f}")
-print(f"one large step in s ends at h = {in_s:.3f}")
-assert in_h < 0 < in_s
-assert torch.isclose(s.grad, 2 * h.grad)  # dE/ds = h dE/dh
 
 # %% [markdown]
 # ### Exercise: `fit_bandwidth`
@@ -693,9 +610,7 @@ assert torch.isclose(s.grad, 2 * h.grad)  # dE/ds = h dE/dh
 #   leave-one-out error.
 #
 # What is judged is the result: its error must lie within 2 % of the smallest one, wherever you
-# start and however large the steps. Adam or plain gradient descent on $s = \log h$ get there; so does
-# a grid that is refined. Call your `leave_one_out`, and mind where you turn a tensor into a number:
-# `.item()` before `backward` cuts the gradient.
+# start and however large the steps. Any way there is welcome; `leave_one_out` is yours to call.
 #
 # **Worked number.** Inputs $(0, 5)$ with targets $(3, 8)$ predict each other, whatever the bandwidth:
 # every positive bandwidth is the best one, the slope is 0, and gradient descent returns `initial`.
@@ -707,14 +622,14 @@ from course_lib.attention import fit_bandwidth
 check("fit_bandwidth")
 
 # %% [markdown]
-# Let it loose on the sensor. What you should see: from a start on either side, the same valley.
-# Compare with the number you wrote down in section 4.
+# Let it loose on the readings, from three starts. **Predict:** where does each end, and how near is
+# the number you wrote down in section 4?
 
 # %% tags=["demo"]
 learned = {start: fit_bandwidth(inputs, targets, initial=start) for start in (0.05, 1.0, 4.0)}
 for start, bandwidth in learned.items():
     error = leave_one_out_error(bandwidth).item()
-    print(f"start {start:<4}: learned {bandwidth:.2f} h, leave-one-out error {error:.2f}")
+    print(f"start {start:<4}: learned {bandwidth:.2f} h, leave-one-out error {error:.2f} °C²")
 assert max(learned.values()) - min(learned.values()) < 0.01
 bandwidth = learned[1.0]
 assert 0.23 < bandwidth < 0.25
@@ -722,9 +637,14 @@ fit = {f"learned bandwidth {bandwidth:.2f} h": predict(places, bandwidth)[0][:, 
 plotting.show(plotting.kernel_fits(inputs, targets, places, fit))
 
 # %% [markdown]
-# You have trained an attention layer. It has one parameter; those of lesson 06 have thousands, in
-# matrices that make queries, keys and values out of the data. The recipe stays: a soft search, a
-# loss that does not let the answer be copied, and a gradient.
+# <details><summary>What you should see</summary>
+#
+# The same valley from either side, and a curve with hump, dip and rise.
+#
+# </details>
+#
+# You have trained an attention layer. It has one parameter; those of lesson 06 have thousands. The
+# recipe stays: a soft search, a loss that does not let the answer be copied, and a gradient.
 
 # %% [markdown]
 # ### Written question: the perfect fit
@@ -758,7 +678,7 @@ plotting.show(plotting.kernel_fits(inputs, targets, places, fit))
 # ### END SOLUTION
 
 # %% [markdown]
-# ## 8. From distances to dot products
+# ## 8. From distances to dot products ★
 #
 # *Transformers do not compute distances. They multiply queries with keys. Is that another idea?*
 
@@ -767,23 +687,22 @@ shapes = {"queries": (4, 3), "keys": (6, 3), "scores": (4, 6)}
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
-# It is nearly the same one. Expand the square:
+# It is nearly the same one. Expand $\lVert q_i - k_j \rVert^2$ on paper, as you would $(a - b)^2$: one
+# term depends on the query alone, one on the key alone, and one is a dot product of both.
 #
-# $$-\frac{\lVert q_i - k_j \rVert^2}{2h^2} = \frac{q_i \cdot k_j}{h^2} - \frac{\lVert k_j \rVert^2}{2h^2} - \frac{\lVert q_i \rVert^2}{2h^2}.$$
-#
-# **Predict.** The softmax runs over $j$. Which of the three terms does it not see?
+# **Predict.** The softmax runs over $j$. Which of the three does it not see?
 #
 # <details><summary>Answer</summary>
 #
-# The last one: it is the same for all keys of query $i$, and adding the same number to a whole row
+# The query's: it is the same for all keys of query $i$, and adding the same number to a whole row
 # changes no weight. What remains is a dot product and a penalty for long keys. If all keys have
-# the same length, the penalty is the same for all keys too, and only the dot product is left.
+# the same length, the penalty is the same for all of them too, and only the dot product is left.
 #
 # </details>
 #
-# **By hand.** Query $(1, 0)$, keys $(1, 0)$ and $(3, 0)$, $h = 1$. The dot products are 1 and 3;
-# minus half the squared lengths, $1/2$ and $9/2$, the scores are $0.5$ and $-1.5$. The distance
-# scores are 0 and $-2$. Both pairs differ by 2, so the weights agree.
+# **By hand.** Query $(1, 0)$, keys $(1, 0)$ and $(3, 0)$, $h = 1$. The dot products are 1 and 3, the
+# squared lengths of the keys 1 and 9. Scores without the query's term are $0.5$ and $-1.5$; those of
+# the distances are 0 and $-2$. Both pairs differ by 2, so the weights agree.
 
 # %% [markdown]
 # ### Exercise: `gaussian_as_dot_product`
@@ -808,8 +727,7 @@ check("gaussian_as_dot_product")
 # PyTorch's attention, `F.scaled_dot_product_attention`, uses dot products and no penalty. Its
 # argument `scale` multiplies them, so `scale=1/h**2` plays the part of the bandwidth.
 #
-# What you should see: for keys of length 1 it *is* kernel pooling, to the last digits. For keys of
-# different lengths it is not: the long key wins although it is farther away.
+# **Predict.** For which keys is it kernel pooling? And which of the two keys above wins there?
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(1)
@@ -829,81 +747,44 @@ assert (query @ pair.T).argmax() == 1  # the far key
 assert squared_distances(query, pair).argmin() == 0
 
 # %% [markdown]
-# So the attention of a Transformer is kernel pooling in which long keys speak louder. Its usual
-# scale is $1/\sqrt{d}$: a squared bandwidth of $\sqrt{d}$. Lesson 05 derives why.
+# <details><summary>Answer</summary>
+#
+# For keys of length 1 it *is* kernel pooling, to the last digits. Otherwise the long key wins,
+# although it is farther away.
+#
+# </details>
+#
+# So in the attention of a Transformer long keys speak louder. Its usual scale is $1/\sqrt{d}$: a
+# squared bandwidth of $\sqrt{d}$. Lesson 05 derives why.
 
 # %% [markdown]
 # ### All together
 #
-# Each check so far was about one exercise, and grading gives it the course's versions of all others.
-# This one puts *your* `squared_distances`, `kernel_pooling` and `leave_one_out` together, right or
-# wrong, and checks the last of them again. It needs the checks above to have seen your cells in
-# this session.
+# So far each check gave your answer the course's versions of the others, and so does grading. This
+# one puts *your* `squared_distances`, `kernel_pooling` and `leave_one_out` together, right or wrong,
+# and checks the last of them again. It needs the checks above to have seen your cells in this session.
 
 # %%
 check("01_kernel_pooling")
-
-# %% [markdown]
-# ## 9. Who asks, who is asked, who answers
-#
-# *Which of queries, keys and values are the same thing?*
-
-# %% tags=["demo", "hide-input"]
-shapes = {"queries": (40, 1), "keys": (40, 1), "values": (40, 1), "outputs": (40, 1)}
-plotting.show(plotting.diagram("attention", lit=("queries", "keys", "values"), shapes=shapes))
-
-# %% [markdown]
-# | situation | queries | keys | values |
-# |---|---|---|---|
-# | the sensor | moments you ask for | moments of readings | readings |
-# | leave-one-out | moments of readings | **the same moments** | readings |
-# | translation | words being written | words of the source | words of the source |
-# | a text reading itself | its words | its words | its words |
-#
-# **Predict.** You read: *when queries equal values, it is called self-attention.* Leave-one-out is
-# a set of points attending to itself. Are its queries equal to its values?
-#
-# <details><summary>Answer</summary>
-#
-# No. Its queries equal its **keys** (moments); its values are readings, and are not even measured
-# in the same unit. What makes it self-attention is that all three belong to one set of points. In
-# a Transformer (lesson 06) all three are made from one sequence, by three different matrices, so
-# no two of them need be equal.
-#
-# </details>
-
-# %% tags=["demo"]
-pairs = inputs[:, None]  # (40, 1): the queries and the keys
-outputs, _ = kernel_pooling(pairs, pairs, targets[:, None], bandwidth)
-rescaled, _ = kernel_pooling(pairs, pairs, 10 * targets[:, None] + 5, bandwidth)
-assert not torch.allclose(pairs[:, 0], targets)
-assert torch.allclose(rescaled, 10 * outputs + 5, atol=1e-4)
-print("values in another unit: the outputs follow, the weights stay")
 
 # %% [markdown]
 # ## Summary
 #
 # Attention is a soft search: queries are compared with keys, the comparison becomes weights that
 # sum to 1 over the keys, and the weights average the values. Here the comparison is a Gaussian
-# kernel of the distance, which is a softmax of $-D/(2h^2)$; the bandwidth says how far a query
-# listens, from the nearest key alone to a plain average of all. A point that votes on its own
-# prediction makes the error meaningless, so leave-one-out takes it away with a score of minus
-# infinity, not 0: the first mask. Because the search is soft, its parameters can be learned by
-# gradient descent. Expanding the square turns distances into dot products, and kernel pooling into
-# the attention that the rest of this course takes apart.
+# kernel of the distance, a softmax of $-D/(2h^2)$, and the bandwidth says how far a query listens. A
+# point that votes on its own prediction makes the error meaningless, so a score of minus infinity,
+# not 0, takes it away: the first mask. Because the search is soft, its parameters can be learned by
+# gradient descent.
 
 # %% [markdown]
-# ## Further exercises
+# ## Further exercises ★
 #
 # 1. **Does the kernel matter?** Write leave-one-out for the boxcar and the Epanechnikov kernel and
 #    give each its best bandwidth. Compare the three errors with what a wrong bandwidth costs.
 # 2. **A bandwidth for each direction.** Give the inputs a second feature that is pure noise. Learn
 #    one bandwidth per feature: which one grows, and why?
-# 3. **The boundary.** Ask at 0 and at 6 hours, where all neighbours lie on one side. Draw
-#    the weights. Why are the outputs pulled towards the middle?
-# 4. **Doubled data.** Enter every reading twice. How do `kernel_pooling`, `leave_one_out` and
-#    `fit_bandwidth` change, and which of the three should worry you?
-# 5. **A formula for the gradient.** Show that the slope of the output at a query $q$ is the
+# 3. **A formula for the gradient.** Show that the slope of the output at a query $q$ is the
 #    weighted covariance of keys and values, divided by $h^2$. Check it against autograd.
 
 # %% [markdown]
@@ -918,5 +799,3 @@ print("values in another unit: the outputs follow, the weights stay")
 #   <https://hastie.su.domains/ElemStatLearn/>
 # - Y.-H. H. Tsai and others, *Transformer Dissection: A Unified Understanding of Transformer's
 #   Attention via the Lens of Kernel*, 2019. <https://arxiv.org/abs/1908.11775>
-# - A. Zhang, Z. C. Lipton, M. Li and A. J. Smola, *Dive into Deep Learning*, chapter on attention:
-#   the same starting point. <https://d2l.ai>

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 02 · Masked softmax
 #
-# **The question.** Attention gives every query a score for every key. Some of those keys are
-# padding, some lie in the future. How do you turn the scores into weights so that a forbidden key
-# gets a weight of exactly 0, and leaves no trace in the gradient either?
+# **The question.** Lesson 00's translator reads *dreiundvierzig* and writes *forty three*. Put a
+# longer numeral beside it in the batch, forget one argument, and it writes *forty thousand forty
+# thousand forty thousand*. What did that argument do?
 #
 # **After this you can**
 #
@@ -13,24 +13,9 @@
 # - keep a query that may see nothing from poisoning your gradients;
 # - assemble `masked_softmax`, which every later lesson calls.
 #
-# **Time:** about two hours. **You need:** broadcasting and indexing in NumPy and PyTorch, and an
-# idea of what a gradient is. Lesson 01 helps, but is not required.
-
-# %% [markdown]
-# **How a lesson works.** Each exercise has a cell for your code and, below it, a check. Run the
-# check as often as you like: it says what it expected, and shows a small input on which your
-# answer fails. Below the check a cell of its own holds a hint, in three levels; asking costs
-# nothing. The cell after that carries on with your answer if it passed its check, and otherwise
-# with the course's version, so that one unsolved exercise does not stop you; it says which.
-#
-# The points of an exercise have up to four parts: *values* (the numbers are right), *edges* (they
-# still are in unusual cases, such as a single key or huge numbers), *gradients* (so is what flows
-# back through your code) and *hygiene* (your code changes nothing it was not asked to change, and
-# keeps dtype and device). How much each part counts depends on the exercise. An answer that is
-# partly right earns part of the points, and its report lists them part by part.
-#
-# Questions marked *Predict* have the answer folded away. Commit to a guess before you open it:
-# a wrong guess is what makes the answer stick.
+# **Time:** {time}. **You need:** broadcasting and indexing in NumPy and PyTorch, and an
+# idea of what a gradient is. Lesson 00 shows how exercises, checks and hints work; lesson 01 helps,
+# but is not required.
 
 # %%
 import math
@@ -40,10 +25,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from course_lib import carry_on, check, hint, plotting
+from course_lib.models.numerals import Numerals, english
+from course_lib.models.trained import trained_translator
 
-torch.set_printoptions(precision=4, sci_mode=False)
+torch.set_printoptions(precision=4, sci_mode=False, linewidth=100)
 
 # %% [markdown]
 # ## Words and shapes
@@ -60,11 +48,9 @@ plotting.show(plotting.diagram("attention", shapes=shapes))
 # | `m` | keys | | `valid_lens` | `(B,)` or `(B, n)`: how many leading keys are real |
 # | `h` | heads | | `mask` | bool, broadcastable to `(..., n, m)` |
 #
-# A row belongs to a query, a column to a key. In a *mask*, **True means "may attend"**. Not every
-# library agrees; section 2 shows one that does not.
-#
-# Signatures name the axes too: `Float[Tensor, "*batch num_queries num_keys"]` is a floating tensor
-# whose last two axes are queries and keys; `*batch` stands for any number of axes before them.
+# A row belongs to a query, a column to a key. In a *mask*, **True means "may attend"**. In
+# signatures, `Float[Tensor, "*batch num_queries num_keys"]` is a floating tensor whose last two
+# axes are queries and keys, with any number of axes in front.
 
 # %% [markdown]
 # ## 1. A softmax that survives
@@ -81,42 +67,31 @@ plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
 #
 # $$w_{ij} = \frac{e^{s_{ij}}}{\sum_{k=1}^{m} e^{s_{ik}}}, \qquad w \in \mathbb{R}^{n \times m}.$$
 #
-# **By hand.** Take the row $(\ln 1, \ln 2, \ln 4)$. Its exponentials are $1, 2, 4$, their total
-# is 7, so the weights are $(1/7, 2/7, 4/7)$. Adding $\ln 2 \approx 0.69$ to a score doubles its
-# weight relative to the others: a softmax turns *differences* of scores into *ratios* of weights.
+# **By hand.** The row $(\ln 1, \ln 2, \ln 4)$ has the exponentials $1, 2, 4$ and the total 7, so the
+# weights are $(1/7, 2/7, 4/7)$. Adding $\ln 2$ to a score doubles its weight relative to the others:
+# a softmax turns *differences* of scores into *ratios* of weights.
+#
+# **Predict.** What is the softmax of a row that holds a single score, $-3.7$? And for $+50$?
 
 # %% tags=["demo"]
-row = np.log([1.0, 2.0, 4.0])
-weights = np.exp(row) / np.exp(row).sum()
-print("scores ", row.round(4))
-print("weights", weights.round(4))
-assert np.allclose(weights, [1 / 7, 2 / 7, 4 / 7])
-assert np.isclose(weights.sum(), 1)
+for row in (np.log([1.0, 2.0, 4.0]), np.array([-3.7]), np.array([50.0])):
+    weights = np.exp(row) / np.exp(row).sum()
+    print("scores", row.round(4), "-> weights", weights.round(4))
+    assert np.isclose(weights.sum(), 1)
 
 # %% [markdown]
-# **Predict.** A row holds one single score, $-3.7$. What is its softmax? And what would it be for
-# $+50$?
-#
 # <details><summary>Answer</summary>
 #
-# 1, both times: $e^{s}/e^{s} = 1$. A softmax belongs to a whole row. You cannot take it of one
-# score and get a "weight of that score"; a lone key receives all the attention, however low it
-# scores.
+# 1, both times: $e^{s}/e^{s} = 1$. A softmax belongs to a whole row. A lone key receives all the
+# attention, however low it scores.
 #
 # </details>
-
-# %% tags=["demo"]
-for lone_score in (-3.7, 50.0):
-    weight = np.exp([lone_score]) / np.exp([lone_score]).sum()
-    print(f"softmax of the row ({lone_score}) is {weight[0]:.1f}")
-    assert weight[0] == 1
-
-# %% [markdown]
+#
 # ### Where the formula breaks
 #
-# The scores 1000, 1001 and 1002 differ by as little as 0, 1 and 2 do, so they deserve the same
-# weights. Run the formula on them as it stands. The `errstate` line only keeps NumPy's warnings
-# off the page.
+# **Predict.** The scores 1000, 1001 and 1002 differ by as little as 0, 1 and 2 do, so they deserve
+# the same weights. What does the formula make of them? (The `errstate` line keeps NumPy's warnings
+# off the page.)
 
 # %% tags=["demo"]
 with np.errstate(over="ignore", invalid="ignore"):
@@ -124,15 +99,18 @@ with np.errstate(over="ignore", invalid="ignore"):
     print("exponentials", large)
     print("weights     ", large / large.sum())
     assert np.isnan(large / large.sum()).all()
-    assert np.isinf(np.exp(np.float16(12)))
 
 for dtype in (np.float16, np.float32, np.float64):
     limit = np.log(float(np.finfo(dtype).max))
     print(f"{dtype.__name__}: exp overflows above a score of {limit:.2f}")
 
 # %% [markdown]
+# <details><summary>What came of it</summary>
+#
 # Every exponential is infinite, and infinity divided by infinity is *nan*, "not a number". In
 # half precision a score of 12 is already too much.
+#
+# </details>
 #
 # The remedy costs one subtraction. For any number $c$,
 #
@@ -141,8 +119,7 @@ for dtype in (np.float16, np.float32, np.float64):
 # so you may shift a whole row without changing its weights. Which $c$ keeps every exponent at 0
 # or below, and at least one of them at 0?
 #
-# The picture shifts the row $(2, 1, 3)$ by $c = 3$. What you should see: different bars on the
-# left, the same bars on the right.
+# **Predict.** The picture shifts the row $(2, 1, 3)$ by $c = 3$. Which bars move?
 
 # %% tags=["demo"]
 scores = np.array([2.0, 1.0, 3.0])
@@ -153,17 +130,23 @@ assert np.allclose(before, after)
 plotting.show(plotting.softmax_shift(scores, shifted, before, after))
 
 # %% [markdown]
-# ### A shortcut that works in two dimensions only
+# <details><summary>What you should see</summary>
 #
-# To divide each row by its own total, some code transposes, divides, and transposes back. On a
-# matrix that is right. Attention scores have a batch axis, and `.T` reverses *all* axes.
+# Other bars on the left, the same bars on the right: a softmax knows differences only.
+#
+# </details>
+
+# %% [markdown]
+# ### Find the bug ★
+#
+# To divide each row by its own total, this code transposes, divides, and transposes back.
+# **Predict.** For which of the two shapes does it fail, and how?
 
 
 # %% tags=["demo"]
 def transposing_softmax(scores):
     exponentials = np.exp(scores)
-    columns = exponentials.T / exponentials.sum(axis=-1)
-    return columns.T
+    return (exponentials.T / exponentials.sum(axis=-1)).T
 
 
 rng = np.random.default_rng(0)
@@ -172,15 +155,17 @@ try:
 except ValueError as error:
     print("(2, 3, 4):", error)
 totals = transposing_softmax(rng.normal(size=(3, 3, 4))).sum(axis=-1)
-print("(3, 3, 4): no error, and these row totals:")
-print(totals.round(2))
+print("(3, 3, 4): row totals", totals.round(2).tolist())
 assert not np.allclose(totals, 1)
 
 # %% [markdown]
-# The second case is the dangerous one. With three items of three queries the shapes fit by
-# accident, and item $b$'s rows are divided by totals that belong to other items. What you want is
-# a total that *keeps its axis*: shape `(3, 3, 1)` divides `(3, 3, 4)` in any number of
-# dimensions.
+# <details><summary>Answer</summary>
+#
+# Both. On a matrix it is right, but `.T` reverses *all* axes. With three items of three queries the
+# shapes fit by accident, and rows are divided by totals of other items. What you want is a total
+# that *keeps its axis*: `(3, 3, 1)` divides `(3, 3, 4)`, in any number of dimensions.
+#
+# </details>
 
 # %% [markdown]
 # ### Exercise: `stable_softmax`
@@ -204,49 +189,100 @@ check("stable_softmax")
 # %% [markdown]
 # ## 2. Padding: some keys are not there
 #
-# *A batch is a rectangle, sentences are not. What happens to the cells that fill it up?*
+# *A batch is a rectangle, numerals are not. What happens to the cells that fill it up?*
 
 # %% tags=["demo", "hide-input"]
-shapes = {"scores": (2, 2, 3), "valid_lens": (2,), "mask": (2, 2, 3)}
+shapes = {"scores": (3, 2, 14), "valid_lens": (3,), "mask": (3, 2, 14)}
 plotting.show(plotting.diagram("attention", lit=("valid_lens", "mask"), shapes=shapes))
 
 # %% [markdown]
-# Two sentences of 2 and 4 words go into one batch, so the first is padded to 4 words. Scores are
-# computed for every query and every key, padded keys included. A key that is not there should
-# have no weight.
+# *drei* has 4 letters, *dreizehn* 8, *dreiundvierzig* 14. In one batch, each is padded to the length
+# of the longest with a token of its own, the *pad*.
 #
-# **Predict.** The first sentence's scores are $(2, 1)$, and you write 0 for its two pads. How much
-# attention do the pads receive together: nothing, about 2 %, or about 17 %?
+# **Predict.** Lesson 00's translator is told how long each numeral is. Batch 1 to 99, and tell it that
+# every numeral is as long as the batch. How many come out right? And with 777 in the same batch, and
+# with 7777?
+
+
+# %% tags=["demo", "nbval-ignore-output"]
+numerals = Numerals()
+model = trained_translator(numerals)
+
+
+@torch.no_grad()
+def translate_batch(numbers, masked):
+    sources = [numerals.source_ids(number) for number in numbers]
+    tokens = pad_sequence(sources, batch_first=True, padding_value=0)  # (B, m)
+    lens = torch.tensor([len(source) for source in sources])
+    lens = lens if masked else torch.full_like(lens, tokens.shape[1])
+    words = torch.full((len(numbers), 1), model.start)
+    for _ in range(6):
+        newest = model(tokens, lens, words)[:, -1].argmax(dim=-1, keepdim=True)
+        words = torch.cat([words, newest], dim=1)
+    ended = (words == model.end).cumsum(dim=1) > 0
+    return [
+        " ".join(numerals.target.words(row[~end])) for row, end in zip(words, ended, strict=True)
+    ]
+
+
+right = translate_batch([*range(1, 100), 7777], masked=True)[:99]
+for others in ([], [777], [7777]):
+    unmasked = translate_batch([*range(1, 100), *others], masked=False)[:99]
+    same = sum(a == b for a, b in zip(unmasked, right, strict=True))
+    print(f"beside {others}: {same} of 99 right; 43 is", unmasked[42])
+assert right == [english(number) for number in range(1, 100)] and same < 60
+
+# %% [markdown]
+# <details><summary>What came of it</summary>
 #
+# The longer the neighbour, the worse: beside 7777 more than half go wrong. To the model a pad is a
+# letter like any other: it is compared with every query, gets a score, and takes a share of the
+# attention. Told the lengths, it gets all 99 right.
+#
+# </details>
+#
+# **Predict.** Could you write a score of 0 for every pad? Say a query scores two letters $(2, 1)$ and
+# two pads $(0, 0)$. How much attention do the pads get together: nothing, about 2 %, or about 17 %?
+
+# %% tags=["demo"]
+weights = stable_softmax(np.array([2.0, 1.0, 0.0, 0.0]))
+print("weights", weights.round(4), f"- the two pads together {weights[2:].sum():.4f}")
+assert 0.16 < weights[2:].sum() < 0.17
+
+# %% [markdown]
 # <details><summary>Answer</summary>
 #
 # About 17 %. A score of 0 is an ordinary score, and $e^0 = 1$. Only a score whose exponential is 0
 # is no score at all.
 #
 # </details>
-
-# %% tags=["demo"]
-weights = stable_softmax(np.array([2.0, 1.0, 0.0, 0.0]))
-print("weights", weights.round(4))
-print(f"weight of the two pads: {weights[2:].sum():.4f}")
-assert 0.16 < weights[2:].sum() < 0.17
-
-# %% [markdown]
+#
 # So you need to say which keys are real. The compact way is a tensor of lengths
 # $\ell_0, \dots, \ell_{B-1}$, called `valid_lens`; the explicit way is a mask of shape `(B, m)`:
 #
 # $$\text{mask}_{bj} = (j \lt \ell_b), \qquad j = 0, \dots, m - 1.$$
 #
-# **By hand.** With `valid_lens = [3, 1]` and four keys:
+# **By hand.** `valid_lens = [4, 8, 14]` over 14 keys: item 0 keeps keys 0 to 3. "Less than", not "at
+# most": key 4 is the fifth. True are $4 + 8 + 14 = 26$ of 42 cells. Lengths 0 and $m$ are
+# allowed; they give a row of False and a row of True.
 #
-# | | key 0 | key 1 | key 2 | key 3 |
-# |---|---|---|---|---|
-# | item 0, length 3 | True | True | True | False |
-# | item 1, length 1 | True | False | False | False |
-#
-# Length 3 means keys 0, 1 and 2: the comparison is "less than", not "at most". The number of True
-# cells is the sum of the lengths, here 4. Lengths 0 and $m$ are allowed; they give a row of False
-# and a row of True.
+# Where do lengths come from? From the token ids, if the pad has an id that no letter has:
+
+# %% tags=["demo"]
+pad = 0
+batch = ["drei", "dreizehn", "dreiundvierzig"]
+tokens = pad_sequence([numerals.source_ids(word) for word in batch], batch_first=True)  # (3, 14)
+real = tokens != pad  # (B, m)
+valid_lens = real.sum(dim=1)  # (B,)
+print("drei as ids:", tokens[0].tolist())
+for word, row in zip(batch, real.int().tolist(), strict=True):
+    print(word.ljust(14, "·"), "".join(map(str, row)))
+print("valid_lens", valid_lens.tolist(), "- real cells", int(real.sum()), "of", real.numel())
+assert valid_lens.tolist() == [4, 8, 14]
+
+# %% [markdown]
+# `tokens != pad` is a mask already, also where pads stand at the start. Lengths are smaller, and
+# still right where a real token happens to have the pad's id.
 
 # %% [markdown]
 # ### Exercise: `length_mask`
@@ -271,21 +307,27 @@ check("length_mask")
 # %% [markdown]
 # ### A batch axis that lands in the wrong place
 #
-# The mask of shape `(B, m)` says nothing about queries. To lay it over scores of shape
-# `(B, n, m)`, give it a query axis of size 1: `(B, 1, m)`. Forget this, and broadcasting lines up
-# `B` with `n`. If the two differ you get an error. If they are equal you get wrong numbers.
+# The mask `(B, m)` knows nothing of queries. Scores are `(B, n, m)`.
 #
-# The cell has two items of two queries; item 0 has one real key, item 1 has three.
+# **Predict.** Three items of three queries each. How many keys may the queries of *drei* see if
+# you lay the mask over the scores as it is? And if you give it a query axis first: `(B, 1, m)`?
 
 # %% tags=["demo"]
-real = length_mask(torch.tensor([1, 3]), 3)  # (B, m) = (2, 3)
-scores = torch.zeros(2, 2, 3)  # (B, n, m)
-print("forgotten query axis, item 0:", real.expand_as(scores)[0].tolist())
-print("with a query axis,    item 0:", real[:, None, :].expand_as(scores)[0].tolist())
-assert real.expand_as(scores)[0, 1].all()  # query 1 of item 0 sees pads
-assert not real[:, None, :].expand_as(scores)[0, :, 1:].any()
+scores = torch.zeros(3, 3, 14)  # (B, n, m)
+as_it_is = length_mask(valid_lens, 14).expand_as(scores)
+with_query_axis = length_mask(valid_lens, 14)[:, None, :].expand_as(scores)
+print("as it is,        queries of drei see", as_it_is[0].sum(dim=1).tolist(), "keys")
+print("with query axis, queries of drei see", with_query_axis[0].sum(dim=1).tolist(), "keys")
+assert as_it_is[0, 1:, 4:].any() and not with_query_axis[0, :, 4:].any()
 
 # %% [markdown]
+# <details><summary>What came of it</summary>
+#
+# Broadcasting lined up `B` with `n`, so each *query* got the length of an *item*: 4, 8 and 14. With 2
+# queries you would have got an error; with as many queries as items you get wrong numbers.
+#
+# </details>
+#
 # ### The same word, the opposite meaning
 #
 # PyTorch has two conventions for a bool mask:
@@ -295,30 +337,30 @@ assert not real[:, None, :].expand_as(scores)[0, :, 1:].any()
 # | `F.scaled_dot_product_attention(attn_mask=...)`, and this course | take part |
 # | `nn.MultiheadAttention(key_padding_mask=..., attn_mask=...)` | ignore |
 #
-# You may also read that `key_padding_mask` is a list of lengths. It is not: torch wants a bool or
-# float tensor of shape `(B, m)`. Lengths have to become a mask first, and for
-# `nn.MultiheadAttention` that mask has to be inverted.
-#
-# What you should see below: with `~real` the last two keys of the item get weight 0. With `real`
-# the *real* keys are the ones ignored, without a word of warning.
+# **Predict.** Which of the three calls below is right, and how do the other two fail?
 
 # %% tags=["demo"]
 torch.manual_seed(0)
 attention = nn.MultiheadAttention(embed_dim=4, num_heads=1, batch_first=True).eval()
-x = torch.randn(1, 5, 4)
-valid_lens = torch.tensor([3])
-real = length_mask(valid_lens, 5)  # (1, 5)
-with torch.no_grad():
-    right = attention(x, x, x, key_padding_mask=~real)[1][0]  # (n, m)
-    wrong = attention(x, x, x, key_padding_mask=real)[1][0]
-print("~real, query 0:", right[0])
-print(" real, query 0:", wrong[0])
-assert not right[:, 3:].any()
-assert not wrong[:, :3].any()
-try:
-    attention(x, x, x, key_padding_mask=valid_lens[:, None])
-except AssertionError as error:
-    print("lengths:", error)
+x = torch.randn(3, 14, 4)
+for name, given in {"~real": ~real, "real": real, "valid_lens": valid_lens[:, None]}.items():
+    try:
+        with torch.no_grad():
+            weights = attention(x, x, x, key_padding_mask=given)[1]  # (B, n, m)
+        on_pads = (weights * ~real[:, None, :]).sum(dim=-1)[0, 0].item()
+        print(f"key_padding_mask={name}: weight on the pads of drei {on_pads:.2f}")
+    except AssertionError as error:
+        print(f"key_padding_mask={name}: {error}")
+assert on_pads > 0.99
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# `~real` is right. `real` ignores the letters and attends the pads, without a word of warning.
+# Lengths are refused: they have to become a mask first, and for `nn.MultiheadAttention` that mask
+# has to be inverted.
+#
+# </details>
 
 # %% [markdown]
 # ## 3. Causal masks: no looking ahead
@@ -333,54 +375,52 @@ plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
 # Its own position and the earlier ones: $\text{mask}_{ij} = (j \le i)$, shape `(n, n)`. This is
 # the *causal mask*.
 #
-# **Predict.** You read in a tutorial: *an upper triangular matrix of ones restricts each token to
-# previous tokens*. Rows are queries, columns are keys, 1 means "may attend". Which keys does the
-# **first** token see under that matrix? Which does the **last** one see?
-#
-# <details><summary>Answer</summary>
-#
-# The first token sees everything, all of its future included. The last one sees only itself. The
-# tutorial's words describe the *lower* triangle. An upper triangle is right only if 1 means
-# "drop", and then without the diagonal.
-#
-# </details>
+# **Predict.** The line below was meant to write it. Find the bug: which keys does the **first**
+# token see, and which the **last**?
 
 # %% tags=["demo"]
-upper = torch.ones(4, 4).triu().bool()
+no_future = torch.ones(4, 4).triu().bool()
 for query in range(4):
-    keys = upper[query].nonzero().flatten().tolist()
-    print(f"upper triangle: query {query} may attend keys {keys}")
-future = sum(upper[i, j].item() for i in range(4) for j in range(4) if j > i)
-past = sum(upper[i, j].item() for i in range(4) for j in range(4) if j < i)
-print(f"cells that look ahead: {future} of 6; cells that look back: {past} of 6")
-assert (future, past) == (6, 0)
+    print(f"query {query} may attend keys", no_future[query].nonzero().flatten().tolist())
+assert no_future[0].all()
 
 # %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The first token sees everything, its whole future included; the last one sees only itself. Earlier
+# tokens are in the *lower* triangle. An upper triangle is right only where 1 means "drop", and
+# then without the diagonal.
+#
+# </details>
+#
 # ### When queries and keys differ in number
 #
-# A model that writes a text keeps the keys of all earlier words and computes queries only for the
-# newest ones: $n$ queries, $m \ge n$ keys. The last query is the newest word, so **the last query
-# belongs to the last key**:
+# A decoder that has written *forty* keeps its key and computes a query for the newest word only:
+# $n$ queries, $m \ge n$ keys. **The last query belongs to the last key**:
 #
 # $$\text{mask}_{ij} = (j \le i + m - n), \qquad \text{shape } (n, m).$$
 #
-# **By hand.** For $n = 2$ and $m = 5$ the offset is 3. Query 0 sees keys 0 to 3, query 1 sees keys
-# 0 to 4. For $n = m$ the offset is 0, and you have the square mask back.
+# **By hand.** For $n = 2$ and $m = 5$ the offset is 3: query 0 sees keys 0 to 3, query 1 sees keys
+# 0 to 4.
 #
-# `F.scaled_dot_product_attention(is_causal=True)` aligns the **first** query with the **first**
-# key. The cell shows its weights: all scores are 0, so a query shares its weight evenly
-# among the keys it sees; the values are an identity matrix, so the output *is* the weights.
+# **Predict.** Does `F.scaled_dot_product_attention(is_causal=True)` agree? With scores of 0 a query
+# shares its weight evenly among the keys it sees, and values that form an identity matrix make the
+# output show the weights.
 
 # %% tags=["demo"]
 queries, keys, values = torch.zeros(1, 2, 3), torch.zeros(1, 5, 3), torch.eye(5)[None]
 first_aligned = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)[0]
-print("torch, is_causal=True, 2 queries over 5 keys:")
 print(first_aligned)
 assert first_aligned[0].tolist() == [1, 0, 0, 0, 0]
 
 # %% [markdown]
-# Query 0 sees one key out of five. If these two queries are the two newest words, torch has made
-# them forget nearly everything that came before. So check the alignment whenever $n \ne m$.
+# <details><summary>Answer</summary>
+#
+# No. It aligns the **first** query with the **first** key, so query 0 sees one key of five. If these
+# are the two newest words, they forget nearly all that came before. Check the alignment whenever
+# $n \ne m$.
+#
+# </details>
 
 # %% [markdown]
 # ### Exercise: `causal_mask`
@@ -400,10 +440,8 @@ from course_lib.attention import causal_mask
 check("causal_mask")
 
 # %% [markdown]
-# **See it move.** The next cell has two sliders. What you should see as you add
-# keys: the staircase slides to the right, and its lowest step always ends at the last key. As you
-# add queries beyond the number of keys, rows without a single tick appear at the top. Keep them
-# in mind; section 7 is about them.
+# **Predict,** then move the sliders: where does the staircase go as you add keys? What appears as
+# soon as there are more queries than keys?
 
 
 # %% tags=["demo"]
@@ -424,6 +462,14 @@ plotting.interactive(
 )
 
 # %% [markdown]
+# <details><summary>What you should see</summary>
+#
+# It slides to the right, and its lowest step always ends at the last key. With more queries than
+# keys, rows without a single tick appear at the top. Section 7 is about them.
+#
+# </details>
+
+# %% [markdown]
 # ## 4. Combining masks
 #
 # *A decoder reads a padded sentence from left to right. Which of two masks wins?*
@@ -433,44 +479,70 @@ shapes = {"scores": (5, 5), "valid_lens": (1,), "mask": (5, 5)}
 plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
 
 # %% [markdown]
-# Both. A key may be attended only if **every** mask allows it, so masks combine with AND:
-#
-# | may see | is real | attend |
-# |---|---|---|
-# | True | True | **True** |
-# | True | False | False |
-# | False | True | False |
-# | False | False | False |
-#
-# Broadcasting does the rest: a causal mask `(n, m)` and a padding mask `(B, 1, m)` combine to
-# `(B, n, m)`. A mask that is `None` has nothing to say and forbids nothing.
+# Both. A key may be attended only if **every** mask allows it, so masks combine with AND, which for
+# bool tensors is `&`. Broadcasting does the rest: a causal mask `(n, m)` and a padding mask
+# `(B, 1, m)` combine to `(B, n, m)`.
 #
 # **Predict.** Five tokens, three of them real, and a causal mask. How many of 25 cells stay True?
-#
-# <details><summary>Answer</summary>
-#
-# Row by row: 1, 2, 3, 3, 3, together 12. Each mask alone has 15.
-#
-# </details>
-
-# %% [markdown]
-# Two ways of writing "and" in Python do something else. Adding bool tensors is OR in PyTorch, and
-# the keyword `and` wants one single truth value. A third way, multiplying float masks, gives the
-# right pattern in the wrong dtype; section 5 shows what 0 and 1 do to scores.
+# And which of the operators below is not AND?
 
 # %% tags=["demo"]
+padding = length_mask(torch.tensor([3]), 5)  # (1, 5)
+print("causal", int(causal_mask(5).sum()), "- padding", int(padding.expand(5, 5).sum()))
+print("causal & padding", int((causal_mask(5) & padding).sum()))
 may_see = torch.tensor([True, True, False])
 is_real = torch.tensor([True, False, False])
+print("&   :", (may_see & is_real).tolist())
 print("+   :", (may_see + is_real).tolist())
-assert (may_see + is_real)[1]  # a pad is attended again
 try:
     may_see and is_real
 except RuntimeError as error:
     print("and :", error)
-print("*   :", (may_see.float() * is_real.float()).tolist())
+assert (may_see + is_real)[1]  # a pad is attended again
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# Row by row 1, 2, 3, 3, 3: together 12. The sum of bool tensors is OR, and the keyword `and` wants
+# one single truth value.
+#
+# </details>
+#
+# ### A gallery
+#
+# **Predict** the pattern before you look at each: (1) the letters of *drei* read themselves, padded
+# to 8; (2) five words are written one after the other; (3) the newest two of five; (4) two words
+# look at *drei*, padded to 8; (5) five words, the last two of them pads.
+
+# %% tags=["demo"]
+drei = length_mask(torch.tensor([4]), 8)  # (1, 8)
+plotting.show(
+    plotting.mask_gallery(
+        {
+            "1 padding": drei.expand(8, 8),
+            "2 causal": causal_mask(5),
+            "3 causal, newest 2": causal_mask(2, 5),
+            "4 cross": drei.expand(2, 8),
+            "5 causal and padding": causal_mask(5) & padding,
+        }
+    )
+)
+
+# %% [markdown]
+# <details><summary>What you should see</summary>
+#
+# *Padding* cuts off whole columns. *Causal* is a staircase, and for the newest two it starts part of
+# the way down. *Cross* has a row for each word and a column for each letter, and cuts off only the
+# source's pads. The last is a staircase whose last two columns are gone; its rows 3 and 4 belong to
+# queries that are pads themselves. Masks remove *keys*; what padded queries compute is left out
+# later, by the loss.
+#
+# </details>
 
 # %% [markdown]
 # ### Exercise: `combine_masks`
+#
+# Useful wherever a mask may be missing: `None` has nothing to say and forbids nothing.
 #
 # - **Takes** any number of masks as separate arguments. Each is a bool tensor, True = may attend,
 #   or `None`. The tensors are broadcastable to each other.
@@ -486,37 +558,6 @@ from course_lib.attention import combine_masks
 
 # %%
 check("combine_masks")
-
-# %% [markdown]
-# ### A gallery
-#
-# Five masks you will meet. What you should see: *padding* cuts off whole columns; *causal* is a
-# staircase; with fewer queries than keys it starts part of the way down; *cross* has as many rows
-# as the target has words and as many columns as the source, and cuts off only the source's pads;
-# *causal and padding* is the staircase with its last two columns gone.
-
-# %% tags=["demo"]
-padding = length_mask(torch.tensor([3]), 5)  # (1, 5)
-decoder = combine_masks(causal_mask(5), padding)  # (5, 5)
-assert decoder.sum() == 12
-assert causal_mask(5).sum() == padding.expand(5, 5).sum() == 15
-source = length_mask(torch.tensor([4]), 6)  # (1, 6)
-plotting.show(
-    plotting.mask_gallery(
-        {
-            "padding, 3 of 5 real": padding.expand(5, 5),
-            "causal": causal_mask(5),
-            "causal, 2 new queries": causal_mask(2, 5),
-            "cross, 4 of 6 real": source.expand(3, 6),
-            "causal and padding": decoder,
-        }
-    )
-)
-
-# %% [markdown]
-# Rows 3 and 4 of the last mask belong to queries that are pads themselves. They may attend the
-# real keys, and compute something nobody reads. Masks remove *keys*; the outputs of padded
-# queries are left out later, by the loss.
 
 # %% [markdown]
 # ## 5. From True and False to numbers
@@ -535,34 +576,33 @@ plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
 #
 # **By hand.** Scores $(0, \ln 3, 5)$, the last key dropped: $s + M = (0, \ln 3, -\infty)$, the
 # exponentials are $1, 3, 0$, the weights are $(1/4, 3/4, 0)$. The high score 5 has left no trace.
-
-# %% [markdown]
-# **Predict.** Someone adds the mask as ones and zeros: 1 where kept, 0 where dropped. All three
-# scores are 0, and the last key is to be dropped. Its weight is then 0, 0.16 or 0.33?
 #
-# <details><summary>Answer</summary>
-#
-# 0.16. The kept keys score 1, the dropped one 0, and $1/(e + e + 1) = 0.155$. Adding 1 multiplies
-# the kept weights by $e$ before normalising; it forbids nothing.
-#
-# </details>
+# **Predict.** Two shortcuts, both with a bug. The first adds the mask as ones and zeros: all scores
+# are 0, the last key is to be dropped, and its weight is 0, 0.16 or 0.33? The second makes $M$ by
+# arithmetic.
 
 # %% tags=["demo"]
 mask = torch.tensor([True, True, False])
 added = torch.softmax(torch.zeros(3) + mask.float(), dim=-1)
 print("0/1 mask added:", added)
-assert 0.15 < added[2] < 0.16
-
 by_product = (1 - mask.float()) * -math.inf
 print("(1 - mask) * -inf:", by_product)
-assert by_product[:2].isnan().all()  # 0 * inf is nan
+assert 0.15 < added[2] < 0.16 and by_product[:2].isnan().all()
 
 # %% [markdown]
-# The second line is the mask formula that looks most natural, and zero times infinity is nan: it
-# breaks the very keys you wanted to keep.
+# <details><summary>Answer</summary>
 #
-# A third trap waits in notebooks. The cell below recodes a 0/1 matrix in place, first 0 to
-# $-\infty$, then 1 to 0. Then someone runs it again.
+# 0.16: the kept keys score 1, the dropped one 0, and $1/(e + e + 1) = 0.155$. Adding 1 multiplies
+# the kept weights by $e$ before normalising; it forbids nothing. In the second, zero times infinity
+# is nan: it breaks the very keys you wanted to keep.
+#
+# </details>
+
+# %% [markdown]
+# ### A cell that runs twice ★
+#
+# **Find the bug.** This cell recodes a 0/1 matrix in place, 0 to $-\infty$, then 1 to 0. In a
+# notebook someone runs it twice.
 
 # %% tags=["demo"]
 numbers = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
@@ -572,9 +612,12 @@ for run in (1, 2):  # the same cell, run twice
 assert numbers.isneginf().all()
 
 # %% [markdown]
-# After the second run nothing may attend anything: the zeros that meant "keep" were taken for
-# zeros that mean "drop". Keep masks bool for as long as you can, and make the numbers from them in
-# one step that leaves the mask alone.
+# <details><summary>Answer</summary>
+#
+# The second run took the zeros that meant "keep" for zeros that mean "drop". Keep masks bool for as
+# long as you can, and make the numbers in one step that leaves the mask alone.
+#
+# </details>
 
 # %% [markdown]
 # ### Exercise: `additive_mask`
@@ -594,25 +637,6 @@ from course_lib.attention import additive_mask
 check("additive_mask")
 
 # %% [markdown]
-# PyTorch's own attention takes either form. What you should see: no difference between the bool
-# mask and your additive one, on the example you did by hand.
-
-# %% tags=["demo"]
-scores = torch.tensor([[0.0, math.log(3), 5.0]])
-weights = torch.softmax(scores + additive_mask(mask, scores.dtype), dim=-1)
-print(weights)
-assert torch.allclose(weights, torch.tensor([[0.25, 0.75, 0.0]]))
-assert weights[0, 2] == 0  # exactly
-
-as_query, as_keys = torch.ones(1, 1), scores.T  # a dot product of size 1
-results = [
-    F.scaled_dot_product_attention(as_query, as_keys, torch.eye(3), attn_mask=form)
-    for form in (mask[None], additive_mask(mask[None], torch.float32))
-]
-assert torch.equal(*results)
-assert torch.allclose(results[0], weights)
-
-# %% [markdown]
 # ## 6. How negative is negative enough?
 #
 # *Many libraries fill with -1e6 or -1e9 instead of minus infinity. What do they risk?*
@@ -622,15 +646,8 @@ shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
 plotting.show(plotting.diagram("attention", lit=("mask", "softmax"), shapes=shapes))
 
 # %% [markdown]
-# Suppose one allowed key has the score $s$, and one forbidden key is filled with $f$. The
-# forbidden key's weight is
-#
-# $$\frac{e^{f}}{e^{s} + e^{f}} = \frac{1}{1 + e^{s - f}}.$$
-#
-# Only the *gap* $s - f$ counts. So -1e6 is not "a very small number": it is small compared with
-# scores near 0, and ordinary among scores near -1e6.
-#
-# **By hand.** If $s = f$ the gap is 0 and the forbidden key gets $1/2$.
+# **Predict.** Allowed keys score 0 and 1; a forbidden one is filled with -1e6. Now subtract a million
+# from all scores before the fill. How much attention does the forbidden key get?
 
 # %% tags=["demo"]
 keep = torch.tensor([True, True, False])
@@ -639,17 +656,19 @@ for level in (0.0, -1e6):
     for fill in (-1e6, -math.inf):
         weights = torch.softmax(torch.where(keep, scores, fill), dim=-1)
         print(f"scores near {level:8.0f}, fill {fill:8.0f}: weights", weights)
-        leaks = level == fill
-        assert (0.21 < weights[2] < 0.22) == leaks
-        assert (weights[2] == 0) == (not leaks)
+        assert (0.21 < weights[2] < 0.22) == (level == fill)
 
 # %% [markdown]
-# With scores near -1e6 the forbidden key keeps 21 % of the weight. Such scores are rare, but
-# nothing in the formula keeps scores near 0, and code for small dtypes uses smaller fills: -1e4 is
-# a popular one.
+# <details><summary>Answer</summary>
 #
-# The other risk is the dtype. Before you run the cell: what is the lowest number float16 can
-# hold?
+# 21 %. With an allowed score $s$ and a fill $f$, the forbidden key's weight is
+# $e^f / (e^s + e^f) = 1 / (1 + e^{s - f})$: only the *gap* counts. So -1e6 is no "very small number":
+# it is small compared with scores near 0, and ordinary among scores near -1e6. Such scores are rare,
+# but code for small dtypes uses smaller fills: -1e4 is a popular one.
+#
+# </details>
+#
+# The other risk is the dtype. **Predict:** what is the lowest number that float16 can hold?
 
 # %% tags=["demo"]
 for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
@@ -663,14 +682,22 @@ except RuntimeError as error:
     print("float16, masked_fill with -1e6:", error)
 
 # %% [markdown]
-# Float16 bottoms out at -65504. There, -1e6 and -1e9 either raise an error or turn into minus infinity
-# unasked.
+# <details><summary>Answer</summary>
 #
-# The figure puts both risks together: across, the fill value; up, the weight that the forbidden
-# key keeps, as a power of ten, with a line of its own for an exact 0. What you should see on the
-# left, with allowed scores near 0: each dtype drops to 0 at its own fill value, float16 first,
-# float64 last. On the right, with allowed scores near -8192: the drop has moved, for all of them,
-# to a fill of about -8192. Move the level yourself.
+# Float16 bottoms out at -65504. There, -1e6 and -1e9 either raise an error or turn into minus
+# infinity unasked.
+#
+# </details>
+#
+# Minus infinity has neither problem: $e^{-\infty}$ is 0 wherever the scores are, in every dtype. It
+# has a price of its own, though.
+
+# %% [markdown]
+# ### Where each fill gives way ★
+#
+# Across, the fill value; up, the weight that the forbidden key keeps, as a power of ten, with a line
+# of its own for an exact 0. **Predict:** move the level of the allowed scores. Which way does the
+# drop go?
 
 
 # %% tags=["demo"]
@@ -696,9 +723,12 @@ assert leaked(-8192, torch.float32)[10] == 1
 plotting.interactive(draw_leakage, start={"level": -8192}, level=[-8, -64, -1024, -8192])
 
 # %% [markdown]
-# `torch.finfo(dtype).min` moves the drop as far out as the dtype allows. Minus infinity has no
-# drop at all: $e^{-\infty}$ is 0 wherever the scores are, in every dtype. It has a price of its
-# own, though.
+# <details><summary>What you should see</summary>
+#
+# Near 0, each dtype drops to 0 at its own fill, float16 first, float64 last. With scores near -8192
+# the drop has moved, for all of them, to a fill of about -8192.
+#
+# </details>
 
 # %% [markdown]
 # ## 7. A query that may see nothing
@@ -710,13 +740,11 @@ shapes = {"scores": (3, 4), "mask": (3, 4), "softmax": (3, 4)}
 plotting.show(plotting.diagram("attention", lit=("mask", "softmax"), shapes=shapes))
 
 # %% [markdown]
-# Such an *empty row* is no accident of bad data. Sections 2 and 3 made some: an item of length 0,
-# or a causal mask with more queries than keys. A padding mask at the *start* of a sentence
-# together with a causal mask makes more.
+# Such an *empty row* is no accident of bad data: an item of length 0 makes one, or a causal mask
+# with more queries than keys, or padding at the *start* of a sentence under a causal mask.
 #
-# The formula has no answer: $0/0$. Each way of masking answers something else, and the cell shows
-# four of them for the scores $(1, 2, 3)$. Guess before you run it: which one returns the
-# **unmasked** weights?
+# The formula has no answer: $0/0$. **Predict.** Each way of masking the scores $(1, 2, 3)$ answers
+# something else. Which one returns the **unmasked** weights?
 
 # %% tags=["demo"]
 scores = torch.tensor([1.0, 2.0, 3.0])
@@ -734,20 +762,24 @@ assert np.spacing(np.float32(1e9)) == 64  # why "add -1e9" forgets the scores
 assert torch.allclose(torch.softmax(answers["add -1e6"], dim=-1), torch.softmax(scores, dim=-1))
 
 # %% [markdown]
-# Adding -1e6 to every score is a shift of the whole row, and a softmax ignores shifts: every
-# forbidden key is attended as if there were no mask. Adding -1e9 in float32 rounds the scores
-# away (neighbouring numbers there are 64 apart) and leaves a plain average over forbidden keys.
-# Minus infinity gives nan.
+# <details><summary>Answer</summary>
+#
+# Adding -1e6: it shifts the whole row, and a softmax ignores shifts. Adding -1e9 in float32 rounds
+# the scores away (neighbouring numbers there are 64 apart) and leaves a plain average over forbidden
+# keys. Minus infinity gives nan.
+#
+# </details>
 #
 # **This course's convention:** an empty row gets weights 0, output 0, and a gradient that is
 # finite. `F.scaled_dot_product_attention` of current PyTorch answers 0 as well; section 9 checks.
 #
-# Next, the repair that suggests itself: compute, then replace nan by 0.
+# The repair that suggests itself: compute, then replace nan by 0. The cell does so, and sends
+# a gradient back. **Predict:** row 1 is empty. What is its gradient?
 
 
 # %% tags=["demo"]
 def replace_afterwards(scores, mask):
-    weights = torch.softmax(scores + additive_mask(mask, scores.dtype), dim=-1)
+    weights = torch.softmax(scores + torch.where(mask, 0.0, -math.inf), dim=-1)
     return torch.where(weights.isnan(), 0.0, weights)
 
 
@@ -762,11 +794,17 @@ for name, mask in {"no empty row": some, "query 1 is empty": empty}.items():
     (weights * torch.arange(4.0)).sum().backward()
     gradients[name] = scores.grad
     print(f"{name:16} row totals", weights.detach().sum(dim=-1))
+assert gradients["query 1 is empty"][1].isnan().all()
+assert gradients["no empty row"].isfinite().all()
 plotting.show(plotting.gradient_map(gradients))
 
 # %% [markdown]
-# The forward pass is what you wanted: the totals are 1, 0, 1. What you should see in the picture:
-# on the right, the whole gradient of query 1 is nan, although `where` replaced its weights.
+# <details><summary>What you should see</summary>
+#
+# The forward pass is what you wanted: totals of 1, 0, 1. But on the right the whole gradient of
+# query 1 is nan, although `where` replaced its weights.
+#
+# </details>
 #
 # Why? Going back through a softmax multiplies by its weights,
 #
@@ -775,35 +813,28 @@ plotting.show(plotting.gradient_map(gradients))
 # `where` sends $g = 0$ back to the replaced cells. The softmax still holds $w = \text{nan}$, and
 # $0 \times \text{nan}$ is nan. So it has to be kept from ever *making* a nan.
 #
-# One empty row is enough to reach every key: each key is multiplied with every query, so its
-# gradient sums over all of them. Take one step of gradient descent with it.
+# **Predict.** Scores come from queries and keys, and each key meets every query. After one step of
+# gradient descent, how many of the three rows are still numbers?
 
 # %% tags=["demo"]
 torch.manual_seed(0)
 queries = torch.randn(3, 2, requires_grad=True)
 keys = torch.randn(4, 2, requires_grad=True)
 weights = replace_afterwards(queries @ keys.T, empty)
-assert weights.isfinite().all()
 (weights * torch.arange(4.0)).sum().backward()
 print("queries with a nan gradient:", int(queries.grad.isnan().any(dim=-1).sum()), "of 3")
 print("keys with a nan gradient:   ", int(keys.grad.isnan().any(dim=-1).sum()), "of 4")
 with torch.no_grad():
     after = torch.softmax((queries - 0.1 * queries.grad) @ (keys - 0.1 * keys.grad).T, dim=-1)
 print("rows with nan weights after one step:", int(after.isnan().any(dim=-1).sum()), "of 3")
-assert gradients["query 1 is empty"][1].isnan().all()
-assert gradients["no empty row"].isfinite().all()
-assert keys.grad.isnan().all()
-assert after.isnan().all()
+assert weights.isfinite().all() and after.isnan().all()
 
 # %% [markdown]
-# Only query 1 and the keys have become nan, but every weight is made of a key: after one step
-# nothing is left of the forward pass that looked right.
+# <details><summary>Answer</summary>
 #
-# <details><summary>A detail for the curious: why this does not always show</summary>
-#
-# If the scores are masked with `masked_fill` instead of an addition, PyTorch sends the gradient 0
-# to every filled cell, and the nan ends there. The code is right by the grace of one operation:
-# swap it for an addition, or compute `exp(scores) * mask` and divide, and the nan is back.
+# None. Only query 1 and the keys have become nan, but every weight is made of a key. (With
+# `masked_fill` instead of the addition, PyTorch sends the gradient 0 to filled cells and the nan
+# ends there: right by the grace of one operation.)
 #
 # </details>
 
@@ -844,14 +875,16 @@ assert after.isnan().all()
 # *What else can go wrong between a correct mask and a correct function?*
 
 # %% tags=["demo", "hide-input"]
-shapes = {"scores": (2, 3, 5), "valid_lens": (2,), "softmax": (2, 3, 5)}
+shapes = {"scores": (3, 2, 14), "valid_lens": (3,), "softmax": (3, 2, 14)}
 plotting.show(plotting.diagram("attention", lit=("valid_lens", "mask", "softmax"), shapes=shapes))
 
 # %% [markdown]
-# Three things, all found in published code. The first: **changing what the caller gave you.**
-# A `reshape` of contiguous scores is a view, so writing into it writes into the caller's tensor.
-# If that tensor is a parameter, PyTorch refuses; if it came out of a `tanh`, the backward pass
-# breaks, because `tanh` needs its output again.
+# Three things. Each snippet has a bug; find it before you run the cell:
+#
+# 1. `scores.reshape(-1, 3)[drop] = -1e6`, inside a function. Whose scores change?
+# 2. Scores `(B, n, m)` flattened to `(B * n, m)` list item 0's queries first, then item 1's. Each
+#    row gets its length from `valid_lens.repeat(n)`.
+# 3. `if valid_lens.dim() == 1:`, as a function's first line. What if there is nothing to mask?
 
 # %% tags=["demo"]
 drop = torch.tensor([[False, False, True], [False, True, True]])
@@ -863,44 +896,27 @@ def overwrite(scores):
 
 mine = torch.ones(2, 3)
 overwrite(mine)
-print("the caller's scores afterwards:", mine.tolist())
+print("1. the caller's scores afterwards:", mine.tolist())
+try:
+    overwrite(torch.ones(2, 3, requires_grad=True))
+except RuntimeError as error:
+    print("   a parameter:", str(error).split(" is being")[0])
+lens = torch.tensor([4, 8, 14])
+print("2. repeat           ", lens.repeat(2).tolist())
+print("   repeat_interleave", lens.repeat_interleave(2).tolist())
 assert (mine == -1e6).sum() == 3
-leaf = torch.ones(2, 3, requires_grad=True)
-through_tanh = torch.tanh(leaf)
-for name, attempt in {
-    "leaf": lambda: overwrite(leaf),
-    "tanh": lambda: (overwrite(through_tanh), through_tanh.sum().backward()),
-}.items():
-    try:
-        attempt()
-        raise AssertionError("this was expected to fail")
-    except RuntimeError as error:
-        print(f"{name}: {str(error).split(':')[0].split(' is being')[0]}")
 
 # %% [markdown]
-# The second: **the order of rows.** Scores `(B, n, m)` flattened to `(B * n, m)` list item 0's
-# queries first, then item 1's.
+# <details><summary>Answers</summary>
 #
-# **Predict.** `valid_lens = [1, 3]` and two queries for each item. Which of these gives each row
-# its length: `valid_lens.repeat(2)` or `valid_lens.repeat_interleave(2)`?
-#
-# <details><summary>Answer</summary>
-#
-# `repeat_interleave`: `[1, 1, 3, 3]`. With `repeat` you get `[1, 3, 1, 3]`, and item 0's second
-# query sees three keys. If all lengths are equal the two agree, which is why a test with equal
-# lengths proves nothing. A mask with the right axes, `(B, 1, m)`, needs neither.
+# 1. The caller's: a `reshape` of contiguous scores is a view. If they are a parameter, PyTorch
+#    refuses; if a backward pass needs them again, it breaks.
+# 2. `repeat` gives the second query of *drei* the length of *dreizehn*; `repeat_interleave` is right.
+#    With equal lengths the two agree, so a test with equal lengths proves nothing. A mask
+#    with the right axes, `(B, 1, m)`, needs neither.
+# 3. `None` has no `dim`: it crashes in the ordinary case at inference time.
 #
 # </details>
-
-# %% tags=["demo"]
-valid_lens = torch.tensor([1, 3])
-print("repeat           ", valid_lens.repeat(2).tolist())
-print("repeat_interleave", valid_lens.repeat_interleave(2).tolist())
-assert valid_lens.repeat_interleave(2).tolist() == [1, 1, 3, 3]
-
-# %% [markdown]
-# The third: **forgetting that there may be nothing to mask.** `valid_lens=None` is the ordinary
-# case at inference time, and a function that asks for `valid_lens.dim()` first crashes on it.
 
 # %% [markdown]
 # ### Exercise: `masked_softmax`
@@ -927,28 +943,34 @@ from course_lib.attention import masked_softmax
 check("masked_softmax")
 
 # %% [markdown]
-# ### Look at it
+# ### Repair the map
 #
-# Two items of three queries over five keys. Item 0 has four real keys and item 1 has five; a causal
-# mask lies over both. What you should see: hatched cells are 0, and each row sums to 1 over what is
-# left. The hatching of the two items differs in one cell, query 2 at key 4: causality allows it,
-# the padding of item 0 does not.
+# Back to *dreiundvierzig* beside 7777, with every length wrong. The translator keeps its weights. A
+# softmax knows differences only, so their logarithms can serve as the scores they came from.
+#
+# **Predict.** Where does the word after *forty* look, before and after your `masked_softmax` is
+# told the lengths 4, 8, 14 and 42?
 
 # %% tags=["demo"]
-generator = torch.Generator().manual_seed(2)
-scores = 1.5 * torch.randn(2, 3, 5, generator=generator)
-valid_lens = torch.tensor([4, 5])
-see = causal_mask(3, 5)
-weights = masked_softmax(scores, valid_lens, mask=see)
-allowed = combine_masks(length_mask(valid_lens, 5)[:, None, :], see)  # (2, 3, 5)
-panels = {"item 0, length 4": weights[0], "item 1, length 5": weights[1]}
-masks = {"item 0, length 4": allowed[0], "item 1, length 5": allowed[1]}
-plotting.show(plotting.heatmap_grid(panels, masks=masks, columns=2))
-assert torch.allclose(weights.sum(dim=-1), torch.ones(2, 3))
-assert not weights[~allowed].any()
-assert (allowed[0] != allowed[1]).nonzero().tolist() == [[2, 4]]
+translate_batch([3, 13, 43, 7777], masked=False)
+lost = model.maps[:, :2]  # (4 numerals, 2 words, 42 keys)
+numeral_lens = torch.tensor([4, 8, 14, 42])
+found = masked_softmax(lost.clamp(min=1e-30).log(), numeral_lens)
+on_pads = 1 - (lost * length_mask(numeral_lens, 42)[:, None]).sum(dim=-1)
+print(f"before: {on_pads[2, 1]:.2f} of the second word's weight is on pads")
+print(f"after:  {found[2, 1, :4].sum():.2f} of it is on drei, {found[2, 1, 14:].sum():.0f} on pads")
+assert on_pads[2, 1] > 0.6 and found[2, 1, :4].sum() > 0.8
+alt = "With the mask, forty looks at vierzig and the next word at drei: the arcs cross."
+plotting.show(plotting.attention(found[2, :, :14], ["forty", "next word"], "dreiundvierzig"), alt)
 
 # %% [markdown]
+# <details><summary>What you should see</summary>
+#
+# Before, three quarters of the weight are on pads. After, the map of lesson 00 is back, arcs
+# crossing: *forty* at *vierzig*, the next word at *drei*.
+#
+# </details>
+#
 # ### Click a mask
 #
 # **Predict.** A row of three equal scores and a fourth that is larger by 2. You mask the fourth key.
@@ -975,38 +997,37 @@ assert torch.allclose(shared[0], torch.tensor([1, 1, 1, 0]) / 3)
 # ### What must hold
 #
 # Numbers can look plausible and be wrong, so test *properties*, with sizes and lengths that all
-# differ:
+# differ: masking a key equals deleting it; garbage in forbidden scores changes nothing; an empty
+# row gives 0 and finite gradients; the scores are as they were.
 #
-# 1. masking a key equals deleting it;
-# 2. garbage in forbidden scores changes nothing;
-# 3. an empty row gives 0 and finite gradients;
-# 4. the scores are as they were.
+# **Predict** the four numbers.
 
 # %% tags=["demo"]
-before = scores.clone()
-deleted = torch.softmax(scores[0, 2, :4], dim=-1)  # query 2 of item 0 without its pad
-assert torch.allclose(weights[0, 2, :4], deleted)
-
-garbage = torch.where(allowed, scores, 1e4)
-assert torch.equal(masked_softmax(garbage, valid_lens, mask=see), weights)
-
+generator = torch.Generator().manual_seed(2)
+scores = torch.randn(3, 2, 14, generator=generator)
+before, see = scores.clone(), causal_mask(2, 14)
+weights = masked_softmax(scores, valid_lens, mask=see)
+deleted = torch.softmax(scores[1, 0, :8], dim=-1)  # dreizehn without its pads
+garbage = scores.masked_fill(~length_mask(valid_lens, 14)[:, None], 1e4)
 leaf = scores.clone().requires_grad_()
-with_empty = masked_softmax(leaf, torch.tensor([0, 5]))
-(with_empty * torch.arange(5.0)).sum().backward()
-assert not with_empty[0].any()
-assert leaf.grad.isfinite().all()
-assert not leaf.grad[0].any()
-
-assert torch.equal(scores, before)
-print("all four hold")
+(masked_softmax(leaf, torch.tensor([0, 8, 14])) * torch.arange(14.0)).sum().backward()
+found = {
+    "masked - deleted": (weights[1, 0, :8] - deleted).abs().max(),
+    "garbage - clean": (masked_softmax(garbage, valid_lens, mask=see) - weights).abs().max(),
+    "gradient of an empty item": leaf.grad[0].abs().max(),
+    "scores after - before": (scores - before).abs().max(),
+}
+for name, difference in found.items():
+    print(f"{name:26} at most {difference:.5f}")
+    assert difference < 1e-6
 
 # %% [markdown]
 # ### All together
 #
 # Each check so far was about one exercise, and grading gives it the course's versions of all others.
-# This one puts *your* `length_mask`, `combine_masks` and `masked_softmax` together, right or wrong,
-# and checks the last of them again: pieces that are right alone should be right in company. It
-# needs the checks above to have seen your cells in this session.
+# This one puts *your* `length_mask` and `masked_softmax` together, right or wrong, and checks the
+# second again: pieces that are right alone should be right in company. It needs the checks above to
+# have seen your cells in this session.
 
 # %%
 check("02_masked_softmax")
@@ -1019,28 +1040,21 @@ shapes = {"queries": (1, 3, 4), "keys": (1, 5, 4), "scores": (1, 3, 5), "values"
 plotting.show(plotting.diagram("attention", lit=("scores", "weighted sum"), shapes=shapes))
 
 # %% [markdown]
-# Scores come from comparing queries with keys; weights become an output by averaging values:
-#
-# | step | shape | lesson |
-# |---|---|---|
-# | scores from queries and keys | `(B, n, m)` | 03, 04, 05 |
-# | **weights from scores and masks** | `(B, n, m)` | **this one** |
-# | outputs from weights and values | `(B, n, v)` | 03, 05 |
-# | many heads at once | `(B, h, n, m)` | 06 |
-#
-# You can already predict the weights inside PyTorch's attention. The scores are dot products
-# divided by $\sqrt{d}$ (lesson 05 derives why), and values that form an identity matrix make the
-# output show the weights. One query is empty, to compare that too.
+# Scores come from comparing queries with keys (lessons 03 to 05); weights become an output by
+# averaging values. **Predict:** can you already tell the weights inside PyTorch's attention? Its
+# scores are dot products divided by $\sqrt{d}$ (lesson 05 derives why), and identity values make its
+# output show the weights. Query 0 is empty, to compare that too.
 
 # %% tags=["demo"]
 generator = torch.Generator().manual_seed(3)
 queries, keys = (torch.randn(1, size, 4, generator=generator) for size in (3, 5))
-allow = combine_masks(causal_mask(3, 5), length_mask(torch.tensor([4]), 5))
+allow = causal_mask(3, 5) & length_mask(torch.tensor([4]), 5)
 allow[0] = False  # query 0 may see nothing
 scores = torch.einsum("bnd,bmd->bnm", queries, keys) / math.sqrt(4)
 ours = masked_softmax(scores, mask=allow)
 theirs = F.scaled_dot_product_attention(queries, keys, torch.eye(5)[None], attn_mask=allow)
 print(ours[0])
+print(f"largest difference to PyTorch's {(ours - theirs).abs().max():.5f}")
 assert torch.allclose(ours, theirs, atol=1e-6)
 
 # %% [markdown]
@@ -1055,17 +1069,15 @@ assert torch.allclose(ours, theirs, atol=1e-6)
 # that differ: equal ones make most mistakes invisible.
 
 # %% [markdown]
-# ## Further exercises
+# ## Further exercises ★
 #
 # 1. **Sliding window.** Write a mask that lets query $i$ see the $w$ keys up to its own position.
 #    Combine it with `causal_mask(6)`: what does each of the two add?
 # 2. **Packed documents.** Several short texts share one row of length $m$. From an integer tensor
 #    of document numbers `(B, m)`, make the mask `(B, m, m)` that keeps each text to itself.
-# 3. **A soft mask.** Add $-|i - j|$ to the scores instead of a hard mask. What is the ratio of the
-#    weights of two keys with equal scores at distances 1 and 4?
-# 4. **Two fills.** In float16, add `torch.finfo(torch.float16).min` to the row $(-100, -200)$ and
+# 3. **Two fills.** In float16, add `torch.finfo(torch.float16).min` to the row $(-100, -200)$ and
 #    take the softmax. What happened?
-# 5. **One pass.** A softmax reads its row three times: maximum, total, division. Find the maximum
+# 4. **One pass.** A softmax reads its row three times: maximum, total, division. Find the maximum
 #    and the total in one pass (Milakov and Gimelshein, below).
 
 # %% [markdown]

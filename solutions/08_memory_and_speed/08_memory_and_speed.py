@@ -1,20 +1,18 @@
 # %% [markdown]
 # # 08 · Memory and speed
 #
-# **The question.** Attention weighs every position against every other: a text of 100 000 words has
-# ten billion weights for each head. Models read such texts. Where do they put the
-# weights?
+# **The question.** Attention weighs every position against every other: a text of 100,000 words has
+# ten billion weights in each head. Models read such texts. Where do they put the weights?
 #
 # **After this you can**
 #
 # - measure what an attention costs, in bytes and in seconds, before you change anything;
 # - compute a softmax over numbers that are never all in memory at once;
 # - write attention, forward and backward, whose memory grows with $n + m$ instead of $n m$;
-# - rewrite a formula for speed, and find out where the new one stops being right;
-# - say when torch's own fast attention runs, when it does not, and what limits a piece of code.
+# - ask torch which kernel it takes, and find out what a piece of code waits for.
 #
-# **Time:** about three hours. **You need:** a stable softmax and masks (lesson 02), the cost of
-# products (lesson 03), additive scores (lesson 04), the backward pass of attention (lesson 05).
+# **Time:** {time}. **You need:** a stable softmax and masks (lesson 02), additive scores (lesson 04),
+# the backward pass of attention (lesson 05).
 
 # %%
 import math
@@ -24,22 +22,19 @@ from collections.abc import Iterable
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from course_lib import (
-    additive_scores,
-    carry_on,
-    causal_mask,
-    check,
-    hint,
-    length_mask,
-    plotting,
-    scaled_dot_product_attention,
-)
+from course_lib import carry_on, check, hint, plotting
 from course_lib.checks.observe.cost_meter import Spending
+from course_lib.models.numerals import Numerals
 
+causal_mask, length_mask, additive_scores, scaled_dot_product_attention = carry_on(
+    "causal_mask", "length_mask", "additive_scores", "scaled_dot_product_attention"
+)
+
+torch.set_num_threads(1)  # one thread everywhere, so that times can be compared
 torch.set_printoptions(precision=4, sci_mode=False)
 
 # %% [markdown]
@@ -55,9 +50,7 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(..., n,
 # | `n`, `m` | queries, keys | | `queries`, `keys`, `values` | `(..., n, d)`, `(..., m, d)`, `(..., m, v)` |
 # | `d`, `v` | features of a key, of a value | | scores $S$, weights $W$ | `(..., n, m)` |
 # | `b` | keys in a *block* | | scores of a block | `(..., n, b)` |
-# | `H` | hidden features (lesson 04) | | `logsumexp` $L$ | `(..., n)` |
-#
-# To *materialise* a tensor is to have all of it in memory at one moment.
+# | `H` | hidden features | | `logsumexp` $L$ | `(..., n)` |
 
 # %% [markdown]
 # ## 1. Measure first
@@ -65,20 +58,21 @@ plotting.show(plotting.diagram("attention", shapes=shapes | {"scores": "(..., n,
 # *What does the attention of lesson 05 cost?*
 
 # %% tags=["demo", "hide-input"]
-shapes = {"queries": (512, 64), "keys": (512, 64), "attention weights": (512, 512)}
+shapes = {"queries": (1024, 64), "keys": (1024, 64), "attention weights": (1024, 1024)}
 plotting.show(plotting.diagram("attention", lit=("scores", "attention weights"), shapes=shapes))
 
 # %% [markdown]
-# The meter below counts bytes: how many are in use at once beside the inputs (the *peak*), and how
-# many stay in use after the forward pass because the backward pass will want them (*kept*). The
-# checks of this lesson use the same meter.
+# The meter below counts bytes, as the checks of this lesson do: how many are in use at once beside
+# the inputs (the *peak*), and how many stay in use after the forward pass because the backward pass
+# will want them (*kept*).
 #
-# **Predict.** $n = m = 512$, $d = 64$, float32: an input has 128 KiB, the weights have 1 MiB. How
-# much is kept, and what is the peak of forward and backward pass together?
+# **Predict.** For the 14 letters of *dreiundvierzig*: which is larger, the three inputs with 64 features
+# each, or the weights? And for a page of 1,024 letters, how many matrices as large as the weights are
+# in memory at the peak?
 
 
 # %% tags=["demo"]
-def mebibytes(fn, *inputs, train=False):
+def kibibytes(fn, *inputs, train=False):
     """(kept, peak) of one call, and of its backward pass if `train`."""
     inputs = [x.detach().requires_grad_(train) for x in inputs]
     with Spending(inputs) as spent:
@@ -86,91 +80,48 @@ def mebibytes(fn, *inputs, train=False):
         kept = spent.alive()
         if train:
             torch.autograd.grad(outputs.sum(), inputs)
-    return kept / 2**20, spent.peak / 2**20
+    return kept / 1024, spent.peak / 1024
 
 
 def plain(queries, keys, values):
     return scaled_dot_product_attention(queries, keys, values)[0]
 
 
-def draw(n, *batch, d=64, v=64, seed=0):
-    generator = torch.Generator().manual_seed(seed)
+def draw(n, *batch, d=64, v=64):
+    generator = torch.Generator().manual_seed(0)
     sizes = (n, d), (n, d), (n, v)
     return [torch.randn(*batch, *size, generator=generator) for size in sizes]
 
 
-kept, peak = mebibytes(plain, *draw(512), train=True)
-print(f"kept {kept:.2f} MiB, peak {peak:.2f} MiB")
-assert 1 < kept < 1.5 and 3 < peak < 4
+print("      n     inputs    weights       kept       peak   KiB, one head")
+for n in (14, 1024):
+    kept, peak = kibibytes(plain, *draw(n), train=True)
+    print(f"{n:7,}{3 * n * 64 / 256:11,.1f}{n * n / 256:11,.1f}{kept:11,.1f}{peak:11,.1f}")
+assert 3 < peak / (n * n / 256) < 4
 
 # %% [markdown]
-# One matrix of weights is kept, for the backward pass; at the peak there are three matrices of that
-# size: the weights, their gradient, and the gradient of the scores. Now let the text grow.
+# <details><summary>What you should see</summary>
 #
-# **Predict.** From $n = 512$ to $n = 2048$ inputs get four times as large. And the peak?
-
-# %% tags=["demo"]
-sizes = [128, 256, 512, 1024, 2048]
-memory = {
-    "plain, peak": [mebibytes(plain, *draw(n), train=True)[1] for n in sizes],
-    "plain, kept": [mebibytes(plain, *draw(n), train=True)[0] for n in sizes],
-    "the three inputs": [3 * n * 64 * 4 / 2**20 for n in sizes],
-}
-plotting.show(
-    plotting.growth(
-        sizes,
-        memory,
-        x_label="n = m",
-        y_label="MiB",
-        title="One head, forward and backward",
-    )
-)
-growth = memory["plain, peak"][-1] / memory["plain, peak"][2]
-print(f"inputs 4 times as large, peak {growth:.1f} times")
-assert 14 < growth < 16
-
-# %% [markdown]
-# What you should see: on logarithmic axes a line whose slope approaches 2, as the matrices outgrow
-# the inputs: each doubling then takes nearly four times the memory. At $n = 100\,000$ one head's weights have 37 GiB.
+# For a word the weights are a fourteenth of the inputs: not worth your time. For a page they are five
+# times as large, and at the peak there are three such matrices: the weights, their gradient, and the
+# gradient of the scores. One is kept for the backward pass.
 #
-# Time grows the same way, but time can be waited for; memory runs out. The curves below were
-# measured once, on one core of an Intel Xeon server; if you run the cell in JupyterLab it measures
-# your machine, on its GPU if it has one.
-
-
-# %% tags=["demo"]
-def milliseconds(fn, *inputs, train=True, repeats=5):
-    """Shortest of several runs, of forward and backward pass if `train`."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    inputs = [x.detach().to(device).requires_grad_(train) for x in inputs]
-    runs = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        result = fn(*inputs).sum()
-        if train:
-            result = torch.autograd.grad(result, inputs)[0].sum()
-        result.item()  # waits until a GPU is done
-        runs.append(1e3 * (time.perf_counter() - start))
-    return min(runs)
-
-
-sizes = [256, 512, 1024, 2048, 4096]
-plain_times = plotting.live(
-    lambda: [milliseconds(plain, *draw(n)) for n in sizes], [0.7, 2.1, 13.2, 53.5, 281]
-)
-plotting.show(
-    plotting.growth(
-        sizes,
-        {"plain": plain_times},
-        x_label="n = m",
-        y_label="milliseconds",
-        title="One head, forward and backward",
-    )
-)
-
-# %% [markdown]
-# One thing stands in the way of doing it in pieces: the softmax. A weight needs the sum over its
-# whole row before it is known. Or does it?
+# </details>
+#
+# **Predict.** A chapter has 16,384 letters. How much do the weights of one head take?
+#
+# <details><summary>Answer</summary>
+#
+# $16384^2 \cdot 4$ bytes are 1 GiB, and the peak is three times that. You can wait for time; memory
+# runs out.
+#
+# </details>
+#
+# That is what *training* costs. A model that writes pays for the keys and values of its past: see the
+# cache and the grouped queries of lesson 10.
+#
+# Could one do it in pieces? The softmax is in the way: a weight needs the sum over its whole row. Or
+# does it?
 
 # %% [markdown]
 # ## 2. A softmax that does not wait
@@ -184,41 +135,36 @@ plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
 # A weight is $e^{s_j - c} / \sum_k e^{s_k - c}$, for any $c$; lesson 02 took the largest score for $c$,
-# so that nothing overflows. Two numbers are wanted: the largest score $c$ and the sum $t$. Neither
-# is final before the last block. But suppose you have both for everything so far, and the next
-# block raises the maximum from $c$ to $c'$:
+# so that nothing overflows. You want two numbers: the largest score $c$ and the sum $t$.
 #
-# $$\sum_k e^{s_k - c'} = e^{c - c'} \sum_k e^{s_k - c} = e^{c - c'}\, t.$$
+# **By hand.** Scores $1, 0$, and then $2$. After the first two $c = 1$ and $t = e^0 + e^{-1} = 1.3679$. In
+# the end $c = 2$ and $t = e^{-1} + e^{-2} + e^0 = 1.5032$.
 #
-# All terms were shifted by the same wrong number, so *one* factor fixes them all. This is the
-# *online softmax*.
-
-# %% [markdown]
-# **By hand.** Scores $1, 0$ and then $2$.
-#
-# | | maximum $c$ | sum $t$ |
-# |---|---|---|
-# | block 0: $1, 0$ | 1 | $e^{0} + e^{-1} = 1.3679$ |
-# | block 1: $2$ | 2 | $e^{1 - 2} \cdot 1.3679 + e^{0} = 0.5032 + 1 = 1.5032$ |
-#
-# At once: $e^{-1} + e^{-2} + e^{0} = 0.3679 + 0.1353 + 1 = 1.5032$. The picture has a longer row.
-# What you should see: wherever the dashed line takes a step up, the sum that is never rescaled goes
-# wrong, and it stays wrong.
+# **Predict.** The scores 1 and 0 are gone; you have $c = 1$, $t = 1.3679$ and the new score 2. How do you
+# get 1.5032? In the longer row below, a sum that only adds goes wrong: in which block?
 
 # %% tags=["demo"]
 row = torch.tensor([1.0, 0.5, 2.0, 0.0, 3.0, 1.5, 2.5, 0.5])
 plotting.show(plotting.running_softmax(row, block_size=3))
-assert math.isclose(torch.exp(row - row.max()).sum(), 2.5468, abs_tol=1e-4)
 
 # %% [markdown]
+# <details><summary>What you should see</summary>
+#
+# Wherever the dashed line takes a step up, the sum that is never rescaled goes wrong, and stays wrong.
+# Its old terms were all shifted by the same wrong number, so *one* factor puts them right:
+# $1.3679 \cdot e^{1 - 2} = 0.5032$, and the new score adds 1.
+#
+# </details>
+#
+# This is the *online softmax* (Milakov and Gimelshein, 2018).
+#
 # **Predict.** A block holds nothing but $-\infty$ for a row (all its keys are masked), and so did
 # the blocks before it. What is $e^{s - c}$?
 #
 # <details><summary>Answer</summary>
 #
 # $c = -\infty$, and $-\infty - (-\infty)$ is nan. One nan in the sum stays there, even if the next
-# block brings ordinary scores. Where the maximum is still $-\infty$, subtract 0 instead: then
-# $e^{-\infty} = 0$, as it should be.
+# block brings ordinary scores.
 #
 # </details>
 
@@ -240,22 +186,6 @@ from course_lib.attention import softmax_statistics
 check("softmax_statistics")
 
 # %% [markdown]
-# Nothing says that the blocks must come from left to right, or that one machine must see them all.
-# Two machines may each do half a row and then merge two pairs of numbers. What you should see: the
-# same result.
-
-# %% tags=["demo"]
-generator = torch.Generator().manual_seed(1)
-scores = 2 * torch.randn(3, 10, generator=generator)
-left, right = softmax_statistics([scores[:, :4]]), softmax_statistics([scores[:, 4:]])
-larger = torch.maximum(left[0], right[0])
-merged = sum(totals * torch.exp(maxima - larger) for maxima, totals in (left, right))
-at_once = softmax_statistics([scores])
-print("merged: ", merged)
-print("at once:", at_once[1])
-assert torch.allclose(merged, at_once[1]) and torch.equal(larger, at_once[0])
-
-# %% [markdown]
 # ## 3. Attention in blocks
 #
 # *The sum can be kept up to date. Can the outputs?*
@@ -266,16 +196,9 @@ shapes = {"queries": (1, 1), "keys": (3, 1), "values": (3, 1), "weighted sum": (
 plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# An output is a weighted sum of values, divided by $t$. Leave the division to the end, and what
-# remains is one more sum that is shifted by $c$, and fixed by the same factor. For each block of
-# keys $K_b$ and values $V_b$, with $S_b = Q K_b^\top / \sqrt d$:
+# An output is a sum of values, each times $e^{s_j - c}$, divided by $t$. Leave the division to the end.
+# What remains, $O = \sum_j e^{s_j - c}\, v_j$, is one more sum in which every term is shifted by $c$.
 #
-# $$c' = \max(c, \operatorname{rowmax} S_b), \qquad t' = e^{c - c'} t + \operatorname{rowsum} e^{S_b - c'}, \qquad O' = e^{c - c'} O + e^{S_b - c'} V_b .$$
-#
-# At the end the outputs are $O / t$. Shapes: $S_b$ is $(n, b)$, $c$ and $t$ are $(n, 1)$, $O$ is
-# $(n, v)$. Nothing has both an $n$ and an $m$.
-
-# %% [markdown]
 # **By hand.** The scores $1, 0 \mid 2$ again, with the values $1, 3 \mid 5$:
 #
 # | | $c$ | $t$ | $O$ |
@@ -283,8 +206,11 @@ plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
 # | block 0 | 1 | 1.3679 | $1 \cdot 1 + 0.3679 \cdot 3 = 2.1036$ |
 # | block 1 | 2 | 1.5032 | $0.3679 \cdot 2.1036 + 1 \cdot 5 = 5.7739$ |
 #
-# The output is $5.7739 / 1.5032 = 3.8411$. Below, the longer row with the values 1 to 8, a block at a
-# time. Before you move the slider: at which step is what came before multiplied by less than 1?
+# The output is $5.7739 / 1.5032 = 3.8411$. As a by-product you know $L = c + \ln t = 2.4076$, the
+# logarithm of the sum of the exponentials: *log sum exp*. Section 4 will want it.
+#
+# **Predict.** The longer row with the values 1 to 8, a block at a time. Before you move the slider: at
+# which step is what came before multiplied by less than 1?
 
 
 # %% tags=["demo"]
@@ -293,16 +219,18 @@ def draw_blocks(blocks):
 
 
 plotting.interactive(draw_blocks, blocks=range(4))
-exact = torch.softmax(row, dim=0) @ torch.arange(1.0, 9.0)
-assert math.isclose(exact, 5.0429, abs_tol=1e-4)
 
 # %% [markdown]
-# At the second, where the maximum rises from 2 to 3: the factor is $e^{-1} = 0.37$. As a by-product you know
-# $L = c + \ln t = 2 + \ln 1.5032 = 2.4076$, the logarithm of the sum of the exponentials, *log sum
-# exp*. Section 4 will want it.
+# <details><summary>Answer</summary>
 #
-# With many queries there are two loops, one over blocks of queries and one over blocks of keys. Step
-# through them: what is in fast memory, and what is nowhere?
+# At the second, where the maximum rises from 2 to 3: the factor is $e^{-1} = 0.37$. The third block
+# raises nothing.
+#
+# </details>
+#
+# With many queries there are two loops, one over blocks of queries and one over blocks of keys. On a
+# GPU the slow memory below is its HBM, the fast memory the SRAM of each processor on the chip. Step
+# through: what is in fast memory, and what is nowhere?
 
 
 # %% tags=["demo"]
@@ -313,15 +241,7 @@ def draw_tiles(step):
 plotting.interactive(draw_tiles, step=range(13))
 
 # %% [markdown]
-# **Predict.** Ten keys, blocks of four. Where does the last block begin, and how long is it? What
-# does `keys[8:12]` give for ten keys?
-#
-# <details><summary>Answer</summary>
-#
-# It begins at 8 and has two keys; a slice that reaches beyond the end stops there. What must not
-# happen is a loop over `num_keys // block_size` blocks.
-#
-# </details>
+# The scores are nowhere, but for one tile at a time.
 
 # %% [markdown]
 # ### Exercise: `blocked_attention`
@@ -334,6 +254,8 @@ plotting.interactive(draw_tiles, step=range(13))
 # - **Never** has the scores of all queries and all keys in memory, in one piece or in several.
 #   Gradients reach queries, keys and values. `F.scaled_dot_product_attention` is left out here.
 #
+# One loop, over blocks of keys, is enough. The last block may be a short one.
+#
 # **Worked number.** For $d = 1$, one query 1, keys 1, 0, 2 and values 1, 3, 5 the table above: 3.8411
 # and 2.4076, for any block size, 1 or 2 or 128.
 
@@ -344,8 +266,11 @@ from course_lib.attention import blocked_attention
 check("blocked_attention")
 
 # %% [markdown]
-# The numbers of lesson 05, in a fraction of the memory. What you should see: the plain line comes
-# close to twice the slope of the blocked one, which keeps to the slope of the inputs.
+# A batch of numerals, padded to 14 letters, in blocks of four: for *drei* all blocks but the first are
+# padding, and *dreizehn* fills exactly two. Then the page of section 1.
+#
+# **Predict.** In blocks of 128, how much lower is the peak of a page? And for training, is more kept than
+# the plain way keeps, or less?
 
 
 # %% tags=["demo"]
@@ -353,78 +278,34 @@ def blocked(queries, keys, values):
     return blocked_attention(queries, keys, values, None, 128)[0]
 
 
-queries, keys, values = draw(300, seed=2)
-ours, L = blocked_attention(queries, keys, values, causal_mask(300), block_size=128)
-theirs, _ = scaled_dot_product_attention(queries, keys, values, mask=causal_mask(300))
-print(f"largest difference: {(ours - theirs).abs().max():.4f}")
+numerals = ("drei", "dreizehn", "dreiundvierzig")
+valid_lens = torch.tensor([len(text) for text in numerals])
+letters = [Numerals().source_ids(text) for text in numerals]
+padded = nn.utils.rnn.pad_sequence(letters, batch_first=True)  # (3, 14)
+x = 0.3 * torch.randn(100, 64, generator=torch.Generator().manual_seed(0))[padded]  # (3, 14, 64)
+ours, _ = blocked_attention(x, x, x, length_mask(valid_lens, 14)[:, None], block_size=4)
+theirs, _ = scaled_dot_product_attention(x, x, x, valid_lens)
+for text, in_blocks, at_once in zip(numerals, ours[:, 0, 0], theirs[:, 0, 0], strict=True):
+    print(f"{text:15}in blocks {in_blocks:6.3f}, at once {at_once:6.3f}")
 assert torch.allclose(ours, theirs, atol=1e-5)
 
-sizes = [256, 512, 1024, 2048, 4096]
-memory = {
-    "plain": [mebibytes(plain, *draw(n))[1] for n in sizes],
-    "blocks of 128": [mebibytes(blocked, *draw(n))[1] for n in sizes],
-    "the three inputs": [3 * n * 64 * 4 / 2**20 for n in sizes],
-}
-plotting.show(
-    plotting.growth(
-        sizes,
-        memory,
-        x_label="n = m",
-        y_label="MiB at the peak",
-        title="One head, forward pass alone",
-    )
-)
-assert memory["blocks of 128"][-1] / memory["blocks of 128"][-2] < 2.1
-assert memory["plain"][-1] / memory["blocks of 128"][-1] > 10
-
-# %% [markdown]
-# How large should a block be? Small blocks save memory and waste time: each costs a dozen calls
-# from Python, however little there is to do. What you should see in the recorded times: a steep
-# fall up to about 64 keys, a shallow valley around 128, and a gentle rise as the blocks outgrow the
-# processor's cache. On a GPU the valley lies elsewhere.
-
-# %% tags=["demo"]
-block_sizes = [4, 16, 64, 128, 256, 512, 1024, 2048]
-
-
-def time_blocks():
-    threads, inputs = torch.get_num_threads(), draw(2048)
-    torch.set_num_threads(1)  # to wake a second one takes longer than a small block
-    times = [
-        milliseconds(lambda *x, b=b: blocked_attention(*x, None, b)[0], *inputs, train=False)
-        for b in block_sizes
-    ]
-    torch.set_num_threads(threads)
-    return times
-
-
-times = plotting.live(time_blocks, [120, 39.5, 17.2, 15.2, 17.6, 17.7, 21.4, 21.7])
-plotting.show(
-    plotting.growth(
-        block_sizes,
-        {"blocked_attention, n = m = 2048": times},
-        x_label="keys in a block",
-        y_label="milliseconds, forward",
-    )
-)
-
-# %% [markdown]
-# ### What about training?
-#
-# **Predict.** The same call, now with inputs that require a gradient. How much is kept for the
-# backward pass: about what the plain way keeps, much less, or more?
-
-# %% tags=["demo"]
+page = {}
 for name, way in {"plain": plain, "blocked": blocked}.items():
-    kept, peak = mebibytes(way, *draw(512), train=True)
-    print(f"{name:8} kept {kept:.2f} MiB, peak {peak:.2f} MiB")
-assert mebibytes(blocked, *draw(512), train=True)[0] > mebibytes(plain, *draw(512), train=True)[0]
+    _, forward = kibibytes(way, *draw(1024))
+    kept, peak = page[name] = kibibytes(way, *draw(1024), train=True)
+    print(f"{name:8} forward {forward:7,.0f} KiB;  training: kept {kept:6,.0f}, peak {peak:6,.0f}")
+assert page["blocked"][0] > page["plain"][0]
 
 # %% [markdown]
-# More. You let go of each block, but autograd does not: for every step it keeps what the derivative
-# of that step will need, among it the weights of each block. In pieces, they are the whole matrix
-# once more, and a few other things besides. To get rid of them you have to write the backward pass
-# yourself.
+# <details><summary>What you should see</summary>
+#
+# Forward it needs less than a third. But for training more is kept. You let go of each block; autograd
+# does not: it keeps what each step's derivative will need, the weights of the block included. All blocks
+# together, that is the whole matrix again.
+#
+# </details>
+#
+# To get rid of it you have to write the backward pass yourself.
 
 # %% [markdown]
 # ## 4. Forget, and compute again
@@ -436,78 +317,40 @@ shapes = {"queries": (5, 4), "keys": (5, 4), "values": (5, 3), "attention weight
 plotting.show(plotting.diagram("attention", lit="attention weights", shapes=shapes))
 
 # %% [markdown]
-# The inputs are there anyway. From them every score can be computed again, and with the log sum exp
-# every weight, in any block, without another pass over the row:
+# Every score can be computed again from the inputs, block by block. This trade of arithmetic for memory
+# is called *recomputation*. To turn scores into weights you have to remember something of each row:
+# FlashAttention (Dao and others, 2022) kept $c$ and $t$; FlashAttention-2 (Dao, 2023) keeps $L$ alone.
 #
-# $$W = e^{S - L}, \qquad L = c + \ln t.$$
-#
-# So $n$ numbers stand for $n m$. This trade of arithmetic for memory is called *recomputation*.
-# FlashAttention kept $c$ and $t$, FlashAttention-2 keeps $L$ alone.
-#
-# **By hand.** Scores $1, 0, 2$ and $L = 2.4076$: $W = (e^{-1.4076}, e^{-2.4076}, e^{-0.4076}) =
-# (0.2447, 0.0900, 0.6652)$. The sum is 1 (with more digits exactly), and nobody had to add up.
-#
-# **Predict.** What if you keep $c$, or $t$, instead?
+# **Predict.** Scores $1, 0, 2$, with $c = 2$, $t = 1.5032$ and $L = 2.4076$. Make the weights
+# $(0.2447, 0.0900, 0.6652)$ from the scores and *one* of these three. Why do the other two fail?
 #
 # <details><summary>Answer</summary>
 #
-# $e^{S - c}$ is not divided by $t$: these numbers sum to $t$, not to 1. With $t$ alone you would
-# divide by the right sum of the wrong exponentials. Either is one half of what you need; $L$ is both.
+# $e^{0 - 2.4076} = 0.0900$. With $c$ alone the numbers sum to $t$, not to 1. With $t$ alone you divide
+# the wrong exponentials by the right sum. $L$ is both in one.
+#
+# </details>
+#
+# Lesson 05's gradient of the scores needs one more number of each row: with $G$ the gradient of the
+# outputs and $dW_{ij} = G_i \cdot v_j$, the average $D_i = \sum_j W_{ij}\, dW_{ij}$. It runs over *all* keys,
+# and the first block wants it already.
+#
+# **Predict.** In the example, with $G = 1$: $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$ $+\, 0.6652 \cdot 5$ $= 3.8411$.
+# Where have you seen this number? What is it for another $G$?
+#
+# <details><summary>A nudge</summary>
+#
+# In section 3. For any $G$: put the definition of $dW_{ij}$ into that of $D_i$, and pull out of the sum
+# what does not depend on $j$.
 #
 # </details>
 
 # %% [markdown]
-# The backward pass of lesson 05, for $G$, the gradient of the outputs:
-#
-# $$dV = W^\top G, \qquad dW = G V^\top, \qquad dS = W \circ (dW - D), \qquad D_i = \sum_j W_{ij}\, dW_{ij},$$
-#
-# then $dQ = dS\, K / \sqrt d$ and $dK = dS^\top Q / \sqrt d$. All products go block by block. One thing
-# does not: $D$ runs over *all* keys of a query, and the first block needs it already. But
-#
-# $$D_i = \sum_j W_{ij}\, (G_i \cdot V_j) = G_i \cdot \sum_j W_{ij} V_j = G_i \cdot O_i ,$$
-#
-# and $O$ has been known since the forward pass. In the cell, $D$ comes out both ways.
-
-# %% tags=["demo"]
-generator = torch.Generator().manual_seed(3)
-queries, keys, values = draw(5, d=4, v=3, seed=3)
-G = torch.randn(5, 3, generator=generator)
-outputs, W = scaled_dot_product_attention(queries, keys, values)
-long_way, short_way = (W * (G @ values.T)).sum(-1), (G * outputs).sum(-1)
-print("sum over the keys:      ", long_way)
-print("sum over the features:  ", short_way)
-assert torch.allclose(long_way, short_way, atol=1e-6)
-
-# %% [markdown]
-# ### How to tell autograd
-#
-# A `torch.autograd.Function` has two static methods. What happens in `forward` is not recorded; what
-# it wants to remember it gives to `ctx`. `backward` gets the gradient of the output and returns one
-# for each argument, None where there is none. Here is a polynomial with its derivative by hand. You
-# call it by `apply`, without keywords.
-
-
-# %% tags=["demo"]
-class Polynomial(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, scale):
-        ctx.save_for_backward(x)  # tensors
-        ctx.scale = scale  # anything else
-        return scale * (x**2 + x**3)
-
-    @staticmethod
-    def backward(ctx, grad):
-        (x,) = ctx.saved_tensors
-        return grad * ctx.scale * (2 * x + 3 * x**2), None  # x, scale
-
-
-x = torch.tensor([1.0, 2.0], requires_grad=True)
-Polynomial.apply(x, 10.0).sum().backward()
-print(x.grad)
-assert x.grad.tolist() == [50.0, 160.0]
-
-# %% [markdown]
 # ### Exercise: `RecomputedAttention`
+#
+# Plan an hour and a quarter, and begin on paper. Lesson 05, section 7, has a `torch.autograd.Function` in
+# eight lines: tensors go to `ctx.save_for_backward`, anything else onto `ctx`, and `backward` returns a
+# gradient for each argument, None where there is none.
 #
 # A `torch.autograd.Function`, called as `RecomputedAttention.apply(queries, keys, values, mask,
 # block_size)`, with the arguments of `blocked_attention`.
@@ -520,8 +363,8 @@ assert x.grad.tolist() == [50.0, 160.0]
 #   `F.scaled_dot_product_attention` is left out here too.
 #
 # **Worked number.** One query 1, keys 1, 0, 2, values 1, 3, 5, $d = 1$, $G = 1$, with a block size of
-# 2 or any other: the gradient of the values is $W = (0.2447, 0.0900, 0.6652)$, and $D = 3.8411$. For the first key $dS = 0.2447 \cdot
-# (1 - 3.8411) = -0.6953$.
+# 2 or any other: the gradient of the values is $(0.2447, 0.0900, 0.6652)$, that of the keys
+# $(-0.6953, -0.0757, 0.7710)$, and that of the query 0.8467.
 
 # %%
 from course_lib.attention import RecomputedAttention
@@ -530,8 +373,8 @@ from course_lib.attention import RecomputedAttention
 check("RecomputedAttention")
 
 # %% [markdown]
-# Training, measured as in section 1. What you should see: what is kept has shrunk to the outputs and
-# $L$, and the peak now grows with the slope of the inputs.
+# **Predict.** Training once more, on growing texts. When the text doubles, what does the peak of each of
+# the three ways do?
 
 
 # %% tags=["demo"]
@@ -542,54 +385,90 @@ def recomputed(queries, keys, values):
 sizes = [256, 512, 1024, 2048]
 ways = {"plain": plain, "blocked, autograd": blocked, "recomputed": recomputed}
 memory = {
-    name: [mebibytes(way, *draw(n), train=True)[1] for n in sizes] for name, way in ways.items()
+    name: [kibibytes(way, *draw(n), train=True)[1] / 1024 for n in sizes]
+    for name, way in ways.items()
 }
-plotting.show(
-    plotting.growth(
-        sizes,
-        memory,
-        x_label="n = m",
-        y_label="MiB at the peak",
-        title="One head, forward and backward",
-    )
-)
-kept = mebibytes(recomputed, *draw(2048), train=True)[0]
-print(f"kept at n = 2048: {kept:.2f} MiB; the weights would be {2048**2 * 4 / 2**20:.0f} MiB")
-assert memory["recomputed"][-1] < 0.2 * memory["plain"][-1]
-assert abs(kept - (2048 * 64 + 2048) * 4 / 2**20) < 0.01
+labels = {"x_label": "n = m", "y_label": "MiB at the peak"}
+plotting.show(plotting.growth(sizes, memory, **labels, title="One head, forward and backward"))
+for name, peaks in memory.items():
+    print(f"{name:18} {peaks[-1]:5.1f} MiB, {peaks[-1] / peaks[-2]:.1f} times that of n = 1024")
+kept = kibibytes(recomputed, *draw(2048), train=True)[0]
+print(f"recomputed keeps   {kept / 1024:5.2f} MiB, outputs and L; the weights would be 16 MiB")
+assert abs(kept - (2048 * 64 + 2048) * 4 / 1024) < 1
+assert memory["recomputed"][-1] / memory["recomputed"][-2] < 2.1
+assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 
 # %% [markdown]
-# **Predict.** What does it cost in time? Plain attention does two products of size $n m d$ forward and
-# four backward. How many does yours do?
+# <details><summary>What you should see</summary>
 #
-# <details><summary>Answer</summary>
-#
-# Two forward, and five backward: $Q K^\top$ once more. Seven products for six, so about a sixth more
-# arithmetic. The recorded times are *shorter* all the same, as soon as the matrices outgrow the
-# cache: the weights are not written to memory and read back. Section 7 counts operations and bytes.
+# The slope of plain and blocked approaches 2, as the matrices outgrow the inputs: a doubling takes nearly
+# four times the memory. Recomputed keeps to the slope 1 of its inputs.
 #
 # </details>
+#
+# ### And in time?
+#
+# Plain attention does two products of size $n m d$ forward and four backward. Yours does $Q K^\top$ once
+# more: seven for six, about a sixth more arithmetic.
+#
+# **Predict.** Is yours slower by a sixth, slower by more, or faster? Does it depend on $n$?
+#
+# The recorded times are of one thread of an AMD EPYC server, torch 2.13, 23 November 2026. In JupyterLab
+# yours stand below them, on your GPU if you have one. A *new page* is 4 KiB of memory that the operating
+# system clears and hands out.
+
 
 # %% tags=["demo"]
-sizes = [256, 512, 1024, 2048, 4096]
+def pages():
+    """How many pages of memory this process was handed so far; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+def fastest(fn, *inputs, repeats=5):
+    """(milliseconds, new pages) of the fastest call."""
+    runs = []
+    for _ in range(repeats):
+        started, before = time.perf_counter(), pages()
+        fn(*inputs)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        runs.append((1e3 * (time.perf_counter() - started), pages() - before))
+    return min(runs)
+
+
+def train_step(way, n):
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    inputs = [x.to(device).requires_grad_() for x in draw(n)]
+    return fastest(lambda *x: torch.autograd.grad(way(*x).sum(), x), *inputs)
+
+
+sizes = [1024, 2048, 4096]
+ways = {"plain": plain, "recomputed": recomputed}
 recorded = {
-    "plain": [0.7, 2.1, 13.2, 53.5, 281],
-    "blocked, autograd": [1.3, 4.4, 19.2, 76.7, 328],
-    "recomputed": [1.2, 3.6, 12.9, 46.1, 201],
+    "plain": [(16.3, 0), (70.3, 0), (429.3, 65540)],
+    "recomputed": [(18.6, 0), (88.5, 0), (365.2, 0)],
 }
-times = plotting.live(
-    lambda: {name: [milliseconds(way, *draw(n)) for n in sizes] for name, way in ways.items()},
-    recorded,
+tables = {"recorded": recorded} | plotting.live(
+    lambda: {"yours": {name: [train_step(way, n) for n in sizes] for name, way in ways.items()}}, {}
 )
-plotting.show(
-    plotting.growth(
-        sizes,
-        times,
-        x_label="n = m",
-        y_label="milliseconds",
-        title="One head, forward and backward",
-    )
-)
+print("               n    plain, new pages     recomputed, new pages")
+for whose, table in tables.items():
+    for n, *runs in zip(sizes, *table.values(), strict=True):
+        print(f"{whose:9}{n:7,}" + "".join(f"{ms:9.1f} ms {new:7,}" for ms, new in runs))
+
+# %% [markdown]
+# <details><summary>What you should see (in the recorded lines)</summary>
+#
+# At 1,024 and 2,048 recomputing is slower, by a seventh and by a quarter. At 4,096 it is faster, by a
+# seventh. The arithmetic is the same; the pages are not. A matrix has 64 MiB now, more than the C library
+# keeps for reuse, so the plain way asks the system for four new ones each time. Section 7 says what that
+# costs.
+#
+# </details>
 
 # %% [markdown]
 # ## 5. What torch does, and when it does not
@@ -602,28 +481,25 @@ shapes = {"queries": "(B, h, n, d)", "keys": "(B, h, m, d)", "weighted sum": "(B
 plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# They have. `F.scaled_dot_product_attention` chooses between several ways. One is called *math*: it
-# is the plain way. The others are *fused kernels*: one piece of machine code for the whole of
-# attention, in blocks of queries and of keys, with an online softmax and a recomputing backward pass:
-# what you wrote, without the calls from Python. Which way is taken depends on the call. Torch does
-# not say so by itself, but you can ask: inside `sdpa_kernel(SDPBackend.FLASH_ATTENTION)` a call that
-# the fused kernel cannot do raises an error. (`torch.profiler` lists the kernel as well.)
+# They have. `F.scaled_dot_product_attention` chooses between *math*, the plain way, and *fused kernels*:
+# what you wrote, in one piece of machine code. Which one a call gets depends on its arguments. You can
+# ask: inside `sdpa_kernel(SDPBackend.FLASH_ATTENTION)` a call that the fused kernel cannot take raises
+# an error, and `torch.profiler` names the kernel that ran.
 #
-# **Predict.** For each row below: is it fused, and is an $n \times n$ matrix kept?
+# **Predict.** For each row below: is it fused, and is an $n \times n$ matrix (1,024 KiB) kept? A *window*
+# lets a position see the 64 before it, as Mistral's layers do with 4,096.
 
 # %% tags=["demo"]
 sdpa = F.scaled_dot_product_attention
-seen, bias = causal_mask(512), torch.zeros(512, 512)
+window = causal_mask(512).triu(-64)
 learned = torch.zeros(512, 512, requires_grad=True)
+lengths = length_mask(torch.tensor([300]), 512)[:, None, None]
 calls = {
     "(B, h, n, d)": (sdpa, draw(512, 1, 1)),
     "(B, n, d)": (sdpa, draw(512, 1)),
     "is_causal": (lambda *x: sdpa(*x, is_causal=True), draw(512, 1, 1)),
-    "bool mask": (lambda *x: sdpa(*x, attn_mask=seen), draw(512, 1, 1)),
-    "lengths": (
-        lambda *x: sdpa(*x, attn_mask=length_mask(torch.tensor([300]), 512)[:, None, None]),
-        draw(512, 1, 1),
-    ),
+    "window, a mask": (lambda *x: sdpa(*x, attn_mask=window), draw(512, 1, 1)),
+    "lengths": (lambda *x: sdpa(*x, attn_mask=lengths), draw(512, 1, 1)),
     "learned bias": (lambda *x: sdpa(*x, attn_mask=learned), draw(512, 1, 1)),
     "dropout": (lambda *x: sdpa(*x, dropout_p=0.1), draw(512, 1, 1)),
     "v = 32": (sdpa, draw(512, 1, 1, v=32)),
@@ -631,7 +507,7 @@ calls = {
 
 
 def is_fused(fn, *inputs):
-    """Whether the fused kernel can do the call; torch warns of each thing that keeps it from it."""
+    """Whether the fused kernel takes the call; torch warns of each reason why it does not."""
     inputs = [x.detach().requires_grad_() for x in inputs]
     with warnings.catch_warnings(), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
         warnings.simplefilter("ignore")
@@ -642,29 +518,30 @@ def is_fused(fn, *inputs):
     return True
 
 
-kept = {name: mebibytes(fn, *inputs, train=True)[0] for name, (fn, inputs) in calls.items()}
+kept = {name: kibibytes(fn, *inputs, train=True)[0] for name, (fn, inputs) in calls.items()}
 fused = {name: is_fused(fn, *inputs) for name, (fn, inputs) in calls.items()}
 for name, amount in kept.items():
-    print(f"{name:14} {'fused' if fused[name] else 'math':6} keeps {amount:.2f} MiB")
+    print(f"{name:15} {'fused' if fused[name] else 'math':6} keeps {amount:5,.0f} KiB")
 assert fused["(B, h, n, d)"] and not fused["(B, n, d)"]
-assert kept["(B, h, n, d)"] < 0.2 < 1 < kept["(B, n, d)"]
+assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 
 # %% [markdown]
-# On a CPU with torch 2.13, what you should see:
+# <details><summary>What you should see (on a CPU with torch 2.13)</summary>
 #
 # - Four axes reach the fused kernel; the *same numbers with three axes* do not. `unsqueeze(1)` before
 #   and `squeeze(1)` after are worth more than any cleverness.
-# - `is_causal` costs nothing. The same triangle as a bool mask is fused too, but is turned into
-#   $n \times n$ floating numbers first, so it keeps as much as the math does: bytes alone do not
-#   tell the two apart. Lengths stay a single row.
-# - A bias that learns, dropout, and values of another size than the keys all fall back to the math.
+# - `is_causal` costs nothing. A window as a mask is fused, but becomes $n \times n$ floating numbers
+#   first: bytes alone do not tell it from the math. It saves something only where the code knows that
+#   it is a window, and skips the blocks outside. Lengths stay a single row.
+# - A bias that learns, dropout, and values of another size than the keys fall back to the math.
 #
-# A GPU has other kernels with other conditions. The habit is what carries over: *measure which way
-# is taken.* `nn.MultiheadAttention`, too, can use a fused kernel only with `need_weights=False`: ask
-# for the weights and you pay for the matrix.
+# </details>
+#
+# A GPU has other kernels with other conditions: *ask which way is taken.* `nn.MultiheadAttention` can
+# use a fused kernel only with `need_weights=False`: ask for the weights and you pay for the matrix.
 
 # %% [markdown]
-# ## 6. The same numbers from other functions
+# ## 6. The same numbers from other functions ★
 #
 # *Additive scores take a tanh for each of $n m H$ features. Do they have to?*
 
@@ -673,65 +550,41 @@ shapes = {"queries": (1, 256, 32), "keys": (1, 256, 32), "scores": (1, 256, 256)
 plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 
 # %% [markdown]
-# Two identities. A tanh is a stretched sigmoid,
+# A tanh is a stretched sigmoid, $\tanh x = 2\,\sigma(2x) - 1$ with $\sigma(y) = 1 / (1 + e^{-y})$, and the
+# exponential of a sum is a product. With $x = q + k$ the exponentials belong to the queries and to the
+# keys: $(n + m) H$ of them instead of $n m H$.
 #
-# $$\tanh x = \frac{e^{x} - e^{-x}}{e^{x} + e^{-x}} = \frac{2}{1 + e^{-2x}} - 1 = 2\,\sigma(2x) - 1,$$
+# The identity is exact; numbers in a computer are not.
 #
-# and the exponential of a sum is a product. With $x = q + k$:
-#
-# $$\sigma(2(q + k)) = \frac{1}{1 + e^{-2q} \cdot e^{-2k}} .$$
-#
-# The exponentials now belong to the queries and to the keys: $(n + m) H$ of them. For each pair a
-# product, a sum and a division are left. And since $\sum_h w_h (2 \sigma_h - 1) = 2\, \sigma \cdot w -
-# \sum_h w_h$, not even the $-1$ is needed for each feature.
-
-# %% [markdown]
-# **By hand.** $q = 0.5$, $k = 0$: $e^{-1} = 0.3679$, $e^{0} = 1$, $1 / 1.3679 = 0.7311$, and
-# $2 \cdot 0.7311 - 1 = 0.4621 = \tanh 0.5$.
-#
-# It looks too good, so look for the catch. The identity is exact; numbers in a computer are not.
-#
-# **Predict.** $q = -60$, $k = 60$ in float32, whose largest number is about $e^{88}$. What is
-# $e^{-2q} \cdot e^{-2k}$, and what ought it to be?
-#
-# <details><summary>Answer</summary>
-#
-# $e^{120}$ is inf, $e^{-120}$ is 0, and inf times 0 is nan. It ought to be $e^0 = 1$. The sum
-# $q + k = 0$ is harmless; its parts are not.
-#
-# </details>
-#
-# The picture takes $q = -x$, $k = x$, where $\tanh 0 = 0$ is right, and draws the error of the product
-# form. What you should see: nothing at all, and then a cliff, for each dtype at another place. A nan
-# counts as an error of 1.
+# **Predict.** $q = -60$, $k = 60$ in float32, whose largest number is about $e^{88}$. What becomes of
+# $e^{-2q} \cdot e^{-2k}$, which is 1? The picture takes $q = -x$, $k = x$ and draws the error of the
+# product, a nan as 1. What does the curve look like?
 
 # %% tags=["demo"]
 xs = torch.cat([torch.arange(1, 12), torch.arange(12, 60, 4), torch.arange(60, 420, 20)]).double()
-errors = {}
-for dtype in (torch.float16, torch.float32, torch.float64):
-    x = xs.to(dtype)
-    found = 2 / (1 + torch.exp(2 * x) * torch.exp(-2 * x)) - 1
-    errors[str(dtype).removeprefix("torch.")] = (
-        found.double().abs().nan_to_num(nan=1.0).clamp(max=1)
-    )
-    limit = -0.5 * math.log(torch.finfo(dtype).tiny)
-    assert (errors[str(dtype).removeprefix("torch.")][xs <= limit] < 0.01).all()
-ends = {name: f"{xs[error < 0.01].max():.0f}" for name, error in errors.items()}
+errors, ends = {}, {}
+for name in ("float16", "float32", "float64"):
+    x = xs.to(getattr(torch, name))
+    product = (torch.exp(2 * x) * torch.exp(-2 * x)).double()
+    errors[name] = (product - 1).abs().nan_to_num(nan=1.0).clamp(max=1)
+    ends[name] = f"{name} is right up to x = {xs[errors[name] < 0.1].max():.0f}"
 plotting.show(
-    plotting.lines(xs, errors, x_label="x = k = -q", y_label="error of tanh", log_x=True),
-    "The error of the product form, a line for each dtype: 0, and then a cliff up to 1. "
-    + ", ".join(f"{name} is right up to x = {end}" for name, end in ends.items())
+    plotting.lines(xs, errors, x_label="x = k = -q", y_label="error of the product", log_x=True),
+    "The error of the product, a line for each dtype: 0, and then a cliff up to 1. "
+    + ", ".join(ends.values())
     + " of the points drawn.",
 )
-for dtype in (torch.float16, torch.float32, torch.float64):
-    info = torch.finfo(dtype)
-    print(f"{dtype}: ln(largest) / 2 = {math.log(info.max) / 2:.1f}, ", end="")
-    print(f"-ln(smallest normal) / 2 = {-math.log(info.tiny) / 2:.1f}")
 
 # %% [markdown]
-# So the fast form needs a *guard*: a test whether all $|q|$ and $|k|$ are small enough that both
-# exponentials are ordinary numbers of the dtype; if not, the slow form. A guard costs a pass over
-# $(n + m) H$ numbers. Without one, a model would work for months, until a projection grows.
+# <details><summary>What you should see</summary>
+#
+# Nothing at all, and then a cliff, for each dtype at another place. $e^{120}$ is inf, $e^{-120}$ is 0, and
+# inf times 0 is nan. The sum $q + k = 0$ is harmless; its parts are not.
+#
+# </details>
+#
+# So the fast form needs a *guard*: are all $|q|$ and $|k|$ small enough? Without one, a model would work
+# for months, until a projection grows.
 #
 # ### Exercise: `factored_additive_scores`
 #
@@ -750,166 +603,101 @@ from course_lib.attention import factored_additive_scores
 check("factored_additive_scores")
 
 # %% [markdown]
-# Against lesson 04: the same scores, and the meter counts how many exponentials and tanhs were
-# evaluated.
-# What you should see: 128 times fewer.
-
-# %% tags=["demo"]
-generator = torch.Generator().manual_seed(4)
-q, k = torch.randn(2, 1, 256, 32, generator=generator)
-w = torch.randn(32, generator=generator)
-eye = torch.eye(32)  # as W_q and W_k: the vectors are projected already
-with Spending([q, k, w, eye]) as before:
-    slow = additive_scores(q, k, eye, eye, w)
-with Spending([q, k, w]) as after:
-    fast = factored_additive_scores(q, k, w)
-print(f"{before.functions:,} tanh, {after.functions:,} exp")
-print(f"largest difference: {(slow - fast).abs().max():.4f}")
-assert torch.allclose(slow, fast, atol=1e-4)
-assert before.functions == 128 * after.functions
+# Fewer functions are not yet less time: what an exponential costs is a fact about a machine and its
+# libraries. The cube of $n m H$ features is still there.
 
 # %% [markdown]
-# ### Fewer functions. Faster?
+# ## 7. Where does the time go?
 #
-# **Predict.** 128 times fewer functions. Twice as fast, ten times, a hundred times?
-#
-# Look at what each step costs first. The recorded numbers are nanoseconds for each number of a
-# vector that fits into the cache, float32, one core of an Intel Xeon server. On the left torch may
-# use all instructions the processor has; on the right it and its math library are held to those of
-# a processor of 2008.
-
-# %% tags=["demo"]
-names = ["tanh", "sigmoid", "exp", "reciprocal", "mul", "add"]
-
-
-def nanoseconds(name, size=2**17):
-    x, out = torch.rand(size), torch.empty(size)
-    inputs = (x, x) if name in ("mul", "add") else (x,)
-    runs = []
-    for _ in range(50):
-        start = time.perf_counter()
-        getattr(torch, name)(*inputs, out=out)
-        runs.append(1e9 * (time.perf_counter() - start) / size)
-    return min(runs)
-
-
-recorded = {
-    "all instructions": [0.27, 0.37, 0.16, 0.19, 0.09, 0.09],
-    "those of 2008": [2.54, 2.27, 0.84, 0.24, 0.32, 0.39],
-}
-costs = plotting.live(lambda: {"your machine": [nanoseconds(name) for name in names]}, recorded)
-panels = {name: dict(zip(names, values, strict=True)) for name, values in costs.items()}
-plotting.show(plotting.step_costs(panels, unit="ns for each number"))
-for name, (tanh, sigmoid, _, inverse, multiply, add) in costs.items():
-    print(f"{name}: add + tanh {add + tanh:.2f}, add + sigmoid {add + sigmoid:.2f}, ", end="")
-    print(f"multiply + add + 1/x {multiply + add + inverse:.2f}")
-
-# %% [markdown]
-# On the left, nothing is gained: the math library's tanh is so good that two cheap steps and a
-# division cost as much. On the right the product form takes a third of the time. Both columns are
-# the same chip. *What is expensive is a fact about a machine and its libraries, not about a
-# formula.* Keep the rewriting that your measurement pays for, and measure again when the machine
-# changes.
-#
-# What no machine changes: the cube of $n m H$ features is still there, in either form. Against it
-# the blocks of section 3 help, and a backward pass like that of section 4. Further exercise 3 puts
-# the three together.
-
-# %% [markdown]
-# ## 7. What is the limit?
-#
-# *Recomputing was faster than remembering. Can operations and bytes explain that?*
+# *Recomputing does more arithmetic. How can it take less time?*
 
 # %% tags=["demo", "hide-input"]
 lit = "scores", "softmax", "weighted sum"
-shapes = {"queries": (2048, 64), "keys": (2048, 64), "scores": (2048, 2048)}
+shapes = {"queries": (4096, 64), "keys": (4096, 64), "scores": (4096, 4096)}
 plotting.show(plotting.diagram("attention", lit=lit, shapes=shapes))
 
 # %% [markdown]
-# A processor has two speeds: operations a second, $P$, and bytes a second between it and its memory,
-# $\beta$. A piece of code that does $I$ operations for each byte it moves cannot do more operations a
-# second than
+# A processor does $P$ operations a second, and moves $\beta$ bytes a second from and to its memory. A step
+# that does $I$ operations for each byte it moves cannot do more operations a second than
 #
 # $$\min(P,\; I \beta).$$
 #
-# This picture is called a *roofline*: a slope where memory is the limit, a flat roof where arithmetic
-# is. The two meet at $P / \beta$ operations a byte.
+# Drawn, this is a *roofline*: a slope where memory is the limit, a flat roof where arithmetic is. They
+# meet at the *edge*, $P / \beta$ operations a byte. A point belongs to *one step*; plain attention has three.
 #
-# **By hand.** Adding two float32 vectors: one operation, 12 bytes (two read, one written), $I = 0.08$.
-# A product of two $N \times N$ matrices: $2 N^3$ operations, at least $12 N^2$ bytes, $I = N / 6$. For
-# attention with $n = m = 2048$, $d = 64$: $4 n m d$ operations for the two products. Fused, only inputs
-# and outputs move, $16\, n d$ bytes: $I = 512$. Plain, the scores and the weights are written and read
-# again as well, about five times $4 n m$ bytes: $I$ is about 12.
+# **By hand.** $n = m = 4096$, $d = 64$. The scores: $2 n m d$ operations, $4 n m$ bytes written, $I$ about
+# $d / 2 = 32$; the weighted sum likewise. The softmax: about five operations a score, 8 bytes, $I = 0.6$.
+# Fused, all in one: $4 n m d$ operations, $16\, n d$ bytes of inputs and outputs, $I = 1024$.
+#
+# **Predict.** Which of the steps does memory limit? And do the three steps add up to the plain call?
 
 # %% tags=["demo"]
-n, d = 2048, 64
+n, d = 4096, 64
 
 
-def best_seconds(fn, repeats=10):
-    runs = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        fn()
-        runs.append(time.perf_counter() - start)
-    return min(runs)
-
-
-def measure_roof():
-    """Ceilings, and what four pieces of code reach, in 10^9 a second; one thread of the CPU."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    a, x, square = torch.randn(1024, 1024), torch.randn(2**24), torch.randn(n, n)
-    out, y, inputs = torch.empty_like(x), x.clone(), draw(n, 1, 1)
-    roof = 2 * 1024**3 / best_seconds(lambda: a @ a) / 1e9
-    slope = 8 * 2**24 / best_seconds(lambda: out.mul_(1.0)) / 1e9  # read and write in place
-    flops = {"add": 2**24, "softmax": 5 * n * n, "plain": 4 * n * n * d, "fused": 4 * n * n * d}
-    runs = {
-        "add": lambda: torch.add(x, y, out=out),
-        "softmax": lambda: torch.softmax(square, -1),
-        "plain": lambda: plain(*inputs),
-        "fused": lambda: F.scaled_dot_product_attention(*inputs),
+def measure_steps():
+    """(milliseconds, new pages) of each step, on one thread of the processor."""
+    q, k, v = draw(n, 1, 1)
+    S, W, outputs = torch.randn(1, 1, n, n), torch.rand(1, 1, n, n), torch.empty(1, 1, n, d)
+    square, a, b = torch.randn(1024, 1024), torch.randn(2**24), torch.randn(2**24)
+    steps = {
+        "product": lambda: square @ square,  # the roof
+        "copy": lambda: b.copy_(a),  # the slope
+        "scores": lambda: torch.matmul(q, k.mT, out=S),
+        "softmax": lambda: torch.softmax(S, -1, out=W),
+        "weighted sum": lambda: torch.matmul(W, v, out=outputs),
+        "softmax, new memory": lambda: torch.softmax(S, -1),
+        "plain": lambda: plain(q, k, v),
+        "fused": lambda: sdpa(q, k, v),
     }
-    reached = {name: flops[name] / best_seconds(runs[name]) / 1e9 for name in runs}
-    torch.set_num_threads(threads)
-    return roof, slope, reached
+    return {name: fastest(step) for name, step in steps.items()}
 
 
-roof, slope, reached = plotting.live(
-    measure_roof, (160, 19.5, {"add": 1.1, "softmax": 4.9, "plain": 49, "fused": 118})
-)
-intensity = {
-    "add": 1 / 12,
-    "softmax": 5 / 8,
-    "plain": 4 * n * n * d / (16 * n * d + 20 * n * n),
-    "fused": 4 * n * n * d / (16 * n * d),
+recorded = {
+    "product": (27.1, 0),
+    "copy": (9.2, 0),
+    "scores": (36.6, 0),
+    "softmax": (21.4, 0),
+    "weighted sum": (35.6, 0),
+    "softmax, new memory": (69.8, 16385),
+    "plain": (186.3, 33282),
+    "fused": (74.8, 0),
 }
-points = {name: (intensity[name], reached[name]) for name in reached}
-plotting.show(plotting.roofline(roof, slope, points))
-print(f"edge at {roof / slope:.1f} operations a byte")
-for name, (per_byte, rate) in points.items():
-    bound = min(roof, slope * per_byte)
-    print(f"{name:8} {per_byte:6.2f} operations a byte, {rate / bound:4.0%} of its bound")
+tables = {"recorded": recorded} | plotting.live(lambda: {"yours": measure_steps()}, {})
+for whose, table in tables.items():
+    for name, (ms, new) in table.items():
+        print(f"{whose:9}{name:20}{ms:7.1f} ms {new:7,} new pages")
+
+# %% tags=["demo", "hide-input"]
+flops = {"scores": 2 * n * n * d, "softmax": 5 * n * n, "weighted sum": 2 * n * n * d}
+moved = {"scores": 4 * n * (n + 2 * d), "softmax": 8 * n * n, "weighted sum": 4 * n * (n + 2 * d)}
+flops["fused"], moved["fused"] = 4 * n * n * d, 16 * n * d
+for whose, table in tables.items():
+    roof, slope = 2 * 1024**3 / table["product"][0] / 1e6, 8 * 2**24 / table["copy"][0] / 1e6
+    rates = {x: (flops[x] / moved[x], flops[x] / table[x][0] / 1e6) for x in flops}
+    plotting.show(plotting.roofline(roof, slope, rates))
+    three = sum(table[name][0] for name in ("scores", "softmax", "weighted sum"))
+    print(f"{whose}: edge at {roof / slope:.1f} operations a byte; ", end="")
+    print(f"the three steps {three:.0f} ms, the plain call {table['plain'][0]:.0f} ms")
 
 # %% [markdown]
-# What you should see in the recorded picture:
+# <details><summary>What you should see (in the recorded picture)</summary>
 #
-# - `add` lies near the slope. No cleverness in adding will help; only not moving the numbers will.
-#   (The slope is measured in place. A vector that is written elsewhere has to be fetched first, so
-#   `add` moves 1.1 · 12 = 13 · 10⁹ bytes a second by our count, two thirds of the slope. The tables in
-#   `docs/attention_speed.md` copy from one vector to another, and give 12.6.) `softmax` (about five
-#   operations a score) gets 40 % of its bound.
-# - Fused attention is far to the right, and reaches three quarters of the roof.
-# - Plain attention, with the *same* arithmetic, reaches less than a third of the roof. By our count it
-#   lies just to the *right* of the edge, where bytes should no longer be the limit. So the count
-#   does not explain how slow it is. It is too kind: a softmax goes over its numbers several times,
-#   each new matrix is cleared by the operating system first, and all of them push each other out
-#   of the cache.
+# - Both products and the fused kernel lie right of the edge and reach three quarters of the roof:
+#   arithmetic limits them.
+# - Only the softmax lies left of it, and it reaches less than half of its bound: an exponential counts as
+#   one operation and costs many.
+# - The three steps take 94 ms, the plain call 186. A roofline has no place for the other 92; the line
+#   *softmax, new memory* has. The same softmax takes 48 ms longer when its result goes into new pages,
+#   3 microseconds for each, and the plain call makes two such matrices.
 #
-# A roof is a bound, not a promise, and this picture answers half of the question. Blocks do not save
-# operations. They save bytes: the point moves from 12 operations a byte to 512, far from the edge.
-# That bytes alone held the plain way back, it does not show. On faster machines it would be plain
-# to see: an NVIDIA H200 is sold with 989 · 10¹² operations (bfloat16) and 4.8 · 10¹² bytes a second,
-# an edge at 206 operations a byte, and plain attention is far to the left of it.
+# </details>
+#
+# So on this machine the fused kernel takes hardly longer than the two products alone, and what it saves
+# is mostly memory that the system need not hand out. On a GPU torch keeps memory for reuse, but bytes are
+# dearer: NVIDIA sells the H200 with 989 · 10¹² operations (bfloat16) and 4.8 · 10¹² bytes a second, an edge
+# at 206. With $d = 64$ and two bytes a number the products lie at 64: all three steps would wait for
+# memory.
 
 # %% [markdown]
 # ### All together
@@ -938,63 +726,48 @@ check("08_memory_and_speed")
 # ### BEGIN SOLUTION
 # Three points, one for each colleague; half points are possible.
 #
-# 1. **Wrong reason.** It does the same products forward and one more backward (seven for six). What it
-#    does less of is moving bytes: at $n = 2048$ it does 512 operations a byte, the plain way about
-#    12. (That bytes were the plain way's limit does not follow from the roofline: 12 is right of the
-#    edge at 8. Saying so is worth the point as well.) Half a point for "it saves memory traffic"
-#    without a number or a picture.
+# 1. **Wrong reason.** It does the same two products forward, and one more backward (seven for six). What
+#    it spares is memory: no matrix of scores is moved, or handed out anew by the system. In the recorded
+#    run the steps of the plain way take 94 ms and the call 186; the rest goes with 33,000 new pages, of
+#    which the fused call has none. An argument from operations a byte (1024 against 32 for a product and
+#    0.6 for the softmax) counts, too, if it does not claim that bytes were the limit of the two
+#    products on this machine. Half a point for "it saves memory traffic" without a number or a picture.
 # 2. **Does not follow.** Autograd keeps the weights of every block: section 3 measured that more is
 #    kept for the backward pass than the plain way keeps. Training needs a backward pass that
 #    recomputes. Half a point for "memory of training is larger" without saying what is kept. Full
 #    points also for noting that with a recomputing backward pass the conclusion *would* hold, as the
 #    memory is then linear in the number of positions.
-# 3. **Wrong twice.** Fewer functions need not be faster: on the recorded machine the steps left cost as
-#    much as one tanh. And a test set does not show what happens outside $|q|, |k| \le 43$ in float32,
-#    or 4.8 in float16: the error jumps from nothing to nan. Half a point for one of the two.
+# 3. **Wrong twice.** Fewer functions need not be less time; that is for a measurement to say. And a test
+#    set does not show what happens outside $|q|, |k| \le 43$ in float32, or 4.8 in float16: the error
+#    jumps from nothing to nan. Half a point for one of the two.
 # ### END SOLUTION
 
 # %% [markdown]
 # ## Summary
 #
 # A softmax needs two numbers of a row, a maximum and a sum, and both can be kept up to date while the
-# scores come by in blocks; one factor corrects everything that was shifted by an old maximum. Attention
-# in blocks never has all scores in memory, but autograd would keep them: a backward pass of your own
-# computes the weights again from log sum exp, and takes its row sum from the outputs. Memory then
-# grows with $n + m$. It was faster as well on the recorded machine, although it computes more: it
-# moves far fewer bytes. Rewritten formulas have a domain, and need a guard at its border. Whether they pay is for a
-# measurement to say.
+# scores come by in blocks. Autograd would keep all blocks; a backward pass of your own computes the
+# weights again from log sum exp, and memory grows with $n + m$. Whether that is faster, too, depends on
+# what memory costs on the machine: measure, and ask torch which kernel it takes.
 
 # %% [markdown]
-# ## Further exercises
+# ## Further exercises ★
 #
 # 1. **Blocks of queries.** Let `blocked_attention` walk along the queries too. What is the peak now?
-#    With a causal mask, which blocks need not be computed at all?
+#    With a causal mask, or a window of 64, which blocks need not be computed at all?
 # 2. **Merge.** Write a function that merges the `(outputs, logsumexp)` of two sets of keys. Use it
 #    to attend to the first half of the keys on one process and to the second half on another.
-# 3. **Additive attention without the cube.** Put sections 3, 4 and 6 together: blocks of queries and
-#    keys, the product form behind its guard, and a backward pass that recomputes.
-#    `course_lib.fused` holds one way to do it.
-# 4. **Dropout.** A backward pass that recomputes has to drop the same weights again. Keep no mask:
-#    what else could you keep?
-# 5. **Half precision.** Run `blocked_attention` in float16 with 4096 keys of equal scores. Which of its
-#    running numbers should be float32, and why do real kernels make them so?
-
+# 3. **How large a block?** Time `blocked_attention` for $n = 2048$ with blocks of 4 to 2048 keys.
 # %% [markdown]
 # ## References
 #
 # - M. Milakov and N. Gimelshein, *Online normalizer calculation for softmax*, 2018.
 #   <https://arxiv.org/abs/1805.02867>
-# - M. Rabe and C. Staats, *Self-attention Does Not Need O(n²) Memory*, 2021.
-#   <https://arxiv.org/abs/2112.05682>
 # - T. Dao and others, *FlashAttention: Fast and Memory-Efficient Exact Attention with IO-Awareness*,
 #   2022. <https://arxiv.org/abs/2205.14135>
-# - T. Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*, 2023:
-#   log sum exp as the one number that is kept. <https://arxiv.org/abs/2307.08691>
-# - T. Chen and others, *Training Deep Nets with Sublinear Memory Cost*, 2016.
-#   <https://arxiv.org/abs/1604.06174>
+# - T. Dao, *FlashAttention-2: Faster Attention with Better Parallelism and Work Partitioning*, 2023.
+#   <https://arxiv.org/abs/2307.08691>
 # - S. Williams, A. Waterman and D. Patterson, *Roofline: An Insightful Visual Performance Model*, 2009.
 #   <https://doi.org/10.1145/1498765.1498785>
-# - PyTorch, `scaled_dot_product_attention`: which kernels there are, and how to choose one.
-#   <https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html>
-# - PyTorch, *Extending PyTorch*: `torch.autograd.Function`.
-#   <https://docs.pytorch.org/docs/stable/notes/extending.html>
+# - PyTorch, [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
+#   and [*Extending PyTorch*](https://docs.pytorch.org/docs/stable/notes/extending.html).

@@ -11,8 +11,8 @@ def bound_names(source: str) -> set[str]:
     return {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
 
 
-def undefined_names(source: str, known: Iterable[str]) -> list[str]:
-    """Returns the global names `source` uses that neither it, `known` nor Python define."""
+def global_names(source: str) -> set[str]:
+    """Returns the global names that `source` uses and does not bind itself, Python's included."""
     top = symtable.symtable(source, "<cell>", "exec")
     used = {
         symbol.get_name()
@@ -20,7 +20,12 @@ def undefined_names(source: str, known: Iterable[str]) -> list[str]:
         for symbol in table.get_symbols()
         if symbol.is_referenced() and symbol.is_global()
     }
-    return sorted(used - bound_names(source) - set(known) - set(dir(builtins)))
+    return used - bound_names(source)
+
+
+def undefined_names(source: str, known: Iterable[str]) -> list[str]:
+    """Returns the global names `source` uses that neither it, `known` nor Python define."""
+    return sorted(global_names(source) - set(known) - set(dir(builtins)))
 
 
 def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:

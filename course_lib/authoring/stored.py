@@ -1,0 +1,137 @@
+"""`course train`: makes once what lessons and pages take as it is stored.
+
+Nothing compares these files with a fresh run: weights differ between machines, and the lesson
+text that a model learned from may lag behind the lessons.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.attention.bug_hunt import CausalSelfAttention
+from course_lib.attention.multi_head import positional_encoding
+from course_lib.authoring.inputs import Course
+from course_lib.authoring.read import read_cells
+from course_lib.errors import BuildError
+from course_lib.models.language_model import LanguageModel, repeated_tokens
+from course_lib.models.numerals import Numerals, english
+from course_lib.models.trained import INDUCTION, LETTERS, TRANSLATOR
+from course_lib.models.training import train
+from course_lib.models.translator import Translator
+from course_lib.models.whole_game import new_translator, train_translator, translate
+
+GOOD_TRANSLATOR, GOOD_INDUCTION = 0.97, 0.99  # the share that is right, or nothing is stored
+FIRST_TYPED = (*range(1, 101), *range(200, 10_000, 100))
+_RARE = 20  # characters seen less often are left out: a small model cannot learn them
+_EMBED_DIM, _NUM_HEADS, _CONTEXT = 64, 4, 32
+
+
+class Stored(NamedTuple):
+    """A file that was written, and what there is to say of it."""
+
+    path: Path
+    said: str
+
+
+def store_prose(course: Course) -> Stored:
+    """Writes what lessons 01 to 08 say to the reader, for lesson 10's model to learn from."""
+    texts = []
+    for slug in course.slugs():
+        if "01" <= slug[:2] <= "08":
+            path = course.text(slug)
+            cells = read_cells(path.read_text(encoding="utf-8"), str(path))
+            texts += [cell.source for cell in cells if cell.kind == "markdown"]
+    text = re.sub(r"\n{3,}", "\n\n", "\n\n".join(texts))
+    counts = Counter(text)
+    text = "".join(c for c in text if counts[c] > _RARE)
+    stored = course.library / "models" / "lessons.txt"
+    stored.write_text(text + "\n", encoding="utf-8")
+    return Stored(stored, f"{len(text):,} characters")
+
+
+def store_translator(course: Course, num_steps: int = 800) -> Stored:
+    """Trains lesson 00's translator, a minute or so, and writes its weights.
+
+    First as the lesson does, then finer, with more of what is rare among all numbers: the short
+    and round ones that a reader types first, and "eins", which is "ein" elsewhere.
+
+    Raises:
+        BuildError: too few numbers come out right, of those it never saw or of the short and round.
+    """
+    numerals = Numerals()
+    model = new_translator(numerals)
+    train_translator(model, numerals, num_steps)
+    rare = [n for n in numerals.seen if n < 100 or n % 10 == 1 or "0" in str(n)]
+    hundreds = [n for n in numerals.seen if n % 100 == 0]
+    practice = Numerals(numbers=numerals.seen + 3 * rare + 20 * hundreds)
+    train_translator(model, practice, num_steps * 3 // 8, batch=192, max_lr=1e-3)
+    _halve(model)
+    parts = {"unseen": numerals.unseen, "short and round": FIRST_TYPED}
+    right = {name: _share_right(model, numerals, numbers) for name, numbers in parts.items()}
+    said = ", ".join(f"{share:.1%} of the {name} numbers" for name, share in right.items())
+    path = course.library / "models" / TRANSLATOR
+    state = dict(model.state_dict())
+    return _store(path, state, min(right.values()), GOOD_TRANSLATOR, f"{said} right")
+
+
+def store_induction(course: Course, num_steps: int = 800) -> Stored:
+    """Trains two layers on letters that are said twice, and writes their weights.
+
+    Raises:
+        BuildError: too few letters of the second half are foreseen.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        parts = [CausalSelfAttention(_EMBED_DIM, _NUM_HEADS) for _ in range(2)]
+        positions = positional_encoding(_CONTEXT, _EMBED_DIM).half().float()  # as they are stored
+        model = LanguageModel(len(LETTERS), parts, positions)
+    sequences = repeated_tokens(len(LETTERS), torch.Generator().manual_seed(0), shortest=3)
+    train(model, lambda: _second_half(model, next(sequences))[0], num_steps, max_lr=1e-2)
+    _halve(model)
+    with torch.no_grad():
+        right = sum(_second_half(model, next(sequences))[1] for _ in range(20)) / 20
+    path = course.library / "models" / INDUCTION
+    said = f"{right:.1%} of the second half right"
+    return _store(
+        path, {**model.state_dict(), "positions": positions}, float(right), GOOD_INDUCTION, said
+    )
+
+
+def _share_right(model: Translator, numerals: Numerals, numbers: Sequence[int]) -> float:
+    right = [" ".join(translate(model, numerals, n)[0]) == english(n) for n in numbers]
+    return sum(right) / len(right)
+
+
+def _second_half(model: nn.Module, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The loss where the next token can be known, and the share that is right."""
+    period = tokens.shape[1] // 2
+    logits, wanted = model(tokens[:, :-1])[:, period:], tokens[:, period + 1 :]
+    return F.cross_entropy(logits.mT, wanted), (logits.argmax(-1) == wanted).float().mean()
+
+
+def _halve(model: nn.Module) -> None:
+    """Rounds the weights to half precision, as they will be stored."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.half().float()
+
+
+def _store(
+    path: Path, state: dict[str, torch.Tensor], score: float, enough: float, said: str
+) -> Stored:
+    if score < enough:
+        raise BuildError(
+            path.name,
+            None,
+            f"not stored: {said}, and {enough:.0%} are wanted",
+            "Train it longer, or see what changed.",
+        )
+    np.savez(path, **{name: array.half().numpy() for name, array in state.items()})  # pyright: ignore[reportArgumentType] - its stub takes the names for options
+    count = sum(array.numel() for array in state.values())
+    return Stored(path, f"{said}; {count:,} weights, {path.stat().st_size / 1000:.0f} kB")

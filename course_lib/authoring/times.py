@@ -1,0 +1,126 @@
+"""How long a lesson takes, and how much of that is its core path.
+
+Words are read at 150 a minute, folded answers too; a code cell that is shown takes a minute; an
+exercise and the written question take the minutes of their rows. Optional is a starred lesson, a
+section with a star in its heading, and what belongs to a starred exercise. These two end at the
+next heading of their level or above, and at the written question and the mark for all together.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from course_lib.authoring.inputs import Course
+from course_lib.authoring.paste import BEGIN
+from course_lib.authoring.read import read_cells
+from course_lib.authoring.roles import HEADING, TOGETHER, Part, assign_roles
+from course_lib.errors import BuildError
+
+WORDS_A_MINUTE = 150
+MOST_CORE, MOST_WHOLE = 14 * 60, 26 * 60  # minutes that the course may take
+STAR, TIME = "★", "{time}"
+_ANY_HEADING = re.compile(r"(#{1,6})\s")
+_WRITTEN = re.compile(r"###+ Written question\b")
+_TAG, _WORD = re.compile(r"<[^>]*>"), re.compile(r"\S*\w\S*")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Minutes of the core path, and of the whole."""
+
+    core: float = 0.0
+    whole: float = 0.0
+
+    def __add__(self, other: "Times") -> "Times":
+        return Times(self.core + other.core, self.whole + other.whole)
+
+
+def times(course: Course, slug: str) -> Times:
+    """How long a lesson takes.
+
+    Raises:
+        BuildError: an exercise without a star stands in an optional section; see `roles`, too.
+    """
+    time = sum((time for _, _, time in walk(course, slug)), Times())
+    return Times(0, time.whole) if course.lessons[slug].starred else time
+
+
+def walk(course: Course, slug: str) -> Iterator[tuple[Part, bool, Times]]:
+    """The cells of a lesson: each with whether it is optional when it ends, and its time."""
+    path = course.relative(course.text(slug))
+    cells = read_cells(course.text(slug).read_text(encoding="utf-8"), path)
+    optional = 0  # the level of the heading that opened an optional section
+    for part in assign_roles(cells, course, slug):
+        time, minutes = Times(), _minutes(part, course, slug)
+        optional = 0 if part.role == "written" else optional
+        if part.cell.kind == "markdown":
+            for line in part.cell.source.partition(BEGIN)[0].splitlines():
+                optional = _section(optional, line, course, slug)
+                read = len(_WORD.findall(_TAG.sub("", line))) / WORDS_A_MINUTE
+                time += Times(0 if optional else read, read)
+        elif part.role == "check" and optional and not course.starred(part.name):
+            what = f"`{part.name}` has no star and stands in an optional section"
+            remedy = "Give its row `starred=True`, or put a heading between the two."
+            raise BuildError(path, part.cell.line, what, remedy)
+        yield part, bool(optional), time + Times(0 if optional else minutes, minutes)
+
+
+def _minutes(part: Part, course: Course, slug: str) -> float:
+    """What a cell takes beside its words."""
+    match part.role:
+        case "check":
+            return course.exercises[part.name].minutes
+        case "together":
+            return course.lessons[slug].integration.minutes
+        case "written":
+            return course.lessons[slug].written.minutes
+        case "setup" | "code":
+            return 0 if "hide-input" in part.cell.options.get("tags", ()) else 1
+    return 0
+
+
+def _section(optional: int, line: str, course: Course, slug: str) -> int:
+    """The level of the heading that made a line optional, 0 on the core path."""
+    heading, together = _ANY_HEADING.match(line), TOGETHER.match(line)
+    if heading is None:
+        return optional
+    if 0 < optional < len(heading[1]) and not together and not _WRITTEN.match(line):
+        return optional
+    exercise = HEADING.match(line)
+    own = exercise[1] if exercise else slug if together else ""
+    starred = course.starred(own) if own else STAR in line
+    return len(heading[1]) if starred else 0
+
+
+def course_times(course: Course, lessons: Sequence[str] | None = None) -> dict[str, Times]:
+    """The times of lessons by their slugs, of all if None; last, as "all", their sum."""
+    found = {slug: times(course, slug) for slug in course.select(lessons)}
+    return found | {"all": sum(found.values(), Times())}
+
+
+def as_text(found: dict[str, Times]) -> str:
+    """A line for each lesson, the sum, and what room it leaves in what a course may take."""
+    room = Times(MOST_CORE - found["all"].core, MOST_WHOLE - found["all"].whole)
+    limits = f"left of {spoken(MOST_CORE)} and {spoken(MOST_WHOLE)}"
+    rows = [
+        ("", "core", "whole"),
+        *((name, spoken(time.core), spoken(time.whole)) for name, time in found.items()),
+        (limits, f"{room.core:.0f} min", f"{room.whole:.0f} min"),
+    ]
+    return "\n".join(f"{name:26}{core:>12}{whole:>13}" for name, core, whole in rows)
+
+
+def told(time: Times) -> str:
+    """What a lesson's head says: "about 2 h 10 min; ...", of a starred lesson that it is one."""
+    whole, core = spoken(time.whole), spoken(time.core)
+    if not time.core:
+        return f"about {whole}; {STAR} off the core path"
+    if core == whole:
+        return f"about {whole}"
+    return f"about {whole}; the core path, without what has a {STAR}, {core}"
+
+
+def spoken(minutes: float) -> str:
+    """Minutes as a person says them, rounded to ten: "1 h 30 min"."""
+    hours, rest = divmod(10 * round(minutes / 10), 60)
+    return " ".join(f"{n} {unit}" for n, unit in ((hours, "h"), (rest, "min")) if n) or "0 min"

@@ -1,0 +1,954 @@
+# %% [markdown]
+# # 10 · A language model you can look into
+#
+# **The question.** Your causal attention sees the past and nothing else. Can it learn to write? And
+# once it can, can you find out how?
+#
+# **After this you can**
+#
+# - train a model on plain text, and read its loss as a number that means something;
+# - make it write, boldly or carefully;
+# - find the head that does a job by a score, and prove it by switching the head off;
+# - say what rotary positions, a KV cache and shared keys are for, in every large model of today.
+#
+# **Time:** {time}. **You need:** causal attention (lesson 07) and positions (lesson 06). Parts that are
+# in your `my_attention/` are yours; for the rest the course's version steps in.
+
+# %%
+import contextlib
+import copy
+import inspect
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lib import carry_on, certificate, check, hint, plotting
+from course_lib.models.language_model import LanguageModel, repeated_tokens, text_windows
+from course_lib.models.prose import characters, lesson_text
+from course_lib.models.trained import live_induction, trained_induction
+from course_lib.models.training import train
+
+CausalSelfAttention, masked_softmax, positional_encoding = carry_on(
+    "CausalSelfAttention", "masked_softmax", "positional_encoding"
+)
+
+device = "cuda" if torch.cuda.is_available() else "cpu"
+torch.set_printoptions(precision=4, sci_mode=False)
+
+# %% [markdown]
+# ## 1. The text knows the answers
+#
+# *Someone had to write down every translation for the translator. Who writes down what comes next?*
+
+# %% tags=["demo", "hide-input"]
+lit = "inputs"
+shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
+plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
+
+# %% [markdown]
+# The text does. Cut it anywhere: the next character is the answer. Our text is lessons 01 to 08
+# themselves, so you will recognise the style.
+
+# %% tags=["demo"]
+text = lesson_text()
+vocabulary = characters(text)
+tokens = vocabulary.ids(text)
+begins = text.index("attention")
+print(repr(text[begins : begins + 60]))
+print(tokens[begins : begins + 12].tolist())
+print(f"{len(text):,} characters, {len(vocabulary)} different ones with the pad")
+
+# %% [markdown]
+# A window of 64 characters is 63 questions at once: after the first, what comes? After the first
+# two? The causal mask lets one pass answer all of them without a look at the solution.
+#
+# ### Exercise: `next_token_loss`
+#
+# Nobody tells a language model what is right. It guesses the next token, and the text itself gives
+# the answer; the loss is how surprised the model was.
+#
+# - **Takes** `logits` `(B, n, V)`, of any size: at each position a score for each of the $V$ tokens,
+#   made from this token and those before it; `tokens` `(B, n)`, whole numbers (int64 or int32), the
+#   text that the model read. There are at least two positions.
+# - **Returns** a tensor of one number, in the dtype of the logits and with gradients to them: the
+#   mean of $-\ln p$ over all texts and all predictions, where $p$ is the probability that the softmax
+#   over the vocabulary at position $i$ gives to token $i + 1$.
+#
+# Nothing predicts token 0, and what the last position predicts is not known: $n$ tokens make $n - 1$
+# predictions.
+#
+# **Worked number.** The text (0, 1, 1) with the logits (2, 0, 0), (0, 1, 0), (5, 5, 0): position 0
+# gives token 1 the probability $1 / (e^2 + 2)$, position 1 gives token 1 $e / (e + 2)$. The loss is
+# $(2.2395 + 0.5514) / 2 = 1.3955$, whatever the last position says.
+
+# %%
+from course_lib.attention import next_token_loss
+
+# %%
+check("next_token_loss")
+
+# %% [markdown]
+# **Predict.** An untrained model has no idea which of the 89 tokens is next. About what is its loss?
+#
+# <details><summary>Answer</summary>
+#
+# If all were equally likely, $\ln 89 = 4.49$. A fresh model is a little worse than that: its scores
+# are random numbers, so it prefers some characters for no reason, and is surprised more often.
+#
+# </details>
+#
+# How far can one get without any attention? Count the characters, and guess by their frequencies; or
+# count which follows which, and guess from the one before.
+
+
+# %% tags=["demo"]
+def entropy(counts):
+    """The mean surprise, in nats, of whoever knows the frequencies in each row of counts."""
+    p = counts / counts.sum(-1, keepdim=True).clamp(min=1)
+    return float(-(counts * p.clamp(min=1e-30).log()).sum() / counts.sum())
+
+
+V = len(vocabulary)
+pairs = torch.zeros(V, V, dtype=torch.float64)
+pairs.index_put_((tokens[:-1], tokens[1:]), torch.ones(1, dtype=torch.float64), accumulate=True)
+print(f"knows nothing                  {math.log(V):.2f}")
+print(f"knows how frequent each one is {entropy(pairs.sum(0)):.2f}")
+print(f"knows the character before     {entropy(pairs):.2f}")
+
+# %% [markdown]
+# These three are the milestones on the way down. Whatever is below the third has looked back further
+# than one character.
+
+# %% [markdown]
+# ## 2. A model that writes
+#
+# *You have the attention. What else does a language model need?*
+
+# %% tags=["demo", "hide-input"]
+lit = ("first norm", "first add", "second norm", "feed-forward", "second add")
+shapes = {"inputs": "(B, n, D)", "second add": "(B, n, D)"}
+plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
+
+# %% [markdown]
+# Two tables, one of vectors for the tokens and one for the positions; at the end a norm, and a
+# layer that turns the last vectors into scores. Between them stand blocks of what you wrote, each
+# with a small network behind it.
+
+# %% tags=["demo"]
+plotting.show_source(inspect.getsource(LanguageModel))
+
+# %% [markdown]
+# Follow `x` through `forward`. It begins as the token's vector, and each block reads it and *adds*
+# to it: this sum is the **residual stream**. Heads of different layers never meet; one talks to
+# another by what it leaves in the stream.
+
+
+# %% tags=["demo"]
+large = torch.cuda.is_available()  # or True: a better writer, for some minutes of patience
+width, num_blocks, context, num_steps = (128, 3, 128, 1000) if large else (64, 2, 64, 1000)
+num_heads, batch, max_lr = (4, 24, 3e-3) if large else (2, 16, 1e-2)
+
+learned, held_out = tokens[: -len(tokens) // 20], tokens[-len(tokens) // 20 :]
+
+
+def new_model():
+    """An untrained language model on your attention, the same each time."""
+    torch.manual_seed(0)
+    attentions = [CausalSelfAttention(width, num_heads) for _ in range(num_blocks)]
+    positions = positional_encoding(context, width)
+    return LanguageModel(len(vocabulary), attentions, positions, hidden_dim=4 * width)
+
+
+writer = new_model().to(device)
+windows = text_windows(learned, context, torch.Generator().manual_seed(0), batch=batch)
+
+
+def next_loss():
+    some = next(windows).to(device)
+    return next_token_loss(writer(some), some)
+
+
+print(f"{sum(p.numel() for p in writer.parameters()):,} numbers to learn")
+
+# %% [markdown]
+# **Predict.** Where does the loss end: near 4.5, near 2.5, near 1.5, near 0?
+
+
+# %% tags=["demo", "nbval-ignore-output"]
+def pass_time(where, num_passes=20):
+    """Seconds in which a copy of the model reads a batch and sends gradients back."""
+    model, some = copy.deepcopy(writer).to(where), next(windows).to(where)
+    begun = 0.0
+    for i in range(num_passes + 1):  # the first pass warms up
+        if i == 1:
+            begun = time.perf_counter()
+        loss = next_token_loss(model(some), some)
+        loss.backward()
+        loss.item()  # waits for the device
+    return (time.perf_counter() - begun) / num_passes
+
+
+begun = time.perf_counter()
+losses = train(writer, next_loss, num_steps, max_lr=max_lr, label="learning to write")
+seconds = time.perf_counter() - begun
+rows = held_out[: len(held_out) // context * context].reshape(-1, context).to(device)
+with torch.no_grad():
+    unseen = next_token_loss(writer(rows), rows).item()
+print(f"{seconds:.0f} s on {device}, {1000 * seconds / max(len(losses), 1):.0f} ms a step")
+print(f"loss of the first batch {losses[0]:.2f}, of the last twenty {losses[-20:].mean():.2f}")
+print(f"on text that it never saw {unseen:.2f}")
+if device == "cuda":
+    print(f"the GPU is {pass_time('cpu') / pass_time('cuda'):.1f} times as fast as this processor")
+if len(losses) == num_steps:  # and not stopped before
+    assert losses[-20:].mean() < 2.2 and unseen < 2.4, "it knows no more than the last character"
+
+# %% tags=["demo", "nbval-ignore-output"]
+smooth = losses[: len(losses) // 40 * 40].reshape(-1, 40).mean(1)
+curves = {"loss": smooth, "the character before": torch.full_like(smooth, entropy(pairs))}
+across = 40 * torch.arange(1, len(smooth) + 1)
+plotting.show(plotting.lines(across, curves, x_label="steps", y_label="loss"))
+
+# %% [markdown]
+# <details><summary>What came of it</summary>
+#
+# Below the third milestone, so it looks back further than one character: the course's run ends at
+# 1.43 on the windows it learned from, and at 1.67 on the last twentieth of the text, which was kept
+# away from it. $e^{1.43} = 4.2$: it is as unsure as if it had to choose among four characters, of
+# 89. Held-out text is harder, partly because some phrases were learned by heart, and partly because
+# the end of the text is about other things. The larger setting gets clearly lower.
+#
+# </details>
+#
+# A loss is not a text. To write, the model has to choose.
+#
+# ### Exercise: `generate`
+#
+# A model that scores the next token can write: choose one, append it, ask again. Two dials say how
+# boldly it chooses.
+#
+# - **Takes** `model`, an `nn.Module` called as `model(tokens)` with tokens `(B, n)` that returns logits
+#   `(B, n, V)`. It depends on every token that it is given, and refuses more than
+#   `model.context_length` of them. `prompt` `(B, n)`, int64 or int32, at least one token, perhaps more
+#   than the model reads; `num_tokens`, 0 or more; `temperature`, 0 or more; `top_k`, at least 1, or
+#   None; `generator`, a `torch.Generator`, or None.
+# - **Returns** whole numbers `(B, n + num_tokens)`: the prompts, each with its new tokens behind it.
+#
+# At each step the model reads the last `context_length` tokens of every text (all, if there are fewer),
+# and the logits of the last position count. At temperature 0 the likeliest token comes next, whatever
+# `top_k` is, and nothing is drawn. Otherwise the next token of each text is drawn on its own, from
+# softmax(logits / temperature). With `top_k` it is drawn among the `top_k` likeliest tokens alone, in
+# the proportion that they have; a number above the vocabulary keeps all. A temperature of 1e-4 gives
+# what 0 gives.
+#
+# Which function draws is up to you, but its random numbers come from `generator`, and without one from
+# torch's global ones: from the same state the same texts, and the global numbers stay untouched where
+# there is a generator. The model runs in eval mode and without gradients; afterwards it is in the mode
+# in which it came.
+#
+# The check draws thousands of tokens and allows their frequencies to be off by so much that a right
+# answer fails less than once in a million times.
+#
+# **Worked number.** A model counts: after the token $t$ the logits are 2 for $t + 1$ and 0 for the
+# others. `generate(model, torch.tensor([[2, 3]]), 2, temperature=0)` gives `[[2, 3, 4, 5]]`.
+
+# %%
+from course_lib.attention import generate
+
+# %%
+check("generate")
+
+# %% [markdown]
+# **Predict.** Three temperatures, 0, 0.7 and 1.5. Which text repeats itself? Which one has the most
+# words that do not exist?
+
+
+# %% tags=["demo", "nbval-ignore-output"]
+def write(beginning, num_characters=300, **choices):
+    """A text that begins as you say; the same again with the same choices."""
+    prompt = vocabulary.ids(beginning)[None].to(device)
+    generator = torch.Generator(device).manual_seed(0)
+    ids = generate(writer, prompt, num_characters, generator=generator, **choices)
+    return "".join(vocabulary.words(ids[0]))
+
+
+for temperature in (0.0, 0.7, 1.5):
+    print(f"--- temperature {temperature}")
+    print(write("Attention ", temperature=temperature))
+
+# %% [markdown]
+# <details><summary>What came of it</summary>
+#
+# At 0 it soon goes round in circles: the likeliest continuation of a phrase is often the phrase. At
+# 1.5 the unlikely is drawn too often, and one bad character spoils what comes after it. Between
+# them it has the course's sound, brackets and backticks included, and makes no sense. Everything it
+# ever read is shorter than a thin novel. Sampling is an art of its own: Holtzman and others (2019)
+# show why the likeliest text is not the best.
+#
+# </details>
+#
+# Change the beginning, the temperature, `top_k=5`. Every character on the screen came through your attention.
+
+# %% [markdown]
+# ## 3. A puzzle that only a look-up can solve
+#
+# *How does it do it? 111,000 numbers do not say. Can a smaller model be read?*
+
+# %% tags=["demo", "hide-input"]
+lit = ("first norm", "first add")
+shapes = {"inputs": "(B, n, D)", "first add": "(B, n, D)"}
+plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
+
+# %% [markdown]
+# Take the text away, and keep one thing that text does all the time: it repeats itself. The puzzle
+# is a string of random letters, said twice.
+
+# %% tags=["demo"]
+letters = [chr(ord("A") + i) for i in range(26)]
+puzzle = next(repeated_tokens(26, torch.Generator().manual_seed(1), shortest=9, longest=9))[:1]
+said = [letters[i] for i in puzzle[0].tolist()]
+print(" ".join(said))
+
+# %% [markdown]
+# No one can predict the first half. The second half is known to anyone who looks up what followed
+# the same letter last time: after the second `D` comes what came after the first.
+#
+# **Predict.** A position can look at any earlier one. Could a model with a *single* layer do that
+# look-up? What would its query have to find?
+#
+# <details><summary>Answer</summary>
+#
+# It wants the place whose *predecessor* is the letter I am at. But a key is made from the vector at
+# its own place, and in the first layer that vector holds only its own letter and its position. So it
+# takes two steps: first every place notes which letter came before it, then the query looks for that
+# note. Two layers, two heads, one message in the residual stream.
+#
+# </details>
+#
+# Nothing but attention, then: two layers, no feed-forward network, one head in the first layer and
+# four in the second. The loss counts the second half only.
+
+
+# %% tags=["demo"]
+def new_solver(seed):
+    """Two layers of your attention on 26 letters."""
+    torch.manual_seed(seed)
+    attentions = [CausalSelfAttention(64, 1), CausalSelfAttention(64, 4)]
+    return LanguageModel(26, attentions, positional_encoding(32, 64))
+
+
+def second_half_loss(model, tokens):
+    """The mean loss from the second letter of the second half on."""
+    period = tokens.shape[1] // 2
+    return next_token_loss(model(tokens)[:, period:], tokens[:, period:])
+
+
+def learn_puzzle(seed):
+    """A model that was trained on puzzles, and its losses; a slow beginner gets another round."""
+    solver, losses = new_solver(seed), torch.zeros(0)
+    puzzles = repeated_tokens(26, torch.Generator().manual_seed(seed))
+    for _ in range(3):
+        more = train(
+            solver,
+            lambda: second_half_loss(solver, next(puzzles)),
+            400,
+            max_lr=1e-2,
+            label="puzzle",
+        )
+        losses = torch.cat([losses, more])
+        if len(more) < 400 or more[-20:].mean() < 0.5:  # stopped, or solved
+            break
+    return solver, losses
+
+
+# %% tags=["demo", "nbval-ignore-output"]
+solver, losses = learn_puzzle(seed=1)
+smooth = losses[: len(losses) // 8 * 8].reshape(-1, 8).mean(1)
+across = 8 * torch.arange(1, len(smooth) + 1)
+plotting.show(plotting.lines(across, {"loss": smooth}, x_label="steps", y_label="loss"))
+
+test = next(repeated_tokens(26, torch.Generator().manual_seed(99), shortest=12, longest=12))
+with torch.no_grad():
+    guesses = solver(test)[:, 12:-1].argmax(-1)
+print(f"{(guesses == test[:, 13:]).double().mean():.1%} right on new puzzles")
+assert (guesses == test[:, 13:]).double().mean() > 0.9
+
+# %% [markdown]
+# Look at the curve. First the loss creeps down towards 2.5, the loss of a model that knows which
+# dozen letters are in play and guesses among them: $\ln 12 = 2.48$. Then it drops. Neither of the
+# two steps is worth anything alone; once both are half there, each makes the other one better.
+# Large models go through the same drop early in their training (Olsson and others, 2022). A single
+# layer, trained in the same way, was still at 1.9 after as many steps.
+
+# %% [markdown]
+# ## 4. Which head does it?
+#
+# *There are five heads. Before you look at any map: what would the map of a head look like that notes
+# the letter before? And of one that looks up?*
+
+# %% tags=["demo", "hide-input"]
+lit = "attention weights"
+shapes = {"attention weights": "(B, h, n, n)"}
+plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
+
+# %% [markdown]
+# Turn each expectation into a number.
+#
+# ### Exercise: `previous_token_score`
+#
+# A head that copies the token before it into each position is the first half of the machinery that
+# continues a pattern. To find such a head among many, you need a number for each.
+#
+# - **Takes** `attention_weights` `(h, n, n)`: for each of `h` heads the weights of one text of `n`
+#   tokens, `[head, position, key]`, causal or not.
+# - **Returns** `(h,)`, one score for each head: the mean, over the positions $i \ge 1$, of the weight
+#   of position $i$ on position $i - 1$, in the dtype of the weights. It is 1 for a head that looks
+#   nowhere else. With one position there is nothing before it: the scores are 0.
+#
+# **Worked number.** Of one head with the rows $(1, 0, 0)$, $(0.8, 0.2, 0)$ and $(0.1, 0.6, 0.3)$,
+# position 1 puts 0.8 on position 0, and position 2 puts 0.6 on position 1: the score is 0.7.
+
+# %%
+from course_lib.attention import previous_token_score
+
+# %%
+check("previous_token_score")
+
+# %% [markdown]
+# ### Exercise: `induction_score`
+#
+# In a text that repeats itself, such as `A B C A B C`, a model can predict the second round by looking
+# up what followed last time. A head that does so is called an *induction head*; this score finds it.
+#
+# At position $i$ the same token was last seen at $i - p$, where $p$ is the period. What followed it is
+# at $i - p + 1$: there an induction head should put all its weight.
+#
+# - **Takes** `attention_weights` `(h, n, n)`, as before, and `period`, a whole number, at least 1: after
+#   how many tokens the text repeats, once or several times. If it is not given, it is half of $n$,
+#   rounded down.
+# - **Returns** `(h,)`, one score for each head: the mean, over all positions $i \ge p$, of the weight
+#   of position $i$ on position $i - p + 1$, in the dtype of the weights. Where no position counts,
+#   because $p \ge n$ or $n = 1$, the scores are 0.
+#
+# **Worked number.** Of one head and the text `A B A B` with the rows $(1, 0, 0, 0)$,
+# $(0.3, 0.7, 0, 0)$, $(0.1, 0.8, 0.1, 0)$ and $(0.2, 0.1, 0.6, 0.1)$, the period is 2. Position 2, the
+# second `A`, puts 0.8 on position 1, and position 3 puts 0.6 on position 2: the score is 0.7.
+
+# %%
+from course_lib.attention import induction_score
+
+# %%
+check("induction_score")
+
+# %% tags=["demo", "nbval-ignore-output"]
+names = ["0.0", "1.0", "1.1", "1.2", "1.3"]  # layer.head
+
+
+def scores(model, tokens):
+    """Both scores of all heads, `(5,)` each: means over the texts."""
+    with torch.no_grad():
+        model(tokens)
+    previous, induction = [], []
+    for block in model.blocks:
+        weights = block.attention.attention_weights  # (batch, heads, n, n)
+        previous.append(torch.stack([previous_token_score(w) for w in weights]).mean(0))
+        induction.append(torch.stack([induction_score(w) for w in weights]).mean(0))
+    return torch.cat(previous), torch.cat(induction)
+
+
+previous, induction = scores(solver, test)
+print("layer.head  previous  induction")
+for name, p, i in zip(names, previous, induction, strict=True):
+    print(f"{name:10s}  {p:8.2f}  {i:9.2f}")
+assert induction[1:].max() > 0.6 > 0.3 > induction[0]
+
+# %% [markdown]
+# Now look at the head that stands out. Point at a letter of the second half: where does it look, and
+# what is written there?
+
+# %% tags=["demo", "nbval-ignore-output"]
+with torch.no_grad():
+    solver(puzzle)
+best = int(induction[1:].argmax())
+maps = [solver.blocks[0].attention.attention_weights[0, 0]]
+maps.append(solver.blocks[1].attention.attention_weights[0, best])
+heads = ["layer 0, head 0", f"layer 1, head {best}"]
+plotting.show(plotting.attention(torch.stack(maps[::-1]), said, said, heads=heads[::-1]))
+
+# %% [markdown]
+# <details><summary>What came of it</summary>
+#
+# In the second half each letter looks at the place right behind its first occurrence: a line
+# parallel to the diagonal. What it finds there is the answer, and the head copies it. The head of
+# layer 0 looks at the place just before, but only as far as first halves reach, 16 letters: behind
+# them no note is needed. The score counts every position, so it is about one half, and no more.
+#
+# </details>
+#
+# The next figure holds a model of the same kind, trained before, with four heads in each layer. It
+# runs in the page, on your own attention module. Type letters, repeat a few of them, and see what it
+# expects after each; then look for the head that knows.
+
+# %% tags=["demo"]
+stored = trained_induction([CausalSelfAttention(64, 4) for _ in range(2)])
+plotting.show(live_induction(stored))
+
+# %% [markdown]
+# ## 5. Prove it
+#
+# *A score says where a head looks. Who says that the model needs it?*
+
+# %% tags=["demo", "hide-input"]
+lit = ("head outputs", "merge heads", "W_o")
+shapes = {"head outputs": "(B, h, n, D / h)"}
+plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
+
+# %% [markdown]
+# Lesson 09 ended with a map that was no explanation. The remedy is the same here: intervene.
+#
+# ### Exercise: `ablate_head`
+#
+# A score says where a head looks, not what the model needs it for. To find out, switch the head off
+# and see what the model can no longer do; afterwards you want your model back.
+#
+# Write a *context manager*: what comes before its `yield` runs when a `with` begins, and what comes
+# after it when the `with` ends.
+#
+# - **Takes** `model`, `layer` and `head`, both counted from 0. `model.blocks[layer]` is a module, and one
+#   part of it, directly or deeper (`modules()` finds it), has `num_heads` and `W_o`, an `nn.Linear`.
+#   `W_o` reads the heads side by side, as `merge_heads` puts them: `W_o.in_features` features in blocks
+#   of the same size, one block for each head. How many features `W_o` writes says nothing about that,
+#   and nothing else about the part is known.
+# - **Inside the `with`** the output of this head is 0: what `W_o` reads in its block is 0. The other heads
+#   and layers go on, `W_o` still adds its bias if it has one, and gradients are computed as usual.
+# - **Afterwards the model is what it was:** the same parameters with the same numbers, `requires_grad`
+#   and `.grad`, the same hooks and layers, the same mode, train or eval. An error that is raised inside
+#   comes out, and the model is what it was then, too. One `with` may be inside another or follow it,
+#   for another head of the same layer or of another one; each undoes its own part alone.
+#
+# **Worked number.** A model of one block has two tokens and one feature, 1 for token 0 and 2 for token 1.
+# The first of two heads repeats what it gets, the second makes it 10 times as large, and `W_o` adds the
+# two. Token 0 is read as 1 and becomes $1 + (1 + 10) = 12$, so the logits are $12 \cdot 1 = 12$ and
+# $12 \cdot 2 = 24$. Inside `with ablate_head(model, 0, 1):` it becomes $1 + (1 + 0) = 2$, with the
+# logits 2 and 4.
+
+# %%
+from course_lib.attention import ablate_head
+
+# %%
+check("ablate_head")
+
+# %% [markdown]
+# **Predict.** Which of the five heads can be switched off without harm? What is the loss when the
+# wrong one is off: that of pure guessing, $\ln 26 = 3.26$, less, or more?
+
+
+# %% tags=["demo", "nbval-ignore-output"]
+def loss_without(model, tokens, *heads):
+    """The loss on the second half while heads, each named "layer.head", are off."""
+    with contextlib.ExitStack() as stack, torch.no_grad():
+        for layer, head in (map(int, name.split(".")) for name in heads):
+            stack.enter_context(ablate_head(model, layer, head))
+        return second_half_loss(model, tokens).item()
+
+
+print(f"all heads on  {loss_without(solver, test):.3f}")
+off = [loss_without(solver, test, name) for name in names]
+for name, loss in zip(names, off, strict=True):
+    print(f"without {name}   {loss:.3f}")
+panels = {"induction score": {"": induction}, "loss without it": {"": off}}
+plotting.show(plotting.bars(panels, x_label="head: 0 is in layer 0, 1 to 4 in layer 1"))
+assert loss_without(solver, test) < 0.3 and off[0] > 1
+
+# %% [markdown]
+# <details><summary>What came of it</summary>
+#
+# In the course's run a single head of layer 1 does it. Without it the loss is over 4, worse than
+# guessing: what is left is as sure of itself as before, and wrong. The other three heads of
+# layer 1 can go. Without the head of layer 0 everything breaks down, though *its* induction score is
+# nearly 0: it takes the notes that the look-up reads.
+#
+# </details>
+#
+# Now the same model from another seed.
+
+# %% tags=["demo", "nbval-ignore-output"]
+other, _ = learn_puzzle(seed=2)
+_, induction = scores(other, test)
+off = [loss_without(other, test, name) for name in names]
+panels = {"induction score": {"": induction}, "loss without it": {"": off}}
+plotting.show(plotting.bars(panels, x_label="head: 0 is in layer 0, 1 to 4 in layer 1"))
+
+# %% [markdown]
+# **Predict.** In the course's run all four heads of layer 1 have a high score now, and each can be
+# switched off without harm. So the scores mislead, and these heads do nothing?
+
+# %% tags=["demo", "nbval-ignore-output"]
+for model, label in ((solver, "seed 1"), (other, "seed 2")):
+    _, induction = scores(model, test)
+    high = [name for name, score in zip(names, induction, strict=True) if score > 0.5]
+    low = [name for name in names[1:] if name not in high]
+    print(f"{label}: without {', '.join(high)} together  {loss_without(model, test, *high):.2f}")
+    print(f"{label}: without {', '.join(low) or 'any of the others'}  ", end="")
+    print(f"{loss_without(model, test, *low):.2f}")
+    assert loss_without(model, test, *high) > 1 > loss_without(model, test, *low)
+
+# %% [markdown]
+# <details><summary>What came of it</summary>
+#
+# They do the same job. With one gone, the others are enough; with all of them gone, nothing is
+# left. An ablation that does no harm does not prove that a head does nothing, just as a high score
+# does not prove that it is needed. Take away the whole group, then a control group of the same
+# layer: that is the proof.
+#
+# </details>
+#
+# You have found a *circuit*: two heads in two layers, and the message between them. Research on
+# real language models found this one first, and there, too, it has understudies.
+
+# %% [markdown]
+# ## 6. Positions that turn ★
+#
+# *What matters in a text is how far apart two tokens are. Why tell the model where they are?*
+
+# %% tags=["demo", "hide-input"]
+lit = ("head queries", "head keys", "scores")
+shapes = {"scores": "(B, h, n, n)"}
+plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
+
+# %% [markdown]
+# ### Exercise: `rotary_embedding`
+#
+# Added positions (lesson 06) mix what a token is with where it is. Rotary embeddings leave the length
+# of queries and keys alone and turn them, by an angle that grows with the position; what is left of
+# the angles in a score is their difference, so that a head can look three tokens back wherever it is.
+#
+# - **Takes** `x` `(..., n, d)`, queries or keys with any leading axes, at least one position; `offset`,
+#   the position of the first row (the others follow it), as a cache needs it: rows 3 and 4 of a text
+#   are turned alike with the rows before them or alone with `offset=3`.
+# - **Returns** a new tensor of the same shape and dtype, half precision included. Features $2i$ and
+#   $2i + 1$, two neighbours, are the coordinates of a point; at position $p$ it is turned
+#   counter-clockwise by $p / 10000^{2i/d}$ radians. To four digits: angles in float32 will do.
+#   Gradients reach `x`.
+# - **Raises** `ValueError` if $d$ is odd.
+#
+# With the angle $\alpha$, the point $(a, b)$ comes to
+# $(a \cos \alpha - b \sin \alpha, a \sin \alpha + b \cos \alpha)$. The score of a turned query at
+# position $p$ and a turned key at position $p'$ depends on $p - p'$ alone.
+#
+# **Worked number.** Two rows (1, 0, 0, 2) of $d = 4$: row 0 stays as it is. In row 1 the first pair
+# is turned by 1, the second by $10000^{-2/4} = 0.01$: $(0.5403, 0.8415, -0.0200, 1.9999)$.
+
+# %%
+from course_lib.attention import rotary_embedding
+
+# %%
+check("rotary_embedding")
+
+# %% [markdown]
+# **Predict.** Put the same query at each of 8 positions, and the same key. Once the positions are
+# added, as in lesson 06, once both are turned. Which of the two score matrices has a pattern, and
+# which one?
+
+# %% tags=["demo"]
+torch.manual_seed(3)
+query, key = torch.randn(2, 16, dtype=torch.float64)
+queries, keys = query.expand(8, 16), key.expand(8, 16)
+added = (queries + positional_encoding(8, 16)) @ (keys + positional_encoding(8, 16)).mT
+turned = rotary_embedding(queries) @ rotary_embedding(keys).mT
+panels = {"added": added.round(decimals=1), "turned": turned.round(decimals=1)}
+plotting.show(plotting.heatmap_grid(panels, quantity="score", limits=None, columns=2))
+
+off_by_one = (turned[1:, 1:] - turned[:-1, :-1]).abs().max()
+along = (added[1:, 1:] - added[:-1, :-1]).abs().max()
+print(
+    f"along a diagonal the scores change by up to {along:.1f} if added, {off_by_one:.1f} if turned"
+)
+assert off_by_one < 1e-4
+
+# %% [markdown]
+# The turned scores are the same along each diagonal: only the distance counts, and it counts without
+# being learned. Lengths stay as they were, and values are not turned at all. LLaMA, Mistral and most of
+# their relatives place their tokens like this.
+
+# %% [markdown]
+# ## 7. Remember the keys ★
+#
+# *To write its 300th character, your model reads all the others again. What of that work is new?*
+
+# %% tags=["demo", "hide-input"]
+lit = ("head keys", "head values")
+shapes = {"attention weights": "(B, h, 1, n)"}
+plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
+
+# %% [markdown]
+# ### Exercise: `KVCache`
+#
+# A model that writes token by token computes the keys and values of the same beginning again and
+# again. They never change, since no position sees a later one. Keep them, and a step costs the work
+# of one position.
+#
+# - **`KVCache()`** takes nothing and starts empty. Two caches know nothing of each other.
+# - **`append(keys, values)`** takes `keys` `(B, h, s, d)` and `values` `(B, h, s, v)` of the $s$
+#   positions that come next, at least one, another number at each call if need be. There is no limit
+#   to their number in all. It changes neither of them.
+# - **`attend(query)`** takes `query` `(B, h, 1, d)` and returns `(B, h, 1, v)`, in the dtype of the
+#   query: for each item and head the values of all positions that were appended so far, weighted by
+#   the softmax of $q \cdot k / \sqrt{d}$; scores may be large. It changes nothing: the next call finds
+#   the same positions. That it comes after an `append` is a promise to you.
+#
+# So a query that comes right after its own position was appended gets what a causal pass over the
+# whole text gives it. What you keep, and under which names, is up to you; gradients are not asked for.
+#
+# **Worked number.** With $d = 1$: append the key 0 with the value 4, and the query 1 gets 4. Append the
+# key 1.0986, which is $\ln 3$, with the value 8: the query 1 now has the weights 1/4 and 3/4 and gets
+# $4/4 + 3 \cdot 8/4 = 7$.
+
+# %%
+from course_lib.attention import KVCache
+
+# %%
+check("KVCache")
+
+# %% [markdown]
+# Put it into an attention that you trained: position by position through the cache, against one
+# causal pass.
+
+
+# %% tags=["demo"]
+def step_by_step(attention, x):
+    """What `attention(x)` gives, one position after the other; x `(1, n, embed_dim)`."""
+    cache, outputs = KVCache(), []
+    for i in range(x.shape[1]):
+        each = attention.W_qkv(x[:, i : i + 1]).chunk(3, dim=-1)  # of one position only
+        q, k, v = (t.unflatten(-1, (attention.num_heads, -1)).transpose(1, 2) for t in each)
+        cache.append(k, v)
+        outputs.append(attention.W_o(cache.attend(q).transpose(1, 2).flatten(2)))
+    return torch.cat(outputs, dim=1)
+
+
+attention = writer.blocks[0].attention
+with torch.no_grad():
+    x = torch.randn(1, 60, width, device=device)
+    difference = (step_by_step(attention, x) - attention(x)).abs().max()
+print(f"step by step against the whole pass: largest difference {difference:.4f}")
+assert difference < 1e-4
+
+# %% [markdown]
+# **Predict.** You write $n$ tokens, one by one. How does the work grow with $n$, without the cache and
+# with it?
+
+# %% tags=["demo"]
+D, lengths = 64, torch.tensor([16, 64, 256, 1024, 4096])
+products = {"without": [], "with": []}
+for n in lengths.tolist():
+    i = torch.arange(1, n + 1, dtype=torch.float64)  # tokens read when the i-th is written
+    without = 4 * D**2 * i + 2 * D * i**2  # all projections again, all scores again
+    cached = 4 * D**2 + 2 * D * i  # one position's projections, one row of scores
+    products["without"].append(without.sum().item())
+    products["with"].append(cached.sum().item())
+    times = products["without"][-1] / products["with"][-1]
+    print(f"{n:5d} tokens: {times:6.0f} times the products")
+labels = {"x_label": "tokens written", "y_label": "products"}
+plotting.show(plotting.lines(lengths, products, **labels, log_x=True, log_y=True))
+
+# %% tags=["demo", "nbval-ignore-output"]
+with torch.no_grad():
+    x = torch.randn(1, 256, width, device=device)
+    begun = time.perf_counter()
+    for i in range(1, 257):
+        attention(x[:, :i])
+    again = time.perf_counter() - begun
+    begun = time.perf_counter()
+    step_by_step(attention, x)
+    cached = time.perf_counter() - begun
+print(f"256 positions: {again:.2f} s without the cache, {cached:.2f} s with it")
+
+# %% [markdown]
+# <details><summary>What came of it</summary>
+#
+# While the projections cost most, work that grew with the square of $n$ grows with $n$; that of the
+# scores falls from the cube to the square. On the clock the gain is smaller: here, calling a
+# function costs more than a few thousand products. The price is memory that grows with every token,
+# which is the next section.
+#
+# </details>
+
+# %% [markdown]
+# ## 8. Fewer keys ★
+#
+# *Eight thousand tokens, each with a key and a value in every head of every layer. How much memory is
+# that?*
+
+# %% tags=["demo", "hide-input"]
+lit = ("W_k", "W_v", "head keys", "head values")
+shapes = {"attention weights": "(B, h, n, m)"}
+plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
+
+# %% [markdown]
+# ### Exercise: `grouped_query_attention`
+#
+# While a model generates, keys and values of the whole past wait in memory, a set for each head.
+# Heads that share keys and values make that memory smaller, and the model hardly worse.
+#
+# - **Takes** `queries` `(B, h, n, d)`, a set for each of `h` heads; `keys` `(B, g, m, d)` and `values`
+#   `(B, g, m, v)`, a set for each of `g` groups: head i uses the keys and values of group
+#   $i \mathbin{//} (h / g)$, so neighbouring heads share one. `g = h` is multi-head attention, and
+#   `g = 1`, where all heads share one set, is *multi-query attention*. Lengths and mask as in
+#   `masked_softmax`: `valid_lens` `(B,)` or `(B, n)` for every head, and a bool `mask`, True = may
+#   attend, that can be broadcast to `(B, h, n, m)`; with both, a key needs both.
+# - **Returns** the outputs of all heads, `(B, h, n, v)`, in the dtype of the inputs. The scores are
+#   scaled by $1 / \sqrt d$. A query that may attend to no key gets zeros, and its gradient is 0.
+# - The gradients are those of the formula. What a query may not attend to changes nothing, however
+#   large it is, and large scores do not overflow.
+# - If `g` does not divide `h` it raises a `ValueError`.
+#
+# Use `masked_softmax`, or `scaled_dot_product_attention` of lesson 05, if you like.
+# `F.scaled_dot_product_attention` is left out here: it can share keys by itself.
+#
+# **Worked number.** With one item, four heads, two groups, one query of 0 and one key of 1, the value of
+# group 0 is 10 and that of group 1 is 20: heads 0 and 1 return 10, heads 2 and 3 return 20.
+
+# %%
+from course_lib.attention import grouped_query_attention
+
+# %%
+check("grouped_query_attention")
+
+# %% [markdown]
+# **Predict.** Llama 2 with 70 billion parameters has 80 layers, 64 heads of 128 features and reads
+# 4,096 tokens. How many gigabytes of keys and values does *one* conversation hold, in numbers of 2
+# bytes?
+
+# %% tags=["demo"]
+models = {  # layers, heads, groups, features of a head, tokens
+    "Llama 2 7B": (32, 32, 32, 128, 4096),
+    "Llama 2 70B": (80, 64, 8, 128, 4096),
+    "Mistral 7B": (32, 32, 8, 128, 8192),
+    "Llama 3 8B": (32, 32, 8, 128, 8192),
+}
+print("GiB, a set for   each head   each group   all")
+for name, (layers, h, g, d, length) in models.items():
+    a_set = 2 * layers * d * length * 2 / 2**30  # keys and values, 2 bytes each, in GiB
+    sizes = (h * a_set, g * a_set, a_set)
+    print(f"{name:12s}" + "".join(f"{size:12.2f}" for size in sizes))
+
+# %% [markdown]
+# <details><summary>What came of it</summary>
+#
+# 10 GiB with a set for each head. It was built with 8 groups for 64 heads, so it holds an eighth of
+# that: 1.25 GiB. Eight conversations fit where one would have. A single set for all would be smaller
+# still, and costs some quality (Shazeer 2019; Ainslie and others 2023); 8 groups is what most
+# settled on. The table takes each model's full context, without the window that Mistral uses.
+#
+# </details>
+
+# %% [markdown]
+# ### Written question: what the loss knows
+#
+# A colleague trains four language models and shows you nothing but their losses, in nats for each
+# token. Each has a vocabulary of 64 tokens, and $\ln 64 = 4.16$. For each: what is going on, and which
+# single look at the model or the data would settle it? Two or three sentences each.
+#
+# 1. On ordinary text the loss is 4.16 at the first step and 4.16 at the last.
+# 2. On ordinary text it falls to 0.01 in 300 steps, on held-out text, too. The model writes nonsense.
+# 3. On ordinary text it is 0.3 on the training text and 3.0 on held-out text.
+# 4. On long strings of tokens, each token drawn at random and each string said twice, it has stayed at
+#    2.1 for hours. "It is stuck", says the colleague.
+
+# %% [markdown] written="what_the_loss_knows"
+# **Your answer** (replace the line below):
+#
+# ### BEGIN SOLUTION
+# Four points, one for each case; half a point for the right diagnosis without a way to settle it.
+#
+# 1. **It learns nothing.** $\ln V$ is the loss of equal probabilities, below which even the mere
+#    frequencies of tokens would bring it. Settle it: does any parameter change or get a gradient (learning
+#    rate 0, optimiser without the parameters, output cut off)? Do inputs and targets belong together, as
+#    after shuffling one of them?
+# 2. **It sees the answer.** No model can know ordinary text this well; since held-out text is as easy,
+#    it has not memorised either. No causal mask, or the loss compares position $i$ with token $i$.
+#    Settle it: change a later token and see whether earlier logits change; look at the shift.
+# 3. **It knows the training text by heart.** What it learned for others is only the step from 4.16 to
+#    3.0. Settle it: the held-out loss over the steps, which falls and then rises again; or a
+#    training passage as a prompt, continued word for word. Remedies: more text, smaller, stop earlier.
+# 4. **It is done.** The first half is random and costs $\ln 64 = 4.16$ per token for whoever there is, the
+#    second can be looked up for nearly 0: the mean is 2.08. Settle it: the loss of each half, or of
+#    each position. Full point also with the induction score as the look that settles it.
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Summary
+#
+# A text is its own answer key: position $i$ predicts token $i + 1$, and the loss is the mean surprise.
+# Knowing nothing costs $\ln V$; what is below the cost of counting pairs has looked back further. A
+# model writes by choosing, appending and reading again; temperature and top-k say how boldly. Layers
+# talk to each other through the residual stream, to which each one adds. An induction head looks up
+# what followed last time, on the notes of a head in the layer below. A score finds it, an ablation
+# proves it, and heads that do the same job have to be switched off together. Turned queries and keys
+# make scores depend on distances; a cache spares the past's work and pays in memory; shared keys make
+# the cache small.
+#
+# ## Further exercises ★
+#
+# 1. **Look into the writer.** Give `writer` 20 random characters twice. Has any of its heads an induction
+#    score above 0.3? Switch it off: does the loss on text change?
+# 2. **One layer.** Leave the first layer out and train on the puzzle. Where does the loss stop?
+# 3. **When?** Take both scores every 10 steps of training. Which of the two heads comes first?
+# 4. **Turn instead of add.** Build `rotary_embedding` into your `CausalSelfAttention`, leave the added
+#    positions out, and train the writer again. Is the loss lower? What happens beyond its context?
+# 5. **A writer with a cache.** Let `generate` use a `KVCache` in each layer. What has to happen when the
+#    text gets longer than the context?
+# 6. **Your text.** Train on something you wrote.
+#
+# ## References
+#
+# - A. Vaswani and others: Attention is all you need, 2017. <https://arxiv.org/abs/1706.03762>
+# - A. Radford and others: Language models are unsupervised multitask learners, 2019.
+#   <https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf>
+# - A. Holtzman and others: The curious case of neural text degeneration, 2019.
+#   <https://arxiv.org/abs/1904.09751>
+# - N. Elhage and others: A mathematical framework for transformer circuits, 2021.
+#   <https://transformer-circuits.pub/2021/framework/index.html>
+# - C. Olsson and others: In-context learning and induction heads, 2022.
+#   <https://arxiv.org/abs/2209.11895>
+# - J. Su and others: RoFormer: enhanced transformer with rotary position embedding, 2021.
+#   <https://arxiv.org/abs/2104.09864>
+# - N. Shazeer: Fast transformer decoding: one write-head is all you need, 2019.
+#   <https://arxiv.org/abs/1911.02150>
+# - J. Ainslie and others: GQA: training generalized multi-query transformer models from multi-head
+#   checkpoints, 2023. <https://arxiv.org/abs/2305.13245>
+# - H. Touvron and others: Llama 2, 2023. <https://arxiv.org/abs/2307.09288>
+# - A. Q. Jiang and others: Mistral 7B, 2023. <https://arxiv.org/abs/2310.06825>
+# - A. Grattafiori and others: The Llama 3 herd of models, 2024. <https://arxiv.org/abs/2407.21783>
+#
+# ## The end
+#
+# *What have you built? Each part is yours if it is in your `my_attention/`, and the course's if not.*
+
+# %%
+certificate()
+
+# %% [markdown]
+# It began with a weighted average. Now there are an encoder, a decoder and a language model, and
+# you know each line of them, what it costs, and how to find out whether it is wrong. What you will
+# read from here on is made of the same parts, only more of them.
+#
+# - [The Illustrated Transformer](https://jalammar.github.io/illustrated-transformer/), J. Alammar: the
+#   same machine in pictures, to see how much you recognise.
+# - [The Annotated Transformer](https://nlp.seas.harvard.edu/annotated-transformer/): the paper of 2017,
+#   line by line beside code.
+# - [nanoGPT](https://github.com/karpathy/nanoGPT), A. Karpathy: your language model, a thousand times
+#   larger, in two short files.
+# - [Dive into Deep Learning](https://d2l.ai/chapter_attention-mechanisms-and-transformers/index.html):
+#   attention among all the rest of deep learning.
+# - [CS336](https://cs336.stanford.edu/), Stanford: a language model from scratch, from its tokens to
+#   kernels on many GPUs.
+# - [ARENA](https://www.arena.education/): more circuits, with exercises, where section 5 leaves off.
+# - [A Mathematical Framework for Transformer Circuits](https://transformer-circuits.pub/2021/framework/index.html),
+#   N. Elhage and others: why two layers can do what one cannot.

@@ -30,15 +30,18 @@ def load_config(root: Path) -> "Config":
     path = root / "nbgrader_config.py"
     try:
         return PyFileConfigLoader(path.name, path=str(root)).load_config()
-    except Exception as error:  # whatever its author wrote there
+    except (Exception, SystemExit) as error:  # whatever its author wrote there
         lines = [
             f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)
         ]
         line = getattr(error, "lineno", None) or (lines or ["?"])[-1]
-        raise UsageError(
-            f"{path}, line {line}: {type(error).__name__}: {getattr(error, 'msg', error)}; fix it "
-            "and call again"
-        ) from error
+        raise UsageError(f"{path}, line {line}: {_what(error)}; fix it and call again") from error
+
+
+def _what(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return "it ends the program"
+    return f"{type(error).__name__}: {getattr(error, 'msg', error)}"
 
 
 def course_root() -> Path:
@@ -58,6 +61,18 @@ def lesson_names(root: Path) -> list[str]:
         path.name for part in ("solutions", "notebooks") for path in root.glob(f"{part}/[0-9]*_*")
     }
     return sorted(found)
+
+
+def assignment_names(root: Path) -> list[str]:
+    """List lessons, and ordinary nbgrader assignments: folders with a notebook of their name."""
+    notebooks = (path for part in ("solutions", "notebooks") for path in root.glob(f"{part}/*/*"))
+    found = {path.stem for path in notebooks if path.name == f"{path.parent.name}.ipynb"}
+    return sorted(found.union(lesson_names(root)))
+
+
+def chosen_assignments(root: Path, wanted: list[str] | None) -> list[str] | None:
+    """What `course grade`, `report` and `export` are about."""
+    return [find_lesson(assignment_names(root), name) for name in wanted] if wanted else None
 
 
 def chosen_lessons(root: Path, wanted: list[str] | None) -> list[str] | None:

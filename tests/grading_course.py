@@ -73,8 +73,8 @@ def solution_notebook():
     )
 
 
-def make_course(root: Path) -> Path:
-    """A course folder with the lesson's source notebook and its release."""
+def make_course(root: Path, lesson=None) -> Path:
+    """A course folder with the lesson's source notebook, that above if None, and its release."""
     from nbgrader.converters import GenerateAssignment
 
     from course_lib.grading import preprocessors
@@ -84,7 +84,7 @@ def make_course(root: Path) -> Path:
     (root / "nbgrader_config.py").write_text(CONFIG.format(**lists), encoding="utf-8")
     source = root / "solutions" / LESSON / f"{LESSON}.ipynb"
     source.parent.mkdir(parents=True)
-    nbformat.write(solution_notebook(), source)
+    nbformat.write(lesson or solution_notebook(), source)
     course = Course(root)
     coursedir = course.coursedir(LESSON)
     converter = GenerateAssignment(coursedir=coursedir, config=course.config)

@@ -4,11 +4,13 @@ import html
 import html.parser
 import re
 
+import nbformat
 import pytest
 from pages import what_it_loads
 
 from course_lib.grading.class_report import mistakes, needs_a_look, render, slowest, written
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
+from course_lib.grading.graded_cells import read_notebook
 from course_lib.grading.plots import histogram, outcome_bars
 
 
@@ -63,6 +65,41 @@ def test_written_answers_are_counted_by_question():
     (question,) = written(summary(*class_, blank))
     assert question == {"name": "why", "waiting": ["a", "d"], "graded": 1, "left_blank": 1}
     assert "<code>why</code>" in render([summary(*class_)], {})
+
+
+def test_messages_are_set_with_code_and_nothing_else_of_them_is_markup():
+    row = GradedExercise("double", 1, 4, "incorrect", "often", message="`x` is <b>not</b> doubled.")
+    page = render([GradedLesson("01_numbers", (GradedSubmission("a", (row,)),), {"double": 4})], {})
+    assert "<code>x</code> is &lt;b&gt;not&lt;/b&gt; doubled." in page
+
+
+def test_what_everyone_has_is_one_warning_and_nobodys_own():
+    fault = "the cell `setup` stopped: NameError: name 'torhc' is not defined"
+    both = [student(name, 4, 4, notices=(fault,)) for name in "ab"]
+    blank = student("c", None, None, problem="no notebook was submitted")
+    page = render([summary(*both, blank)], {})
+    assert page.count("torhc") == 1 and "In every submission:" in page
+    assert [look["student"] for look in needs_a_look(summary(*both, blank))] == ["c"]
+    page = render([summary(*both, student("d", 4, 4))], {})
+    assert page.count("torhc") == 2 and "In every submission:" not in page
+
+
+def test_a_setup_cell_that_stops_is_noticed():
+    error = nbformat.v4.new_output("error", ename="NameError", evalue="torhc", traceback=[])
+    locked = {"nbgrader": {"grade_id": "setup", "locked": True, "grade": False, "solution": False}}
+    cell = nbformat.v4.new_code_cell("torhc", metadata=locked, outputs=[error])
+    book = nbformat.v4.new_notebook(cells=[cell])
+    assert read_notebook(book).notices == ("the cell `setup` stopped: NameError: torhc",)
+    cell["outputs"] = []
+    assert read_notebook(book).notices == ()
+
+
+def test_what_has_no_points_is_a_mark_in_the_table_and_a_word_for_a_screen_reader():
+    optional = GradedExercise("double", 0.0, 0, "correct")
+    page = render(
+        [GradedLesson("01_numbers", (GradedSubmission("a", (optional,)),), {"double": 0})], {}
+    )
+    assert '<span aria-hidden="true">✓</span><span class="unseen">right</span></td>' in page
 
 
 def test_the_slowest_come_first_beside_the_median():

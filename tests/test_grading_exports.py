@@ -7,7 +7,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from exports_course import LESSON, OTHER, copy_course, make_template
+from exports_course import LESSON, OTHER, copy_course, hand_in, make_template
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -322,6 +322,21 @@ def test_the_named_column_is_the_only_one_looked_at(filled):
     file = canvas("ada,1,bob,A,", "x,2,ada,A,")
     _, wrote = filled(file, match="Student")
     assert [row[-1] for row in cells(wrote)[2:]] == ["10", ""]
+
+
+def test_the_number_of_moodles_folders_is_a_participants(course, filled):
+    """As `zip_collect` names students after "Ada Lovelace_815_assignsubmission_file_"."""
+    with quiet_nbgrader(), Course(course).gradebook() as book:
+        for student in ("815", "816"):
+            book.add_student(student)
+            hand_in(book, student, LESSON, (4, 4, 2))
+    head = "Identifier,Full name,ID number,Grade,Maximum Grade"
+    rows = ["Participant 815,A,,,10", "Teilnehmer/in 816,B,x,,10", "Participant 8,C,816,,10"]
+    outcome, wrote = filled("\n".join([head, *rows]) + "\n", "moodle", lessons=[LESSON])
+    assert [row[3] for row in cells(wrote)[1:]] == ["10", "", ""]
+    assert outcome.ambiguous == {
+        "816": "could be B (x), C (816)",
+    }
 
 
 def test_a_mapping_wins_over_the_columns(course, filled):

@@ -155,6 +155,80 @@ def test_an_answer_retyped_in_a_new_cell_is_found(release):
     assert sources(rebuilt).count(retyped.source) == 1
 
 
+def test_an_answer_beside_an_untouched_stub_is_found(release):
+    typed = SubmittedCell("code", "def causal_mask(x):\n    return 2 * x")
+    rebuilt, notices = rebuild(release, [*as_submitted(release), typed])
+    assert cell_of(rebuilt, "causal_mask-answer").source == typed.source
+    assert notices == ["causal_mask-answer: answer found in a cell of the student's own"]
+    assert sources(rebuilt).count(typed.source) == 1
+
+
+def test_all_answers_in_one_cell_are_found(release):
+    """The first gets the cell, with its helpers; the others, whose stubs come later, their part."""
+    second = "@torch.no_grad()\ndef length_mask(x):\n    return TWO * x"
+    typed = f"TWO = 2\n\ndef causal_mask(x):\n    return TWO * x\n\n{second}\n\nprint(TWO)"
+    rebuilt, notices = rebuild(release, [*as_submitted(release), SubmittedCell("code", typed)])
+    assert cell_of(rebuilt, "causal_mask-answer").source == typed
+    assert cell_of(rebuilt, "length_mask-answer").source == second
+    assert len(notices) == 2
+    assert sources(rebuilt).count(typed) == 1
+
+
+def test_an_answer_where_it_belongs_is_not_replaced_by_a_trial(release):
+    handed_in = as_submitted(release)
+    at = next(i for i, c in enumerate(handed_in) if c.grade_id == "causal_mask-answer")
+    handed_in[at] = SubmittedCell("code", "def causal_mask(x): return 1", "causal_mask-answer")
+    trial = SubmittedCell("code", "def causal_mask(x): return 2")
+    rebuilt, notices = rebuild(release, [*handed_in, trial])
+    assert cell_of(rebuilt, "causal_mask-answer").source == handed_in[at].source
+    assert notices == [] and trial.source in sources(rebuilt)
+
+
+@pytest.mark.parametrize("kept", ["untouched", "deleted"])
+def test_a_written_answer_beside_its_place_is_found(release, kept):
+    handed_in = as_submitted(release)
+    at = next(i for i, c in enumerate(handed_in) if c.grade_id == "why")
+    if kept != "untouched":
+        handed_in[at:] = []
+    own = SubmittedCell("markdown", "Because of the **mask**.")
+    rebuilt, notices = rebuild(release, [*handed_in, own])
+    assert cell_of(rebuilt, "why").source == own.source
+    assert "why: answer found in a cell of the student's own" in notices
+    assert sources(rebuilt).count(own.source) == 1
+
+
+def test_a_notebook_that_lost_its_metadata_is_read_by_ids(release):
+    answer = "def causal_mask(x):\n    return 2 * x"
+    bare = [
+        SubmittedCell(
+            c.kind,
+            {"causal_mask-answer": answer, "why": "Because."}.get(c.grade_id, c.source),
+            None,
+            c.cell_id,
+        )
+        for c in as_submitted(release)
+    ]
+    rebuilt, notices = rebuild(release, bare)
+    assert cell_of(rebuilt, "causal_mask-answer").source == answer
+    assert cell_of(rebuilt, "why").source == "Because."
+    assert notices == []
+
+
+def test_a_notebook_that_lost_metadata_and_ids_is_read_by_its_text(release):
+    answer = "def causal_mask(x):\n    return 2 * x"
+    bare = [
+        SubmittedCell(
+            c.kind, {"causal_mask-answer": answer, "why": "Because."}.get(c.grade_id, c.source)
+        )
+        for c in as_submitted(release)
+    ]
+    rebuilt, notices = rebuild(release, bare)
+    assert cell_of(rebuilt, "causal_mask-answer").source == answer
+    assert cell_of(rebuilt, "why").source == "Because."
+    assert sources(rebuilt).count(answer) == sources(rebuilt).count("Because.") == 1
+    assert {notice.partition(":")[0] for notice in notices} == {"causal_mask-answer", "why"}
+
+
 def test_a_release_cell_without_ids_is_recognised_by_its_text(release):
     bare = [SubmittedCell(c.kind, c.source, c.grade_id) for c in as_submitted(release)]
     rebuilt, _ = rebuild(release, bare)

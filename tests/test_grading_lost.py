@@ -17,7 +17,7 @@ import pytest
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from course_lib.errors import GradingError
-from course_lib.grading.executors import dask, local
+from course_lib.grading.executors import dask, local, worker
 from course_lib.grading.jobs import Job
 from course_lib.grading.kernels import forked, provisioner, sandbox, spawned
 from course_lib.grading.kernels.forked import ForkedKernels
@@ -299,15 +299,15 @@ def test_a_zygote_is_shared_by_root_at_strict_alone(monkeypatch):
 
 
 def test_where_nothing_can_be_forked_workers_start_anew(monkeypatch):
-    monkeypatch.setattr(local.multiprocessing, "get_all_start_methods", lambda: ["spawn"])
-    assert local._processes().get_start_method() == "spawn"
+    monkeypatch.setattr(worker.multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+    assert worker.processes().get_start_method() == "spawn"
 
 
 def test_ctrl_c_is_heard_after_a_worker_has_begun():
     done = []
 
     def begin():
-        with local.defer_sigint():
+        with worker.defer_sigint():
             os.kill(os.getpid(), signal.SIGINT)
             done.append("begun")
 
@@ -316,7 +316,7 @@ def test_ctrl_c_is_heard_after_a_worker_has_begun():
     assert done == ["begun"]
 
     def elsewhere():
-        with local.defer_sigint():
+        with worker.defer_sigint():
             done.append(threading.current_thread() is threading.main_thread())
 
     thread = threading.Thread(target=elsewhere)
@@ -328,10 +328,10 @@ def test_ctrl_c_is_heard_after_a_worker_has_begun():
 def test_a_worker_keeps_no_secret_and_is_deaf_to_ctrl_c():
     code = (
         "import json, os, signal\n"
-        "from course_lib.grading.executors import local\n"
-        "local._begin('off', 'limits', None)\n"
+        "from course_lib.grading.executors import worker\n"
+        "worker._begin('off', 'limits', None)\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
-        "print(json.dumps([local._arguments, 'DATABASE_URL' in os.environ, 'HOME' in os.environ]))"
+        "print(json.dumps([worker._arguments, 'DATABASE_URL' in os.environ, 'HOME' in os.environ]))"
     )
     environ = {**os.environ, "DATABASE_URL": "postgresql://me:sesame@host/db", "HOME": "/root"}
     done = subprocess.run(

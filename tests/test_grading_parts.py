@@ -6,6 +6,7 @@ import torch
 from exports_course import LESSON, copy_course, make_template
 from grading_course import CAUSAL, release
 from grading_course import make_course as make_lesson
+from jupyter_client import session
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from nbgrader.converters.base import NbGraderException
 
@@ -15,7 +16,7 @@ from course_lib.checks.observe.observation import Observation, Raised, Subject, 
 from course_lib.checks.observe.remote import Reply, Request, answer
 from course_lib.errors import GradingError
 from course_lib.exercises import find
-from course_lib.grading import demo_course, intake, judging, plan, preprocessors, runner
+from course_lib.grading import demo_course, gate, intake, judging, plan, preprocessors, runner
 from course_lib.grading.adapters.nbconvert import CachingExporter
 from course_lib.grading.adapters.nbgrader import LatePenalties
 from course_lib.grading.class_table import summary_table
@@ -105,7 +106,7 @@ def test_points_are_compared_only_where_both_times_gave_some():
         outputs = [new_output("display_data", data)] + [
             new_output("execute_result", {"text/plain": str(shown)}, execution_count=1)
         ] * (shown is not None)
-        return new_code_cell("", metadata=about, outputs=outputs, execution_count=1)
+        return new_code_cell('check("x")', metadata=about, outputs=outputs, execution_count=1)
 
     def kept(before, now):
         return keep_points([cell(before)], new_notebook(cells=[cell(now)]))
@@ -131,7 +132,7 @@ def test_a_file_that_may_not_be_read_is_refused_with_the_reason(tmp_path, monkey
     def refuse(*args):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(intake.os, "open", refuse)
+    monkeypatch.setattr(gate.os, "open", refuse)
     with pytest.raises(IntakeError, match=r"lesson\.ipynb cannot be read: Permission denied"):
         intake.read_bytes(path)
 
@@ -166,22 +167,19 @@ def test_an_interrupt_to_a_kernel_that_has_ended_is_not_waited_for(client):
 
 
 def test_a_message_that_cannot_be_read_is_none(client, monkeypatch):
-    class Channel:
-        def get_msg(self, timeout):
-            raise ValueError("Invalid Signature")
-
-    monkeypatch.setattr(type(client._client), "iopub_channel", Channel())
+    frames = session.Session(key=b"another").serialize(client._session.msg("status"))
+    monkeypatch.setattr(client._channels["iopub"], "receive", lambda seconds: frames)
     assert client._next("iopub", 0.01) is None
 
 
-def session(**limits):
+def session_of(**limits):
     return Session([], lambda: None, Limits(**limits), Journal())
 
 
 @pytest.fixture
 def lost(client):
     """A session whose kernel, at "strict", is gone."""
-    made = session()
+    made = session_of()
     made._client = client
     return made
 
@@ -199,12 +197,20 @@ def test_a_kernel_that_was_killed_from_outside_is_the_machines_fault(lost):
 
 
 def test_a_submission_may_use_only_so_much_as_a_whole():
-    used = session(total_seconds=5.0)
+    used = session_of(total_seconds=5.0)
     used._used = 5.0
     used.check_budget()
     used._used = 5.1
     with pytest.raises(CannotJudge, match="used up the 5 s of processor time and waiting for"):
         used.check_budget()
+
+
+def test_a_submission_may_put_out_only_so_much_as_a_whole(lost, monkeypatch):
+    lost._received = lost.limits.total_output - lost._client.received
+    lost.check_budget()
+    lost._client._channels["iopub"].received += 1
+    with pytest.raises(CannotJudge, match="it put out more than 500 MB in all"):
+        lost.check_budget()
 
 
 def test_a_kernel_that_does_not_answer_is_ended(monkeypatch):

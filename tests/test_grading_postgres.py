@@ -20,7 +20,7 @@ from course_lib.cli.main import main
 from course_lib.errors import GradingError
 from course_lib.grading import grade, run
 from course_lib.grading.course import Course
-from course_lib.grading.executors import local as executors
+from course_lib.grading.executors import worker as executors
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 

@@ -1,6 +1,7 @@
 """A class graded end to end: one bad notebook costs no one else, nothing is a silent 0."""
 
 import contextlib
+import copy
 import json
 import os
 import re
@@ -20,12 +21,14 @@ from grading_course import (
     LENGTH,
     LESSON,
     QUICK,
+    RIGHT,
     UPPER,
     cell_of,
     hand_in,
     honest,
     make_course,
     release,
+    solution_notebook,
 )
 from nbformat.v4 import new_code_cell
 from nbgrader.dbutil import write_alembic_ini
@@ -402,6 +405,7 @@ def test_demo_cells_are_not_run(graded):
 
 def test_feedback_shows_each_report(graded):
     page = graded[0] / "feedback" / "wrong" / LESSON / f"{LESSON}.html"
+    assert not re.search(r"\b1 points", page.read_text())
     assert page.read_text().count('role="status"') == 2
 
 
@@ -432,12 +436,13 @@ def test_an_unchanged_submission_is_not_graded_twice(graded):
 
 
 def test_a_notebook_is_parsed_when_it_comes_in_and_written_when_it_is_graded(tmp_path, monkeypatch):
-    """And once more when it comes back from the worker; the release once for the lesson."""
+    """And once more when it comes back from the worker; once for the lesson the solution, whose
+    figures are on the feedback pages, and the release for the plan and for the pages."""
     root = make_course(tmp_path)
     for student in ("ada", "bob", "eve"):
         hand_in(root, student, honest(root))
     asked = Counter()
-    watched = {"release": (nbformat, "reads"), "in": (plan, "parse"), "out": (nbformat, "writes")}
+    watched = {"course": (nbformat, "reads"), "in": (plan, "poured"), "out": (nbformat, "writes")}
     watched |= {"back": (nbformat.v4, "reads"), "again": (nbformat.v4, "writes")}
     for name, (owner, function) in watched.items():
         real = getattr(owner, function)
@@ -448,12 +453,12 @@ def test_a_notebook_is_parsed_when_it_comes_in_and_written_when_it_is_graded(tmp
 
         monkeypatch.setattr(owner, function, counted)
     grade(root, LESSON, settings=QUICK)
-    assert asked == {"release": 1, "in": 3, "out": 3, "back": 3}
+    assert asked == {"course": 3, "in": 3, "out": 3, "back": 3}
     path = Course(root).autograded_notebook("ada", LESSON)
     assert path.read_text() == nbformat.v4.writes(nbformat.v4.reads(path.read_text())) + "\n"
     asked.clear()
     grade(root, LESSON, settings=QUICK)
-    assert asked == {"release": 1, "back": 3}, "of an unchanged class only what is graded"
+    assert asked == {"course": 1, "back": 3}, "of an unchanged class only what is graded"
 
 
 def test_a_resubmission_is_graded_and_a_manual_grade_survives(tmp_path):
@@ -482,19 +487,53 @@ def test_errors_before_grading_name_file_and_cure(tmp_path):
         write_report(root)
 
 
-def test_a_changed_lesson_with_submissions_is_refused_with_the_cure(tmp_path):
-    root = make_course(tmp_path)
-    hand_in(root, "ada", honest(root))
+def release_anew(root: Path, place: Path, lesson) -> None:
+    """As `course build` does: the lesson's source and release, and no word to the gradebook."""
+    place.mkdir()
+    make_course(place, lesson)
+    for part in ("solutions", "notebooks"):
+        shutil.copytree(place / part, root / part, dirs_exist_ok=True)
+
+
+def test_exercises_come_and_go_and_what_people_gave_stays(tmp_path):
+    (root := tmp_path / "course").mkdir()
+    make_course(root)
+    hand_in(root, "ada", honest(root, **RIGHT, why="Because."))
+    hand_in(root, "bob", honest(root))
     grade(root, LESSON, settings=QUICK)
-    path = root / "notebooks" / LESSON / f"{LESSON}.ipynb"
-    notebook = nbformat.read(path, as_version=4)
-    extra = cell_of(notebook, "length_mask").copy()
-    extra["id"] = "cube-check"
-    extra["metadata"] = {"nbgrader": {**extra.metadata.nbgrader, "grade_id": "cube"}}
-    notebook.cells.append(new_code_cell(**{k: extra[k] for k in ("source", "id", "metadata")}))
-    nbformat.write(notebook, path)
-    with pytest.raises(GradingError, match="nbgrader db assignment remove"):
-        grade(root, LESSON)
+    with Course(root).gradebook() as book:
+        for name, points in (("why", 1.5), ("length_mask", 0.5)):
+            given = book.find_grade(name, LESSON, LESSON, "ada")
+            given.manual_score, given.needs_manual_grade = points, False
+        book.find_comment("why", LESSON, LESSON, "ada").manual_comment = "Nearly."
+        book.find_comment("length_mask-answer", LESSON, LESSON, "ada").manual_comment = "Slow."
+        book.db.commit()
+
+    changed = solution_notebook()
+    changed.cells = [c for c in changed.cells if not c.id.startswith("length_mask")]
+    cube = copy.deepcopy(cell_of(changed, "causal_mask")), copy.deepcopy(changed.cells[3])
+    for cell, name in zip(cube, ("combine_masks", "combine_masks-answer"), strict=True):
+        cell.metadata.nbgrader.grade_id = cell.id = name
+        cell.source = cell.source.replace("causal_mask", "combine_masks")
+    changed.cells += reversed(cube)
+    release_anew(root, tmp_path / "second", changed)
+    ada = grade(root, LESSON, settings=QUICK).students[0]
+    assert [row.exercise for row in ada.rows] == ["causal_mask", "combine_masks"]
+    with Course(root).gradebook() as book:
+        totals = {s.student.id: s.score for s in book.assignment_submissions(LESSON)}
+        assert totals == {"ada": 2 + 1.5, "bob": 2}
+        assert book.find_comment("why", LESSON, LESSON, "ada").comment == "Nearly."
+    (kept,) = (root / ".course" / "removed").glob(f"{LESSON}_*.csv")
+    assert kept.read_text(encoding="utf-8").splitlines()[1:] == [
+        "ada,length_mask,0.5,,",
+        "ada,length_mask-answer,,,Slow.",
+    ]
+
+    release_anew(root, tmp_path / "third", None)
+    grade(root, LESSON, settings=QUICK)
+    with Course(root).gradebook() as book:
+        totals = {s.student.id: s.score for s in book.assignment_submissions(LESSON)}
+    assert totals == {"ada": 2 + 2 + 1.5, "bob": 4}
 
 
 def test_a_gradebook_without_the_lesson_is_filled_from_the_source(tmp_path):
@@ -531,6 +570,8 @@ def test_stock_nbgrader_gives_the_same_grades(tmp_path):
     work = {"blank": release(root), "wrong": honest(root, causal_mask=UPPER)}
     work |= {"colonless": honest(root, causal_mask=COLONLESS), "goes-on": going_on(root)}
     work |= {"misnamed": honest(root, causal_mask=RENAMED)}
+    work["nosy"] = honest(root)
+    work["nosy"].cells.append(new_code_cell(NOSY, id="nosy"))
     for student, notebook in {**work, "doubled": doubled, "shuffled": shuffled}.items():
         hand_in(root, student, notebook)
     result = nbgrader(root, "autograde", LESSON)
@@ -539,9 +580,21 @@ def test_stock_nbgrader_gives_the_same_grades(tmp_path):
     assert STOPPED in said(root, "colonless") and WANTED in said(root, "misnamed")
     assert stock["goes-on", "causal_mask"] == stock["goes-on", "length_mask"] == 2
     assert "course_lib.attention" in said(root, "goes-on", GOES_ON)
+    drawn_from, secret = printed(root, "nosy", NOSY), Course(root).check_seed()
+    assert len(drawn_from) == 64 and secret not in drawn_from
     grade(root, LESSON, settings=replace(QUICK, force=True))
     assert scores(root) == stock
     assert stock["shuffled", "causal_mask"] == stock["doubled", "causal_mask"] == 2
+
+
+NOSY = "import os\nprint(os.environ['COURSE_CHECK_SEED'])"
+
+
+def printed(root: Path, student: str, source: str) -> str:
+    """What a cell of a graded notebook printed."""
+    notebook = nbformat.read(Course(root).autograded_notebook(student, LESSON), as_version=4)
+    (output,) = next(cell for cell in notebook.cells if cell.source == source).outputs
+    return output.text.strip()
 
 
 def said(root: Path, student: str, source: str = 'check("causal_mask")') -> str:

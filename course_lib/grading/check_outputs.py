@@ -25,6 +25,7 @@ ENDINGS = {
     ),
     "memory": ("out_of_memory", "it used more than {memory:.1f} GB of memory"),
     "processes": ("crashed", "it started more than {processes} processes"),
+    "disk": ("crashed", "it wrote more than {disk:.0f} MB or 2,000 files"),
     "output": ("timed_out", "it printed more than {output:.0f} MB"),
     "crash": ("crashed", "it ended the kernel ({how})"),
     "silent": ("crashed", "after it ran, this notebook's kernel gave no readable answer"),
@@ -45,6 +46,7 @@ def outputs_of_ending(name: str, why: str, points: float, limits: Limits) -> lis
         seconds=limits.cell_seconds,
         memory=limits.memory / 1e9,
         processes=limits.processes,
+        disk=limits.disk / 1e6,
         output=limits.output / 1e6,
         how="a crash, or an exit",
     )
@@ -64,7 +66,7 @@ def outputs_of_ending(name: str, why: str, points: float, limits: Limits) -> lis
 
 def outputs_of(report: Report) -> list[NotebookNode]:
     """What a check cell shows of a report: the report, and the points as its value."""
-    points = None if report.outcome == "checker_failed" else report.points
+    points = None if report.outcome == "checker_failed" else report.counted
     return _outputs(report.text(), report.html(), report.as_dict(), points)
 
 

@@ -6,6 +6,7 @@ wait, what took long. Facts are worked out here; `templates/report.html.j2` only
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from course_lib.checks.judge.html import inline
 from course_lib.errors import GradingError
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
@@ -21,6 +23,7 @@ from course_lib.grading.plots import OUTCOMES, STOPPED, histogram, outcome_bars
 from course_lib.grading.read_grades import read_lesson
 from course_lib.plotting.figures import Plot, figure_html
 
+_BREAK = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")  # where a name may go on in the next line
 NUM_LOWEST = 3
 NUM_SLOWEST = 5
 
@@ -64,6 +67,7 @@ def render(summaries: Sequence[GradedLesson], links: dict[tuple[str, str], str])
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["inline"] = lambda text: Markup(inline(text))
     sections = [_section(summary, links) for summary in summaries]
     return environment.get_template("report.html.j2").render(sections=sections, outcomes=OUTCOMES)
 
@@ -96,10 +100,11 @@ def _section(summary: GradedLesson, links: dict[tuple[str, str], str]) -> dict:
             "late": sum(s.late_seconds > 0 for s in summary.students),
             "written answers waiting": sum(map(len, summary.waiting.values())),
         },
+        "warnings": of_everyone(summary),
         "histogram": _figure(scores, scores.alt),
         "exercises": exercises,
         "outcomes": _figure(
-            outcome_bars([(one["name"], one["counts"]) for one in exercises]),
+            outcome_bars([(one["name"] + one["star"], one["counts"]) for one in exercises]),
             f"Students by outcome: {', '.join(' '.join(pair) for pair in OUTCOMES.values())}.",
         ),
         "mistakes": mistakes(summary),
@@ -137,6 +142,8 @@ def _exercise(name: str, summary: GradedLesson) -> dict:
     most = rows[0].max_points if rows else 0
     return {
         "name": name,
+        "title": _BREAK.sub("\u200b", name),
+        "star": summary.star(name),
         "counts": counts,
         "mean": f"{mean(points):.1f}" if points else "none",
         "max_points": f"{most:g}",
@@ -154,6 +161,7 @@ def mistakes(summary: GradedLesson) -> list[dict]:
             found.append(
                 {
                     "exercise": name,
+                    "star": summary.star(name),
                     "mistake": mistake,
                     "message": next(row.message for _, row in rows if row.mistake == mistake),
                     "count": count,
@@ -164,14 +172,20 @@ def mistakes(summary: GradedLesson) -> list[dict]:
     return found
 
 
+def of_everyone(summary: GradedLesson) -> list[str]:
+    """Notices that everyone has who handed something in: the lesson's fault, not a student's."""
+    each = [s.notices for s in summary.students if not (s.absent or s.problem)]
+    return [one for one in each[0] if all(one in other for other in each)] if len(each) > 1 else []
+
+
 def needs_a_look(summary: GradedLesson) -> list[dict]:
     """Students whom a person should look at, with every reason, the most urgent first."""
     scores = {s.student: _share(s, summary) for s in summary.students}
     ranked = sorted((v, k) for k, v in scores.items() if v is not None and v < 1)
     lowest = {student for _, student in ranked[:NUM_LOWEST]}
-    looks = []
+    looks, known = [], of_everyone(summary)
     for student in summary.students:
-        reasons: list[tuple[int, str, str]] = list(_reasons(student))
+        reasons = [reason for reason in _reasons(student) if reason[2] not in known]
         if student.student in lowest:
             share = scores[student.student]
             reasons.append((4, "lowest", f"among the lowest scores: {share:.0%}"))
@@ -192,7 +206,7 @@ def _reasons(student: GradedSubmission) -> Iterator[tuple[int, str, str]]:
     for exercise, reason in student.blanks.items():
         yield 0, "blank", f"{exercise}: {reason}" if exercise else reason
     for row in student.rows:
-        if row.outcome == "raised" or row.outcome in STOPPED:
+        if not row.optional and (row.outcome == "raised" or row.outcome in STOPPED):
             yield 1, STOPPED.get(row.outcome, OUTCOMES["raised"][1]), row.exercise
     for notice in student.notices:
         yield 2, "flagged", notice
@@ -261,6 +275,6 @@ def _student(student: GradedSubmission, summary: GradedLesson, link: str | None)
 
 
 def _cell(row: GradedExercise) -> dict:
-    points = "" if row.points is None else f"{row.points:g}"
+    points = "" if row.shown is None else f"{row.shown:g}"
     title = row.reason or row.mistake or STOPPED.get(row.outcome) or OUTCOMES[_outcome(row)][1]
     return {"outcome": _outcome(row), "points": points, "title": title}

@@ -6,6 +6,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from course_lib.grading.gate import one_line
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.plots import OUTCOMES, STOPPED
 
@@ -13,6 +14,7 @@ _STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  
 LEGEND = (
     "✓ right  ✗ wrong  ! error  ∞ stopped  – not attempted  ? not graded  ⧗ late\n"
     "text: the written answer waits for a person, is graded, or was left out (–)"
+    "\n★: optional, counts no points"
 )
 
 
@@ -29,7 +31,8 @@ def summary_table(summary: GradedLesson) -> Group:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
     table.add_column("student", no_wrap=True, overflow="ellipsis")
     for name in summary.exercises:
-        table.add_column(name.replace("_", "\n"), justify="right", vertical="bottom")
+        title = name.replace("_", "\n") + summary.star(name)
+        table.add_column(title, justify="right", vertical="bottom")
     table.add_column(f"of {summary.max_points:g}", justify="right")
     table.add_column("text")
     for student in summary.students:
@@ -39,7 +42,7 @@ def summary_table(summary: GradedLesson) -> Group:
 
 
 def _cells(student: GradedSubmission, summary: GradedLesson) -> list[Text]:
-    name = Text(student.student + (" ⧗" if student.late_seconds > 0 else ""))
+    name = Text(one_line(student.student) + (" ⧗" if student.late_seconds > 0 else ""))
     if student.problem:
         rest = [Text("?", style="yellow") for _ in summary.exercises]
         return [name, *rest, Text("blank", style="yellow"), Text("")]
@@ -56,16 +59,17 @@ def _points(row: GradedExercise) -> Text:
     symbol, style = OUTCOMES[outcome][0], _STYLES.get(outcome, "red")
     if row.by_hand:
         symbol = "✎"
-    return Text(f"{symbol} {'' if row.points is None else format(row.points, '.3g')}", style=style)
+    return Text(f"{symbol} {'' if row.shown is None else format(row.shown, '.3g')}", style=style)
 
 
 def _notes(summary: GradedLesson) -> list[Text]:
     lines = []
     for student in summary.students:
+        name = one_line(student.student)
         for exercise, reason in student.blanks.items():
-            where = f"{student.student}, {exercise}" if exercise else student.student
+            where = f"{name}, {exercise}" if exercise else name
             lines.append(Text(f"blank: {where}: {reason}", style="yellow"))
-        lines += [Text(f"note: {student.student}: {n}", style="dim") for n in student.notices]
+        lines += [Text(f"note: {name}: {n}", style="dim") for n in student.notices]
     if summary.waiting:
         answers = sum(map(len, summary.waiting.values()))
         lines.append(Text(f"{answers} written answer(s) wait for a person: open formgrader"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 import os
-import secrets
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,14 +21,18 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from sqlalchemy.exc import SAWarning
+from traitlets import TraitError
 from traitlets.config import Config
 
 from course_lib.course_folder import load_config
 from course_lib.errors import GradingError
 from course_lib.grading.adapters.nbgrader import assignments_of
+from course_lib.grading.changed_cells import change_cells
+from course_lib.grading.gate import secret_seed
 from course_lib.grading.gradebook import opened
 
 CONFIG = "nbgrader_config.py"
+SEED = "COURSE_CHECK_SEED"  # in the environment: wins over what the course keeps
 
 
 @contextmanager
@@ -43,7 +48,7 @@ class Course:
     """Paths, configuration and gradebook of the course at `root`.
 
     Raises:
-        GradingError: `root` holds no nbgrader_config.py.
+        GradingError: `root` holds no nbgrader_config.py, or one that nbgrader does not accept.
     """
 
     def __init__(self, root: Path) -> None:
@@ -58,7 +63,10 @@ class Course:
 
     def coursedir(self, lesson: str, config: Config | None = None) -> CourseDirectory:
         """nbgrader's own view of the folder, set to one lesson."""
-        coursedir = CourseDirectory(config=config or self.config)
+        try:
+            coursedir = CourseDirectory(config=config or self.config)
+        except TraitError as error:
+            raise GradingError(f"{self.root / CONFIG}: {error} Fix it and call again.") from error
         coursedir.assignment_id = lesson
         return coursedir
 
@@ -108,6 +116,20 @@ class Course:
             )
         return path
 
+    def read_release(self, lesson: str) -> tuple[str, NotebookNode]:
+        """The release notebook of a lesson, as text and parsed.
+
+        Raises:
+            GradingError: there is none, or it is damaged.
+        """
+        path = self.release_path(lesson)
+        try:
+            text = path.read_text(encoding="utf-8")
+            notebook = nbformat.reads(text, as_version=4)
+        except (ValueError, AttributeError, nbformat.ValidationError) as error:
+            raise GradingError(f"{path} is damaged: run `course build {lesson}`") from error
+        return text, notebook
+
     @contextmanager
     def gradebook(self) -> Iterator[Gradebook]:
         """The course's gradebook, opened and closed."""
@@ -122,20 +144,23 @@ class Course:
     def ensure_assignment(self, lesson: str, release: NotebookNode) -> None:
         """Bring the gradebook's idea of a lesson in line with its release notebook.
 
-        Raises:
-            GradingError: it cannot be done without losing grades; the message has the remedy.
+        Points and comments stay. Those that someone gave by hand in cells that are gone are kept
+        in .course/removed/LESSON_TIME.csv.
         """
         released = _graded_cells(release)
         known, submissions = self._known_cells(lesson)
         if known == released:
             return
         if known and submissions and set(known) != set(released):
-            raise GradingError(
-                f"the gradebook holds {submissions} submission(s) of {lesson} with other cells "
-                f"than {self.release_path(lesson)}: keep a copy of it, then run "
-                f"`nbgrader db assignment remove {lesson} --force` and grade again"
-            )
+            with self.gradebook() as gradebook:
+                change_cells(gradebook, lesson, release, functools.partial(self._keep, lesson))
         self._generate(lesson)
+
+    def _keep(self, lesson: str, table: str) -> None:
+        """What a person gave in cells that a lesson no longer has."""
+        kept = self.private / "removed" / f"{lesson}_{time.strftime('%Y%m%d-%H%M%S')}.csv"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(kept, table)
 
     def _known_cells(self, lesson: str) -> tuple[dict[str, str], int]:
         with self.gradebook() as gradebook:
@@ -168,14 +193,9 @@ class Course:
 
         COURSE_CHECK_SEED, where it is set, wins over the secret kept in the course folder.
         """
-        if given := os.environ.get("COURSE_CHECK_SEED"):
+        if given := os.environ.get(SEED):
             return given
-        path = self.private / "check_seed"
-        if not path.is_file():
-            path.parent.mkdir(exist_ok=True)
-            path.touch(mode=0o600)
-            path.write_text(secrets.token_hex(16) + "\n", encoding="utf-8")
-        return path.read_text(encoding="utf-8").strip()
+        return secret_seed(self.private / "check_seed")
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Where nbgrader finds the template of feedback pages and its filters, for nbgrader_config.py.
+"""Where nbgrader finds the template of feedback pages, its steps and filters.
 
 `course grade`, `nbgrader generate_feedback` and formgrader then write the same page, in light and
 dark, from `templates/feedback`; formgrader's own pages come from nbgrader as before.
@@ -13,6 +13,11 @@ _NBGRADER = Path(_SPEC.origin).parent
 TEMPLATES = [
     str(Path(__file__).with_name("templates")),
     str(_NBGRADER / "server_extensions" / "formgrader" / "templates"),
+]
+STEPS = [
+    "nbgrader.preprocessors.GetGrades",
+    "course_lib.grading.course_figures.CourseFigures",
+    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 FILTERS = {
     "clean_prose": "course_lib.grading.sanitize.clean_prose",

@@ -33,6 +33,16 @@ class GradedExercise:
     extra_credit: float = 0.0
 
     @property
+    def optional(self) -> bool:
+        """Whether it is starred: worth nothing, so that missing it costs nothing."""
+        return not self.max_points
+
+    @property
+    def shown(self) -> float | None:
+        """The points that a table shows; None of what is optional, unless a person gave some."""
+        return None if self.optional and not self.points else self.points
+
+    @property
     def score(self) -> float | None:
         """Points with the extra credit that a person gave."""
         return None if self.points is None else self.points + self.extra_credit
@@ -139,6 +149,10 @@ class GradedLesson:
     def exercises(self) -> tuple[str, ...]:
         """Names of the machine-graded exercises, in the lesson's order."""
         return tuple(self.points_by_exercise)
+
+    def star(self, exercise: str) -> str:
+        """What marks an exercise that is optional: worth nothing; else empty."""
+        return "" if self.points_by_exercise[exercise] else " ★"
 
     @property
     def max_points(self) -> float:

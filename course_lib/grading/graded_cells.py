@@ -7,8 +7,10 @@ anything that is not a number is full marks) does not reach the gradebook.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 from nbformat import NotebookNode
 
@@ -37,6 +39,12 @@ def is_check(cell: Mapping) -> bool:
     return cell["cell_type"] == "code" and bool(about.get("grade")) and not about.get("solution")
 
 
+def is_plain_test(cell: Mapping) -> bool:
+    """Whether a cell graded by machine is nbgrader's own kind: asserts, no call of `check`."""
+    source = cell.get("source")  # may be empty: all of it is hidden
+    return source is not None and is_check(cell) and not re.search(r"\bcheck\(", source)
+
+
 def is_run(cell: Mapping) -> bool:
     """Whether grading runs a cell: a code cell that is not for show."""
     return cell["cell_type"] == "code" and "demo" not in cell["metadata"].get("tags", [])
@@ -48,22 +56,37 @@ def check_cells(notebook: NotebookNode) -> list[NotebookNode]:
 
 
 def read_notebook(notebook: NotebookNode) -> NotebookGrades:
-    """Read the checks of a graded notebook and the notices in its metadata."""
+    """Read the checks of a graded notebook, the notices in its metadata, and how setup ended."""
     found = [read_check(cell) for cell in check_cells(notebook)]
     notices = notebook["metadata"].get("course", {}).get("notices", [])
-    return NotebookGrades({one.exercise: one for one in found}, tuple(notices))
+    stopped = (
+        f"the cell `{grade_id(cell)}` stopped: {o.get('ename')}: {o.get('evalue')}"[:300]
+        for cell in notebook["cells"]
+        if is_run(cell) and cell["metadata"].get("nbgrader", {}).get("locked")
+        for o in ([] if is_check(cell) else cell.get("outputs", []))
+        if o["output_type"] == "error"
+    )
+    return NotebookGrades({one.exercise: one for one in found}, (*notices, *stopped))
 
 
 def read_check(cell: Mapping) -> GradedExercise:
     """Read an executed check cell: the report and the points that it put out.
 
-    A time-out costs the exercise its points; every other fault leaves it ungraded.
+    A time-out costs the exercise its points; every other fault leaves it ungraded. An optional
+    exercise counts 0 of 0 points, whatever became of it.
     """
+    read = _read_check(cell)
+    return replace(read, points=0.0) if read.optional else read
+
+
+def _read_check(cell: Mapping) -> GradedExercise:
     about = cell["metadata"]["nbgrader"]
     exercise, most = about["grade_id"], float(about["points"])
     outputs = cell.get("outputs", [])
     if not cell.get("execution_count") and not outputs:
         return _ungraded(exercise, most, "the check was not run")
+    if is_plain_test(cell):
+        return _as_nbgrader_grades(cell)
     if errors := [o.get("ename") for o in outputs if o["output_type"] == "error"]:
         return _after_errors(exercise, most, errors)
     reports = [r for o in outputs if isinstance(r := o.get("data", {}).get(REPORT), Mapping)]
@@ -80,9 +103,22 @@ def read_check(cell: Mapping) -> GradedExercise:
     points = _number([o for o in outputs if o["output_type"] == "execute_result"])
     if points is None or not 0 <= points <= most + 1e-9:
         return _ungraded(exercise, most, "the check's last value is not a number of points")
-    if not _agree(points, report.get("points")):
+    if most and not _agree(points, report.get("points")):
         return _ungraded(exercise, most, "the check's value and its report disagree")
     return GradedExercise(exercise, min(points, most), most, outcome, mistake, message=message)
+
+
+def _as_nbgrader_grades(cell: Mapping) -> GradedExercise:
+    """What nbgrader gives an ordinary test: nothing after an error, else a number or all."""
+    from nbgrader.utils import determine_grade
+
+    points, most = determine_grade(cast(NotebookNode, cell))
+    errors = [o for o in cell["outputs"] if o["output_type"] == "error"]
+    message = f"{errors[0].get('ename')}: {errors[0].get('evalue')}"[:300] if errors else None
+    outcome = "correct" if points is not None and points >= most else "incorrect"
+    if errors and errors[0].get("ename") == TIMEOUT:
+        outcome = "timed_out"
+    return GradedExercise(grade_id(cell), points, most, outcome, message=message)
 
 
 def _after_errors(exercise: str, most: float, names: list) -> GradedExercise:

@@ -7,26 +7,26 @@ and everything else a student's file may claim are left behind here.
 from __future__ import annotations
 
 import json
-import os
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.errors import GradingError
-from course_lib.grading.sanitize import plain_text
+from course_lib.grading.gate import (
+    SECRET,
+    STAMP,
+    IntakeError,
+    one_line,
+    read_ordinary,
+    read_stamp,
+    utf8,
+)
 
 MAX_BYTES = 100_000_000
 MAX_CELLS = 5_000
 MAX_SOURCE = 5_000_000  # characters in all cells together
-_EXPECTED = ("timestamp.txt", ".ipynb_checkpoints", ".DS_Store")
-_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_OPEN |= getattr(os, "O_BINARY", 0)
+_EXPECTED = (STAMP, SECRET, ".ipynb_checkpoints", ".DS_Store")
 _KINDS = {"code": "code", "markdown": "markdown", "raw": "raw", "heading": "markdown"}
-
-
-class IntakeError(Exception):
-    """One submission cannot be read; the message is the reason shown to the instructor."""
 
 
 @dataclass(frozen=True)
@@ -58,22 +58,48 @@ def find_submissions(
     """List `submitted/*/LESSON` in order of the students' names, readable or not.
 
     Raises:
-        GradingError: there is no such folder, or a named student submitted nothing.
+        GradingError: there is no such folder, it is empty, or a named student submitted nothing.
     """
     if not submitted.is_dir():
-        raise GradingError(
-            f"{submitted}: no such folder; put each notebook in "
-            f"{submitted.name}/STUDENT/{lesson}/{lesson}.ipynb"
-        )
+        raise GradingError(f"{submitted}: no such folder; {_place(submitted, lesson)}")
     found = {
-        folder.name: _locate(folder.name, lesson, folder / lesson)
+        utf8(folder.name): one
         for folder in sorted(submitted.iterdir())
-        if folder.is_dir() and (folder / lesson).exists()
+        if folder.is_dir() and (one := _handed_in(folder, lesson)) is not None
     }
     missing = sorted(set(students or ()) - set(found))
+    if not found:
+        raise GradingError(f"{submitted}: nobody handed in {lesson}; {_place(submitted, lesson)}")
     if missing:
         raise GradingError(f"{submitted}: nothing from {', '.join(missing)} for {lesson}")
     return [found[name] for name in found if students is None or name in students]
+
+
+def _place(submitted: Path, lesson: str) -> str:
+    return f"put each notebook in {submitted.name}/STUDENT/{lesson}/{lesson}.ipynb"
+
+
+def _handed_in(place: Path, lesson: str) -> Submission | None:
+    """What a student handed in for a lesson, also where it lies beside its place; None: nothing."""
+    student, folder = utf8(place.name), place / lesson
+    if not folder.exists():
+        beside = [path for path in place.iterdir() if _meant(path.name, lesson)]
+        if not beside:
+            return None
+        names = _shown(sorted(beside))
+        problem = f"{names} is not where it is looked for: put it into {one_line(student)}/{lesson}"
+        return Submission(student, lesson, folder, None, f"{problem}/")
+    if student != place.name:
+        problem = "its folder's name is not UTF-8: rename it to the student's id"
+        return Submission(student, lesson, folder, None, problem)
+    if place.is_symlink():
+        return Submission(student, lesson, folder, None, f"{place} is a link, no ordinary folder")
+    return _locate(student, lesson, folder)
+
+
+def _meant(name: str, lesson: str) -> bool:
+    """Whether a file or folder in a student's folder is this lesson's, all but for its place."""
+    return utf8(name).lower() in (lesson.lower(), f"{lesson}.ipynb".lower())
 
 
 def _locate(student: str, lesson: str, folder: Path) -> Submission:
@@ -99,33 +125,26 @@ def _locate(student: str, lesson: str, folder: Path) -> Submission:
 def _left_aside(folder: Path, chosen: Path) -> tuple[str, ...]:
     """A notice of what lies beside the notebook: none of it reaches the kernel."""
     others = sorted(p for p in folder.iterdir() if p != chosen and p.name not in _EXPECTED)
-    return (f"other files not looked at: {_shown(others)}",) if others else ()
+    found = (f"other files not looked at: {_shown(others)}",) if others else ()
+    if (folder / STAMP).exists() and read_stamp(folder) is None:
+        found += (f"{STAMP} holds no date: taken as handed in on time",)
+    return found
 
 
 def _shown(paths: Sequence[Path]) -> str:
-    """A few names in one line, whatever characters they hold."""
-    names = [plain_text(p.name).replace("\n", " ")[:80] for p in paths[:5]]
+    """A few names in one line."""
+    names = [one_line(path.name) for path in paths[:5]]
     more = f" and {len(paths) - 5} more" if len(paths) > 5 else ""
     return ", ".join(names) + more
 
 
 def read_bytes(path: Path) -> bytes:
-    """The bytes of an ordinary file of bearable size.
+    """The bytes of a submitted notebook.
 
     Raises:
         IntakeError: a link, a folder, a device, or larger than MAX_BYTES.
     """
-    try:
-        about = path.lstat()
-        if not stat.S_ISREG(about.st_mode):
-            raise IntakeError(f"{path.name} is not an ordinary file: ask for the file itself")
-        if about.st_size > MAX_BYTES:
-            size = f"{about.st_size / 1e6:.0f} MB"
-            raise IntakeError(f"{path.name} has {size}: ask for it with its outputs cleared")
-        with os.fdopen(os.open(path, _OPEN), "rb") as file:  # not what was put there since
-            return file.read(MAX_BYTES)
-    except OSError as error:
-        raise IntakeError(f"{path.name} cannot be read: {error.strerror}") from error
+    return read_ordinary(path, MAX_BYTES, "ask for it with its outputs cleared")
 
 
 def parse(data: bytes, name: str = "the notebook") -> tuple[list[SubmittedCell], list[str]]:

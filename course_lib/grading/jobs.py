@@ -20,7 +20,7 @@ class Job:
         lesson: slug.
         key: names what is graded: submission, release, seed and limits.
         notebook: the rebuilt one; its runner works on a copy.
-        seed: the secret from which the inputs of the checks are drawn.
+        seed: from which the inputs of its checks are drawn, its own.
         settled: exercises whose check cells hold their outputs already and are not judged again.
         earlier: check cells of the same work as they were graded before; their points may not fall.
     """
@@ -44,7 +44,7 @@ class Result:
         flagged: exercises for a person to look at, with the reason.
         seconds: wall time by step: "kernel" (waiting for it), "cells", "observe", "judge", "total",
             and of making kernels, most of it ahead of need, "fork", "sandbox", "start".
-        attempts: how many workers tried.
+        attempts: how many workers it took with it.
         log: what happened, a line each, for a person who looks into one submission.
     """
 
@@ -53,7 +53,7 @@ class Result:
     key: str
     notebook: str = ""
     fault: str | None = None
-    attempts: int = 1
+    attempts: int = 0
     flagged: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)

@@ -20,14 +20,16 @@ from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.remote import Reply, Request
 from course_lib.exercises import find
 from course_lib.grading.check_outputs import outputs_of, outputs_of_ending
-from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_run
+from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_plain_test, is_run
 from course_lib.grading.jobs import Job
+from course_lib.grading.kernels.client import Ran
 from course_lib.grading.observation_reply import plausible, reply_in
-from course_lib.grading.sanitize import sanitize_outputs
+from course_lib.grading.plain_tests import shown_of_test
+from course_lib.grading.shown import Shown
 from course_lib.grading.submission_kernel import LOST, Session
 
 # Endings that an earlier exercise may have prepared: these are tried once more without it.
-_MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes")
+_MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes", "disk")
 
 
 def grade_cells(session: Session, job: Job, notebook: NotebookNode) -> dict[str, str]:
@@ -40,13 +42,18 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode) -> dict[str,
         KernelFault: a kernel was lost, and not by what ran in it.
         CannotJudge: no other attempt would end otherwise.
     """
-    flagged = {}
+    flagged, shown = {}, Shown(notebook)
     for index, cell in enumerate(notebook.cells):
         if not is_run(cell):
             continue
         session.check_budget()
         if not is_check(cell):
-            _run_cell(session, index, cell)
+            shown.keep(cell, _run_cell(session, index, cell))
+            continue
+        if is_plain_test(cell):
+            cell.outputs = shown_of_test(
+                _run_cell(session, index, cell), session.harmful.get(index)
+            )
             continue
         name = grade_id(cell)
         cell.execution_count = index + 1
@@ -57,16 +64,17 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode) -> dict[str,
         if _is_wrong(judged) and _right_with_other_inputs(session, job, name, index):
             flagged[name] = "wrong with one set of inputs, right with another"
         cell.outputs = _check_outputs(session, cell, judged)
+    shown.write()
     return flagged
 
 
-def _run_cell(session: Session, index: int, cell: NotebookNode) -> None:
+def _run_cell(session: Session, index: int, cell: NotebookNode) -> Ran:
     """Run a cell that is no check; note what ended the kernel."""
     ran = session.run(cell.source, index)
     if ran.state == "died" and session.ending_of(ran) in _MAYBE_ANOTHERS:
         session.renew(index)
         ran = session.run(cell.source, index)
-    cell.outputs, cell.execution_count = sanitize_outputs(ran.outputs), ran.count
+    cell.execution_count = ran.count
     why = ""
     if ran.state in LOST:
         session.harmful[index] = session.ending_of(ran)
@@ -75,6 +83,7 @@ def _run_cell(session: Session, index: int, cell: NotebookNode) -> None:
     if ran.state != "ok":
         name = grade_id(cell) or cell.get("id", "")
         session.journal.note(f"cell {index + 1} {name}: {ran.state}{why} after {ran.seconds:.2f} s")
+    return ran
 
 
 def _judge_twice(session: Session, job: Job, name: str, index: int) -> Report | str:

@@ -19,6 +19,7 @@ from typing import Any
 from course_lib.errors import GradingError
 
 MAX_ATTEMPTS = 3
+_DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Entry:
         key: names what was graded: submission, release, seed and limits.
         checks: digest of the check that judged it, by exercise.
         state: "started", "graded", "published" or "blank".
-        attempts: how often it was begun and not finished.
+        attempts: how many workers it took with it.
         problem: why it is blank, with the remedy.
         flagged: exercises for a person to look at, with the reason.
         same: exercises whose answer is the course's own solution.
@@ -65,7 +66,7 @@ class Ledger:
 
     def get(self, student: str) -> Entry:
         """A student's entry; an empty one if there is none, or if it is damaged."""
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        with contextlib.suppress(*_DAMAGED):
             return _read(self._path(student))
         return Entry(student)
 
@@ -73,7 +74,7 @@ class Ledger:
         """All entries that can be read."""
         found = []
         for path in sorted(self.folder.glob("*.json")):
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            with contextlib.suppress(*_DAMAGED):
                 found.append(_read(path))
         return found
 
@@ -89,8 +90,8 @@ class Ledger:
             known: more fields of the entry, for example `notices`.
         """
         before, checks = self.get(student), dict(checks or {})
-        again = (before.key, before.checks, before.state) == (key, checks, "started")
-        attempts = before.attempts + 1 if again else 1
+        same = (before.key, before.checks, before.state) == (key, checks, "started")
+        attempts = before.attempts if same else 0
         return self.put(Entry(student, key, checks, "started", attempts, **known))
 
     def put(self, entry: Entry) -> Entry:

@@ -13,15 +13,16 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.grading.course import Course, parse_graded
-from course_lib.grading.fingerprints import checks_digests, key_of, work_of
+from course_lib.grading.fingerprints import checks_digests, key_of, seed_of, work_of
+from course_lib.grading.gate import IntakeError
 from course_lib.grading.graded_cells import check_cells
-from course_lib.grading.intake import IntakeError, Submission, parse, read_bytes
+from course_lib.grading.intake import Submission, read_bytes
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.ledger import MAX_ATTEMPTS, Entry, Ledger
-from course_lib.grading.rebuild import rebuild
+from course_lib.grading.plain_tests import digests_of, restore, tests_of
+from course_lib.grading.pouring import poured
 from course_lib.grading.regrade import take_over
 from course_lib.grading.settings import Settings
-from course_lib.grading.source_checks import same_as_course, source_checks
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Run:
         release: the lesson's release notebook as text.
         notebook: the same, parsed once; never changed.
         checks: digest of each check's sources.
-        seed: the secret from which the inputs of the checks are drawn.
+        tests: ordinary tests with what the release hides of them.
+        seed: the secret from which each submission's own is made.
     """
 
     course: Course
@@ -42,6 +44,7 @@ class Run:
     release: str
     notebook: NotebookNode
     checks: Mapping[str, str]
+    tests: Mapping[str, str]
     seed: str
 
 
@@ -63,17 +66,19 @@ def open_run(course: Course, lesson: str, settings: Settings) -> Run:
     """Read what a run needs to know once.
 
     Raises:
-        GradingError: the lesson has no release notebook.
+        GradingError: the lesson has no release notebook, or a damaged one.
     """
-    release = course.release_path(lesson).read_text(encoding="utf-8")
+    release, notebook = course.read_release(lesson)
+    tests = tests_of(course, lesson, notebook)
     return Run(
         course,
         lesson,
         settings,
         Ledger(course.ledger_path(lesson)),
         release,
-        nbformat.reads(release, as_version=4),
-        checks_digests(lesson),
+        notebook,
+        {**checks_digests(lesson), **digests_of(tests)},
+        tests,
         course.check_seed(),
     )
 
@@ -120,7 +125,8 @@ def _settled(run: Run, entry: Entry, known: set[str]) -> Settled | None:
     if notebook is None or entry.student in known:
         return Settled(entry, notebook) if notebook else None
     # The gradebook was lost, or another machine graded this share.
-    return Settled(replace(entry, state="graded", notebook=nbformat.v4.writes(notebook)), notebook)
+    again = replace(entry, state="graded", notebook=nbformat.v4.writes(notebook))
+    return Settled(run.ledger.put(again), notebook)
 
 
 def _refuse_poison(run: Run, entry: Entry, key: str) -> None:
@@ -138,9 +144,9 @@ def _begin(
     work = work_of(data)
     was_graded = entry.state == "published" or entry.regraded
     regraded = was_graded and entry.work == work and not run.settings.force
-    cells, read = parse(data, _notebook_of(submission).name)
-    notebook, restored = rebuild(run.notebook, cells)
-    notices = (*submission.notices, *read, *restored, *source_checks(notebook))
+    read = poured(data, _notebook_of(submission).name, run.lesson, run.notebook)
+    notebook, notices = read.notebook, (*submission.notices, *read.notices)
+    restore(notebook, run.tests)
     notebook.metadata.setdefault("course", {})["notices"] = list(notices)
     earlier = _earlier_checks(run, entry) if same or regraded else ()
     settled = take_over(notebook, earlier, same)
@@ -151,13 +157,12 @@ def _begin(
         work=work,
         regraded=regraded,
         notices=notices,
-        same=tuple(same_as_course(notebook, run.lesson)),
+        same=read.same,
         flagged={name: why for name, why in entry.flagged.items() if name in settled},
     )
     kept = tuple(earlier) if regraded else ()
-    return Job(
-        submission.student, run.lesson, key, notebook, run.seed, tuple(sorted(settled)), kept
-    )
+    student, seed = submission.student, seed_of(run.seed, submission.student, work)
+    return Job(student, run.lesson, key, notebook, seed, tuple(sorted(settled)), kept)
 
 
 def _earlier_checks(run: Run, entry: Entry) -> tuple[NotebookNode, ...]:

@@ -7,14 +7,20 @@ the same grades as `course grade`.
 from __future__ import annotations
 
 import functools
+import os
 from pathlib import Path
+from typing import Any
 
 import nbformat
+from jupyter_client.manager import KernelManager
 from nbformat import NotebookNode
-from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.preprocessors import Execute, NbGraderPreprocessor
 
 from course_lib.grading.adapters.nbgrader import SaveScores, coursedir_of
-from course_lib.grading.graded_cells import is_check, read_check
+from course_lib.grading.course import SEED
+from course_lib.grading.fingerprints import seed_of, work_of
+from course_lib.grading.gate import secret_seed
+from course_lib.grading.graded_cells import is_check, is_plain_test, read_check
 from course_lib.grading.intake import SubmittedCell
 from course_lib.grading.rebuild import rebuild
 from course_lib.grading.sanitize import sanitize_outputs
@@ -29,7 +35,7 @@ SANITIZE = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 AUTOGRADE = [
-    "nbgrader.preprocessors.Execute",
+    "course_lib.grading.preprocessors.ExecuteWithSeed",
     "course_lib.grading.preprocessors.ForgiveStderr",
     "course_lib.grading.preprocessors.SanitizeOutputs",
     "nbgrader.preprocessors.LimitOutput",
@@ -86,14 +92,36 @@ def _reduced(nb: NotebookNode) -> list[SubmittedCell]:
     ]
 
 
+class ExecuteWithSeed(Execute):
+    """nbgrader's own, with `c.Execute` its settings; the checks draw from the course's secret.
+
+    The kernel gets the submission's own seed, as under `course grade`, never the secret itself.
+    """
+
+    def preprocess(
+        self, nb: NotebookNode, resources: Any = None, km: KernelManager | None = None
+    ) -> tuple[NotebookNode, dict]:
+        """Execute the notebook."""
+        about, before = resources["nbgrader"], os.environ.get(SEED)
+        private = Path(coursedir_of(self).root) / ".course" / "check_seed"
+        work = work_of(nbformat.writes(nb).encode())
+        os.environ[SEED] = seed_of(before or secret_seed(private), about["student"], work)
+        try:
+            return super().preprocess(nb, resources, km)
+        finally:  # formgrader's server goes on
+            os.environ.pop(SEED)
+            if before is not None:
+                os.environ[SEED] = before
+
+
 class ForgiveStderr(NbGraderPreprocessor):
-    """After execution: what a check cell left on stderr is shown, and costs nothing."""
+    """After execution: what `check` left on stderr is shown, and costs nothing."""
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict, index: int
     ) -> tuple[NotebookNode, dict]:
         """Turn stderr streams of check cells into stdout."""
-        if is_check(cell):
+        if is_check(cell) and not is_plain_test(cell):
             for output in cell.outputs:
                 if output.output_type == "stream":
                     output.name = "stdout"
@@ -107,7 +135,7 @@ class SanitizeOutputs(NbGraderPreprocessor):
         self, cell: NotebookNode, resources: dict, index: int
     ) -> tuple[NotebookNode, dict]:
         """Keep plain text and pictures."""
-        if cell.cell_type == "code" and not is_check(cell):
+        if cell.cell_type == "code" and (not is_check(cell) or is_plain_test(cell)):
             cell.outputs = sanitize_outputs(cell.outputs)
         return cell, resources
 

@@ -7,20 +7,15 @@ files are written completely or not at all, so publishing the same result again 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
+import time
 from collections.abc import Iterator
-from datetime import datetime
-from pathlib import Path
+from dataclasses import replace
 
-from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbformat import NotebookNode
-from nbgrader.converters import GenerateFeedback
-from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import compute_checksum, is_grade, is_solution
 
 from course_lib.errors import GradingError
-from course_lib.grading.adapters.nbconvert import CachingExporter
 from course_lib.grading.adapters.nbgrader import (
     LatePenalties,
     SubmittedNotebook,
@@ -29,10 +24,11 @@ from course_lib.grading.adapters.nbgrader import (
     submit,
 )
 from course_lib.grading.course import Course, write_atomically
+from course_lib.grading.gate import STAMP, exchange_files, read_stamp, submitted_at
 from course_lib.grading.gradebook import MAX_STUDENT_ID, opened
 from course_lib.grading.graded_cells import NotebookGrades, is_check
-
-_STAMP = "timestamp.txt"
+from course_lib.grading.ledger import Entry, Ledger
+from course_lib.grading.pages import FeedbackPages
 
 
 class Publisher:
@@ -45,38 +41,59 @@ class Publisher:
 
     def __init__(self, course: Course, lesson: str) -> None:
         self.course, self.lesson = course, lesson
-        coursedir = course.coursedir(lesson)
-        self._coursedir = coursedir
         self._penalties = LatePenalties(course.config)
-        self._feedback = _FeedbackPages(course, lesson)
+        self._pages = FeedbackPages(course, lesson)
+        self._seconds: dict[str, float] = {}
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Publisher]:
         """Hold the gradebook open, for many results at a time."""
-        with opened(self._coursedir) as self.gradebook:
+        with opened(self.course.coursedir(self.lesson)) as self.gradebook:
             yield self
 
     def publish(
         self, student: str, text: str, notebook: NotebookNode, grades: NotebookGrades
     ) -> None:
-        """Write a graded submission: grades in one transaction, then files.
+        """Write a graded submission: grades in one transaction, then files; its page is made later.
 
         Args:
             student: whose.
             text: the graded notebook as it is to lie in autograded/.
-            notebook: the same, parsed; the feedback page notes grades in its metadata.
+            notebook: the same, parsed.
             grades: what its checks say.
         """
+        started = time.monotonic()
         with one_transaction(self.gradebook):
             about = self._submission(student)
             self._grade(about, notebook, grades)
         place = self.course.autograded_notebook(student, self.lesson)
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(place, text.rstrip("\n") + "\n")
-        stamp = self.course.step("submitted") / student / self.lesson / _STAMP
-        if stamp.is_file() and not stamp.is_symlink():
-            shutil.copy(stamp, place.with_name(_STAMP))
-        self._feedback.write(student, notebook, about)
+        whole = text.rstrip("\n") + "\n"
+        if not place.is_file() or place.read_bytes() != whole.encode():
+            write_atomically(place, whole)
+        folder = self.course.step("submitted") / student / self.lesson
+        stamp = read_stamp(folder)
+        if stamp is not None:
+            write_atomically(place.with_name(STAMP), f"{stamp}\n")
+        self._pages.expect(student, about, grades)
+        self._seconds[student] = time.monotonic() - started
+
+    def write_pages(self, ledger: Ledger) -> Iterator[Entry]:
+        """Make the feedback pages of what was published; the entry of each that is complete."""
+        entries: dict[str, Entry] = {}
+
+        def notebooks() -> Iterator[tuple[str, str]]:
+            for student in self._pages.expected:
+                entry = ledger.get(student)
+                seconds = entry.seconds | {"write": self._seconds.pop(student)}
+                entries[student] = replace(entry, notebook="", seconds=seconds)
+                yield student, entry.notebook
+
+        for student, page in self._pages.made(notebooks()):
+            folder = self.course.step("submitted") / student / self.lesson
+            for name, text in exchange_files(folder).items():
+                write_atomically(page.with_name(name), text)
+            yield entries.pop(student)
 
     def leave_blank(self, student: str) -> None:
         """No grade rather than 0: clear the machine's scores, ask for a person."""
@@ -99,8 +116,7 @@ class Publisher:
                 "again; what is graded is kept"
             )
         folder = self.course.step("submitted") / student / self.lesson
-        stamp = read_timestamp(self._coursedir, folder)
-        return submit(self.gradebook, self.lesson, student, stamp)
+        return submit(self.gradebook, self.lesson, student, submitted_at(folder))
 
     def _grade(
         self, about: SubmittedNotebook, notebook: NotebookNode, read: NotebookGrades
@@ -123,57 +139,3 @@ class Publisher:
                 comments[name].auto_comment = "No response." if same else None
         self.gradebook.db.flush()
         about.late_submission_penalty = self._penalties.penalty(about)
-
-
-def read_timestamp(coursedir: CourseDirectory, folder: Path) -> datetime | None:
-    """When it was submitted, or None; a timestamp that cannot be read is no timestamp."""
-    try:
-        return coursedir.get_existing_timestamp(str(folder))
-    except Exception:  # nbgrader fails in several ways on garbage
-        return None
-
-
-class _FeedbackPages:
-    """nbgrader's feedback pages, from one exporter for all students."""
-
-    def __init__(self, course: Course, lesson: str) -> None:
-        self.course, self.lesson = course, lesson
-        coursedir = course.coursedir(lesson)
-        converter = GenerateFeedback(coursedir=coursedir, config=course.config)
-        self.exporter = CachingExporter(config=converter.config)
-        self.exporter.register_preprocessor(CSSHTMLHeaderPreprocessor, enabled=True)
-
-    def write(self, student: str, notebook: NotebookNode, about: SubmittedNotebook) -> None:
-        """What GetGrades and GenerateFeedback do, with the grades that are at hand."""
-        _note_grades(notebook, about)
-        penalty = about.late_submission_penalty or 0
-        resources = {
-            "metadata": {"name": self.lesson, "path": ""},
-            "nbgrader": {
-                "assignment": self.lesson,
-                "notebook": self.lesson,
-                "student": student,
-                "score": about.score - penalty,
-                "max_score": about.max_score,
-                "late_penalty": penalty,
-            },
-        }
-        text, _ = self.exporter.from_notebook_node(notebook, resources)
-        place = self.course.step("feedback") / student / self.lesson / f"{self.lesson}.html"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(place, text)
-        os.chmod(place, 0o644)
-
-
-def _note_grades(notebook: NotebookNode, about: SubmittedNotebook) -> None:
-    """Put grades and comments into a notebook's metadata, as GetGrades does."""
-    grades = {grade.name: grade for grade in about.grades}
-    comments = {comment.name: comment for comment in about.comments}
-    for cell in notebook.cells:
-        known = cell.metadata.get("nbgrader")
-        if known and is_solution(cell):
-            known["comment"] = comments[known["grade_id"]].comment
-        if known and is_grade(cell):
-            grade = grades[known["grade_id"]]
-            known["score"], known["points"] = grade.score, grade.max_score
-            known["waiting"] = grade.needs_manual_grade and grade.manual_score is None

@@ -16,8 +16,9 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.grading.intake import SubmittedCell
-from course_lib.grading.sanitize import made_output, sanitize_outputs, sanitize_prose
+from course_lib.grading.sanitize import KEPT, made_output, sanitize_outputs, sanitize_prose
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _AS_SUBMITTED = "[not run again: this is what was submitted]\n"
 
 
@@ -53,6 +54,7 @@ def rebuild(
     _keep_shown(slots, submitted, homes)
     _place_own_cells(slots, submitted, homes, superseded, notices)
     _adopt_retyped_answers(slots, notices)
+    _adopt_written_answers(slots, notices)
     return _assemble(release, slots), notices
 
 
@@ -64,11 +66,12 @@ def _slot(cell: NotebookNode) -> _Slot:
 def _find_homes(slots: list[_Slot], submitted: Sequence[SubmittedCell]) -> list[int | None]:
     """For each submitted cell the release cell it is a version of, or None."""
     by_name: dict[str | None, int] = {slot.name: i for i, slot in enumerate(slots) if slot.name}
-    plain = [i for i, slot in enumerate(slots) if not slot.name]
-    by_id = {slots[i].cell.get("id"): i for i in plain}
+    named = {cell.grade_id for cell in submitted}
+    by_id = {slot.cell.get("id"): i for i, slot in enumerate(slots) if slot.name not in named}
     by_text: dict[tuple[str, str], list[int]] = {}
-    for i in plain:
-        by_text.setdefault((slots[i].cell.cell_type, _trim(slots[i].cell.source)), []).append(i)
+    for i, slot in enumerate(slots):
+        if slot.name is None or slot.name not in named:  # or its metadata was lost on the way
+            by_text.setdefault((slot.cell.cell_type, _trim(slot.cell.source)), []).append(i)
     homes: list[int | None] = []
     taken: set[int] = set()
     for cell in submitted:
@@ -160,17 +163,65 @@ def _hang(cells: list[SubmittedCell], anchor: _Slot | None, slots: list[_Slot]) 
 
 
 def _adopt_retyped_answers(slots: list[_Slot], notices: list[str]) -> None:
-    """Where an answer cell was deleted, take the student's own cell that defines its name."""
+    """Where an answer cell is gone or untouched, take the student's own cell that defines its name.
+
+    A cell that answers several exercises goes whole to the first, and to each other the part that
+    defines it, since its own stub would come after it.
+    """
+    taken: list[SubmittedCell] = []
     for slot in slots:
-        if not slot.editable or slot.answer is not None or slot.cell.cell_type != "code":
+        if not slot.editable or not _is_open(slot) or slot.cell.cell_type != "code":
             continue
         wanted = _defined(slot.cell.source)
-        for own in [own for s in slots for own in (s.before, s.after)]:
-            for cell in [c for c in own if c.kind == "code" and wanted & _defined(c.source)]:
-                slot.answer = cell.source
-                own.remove(cell)
-        if slot.answer is not None:
+        own = [c for s in slots for c in (*s.before, *s.after) if c.kind == "code"]
+        found = [cell for cell in (*own, *taken) if wanted & _defined(cell.source)]
+        if not found:
+            continue
+        cell = found[-1]
+        if any(cell is one for one in taken):
+            slot.answer = _parts_of(cell.source, wanted)
+        else:
+            slot.answer = cell.source
+            taken.append(cell)
+            earlier = [one for one in found[:-1] if not any(one is other for other in taken)]
+            _take_out(slots, [cell, *earlier])
+            slot.before += earlier  # with helpers, perhaps
+        notices.append(f"{slot.name}: answer found in a cell of the student's own")
+
+
+def _adopt_written_answers(slots: list[_Slot], notices: list[str]) -> None:
+    """Where a text cell is gone or untouched, take the student's own text beside it."""
+    for at, slot in enumerate(slots):
+        if not slot.editable or not _is_open(slot) or slot.cell.cell_type != "markdown":
+            continue
+        places = [slots[at - 1].after] if at else []
+        places += [slot.before, slot.after]
+        written = [c for place in places for c in place if c.kind != "code" and c.source.strip()]
+        if written:
+            slot.answer = "\n\n".join(cell.source for cell in written)
+            _take_out(slots, written)
             notices.append(f"{slot.name}: answer found in a cell of the student's own")
+
+
+def _take_out(slots: list[_Slot], cells: Sequence[SubmittedCell]) -> None:
+    """Remove the student's own cells from where they stand."""
+    for place in (place for slot in slots for place in (slot.before, slot.after)):
+        place[:] = [one for one in place if not any(one is cell for cell in cells)]
+
+
+def _is_open(slot: _Slot) -> bool:
+    """Whether nothing was answered where the answer belongs."""
+    return slot.answer is None or _trim(slot.answer) == _trim(slot.cell.source)
+
+
+def _parts_of(source: str, names: set[str]) -> str:
+    """The definitions of some names at the top level of a cell that can be parsed."""
+    lines, found = source.splitlines(), []
+    for node in ast.parse(source).body:
+        if isinstance(node, _DEFINITIONS) and node.name in names:
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            found.append("\n".join(lines[first - 1 : node.end_lineno]))
+    return "\n\n\n".join(found)
 
 
 def _defined(source: str) -> set[str]:
@@ -179,8 +230,7 @@ def _defined(source: str) -> set[str]:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return {node.name for node in body if isinstance(node, kinds)}
+    return {node.name for node in body if isinstance(node, _DEFINITIONS)}
 
 
 def _assemble(release: NotebookNode, slots: list[_Slot]) -> NotebookNode:
@@ -188,6 +238,7 @@ def _assemble(release: NotebookNode, slots: list[_Slot]) -> NotebookNode:
     notebook.nbformat_minor = max(5, release.get("nbformat_minor", 5))
     used = {slot.cell.get("id") for slot in slots}
     ids = (name for n in itertools.count(1) if (name := f"own-{n}") not in used)
+    room = KEPT
     for slot in slots:
         cell = copy.deepcopy(slot.cell)
         if slot.answer is not None:
@@ -195,15 +246,16 @@ def _assemble(release: NotebookNode, slots: list[_Slot]) -> NotebookNode:
             code = cell.cell_type == "code" or untouched
             cell.source = slot.answer if code else sanitize_prose(slot.answer)
         if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = _shown(slot.outputs), None
+            cell.outputs, cell.execution_count = _shown(slot.outputs, room), None
+            room -= len(str(cell.outputs)) if cell.outputs else 0
         own_before = [_own(c, ids) for c in slot.before]
         own_after = [_own(c, ids) for c in slot.after]
         notebook.cells.extend([*own_before, cell, *own_after])
     return notebook
 
 
-def _shown(outputs: Sequence) -> list[NotebookNode]:
-    clean = sanitize_outputs(outputs)
+def _shown(outputs: Sequence, room: int) -> list[NotebookNode]:
+    clean = sanitize_outputs(outputs, room)
     return [made_output("stream", name="stdout", text=_AS_SUBMITTED), *clean] if clean else []
 
 

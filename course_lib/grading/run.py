@@ -1,15 +1,17 @@
 """`course grade`: from what was submitted to gradebook, autograded/ and feedback/.
 
-    submitted/ --plan--> jobs --executor--> results --ledger--> published
+    submitted/ --plan--> jobs --executor--> results --ledger--> published --> pages
 
-A submission that cannot be graded is left blank with a reason; the others go on. A run that is
-killed at any moment is finished by the next one.
+Points land first: feedback pages are made when all of them are in the gradebook. A submission that
+cannot be graded is left blank with a reason; the others go on. A run that is killed at any moment
+is finished by the next one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -55,11 +57,17 @@ def grade(
         The whole lesson as it is in the gradebook afterwards.
 
     Raises:
-        GradingError: nothing can be graded; the message names the file and the remedy.
+        GradingError: nothing can be graded; the message names the file and the remedy. Or "basic"
+            was asked for by root.
     """
     started = time.monotonic()
+    settings = settings or Settings()
+    if settings.sandbox == "basic" and hasattr(os, "getuid") and os.getuid() == 0:
+        raise GradingError(
+            "sandbox basic holds nothing that runs as root: grade as an ordinary user, or at strict"
+        )
     with quiet_nbgrader():
-        run = open_run(Course(root), lesson, settings or Settings())
+        run = open_run(Course(root), lesson, settings)
         with _alone(run.course):
             submissions = _chosen(run, students)
             run.course.ensure_assignment(lesson, run.notebook)
@@ -113,6 +121,8 @@ def _grade(
                 settled = receive(run, result)
                 _write_log(run, settled, result)
                 finish(settled)
+        for entry in publisher.write_pages(run.ledger):
+            run.ledger.published(entry)
     return known
 
 
@@ -147,7 +157,7 @@ def _execute(settings: Settings, jobs: Iterator[Job]) -> Generator[Result, None,
 
 def _finish(run: Run, settled: Settled, publisher: Publisher) -> NotebookGrades | None:
     """Publish a graded submission, or clear a blank one; return what its graded notebook says."""
-    entry, started = settled.entry, time.monotonic()
+    entry = settled.entry
     if entry.state == "blank":
         publisher.leave_blank(entry.student)
         run.ledger.put(entry)
@@ -156,8 +166,6 @@ def _finish(run: Run, settled: Settled, publisher: Publisher) -> NotebookGrades 
     grades = read_notebook(notebook)
     if entry.state == "graded":
         publisher.publish(entry.student, entry.notebook, notebook, grades)
-        seconds = entry.seconds | {"write": time.monotonic() - started}
-        run.ledger.published(replace(entry, seconds=seconds))
     return grades
 
 

@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 
 from course_lib.checks.observe.codec import encode
 from course_lib.checks.observe.remote import Request
-from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_run
+from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_plain_test, is_run
 from course_lib.grading.kernels.client import Client, Ran
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Limits
@@ -69,6 +69,7 @@ class Session:
         self.journal = journal
         self.harmful: dict[int, str] = {}
         self._client: Client | None = None
+        self._received = 0  # bytes from kernels that have ended
         self._used = 0.0  # seconds of its own, of processor time and waiting
 
     def run(self, code: str, index: int, *, step: str = "cells", silent: bool = False) -> Ran:
@@ -100,7 +101,7 @@ class Session:
                 continue
             if only not in (None, index) and grade_id(cell).endswith(ANSWER):
                 continue
-            if is_check(cell):
+            if is_check(cell) and not is_plain_test(cell):
                 self.remember(grade_id(cell), index)
                 continue
             ran = self._run(cell.source)
@@ -122,7 +123,7 @@ class Session:
             )
         ending = self._client.kernel.ending if self._client else {}
         reason = ending.get("reason", "")
-        if reason in ("memory", "processes"):
+        if reason in ("memory", "processes", "disk"):
             return reason
         if self._by_the_system(ran, ending):
             raise KernelFault("the system killed its kernel (out of memory?)")
@@ -147,12 +148,18 @@ class Session:
                 f"it used up the {self.limits.total_seconds:.0f} s of processor time and "
                 "waiting for a whole submission"
             )
+        received = self._received + (self._client.received if self._client else 0)
+        if received > self.limits.total_output:
+            raise CannotJudge(
+                f"it put out more than {self.limits.total_output / 1e6:.0f} MB in all: look at it"
+            )
 
     def close(self) -> None:
         """End the kernel, if there is one."""
         if self._client is None:
             return
         ending = self._client.kernel.kill()
+        self._received += self._client.received
         self._client.close()
         self._client = None
         for step, seconds in ending.get("spent", {}).items():

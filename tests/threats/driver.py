@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from canned import Canned
 
-from course_lib.grading import Settings, grade, ledger, publish, run
+from course_lib.grading import Settings, grade, ledger, pages, publish, run
 from course_lib.grading.kernels.sandbox import Limits
 
 SETTINGS = Settings("serial", "strict", limits=Limits(cell_seconds=2.0, memory=1_000_000_000))
@@ -20,7 +20,7 @@ POINTS = {
     "Ledger.put": (ledger.Ledger, "put"),
     "Publisher._grade": (publish.Publisher, "_grade"),
     "Publisher.publish": (publish.Publisher, "publish"),
-    "FeedbackPages.write": (publish._FeedbackPages, "write"),
+    "FeedbackPages.write": (pages.FeedbackPages, "write"),
     "write_atomically": (publish, "write_atomically"),
     "Ledger.published": (ledger.Ledger, "published"),
     "replace": (os, "replace"),

@@ -6,6 +6,7 @@ import pickle
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import threading
@@ -23,7 +24,7 @@ from waiting import PATIENCE
 from course_lib.errors import GradingError
 from course_lib.grading import grade, run
 from course_lib.grading.course import Course
-from course_lib.grading.executors import local as executors
+from course_lib.grading.executors import worker as executors
 from course_lib.grading.executors.local import Processes, Serial
 from course_lib.grading.kernels import sandbox
 from course_lib.grading.ledger import Ledger
@@ -134,6 +135,17 @@ def dies_always(folder, job):
     return kept_result(folder, job)
 
 
+def dies_in_the_middle_of_its_answer(folder, job):
+    """In a worker: the first to begin with bob has sent half of what it has to say."""
+    mark = folder / "died"
+    if job.student == "bob" and not mark.exists():
+        mark.touch()
+        pipe = sys._getframe(1).f_locals["pipe"]
+        os.write(pipe.fileno(), struct.pack("!i", 1 << 20) + b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return kept_result(folder, job)
+
+
 def kept_result(folder, job):
     results = pickle.loads((folder / "results").read_bytes())
     return replace(results[job.key], student=job.student)
@@ -148,8 +160,9 @@ def in_workers(course, kept, monkeypatch):
     return root
 
 
-def test_f02_a_lost_worker_costs_nobody_anything(in_workers, kept, monkeypatch):
-    monkeypatch.setattr(executors, "run_here", functools.partial(dies_once, in_workers.parent))
+@pytest.mark.parametrize("dies", [dies_once, dies_in_the_middle_of_its_answer])
+def test_f02_a_lost_worker_costs_nobody_anything(in_workers, kept, monkeypatch, dies):
+    monkeypatch.setattr(executors, "run_here", functools.partial(dies, in_workers.parent))
     assert grades(again(in_workers)) == kept[2]
     assert (in_workers.parent / "died").exists()
 
@@ -160,6 +173,17 @@ def test_f03_a_poison_submission_is_set_aside_and_the_rest_graded(in_workers, ke
     problem, rows, _ = found.pop("bob")
     assert "--force" in problem and all(points is None for _, points, _ in rows)
     assert found == {name: known for name, known in kept[2].items() if name != "bob"}
+
+
+def test_f03_workers_that_do_not_come_up_are_no_fault_of_a_submission(
+    in_workers, kept, monkeypatch
+):
+    monkeypatch.setattr(executors, "_serve", os._exit)
+    with pytest.raises(GradingError, match=r"no worker comes up on this machine \(exit code"):
+        again(in_workers)
+    monkeypatch.undo()
+    monkeypatch.setenv("COURSE_CHECK_SEED", SEED)
+    assert grades(again(in_workers)) == kept[2]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])

@@ -1,33 +1,15 @@
-"""jupyter_client: a client that bounds what it takes in, and what a manager keeps to itself."""
+"""jupyter_client: what a manager keeps to itself, and types that it leaves open."""
 
 from __future__ import annotations
 
 import subprocess
 from typing import Any, cast
 
-import zmq
-from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.manager import KernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 WRITTEN_AGAINST = "8.10.0"
-MAX_MESSAGE = 20_000_000  # bytes; a larger one is never received
-
-
-class BoundedClient(BlockingKernelClient):
-    """A client that never takes in a message of more than MAX_MESSAGE bytes."""
-
-    def connect_to(self, connection: dict[str, Any]) -> None:
-        """Take over what a connection file says."""
-        self.load_connection_info(as_connection(connection))
-
-    def _create_connected_socket(
-        self, channel: str, identity: bytes | None = None
-    ) -> zmq.Socket[bytes]:
-        self.context.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE)
-        self.context.setsockopt(zmq.RCVHWM, 50)
-        return super()._create_connected_socket(channel, identity)
 
 
 def interrupt_by_message(manager: KernelManager) -> None:

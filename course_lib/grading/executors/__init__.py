@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
@@ -16,6 +17,8 @@ from course_lib.errors import GradingError
 from course_lib.grading.executors.local import Processes, Serial
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels.sandbox import Limits
+
+_ADDRESS = re.compile(r"dask://([\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
 
 
 class Executor(Protocol):
@@ -51,6 +54,8 @@ def executor(
     if name.startswith("dask://"):
         from course_lib.grading.executors.dask import OnDask
 
+        if not _ADDRESS.fullmatch(name):
+            raise GradingError(f"--executor {name}: write dask://HOST:PORT of a Dask scheduler")
         return OnDask(name.removeprefix("dask://"), sandbox, limits)
     raise GradingError(
         f"--executor {name}: there are serial, processes and dask://HOST:PORT of a Dask scheduler"
@@ -67,7 +72,8 @@ def shard_of(students: Iterable[str], shard: str | None) -> list[str]:
     if shard is None:
         return students
     first, _, count = shard.partition("/")
-    if not (first.isdigit() and count.isdigit() and 1 <= int(first) <= int(count)):
+    plain = shard.isascii() and first.isdigit() and count.isdigit()
+    if not (plain and 1 <= int(first) <= int(count)):
         raise GradingError(f"--shard {shard}: write k/n with 1 <= k <= n, for example 2/8")
     return [s for s in students if _share(s, int(count)) == int(first) - 1]
 

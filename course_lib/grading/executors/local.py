@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
+import itertools
 import os
-import signal
-import sys
-import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.context import BaseContext
-from pathlib import Path
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
+from course_lib.errors import GradingError
+from course_lib.grading.executors.worker import Task, Worker, processes
 from course_lib.grading.jobs import Job, Result
-from course_lib.grading.kernels.environment import public_environment, without_secrets
 from course_lib.grading.kernels.sandbox import Limits, Reached
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.runner import Runner
@@ -48,74 +43,104 @@ class Serial:
 
 
 class Processes:
-    """Several processes on this machine, which share a zygote where that is safe."""
+    """Several processes on this machine, which share a zygote where that is safe.
+
+    Each has a pipe of its own. One that is killed while it writes holds up nobody, which a queue
+    that all write to does not promise (`concurrent.futures` waits for ever), and its pipe tells
+    which submission it had in hand.
+    """
 
     def __init__(self, sandbox: str | None, limits: Limits, workers: int) -> None:
-        self.sandbox, self.limits, self.workers = sandbox, limits, workers
-        self.pool: ProcessPoolExecutor | None = None
+        self.sandbox, self.limits, self.most = sandbox, limits, workers
+        self.workers: list[Worker] = []
+        self.failed_starts = 0
+        processes()
         self.zygote = shared_zygote(sandbox)  # imports while the workers come up
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
-        waiting = iter(jobs)
-        running: dict[Future, Job] = {}
+        """Yield a result for each job.
+
+        Raises:
+            GradingError: no worker comes up on this machine.
+        """
+        waiting = (Task(job) for job in jobs)
+        again: deque[Task] = deque()
         while True:
-            room = AHEAD * self.workers - len(running)
-            for _, job in zip(range(room), waiting, strict=False):
-                running[self._submit(job)] = job
-            if not running:
+            self._hand_out(itertools.chain(_popped(again), waiting))
+            if not any(worker.tasks for worker in self.workers):
                 return
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            lost = []
-            for future in finished:
-                job = running.pop(future)
+            ready = wait([worker.pipe for worker in self.workers])
+            for worker in [w for w in self.workers if w.pipe in ready]:
                 try:
-                    yield future.result()
-                except BrokenProcessPool:
-                    lost.append(job)
-            if lost:
-                lost += running.values()
-                running.clear()
-                yield from self._one_by_one(lost)
-
-    def _one_by_one(self, jobs: Iterable[Job]) -> Iterator[Result]:
-        """After a worker was lost: each suspect alone, so that the guilty one is found."""
-        for job in jobs:
-            for _ in range(MAX_ATTEMPTS):
-                self._end_workers()
-                try:
-                    yield self._submit(job).result()
-                    break
-                except BrokenProcessPool:
+                    answer = worker.pipe.recv()
+                except (EOFError, OSError):
+                    yield from self._lost(worker, again)
                     continue
-            else:
-                yield set_aside(job)
+                if isinstance(answer, Exception):
+                    raise answer
+                if answer is None:
+                    worker.is_up, self.failed_starts = True, 0
+                else:
+                    worker.tasks.popleft()
+                    yield answer
 
-    def _submit(self, job: Job) -> Future:
-        if self.pool is None:
-            context = _processes()
-            joins = self.zygote.folder if self.zygote else None
-            arguments = (self.sandbox, self.limits, joins)
-            self.pool = ProcessPoolExecutor(
-                self.workers, context, initializer=_begin, initargs=arguments
+    def _hand_out(self, tasks: Iterator[Task]) -> None:
+        """Give each worker as many as it may have, all their first one first."""
+        for held in range(AHEAD):
+            for place in range(self.most):
+                if place < len(self.workers) and len(self.workers[place].tasks) > held:
+                    continue
+                task = next(tasks, None)
+                if task is None:
+                    return
+                if place == len(self.workers):
+                    self.workers.append(self._start())
+                self.workers[place].take(task)
+
+    def _start(self) -> Worker:
+        while True:
+            try:
+                joins = self.zygote.folder if self.zygote else None
+                return Worker(self.sandbox, self.limits, joins)
+            except (OSError, EOFError) as error:  # the fork server was lost, too
+                self._failed_to_start(error)
+
+    def _failed_to_start(self, why: object) -> None:
+        self.failed_starts += 1
+        if self.failed_starts >= MAX_ATTEMPTS:
+            raise GradingError(
+                f"no worker comes up on this machine ({why}): make room, or use --executor "
+                "serial, then run the same command again; what is graded is kept"
             )
-        try:
-            with defer_sigint():
-                return self.pool.submit(run_here, job)
-        except BrokenProcessPool as error:
-            failed: Future = Future()
-            failed.set_exception(error)
-            return failed
+
+    def _lost(self, worker: Worker, again: deque[Task]) -> Iterator[Result]:
+        """A worker is gone: what it had in hand is suspect, what waited behind that is not."""
+        self.workers.remove(worker)
+        worker.join()
+        tasks = worker.tasks
+        if not worker.is_up:
+            self._failed_to_start(f"exit code {worker.process.exitcode}")
+        elif tasks:
+            tasks[0].deaths += 1
+            if tasks[0].deaths >= MAX_ATTEMPTS:
+                yield set_aside(tasks.popleft().job)
+        again.extend(tasks)
 
     def close(self) -> None:
-        self._end_workers()
+        """End all workers; one that is busy finishes its submission first."""
+        for worker in self.workers:
+            worker.end()
+        for worker in self.workers:
+            worker.join()
+        self.workers.clear()
         if self.zygote is not None:
             self.zygote.close()
             self.zygote = None
 
-    def _end_workers(self) -> None:
-        if self.pool is not None:
-            self.pool.shutdown(wait=True, cancel_futures=True)
-            self.pool = None
+
+def _popped(tasks: deque[Task]) -> Iterator[Task]:
+    while tasks:
+        yield tasks.popleft()
 
 
 def shared_zygote(level: str | None) -> Zygote | None:
@@ -127,82 +152,6 @@ def shared_zygote(level: str | None) -> Zygote | None:
     from course_lib.grading.kernels.forked import Zygote
 
     return Zygote("strict", shared=True)
-
-
-def _processes() -> BaseContext:
-    """How workers are made: forked from a server that has imported the judge, or started anew."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["course_lib.grading.executors.local", "course_lib.checks.judge.grade"]
-    )
-    from multiprocessing import forkserver, resource_tracker
-
-    resource_tracker.ensure_running()  # which listens to Ctrl-C again when it has started
-    with without_secrets(), block_sigint():
-        forkserver.ensure_running()
-    return context
-
-
-@contextlib.contextmanager
-def block_sigint() -> Iterator[None]:
-    """What starts within never hears the Ctrl-C of its terminal, which is for the driver."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextlib.contextmanager
-def defer_sigint() -> Iterator[None]:
-    """Ctrl-C is heard afterwards: nobody could end a worker that has half begun."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heard: list = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if heard:
-        raise KeyboardInterrupt
-
-
-_runner: list[Runner] = []
-
-
-def _begin(sandbox: str | None, limits: Limits, joins: Path | None) -> None:
-    """In a new worker: die with the driver; the kernels come up with the first job.
-
-    Ctrl-C does nothing here, and is what it was for the kernels that this process starts.
-    """
-    signal.signal(signal.SIGINT, lambda number, frame: None)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    if sys.platform == "linux":
-        from course_lib.grading.kernels.guest import lockdown
-
-        with contextlib.suppress(OSError):
-            lockdown.die_with_parent()
-    for name in os.environ.keys() - public_environment().keys():
-        del os.environ[name]
-    _arguments[:] = [sandbox, limits, joins]
-
-
-_arguments: list = [None, None, None]
-
-
-def run_here(job: Job) -> Result:
-    """Grade a job with this process's own runner, which is made for the first one."""
-    if not _runner:
-        from multiprocessing.util import Finalize  # a forked worker ends without atexit
-
-        _runner.append(Runner(*_arguments))
-        Finalize(None, _runner[0].close, exitpriority=10)
-    return _runner[0].run(job)
 
 
 def reached(sandbox: str | None) -> Reached:

@@ -45,6 +45,7 @@ class Layout:
     `ids` are columns that may hold a student's id, the first ones unique to a student; `label`
     names a student for people. `only` says that the file belongs to a single assignment.
     `unfillable` maps columns that look like an assignment to the reason why they are not filled.
+    Of what is in a `numbered` column the number alone is an id, too.
     """
 
     students: Sequence[int]
@@ -55,6 +56,7 @@ class Layout:
     numbers: Sequence[int]
     unfillable: Mapping[int, str] = field(default_factory=dict)
     only: bool = False
+    numbered: Sequence[int] = ()
 
 
 def columns_named(header: Sequence[str], *names: str) -> list[int]:

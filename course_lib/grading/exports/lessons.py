@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.course_folder import find_lesson, lesson_names
+from course_lib.course_folder import assignment_names, find_lesson
 from course_lib.errors import ExportError
 from course_lib.grading.exports.layout import Gradable, Layout, key, words
 from course_lib.grading.exports.sheet import Sheet
@@ -34,7 +34,7 @@ def columns_by_lesson(
             raise ExportError(
                 f'--map must be LESSON=COLUMN, as in --map 02="Softmax"; got {item!r}'
             )
-        lesson = what if what == "student" else find_lesson(lesson_names(root), what)
+        lesson = what if what == "student" else find_lesson(assignment_names(root), what)
         if named.setdefault(lesson, column) != column:
             raise ExportError(
                 f"{lesson} has two columns, {named[lesson]!r} and {column!r}: name one"

@@ -59,6 +59,7 @@ def _worksheet(sheet: Sheet, students: list[int]) -> Layout:
         gradables=[gradable],
         numbers=[grade, most],
         only=True,
+        numbered=columns_named(header, "Identifier"),  # the folders of a download have the number
     )
 
 

@@ -6,8 +6,9 @@ listed and never guessed. Names are not compared at all.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,22 +140,27 @@ def _candidates(
     students: Sequence[str], sheet: Sheet, layout: Layout, mapping: Mapping[str, str]
 ) -> dict[str, set[int]]:
     """All rows that could be a student's."""
-    full, local = _index(sheet, layout, str), _index(sheet, layout, _local_part)
+    full = _index(sheet, layout.ids, layout, str)
+    local = _index(sheet, layout.ids, layout, _local_part)
+    numbers = _index(sheet, layout.numbered, layout, _last_number)
     given = _given(mapping, students)
     found = {student: full.get(key(given[student]), set()) for student in given}
     taken = set().union(*found.values())
     for student in students:
         if student not in given:
-            rows = full.get(key(student)) or local.get(key(student)) or set()
+            name = key(student)
+            rows = full.get(name, set()) | numbers.get(name, set()) or local.get(name, set())
             found[student] = rows - taken
     return found
 
 
-def _index(sheet: Sheet, layout: Layout, part) -> dict[str, set[int]]:
-    """Rows by each id in them."""
+def _index(
+    sheet: Sheet, columns: Sequence[int], layout: Layout, part: Callable[[str], str]
+) -> dict[str, set[int]]:
+    """Rows by each id in some columns."""
     found = defaultdict(set)
     for row in layout.students:
-        for column in layout.ids:
+        for column in columns:
             if name := part(sheet.value(row, column)):
                 found[key(name)].add(row)
     return found
@@ -163,6 +169,11 @@ def _index(sheet: Sheet, layout: Layout, part) -> dict[str, set[int]]:
 def _local_part(value: str) -> str:
     name, at, _ = value.rpartition("@")
     return name if at else ""
+
+
+def _last_number(value: str) -> str:
+    found = re.fullmatch(r"\D+(\d+)", value.strip(), re.ASCII)
+    return found[1] if found else ""
 
 
 def _given(mapping: Mapping[str, str], students: Iterable[str]) -> dict[str, str]:

@@ -16,13 +16,13 @@ PER_LESSON = ("written", "total", "max", "late_seconds", "state", "reason")
 def grades_table(
     people: Sequence[Person], lessons: Sequence[GradedLesson], *, partial: bool = False
 ) -> bytes:
-    """The table as a file in UTF-8; what is not graded is blank.
+    """The table as a file in UTF-8; what is not graded is blank, what is optional left out.
 
     Columns of a lesson are called LESSON/EXERCISE and LESSON/written ... LESSON/reason.
     """
     header: list[str | float | None] = [*ABOUT]
     for grades in lessons:
-        header += [f"{grades.lesson}/{name}" for name in (*grades.exercises, *PER_LESSON)]
+        header += [f"{grades.lesson}/{name}" for name in (*_counted(grades), *PER_LESSON)]
     rows = [header]
     for person in people:
         about = (person.id, person.last_name, person.first_name, person.email)
@@ -30,10 +30,15 @@ def grades_table(
     return table_bytes(rows)
 
 
+def _counted(grades: GradedLesson) -> list[str]:
+    """The exercises with points; one that is optional has no column."""
+    return [name for name, most in grades.points_by_exercise.items() if most]
+
+
 def _cells(grades: GradedLesson, student: str, partial: bool) -> list[str | float | None]:
     grade = grades.of(student)
     scores = {row.exercise: row.score for row in grade.rows}
-    points = [scores.get(name) for name in grades.exercises]
+    points = [scores.get(name) for name in _counted(grades)]
     written = [answer.score for answer in grade.answers if answer.score is not None]
     by_hand = sum(written) if written and len(written) == len(grade.answers) else None
     late = None if grade.state == ABSENT else grade.late_seconds

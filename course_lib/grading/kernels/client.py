@@ -1,7 +1,8 @@
 """Speaks to one kernel: runs code, collects what it puts out, and stops what takes too long.
 
-A thin layer over jupyter_client's blocking client. Everything that arrives was made beside a
-student's code: sizes are bounded, and a message that is not understood is left out.
+jupyter_client writes and reads the messages, `channels` brings them. Everything that arrives was
+made beside a student's code: bytes are counted as they come, and a message that is too large or
+not understood is left out.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
+from jupyter_client.session import Session
 from nbformat import NotebookNode
 from nbformat.v4 import output_from_msg
 
-from course_lib.grading.adapters.jupyter_client import BoundedClient
+from course_lib.grading.kernels.channels import MAX_MESSAGE, Channel
 from course_lib.grading.kernels.guest.meter import Used
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 
@@ -35,6 +37,7 @@ class Ran:
             too much) or "died".
         outputs: nbformat outputs, the first ones up to the limit.
         stopped: why it was stopped, if by a limit: "processor", "waiting" or "ceiling".
+        size: bytes that the outputs took on the way.
         used: processor time and waiting, of all that the kernel started, too, up to the limit.
         seconds: until the kernel was idle again.
     """
@@ -42,6 +45,7 @@ class Ran:
     state: str
     outputs: list[NotebookNode] = field(default_factory=list)
     count: int | None = None
+    size: int = 0
     stopped: str = ""
     used: Used = field(default_factory=Used)
     seconds: float = 0.0
@@ -93,9 +97,16 @@ class Client:
 
     def __init__(self, kernel: Kernel, most_output: int = 1_000_000) -> None:
         self.kernel, self.most_output = kernel, most_output
-        self._client = BoundedClient()
-        self._client.connect_to(kernel.connection)
-        self._client.start_channels(stdin=False, hb=False, control=True)
+        connection = kernel.connection
+        self._session = Session(key=connection["key"].encode())
+        self._session.signature_scheme = connection["signature_scheme"]
+        names = ("shell", "control", "iopub")
+        self._channels = {name: Channel(connection, name) for name in names}
+
+    @property
+    def received(self) -> int:
+        """Bytes that came from the kernel, kept or not."""
+        return sum(channel.received for channel in self._channels.values())
 
     def wait_ready(self, seconds: float) -> Client:
         """Wait until the kernel answers and its output arrives.
@@ -106,10 +117,9 @@ class Client:
         until, asked, heard = time.monotonic() + seconds, set(), set()
         while time.monotonic() < until and not self.kernel.over.is_set():
             # Asked again and again: what a kernel puts out before we listen to it is lost.
-            asked.add(self._client.kernel_info())
+            asked.add(self._send("shell", "kernel_info_request"))
             again = time.monotonic() + _ASK_AGAIN_SECONDS
             if self._hear(asked, heard, lambda again=again: time.monotonic() > again):
-                self.kernel.seal()
                 return self
         self.close()
         why = self.kernel.ending.get("reason", f"it did not answer within {seconds:.0f} s")
@@ -138,23 +148,25 @@ class Client:
             silent: whether the cell is left out of the history.
         """
         started, allowance = time.monotonic(), _Allowance(self.kernel, seconds)
-        request = self._client.execute(
-            code, silent=False, store_history=not silent, allow_stdin=False, stop_on_error=False
-        )
-        ran, size, limit, interrupted = Ran("ok"), 0, allowance, False
+        most, before = MAX_MESSAGE if silent else self.most_output, self.received
+        request = self._execute(code, history=not silent)
+        ran, limit, interrupted = Ran("ok"), allowance, False
         while True:
             message = self._next("iopub", _TICK_SECONDS)
+            size = self.received - before
             if _is_about(message, {request}):
                 if _says_idle(message):
                     break
-                size += self._take(message, ran, size)
+                if size <= most:
+                    _take(message, ran)
+                    ran.size = size
             if self.kernel.over.is_set() and message is None:
                 ran.state = "died"
                 break
-            ran.flooded = ran.flooded or size > self.most_output
+            ran.flooded = ran.flooded or size > most
             spent = limit.spent()
             ran.stopped = ran.stopped if interrupted else spent
-            if size > 10 * self.most_output or spent == "ceiling" or (interrupted and spent):
+            if size > 10 * most or spent == "ceiling" or (interrupted and spent):
                 self.kernel.kill()
                 ran.state = "killed"
                 break
@@ -178,7 +190,7 @@ class Client:
         while self._next("control", _TICK_SECONDS) is None:
             if sent.spent() or self.kernel.over.is_set():
                 break
-        request = self._client.execute("pass", silent=True, stop_on_error=False)
+        request = self._execute("pass", history=False)
         self._hear({request}, set(), _Allowance(self.kernel, _GRACE_SECONDS).spent)
 
     def _finish(self, request: str, ran: Ran) -> None:
@@ -193,35 +205,47 @@ class Client:
                 return
         ran.state = "error"
 
-    def _take(self, message: dict, ran: Ran, size: int) -> int:
-        """Keep an output if there is room; return its size either way."""
-        length = _size_of(message.get("content"))
-        if message.get("msg_type") in _OUTPUTS and size + length <= self.most_output:
-            with contextlib.suppress(Exception):  # a message that only looks like an output
-                output = output_from_msg(message)
-                last = ran.outputs[-1] if ran.outputs else {}
-                if output.output_type == "stream" and last.get("name") == output.name:
-                    last["text"] += output.text
-                else:
-                    ran.outputs.append(output)
-        return length
-
     def _next(self, channel: str, seconds: float) -> dict[str, Any] | None:
-        socket = getattr(self._client, f"{channel}_channel")
+        for each in self._channels.values():
+            each.flush()
+        frames = self._channels[channel].receive(seconds)
+        if frames is None:
+            return None
         try:
-            return socket.get_msg(timeout=seconds)
-        except Exception:  # nothing there (`queue.Empty`), unsigned, or not a message at all
+            return self._session.deserialize(self._session.feed_identities(frames)[1])
+        except Exception:  # unsigned, or not a message at all
             return None
 
+    def _send(self, channel: str, kind: str, **content: Any) -> str:
+        """Send a request; return its id."""
+        message = self._session.msg(kind, content=content)
+        self._channels[channel].send(self._session.serialize(message))
+        return message["msg_id"]
+
+    def _execute(self, code: str, *, history: bool) -> str:
+        asked = {"code": code, "silent": False, "store_history": history}
+        asked |= {"user_expressions": {}, "allow_stdin": False, "stop_on_error": False}
+        return self._send("shell", "execute_request", **asked)
+
     def _interrupt(self) -> None:
-        message = self._client.session.msg("interrupt_request", content={})
-        self._client.control_channel.send(message)
+        self._send("control", "interrupt_request")
 
     def close(self) -> None:
         """Drop the connection; the kernel goes on."""
-        self._client.stop_channels()
-        with contextlib.suppress(Exception):
-            self._client.context.destroy(linger=0)
+        for channel in self._channels.values():
+            channel.close()
+
+
+def _take(message: dict, ran: Ran) -> None:
+    """Keep an output."""
+    if message.get("msg_type") in _OUTPUTS:
+        with contextlib.suppress(Exception):  # a message that only looks like an output
+            output = output_from_msg(message)
+            last = ran.outputs[-1] if ran.outputs else {}
+            if output.output_type == "stream" and last.get("name") == output.name:
+                last["text"] += output.text
+            else:
+                ran.outputs.append(output)
 
 
 def _is_about(message: dict | None, requests: set[str]) -> TypeGuard[dict]:
@@ -231,14 +255,3 @@ def _is_about(message: dict | None, requests: set[str]) -> TypeGuard[dict]:
 def _says_idle(message: dict) -> bool:
     content = message.get("content", {})
     return message.get("msg_type") == "status" and content.get("execution_state") == "idle"
-
-
-def _size_of(content: Any, depth: int = 6) -> int:
-    """About how many bytes a message holds."""
-    if isinstance(content, str):
-        return len(content)
-    if isinstance(content, dict) and depth:
-        return sum(_size_of(value, depth - 1) for value in content.values()) + 20
-    if isinstance(content, list) and depth:
-        return sum(_size_of(value, depth - 1) for value in content) + 20
-    return 10

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -215,8 +216,8 @@ class ForkedKernels:
             "disk": limits.disk,
             "file_size": limits.file_size,
             "cpu_seconds": limits.cpu_seconds,
-            "processes": limits.processes if uid is not None else None,
-            "max_processes": limits.processes,
+            "processes": limits.processes,
+            "others": 0 if strict and (uid is not None or _counts_apart()) else _tasks_here(),
         }
         if self._level != "off":
             slot["filter"] = sandbox.filter_program(self._level)
@@ -263,6 +264,19 @@ def _claim_uids() -> tuple[socket.socket | None, int]:
         except OSError:
             claim.close()
     return None, secrets.choice(first)
+
+
+def _counts_apart() -> bool:
+    """Whether the system counts a user's processes apart in each user namespace (Linux 5.14)."""
+    number = [int(part) for part in re.findall(r"\d+", os.uname().release)[:2]]
+    return number >= [5, 14]
+
+
+def _tasks_here() -> int:
+    """What else this user runs on the machine: limits on processes count it."""
+    from course_lib.grading.kernels.guest import lockdown
+
+    return lockdown.tasks_of(os.getuid())
 
 
 def _connection(place: Path) -> dict[str, Any]:

@@ -29,6 +29,7 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 VISIBLE = (
     "__init__.py",
     "attention",
+    "models",
     "plotting",
     "checks/__init__.py",
     "checks/observe",
@@ -67,6 +68,7 @@ class Limits:
             then it is interrupted, and a second later killed.
         total_seconds: of both together, for the whole submission.
         output: bytes that one cell may put out; the beginning is kept.
+        total_output: bytes that may come from its kernels in all, kept or not.
     """
 
     memory: int = 3_000_000_000
@@ -77,6 +79,7 @@ class Limits:
     cell_seconds: float = 30.0
     total_seconds: float = 300.0
     output: int = 1_000_000
+    total_output: int = 500_000_000
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,17 @@ class Reached:
 
     level: str
     refused: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def holds(self) -> str:
+        """How memory, processes and the disk are held to their limits at this level."""
+        if sys.platform != "linux":
+            return "no limit but time"
+        folder = (
+            "folders in memory of a fixed size" if self.level == "strict" else "a counted folder"
+        )
+        whole = "the whole looked at 20 times a second"
+        return f"limits of each process for memory and processes, {whole}; {folder}"
 
     def __str__(self) -> str:
         why = "; ".join(f"no {level}: {reason}" for level, reason in self.refused.items())
@@ -116,10 +130,10 @@ def obstacles() -> dict[str, str]:
 
 def refuse(wanted: str, reasons: dict[str, str]) -> GradingError:
     """The error for a level that cannot be had: what is missing and what to do."""
-    weaker = LEVELS[LEVELS.index(wanted) + 1 :]
+    weaker = " or --sandbox ".join(LEVELS[LEVELS.index(wanted) + 1 :])
     return GradingError(
         f"sandbox {wanted} cannot be had here: {reasons.get(wanted, 'its probe failed')}. Fix "
-        f"that, or say --sandbox {' or --sandbox '.join(weaker)} if you trust what was submitted"
+        f"that, or say --trusted --sandbox {weaker} if you trust all who handed in"
     )
 
 
@@ -212,7 +226,7 @@ def _bubblewrap(library: Path, spool: Path) -> list[str]:
     if os.getuid() != 0:
         command += ["--unshare-user", "--uid", "0", "--gid", "0"]
     command += ["--cap-drop", "ALL"]
-    for capability in ("SYS_ADMIN", "SETUID", "SETGID", "SETPCAP", "KILL"):
+    for capability in ("SYS_ADMIN", "SETUID", "SETGID", "SETPCAP", "KILL", "SYS_CHROOT"):
         command += ["--cap-add", f"CAP_{capability}"]
     for path in dict.fromkeys(["/usr", *_python_paths()]):
         for parent in reversed(Path(_inside(path)).parents[:-1]):

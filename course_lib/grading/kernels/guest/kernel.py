@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import random
+import socket
 import tempfile
 import time
 import traceback
@@ -23,20 +24,21 @@ def become_kernel(request: dict, saying: int, forked: float) -> None:
 
     Args:
         request: of the driver.
-        saying: pipe to the watchdog, closed before any student's code runs.
+        saying: socket to the watchdog, closed before any student's code runs.
         forked: when its watchdog was, in monotonic seconds.
     """
     try:
         spent = {"fork": time.monotonic() - forked}
         lockdown.die_with_parent()
         _forget_descriptors(saying)
+        watchdog = socket.socket(fileno=_SAYING)
         os.chdir(request["folder"])
-        lockdown.shut_in(request["slot"])
+        lockdown.shut_in(request["slot"], watchdog)
         os.chdir(request["folder"])  # the empty one that was mounted there
         os.environ.update(request.get("env", {}))
         tempfile.tempdir = None  # asked for anew, in this environment
         spent["sandbox"] = time.monotonic() - forked - spent["fork"]
-        _run_kernel(request["connection"], request["seed"], forked, spent)
+        _run_kernel(request["connection"], request["seed"], forked, spent, watchdog)
         os._exit(0)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -62,7 +64,9 @@ def _seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _run_kernel(connection: dict, seed: int, forked: float, spent: dict[str, float]) -> None:
+def _run_kernel(
+    connection: dict, seed: int, forked: float, spent: dict[str, float], watchdog: socket.socket
+) -> None:
     from ipykernel.kernelapp import IPKernelApp
 
     from course_lib.checks.observe.cells import watch_cells
@@ -79,6 +83,8 @@ def _run_kernel(connection: dict, seed: int, forked: float, spent: dict[str, flo
     watch_cells(app.shell)
     _seed_everything(seed)
     spent["start"] = time.monotonic() - forked - sum(spent.values())
-    os.write(_SAYING, READY + json.dumps(spent).encode())
-    os.close(_SAYING)
+    watchdog.sendall(READY + json.dumps(spent).encode())
+    if not watchdog.recv(1):
+        raise OSError("nobody watches")
+    watchdog.close()
     app.start()

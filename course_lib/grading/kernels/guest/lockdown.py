@@ -9,15 +9,18 @@ import ctypes
 import os
 import resource
 import signal
+import socket
 from pathlib import Path
 
 NEWNS, NEWUTS, NEWIPC, NEWPID, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x20000000, 0x40000000
-_RDONLY, _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 4096, 16384, 1 << 18
+_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC = 1, 2, 4, 8, 32, 4096, 16384
+_PRIVATE = 1 << 18
 _PDEATHSIG, _CAPBSET_DROP, _SET_SECCOMP, _NO_NEW_PRIVS, _SUBREAPER = 1, 24, 22, 38, 36
 _SECCOMP_FILTER, _CAPABILITY_VERSION_3, _LAST_CAPABILITY = 2, 0x20080522, 63
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 # Rights of Landlock's first version: execute, write, read, list, remove, make things.
 _LANDLOCK_ALL, _LANDLOCK_READ, _LANDLOCK_FILE = (1 << 13) - 1, 0b1101, 0b111
+_RESERVED = 4_000_000_000  # bytes that stacks and heaps of threads reserve and hardly use
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -55,22 +58,29 @@ def adopt_orphans() -> None:
     prctl(_SUBREAPER, 1)
 
 
-def shut_in(slot: dict) -> None:
+def shut_in(slot: dict, watchdog: socket.socket) -> None:
     """Give up everything but a few empty folders and the kernel's own sockets.
 
     Args:
         slot: `level` "strict", "basic" or "off"; `spool` and `name` of the folder with the
             sockets; `uid` to become, or None; `filter`, a compiled seccomp program in hex;
-            `memory`, `file_size`, `cpu_seconds`, `processes`, `disk` as limits; `readable`,
-            the folders that "basic" lets be read.
+            `memory`, `file_size`, `cpu_seconds`, `processes`, `disk` as limits; `others`, tasks
+            of this user that cannot be seen here; `readable`, the folders that "basic" lets be
+            read.
+        watchdog: gets a descriptor of the mount namespace, for `seal_sockets`.
 
     Raises:
         OSError: the machine refuses a step; nothing of the student's has run then.
     """
+    uid = slot.get("uid")
+    others = max(slot["others"], tasks_of(os.getuid() if uid is None else uid))
     if slot["level"] == "strict":
         unshare(NEWNS | NEWUTS | NEWIPC | NEWNET)
         _mount_empty(slot)
-    _limit(slot)
+        mounts = os.open("/proc/self/ns/mnt", os.O_RDONLY)
+        socket.send_fds(watchdog, [b"mounts"], [mounts])
+        os.close(mounts)
+    _limit(slot, others)
     if slot["level"] == "off":
         return
     if slot["level"] == "strict":
@@ -79,6 +89,35 @@ def shut_in(slot: dict) -> None:
     if slot["level"] == "basic":
         _landlock(slot["readable"], [os.getcwd(), f"{slot['spool']}/{slot['name']}", "/dev/null"])
     _filter_calls(bytes.fromhex(slot["filter"]))
+
+
+def tasks_of(uid: int) -> int:
+    """Processes and threads of a user, as far as they are seen here."""
+    found = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                lines = Path(f"/proc/{name}/status").read_bytes().splitlines()
+                said = dict(line.split(b":", 1) for line in lines if b":" in line)
+                if int(said[b"Uid"].split()[0]) == uid:
+                    found += int(said[b"Threads"])
+    return found
+
+
+def seal_sockets(mounts: int) -> None:
+    """Make the folder of a kernel's sockets read-only, in its mount namespace, from outside.
+
+    Args:
+        mounts: descriptor of the namespace; this process is back in its own afterwards.
+    """
+    own = os.open("/proc/self/ns/mnt", os.O_RDONLY)
+    _checked(_libc.setns(mounts, NEWNS), "setns")
+    try:
+        flags = _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV
+        mount("none", "/ipc", None, flags)
+    finally:
+        _checked(_libc.setns(own, NEWNS), "setns")
+        os.close(own)
 
 
 def _mount_empty(slot: dict) -> None:
@@ -91,22 +130,23 @@ def _mount_empty(slot: dict) -> None:
     mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
 
 
-def _limit(slot: dict) -> None:
+def _limit(slot: dict, others: int) -> None:
+    size = int(Path("/proc/self/statm").read_bytes().split()[0]) * resource.getpagesize()
     for name, value in {
         "RLIMIT_DATA": slot["memory"],
+        "RLIMIT_AS": size + slot["memory"] + _RESERVED,  # what is shared counts, too
         "RLIMIT_FSIZE": slot["file_size"],
         "RLIMIT_CPU": slot["cpu_seconds"],
-        "RLIMIT_NPROC": slot["processes"],
+        "RLIMIT_NPROC": others + slot["processes"],
         "RLIMIT_NOFILE": 256,
         "RLIMIT_CORE": 0,
         "RLIMIT_MEMLOCK": 0,
         "RLIMIT_MSGQUEUE": 0,
     }.items():
-        if value is not None:
-            which = getattr(resource, name)
-            hard = resource.getrlimit(which)[1]
-            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(which, (value, value))
+        which = getattr(resource, name)
+        hard = resource.getrlimit(which)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (value, value))
 
 
 def _drop_user(uid: int | None) -> None:

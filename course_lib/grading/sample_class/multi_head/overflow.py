@@ -1,4 +1,4 @@
-"""positional_encoding: sines in the first half, cosines in the second."""
+"""positional_encoding: sines in the first half, cosines in the second; shift_matrix for that."""
 
 import torch
 
@@ -9,3 +9,10 @@ def positional_encoding(num_positions, embed_dim):
     rates = 10000 ** (torch.arange(0, embed_dim, 2) / embed_dim)
     angles = positions / rates
     return torch.cat([angles.sin(), angles.cos()[:, : embed_dim // 2]], dim=1)
+
+
+# %% shift_matrix
+def shift_matrix(offset, embed_dim):
+    angles = offset / 10000 ** (torch.arange(0, embed_dim, 2) / embed_dim)
+    cosines, sines = angles.cos().diag(), angles.sin().diag()
+    return torch.cat([torch.cat([cosines, sines], dim=1), torch.cat([-sines, cosines], dim=1)])

@@ -79,6 +79,13 @@ def positional_encoding(num_positions, embed_dim):
     return table
 
 
+# %% shift_matrix
+def shift_matrix(offset, embed_dim):
+    rates = 10000 ** (-torch.arange(0, embed_dim, 2, dtype=torch.float64) / embed_dim)
+    quarter = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
+    return torch.linalg.matrix_exp(offset * torch.block_diag(*(rate * quarter for rate in rates)))
+
+
 # %% [markdown] heads_and_positions
 # 1. Fine, if memory allows for 64 matrices of weights. 2. No: then heads cannot be mixed.
 # 3. The test says it is not equivariant any more, so the mask is enough.

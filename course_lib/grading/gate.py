@@ -1,0 +1,129 @@
+"""The one gate for outside text that is no notebook: names of folders and files, stamps, the seed.
+
+What comes through is valid UTF-8 of bounded size from an ordinary file. What does not is refused
+with a sentence, before anything waits for it or keeps it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from datetime import datetime
+from pathlib import Path
+
+from nbgrader.utils import parse_utc
+
+from course_lib.errors import GradingError
+from course_lib.grading.sanitize import plain_text
+
+STAMP, SECRET = "timestamp.txt", "submission_secret.txt"
+MOST_STAMP = 100  # bytes of a timestamp.txt: a date has some thirty
+MOST_SEED = 1_000
+_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+_OPEN |= getattr(os, "O_BINARY", 0)
+
+
+class IntakeError(Exception):
+    """Something that came in cannot be read; the message is the reason shown to the instructor."""
+
+
+def utf8(name: str) -> str:
+    r"""A name as text that everything can keep: bytes that are no UTF-8 become `\xf6`."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def one_line(name: str, most: int = 80) -> str:
+    """A name for a line that people read, whatever characters it holds."""
+    return plain_text(utf8(name)).replace("\n", " ")[:most]
+
+
+def read_ordinary(path: Path, most: int, remedy: str = "ask for a smaller one") -> bytes:
+    """The bytes of an ordinary file of bearable size.
+
+    Raises:
+        IntakeError: a link, a folder, a pipe, a device, or larger than `most` bytes.
+    """
+    name = one_line(path.name)
+    try:
+        about = path.lstat()
+        if not stat.S_ISREG(about.st_mode):
+            raise IntakeError(f"{name} is not an ordinary file: ask for the file itself")
+        if about.st_size > most:
+            size = f"{about.st_size / 1e6:.0f} MB" if most > 1e6 else f"{about.st_size:,} bytes"
+            raise IntakeError(f"{name} has {size}: {remedy}")
+        with os.fdopen(os.open(path, _OPEN), "rb") as file:  # not what was put there since
+            return file.read(most)
+    except OSError as error:
+        raise IntakeError(f"{name} cannot be read: {error.strerror}") from error
+
+
+def read_stamp(folder: Path) -> str | None:
+    """What the timestamp.txt of a submission holds; None if there is none, or it is no date."""
+    with contextlib.suppress(IntakeError, UnicodeDecodeError):
+        text = read_ordinary(folder / STAMP, MOST_STAMP).decode("utf-8").strip()
+        return text if _date(text) is not None else None
+    return None
+
+
+def submitted_at(folder: Path) -> datetime | None:
+    """When a submission was handed in, as its timestamp.txt says; None if it does not say."""
+    text = read_stamp(folder)
+    return None if text is None else _date(text)
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        return parse_utc(text)
+    except Exception:  # dateutil fails in several ways on garbage
+        return None
+
+
+def exchange_files(folder: Path) -> dict[str, str]:
+    """What nbgrader's exchange wants beside a feedback page, by name, from a submission's folder.
+
+    Work that did not come by the exchange gets a secret that nobody knows: its page is released
+    with the others, to a place where nobody looks.
+    """
+    try:
+        secret = read_ordinary(folder / SECRET, MOST_SEED).decode("utf-8")
+    except (IntakeError, UnicodeDecodeError):
+        secret = secrets.token_hex(32)
+    return {STAMP: f"{read_stamp(folder) or ''}\n", SECRET: secret}
+
+
+def secret_seed(path: Path) -> str:
+    """The seed in a file, which is made at first use: completely or not at all, and once.
+
+    Raises:
+        GradingError: the file is empty or damaged, so that inputs could be guessed.
+    """
+    if not path.exists() and not path.is_symlink():
+        _make_seed(path)
+    try:
+        seed = read_ordinary(path, MOST_SEED).decode("utf-8").strip()
+    except (IntakeError, UnicodeDecodeError) as error:
+        raise GradingError(f"{path}: {error}; {_NEW_SEED}") from error
+    if not seed.isprintable() or not seed:
+        raise GradingError(f"{path} is {'damaged' if seed else 'empty'}; {_NEW_SEED}")
+    return seed
+
+
+_NEW_SEED = (
+    "put the copy of it back; without one, delete it: a new seed is made, and everyone is graded "
+    "anew"
+)
+
+
+def _make_seed(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(secrets.token_hex(16) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    with contextlib.suppress(FileExistsError):  # someone else was first: theirs counts
+        os.link(scratch, path)
+    scratch.unlink()

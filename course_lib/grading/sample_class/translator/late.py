@@ -1,0 +1,3 @@
+"""Everything right, a day and a half late."""
+
+HOURS_LATE = 36

@@ -1,0 +1,20 @@
+"""DecoderBlock: the memory's lengths go to the self-attention, where they mean nothing."""
+
+
+# %% DecoderBlock
+class DecoderBlock(nn.Module):
+    def __init__(self, embed_dim, num_heads, hidden_dim):
+        super().__init__()
+        self.self_attention = CausalSelfAttention(embed_dim, num_heads)
+        self.cross_attention = MultiHeadAttention(embed_dim, num_heads)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(embed_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, embed_dim)
+        )
+        self.norm_1 = nn.LayerNorm(embed_dim)
+        self.norm_2 = nn.LayerNorm(embed_dim)
+        self.norm_3 = nn.LayerNorm(embed_dim)
+
+    def forward(self, y, memory, valid_lens=None):
+        y = y + self.self_attention(self.norm_1(y), valid_lens)
+        y = y + self.cross_attention(self.norm_2(y), memory, memory)
+        return y + self.feed_forward(self.norm_3(y))

@@ -1,0 +1,65 @@
+"""nbgrader's exchange, from release to feedback, with `course grade` in the place of autograde."""
+
+import getpass
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from grading_course import CAUSAL, LESSON, QUICK, cell_of, hand_in, honest, make_course
+from waiting import PATIENCE
+
+from course_lib.grading import grade
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name != "posix", reason="nbgrader's exchange needs POSIX: use Linux"),
+]
+
+
+@pytest.fixture
+def exchange(tmp_path):
+    """(a course, a student's folder, how to call nbgrader in either)."""
+    root, home, shared = tmp_path / "course", tmp_path / "home", tmp_path / "exchange"
+    for folder in (root, home, shared):
+        folder.mkdir()
+    shared.chmod(0o777)
+    make_course(root)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environ = {**os.environ, "PATH": path, "JUPYTER_DATA_DIR": str(tmp_path / "jupyter")}
+
+    def call(folder: Path, verb: str, *more: str) -> None:
+        options = [f"--Exchange.root={shared}", f"--Exchange.cache={tmp_path / 'cache'}", *more]
+        command = [sys.executable, "-m", "nbgrader", verb, LESSON, "--course=tiny", *options]
+        done = subprocess.run(
+            command, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE
+        )
+        assert done.returncode == 0, done.stderr
+
+    return root, home, call
+
+
+def test_feedback_comes_back_by_the_exchange(exchange):
+    root, home, call = exchange
+    call(root, "release_assignment")
+    call(home, "fetch_assignment")
+    place = home / LESSON / f"{LESSON}.ipynb"
+    answered = nbformat.read(place, as_version=4)
+    cell_of(answered, "causal_mask-answer").source = CAUSAL
+    nbformat.write(answered, place)
+    call(home, "submit")
+    call(root, "collect")
+    hand_in(root, "by-mail", honest(root))  # without the exchange's files
+    summary = grade(root, LESSON, settings=QUICK)
+    student = next(s for s in summary.students if s.student == getpass.getuser())
+    assert [row.points for row in student.rows] == [2, 0]
+    assert student.notices == ()
+    call(root, "release_feedback")
+    call(home, "fetch_feedback")
+    (page,) = (home / LESSON / "feedback").rglob("*.html")
+    assert (
+        page.read_bytes()
+        == (root / "feedback" / getpass.getuser() / LESSON / f"{LESSON}.html").read_bytes()
+    )

@@ -1,0 +1,142 @@
+"""Ordinary nbgrader assignments: graded in the sandbox as stock nbgrader grades them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from grading_course import CONFIG, QUICK, _nbgrader
+from nbformat.v4 import new_code_cell, new_notebook
+from waiting import PATIENCE
+
+from course_lib.cli import main as cli
+from course_lib.grading import grade, preprocessors
+from course_lib.grading.course import Course
+
+pytestmark = pytest.mark.slow
+NAME = "homework"
+HIDDEN = "### BEGIN HIDDEN TESTS\nassert double(-3) == -6\n### END HIDDEN TESTS"
+ALL_HIDDEN = HIDDEN.replace("-3) == -6", "5) == 10")
+TESTS = {  # grade_id: (points, source)
+    "test-double": (2, f"assert double(2) == 4\n{HIDDEN}"),
+    "test-parts": (3, "sum(double(n) == 2 * n for n in (1, -1)) * 1.5"),
+    "test-quiet": (1, "import sys\nprint(double(1), file=sys.stderr if double(1) < 0 else None)"),
+    "test-hidden": (1, ALL_HIDDEN),
+}
+ANSWERS = {  # student: (answer, points of each test)
+    "right": ("def double(n):\n    return n + n", [2, 3, 1, 1]),
+    "only-what-is-shown": ("def double(n):\n    return 2 * abs(n)", [0, 1.5, 1, 1]),
+    "wrong": ("def double(n):\n    return -n", [0, 0, 0, 0]),
+    "raises": ("def double(n):\n    raise ValueError(n)", [0, 0, 0, 0]),
+    "syntax": ("def double(n) return n", [0, 0, 0, 0]),
+}
+
+
+def homework():
+    """The instructor's notebook."""
+    stub = "def double(n):\n    ### BEGIN SOLUTION\n    return 2 * n\n    ### END SOLUTION"
+    tests = [
+        new_code_cell(source, metadata=_nbgrader(name, grade=True, locked=True, points=points))
+        for name, (points, source) in TESTS.items()
+    ]
+    answer = new_code_cell(stub, metadata=_nbgrader("double-answer", solution=True))
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return new_notebook(metadata={"kernelspec": kernel}, cells=[answer, *tests])
+
+
+def nbgrader(root, *arguments):
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        [sys.executable, "-m", "nbgrader", *arguments],
+        cwd=root,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def hand_in(root, student, answer):
+    notebook = nbformat.read(root / f"notebooks/{NAME}/{NAME}.ipynb", as_version=4)
+    notebook.cells[0].source = answer
+    place = root / "submitted" / student / NAME / f"{NAME}.ipynb"
+    place.parent.mkdir(parents=True)
+    nbformat.write(notebook, place)
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    root = tmp_path_factory.mktemp("plain")
+    lists = {"sanitize": preprocessors.SANITIZE, "autograde": preprocessors.AUTOGRADE}
+    (root / "nbgrader_config.py").write_text(CONFIG.format(**lists), encoding="utf-8")
+    (root / "solutions" / NAME).mkdir(parents=True)
+    nbformat.write(homework(), root / f"solutions/{NAME}/{NAME}.ipynb")
+    nbgrader(root, "generate_assignment", NAME)
+    for student, (answer, _) in ANSWERS.items():
+        hand_in(root, student, answer)
+    return root
+
+
+def points(root):
+    """Points by student, in the order of the tests."""
+    with Course(root).gradebook() as gradebook:
+        return {
+            submission.student.id: [
+                next(g.score for g in submission.notebooks[0].grades if g.name == name)
+                for name in TESTS
+            ]
+            for submission in gradebook.assignment_submissions(NAME)
+        }
+
+
+EXPECTED = {student: earned for student, (_, earned) in ANSWERS.items()}
+
+
+def test_tests_of_asserts_are_graded_in_the_sandbox_as_by_stock_nbgrader(course):
+    assert "double(-3)" not in (course / f"notebooks/{NAME}/{NAME}.ipynb").read_text()
+    summary = grade(course, NAME, settings=QUICK)
+    assert {s.student: [row.points for row in s.rows] for s in summary.students} == EXPECTED
+    assert points(course) == EXPECTED
+    assert summary.exit_code == 0 and not any(s.notices for s in summary.students)
+    pages = list(course.glob("feedback/*/*/*.html"))
+    assert len(pages) == len(ANSWERS)
+
+    nbgrader(course, "autograde", NAME, "--force")
+    assert points(course) == EXPECTED
+
+
+def test_an_endless_test_and_a_dead_kernel_cost_their_own_points(course):
+    hand_in(course, "endless", "def double(n):\n    while n == -3: pass\n    return 2 * n")
+    hand_in(
+        course, "exits", "import os\ndef double(n):\n    n == -3 and os._exit(1)\n    return 2 * n"
+    )
+    summary = grade(course, NAME, students=["endless", "exits"], settings=QUICK)
+    found = {s.student: [row.points for row in s.rows] for s in summary.students}
+    assert found["endless"] == found["exits"] == [0, 3, 1, 1]
+
+
+def test_a_changed_hidden_test_grades_again_and_an_unchanged_class_does_not(course):
+    grade(course, NAME, settings=QUICK)
+    graded = {p: p.stat().st_mtime_ns for p in course.glob("autograded/*/*/*.ipynb")}
+    grade(course, NAME, settings=QUICK)
+    assert graded == {p: p.stat().st_mtime_ns for p in course.glob("autograded/*/*/*.ipynb")}
+    notebook = homework()
+    notebook.cells[1].source = notebook.cells[1].source.replace("double(-3) == -6", "True")
+    nbformat.write(notebook, course / f"solutions/{NAME}/{NAME}.ipynb")
+    summary = grade(course, NAME, settings=QUICK)
+    found = {s.student: [row.points for row in s.rows] for s in summary.students}
+    assert found["only-what-is-shown"] == [2, 1.5, 1, 1]
+
+
+def test_the_command_takes_its_name(course, monkeypatch, capsys):
+    monkeypatch.chdir(course)
+    arguments = ["--executor", "serial", "-q"]
+    assert cli.main(["grade", NAME, *arguments]) == 0
+    assert "only-what-is-shown" in capsys.readouterr().out
+    assert cli.main(["report", NAME, "-q"]) == 0
+    assert cli.main(["export", NAME, "-q"]) == 0
+    assert f"{NAME}/test-double" in (course / "grades.csv").read_text()
+    assert cli.main(["release", NAME, "-q"]) == 2

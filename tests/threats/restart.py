@@ -1,0 +1,180 @@
+"""Kill a real run at a moment, look at what it leaves, finish it, compare with an undisturbed one.
+
+python tests/threats/restart.py [MOMENTS] [STUDENTS]: as many moments drawn at random, for the
+driver, a worker and the fork server in turn, over a class of as many; 100 and 30 take an hour.
+"""
+
+import os
+import random
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+from grading_course import LESSON, UPPER, hand_in, honest, make_course  # noqa: E402
+from waiting import PATIENCE  # noqa: E402
+
+from course_lib.grading.course import Course  # noqa: E402
+from course_lib.grading.read_grades import read_lesson  # noqa: E402
+
+VICTIMS = ("driver", "worker", "fork server")
+_SERVER = b"from multiprocessing.forkserver import main"
+
+
+@dataclass(frozen=True)
+class Struck:
+    """What a kill left.
+
+    Attributes:
+        victim: who was killed; None if the run was over before.
+        lasted: seconds until no process of the run was left.
+        left: those that were left after PATIENCE.
+    """
+
+    victim: str | None
+    lasted: float
+    left: tuple[str, ...] = ()
+
+
+def make_class(folder: Path, students: int) -> Path:
+    """A course with a class, ungraded: every third makes a mistake."""
+    root = folder / "course"
+    root.mkdir(parents=True)
+    make_course(root)
+    for number in range(students):
+        wrong = {"causal_mask": UPPER} if number % 3 == 2 else {}
+        hand_in(root, f"s{number:02}", honest(root, **wrong))
+    return root
+
+
+def begin(root: Path, spool: Path, said: int = subprocess.PIPE) -> subprocess.Popen:
+    """`course grade` in a process of its own; whatever it starts knows `spool`."""
+    command = [sys.executable, "-m", "course_lib.cli", "grade", LESSON, "--workers", "2", "--quiet"]
+    environ = {**os.environ, "TMPDIR": str(spool), "COURSE_CHECK_SEED": "restart" * 4}
+    return subprocess.Popen(
+        command,
+        cwd=root,
+        env=environ,
+        stdout=subprocess.DEVNULL,
+        stderr=said,
+        text=True,
+    )
+
+
+def finish(root: Path, spool: Path) -> str:
+    """Grade to the end; what it says that it should not."""
+    _, said = begin(root, spool).communicate(timeout=PATIENCE)
+    return said
+
+
+def strike(root: Path, victim: str, now: Callable[[], bool]) -> Struck:
+    """Begin to grade, kill -9 a process of the run when it is time, wait for the others."""
+    spool = Path(tempfile.mkdtemp(prefix="st-"))
+    run = begin(root, spool, subprocess.DEVNULL)
+    try:
+        target: list[int] = []
+        while run.poll() is None and not target:
+            time.sleep(0.02)
+            target = _of(victim, run.pid, spool) if now() else []
+        if target:
+            os.kill(target[0], signal.SIGKILL)
+        else:
+            victim = ""
+        run.wait(PATIENCE)
+        started = time.monotonic()
+        while (left := sorted(processes(spool))) and time.monotonic() - started < PATIENCE:
+            time.sleep(0.05)
+        return Struck(victim or None, time.monotonic() - started, tuple(map(_named, left)))
+    finally:
+        run.kill()
+        shutil.rmtree(spool, ignore_errors=True)
+
+
+def processes(spool: Path) -> Iterator[int]:
+    """All that know this run's folder for temporary files."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                known = os.fsencode(spool) in (entry / "environ").read_bytes()
+                alive = b") Z " not in (entry / "stat").read_bytes()
+            except OSError:
+                continue
+            if known and alive:
+                yield int(entry.name)
+
+
+def _of(victim: str, driver: int, spool: Path) -> list[int]:
+    if victim == "driver":
+        return [driver]
+    servers = [pid for pid in processes(spool) if _SERVER in _read(pid, "cmdline")]
+    parents = {pid: int(_read(pid, "stat").rpartition(b")")[2].split()[1]) for pid in servers}
+    workers = [pid for pid, parent in parents.items() if parent in servers]
+    return workers if victim == "worker" else [pid for pid in servers if pid not in workers]
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def _named(pid: int) -> str:
+    return f"{pid}: {_read(pid, 'cmdline')[:100].decode(errors='replace')}"
+
+
+def outcome(root: Path) -> dict:
+    """What counts at the end: points by student in the gradebook, and the files for them."""
+    graded = read_lesson(Course(root), LESSON)
+    return {
+        s.student: (
+            s.problem,
+            tuple((row.exercise, row.points, row.outcome) for row in s.rows),
+            (root / "autograded" / s.student / LESSON / f"{LESSON}.ipynb").is_file(),
+            (root / "feedback" / s.student / LESSON / f"{LESSON}.html").is_file(),
+        )
+        for s in graded.students
+    }
+
+
+def main(moments: int = 100, students: int = 30) -> int:
+    """Print a line for each kill; 1 if any left a process after 5 s or changed a grade."""
+    with tempfile.TemporaryDirectory(prefix="restart-") as name:
+        folder = Path(name)
+        root = make_class(folder, students)
+        shutil.copytree(root, folder / "undisturbed")
+        started = time.monotonic()
+        finish(folder / "undisturbed", folder)
+        whole, expected = time.monotonic() - started, outcome(folder / "undisturbed")
+        seed = secrets.randbits(32)
+        print(f"an undisturbed run takes {whole:.1f} s; drawn with {seed}", flush=True)
+        draw, failed = random.Random(seed), 0
+        for moment in range(moments):
+            failed += not _one(folder, VICTIMS[moment % 3], draw.uniform(0, whole), expected)
+        print(f"{failed} of {moments} not as expected")
+    return int(failed > 0)
+
+
+def _one(folder: Path, victim: str, after: float, expected: dict) -> bool:
+    """One kill, told in a line; whether all was well."""
+    copy = folder / "copy"
+    shutil.copytree(folder / "course", copy)
+    until = time.monotonic() + after
+    struck = strike(copy, victim, lambda: time.monotonic() > until)
+    said = finish(copy, folder)
+    same = outcome(copy) == expected
+    shutil.rmtree(copy)
+    told = f"{struck.victim or 'over':12} {after:5.1f} s, gone in {struck.lasted:.1f} s, "
+    print(told + ("same" if same else "OTHER GRADES"), *struck.left, said, flush=True)
+    return same and not struck.left and struck.lasted <= 5
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

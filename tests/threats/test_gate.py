@@ -1,0 +1,226 @@
+"""S: names, stamps, seeds and files as nobody expects them. Nobody is lost and nobody else hurt."""
+
+import contextlib
+import io
+import os
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import nbformat
+import pytest
+from canned import Canned, grades, kept_class
+from grading_course import LESSON, QUICK, hand_in, honest
+from rich.console import Console
+
+from course_lib.checks.judge.prepare import prepare
+from course_lib.cli.options import progress
+from course_lib.errors import GradingError
+from course_lib.exercises import find
+from course_lib.grading import grade, run
+from course_lib.grading.class_table import summary_table
+from course_lib.grading.course import Course
+from course_lib.grading.gate import MOST_STAMP, secret_seed
+from course_lib.grading.pages import FeedbackPages
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+SEED = "gate" * 8
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names of bytes: run it on Linux")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A class that nothing happened to: (its folder before grading, results by key, grades)."""
+    return kept_class(tmp_path_factory.mktemp("gate"), QUICK, SEED)
+
+
+@pytest.fixture
+def course(kept, tmp_path, monkeypatch):
+    """The same class, ungraded, graded from kept results."""
+    shutil.copytree(kept[0], tmp_path / "course")
+    monkeypatch.setenv("COURSE_CHECK_SEED", SEED)
+    monkeypatch.setattr(run, "executor", Canned(kept[1]))
+    return tmp_path / "course"
+
+
+def graded(root: Path, kept, *others: str) -> dict:
+    """Grade; the others' records, once everyone of the class has what they always had."""
+    found = grades(grade(root, LESSON, settings=QUICK))
+    more = {name: found.pop(name) for name in others}
+    assert found == kept[2]
+    return more
+
+
+def raw(folder: Path, name: bytes) -> Path:
+    """A path with a name in bytes."""
+    return Path(os.fsdecode(os.fsencode(folder) + b"/" + name))
+
+
+def test_s04_a_folder_in_latin_1_is_announced_and_the_rest_is_graded(course, kept, capsys):
+    submitted = course / "submitted"
+    shutil.copytree(submitted / "ada", raw(submitted, b"J\xf6rg"))
+    for _ in range(2):  # the ledger knows the name then
+        (_name, (problem, rows, _)), *none = graded(course, kept, r"J\xf6rg").items()
+        assert not none and "not UTF-8: rename it" in problem
+        assert all(points is None for _, points, _ in rows)
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(summary_table(grade(course, LESSON, settings=QUICK)))
+    assert r"J\xf6rg" in shown.getvalue()
+    raw(submitted, b"J\xf6rg").rename(submitted / "Jörg")
+    assert graded(course, kept, r"J\xf6rg", "Jörg")["Jörg"][1] == kept[2]["ada"][1]
+
+
+def test_s04_files_with_names_of_any_bytes_are_named_in_a_notice(course, kept):
+    place = course / "submitted" / "ada" / LESSON
+    raw(place, b"n\xf6tes\n\x1b[31m.txt").touch()
+    raw(place, "na\u202eme".encode()).touch()
+    summary = grade(course, LESSON, settings=QUICK)
+    assert grades(summary) == kept[2]
+    (notice,) = next(s.notices for s in summary.students if s.student == "ada")
+    assert notice == r"other files not looked at: name, n\xf6tes .txt"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "digits", "empty", "garbage", "link", "bytes", "folder"])
+def test_s18_a_timestamp_that_is_none_is_on_time_with_a_notice(course, kept, kind):
+    stamp = course / "submitted" / "bob" / LESSON / "timestamp.txt"
+    if kind == "fifo":
+        os.mkfifo(stamp)
+    elif kind == "folder":
+        stamp.mkdir()
+    elif kind == "link":
+        stamp.symlink_to("/dev/zero")
+    else:
+        data = {"digits": b"9" * 500_000, "empty": b"", "garbage": b"soon", "bytes": b"\xff\xfe"}
+        stamp.write_bytes(data[kind])
+    summary = grade(course, LESSON, settings=QUICK)
+    assert grades(summary) == kept[2]
+    bob = next(s for s in summary.students if s.student == "bob")
+    assert bob.notices == ("timestamp.txt holds no date: taken as handed in on time",)
+    assert bob.late_seconds == 0
+    assert not (course / "autograded" / "bob" / LESSON / "timestamp.txt").exists()
+
+
+def test_s18_a_timestamp_with_a_date_counts(course, kept):
+    text = "2026-03-01 12:00:00 UTC"
+    assert len(text) < MOST_STAMP
+    (course / "submitted" / "bob" / LESSON / "timestamp.txt").write_text(text)
+    assert graded(course, kept) == {}
+    kept_stamp = course / "autograded" / "bob" / LESSON / "timestamp.txt"
+    assert kept_stamp.read_text().strip() == text
+    with Course(course).gradebook() as gradebook:
+        assert str(gradebook.find_submission(LESSON, "bob").timestamp) == "2026-03-01 12:00:00"
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"\xff\xfe\x00", b"a\x00b", b"x" * 5_000])
+def test_s19_a_seed_that_is_empty_or_damaged_is_refused(course, monkeypatch, data):
+    monkeypatch.delenv("COURSE_CHECK_SEED")
+    path = course / ".course" / "check_seed"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    with pytest.raises(GradingError, match=r"check_seed.*; put the copy of it back"):
+        grade(course, LESSON, settings=QUICK)
+    assert path.read_bytes() == data
+    assert not (course / "autograded").exists()
+
+
+def test_s19_a_seed_is_made_once_and_whole(tmp_path, monkeypatch):
+    path = tmp_path / "check_seed"
+
+    def stopped(descriptor):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            secret_seed(path)
+    assert not path.exists()
+    seed = secret_seed(path)
+    assert len(seed) == 32 and path.stat().st_mode & 0o777 == 0o600
+    assert secret_seed(path) == seed
+    assert {p.name for p in tmp_path.iterdir()} == {"check_seed"}
+
+
+def test_s21_a_link_to_another_students_folder_earns_nothing(course, kept):
+    (course / "submitted" / "zoe").symlink_to(course / "submitted" / "ada")
+    problem, rows, _ = graded(course, kept, "zoe")["zoe"]
+    assert "is a link, no ordinary folder" in problem
+    assert all(points is None for _, points, _ in rows)
+
+
+@pytest.mark.parametrize("place", ["notebook", "case"])
+def test_a_submission_beside_its_place_is_announced(course, kept, place):
+    fay = course / "submitted" / "fay"
+    own = course / "submitted" / "ada" / LESSON
+    if place == "notebook":
+        fay.mkdir()
+        shutil.copy(own / f"{LESSON}.ipynb", fay)
+    else:
+        shutil.copytree(own, fay / LESSON.upper())
+    problem, _, _ = graded(course, kept, "fay")["fay"]
+    assert f"put it into fay/{LESSON}/" in problem
+
+
+def test_s24_a_full_disk_while_feedback_is_written_loses_nothing(course, kept, monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FeedbackPages, "write", full)
+        with pytest.raises((OSError, GradingError), match="No space left"):
+            grade(course, LESSON, settings=QUICK)
+    assert graded(course, kept) == {}
+    assert len(list((course / "feedback").rglob("*.html"))) == 4
+
+
+@pytest.mark.parametrize("damage", [b"\xff", b"[" * 10_000, b'{"sha256": 5, "entry": []}', b"null"])
+def test_s25_a_damaged_ledger_costs_one_regrade(course, kept, damage):
+    graded(course, kept)
+    ledger = course / ".course" / "ledger" / LESSON
+    for path in ledger.glob("*.json"):
+        path.write_bytes(damage)
+    assert graded(course, kept) == {}
+
+
+def test_s26_a_name_cannot_turn_a_terminals_line_around(course, kept, capsys):
+    name = "bob\u202egpj.exe"
+    shutil.copytree(course / "submitted" / "bob", course / "submitted" / name)
+    summary = grade(course, LESSON, settings=QUICK, progress=progress(False))
+    assert grades(summary)[name][1] == kept[2]["bob"][1]
+    shown = io.StringIO()
+    Console(file=shown, width=200).print(summary_table(summary))
+    for text in (capsys.readouterr().err, shown.getvalue()):
+        assert "gpj.exe" in text and "\u202e" not in text
+
+
+def test_s20_the_inputs_of_a_submission_are_its_own_and_stay(course, kept, monkeypatch):
+    """What one prints, a table of inputs and results, is of no use to another or tomorrow."""
+    jobs = []
+    monkeypatch.setattr(run, "executor", Canned(kept[1], before=jobs.append))
+    shutil.copytree(course / "submitted" / "ada", course / "submitted" / "twin")
+    for _ in range(2):
+        grade(course, LESSON, settings=replace(QUICK, force=True))
+    hand_in(course, "ada", honest(course, why="Another word."))
+    with contextlib.suppress(KeyError):  # this work was never graded, so no result is kept
+        grade(course, LESSON, settings=QUICK)
+    of = {name: [job.seed for job in jobs if job.student == name] for name in ("ada", "twin")}
+    first, again, changed = of["ada"]
+    assert first == again != changed
+    assert of["twin"][0] == of["twin"][1] not in (first, changed)
+    drawn = [
+        repr([probe.args for probe, _ in prepare(find("masked_softmax"), seed)])
+        for seed in (first, changed)
+    ]
+    assert drawn[0] != drawn[1]
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_the_notebook_of_another_lesson_is_blank_with_its_name(course, kept, has_metadata):
+    other = nbformat.read(NOTEBOOKS / "03_batch_matmul/03_batch_matmul.ipynb", as_version=4)
+    if not has_metadata:
+        for cell in other.cells:
+            cell.metadata = {}
+    hand_in(course, "zoe", other)
+    problem, rows, _ = graded(course, kept, "zoe")["zoe"]
+    assert problem == f"this is the notebook of 03_batch_matmul: ask for that of {LESSON}"
+    assert all(points is None for _, points, _ in rows)

@@ -1,0 +1,51 @@
+"""S09, S10: a real run with workers, one process of which is killed; at random: `restart.py`."""
+
+import shutil
+
+import experiment
+import pytest
+import restart
+from grading_course import LESSON
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(experiment.obstacle()), reason=experiment.obstacle() or "none"),
+]
+STUDENTS = 5
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """(a class that is not graded, what counts once it is)."""
+    folder = tmp_path_factory.mktemp("restart")
+    root = restart.make_class(folder, STUDENTS)
+    shutil.copytree(root, folder / "graded")
+    assert restart.finish(folder / "graded", folder) == ""
+    return root, restart.outcome(folder / "graded")
+
+
+@pytest.mark.parametrize(
+    ("victim", "begun"),
+    [("driver", 3), ("worker", 2), ("fork server", 2)],
+)
+def test_s09_a_run_that_is_killed_leaves_no_process_and_is_finished_by_the_next(
+    undisturbed, tmp_path, victim, begun
+):
+    root = tmp_path / "course"
+    shutil.copytree(undisturbed[0], root)
+    ledger = root / ".course" / "ledger" / LESSON
+    struck = restart.strike(root, victim, lambda: len(list(ledger.glob("*.json"))) >= begun)
+    assert struck.left == ()
+    assert struck.victim == victim
+    assert restart.finish(root, tmp_path) == ""
+    assert restart.outcome(root) == undisturbed[1]
+
+
+def test_s10_deaths_of_the_driver_count_against_nobody(undisturbed, tmp_path):
+    root = tmp_path / "course"
+    shutil.copytree(undisturbed[0], root)
+    ledger = root / ".course" / "ledger" / LESSON
+    for _ in range(4):
+        assert restart.strike(root, "driver", lambda: any(ledger.glob("*.json"))).victim
+    assert restart.finish(root, tmp_path) == ""
+    assert restart.outcome(root) == undisturbed[1]

@@ -37,7 +37,7 @@ c.LateSubmissionPlugin.penalty_method = "none"
 # first, and points come from the check's report, so that stderr costs nothing. A student's bundle
 # (`course release`) cannot grade and holds the same file.
 if importlib.util.find_spec("course_lib.grading"):
-    from course_lib.grading.feedback import FILTERS, TEMPLATES
+    from course_lib.grading.feedback import FILTERS, STEPS, TEMPLATES
     from course_lib.grading.preprocessors import AUTOGRADE, SANITIZE
 
     c.Autograde.sanitize_preprocessors = SANITIZE
@@ -46,6 +46,7 @@ if importlib.util.find_spec("course_lib.grading"):
     # Feedback pages by the course's template, whoever writes them.
     c.HTMLExporter.extra_template_basedirs = TEMPLATES
     c.HTMLExporter.filters = FILTERS
+    c.GenerateFeedback.preprocessors = STEPS
 
 # A kernel's warning about its own transport is not for the person who grades.
 c.Execute.extra_arguments = ["--IPKernelApp.log_level=ERROR"]

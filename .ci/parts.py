@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))
 
 from course_lib import selftest  # noqa: E402
 
-GRADING = ("grading_*", "demo", "cli*", "bench_grading", "doctor", "bundle")
+GRADING = ("grading_*", "demo", "cli*", "bench_grading", "doctor", "bundle", "guides")
 ANSWERS = ("matrix", "known_mistakes", "repairs", "promises", "docs")  # all that is written down
 # The student's part: no Linux, no sandbox, no browser, no C compiler (which torch.compile wants).
 STUDENT = (

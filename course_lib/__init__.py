@@ -1,4 +1,4 @@
-"""The attention course: `check`, `hint`, `carry_on`, `progress`, `plotting`, each solution.
+"""The attention course: `check`, `hint`, `carry_on`, `progress`, `plotting` and more.
 
 Public names are found when they are first used, so that `import course_lib` is fast and brings in
 no torch. Exercises are registered nowhere: they are course_lib.attention's public functions and
@@ -12,8 +12,10 @@ import os
 __version__ = "0.1.0"
 OLDEST_PYTHON = (3, 11)
 
-_TOOLS = {name: "course_lib.checks" for name in ("carry_on", "check", "hint", "progress")}
-_MODULES = ("attention", "checks", "plotting")
+_TOOLS = dict.fromkeys(
+    ("carry_on", "certificate", "check", "hint", "progress"), "course_lib.checks"
+)
+_MODULES = ("attention", "checks", "models", "plotting")
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ATTENTION = os.path.join(_HERE, "attention")
 _EXERCISES = os.path.join(_HERE, "exercises")

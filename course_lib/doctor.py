@@ -215,9 +215,9 @@ def look_at_sandbox(root: Path | None) -> Finding:
     from course_lib.grading.executors.local import reached
 
     found = reached(None)
-    seen = f"{found} for `course grade`".removeprefix("sandbox ")
+    seen = f"{found} for `course grade`; {found.holds}".removeprefix("sandbox ")
     needed = root is not None and (root / "submitted").is_dir()
-    fix = f"as said there, or for work that you trust: course grade --sandbox {found.level}"
+    fix = f"as said there, or if you trust them: course grade --trusted --sandbox {found.level}"
     return Finding("sandbox", found.level == "strict" or not needed, seen, fix)
 
 

@@ -13,9 +13,12 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from course_lib.authoring import Course
+from course_lib.authoring.times import course_times, spoken
 from course_lib.checks import exercises, lessons
 from course_lib.course_folder import find_lesson
 from course_lib.errors import UsageError
+from course_lib.exercises import find
 from course_lib.exercises import variants as matrix
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -59,17 +62,20 @@ def main(arguments: Sequence[str] = ()) -> int:
 
 
 def lesson_table() -> str:
-    """The lessons with their exercises, the written question and the integration."""
-    rows, totals = [], [0, 0]
+    """The lessons with their exercises, what counts in a grade, and how long they take."""
+    course, rows, total = Course.at(ROOT), [], 0
+    found = course_times(course)
     for slug, lesson in lessons().items():
-        own = [exercises()[name] for name in lesson.exercises]
-        parts = [part for part in (*own, lesson.written, lesson.integration) if part]
-        points, minutes = sum(part.points for part in parts), sum(part.minutes for part in parts)
+        names = [*lesson.exercises, *([slug] if lesson.integration else [])]
+        points = sum(find(name).points for name in names if not course.starred(name))
         title = f"[{lesson.number:02d} {lesson.title}](notebooks/{slug}/{slug}.ipynb)"
-        names = ", ".join(f"`{name}`" for name in lesson.exercises)
-        rows.append([title, names, points, minutes])
-        totals = [totals[0] + points, totals[1] + minutes]
-    return as_table(["Lesson", "You write", "Points", "Minutes"], [*rows, ["All", "", *totals]])
+        title += " ★" * lesson.starred
+        stars = [f"`{name}`{' ★' * course.starred(name)}" for name in lesson.exercises]
+        rows.append([title, ", ".join(stars), points + lesson.written.points, found[slug]])
+        total += rows[-1][2]
+    rows.append(["All", "", total, found["all"]])
+    told = [[*row, spoken(time.core), spoken(time.whole)] for *row, time in rows]
+    return as_table(["Lesson", "You write", "Points", "Core path", "Whole"], told)
 
 
 def counts_table(counts: dict[str, dict[str, int]]) -> str:

@@ -57,7 +57,7 @@ def secrets():
     for text in source["solutions"]:
         for body in re.findall(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", text, re.S):
             lines = {squeezed(line) for line in body.splitlines()}
-            found |= {line for line in lines if len(line) > 10 and line not in shown}
+            found |= {line for line in lines if len(line) > 15 and line not in shown}
     return found
 
 

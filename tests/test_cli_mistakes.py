@@ -62,12 +62,14 @@ NEED_A_COURSE = {
     "export": "export",
     "build": "build",
     "matrix": "matrix",
+    "times": "times",
+    "train": "train prose",
     "new": "new exercise window_mask --lesson 02",
     "test": "test",
     "site": "site",
     "bench": "bench grading",
 }
-NAME_A_LESSON = ("release", "demo", "grade", "report", "export", "build", "matrix")
+NAME_A_LESSON = ("release", "demo", "grade", "report", "export", "build", "matrix", "times")
 ANYWHERE = {"doctor", "progress"}
 
 
@@ -102,8 +104,8 @@ def test_an_option_that_is_none(capsys, verb):
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_what_takes_its_time_can_be_quiet_and_what_has_numbers_gives_them_to_machines(verb):
     options = {name for parameter in COMMANDS[verb].params for name in parameter.opts}
-    assert "--quiet" in options or verb in {"lab", "new", "test", "progress"}
-    assert "--json" in options or verb in {"lab", "new", "test", "site"}
+    assert "--quiet" in options or verb in {"lab", "new", "test", "progress", "times", "train"}
+    assert "--json" in options or verb in {"lab", "new", "test", "site", "train"}
 
 
 def test_the_exit_codes_are_in_the_help(capsys):
@@ -119,8 +121,12 @@ def test_the_exit_codes_are_in_the_help(capsys):
     ("line", "code", "sentence"),
     [
         ("grade 02 --sandbox none", 2, "'none' is not one of 'strict'"),
+        ("grade 02 --sandbox basic", 2, "or add --trusted if you trust everyone who handed in"),
+        ("grade 02 --sandbox off", 2, "or add --trusted"),
         ("grade 02 --executor threads", 1, "there are serial, processes and dask://HOST:PORT"),
-        ("grade 02 --executor dask://x", 1, "dask"),
+        ("grade 02 --executor dask://x", 1, "write dask://HOST:PORT"),
+        ("grade 02 --executor dask://", 1, "write dask://HOST:PORT"),
+        ("grade 02 --shard \u00b9/\u00b2", 1, "write k/n"),
         ("grade 02 --shard 3/2", 1, "write k/n"),
         ("grade 02 --student zoe", 1, "nothing from zoe"),
         ("grade 02 --workers -1", 2, "--workers"),
@@ -214,13 +220,49 @@ def test_a_disk_or_folder_that_refuses_is_one_sentence(monkeypatch, capsys):
     assert said.startswith("course: /etc/grades.csv: Permission denied; name another place")
 
 
-def test_an_error_of_ours_is_no_sentence(monkeypatch):
+def test_a_disk_that_is_full_need_not_say_where(monkeypatch, capsys):
     def app(**options):
-        raise ConnectionError("nobody's mistake")
+        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cli, "app", app)
-    with pytest.raises(ConnectionError):
-        cli.main([])
+    assert refused(capsys, "") == (
+        1,
+        "course: No space left on device; make room and run the same command again\n",
+    )
+
+
+def test_an_error_of_ours_is_one_sentence_and_a_log(monkeypatch, capsys, tmp_path):
+    def app(**options):
+        raise ConnectionError("nobody's mistake\udcf6")
+
+    monkeypatch.setattr(cli, "app", app)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cli.main([]) == 1
+    said = capsys.readouterr().err
+    (log,) = tmp_path.glob("course-*.log")
+    assert said.count("\n") == 1 and said.endswith(f"report it with {log}\n")
+    assert "ConnectionError: nobody's mistake" in said
+    assert "Traceback (most recent call last)" in log.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("line", ["grade 02", "report", "export"])
+def test_a_configuration_that_ends_the_program_is_an_error(course, capsys, line):
+    (course / "nbgrader_config.py").write_text("raise SystemExit(0)\n")
+    code, said = refused(capsys, line)
+    assert code == 2 and "nbgrader_config.py, line 1: it ends the program" in said
+
+
+def test_a_configuration_of_another_kind_is_named(course, capsys):
+    (course / "nbgrader_config.py").write_text("c.CourseDirectory.source_directory = 5\n")
+    code, said = refused(capsys, "grade 02")
+    assert code == 1 and "nbgrader_config.py: " in said and "source_directory" in said
+
+
+@pytest.mark.parametrize("kept", ["", "{", "[]"])
+def test_a_damaged_release_is_named_with_the_command_that_makes_it(course, capsys, kept):
+    (course / f"notebooks/{LESSON}/{LESSON}.ipynb").write_text(kept)
+    code, said = refused(capsys, "grade 02")
+    assert code == 1 and f"is damaged: run `course build {LESSON}`" in said
 
 
 # --- a reader who leaves --------------------------------------------------------------

@@ -3,13 +3,13 @@
 import ast
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from authoring_toy import SLUG, make_course
+from guides import copy_of_the_course, typed
 
 from course_lib.authoring import Course, skeleton
 from course_lib.errors import BuildError
@@ -23,6 +23,12 @@ MOST_LINES = 60
 def blocks(language):
     section = PAGE.partition("## Add an exercise\n")[2].partition("\n## ")[0]
     return re.findall(rf"^```{language}\n(.*?)^```$", section, re.M | re.S)
+
+
+def followed():
+    """What is run here as typed: `new exercise`, `matrix` and `build`, in the page's order."""
+    about = ("course new exercise", "course matrix 02 --", "course build 02")
+    return [command for command in typed("CONTRIBUTING.md") if command.startswith(about)]
 
 
 def run(folder, *arguments):
@@ -40,14 +46,7 @@ def run(folder, *arguments):
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
     """A copy of this course without its history, in which someone can write."""
-    folder = tmp_path_factory.mktemp("clone") / "course"
-    ignored = shutil.ignore_patterns("__pycache__", ".*", "demo", "_site", "benchmarks", "browser")
-    for part in ("course_lib", "tests", "solutions", "notebooks", "docs"):
-        shutil.copytree(ROOT / part, folder / part, ignore=ignored)
-    shutil.copytree(ROOT / "course_lib/benchmarks", folder / "course_lib/benchmarks")
-    for name in ("pyproject.toml", "nbgrader_config.py", "README.md", "constraints.txt"):
-        shutil.copy(ROOT / name, folder)
-    return folder
+    return copy_of_the_course(tmp_path_factory.mktemp("clone") / "course")
 
 
 def replace_definition(path, name, text):
@@ -66,16 +65,16 @@ def test_a_small_exercise_takes_sixty_lines():
 
 @pytest.mark.slow
 def test_an_exercise_is_added_as_the_page_says(clone):
-    (first, *_), (solution, statement, oracle, exercise, answers) = blocks("sh"), blocks("python")
-    arguments = first.strip().removeprefix("course ").split()
-    begun = run(clone, "course_lib.cli", *arguments)
+    solution, statement, oracle, exercise, answers = blocks("python")
+    begin, matrix, build = (["course_lib.cli", *line.split()[1:]] for line in followed())
+    begun = run(clone, *begin)
     assert begun.returncode == 0, begun.stderr
     course = Course(clone, clone / "course_lib", {}, {})
     places = skeleton.places_of(course, NAME, LESSON)
     named = [line.partition(": ")[2] for line in begun.stdout.splitlines()]
     assert named[:5] == [path.relative_to(clone).as_posix() for path in places]
 
-    unfinished = run(clone, "course_lib.cli", "build", "02")
+    unfinished = run(clone, *build)
     assert unfinished.returncode == 1
     assert re.search(r"02_masked_softmax\.py:\d+: a placeholder is left", unfinished.stderr)
 
@@ -88,11 +87,11 @@ def test_an_exercise_is_added_as_the_page_says(clone):
     places[3].write_text(exercise, encoding="utf-8")
     places[4].write_text(answers, encoding="utf-8")
 
-    built = run(clone, "course_lib.cli", "build", "02", "--quiet")
+    built = run(clone, *build)
     assert built.returncode == 0, built.stderr
     notebook = (clone / f"notebooks/{LESSON}/{LESSON}.ipynb").read_text(encoding="utf-8")
     assert f'check(\\"{NAME}\\")' in notebook and "return (torch.arange(num_pos" not in notebook
-    judged = run(clone, "course_lib.cli", "matrix", "02", "--seeds", "1", "--quiet")
+    judged = run(clone, *matrix)
     assert judged.returncode == 0 and f"\n{NAME}\n" in judged.stdout, judged.stdout[-800:]
     tests = [f"tests/test_{t}.py" for t in ("matrix", "promises", "known_mistakes", "repairs")]
     tested = run(clone, "pytest", "-q", "-p", "no:cacheprovider", *tests, "-k", NAME)

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from course_lib.checks import grade as grade_answer
 from course_lib.errors import GradingError
 from course_lib.grading import demo, write_report
 from course_lib.grading.course import Course
+from course_lib.grading.course_figures import figures_of
 from course_lib.grading.demo_course import (
     SAMPLES,
     answer,
@@ -65,9 +67,12 @@ class TestDemo:
 
     @pytest.mark.parametrize(("student", "exercise"), SINGLE_MISTAKES.items())
     def test_a_single_mistake_costs_its_exercise_only(self, done, student, exercise):
-        lost = {r.exercise: r for r in record(done, student).rows if r.points < r.max_points}
-        assert set(lost) <= {exercise, LESSON}  # the integration mark is the lesson's
-        assert lost[exercise].outcome == "incorrect"
+        """And nothing at all where that is optional."""
+        rows = {row.exercise: row for row in record(done, student).rows}
+        lost = {name for name, row in rows.items() if row.points < row.max_points}
+        assert lost <= {exercise, LESSON}  # the integration mark is the lesson's
+        assert (exercise in lost) == (not rows[exercise].optional)
+        assert rows[exercise].outcome == "incorrect"
 
     @pytest.mark.parametrize("student", SINGLE_MISTAKES)
     def test_the_mistake_is_named(self, done, student):
@@ -93,6 +98,14 @@ class TestDemo:
         page = done.folder / "feedback" / "over-queries" / LESSON / f"{LESSON}.html"
         text = page.read_text(encoding="utf-8")
         assert text.count('role="status"') == len(done.summaries[0].exercises)
+
+    def test_feedback_shows_the_courses_figures_without_a_script(self, done):
+        page = done.folder / "feedback" / "over-queries" / LESSON / f"{LESSON}.html"
+        text = page.read_text(encoding="utf-8")
+        figures = figures_of(ROOT / "solutions" / LESSON / f"{LESSON}.ipynb")
+        assert all(figure in text for figure in figures.values())
+        assert text.count("<figcaption>From the course's own run") >= len(figures) > 10
+        assert "<script" not in text and "data:image" not in text
 
     def test_the_secret_seed_is_in_no_feedback_and_no_notebook(self, done):
         seed = Course(done.folder).check_seed()
@@ -142,6 +155,8 @@ class TestDemo:
             done.folder, "generate_feedback", LESSON, "--force", "--student=over-queries"
         )
         assert force.returncode == 0, force.stderr
+        page = done.folder / "feedback" / "over-queries" / LESSON / f"{LESSON}.html"
+        assert "<figcaption>From the course's own run" in page.read_text(encoding="utf-8")
         assert nbgrader(done.folder, "export").returncode == 0
         assert ",late," in (done.folder / "grades.csv").read_text()
 
@@ -235,7 +250,7 @@ def imports(release) -> dict:
     namespace = {}
     for cell in release.cells:
         if cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("solution"):
-            for node in ast.parse(cell.source.replace("%", "# %")).body:
+            for node in ast.parse(re.sub(r"^%", "# %", cell.source, flags=re.MULTILINE)).body:
                 if isinstance(node, ast.Import | ast.ImportFrom):
                     exec(ast.unparse(node), namespace)
     return namespace

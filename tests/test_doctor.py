@@ -170,7 +170,7 @@ def test_a_weak_sandbox_is_bad_where_work_was_handed_in(tmp_path, monkeypatch):
     (tmp_path / "submitted").mkdir()
     finding = bad(doctor.look_at_sandbox(tmp_path))
     assert "apt-get install bubblewrap" in finding.seen
-    assert "course grade --sandbox basic" in finding.fix
+    assert "course grade --trusted --sandbox basic" in finding.fix
 
 
 # --- all of it ------------------------------------------------------------------------

@@ -63,6 +63,7 @@ def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> 
     starts = {library / name for name in STARTS}
     starts |= {path for slug in known for path in (library / "exercises" / slug[3:]).glob("*.py")}
     starts |= {library / f"checks/observe/lessons/{slug[3:]}.py" for slug in known}
+    starts |= {library / f"reference/{slug[3:]}.py" for slug in known}  # found by their names
     starts |= {library / "attention" / f"{slug[3:]}.py" for slug in solved(course, up_to)}
     left_out = {library / part for part in NOT_FOR_STUDENTS}
     if up_to is None:  # lesson 08 points at it

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -67,6 +67,49 @@ def matrix(
     result = table.run(root, chosen_lessons(root, lessons), seeds=seeds, progress=tell)
     typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ok else 1)
+
+
+@verbs.command()
+def train(
+    what: Annotated[
+        Literal["translator", "induction", "prose"], typer.Argument(help="What to make anew.")
+    ],
+) -> None:
+    """Make anew what lessons take as it is stored: two small models, and the text for a third.
+
+    A model that is not good enough is not stored.
+
+    Example: course train translator
+    """
+    from course_lib.authoring import stored
+    from course_lib.authoring.inputs import Course
+
+    root = course_root()
+    makers = {
+        "translator": stored.store_translator,
+        "induction": stored.store_induction,
+        "prose": stored.store_prose,
+    }
+    course = Course.at(root)
+    path, said = makers[what](course)
+    typer.echo(f"written: {course.relative(path)} ({said})")
+
+
+@verbs.command()
+def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
+    """Tell how long lessons take, the core path and the whole, and what room is left.
+
+    Example: course times
+    """
+    from course_lib.authoring import Course
+    from course_lib.authoring.times import as_text, course_times
+
+    root = course_root()
+    found = course_times(Course.at(root), chosen_lessons(root, lessons))
+    if as_json:
+        typer.echo(json.dumps({name: asdict(time) for name, time in found.items()}, indent=2))
+    else:
+        typer.echo(as_text(found))
 
 
 new = typer.Typer(

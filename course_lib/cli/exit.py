@@ -4,9 +4,12 @@ import _thread
 import contextlib
 import errno
 import os
+import shlex
 import signal
 import sys
+import tempfile
 import threading
+import traceback
 from collections.abc import Iterator
 
 _REMEDIES = {
@@ -20,14 +23,33 @@ _REMEDIES = {
     errno.ENOSPC: "make room and run the same command again",
     errno.EDQUOT: "make room and run the same command again",
 }
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # a write does not say to which file
 
 
 def sentence(error: OSError) -> str | None:
     """Say what is wrong with a file or folder, and the remedy; None if it is about neither."""
     remedy = _REMEDIES.get(error.errno or 0)
+    if error.errno in _FULL and error.filename is None:
+        return f"{error.strerror}; {remedy}"
     if remedy is None or error.filename is None:
         return None
     return f"{os.fsdecode(error.filename)}: {error.strerror}; {remedy}"
+
+
+def explained(error: Exception) -> str:
+    """What to say of an error that nobody foresaw: what it is, and where the rest can be read."""
+    if isinstance(error, OSError) and (found := sentence(error)):
+        return found
+    text = "".join(traceback.format_exception(error))
+    descriptor, log = tempfile.mkstemp(prefix="course-", suffix=".log")
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(f"{shlex.join(sys.argv)}\n{text}")
+    what = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    what = what.encode(errors="backslashreplace").decode()
+    return (
+        f"a mistake of the course itself ({what[:300]}); nothing that was finished is lost. Please "
+        f"report it with {log}"
+    )
 
 
 @contextlib.contextmanager

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from course_lib.cli.options import AsJson, Lessons, Quiet, Sandbox, progress, working
-from course_lib.course_folder import chosen_lessons, course_root
+from course_lib.course_folder import chosen_assignments, chosen_lessons, course_root
+from course_lib.errors import UsageError
 
 verbs = typer.Typer()
 
@@ -54,6 +55,9 @@ def grade(
         str | None, typer.Option(help="k/n: only this machine's share of the class.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Grade what did not change too.")] = False,
+    trusted: Annotated[
+        bool, typer.Option("--trusted", help="You trust all who handed in; below strict you must.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -65,10 +69,12 @@ def grade(
     from course_lib.grading.class_table import show
 
     root = course_root()
+    if sandbox != "strict" and not trusted:
+        raise UsageError(_UNTRUSTED.format(sandbox))
     settings = grading.Settings(executor, sandbox, workers, shard, force=force)
     summaries = [
         grading.grade(root, lesson, students=student, progress=progress(quiet), settings=settings)
-        for lesson in chosen_lessons(root, lessons) or []
+        for lesson in chosen_assignments(root, lessons) or []
     ]
     if as_json:
         typer.echo(json.dumps([summary.as_dict() for summary in summaries], indent=2))
@@ -91,10 +97,17 @@ def report(
     from course_lib import grading
 
     root = course_root()
-    chosen = chosen_lessons(root, [lesson] if lesson else None)
+    chosen = chosen_assignments(root, [lesson] if lesson else None)
     with working("reading the gradebook", quiet):
         page = str(grading.write_report(root, chosen[0] if chosen else None))
     typer.echo(json.dumps({"report": page}) if as_json else page)
+
+
+_UNTRUSTED = (
+    "--sandbox {} holds mistakes, not attacks: submitted code runs as you and can change grades. "
+    "Use strict (`course doctor` says what it needs), or add --trusted if you trust everyone who "
+    "handed in"
+)
 
 
 # What `course export` asks about an LMS's own file.
@@ -146,7 +159,7 @@ def export(
     root = course_root()
     match, named = exports.columns_by_lesson(root, columns or [], match)
     request = exports.ExportRequest(
-        to, chosen_lessons(root, lessons), into, output, match, named, students,
+        to, chosen_assignments(root, lessons), into, output, match, named, students,
         partial, scale, overwrite, force, dry_run,
     )  # fmt: skip
     with working("reading the gradebook", quiet):

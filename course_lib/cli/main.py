@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 
 from course_lib import __version__
-from course_lib.cli.exit import flushed, no_lost_interrupt, sentence
+from course_lib.cli.exit import explained, flushed, no_lost_interrupt
 from course_lib.cli.options import AsJson, Quiet, end_progress
 from course_lib.course_folder import course_root, find_root
 from course_lib.errors import CourseError, UsageError
@@ -60,10 +60,7 @@ def _run(argv: list[str] | None) -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except Exception as error:
-        explained = sentence(error) if isinstance(error, OSError) else None
-        if explained is None:
-            raise
-        return _fail(explained, 1)
+        return _fail(explained(error), 1)
     finally:
         end_progress()
     return 0

@@ -4,8 +4,10 @@ import os
 import shutil
 
 import pytest
-from page_scripts import THIN
+from page_scripts import THEMES, THIN
 from waiting import PATIENCE
+
+from course_lib.plotting import figure_html
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 FLAGS = [
@@ -51,6 +53,31 @@ def page(browser):
     context.set_default_timeout(1000 * PATIENCE)
     yield context.new_page()
     context.close()
+
+
+@pytest.fixture
+def put(page, tmp_path):
+    """Puts figures on a page of their own and gives the first; nothing may go wrong in it.
+
+    The page is a file, and there is no network.
+    """
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.context.set_offline(True)
+
+    def put(*plots, theme="light"):
+        head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>A</title>'
+        head += '<meta name="viewport" content="width=device-width">'
+        head += "<style>svg { height: auto; max-width: 100% }</style>"  # as JupyterLab has it
+        inside = "".join(figure_html(plot) for plot in plots)
+        body = f'<body style="{THEMES[theme]}"><main><h1>A page</h1>{inside}</main></body>'
+        path = tmp_path / "page.html"
+        path.write_text(head + body, encoding="utf-8")
+        page.goto(path.as_uri())
+        return page.locator("figure").first
+
+    yield put
+    assert errors == []
 
 
 @pytest.fixture

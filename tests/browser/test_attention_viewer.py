@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from page_scripts import THEMES
 
 from course_lib import plotting
-from course_lib.plotting import figure_html
 
 WORDS = ["forty", "and", "three"]
 KEYS = ["drei", "und", "vierzig", "<pad>"]
@@ -15,29 +15,6 @@ HEADS = np.array(
         [[0.5, 0.5, 0, 0], [0.25, 0.5, 0.25, 0], [0, 0, 1, 0]],
     ]
 )
-THEMES = {"light": "background:#fff;color:#222", "dark": "background:#14181e;color:#ced6dd"}
-
-
-@pytest.fixture
-def put(page, tmp_path):
-    """Puts figures on a page of their own and gives the first; nothing may go wrong in it."""
-    errors = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.context.set_offline(True)
-
-    def put(*plots, theme="light"):
-        head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>A</title>'
-        head += '<meta name="viewport" content="width=device-width">'
-        head += "<style>svg { height: auto; max-width: 100% }</style>"  # as JupyterLab has it
-        inside = "".join(figure_html(plot) for plot in plots)
-        body = f'<body style="{THEMES[theme]}"><main><h1>A page</h1>{inside}</main></body>'
-        path = tmp_path / "page.html"
-        path.write_text(head + body, encoding="utf-8")
-        page.goto(path.as_uri())
-        return page.locator("figure").first
-
-    yield put
-    assert errors == []
 
 
 def viewer(**options):

@@ -72,7 +72,7 @@ def test_no_line_of_a_solution_or_rubric_is_anywhere_in_the_site(site):
 
 def test_a_solution_in_the_site_would_be_found(tmp_path):
     wanted = secrets()
-    lesson = LESSONS[1]
+    lesson = "02_masked_softmax"
     code, rubric = "causal_mask-answer", "empty_row_choice-written"
     solutions = {
         name: "".join(cells("solutions", lesson)[name]["source"]) for name in (code, rubric)
@@ -91,7 +91,7 @@ def test_figures_say_what_the_solution_notebook_says_of_them(site, lesson):
         "".join(output["data"]["text/plain"])
         for name in cells("notebooks", lesson)
         for output in cells("solutions", lesson)[name].get("outputs", ())
-        if "course-figure" in "".join(output.get("data", {}).get("text/html", ""))
+        if 'class="still"' in "".join(output.get("data", {}).get("text/html", ""))
     ]
     page = lesson_page(site, lesson)
     pictures = [image for image in page.all("img") if image.get("class") == "still"]
@@ -249,7 +249,7 @@ def elsewhere(tmp_path):
 def test_a_launched_notebook_installs_the_course_and_its_checks_work(
     site, published, elsewhere, tmp_path
 ):
-    lesson = LESSONS[1]
+    lesson = "02_masked_softmax"
     notebook = nbformat.read(site / "launch/notebooks" / lesson / f"{lesson}.ipynb", as_version=4)
     wanted = ("install", "setup", "stable_softmax-answer", "stable_softmax-check")
     notebook.cells = [cell for cell in notebook.cells if cell.id in wanted]
@@ -394,7 +394,8 @@ def test_axe_finds_nothing_serious_on_any_page(visits, theme):
 
 def test_formulas_are_set_in_every_lesson_and_none_is_broken(visits):
     formulas = {visit.name: visit.formulas for visit in visits}
-    assert all(formulas[f"notebooks/{lesson}/{lesson}.html"] > 5 for lesson in LESSONS)
+    with_formulas = [lesson for lesson in LESSONS if lesson != "00_whole_game"]
+    assert all(formulas[f"notebooks/{lesson}/{lesson}.html"] > 5 for lesson in with_formulas)
     assert {visit.name for visit in visits if visit.broken_formulas} == set()
 
 

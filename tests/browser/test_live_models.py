@@ -1,0 +1,310 @@
+"""The models that run in a page: as PyTorch has them, and usable by anyone, offline."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from page_scripts import THEMES
+
+from course_lib.attention.bug_hunt import CausalSelfAttention
+from course_lib.models import trained
+from course_lib.models.numerals import Numerals, german
+from course_lib.models.whole_game import translate
+
+NUMERALS = ["eins", "zwei", "elf", "fünf", "zwölf", "dreißig", "einundzwanzig", "dreiundvierzig"]
+NUMERALS += ["hunderteins", "fünfhundertfünfundfünfzig", "neuntausendneunhundertneunundneunzig"]
+NUMERALS += ["siebentausendsiebenhundertsiebenundsiebzig", "dreiu", "z", "g" * 64]
+WORDS = [
+    "KTQBXKTQ",
+    "A",
+    "AB",
+    "ABAB",
+    "BANANABANANA",
+    "Z" * 32,
+    "THEQUICKBROWNFOXTHEQUICKBROWNFOX",
+]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return trained.trained_translator(Numerals())
+
+
+@pytest.fixture(scope="module")
+def letters_model():
+    return trained.trained_induction([CausalSelfAttention(64, 4) for _ in range(2)])
+
+
+@pytest.fixture
+def translator(put):
+    return put(trained.live_translator())
+
+
+@pytest.fixture
+def induction(put, letters_model):
+    return put(trained.live_induction(letters_model))
+
+
+def result(figure):
+    return figure.locator(".result").inner_text()
+
+
+def typed(figure, text):
+    """Types into the box, and waits until the page has answered."""
+    figure.get_by_role("textbox").fill(text)
+    figure.evaluate("() => new Promise((done) => requestAnimationFrame(() => done()))")
+
+
+# --- the numbers ----------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_the_translator_agrees_with_pytorch(translator, model):
+    numerals = Numerals()
+    for text in NUMERALS:
+        steps = translator.evaluate(
+            "(figure, text) => figure.model.translate(text).map((step) => "
+            "({ ...step, logits: [...step.logits], probabilities: [...step.probabilities] }))",
+            text,
+        )
+        written = [model.start, *(step["word"] for step in steps)]
+        words, _ = translate(model, numerals, text)
+        assert numerals.target.words(written) == words
+        source = numerals.source_ids(text)[None]
+        logits = model(source, torch.tensor([source.shape[1]]), torch.tensor([written[:-1]]))[0]
+        near = {"rtol": 0, "atol": 1e-4}
+        np.testing.assert_allclose([s["logits"] for s in steps], logits, **near)
+        np.testing.assert_allclose([s["probabilities"] for s in steps], logits.softmax(1), **near)
+        np.testing.assert_allclose([s["map"] for s in steps], model.maps[0], **near)
+
+
+@torch.no_grad()
+def test_the_induction_model_agrees_with_pytorch(induction, letters_model):
+    for text in WORDS:
+        found = induction.evaluate(
+            "(figure, text) => { const { logits, maps } = figure.model.predict(text);"
+            " return { logits: logits.map((row) => [...row]), maps }; }",
+            text,
+        )
+        logits = letters_model(torch.tensor([[trained.LETTERS.index(c) for c in text]]))[0]
+        np.testing.assert_allclose(found["logits"], logits, rtol=0, atol=1e-4)
+        for layer, block in zip(found["maps"], letters_model.blocks, strict=True):
+            maps = np.array(layer, dtype=float)  # None becomes nan: masked
+            assert (np.isnan(maps) == ~np.tri(len(text), dtype=bool)).all()
+            kept = block.attention.attention_weights[0]
+            np.testing.assert_allclose(np.nan_to_num(maps), kept, rtol=0, atol=1e-4)
+
+
+def test_numbers_are_said_in_german_as_by_the_course(translator):
+    said = translator.evaluate(
+        "(figure) => Array.from({ length: 9999 }, (_, i) => figure.model.german(i + 1))"
+    )
+    assert said == [german(number) for number in range(1, 10_000)]
+
+
+# --- what one types -------------------------------------------------------------------
+
+
+def test_a_number_is_translated_while_it_is_typed_and_the_map_follows(put, page):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    figure = put(trained.live_translator())
+    assert result(figure) == "forty three"
+    box = figure.get_by_role("textbox", name="A German numeral, or a number from 1 to 9999")
+    box.fill("")
+    for digits, words in (("2", "two"), ("1", "twenty one"), ("4", "two hundred fourteen")):
+        box.press_sequentially(digits)
+        figure.locator(".result", has_text=re.compile(f"^{words}$")).wait_for()
+    assert figure.locator(".hint").inner_text() == "214 in German: zweihundertvierzehn."
+    assert "".join(figure.locator(".key .word").all_inner_texts()) == "zweihundertvierzehn"
+    assert figure.locator(".query .word").all_inner_texts() == ["two", "hundred", "fourteen"]
+    figure.locator("summary").click()
+    assert figure.get_by_role("row").nth(1).inner_text().split()[0] == "two"
+    assert [url[:5] for url in asked if not url.startswith("data:")] == ["file:"]
+
+
+@pytest.mark.parametrize("number", [1, 21, 43, 555, 1000, 7777, 9999])
+def test_the_page_writes_what_pytorch_writes(translator, model, number):
+    typed(translator, str(number))
+    assert result(translator) == " ".join(translate(model, Numerals(), number)[0])
+
+
+@pytest.mark.parametrize("text", ["  Drei UND\tvierzig ", "DREIUNDVIERZIG", "0043"])
+def test_capital_letters_and_spaces_do_not_matter(translator, text):
+    typed(translator, text)
+    assert result(translator) == "forty three"
+
+
+@pytest.mark.parametrize("text", ["fünf", "fu\u0308nf", "FÜNF"])
+def test_an_umlaut_is_one_letter_however_it_is_written(translator, text):
+    typed(translator, text)
+    assert result(translator) == "five"
+
+
+@pytest.mark.parametrize("text", ["DREISSIG", "dreissig"])
+def test_a_double_s_is_read_as_it_is_meant(translator, text):
+    typed(translator, text)
+    assert result(translator) == "thirty"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "Type a German numeral such as dreiundvierzig, or a number such as 43."),
+        ("   ", "Type a German numeral such as dreiundvierzig, or a number such as 43."),
+        ("0", "Numbers here go from 1 to 9999; 0 does not."),
+        ("10000", "Numbers here go from 1 to 9999; 10000 does not."),
+        ("qua<b>xq", "never seen “q”, “<”, “>”, “x”"),
+        ("4.3", "never seen “4”, “.”, “3”"),
+        ("e" * 65, "At most 64 letters fit; these are 65."),
+    ],
+)
+def test_what_cannot_be_translated_is_answered_by_a_sentence(translator, text, said):
+    typed(translator, text)
+    assert said in translator.locator(".hint").inner_text()
+    assert not translator.locator(".result").is_visible()
+    assert translator.locator(".arcs").count() == 0
+    box = translator.get_by_role("textbox")
+    assert box.get_attribute("aria-invalid") == "true"
+    typed(translator, "7")
+    assert result(translator) == "seven" and box.get_attribute("aria-invalid") == "false"
+
+
+def test_nonsense_of_known_letters_is_answered_and_called_so(translator):
+    typed(translator, "dreiu")
+    assert result(translator)
+    assert "the model answers all the same" in translator.locator(".hint").inner_text()
+
+
+# --- word by word ---------------------------------------------------------------------
+
+
+def test_words_come_one_after_the_other_by_keys_alone(put, page):
+    figure = put(trained.live_translator())
+    page.keyboard.press("Tab")
+    assert figure.get_by_role("textbox").evaluate("e => e === document.activeElement")
+    page.keyboard.press("Tab")  # Back, which can do nothing yet
+    page.keyboard.press("Enter")
+    assert figure.locator(".bars li").count() == 0
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    bars = figure.get_by_role("list", name="The five most likely next words")
+    assert bars.get_by_role("listitem").count() == 5
+    assert bars.get_by_role("listitem").first.inner_text().split()[0] == "forty"
+    assert figure.get_by_text("Written so far: nothing. Next:").is_visible()
+    assert figure.locator(".query .word").all_inner_texts() == ["forty"]
+    page.keyboard.press("Space")
+    assert figure.get_by_text("Written so far: forty. Next:").is_visible()
+    assert figure.locator(".query .lit").inner_text().split() == ["three"]
+    assert figure.locator(".said").inner_text().startswith("three looks most at ")
+    figure.locator(".heard", has_text="Step 2 of 3: three, ").wait_for(state="attached")
+    page.keyboard.press("Space")
+    assert figure.locator(".query .word").all_inner_texts() == ["forty", "three", "(end)"]
+    page.keyboard.press("Space")  # nothing comes after the end
+    assert figure.get_by_text("Step 3 of 3", exact=True).is_visible()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    assert figure.get_by_text("Step 2 of 3", exact=True).is_visible()
+    figure.get_by_role("button", name="All words").press("Enter")
+    assert figure.locator(".query .word").all_inner_texts() == ["forty", "three"]
+    assert figure.locator(".lit").count() == 0
+
+
+def test_pointing_at_another_word_is_for_a_moment(translator, page):
+    translator.get_by_role("button", name="Next word").click(click_count=2)
+    translator.locator(".query [role=option]").first.hover()
+    assert translator.locator(".said").inner_text().startswith("forty looks most")
+    page.mouse.move(1, 1)
+    assert translator.locator(".said").inner_text().startswith("three looks most")
+
+
+def test_a_screen_reader_hears_the_result_and_nothing_before_one_types(translator):
+    heard = translator.locator(".heard")
+    assert heard.get_attribute("aria-live") == "polite" and heard.inner_text() == ""
+    translator.get_by_role("textbox").press_sequentially("e")
+    typed(translator, "12")
+    translator.locator(".heard", has_text="twelve. 12 in German: zwölf.").wait_for(state="attached")
+
+
+# --- induction ------------------------------------------------------------------------
+
+
+def test_the_induction_model_goes_on_as_before_and_its_head_shows_why(induction):
+    assert "expects B (probability 1.00)" in induction.locator("p", has_text="expects").inner_text()
+    assert induction.locator(".said").inner_text().startswith("Q (7) looks most at B, ")
+    assert induction.get_by_role("radiogroup", name="Head").get_by_role("radio").count() == 8
+    typed(induction, "mnopq rs mno")
+    assert induction.locator(".bars li").first.inner_text().split() == ["P", "1.00"]
+    assert induction.locator(".said").inner_text().startswith("O (9) looks most at P, ")
+    induction.get_by_role("radio", name="layer 0 head 1").click()
+    typed(induction, "mnopq rs mnop")  # the chosen head stays
+    chosen = induction.get_by_role("radio", name="layer 0 head 1")
+    assert chosen.get_attribute("aria-checked") == "true"
+
+
+def test_a_place_is_chosen_by_pointer_and_arrow_keys(induction, page):
+    places = induction.get_by_role("radiogroup", name="Predict after")
+    places.get_by_role("radio", name="T, place 6").click()
+    assert induction.locator(".bars li").first.inner_text().split()[0] == "Q"
+    page.keyboard.press("ArrowLeft")
+    assert induction.get_by_text("After KTQBXK the model expects T").is_visible()
+    page.keyboard.press("Home")
+    assert induction.get_by_text("No K came before").is_visible()
+    first = places.get_by_role("radio").first
+    assert first.evaluate("e => e === document.activeElement")
+    assert first.get_attribute("aria-checked") == "true"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "Type some letters, such as KTQBXKTQ."),
+        ("AÄ1B", "it has never seen “Ä”, “1”."),
+        ("A" * 33, "At most 32 letters fit; these are 33."),
+    ],
+)
+def test_what_the_induction_model_cannot_read_is_answered_by_a_sentence(induction, text, said):
+    typed(induction, text)
+    assert said in induction.locator(".hint").inner_text()
+    assert induction.locator(".arcs").count() == 0
+    typed(induction, "ABCAB")
+    assert induction.locator(".bars li").first.inner_text().split()[0] == "C"
+
+
+# --- everywhere -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_axe_finds_nothing_and_a_telephone_needs_no_scrolling(put, page, axe, theme, letters_model):
+    translator = put(trained.live_translator(), trained.live_induction(letters_model), theme=theme)
+    typed(translator, "7777")
+    translator.get_by_role("button", name="Next word").click()
+    assert axe(page, sees="thousand") == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    typed(page.locator("figure").last, "W" * 32)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    typed(translator, "xxx")
+    assert axe(page, sees="never seen") == []
+
+
+def test_two_of_a_kind_do_not_touch_each_other(put, page):
+    first = put(trained.live_translator(), trained.live_translator())
+    second = page.locator("figure").nth(1)
+    typed(second, "8")
+    assert (result(first), result(second)) == ("forty three", "eight")
+    assert page.evaluate("Object.keys(window).filter((name) => /model|live/i.test(name))") == []
+
+
+def test_without_scripts_the_picture_its_words_and_its_data_remain(
+    browser, put, page, letters_model
+):
+    put(trained.live_translator(), trained.live_induction(letters_model))
+    with browser.new_context(java_script_enabled=False) as context:
+        plain = context.new_page()
+        plain.goto(page.url)
+        assert plain.get_by_role("img", name="the lines of forty and three cross").is_visible()
+        assert plain.get_by_role("img", name="After KTQBXKTQ a small model expects B").is_visible()
+        plain.locator("summary").first.click()
+        assert plain.get_by_role("rowheader", name="forty").is_visible()

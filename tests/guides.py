@@ -1,0 +1,169 @@
+"""The commands of a page as a reader types them, and those that no test can run."""
+
+import glob
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+PROGRAMS = (
+    "basedpyright|conda|coverage|cp|course|dask|git|jupyter|lint-imports|nbgrader|pg_dump|pip"
+    "|pyproject2conda|pytest|python|ruff|srun"
+)
+TYPED = re.compile(rf"^```sh\n(.*?)^```$|`((?:{PROGRAMS}) [^`\n]+|lint-imports)`", re.M | re.S)
+NAMES = re.compile(r"(?:course|nbgrader) \w+|python -m course_lib")  # of a verb, in a sentence
+
+
+class Reason(NamedTuple):
+    """Why a command is not run, and how its arguments are read instead."""
+
+    why: str
+    read: object
+
+
+def typed(page):
+    """The commands of a page in its order: in its shell blocks and in its sentences."""
+    found = []
+    for block, inline in TYPED.findall((ROOT / page).read_text(encoding="utf-8")):
+        if inline:
+            found += [] if NAMES.fullmatch(inline) else [inline]
+            continue
+        lines = block.replace("\\\n", " ").splitlines()
+        found += [re.sub(r"\s+# .*| &$", "", line) for line in lines if line[0] != "#"]
+    return found
+
+
+def read_verb(arguments):
+    """`course VERB ...`, as typer reads it; LESSON and its like stand for something."""
+    from typer.main import get_command
+
+    from course_lib.cli.main import app
+
+    name, *rest = arguments
+    some = STANDS_FOR | {"WHAT": "translator" if name == "train" else "checks"}
+    get_command(app).commands[name].make_context(name, [some.get(word, word) for word in rest])
+
+
+STANDS_FOR = {"LESSON": "02", "[LESSON]": "02", "ARGUMENTS": "-q"}
+
+
+def read_dask(arguments):
+    """`dask VERB ...`, as dask's own command line reads it."""
+    from importlib import import_module
+
+    command = import_module(f"distributed.cli.dask_{arguments[0]}").main
+    there = str(ROOT / "constraints.txt")  # some file
+    command.make_context(arguments[0], [w.replace("machines.txt", there) for w in arguments[1:]])
+
+
+def read_srun(arguments):
+    """`srun --ntasks N COMMAND ...`: what SLURM starts must be right."""
+    assert arguments[0] == "--ntasks" and arguments[1].isdigit() and arguments[2] == "dask"
+    read_dask(arguments[3:])
+
+
+def read_pip(arguments):
+    """An extra of ours must exist; another package must have a name."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = Requirement(arguments[1])
+    assert arguments[0] == "install"
+    if wanted.name == project["name"]:
+        assert wanted.extras <= set(project["optional-dependencies"])
+
+
+def read_coverage(arguments):
+    """What it is to run must be there."""
+    assert arguments[0] in ("run", "combine")
+    paths = [word for word in arguments if word.startswith("tests/")]
+    assert all(glob.glob(path, root_dir=ROOT) for path in paths)
+
+
+def read_script(arguments):
+    """The script must be there."""
+    assert (ROOT / arguments[0]).is_file()
+
+
+def read_conda(arguments):
+    """`conda env create -f FILE`."""
+    assert arguments[:3] == ["env", "create", "-f"] and (ROOT / arguments[3]).is_file()
+
+
+def read_nothing(arguments):
+    """Another program's own business."""
+    assert arguments
+
+
+# Beginnings of commands; `course` stands for `python -m course_lib`, too.
+NOT_RUN = {
+    "course demo": Reason("all lessons take five minutes; `course demo 02` is run", read_verb),
+    "course test": Reason("it runs the tests, this one among them", read_verb),
+    "course lab": Reason("it opens JupyterLab; tests/browser does", read_verb),
+    "course bench grading": Reason("stock nbgrader needs minutes for 100", read_verb),
+    "course bench WHAT": Reason("a row of a table: one of several", read_verb),
+    "course train WHAT": Reason("a row of a table: one of several", read_verb),
+    "course matrix 02": Reason("twenty seeds take a minute; `--seeds 3` is run", read_verb),
+    "course grade 02 --executor": Reason("needs a cluster", read_verb),
+    "nbgrader generate_assignment homework": Reason("tests/test_grading_plain.py", read_nothing),
+    "course grade homework": Reason("tests/test_grading_plain.py does", read_verb),
+    "nbgrader autograde homework": Reason("tests/test_grading_plain.py does", read_nothing),
+    "dask ssh": Reason("needs a cluster", read_dask),
+    "srun": Reason("needs a cluster", read_srun),
+    "git clone": Reason("ADDRESS is the reader's; the copy is what it makes", read_nothing),
+    "cd attention-course": Reason("the copy is where the tests are", read_nothing),
+    "pip install": Reason("needs the network", read_pip),
+    "conda env create": Reason("needs the network", read_conda),
+    "coverage": Reason("runs a quarter of the tests, for a quarter of an hour", read_coverage),
+    "pg_dump": Reason("needs PostgreSQL; tests/test_grading_postgres.py has one", read_nothing),
+    "nbgrader db upgrade": Reason("named for what it prints", read_nothing),
+    "course build": Reason("executes all that is stale; `course build 02` is run", read_verb),
+    "course build [LESSON]": Reason("a row of a table: what the argument may be", read_verb),
+    "course times [LESSON]": Reason("a row of a table: what the argument may be", read_verb),
+    "course matrix [LESSON]": Reason("a row of a table: what the argument may be", read_verb),
+    "course release LESSON": Reason("a row of a table: what the argument may be", read_verb),
+    "python docs/tables.py": Reason("twenty seeds of every answer take a minute", read_script),
+    "ruff": Reason("a part of `course test`", read_nothing),
+    "lint-imports": Reason("a part of `course test`", lambda arguments: None),
+    "python docs/pictures.py": Reason("needs Chromium; tests/test_docs.py compares", read_script),
+}
+
+
+def reason_for(command):
+    """Why a command is not run; None of one that is."""
+    short = command.replace("python -m course_lib", "course")
+    whole = ("course demo", "course build", "course matrix 02")  # with more behind it, it is run
+    for begins, reason in NOT_RUN.items():
+        if short == begins or (short.startswith(begins) and begins not in whole):
+            return reason
+    return None
+
+
+def read(command):
+    """Read the arguments of a command that is not run."""
+    reason = reason_for(command)
+    words = shlex.split(command.replace("python -m course_lib", "course"))
+    words = words[: words.index("&&")] if "&&" in words else words
+    reason.read(words[1:])
+
+
+def copy_of_the_course(folder):
+    """A copy without its history, in which someone can write."""
+    ignored = shutil.ignore_patterns("__pycache__", ".*", "demo", "_site", "browser")
+    for part in ("course_lib", "tests", "solutions", "notebooks", "docs"):
+        shutil.copytree(ROOT / part, folder / part, ignore=ignored)
+    for name in (
+        "pyproject.toml",
+        "nbgrader_config.py",
+        "README.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "constraints.txt",
+        "environment.yml",
+    ):
+        shutil.copy(ROOT / name, folder)
+    return folder

@@ -265,14 +265,15 @@ def test_func_transforms_take_the_formula(generator, name):
 def test_long_problems_stay_small_in_memory():
     """The taught form needs about 3 GB here; this one takes less than 100 MB."""
     code = """
-import resource, torch
+import torch
+from course_lib.benchmarks.memory import status
 from course_lib.fused import AdditiveAttention
 module = AdditiveAttention(8, 8, 256)
 inputs = [torch.randn(1, 1024, 8, requires_grad=True) for _ in range(3)]
 module(*inputs, torch.tensor([40]), need_weights=False).sum().backward()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = status("VmHWM")
 module(*inputs, torch.tensor([1024]), need_weights=False).sum().backward()
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print((status("VmHWM") - before) / 1e6)
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE

@@ -428,11 +428,12 @@ def test_the_class_report_is_escaped_and_stands_alone(graded):
 
 def test_an_unchanged_submission_is_not_graded_twice(graded):
     root = graded[0]
-    before = Course(root).autograded_notebook("right", LESSON).stat().st_mtime_ns
+    log = root / ".course" / "logs" / LESSON / "right.log"
+    before = log.stat().st_mtime_ns
     grade(root, LESSON, students=["right"], settings=QUICK)
-    assert Course(root).autograded_notebook("right", LESSON).stat().st_mtime_ns == before
+    assert log.stat().st_mtime_ns == before
     grade(root, LESSON, students=["right"], settings=replace(QUICK, force=True))
-    assert Course(root).autograded_notebook("right", LESSON).stat().st_mtime_ns > before
+    assert log.stat().st_mtime_ns > before
 
 
 def test_a_notebook_is_parsed_when_it_comes_in_and_written_when_it_is_graded(tmp_path, monkeypatch):

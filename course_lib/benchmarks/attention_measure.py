@@ -19,6 +19,8 @@ from pathlib import Path
 
 import torch
 
+from course_lib.benchmarks.memory import status
+
 SHORTEST = 0.004  # seconds; what is faster is repeated until it takes as long
 MEBIBYTE = 2**20
 
@@ -99,18 +101,10 @@ def peak_of(call: Callable[[], object], device: str) -> int | None:
     with contextlib.suppress(OSError):
         gc.collect()  # what is freed meanwhile would be taken off the growth
         Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
-        before = _status("VmRSS")
+        before = status("VmRSS")
         call()
-        return max(_status("VmHWM") - before, 0)
+        return max(status("VmHWM") - before, 0)
     return None
-
-
-def _status(name: str) -> int:
-    """A size from /proc/self/status, in bytes."""
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith(name + ":"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"no {name} in /proc/self/status")
 
 
 # ---------------------------------------------------------------- ceilings

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import resource
 import shutil
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import nbformat
 
+from course_lib.benchmarks.memory import status
 from course_lib.errors import GradingError
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.demo_course import (
@@ -167,7 +167,7 @@ def run_course(folder: Path, lesson: str, submissions: int, settings: Settings) 
     entries = Ledger(Course(folder).ledger_path(lesson)).entries()
     names = dict.fromkeys(name for entry in entries for name in entry.seconds)
     steps = {n: sum(e.seconds.get(n, 0.0) for e in entries) / len(entries) for n in names}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = status("VmHWM") if sys.platform == "linux" else 0
     return Measured("course", lesson, submissions, seconds, steps, peak)
 
 

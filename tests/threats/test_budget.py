@@ -33,15 +33,16 @@ FLOODS = {
     "display({'text/plain': '', 'application/json': [[]] * 2_500_000}, raw=True)",
 }
 RUN = """
-import json, resource, sys
+import json, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
+from course_lib.benchmarks.memory import status
 from course_lib.grading import Settings, grade
 from course_lib.grading.kernels.sandbox import Limits
 settings = Settings("serial", "strict", limits=Limits(cell_seconds=20.0))
 summary = grade(Path(sys.argv[1]), sys.argv[3], settings=settings)
 points = {s.student: [s.problem, *(r.points for r in s.rows)] for s in summary.students}
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+peak = status("VmHWM")
 print(json.dumps({"peak": peak, "points": points}))
 """
 

@@ -17,7 +17,7 @@ def sections() -> dict[str, str]:
     """What the page has to say between its marks, by name."""
     run = max(DOCS.glob("benchmarks/attention_*_cpu.json"))
     comparison = attention.from_json(run.read_text(encoding="utf-8"))
-    picture = run.with_suffix(".png").relative_to(DOCS).as_posix()
+    picture = run.with_suffix(".svg").relative_to(DOCS).as_posix()
     return {
         "machine": f"{comparison.date}: {comparison.machine}. "
         f"{attention_report.ceilings_text(comparison)}",

@@ -74,8 +74,13 @@ def lesson_table() -> str:
         rows.append([title, ", ".join(stars), points + lesson.written.points, found[slug]])
         total += rows[-1][2]
     rows.append(["All", "", total, found["all"]])
-    told = [[*row, spoken(time.core), spoken(time.whole)] for *row, time in rows]
+    told = [[*row, _unbroken(time.core), _unbroken(time.whole)] for *row, time in rows]
     return as_table(["Lesson", "You write", "Points", "Core path", "Whole"], told)
+
+
+def _unbroken(minutes: float) -> str:
+    """A time that no narrow column breaks."""
+    return spoken(minutes).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def counts_table(counts: dict[str, dict[str, int]]) -> str:

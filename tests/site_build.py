@@ -45,14 +45,17 @@ def squeezed(text):
 def secrets():
     """The lines of all solutions and rubrics that no release shows, squeezed.
 
-    Lesson 07 prints the modules in which bugs are to be found, a sound one among them.
+    Lesson 07 prints the modules in which bugs are to be found, a sound one among them; the first
+    page shows a wrong answer, which has a line in common with the right one.
     """
     source = {
         kind: ["".join(c["source"]) for name in LESSONS for c in cells(kind, name).values()]
         for kind in ("solutions", "notebooks")
     }
     broken = ROOT / "course_lib/checks/observe/lessons/broken_modules.py"
-    shown = squeezed("\n".join([*source["notebooks"], broken.read_text(encoding="utf-8")]))
+    wrong = ROOT / "course_lib/grading/sample_class/masked_softmax/upper_triangle.py"
+    others = [path.read_text(encoding="utf-8") for path in (broken, wrong)]
+    shown = squeezed("\n".join([*source["notebooks"], *others]))
     found = set()
     for text in source["solutions"]:
         for body in re.findall(r"### BEGIN SOLUTION\n(.*?)### END SOLUTION", text, re.S):

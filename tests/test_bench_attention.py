@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -288,8 +289,6 @@ def test_tables_show_ratios_memory_promises_and_failures(comparison):
 
 
 def test_numbers_and_a_picture_with_words_are_written(comparison, tmp_path):
-    from PIL import Image
-
     document, picture = attention_report.save(comparison, tmp_path / "new")
     assert document.name == "attention_2026-01-31_cpu.json"
     saved = json.loads(document.read_text(encoding="utf-8"))
@@ -297,9 +296,11 @@ def test_numbers_and_a_picture_with_words_are_written(comparison, tmp_path):
     assert attention.from_json(document.read_text(encoding="utf-8")) == comparison
     assert saved["rows"][0]["peaks"]["fast"] == 100 * MEBIBYTE
     assert [v["met"] for v in saved["held_to"]].count(True) == 3
-    with Image.open(picture) as image:
-        words = image.info["Description"]
+    drawn = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
+    said = [part.text for part in drawn.iter() if part.text]
+    words = said[0]
     assert words == attention_report.alt_text(comparison)
+    assert {row.problem for row in comparison.rows} <= set(said)
     assert "from 0.30 (multi-head 1x2048, 512, 8 heads, causal) to 0.50" in words
     (axes,) = attention_report.plot(comparison).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == [
@@ -317,7 +318,7 @@ def test_the_verb_prints_one_document_and_writes_where_it_is_told(
     assert cli.main(arguments) == 0
     assert json.loads(capsys.readouterr().out)["date"] == "2026-01-31"
     assert asked["quick"] is True
-    assert sorted(path.suffix for path in (tmp_path / "runs").iterdir()) == [".json", ".png"]
+    assert sorted(path.suffix for path in (tmp_path / "runs").iterdir()) == [".json", ".svg"]
     assert cli.main(["bench", "attention", "--quiet"]) == 0
     assert "Held to, on a CPU" in capsys.readouterr().out
 
@@ -329,16 +330,14 @@ def test_the_verb_names_a_device_that_is_not_there(capsys):
 
 # ---------------------------------------------------------------- the page
 def test_the_page_shows_the_run_that_lies_beside_it(monkeypatch):
-    from PIL import Image
-
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     import attention_speed
 
     page, texts = attention_speed.PAGE.read_text(encoding="utf-8"), attention_speed.sections()
     assert page == attention_speed.filled(page, texts), "run: python docs/attention_speed.py"
     alt, picture = re.fullmatch(r"!\[([^\]]*)\]\(([^)]*)\)", texts["picture"]).groups()
-    with Image.open(ROOT / "docs" / picture) as image:
-        assert image.info["Description"] == alt
+    drawn = ElementTree.parse(ROOT / "docs" / picture).getroot()
+    assert drawn[0].text == alt
     with pytest.raises(ValueError, match="the marks are gone"):
         attention_speed.filled(page, {"nothing": ""})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,13 +145,15 @@ def _number(value: float | None, digits: int = 2) -> str:
 def save(comparison: Comparison, folder: Path) -> list[Path]:
     """Writes attention_DATE_DEVICE.json, and the picture beside it, into `folder`."""
     from course_lib.benchmarks.attention import to_json
+    from course_lib.plotting.svg import of_figure
 
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"attention_{comparison.date}_{comparison.device}"
-    document, picture = folder / f"{stem}.json", folder / f"{stem}.png"
+    document, picture = folder / f"{stem}.json", folder / f"{stem}.svg"
     document.write_text(to_json(comparison) + "\n", encoding="utf-8")
-    figure = plot(comparison)
-    figure.savefig(picture, dpi=110, metadata={"Description": alt_text(comparison)})
+    title = f"<title>{html.escape(alt_text(comparison))}</title>"
+    drawn = of_figure(plot(comparison)).replace("max-width:100%", "background:#fff", 1)
+    picture.write_text(drawn.replace(">", f">{title}", 1) + "\n", encoding="utf-8")
     return [document, picture]
 
 
@@ -158,13 +161,17 @@ def plot(comparison: Comparison) -> Figure:
     """One line for each problem, one mark for each candidate: its time in textbook times."""
     from matplotlib.figure import Figure
 
+    from course_lib.plotting.colours import SERIES
+
     rows = _plotted(comparison)
     figure = Figure(figsize=(8, 1.2 + 0.27 * len(rows)), layout="constrained")
     axes = figure.subplots()
-    for name in SHOWN:
+    for name, colour in zip(SHOWN, SERIES, strict=True):
         places = [(row.ratios[name], i) for i, row in enumerate(rows) if name in row.ratios]
         if places:
-            axes.scatter(*zip(*places, strict=True), marker=MARKERS[name], label=name, s=26)
+            axes.scatter(
+                *zip(*places, strict=True), color=colour, marker=MARKERS[name], label=name, s=26
+            )
     axes.axvline(1.0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [f"{row.problem}" for row in rows], fontsize=8)
     axes.invert_yaxis()

@@ -128,6 +128,7 @@ def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
     shutil.copytree(root / "docs", source / "docs", ignore=hidden)
     for name in BESIDE:
         shutil.copy(root / name, source / name)
+    (source / "check.txt").write_text(_example_of_a_check(), encoding="utf-8")
     for lesson in lessons:
         release = nbformat.read(_release(root, lesson), as_version=4)
         solution = nbformat.read(_solution(root, lesson), as_version=4)
@@ -139,6 +140,19 @@ def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
         path = _release(source, lesson)
         path.parent.mkdir(parents=True)
         nbformat.write(page, path)
+
+
+def _example_of_a_check() -> str:
+    """What the README shows as a picture: an answer, and what its check says."""
+    from course_lib.checks import grade
+    from course_lib.grading.demo_course import SAMPLES, read_sample
+
+    exercise, names = "causal_mask", {}
+    source = read_sample(SAMPLES / "masked_softmax" / "upper_triangle.py").code[exercise]
+    exec(f"import torch\n{source}", names)
+    report = grade(exercise, names[exercise], seed="public").html()
+    code = f'{source}\n\n\ncheck("{exercise}")'
+    return f"```python\n{code}\n```\n\n```{{raw}} html\n{report}\n```\n"
 
 
 def _run_sphinx(

@@ -111,6 +111,12 @@ def test_every_picture_has_words(site):
             assert image.get("alt", "").strip(), (path.name, image)
 
 
+def test_the_first_page_shows_a_check_in_words_and_no_picture_of_it(site):
+    text = (site / "index.html").read_text(encoding="utf-8")
+    assert "Your mask is upper triangular" in text
+    assert "check.png" not in text
+
+
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_cells_that_show_something_have_their_output_and_exercises_have_none(site, lesson):
     text = (site / "notebooks" / lesson / f"{lesson}.html").read_text(encoding="utf-8")

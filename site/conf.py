@@ -64,6 +64,9 @@ _TYPED = ("attribute", "data", "property")  # napoleon takes what comes before a
 def as_rst(app, what, name, obj, options, lines):
     """Makes reStructuredText of a docstring's plain text, `code` and indented blocks."""
     text = [_inline(line) for line in lines]
+    for i, line in enumerate(text[:-1]):
+        if line.lstrip().startswith("Source:"):  # may go on in a line that is set in
+            text[i + 1] = line[: _indent(line)] + text[i + 1].lstrip()
     for i, line in enumerate(text[:-2]):
         indent, after = _indent(line), next(filter(None, text[i + 1 :]), "")
         if line.endswith(":") and not text[i + 1] and _indent(after) > indent:
@@ -87,10 +90,17 @@ def _indent(line):
 
 
 def readable_defaults(app, what, name, obj, options, signature, returns):
-    """Writes `...` for a default that a dataclass makes anew: `<factory>` is not Python."""
-    return signature and signature.replace("<factory>", "..."), returns
+    """Writes `...` for a default that is not Python, such as `<factory>` of a dataclass."""
+    unreadable = r"<(factory|function [\w.]+(<lambda>)?)>"
+    return signature and re.sub(unreadable, "...", signature), returns
+
+
+def without_aliases(app, what, name, obj, skip, options):
+    """Leaves out the fields of a named tuple: the signature has them, and autodoc no words."""
+    return True if (obj.__doc__ or "").startswith("Alias for field") else None
 
 
 def setup(app):
     app.connect("autodoc-process-signature", readable_defaults)
+    app.connect("autodoc-skip-member", without_aliases)
     app.connect("autodoc-process-docstring", as_rst, priority=400)  # before napoleon

@@ -1,10 +1,8 @@
 """The check engine, in three rooms: observe an answer, judge what was observed, show it.
 
-| room | what it holds | may be seen by |
-|---|---|---|
-| `observe` | calls an answer as a probe says and records what happened | a student's process |
-| `judge` | decides, names the mistake, counts points, writes the report | trusted processes |
-| `notebook` | `check`, `hint`, `carry_on`, `progress`, `certificate` | a student's own notebook |
+- `observe` calls an answer as a probe says and records what happened, in a student's process;
+- `judge` decides, names the mistake, counts points and writes the report, in a trusted process;
+- `notebook` holds `check`, `hint`, `carry_on`, `progress` and `certificate`, for a notebook.
 
 Everything is loaded on first use, so that `course_lib.checks.observe` brings no judge, no oracle
 and no exercise into the process of a student's code.

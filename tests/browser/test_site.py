@@ -18,6 +18,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 from site_build import LESSONS, REPOSITORY, ROOT, cells, leaks, pages, run_course, secrets
 
+from course_lib.exercises import lessons
+
 LAUNCHED = "https://colab.research.google.com/github/example/attention-course/blob/gh-pages/"
 BINDER = "https://mybinder.org/v2/gh/example/attention-course/gh-pages?urlpath=lab/tree/"
 
@@ -62,6 +64,13 @@ def test_there_is_a_page_for_each_lesson_guide_and_part_of_the_library(site):
     assert wanted <= found
     start = {attributes.get("href") for attributes in Page(site / "index.html").all("a")}
     assert wanted - {"index.html"} <= start | {"search.html"}
+
+
+def test_each_exercise_has_its_signature_on_the_page_of_the_exercises(site):
+    titles = Page(site / "api/attention.html").all("dt")
+    shown = {title.get("id", "").rpartition(".")[2] for title in titles}
+    asked = {name for lesson in lessons().values() for name in lesson.exercises}
+    assert asked - shown == set()
 
 
 def test_no_line_of_a_solution_or_rubric_is_anywhere_in_the_site(site):

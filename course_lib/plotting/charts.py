@@ -93,7 +93,7 @@ def fill_leakage(fills: Any, panels: Mapping[str, Mapping[str, Any]]) -> Plot:
         axes.set_xscale("log", base=2)
         axes.set_yticks([*POWERS, EXACT_ZERO], [*("1" if not p else f"1e{p}" for p in POWERS), "0"])
         axes.set_title(title, fontsize=9)
-        ticks = sizes[:: max(1, len(sizes) // 4)]
+        ticks = sizes[:: max(1, len(sizes) // 2)]
         axes.set_xticks(ticks, [f"-{number(tick)}" for tick in ticks])
         axes.set_xlabel("fill value")
     grid[0].set_ylabel("weight of the masked key")

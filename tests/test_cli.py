@@ -184,9 +184,9 @@ def test_demo_shows_its_result_and_returns_its_code(course, monkeypatch, capsys)
 
 @pytest.mark.parametrize(("ok", "code"), [(True, 0), (False, 1)])
 def test_matrix_passes_its_arguments_on(course, monkeypatch, capsys, ok, code):
-    def run(root, lessons, *, seeds, progress):
+    def run(root, lessons, *, seeds, only_right, progress):
         progress("lines of progress go elsewhere")
-        assert (root, lessons, seeds) == (course, ["02_masked_softmax"], 3)
+        assert (root, lessons, seeds, only_right) == (course, ["02_masked_softmax"], 3, False)
         return SimpleNamespace(ok=ok, text=lambda: "the matrix", as_dict=lambda: {"cells": []})
 
     monkeypatch.setitem(sys.modules, "course_lib.exercises.variants", SimpleNamespace(run=run))

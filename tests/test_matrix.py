@@ -95,6 +95,14 @@ def test_a_wrong_answer_is_a_right_one_but_for_a_step():
     assert not hasattr(doubled, "__variant__")
 
 
+def test_the_right_answers_can_be_judged_alone():
+    from course_lib.exercises.variants import run
+
+    both = run(ROOT, ["00_whole_game"], seeds=1)
+    alone = run(ROOT, ["00_whole_game"], seeds=1, only_right=True)
+    assert alone.rows == [row for row in both.rows if row.is_right] != []
+
+
 def test_a_variant_judged_wrongly_is_reported():
     from course_lib.exercises.variants import Matrix, Variant
 

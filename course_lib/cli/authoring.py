@@ -53,6 +53,9 @@ def build(
 def matrix(
     lessons: Lessons = None,
     seeds: Annotated[int, typer.Option(min=1, help="Fresh seeds per variant.")] = 20,
+    only_right: Annotated[
+        bool, typer.Option("--right", help="Only the right answers, for many seeds.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -64,7 +67,8 @@ def matrix(
 
     root = course_root()
     tell = progress(quiet) or (lambda step: None)
-    result = table.run(root, chosen_lessons(root, lessons), seeds=seeds, progress=tell)
+    chosen = chosen_lessons(root, lessons)
+    result = table.run(root, chosen, seeds=seeds, only_right=only_right, progress=tell)
     typer.echo(json.dumps(result.as_dict(), indent=2) if as_json else result.text())
     raise typer.Exit(0 if result.ok else 1)
 

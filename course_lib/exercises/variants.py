@@ -198,6 +198,7 @@ def run(
     chosen: Sequence[str] | None = None,
     *,
     seeds: int = 20,
+    only_right: bool = False,
     progress: Callable[[Step], None] = lambda step: None,
 ) -> Matrix:
     """The matrix of the chosen lessons, all of them if none is named.
@@ -206,6 +207,7 @@ def run(
         root: the course folder, which holds `tests/variants`.
         chosen: lesson slugs.
         seeds: how many fresh seeds each variant is judged with.
+        only_right: leave the wrong answers out.
         progress: called before each exercise.
     """
     names = [
@@ -218,5 +220,6 @@ def run(
     rows = []
     for count, name in enumerate(names, start=1):
         progress(Step("matrix", count, len(names), name))
-        rows += [judge_variant(variant, every_seed) for variant in variants(root, name)]
+        chosen_ones = (v for v in variants(root, name) if v.is_right or not only_right)
+        rows += [judge_variant(variant, every_seed) for variant in chosen_ones]
     return Matrix(rows)

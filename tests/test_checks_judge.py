@@ -478,3 +478,24 @@ def test_unreadable_numbers_are_told():
     unread = Recorded("tensor", "torch.Tensor", "float64", (2,), device="xla")
     problem = wrong_type((Returned("outputs"),), np.ones(2), unread)
     assert problem.id == "unreadable_numbers" and "on the device xla" in problem.message
+
+
+def test_an_edge_case_is_named_with_an_error_only_where_nothing_else_raises_it():
+    def halved_unless_empty(x):
+        if not x.numel():
+            raise IndexError("nothing there")
+        return x * 2
+
+    edge = Probe("empty", "Nothing doubled is nothing.", "edges", {"x": tensor([])})
+    plain = Probe("plain", "It doubles.", "values", {"x": tensor([1.0])})
+    one = exercise(
+        returns=(Returned("double"),),
+        probes=lambda rng: [plain, edge],
+        oracle=lambda x: 2 * x,
+        is_class=False,
+    )
+    (finding,) = grade(one, halved_unless_empty).findings
+    assert finding.message.startswith("Nothing doubled is nothing. Your code raised IndexError")
+    assert finding.hint.endswith("?")
+    (finding,) = grade(one, lambda x: x[7]).findings
+    assert finding.message.startswith("Your code raised IndexError") and finding.hint.endswith("?")

@@ -20,9 +20,9 @@ def raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
     message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
     if raised.phase == "construct":
         options = ", ".join(f"{name}={value!r}" for name, value in (probe.construct or {}).items())
-        return Problem("raised", message, f"The check builds it with `({options})`.")
+        return Problem("raised", message, f"Does your `__init__` take `({options})`?")
     hint = _BACKWARD if raised.phase == "backward" else _CALL
-    return Problem("raised", message, probe.says if probe.part == "edges" else hint)
+    return Problem("raised", message, hint)
 
 
 _CALL = "Call it with the input below: which line stops, and what goes into that line?"

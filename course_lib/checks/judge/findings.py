@@ -25,8 +25,10 @@ _OF_THE_CASE = {"raised", "wrong_shape"}  # where only edge cases fail so, the c
 
 _POINTERS = {
     "values": "Work that entry out by hand: which numbers go into it?",
-    "gradients": "Does every step keep the graph, and does none write into a tensor it needs?",
-    "attributes": "Which tensor do you keep, and at which point of the call?",
+    "gradients": (
+        "Does every step stay in the graph, and does none write into a tensor that it needs?"
+    ),
+    "attributes": "Which tensor do you store, and at which point in the call?",
 }
 
 

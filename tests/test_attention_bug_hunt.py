@@ -222,6 +222,11 @@ def test_a_report_confirms_no_single_entry(bird):
     assert reports[0].score == reports[1].score < 0.1
 
 
+def test_an_entry_that_is_no_id_is_said_to_be_none():
+    (finding, *_) = grade("broken_invariants", lambda: {"avocet": ["rows_sum_to_1"]}).findings
+    assert finding.message == "For `avocet` your dict holds a list; it must hold one id, a str."
+
+
 def test_groups_that_count_as_a_whole_hold_every_bird_once():
     assert sorted(itertools.chain(*GROUPS.values())) == sorted(BUGS)
     assert min(map(len, GROUPS.values())) >= 3

@@ -1,5 +1,7 @@
 import itertools
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +22,13 @@ from course_lib.attention.multi_head import (
     shift_matrix,
     split_heads,
 )
+from course_lib.checks import grade
 from course_lib.checks.observe.lessons.sequence_functions import SEQUENCE_FUNCTIONS
+from course_lib.exercises.variants import variants
 from course_lib.fused import multi_head as fused
 from course_lib.reference import multi_head as oracle
+
+ROOT = Path(__file__).parents[1]
 
 SIZES = st.integers(1, 4)
 both = pytest.mark.parametrize("package", [taught, fused], ids=["taught", "fused"])
@@ -241,6 +247,19 @@ def test_both_tests_of_functions_agree_with_the_oracle(kind, seed):
     assert is_causal(fn, x) == oracle.is_causal(kind, x.numpy())
     assert torch.equal(x, before)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("name", ["is_causal", "is_permutation_equivariant"])
+def test_a_report_counts_the_hidden_functions_that_a_test_reveals_and_accuses(name):
+    def counts(answer):
+        said = grade(name, answer, seed="tally").tally
+        return [int(number) for number in re.findall(r"\d+", said)]
+
+    written = next(one.answer for one in variants(ROOT, name) if one.is_right)
+    wrong, revealed, right, accused = counts(written)
+    assert revealed == wrong >= 15 and accused == 0 and right >= 15
+    assert counts(lambda *args: False) == [wrong, wrong, right, right]
+    assert counts(lambda *args: True) == [wrong, 0, right, 0]
 
 
 @pytest.mark.parametrize("kind", sorted(oracle.SEQUENCE_FUNCTIONS))

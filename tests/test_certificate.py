@@ -76,4 +76,4 @@ def test_it_counts_the_library_of_whoever_works_and_none_in_a_program(place, mon
     assert set(shown.own) == {"causal_mask"} and shown.place == place / "my_attention"
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     assert course_lib.certificate().own == {}
-    assert "which is empty so far" in course_lib.certificate().text()
+    assert "which is still empty" in course_lib.certificate().text()

@@ -82,7 +82,7 @@ def test_an_answer_that_changed_after_its_check_is_checked_first(student):
     student.answer(CAUSAL)
     student.check()
     student.answer(UPPER)
-    assert student.carry_on() == f"{COURSES}yours was defined anew after its last check"
+    assert student.carry_on() == f"{COURSES}yours was redefined after its last check"
     student.answer(CAUSAL)
     student.check()
     assert student.carry_on() == OWN
@@ -184,21 +184,21 @@ def test_a_broken_trial_does_not_make_an_attempt(student):
 def test_another_name_is_recognised_wherever_it_is(student):
     student(CAUSAL.replace("causal_mask", "causalmask"))
     student("1")
-    assert "You have `causalmask`; the exercise wants `causal_mask`." in student.check()
+    assert "You have `causalmask`; the exercise asks for `causal_mask`." in student.check()
     student("del causalmask")
     assert "There is no `causal_mask` yet" in student.check()
 
 
 def test_the_only_function_of_the_answers_cell_is_recognised(student):
     student.answer(CAUSAL.replace("causal_mask", "lower_triangle"))
-    assert "You have `lower_triangle`; the exercise wants `causal_mask`." in student.check()
+    assert "You have `lower_triangle`; the exercise asks for `causal_mask`." in student.check()
     student("del lower_triangle")
 
 
 def test_another_name_beside_the_stub_is_recognised(student):
     student.answer("def causal_mask(num_queries, num_keys=None):\n    raise NotImplementedError()")
     student(CAUSAL.replace("causal_mask", "Causal_Mask"))
-    assert "You have `Causal_Mask`; the exercise wants `causal_mask`." in student.check()
+    assert "You have `Causal_Mask`; the exercise asks for `causal_mask`." in student.check()
     student("del Causal_Mask")
 
 

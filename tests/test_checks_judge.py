@@ -147,7 +147,7 @@ def test_what_is_wrong_with_a_module_is_named(answer, finding):
 def test_the_message_names_the_parameters_and_their_shapes():
     said = {a: grade(exercise(), a).findings[0].message for a in (Renamed, Missing, Narrow)}
     assert said[Renamed] == (
-        "The module lacks the parameters `W` (2, 2); beside the right ones it has: `V` (2, 2)."
+        "The module lacks the parameters `W` (2, 2); besides the right ones it has: `V` (2, 2)."
     )
     assert said[Missing].endswith("it has: none.")
     assert said[Narrow] == "The parameter `W` must have shape (2, 2); yours has (2, 3)."
@@ -170,7 +170,7 @@ def test_the_arrow_under_an_error_in_a_plain_problem_asks_about_the_error():
             return x @ self.W[0, 0]
 
     (finding,) = grade(exercise(), Stops).findings
-    assert "It multiplies" not in finding.hint and "which line stops" in finding.hint
+    assert "It multiplies" not in finding.hint and "which line fails" in finding.hint
 
 
 def test_the_sentence_and_the_numbers_are_of_the_same_input():
@@ -320,7 +320,7 @@ def test_a_call_that_the_exercise_leaves_out_is_named_with_the_reason():
     without = doubling(forbidden={"add": "Multiply."})
     assert grade(without, lambda x: 2 * x).points == 4
     (finding,) = grade(without, lambda x: torch.add(x, x)).findings
-    assert finding.message == "Your code calls `add`, which this exercise leaves out. Multiply."
+    assert finding.message == "Your code calls `add`, which this exercise rules out. Multiply."
 
 
 def test_what_torch_has_not_implemented_is_an_attempt():
@@ -335,7 +335,7 @@ def test_what_torch_has_not_implemented_is_an_attempt():
 
 def test_the_only_definition_of_the_answers_cell_is_taken_for_it():
     report = judge_observed(doubling(), "seed", Subject(defined=("twice",)), {})
-    assert report.findings[0].message == "You have `twice`; the exercise wants `doubled`."
+    assert report.findings[0].message == "You have `twice`; the exercise asks for `doubled`."
 
 
 def test_what_the_points_are_for_is_said_in_per_cent():
@@ -478,3 +478,24 @@ def test_unreadable_numbers_are_told():
     unread = Recorded("tensor", "torch.Tensor", "float64", (2,), device="xla")
     problem = wrong_type((Returned("outputs"),), np.ones(2), unread)
     assert problem.id == "unreadable_numbers" and "on the device xla" in problem.message
+
+
+def test_an_edge_case_is_named_with_an_error_only_where_nothing_else_raises_it():
+    def halved_unless_empty(x):
+        if not x.numel():
+            raise IndexError("nothing there")
+        return x * 2
+
+    edge = Probe("empty", "Nothing doubled is nothing.", "edges", {"x": tensor([])})
+    plain = Probe("plain", "It doubles.", "values", {"x": tensor([1.0])})
+    one = exercise(
+        returns=(Returned("double"),),
+        probes=lambda rng: [plain, edge],
+        oracle=lambda x: 2 * x,
+        is_class=False,
+    )
+    (finding,) = grade(one, halved_unless_empty).findings
+    assert finding.message.startswith("Nothing doubled is nothing. Your code raised IndexError")
+    assert finding.hint.endswith("?")
+    (finding,) = grade(one, lambda x: x[7]).findings
+    assert finding.message.startswith("Your code raised IndexError") and finding.hint.endswith("?")

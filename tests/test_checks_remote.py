@@ -328,7 +328,7 @@ def test_entries_of_what_is_no_dict_are_said():
     probe = Probe("p", "", args={"keys": "heron ibis"}, scenario="entries")
     assert observe(lambda: {"heron": "items_apart"}, probe).outputs.text == "items_apart, "
     assert observe(dict, probe).outputs.text == ", "
-    assert observe(lambda: {"ibis": [1]}, probe).outputs.kind == "list"
+    assert observe(lambda: {"ibis": [1]}, probe).outputs.text == "no id: ibis list"
     assert observe(list, probe).outputs.text == "no dict: list"
     assert observe(lambda: None, probe).outputs.kind == "none"
 

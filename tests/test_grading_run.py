@@ -132,7 +132,7 @@ def test_a_warning_and_a_thread_on_stderr_cost_nothing(graded):
 
 
 STOPPED = "SyntaxError: expected ':' (line 1: `def causal_mask(num_queries, num_keys=None)`)"
-WANTED = "You have `lower_triangle`; the exercise wants `causal_mask`."
+WANTED = "You have `lower_triangle`; the exercise asks for `causal_mask`."
 
 
 def test_a_cell_that_python_refuses_is_an_error_with_its_line(graded):

@@ -15,9 +15,9 @@ verbs = typer.Typer()
 @verbs.command()
 def build(
     lessons: Lessons = None,
-    check: Annotated[bool, typer.Option("--check", help="Only tell what is stale.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only say what is stale.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Execute what did not change too.")
+        bool, typer.Option("--force", help="Also execute what has not changed.")
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -76,10 +76,10 @@ def matrix(
 @verbs.command()
 def train(
     what: Annotated[
-        Literal["translator", "induction", "prose"], typer.Argument(help="What to make anew.")
+        Literal["translator", "induction", "prose"], typer.Argument(help="What to make again.")
     ],
 ) -> None:
-    """Make anew what lessons take as it is stored: two small models, and the text for a third.
+    """Remake what lessons load from storage: two small models, and the text for a third.
 
     A model that is not good enough is not stored.
 
@@ -101,7 +101,7 @@ def train(
 
 @verbs.command()
 def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
-    """Tell how long lessons take, the core path and the whole, and what room is left.
+    """Say how long lessons take, on the core path and as a whole, and how much time is left.
 
     Example: course times
     """
@@ -131,7 +131,7 @@ def new_exercise(
     name: Annotated[str, typer.Argument(help="What students will define.")],
     lesson: Annotated[str, typer.Option("--lesson", help="Its lesson, for example 02.")],
 ) -> None:
-    """Write the five places of a new exercise, each with placeholders to be replaced.
+    """Write the five pieces of a new exercise, each with placeholders to replace.
 
     Example: course new exercise window_mask --lesson 02
     """
@@ -165,10 +165,11 @@ def new_lesson(
 def run_tests(
     context: typer.Context,
     everything: Annotated[
-        bool, typer.Option("--all", help="What takes longer, too, as CI does.")
+        bool, typer.Option("--all", help="Also run what takes longer, as CI does.")
     ] = False,
     durations: Annotated[
-        bool, typer.Option("--durations", help="Write docs/test_durations.md: what took how long.")
+        bool,
+        typer.Option("--durations", help="Write docs/test_durations.md: how long everything took."),
     ] = False,
 ) -> None:
     """Run what a contributor needs, in under three minutes; arguments after -- go to pytest alone.

@@ -23,7 +23,7 @@ def bench(
     lesson: Annotated[list[str] | None, typer.Option("--lesson", help=_LESSON)] = None,
     submissions: Annotated[int, typer.Option(min=1, help="How many submissions.")] = 24,
     workers: Annotated[int, typer.Option(min=1, help="Processes of `course grade`.")] = 2,
-    sandbox: Annotated[Sandbox, typer.Option(help="How the class is shut in.")] = "strict",
+    sandbox: Annotated[Sandbox, typer.Option(help="Which sandbox to use.")] = "strict",
     stock: Annotated[bool, typer.Option(help="Run stock nbgrader on the same class.")] = True,
     quick: Annotated[bool, typer.Option("--quick", help=_QUICK)] = False,
     device: Annotated[str, typer.Option(help="attention: cpu or cuda.")] = "cpu",
@@ -65,7 +65,7 @@ def bench(
 
 
 def _figures(quick: bool, as_json: bool) -> None:
-    """Each kind of figure; a line for each."""
+    """Each kind of figure, one line each."""
     from course_lib.benchmarks import figures
 
     measured = figures.measure(repeats=1 if quick else 5)
@@ -73,7 +73,7 @@ def _figures(quick: bool, as_json: bool) -> None:
 
 
 def _checks(root: Path, slugs: list[str] | None, quick: bool, as_json: bool, tell) -> None:
-    """The first check of each answer; a line an exercise."""
+    """The first check of each answer, one line per exercise."""
     from course_lib.benchmarks import checks
 
     try:

@@ -50,13 +50,13 @@ def grade(
     sandbox: Annotated[
         Sandbox, typer.Option(help="`course doctor` says what is possible.")
     ] = "strict",
-    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a core.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one per core.")] = 0,
     shard: Annotated[
         str | None, typer.Option(help="k/n: only this machine's share of the class.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Grade what did not change too.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Grade unchanged work too.")] = False,
     trusted: Annotated[
-        bool, typer.Option("--trusted", help="You trust all who handed in; below strict you must.")
+        bool, typer.Option("--trusted", help="You trust all who submitted; below strict you must.")
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -106,7 +106,7 @@ def report(
 _UNTRUSTED = (
     "--sandbox {} holds mistakes, not attacks: submitted code runs as you and can change grades. "
     "Use strict (`course doctor` says what it needs), or add --trusted if you trust everyone who "
-    "handed in"
+    "submitted"
 )
 
 
@@ -139,9 +139,12 @@ def export(
     columns: Columns = None,
     students: Students = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="Count lessons whose written answer waits.")
+        bool,
+        typer.Option("--partial", help="Count lessons whose written answer is not graded yet."),
     ] = False,
-    scale: Annotated[bool, typer.Option("--scale", help="Convert to the points there.")] = False,
+    scale: Annotated[
+        bool, typer.Option("--scale", help="Convert to the points set there.")
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace scores that differ there.")
     ] = False,

@@ -123,7 +123,7 @@ def progress(as_json: AsJson = False) -> None:
 
 @app.command()
 def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
-    """Look over the installation; each line is ok or ends in the command that fixes it.
+    """Check the installation; each line is ok or ends in the command that fixes it.
 
     Example: course doctor
     """

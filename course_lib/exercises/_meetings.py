@@ -20,7 +20,7 @@ _NUDGES = {
     "a_hundredth": ((0.01, _MIXED, None, None), "that is off by a hundredth"),
     "all_larger": ((1.0, "all", None, None), "whose outputs are all larger"),
     "all_smaller": ((-1.0, "all", None, None), "whose outputs are all smaller"),
-    "features_cancel": ((1.0, "cancel", None, None), "that is off by as much up as down"),
+    "features_cancel": ((1.0, "cancel", None, None), "that is off by as much upwards as downwards"),
     "first_feature": ((1.0, "first", None, None), "that is off in the first feature alone"),
     "last_feature": ((1.0, "last", None, None), "that is off in the last feature alone"),
     "first_item": ((1.0, _MIXED, 0, None), "that is off in the first item alone"),
@@ -32,7 +32,7 @@ _NUDGES = {
 }
 _WHEN = {
     "pads": "when keys are padded",
-    "company": "when other items are there",
+    "company": "when there are other items",
     "later": "when later positions change",
 }
 _ORDER = {
@@ -64,8 +64,8 @@ def judged(probe: Probe, expected, recorded) -> Problem | None:
 
 _WHY_ACCEPTED = "Which of your calls would show it, and does your comparison look there?"
 _WHY_REJECTED = (
-    "What differs between your two calls besides what should not matter?",
-    "How far apart may two numbers be that are equal but for rounding?",
+    "What else differs between your two calls, besides the thing that should not matter?",
+    "How far apart may two numbers be if they are equal except for rounding?",
 )
 
 
@@ -223,7 +223,7 @@ def function_edges(rng, of, broken, last_row) -> list[Probe]:
 
 
 DESCRIBED = {
-    "rounding": "what is right but for rounding, about a millionth of each number",
+    "rounding": "what is right except for rounding, about a millionth of each number",
     "sound": "a sound module",
     "avocet": "a module whose softmax runs over the queries",
     "bittern": "a module that merges its heads without a transpose",
@@ -232,8 +232,7 @@ DESCRIBED = {
     "curlew": "a module that gives masked keys the score 0, so that they keep a weight",
     "fulmar": "a module that hands the items each other's lengths",
     "jacana": "a module that cuts the sequence into heads instead of the features",
-    "zero_after_softmax": "a module that masks after the softmax, so that its rows sum to less "
-    "than 1",
+    "zero_after_softmax": "a module that masks after the softmax, so its rows sum to less than 1",
     "zeroed_pads": "a module that sets padded keys and values to zero and masks nothing",
     "one_key_more": "a module that keeps one padded key too many",
     "first_item_unmasked": "a module that forgets the mask of its first item",
@@ -267,8 +266,7 @@ DESCRIBED = {
     "previous_position": "a function that returns the previous position",
     "next_position": "a function that returns the next position",
     "next_position_centred": "a function of the next position whose sum over the features is 0",
-    "next_but_not_the_last": "a function whose outputs see the next position, those of the last "
-    "two excepted",
+    "next_but_not_the_last": "a function whose outputs, except the last two, see the next position",
     "second_looks_ahead": "a function whose second output sees the next position",
     "third_looks_ahead": "a function whose third output sees the next position",
     "copies_of_the_first": "a function that copies the first position to all",
@@ -277,9 +275,9 @@ DESCRIBED = {
     "near_ones_count_more": "a function in which near positions count more",
     "sorted_by_first_feature": "a function that sorts the positions",
     "reversed": "a function that reverses the sequence",
-    "scaled_by_position": "a function that multiplies each position by its number",
+    "scaled_by_position": "a function that multiplies each position by its index",
     "last_one_special": "a function that treats the last position differently",
-    "one_number_each": "a function in which each position meets the largest number of all",
+    "one_number_each": "a function that combines each position with the largest number of all",
     "doubled": "`lambda x: 2 * x`",
     "each_feature_sorted": "`lambda x: x.sort(1).values`",
     "moved_on": "`lambda x: x.roll(-1, 1)`",

@@ -33,16 +33,16 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 #
 # *Can a machine translate numbers that nobody ever showed it?*
 #
-# German writes a number as one word, and says the ones before the tens: 43 is *dreiundvierzig*,
-# three-and-forty. A translator has to find the parts in a run of letters, and move them.
+# German writes a number as one word and says the ones before the tens: 43 is *dreiundvierzig*,
+# three-and-forty. A translator has to find the parts in a run of letters and reorder them.
 #
 # This one reads letters and writes words. It starts as 126,496 random numbers. In each of 800
 # steps it sees 64 numerals with their translations, and its numbers move a little, so that the
-# right words become more likely. Of the 9,999 numerals, 500 are kept from it.
+# right words become more likely. Of the 9,999 numerals, 500 are held out.
 #
-# **Predict**, then run the cell; it takes about half a minute. Of 200 numerals that were kept back,
-# how many will be right: none, about half, nearly all? (Wherever you read *Predict*, commit to a
-# guess. A wrong guess is what makes the answer stick.)
+# **Predict**, then run the cell; it takes about half a minute. Of 200 held-out numerals, how many
+# will be right: none, about half, nearly all? (Wherever you read *Predict*, commit to a guess. A
+# wrong guess is what makes the answer stick.)
 
 # %% tags=["demo", "nbval-ignore-output"]
 numerals = Numerals()  # 1 to 9999 in German letters and in English words
@@ -236,10 +236,10 @@ check("most_attended")
 # %% [markdown]
 # ## Summary
 #
-# Attention lets each new word look back at everything there is, with weights that sum to 1. A
-# query asks, keys say what is there, values are what you get. A translator need no longer squeeze
-# a sentence into one vector. `progress()` from `course_lib` shows how far you are; exercises with
-# a star are optional.
+# Attention lets each new word look back at everything there is, with weights that sum to 1. A query
+# asks, keys say what is there, values are what you get. A translator no longer has to squeeze a
+# sentence into one vector. `progress()` from `course_lib` shows how far you are; exercises with a
+# star are optional.
 
 # %% [markdown]
 # ## Further exercises ★

@@ -160,9 +160,9 @@ print("3 and 3, as they are:", (torch.tensor([1.5, 2.0, 2.5]) - hours).tolist())
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `(2, 3)`: every moment met every hour. As they are, 2 and 3 do not fit. With 3 and 3 there is no
-# error, and each moment has met one hour only: equal sizes hide mistakes, so test with sizes that all
-# differ.
+# `(2, 3)`: every moment met every hour. Without the new axes, 2 and 3 do not fit. With 3 and 3 there
+# is no error, but each moment has met only one hour: equal sizes hide mistakes, so test with sizes
+# that all differ.
 #
 # </details>
 #
@@ -171,7 +171,7 @@ print("3 and 3, as they are:", (torch.tensor([1.5, 2.0, 2.5]) - hours).tolist())
 #
 # $$D_{ij} = \lVert q_i - k_j \rVert^2 = \sum_{c=1}^{d} (q_{ic} - k_{jc})^2, \qquad D \in \mathbb{R}^{n \times m}.$$
 #
-# **By hand.** From $(1, 2)$ to $(4, 6)$ it is $3^2 + 4^2 = 25$. Take no root.
+# **By hand.** From $(1, 2)$ to $(4, 6)$ it is $3^2 + 4^2 = 25$. Do not take the root.
 
 # %% [markdown]
 # ### Exercise: `squared_distances`
@@ -201,8 +201,9 @@ shapes = {"scores": (1, 3), "mask": (1, 3), "softmax": (1, 3)}
 plotting.show(plotting.diagram("attention", lit="softmax", shapes=shapes))
 
 # %% [markdown]
-# A *kernel* says it. The Gaussian kernel of *bandwidth* $h > 0$ is $e^{-D/(2h^2)}$: 1 at distance
-# 0, and falling fast beyond a few bandwidths. Dividing by the row's total makes weights of it:
+# A *kernel* says how much. The Gaussian kernel of *bandwidth* $h > 0$ is $e^{-D/(2h^2)}$: 1 at
+# distance 0, and falling fast beyond a few bandwidths. Dividing by the row's total turns it into
+# weights:
 #
 # $$w_{ij} = \frac{e^{-D_{ij}/(2h^2)}}{\sum_{k=1}^{m} e^{-D_{ik}/(2h^2)}}, \qquad \text{outputs} = w\,\text{values},$$
 #
@@ -231,8 +232,8 @@ assert torch.allclose(torch.softmax(-exponents, dim=1), torch.tensor([[4.0, 2.0,
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Not at all: it stands in the numerator and in every term of the total. Whatever multiplies all
-# kernels of a row, and whatever is added to all scores of a row, leaves the weights as they are.
+# Not at all: it appears in the numerator and in every term of the total, and cancels. A factor on all
+# kernels of a row, or a number added to all its scores, leaves the weights as they are.
 #
 # </details>
 #
@@ -254,9 +255,9 @@ assert weights.argmax() == 39
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The nearest, if you ask `torch.softmax`. The formula as it stands breaks: every exponential
-# underflows to 0, and 0 divided by 0 is *nan*, "not a number". `torch.softmax` first subtracts the
-# row's largest score, which changes no weight and keeps one exponential at 1 (lesson 02).
+# The nearest, if you ask `torch.softmax`. The formula itself breaks: every exponential underflows to
+# 0, and 0 divided by 0 is *nan*, "not a number". `torch.softmax` first subtracts the row's largest
+# score, which changes no weight and keeps one exponential at 1 (lesson 02).
 #
 # </details>
 
@@ -269,7 +270,7 @@ assert weights.argmax() == 39
 #   Weights come from the Gaussian kernel and sum to 1 over the keys, for far queries too.
 #   Gradients reach queries, keys and values, also where a query equals a key.
 # - `values` without a second axis, shape `(m,)`, raise a `ValueError`: otherwise a matrix product
-#   would return a result with a missing axis, and say nothing.
+#   would silently return a result with a missing axis.
 #
 # **Worked number.** One query at 0, keys at 0, 1.1774 and 1.6651 (the roots of $2\ln 2$ and
 # $2\ln 4$), values 7, 14 and 28, bandwidth 1: up to rounding, the weights are 4/7, 2/7 and 1/7, and
@@ -306,8 +307,8 @@ plotting.interactive(draw_query, start={"query": 2.0}, query=[0.25 * i for i in 
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# The weights lie under a bell around the query, and the output, a diamond, among the large discs.
-# Where readings are sparse, few keys share the weight.
+# The weights lie under a bell around the query, and the output, a diamond, lies among the large
+# discs. Where readings are sparse, few keys share the weight.
 #
 # </details>
 #
@@ -336,8 +337,8 @@ plotting.show(plotting.attention(weights, queries=letters, keys=letters), alt)
 #
 # </details>
 #
-# This map knows *places* only. To write *forty*, a translator has to find *vierzig* wherever it
-# stands. Lessons 04 to 06 learn what to compare instead.
+# This map knows *places* only. To write *forty*, a translator has to find *vierzig* wherever it is in
+# the word. Lessons 04 to 06 learn what to compare instead.
 
 # %% [markdown]
 # ## 4. What the bandwidth does
@@ -377,8 +378,9 @@ plotting.interactive(
 #
 # A tiny bandwidth makes every distance enormous in comparison: the nearest key takes all the weight,
 # and you are back at the staircase. A huge one makes all scores nearly 0: every key gets $1/m$, and
-# the output is the plain average; at 1.5 h hardly more than a tired slope is left. In between are the hump, the dip and the rise. No prediction leaves the
-# range of the readings, because an average cannot.
+# the output is the plain average; at 1.5 h little more than a gentle slope is left. In between are
+# the hump, the dip and the rise. No prediction leaves the range of the readings, because an average
+# cannot.
 #
 # </details>
 #
@@ -434,8 +436,8 @@ shapes = {"queries": (3, 1), "keys": (3, 1), "scores": (3, 3), "mask": (3, 3)}
 plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
 
 # %% [markdown]
-# The obvious try: predict each reading, and choose the bandwidth of the smallest mean squared error.
-# Queries and keys are now the same 40 moments. **Predict.** Which bandwidth wins?
+# The obvious attempt: predict each reading, and choose the bandwidth with the smallest mean squared
+# error. Queries and keys are now the same 40 moments. **Predict.** Which bandwidth wins?
 
 
 # %% tags=["demo"]
@@ -453,7 +455,7 @@ assert training_error(0.0001) < 1e-6
 # <details><summary>Answer</summary>
 #
 # The smallest you offer. Each reading is its own nearest key, at distance 0. With a tiny bandwidth it
-# takes all the weight, and "predicts" itself. You have measured memory, not prediction.
+# takes all the weight and "predicts" itself. You have measured memory, not prediction.
 #
 # </details>
 #
@@ -492,7 +494,7 @@ assert math.isclose(output, 25, rel_tol=1e-6) and afterwards < 14
 #
 # </details>
 #
-# Dividing by what is left repairs the last one, as long as something is left: with a tiny bandwidth
+# Dividing by what is left fixes the last one, as long as something is left: with a tiny bandwidth
 # every other weight underflows to 0, and $0/0$ is nan. A fill before the softmax has no such limit.
 
 # %% [markdown]
@@ -553,7 +555,7 @@ plotting.show(
 #
 # The training error falls as the bandwidth shrinks, so it has no opinion about the right one. The
 # leave-one-out error has a valley: too narrow chases the noise of single neighbours, too wide blurs
-# hump and dip away.
+# the hump and the dip away.
 #
 # </details>
 
@@ -610,7 +612,7 @@ assert hard_slope == 0 and abs(soft_slope - query.grad.item()) < 0.1
 #   leave-one-out error.
 #
 # What is judged is the result: its error must lie within 2 % of the smallest one, wherever you
-# start and however large the steps. Any way there is welcome; `leave_one_out` is yours to call.
+# start and however large the steps. Any way there is welcome; you may call `leave_one_out`.
 #
 # **Worked number.** Inputs $(0, 5)$ with targets $(3, 8)$ predict each other, whatever the bandwidth:
 # every positive bandwidth is the best one, the slope is 0, and gradient descent returns `initial`.
@@ -710,7 +712,7 @@ plotting.show(plotting.diagram("attention", lit="scores", shapes=shapes))
 # - **Takes** `queries` `(n, d)`, `keys` `(m, d)` and `bandwidth`, a number or a tensor that holds one.
 # - **Returns** scores `(n, m)`, before the softmax. Their softmax over the keys must equal the
 #   weights of `kernel_pooling`, for keys of any length and for far queries. Scores that differ from
-#   the course's by a number for each query are as good. Gradients reach queries and keys.
+#   the course's by a constant for each query are just as good. Gradients reach queries and keys.
 #
 # Try it with a matrix product; the full squared form is accepted too.
 #
@@ -754,8 +756,8 @@ assert squared_distances(query, pair).argmin() == 0
 #
 # </details>
 #
-# So in the attention of a Transformer long keys speak louder. Its usual scale is $1/\sqrt{d}$: a
-# squared bandwidth of $\sqrt{d}$. Lesson 05 derives why.
+# So in a Transformer's attention, long keys speak louder. Its usual scale is $1/\sqrt{d}$: a squared
+# bandwidth of $\sqrt{d}$. Lesson 05 derives why.
 
 # %% [markdown]
 # ### All together
@@ -774,7 +776,7 @@ check("01_kernel_pooling")
 # sum to 1 over the keys, and the weights average the values. Here the comparison is a Gaussian
 # kernel of the distance, a softmax of $-D/(2h^2)$, and the bandwidth says how far a query listens. A
 # point that votes on its own prediction makes the error meaningless, so a score of minus infinity,
-# not 0, takes it away: the first mask. Because the search is soft, its parameters can be learned by
+# not 0, removes it: the first mask. Because the search is soft, its parameters can be learned by
 # gradient descent.
 
 # %% [markdown]

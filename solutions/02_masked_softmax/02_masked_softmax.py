@@ -309,8 +309,8 @@ check("length_mask")
 #
 # The mask `(B, m)` knows nothing of queries. Scores are `(B, n, m)`.
 #
-# **Predict.** Three items of three queries each. How many keys may the queries of *drei* see if
-# you lay the mask over the scores as it is? And if you give it a query axis first: `(B, 1, m)`?
+# **Predict.** Three items of three queries each. How many keys may the queries of *drei* see if you
+# apply the mask to the scores as it is? And if you give it a query axis first: `(B, 1, m)`?
 
 # %% tags=["demo"]
 scores = torch.zeros(3, 3, 14)  # (B, n, m)
@@ -356,9 +356,9 @@ assert on_pads > 0.99
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# `~real` is right. `real` ignores the letters and attends the pads, without a word of warning.
-# Lengths are refused: they have to become a mask first, and for `nn.MultiheadAttention` that mask
-# has to be inverted.
+# `~real` is right. `real` ignores the letters and attends to the pads, without a word of warning.
+# Lengths are refused: they have to become a mask first, and for `nn.MultiheadAttention` that mask has
+# to be inverted.
 #
 # </details>
 
@@ -426,7 +426,7 @@ assert first_aligned[0].tolist() == [1, 0, 0, 0, 0]
 # ### Exercise: `causal_mask`
 #
 # - **Takes** `num_queries` and `num_keys`; without the second, there are as many keys as queries.
-# - **Returns** a bool tensor of shape `(num_queries, num_keys)`, True where query $i$ may attend
+# - **Returns** a bool tensor of shape `(num_queries, num_keys)`, True where query $i$ may attend to
 #   key $j$. The last query is aligned with the last key.
 #
 # **Worked number.** `causal_mask(2, 3)` has the offset $3 - 2 = 1$, so query 0 sees keys 0 and 1,
@@ -479,9 +479,9 @@ shapes = {"scores": (5, 5), "valid_lens": (1,), "mask": (5, 5)}
 plotting.show(plotting.diagram("attention", lit="mask", shapes=shapes))
 
 # %% [markdown]
-# Both. A key may be attended only if **every** mask allows it, so masks combine with AND, which for
-# bool tensors is `&`. Broadcasting does the rest: a causal mask `(n, m)` and a padding mask
-# `(B, 1, m)` combine to `(B, n, m)`.
+# Both. A query may attend to a key only if **every** mask allows it, so masks combine with AND, which
+# for bool tensors is `&`. Broadcasting does the rest: a causal mask `(n, m)` and a padding mask `(B,
+# 1, m)` combine to `(B, n, m)`.
 #
 # **Predict.** Five tokens, three of them real, and a causal mask. How many of 25 cells stay True?
 # And which of the operators below is not AND?
@@ -503,8 +503,8 @@ assert (may_see + is_real)[1]  # a pad is attended again
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Row by row 1, 2, 3, 3, 3: together 12. The sum of bool tensors is OR, and the keyword `and` wants
-# one single truth value.
+# Row by row 1, 2, 3, 3, 3: together 12. The sum of bool tensors is OR, and the keyword `and` wants a
+# single truth value.
 #
 # </details>
 #
@@ -562,7 +562,7 @@ check("combine_masks")
 # %% [markdown]
 # ## 5. From True and False to numbers
 #
-# *A softmax eats numbers. Which number stands for "not allowed"?*
+# *A softmax takes numbers. Which number means "not allowed"?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (3,), "mask": (3,), "softmax": (3,)}
@@ -684,8 +684,8 @@ except RuntimeError as error:
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Float16 bottoms out at -65504. There, -1e6 and -1e9 either raise an error or turn into minus
-# infinity unasked.
+# Float16 bottoms out at -65504. There, -1e6 and -1e9 either raise an error or silently turn into
+# minus infinity.
 #
 # </details>
 #
@@ -695,9 +695,9 @@ except RuntimeError as error:
 # %% [markdown]
 # ### Where each fill gives way ★
 #
-# Across, the fill value; up, the weight that the forbidden key keeps, as a power of ten, with a line
-# of its own for an exact 0. **Predict:** move the level of the allowed scores. Which way does the
-# drop go?
+# The horizontal axis is the fill value, the vertical axis the weight that the forbidden key keeps, as
+# a power of ten, with a separate line for an exact 0. **Predict:** move the level of the allowed
+# scores. Which way does the drop go?
 
 
 # %% tags=["demo"]
@@ -743,8 +743,8 @@ plotting.show(plotting.diagram("attention", lit=("mask", "softmax"), shapes=shap
 # Such an *empty row* is no accident of bad data: an item of length 0 makes one, or a causal mask
 # with more queries than keys, or padding at the *start* of a sentence under a causal mask.
 #
-# The formula has no answer: $0/0$. **Predict.** Each way of masking the scores $(1, 2, 3)$ answers
-# something else. Which one returns the **unmasked** weights?
+# The formula has no answer: $0/0$. **Predict.** Each way of masking the scores $(1, 2, 3)$ gives a
+# different answer. Which one returns the **unmasked** weights?
 
 # %% tags=["demo"]
 scores = torch.tensor([1.0, 2.0, 3.0])
@@ -773,8 +773,8 @@ assert torch.allclose(torch.softmax(answers["add -1e6"], dim=-1), torch.softmax(
 # **This course's convention:** an empty row gets weights 0, output 0, and a gradient that is
 # finite. `F.scaled_dot_product_attention` of current PyTorch answers 0 as well; section 9 checks.
 #
-# The repair that suggests itself: compute, then replace nan by 0. The cell does so, and sends
-# a gradient back. **Predict:** row 1 is empty. What is its gradient?
+# The obvious fix: compute, then replace nan by 0. The cell does so, and sends a gradient back.
+# **Predict:** row 1 is empty. What is its gradient?
 
 
 # %% tags=["demo"]
@@ -811,10 +811,10 @@ plotting.show(plotting.gradient_map(gradients))
 # $$\frac{\partial L}{\partial s_{ij}} = w_{ij}\Bigl(g_{ij} - \sum_k g_{ik} w_{ik}\Bigr), \qquad g = \frac{\partial L}{\partial w}.$$
 #
 # `where` sends $g = 0$ back to the replaced cells. The softmax still holds $w = \text{nan}$, and
-# $0 \times \text{nan}$ is nan. So it has to be kept from ever *making* a nan.
+# $0 \times \text{nan}$ is nan. So the softmax must never *make* a nan in the first place.
 #
 # **Predict.** Scores come from queries and keys, and each key meets every query. After one step of
-# gradient descent, how many of the three rows are still numbers?
+# gradient descent, how many of the three rows still hold numbers?
 
 # %% tags=["demo"]
 torch.manual_seed(0)
@@ -832,9 +832,9 @@ assert weights.isfinite().all() and after.isnan().all()
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# None. Only query 1 and the keys have become nan, but every weight is made of a key. (With
-# `masked_fill` instead of the addition, PyTorch sends the gradient 0 to filled cells and the nan
-# ends there: right by the grace of one operation.)
+# None. Only query 1 and the keys have become nan, but every weight depends on a key. (With
+# `masked_fill` instead of the addition, PyTorch sends the gradient 0 to filled cells and the nan ends
+# there: right by the grace of one operation.)
 #
 # </details>
 
@@ -966,8 +966,8 @@ plotting.show(plotting.attention(found[2, :, :14], ["forty", "next word"], "drei
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# Before, three quarters of the weight are on pads. After, the map of lesson 00 is back, arcs
-# crossing: *forty* at *vierzig*, the next word at *drei*.
+# Before, three quarters of the weight is on pads. After, the map of lesson 00 is back, arcs crossing:
+# *forty* at *vierzig*, the next word at *drei*.
 #
 # </details>
 #
@@ -976,7 +976,7 @@ plotting.show(plotting.attention(found[2, :, :14], ["forty", "next word"], "drei
 # **Predict.** A row of three equal scores and a fourth that is larger by 2. You mask the fourth key.
 # What are the weights of the others, before and after? And what do the *other rows* do?
 #
-# Then click: a cell that is pressed may be attended.
+# Then click: a query may attend to the cells that are pressed.
 
 # %% tags=["demo"]
 four = torch.tensor([[0.0, 0, 0, 2], [1, 2, 3, 4], [0, 0, 0, 0], [4, 0, -4, 0]])
@@ -987,9 +987,9 @@ assert torch.allclose(shared[0], torch.tensor([1, 1, 1, 0]) / 3)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Before, each of the three has $1 / (3 + e^2) = 0.10$; after, a third. What the masked key had is
-# shared in proportion, so the ratios within a row stay. The other rows do not move: each
-# query has a softmax of its own. Mask a whole row, and it becomes zeros, not nan.
+# Before, each of the three has $1 / (3 + e^2) = 0.10$; after, a third. The masked key's weight is
+# shared out in proportion, so the ratios within a row stay. The other rows do not move: each query
+# has its own softmax. Mask a whole row, and it becomes zeros, not nan.
 #
 # </details>
 
@@ -1060,13 +1060,13 @@ assert torch.allclose(ours, theirs, atol=1e-6)
 # %% [markdown]
 # ## Summary
 #
-# A softmax turns differences of scores into ratios of weights, so you may shift a row by its
-# maximum, and you need to if it is to survive large scores. A mask is bool, True means "may
-# attend", and masks combine with AND once their axes line up. A forbidden key needs a score of
-# minus infinity: any finite fill is small only relative to the scores, and only in some dtypes. A
-# row with no allowed key has no softmax; decide what it returns, and keep the nan from being made
-# at all, because a gradient finds it even where the output hides it. Test with lengths and sizes
-# that differ: equal ones make most mistakes invisible.
+# A softmax turns differences of scores into ratios of weights, so you may shift a row by its maximum,
+# and you must if it is to survive large scores. A mask is bool, True means "may attend", and masks
+# combine with AND once their axes line up. A forbidden key needs a score of minus infinity: any
+# finite fill is small only relative to the scores, and only in some dtypes. A row with no allowed key
+# has no softmax; decide what it returns, and never let the nan arise, because a gradient finds it
+# even where the output hides it. Test with lengths and sizes that differ: equal ones make most
+# mistakes invisible.
 
 # %% [markdown]
 # ## Further exercises ★

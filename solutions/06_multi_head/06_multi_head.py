@@ -932,7 +932,7 @@ assert products.argmax(dim=1).tolist() == list(range(50))
 #
 # - **Takes** `offset`, a whole number $s$, below 0 to go back; and `embed_dim`, even.
 # - **Returns** $R_s$, a floating tensor `(embed_dim, embed_dim)`: the same matrix for every position.
-#   It stands on the left, the encoding beside it as a column.
+#   It multiplies from the left: the encoding of a position is a column vector of length `embed_dim`.
 #
 # **Worked number.** Times the encoding of position 0, `shift_matrix(1, 2)` gives that of position 1:
 # $(0, 1)$ becomes $(0.8415, 0.5403)$. `shift_matrix(0, 4)` is the identity.
@@ -992,7 +992,8 @@ assert not is_permutation_equivariant(with_positions, forwards)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# All four.
+# All four. Backwards, every letter stands at another position, so its query, its key and its value
+# all change.
 #
 # </details>
 

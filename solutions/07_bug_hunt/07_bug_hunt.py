@@ -169,8 +169,9 @@ plotting.show(plotting.diagram("heads", lit=lit, shapes=shapes))
 # %% [markdown]
 # The boxes are `BUGS["avocet"]` to `BUGS["jacana"]`, named after birds so that their names give
 # nothing away. Each is built and called like `MultiHeadAttention` and has a single fault, of a kind
-# that lessons 02 to 06 warn of. Leave the file they are in closed: a box opens when you know what
-# is wrong with it. `Sound`, which is right, stands beside them.
+# that lessons 02 to 06 warn of. Nothing stops you from peeking: `BUGS["curlew"]??` would print its source.
+# Resist, since finding out without it is the point: a box opens when you know what is wrong with it.
+# `Sound`, which is right, is there to compare with.
 #
 # **Predict.** Put each into the block and train it on reversal, with a dropout of 0.1. How many of
 # the ten get more than 95 % of the symbols right?
@@ -690,7 +691,5 @@ check("07_bug_hunt")
 # - A. Vaswani and others, *Attention Is All You Need*, 2017. <https://arxiv.org/abs/1706.03762>
 # - M. T. Ribeiro and others, *Beyond Accuracy: Behavioral Testing of NLP Models with CheckList*,
 #   2020: invariance tests where accuracy says too little. <https://arxiv.org/abs/2005.04118>
-# - S. Jain and B. C. Wallace, *Attention is not Explanation*, 2019.
-#   <https://arxiv.org/abs/1902.10186>
 # - PyTorch, `torch.testing.assert_close` and tolerances.
 #   <https://docs.pytorch.org/docs/stable/testing.html>

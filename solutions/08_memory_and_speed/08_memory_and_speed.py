@@ -62,9 +62,9 @@ shapes = {"queries": (1024, 64), "keys": (1024, 64), "attention weights": (1024,
 plotting.show(plotting.diagram("attention", lit=("scores", "attention weights"), shapes=shapes))
 
 # %% [markdown]
-# The meter below counts bytes, as the checks of this lesson do: how many are in use at once beside
+# The meter below counts bytes, as the checks of this lesson do: how many are in use at once besides
 # the inputs (the *peak*), and how many stay in use after the forward pass because the backward pass
-# will want them (*kept*).
+# will need them (*kept*).
 #
 # **Predict.** For the 14 letters of *dreiundvierzig*: which is larger, the three inputs with 64 features
 # each, or the weights? And for a page of 1,024 letters, how many matrices as large as the weights are
@@ -108,7 +108,7 @@ assert 3 < peak / (n * n / 256) < 4
 #
 # </details>
 #
-# **Predict.** A chapter has 16,384 letters. How much do the weights of one head take?
+# **Predict.** A chapter has 16,384 letters. How much memory do the weights of one head take?
 #
 # <details><summary>Answer</summary>
 #
@@ -126,8 +126,8 @@ assert 3 < peak / (n * n / 256) < 4
 # %% [markdown]
 # ## 2. A softmax that does not wait
 #
-# *The scores of a row come by one block at a time, and none can be asked for again. What do you have
-# to remember?*
+# *The scores of a row arrive one block at a time, and none comes again. What do you have to
+# remember?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"scores": (1, 8), "mask": (1, 8), "softmax": (1, 8)}
@@ -188,7 +188,7 @@ check("softmax_statistics")
 # %% [markdown]
 # ## 3. Attention in blocks
 #
-# *The sum can be kept up to date. Can the outputs?*
+# *You can keep the sum up to date. Can you keep the outputs?*
 
 # %% tags=["demo", "hide-input"]
 lit = "scores", "softmax", "weighted sum"
@@ -241,7 +241,7 @@ def draw_tiles(step):
 plotting.interactive(draw_tiles, step=range(13))
 
 # %% [markdown]
-# The scores are nowhere, but for one tile at a time.
+# The scores are nowhere, except for one tile at a time.
 
 # %% [markdown]
 # ### Exercise: `blocked_attention`
@@ -299,18 +299,18 @@ assert page["blocked"][0] > page["plain"][0]
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# Forward it needs less than a third. But for training more is kept. You let go of each block; autograd
-# does not: it keeps what each step's derivative will need, the weights of the block included. All blocks
-# together, that is the whole matrix again.
+# The forward pass needs less than a third. But training keeps more. You let go of each block;
+# autograd does not: it keeps what each step's derivative will need, including the weights of the
+# block. All blocks together, that is the whole matrix again.
 #
 # </details>
 #
-# To get rid of it you have to write the backward pass yourself.
+# To get rid of it, you have to write the backward pass yourself.
 
 # %% [markdown]
 # ## 4. Forget, and compute again
 #
-# *Which numbers must really be kept?*
+# *Which numbers do you really have to keep?*
 
 # %% tags=["demo", "hide-input"]
 shapes = {"queries": (5, 4), "keys": (5, 4), "values": (5, 3), "attention weights": (5, 5)}
@@ -332,8 +332,8 @@ plotting.show(plotting.diagram("attention", lit="attention weights", shapes=shap
 # </details>
 #
 # Lesson 05's gradient of the scores needs one more number of each row: with $G$ the gradient of the
-# outputs and $dW_{ij} = G_i \cdot v_j$, the average $D_i = \sum_j W_{ij}\, dW_{ij}$. It runs over *all* keys,
-# and the first block wants it already.
+# outputs and $dW_{ij} = G_i \cdot v_j$, the average $D_i = \sum_j W_{ij}\, dW_{ij}$. It runs over
+# *all* keys, and the first block already needs it.
 #
 # **Predict.** In the example, with $G = 1$: $D = 0.2447 \cdot 1$ $+\, 0.0900 \cdot 3$ $+\, 0.6652 \cdot 5$ $= 3.8411$.
 # Where have you seen this number? What is it for another $G$?
@@ -373,8 +373,8 @@ from course_lib.attention import RecomputedAttention
 check("RecomputedAttention")
 
 # %% [markdown]
-# **Predict.** Training once more, on growing texts. When the text doubles, what does the peak of each of
-# the three ways do?
+# **Predict.** Training once more, on growing texts. When the text doubles, what happens to the peak
+# of each of the three ways?
 
 
 # %% tags=["demo"]
@@ -402,7 +402,7 @@ assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 # <details><summary>What you should see</summary>
 #
 # The slope of plain and blocked approaches 2, as the matrices outgrow the inputs: a doubling takes nearly
-# four times the memory. Recomputed keeps to the slope 1 of its inputs.
+# four times the memory. Recomputed keeps to slope 1, like its inputs.
 #
 # </details>
 #
@@ -413,9 +413,9 @@ assert memory["plain"][-1] / memory["plain"][-2] > 3.5
 #
 # **Predict.** Is yours slower by a sixth, slower by more, or faster? Does it depend on $n$?
 #
-# The recorded times are of one thread of an AMD EPYC server, torch 2.13, 23 November 2026. In JupyterLab
-# yours stand below them, on your GPU if you have one. A *new page* is 4 KiB of memory that the operating
-# system clears and hands out.
+# The recorded times are those of one thread of an AMD EPYC server, torch 2.13, 23 November 2026. In
+# JupyterLab yours appear below them, measured on your GPU if you have one. A *new page* is 4 KiB of
+# memory that the operating system clears and hands out.
 
 
 # %% tags=["demo"]
@@ -464,9 +464,9 @@ for whose, table in tables.items():
 # <details><summary>What you should see (in the recorded lines)</summary>
 #
 # At 1,024 and 2,048 recomputing is slower, by a seventh and by a quarter. At 4,096 it is faster, by a
-# seventh. The arithmetic is the same; the pages are not. A matrix has 64 MiB now, more than the C library
-# keeps for reuse, so the plain way asks the system for four new ones each time. Section 7 says what that
-# costs.
+# seventh. The arithmetic is the same; the pages are not. A matrix now takes 64 MiB, more than the C
+# library keeps for reuse, so the plain way asks the system for four new ones each time. Section 7
+# says what that costs.
 #
 # </details>
 
@@ -530,14 +530,14 @@ assert kept["(B, h, n, d)"] < 200 < 1000 < kept["(B, n, d)"]
 #
 # - Four axes reach the fused kernel; the *same numbers with three axes* do not. `unsqueeze(1)` before
 #   and `squeeze(1)` after are worth more than any cleverness.
-# - `is_causal` costs nothing. A window as a mask is fused, but becomes $n \times n$ floating numbers
-#   first: bytes alone do not tell it from the math. It saves something only where the code knows that
-#   it is a window, and skips the blocks outside. Lengths stay a single row.
-# - A bias that learns, dropout, and values of another size than the keys fall back to the math.
+# - `is_causal` costs nothing. A window as a mask is fused, but first becomes $n \times n$
+#   floating-point numbers: bytes alone do not tell it from the math. It saves something only where
+#   the code knows that it is a window and skips the blocks outside. Lengths stay a single row.
+# - A bias that learns, dropout, and values of a different size from the keys fall back to the math.
 #
 # </details>
 #
-# A GPU has other kernels with other conditions: *ask which way is taken.* `nn.MultiheadAttention` can
+# A GPU has other kernels with other conditions: *ask which one is used.* `nn.MultiheadAttention` can
 # use a fused kernel only with `need_weights=False`: ask for the weights and you pay for the matrix.
 
 # %% [markdown]
@@ -578,8 +578,8 @@ plotting.show(
 # %% [markdown]
 # <details><summary>What you should see</summary>
 #
-# Nothing at all, and then a cliff, for each dtype at another place. $e^{120}$ is inf, $e^{-120}$ is 0, and
-# inf times 0 is nan. The sum $q + k = 0$ is harmless; its parts are not.
+# Nothing at all, and then a cliff, at a different place for each dtype. $e^{120}$ is inf, $e^{-120}$
+# is 0, and inf times 0 is nan. The sum $q + k = 0$ is harmless; its parts are not.
 #
 # </details>
 #
@@ -603,8 +603,8 @@ from course_lib.attention import factored_additive_scores
 check("factored_additive_scores")
 
 # %% [markdown]
-# Fewer functions are not yet less time: what an exponential costs is a fact about a machine and its
-# libraries. The cube of $n m H$ features is still there.
+# Fewer functions do not yet mean less time: what an exponential costs is a fact about a machine and
+# its libraries. The cube of $n m H$ features is still there.
 
 # %% [markdown]
 # ## 7. Where does the time go?
@@ -688,16 +688,16 @@ for whose, table in tables.items():
 # - Only the softmax lies left of it, and it reaches less than half of its bound: an exponential counts as
 #   one operation and costs many.
 # - The three steps take 94 ms, the plain call 186. A roofline has no place for the other 92; the line
-#   *softmax, new memory* has. The same softmax takes 48 ms longer when its result goes into new pages,
-#   3 microseconds for each, and the plain call makes two such matrices.
+#   *softmax, new memory* does. The same softmax takes 48 ms longer when its result goes into new
+#   pages, 3 microseconds each, and the plain call makes two such matrices.
 #
 # </details>
 #
 # So on this machine the fused kernel takes hardly longer than the two products alone, and what it saves
-# is mostly memory that the system need not hand out. On a GPU torch keeps memory for reuse, but bytes are
-# dearer: NVIDIA sells the H200 with 989 · 10¹² operations (bfloat16) and 4.8 · 10¹² bytes a second, an edge
-# at 206. With $d = 64$ and two bytes a number the products lie at 64: all three steps would wait for
-# memory.
+# is mostly memory that the system need not hand out. On a GPU torch keeps memory for reuse, but bytes
+# cost more: NVIDIA specifies the H200 at 989 · 10¹² operations (bfloat16) and 4.8 · 10¹² bytes a
+# second, which puts the edge at 206. With $d = 64$ and two bytes a number the products lie at 64: all
+# three steps would wait for memory.
 
 # %% [markdown]
 # ### All together
@@ -711,7 +711,7 @@ check("08_memory_and_speed")
 # %% [markdown]
 # ### Written question: which limit?
 #
-# Three colleagues tell you what they found. Say of each whether the conclusion holds, and give a
+# Three colleagues tell you what they found. For each, say whether the conclusion holds, and give a
 # reason with a number or a measurement from this lesson, in two or three sentences.
 #
 # 1. "Fused attention is faster because it does less arithmetic."
@@ -745,10 +745,10 @@ check("08_memory_and_speed")
 # %% [markdown]
 # ## Summary
 #
-# A softmax needs two numbers of a row, a maximum and a sum, and both can be kept up to date while the
-# scores come by in blocks. Autograd would keep all blocks; a backward pass of your own computes the
-# weights again from log sum exp, and memory grows with $n + m$. Whether that is faster, too, depends on
-# what memory costs on the machine: measure, and ask torch which kernel it takes.
+# A softmax needs two numbers for each row, a maximum and a sum, and you can keep both up to date
+# while the scores arrive in blocks. Autograd would keep all blocks; a backward pass of your own
+# computes the weights again from log sum exp, and memory grows with $n + m$. Whether that is also
+# faster depends on what memory costs on the machine: measure, and ask torch which kernel it takes.
 
 # %% [markdown]
 # ## Further exercises ★

@@ -93,7 +93,7 @@ def _nearly(probe: Probe, expected: np.ndarray, data: np.ndarray) -> Problem | N
     return Problem(
         "precision_lost",
         f"{probe.says} Your numbers agree to about {int(-np.log10(error))} digits only.",
-        "Does a step on the way round, add a small constant, or compute in a smaller dtype?",
+        "Does a step along the way round, add a small constant, or compute in a smaller dtype?",
     )
 
 
@@ -181,7 +181,7 @@ def _wrong_drops(dropped: np.ndarray, counted: np.ndarray, p: float) -> Problem 
             "dropout_rate",
             f"In train mode {rate:.0%} of the weights are dropped; `dropout={p:g}` asks for "
             f"{p:.0%}.",
-            "Which draw decides whether a weight is dropped?",
+            "Which random draw decides whether a weight is dropped?",
         )
     by_chance = p * p + (1 - p) ** 2
     if any(abs(equal.mean() - by_chance) > _hoeffding(equal.size) for equal in agreements):
@@ -208,8 +208,8 @@ _DROPOUT = {
     "scores": Problem(
         "dropout_on_scores",
         "Each row of your weights still sums to 1 in train mode: dropout acts before the softmax, "
-        "or the weights are normalised again after it.",
-        "Which comes first, softmax or dropout, and what comes after?",
+        "or you normalise the weights again afterwards.",
+        "Which comes first, softmax or dropout, and what comes after them?",
     ),
     "not_rescaled": Problem(
         "dropout_not_rescaled",
@@ -218,18 +218,19 @@ _DROPOUT = {
     ),
     "kept": Problem(
         "dropout_keeps_p",
-        "Your code keeps weights with probability p; `dropout` is the probability of dropping one.",
+        "Your code keeps weights with probability p, but `dropout` is the probability of dropping "
+        "one.",
         "Which of the two is the argument of `nn.Dropout`?",
     ),
     "twice": Problem(
         "dropout_twice",
-        "Dropout acts twice: the kept weights are divided by (1 - p) two times.",
-        "On how many tensors is dropout called?",
+        "Dropout acts twice: the kept weights are divided by (1 - p) twice.",
+        "On how many tensors do you call dropout?",
     ),
     "shared": Problem(
         "dropout_shared",
-        "Several weights are dropped together; each one should be dropped on its own.",
-        "Which shape does the tensor have that decides what is dropped?",
+        "Several weights are dropped together; each should be dropped independently.",
+        "What is the shape of the tensor that decides what is dropped?",
     ),
 }
 

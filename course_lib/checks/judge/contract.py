@@ -159,12 +159,12 @@ def wrong_shape(returns, expected, recorded) -> Problem | None:
 def _about_shape(axes: Sequence[str], wanted: tuple, got: tuple) -> str:
     """The question to ask: of an axis too many or too few, of their order, or of a size."""
     if len(got) != len(wanted):
-        return "Which step adds an axis, or takes one away?"
+        return "Which step adds or removes an axis?"
     if sorted(got) == sorted(wanted):
         return "Which axis is which, and which step changes their order?"
     first = next(i for i, (a, b) in enumerate(zip(got, wanted, strict=True)) if a != b)
     name = f"`{axes[first]}`" if len(axes) == len(wanted) else f"number {first}, counted from 0,"
-    return f"Which step decides how long axis {name} is?"
+    return f"Which step decides the length of axis {name}?"
 
 
 def wrong_dtype(
@@ -195,7 +195,7 @@ def wrong_device(
             return Problem(
                 "device_changed",
                 f"`{contract.name}` is on {got.device}, the inputs are on {', '.join(given)}.",
-                "Which tensor is made without `device=`?",
+                "Which tensor do you make without `device=`?",
             )
     return None
 

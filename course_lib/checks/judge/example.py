@@ -239,8 +239,6 @@ def with_numbers(
         return " ".join(
             filter(None, [problem.message, _first_wrong(exercise, probe, expected, seen)])
         )
-    if problem.id == "wrong_shape" and violation.part == "edges":  # the case is the reason
-        return " ".join(filter(None, [probe.says, problem.message]))
     named: dict[str, tuple[Mapping, Mapping]] = {
         "wrong_gradient": (expected.gradients, seen.gradients),
         "attribute_values": (expected.attributes, seen.attributes),

@@ -20,12 +20,15 @@ _MAX_FINDINGS = 4
 
 _UNNAMED = ("wrong_values", "not_a_number", "attribute_values")
 _NUMBERS_RIGHT = " What it holds is right."
+_OF_THE_CASE = {"raised", "wrong_shape"}  # where only edge cases fail so, the case is the reason
 
 
 _POINTERS = {
     "values": "Work that entry out by hand: which numbers go into it?",
-    "gradients": "Does every step keep the graph, and does none write into a tensor it needs?",
-    "attributes": "Which tensor do you keep, and at which point of the call?",
+    "gradients": (
+        "Does every step stay in the graph, and does none write into a tensor that it needs?"
+    ),
+    "attributes": "Which tensor do you store, and at which point in the call?",
 }
 
 
@@ -67,6 +70,7 @@ def findings_of(
             about = about or [violation]
             findings.append(finding)
     said = {finding.id for finding in findings}
+    plain = {v.problem.id for v in violations if v.part == "values"}
     misled = {v.probe.name for v in violations if v.aspect in ("type", "shape", "values")}
     left.sort(key=lambda v: (v.problem.id not in known, *_order(v, misled)))
     for violation in left:  # the smallest of each kind
@@ -79,6 +83,8 @@ def findings_of(
             about = about or [violation]
             name = violation.probe.name
             message = with_numbers(exercise, violation, expected[name], outcomes[name][0])
+            if violation.part == "edges" and problem.id in _OF_THE_CASE - plain:
+                message = f"{violation.probe.says} {message}".strip()
             message += _NUMBERS_RIGHT if violation.aspect == "kind" else ""
             hint = problem.hint or _POINTERS.get(violation.aspect, "")
             findings.append(Finding(problem.id, message, hint, violation.part))

@@ -12,7 +12,7 @@ def forbidden_in(exercise: Exercise, runs, seen) -> list[Violation]:
         calls = seen[probe.name].calls if probe.name in seen else {}
         for name, reason in exercise.forbidden.items():
             if name in calls:
-                message = f"Your code calls `{name}`, which this exercise leaves out. {reason}"
+                message = f"Your code calls `{name}`, which this exercise rules out. {reason}"
                 found.append(
                     Violation(probe, "forbidden", Problem("forbidden_call", message), "values")
                 )
@@ -38,16 +38,17 @@ def _loops_problem(exercise: Exercise, runs, seen) -> Problem | None:
         (calls, steps), (more_calls, more_steps) = min(growing[0]), max(growing[0])
         return Problem(
             "loops",
-            "The work your code does in Python grows with the size of the problem "
-            f"({calls} torch calls and {steps} Python steps for a small one, {more_calls} and "
-            f"{more_steps} for a larger one): a loop, which this exercise leaves out.",
-            "Which axes could be added with `[:, None, :]` so that one call does them all?",
+            f"The work your code does in Python grows with the size of the problem ({calls} torch "
+            f"calls and {steps} Python steps for a small one, {more_calls} and {more_steps} for a "
+            "larger one): that is a loop, which this exercise rules out.",
+            "Which axes could you add with `[:, None, :]` so that one call does everything?",
         )
     if exercise.needs_loops and compared and not growing:
         return Problem(
             "no_loop",
-            "Your code makes the same calls whatever the sizes: this exercise asks for the loops "
+            "Your code makes the same calls whatever the sizes; this exercise asks for the loops "
             "that such a call hides.",
-            "Which axes of the result could a `for` walk along, one number or one item at a time?",
+            "Along which axes of the result could a `for` loop run, one number or one item at a "
+            "time?",
         )
     return None

@@ -219,7 +219,7 @@ def _unusable(exercise: Exercise, subject: Subject) -> Report | None:
     if not fits or not subject.is_callable:
         got = f"the class {subject.name}" if subject.is_class else a_or_an(subject.name)
         message = f"`{exercise.name}` must be {wanted}; got {got}."
-        hint = "Did you assign a result to this name, or add or forget a pair of brackets?"
+        hint = "Did you assign a result to this name, or add or forget a pair of parentheses?"
         return _rejected(exercise, Finding("wrong_kind_of_answer", message, hint, "values"))
     return None
 
@@ -249,7 +249,7 @@ def _rejected(exercise: Exercise, finding: Finding) -> Report:
 _NO_FORWARD = Finding(
     "no_forward",
     "Your class has no method `forward`, so there is nothing to run when the module is called.",
-    "Is its name spelled like that, and is its `def` indented as far as that of `__init__`?",
+    "Is it spelled like that, and is its `def` indented as far as that of `__init__`?",
     "values",
 )
 

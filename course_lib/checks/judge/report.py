@@ -111,7 +111,7 @@ class Report:
     @staticmethod
     def renamed(exercise: Exercise, found: str) -> "Report":
         """The answer seems to be there, under another name."""
-        message = f"You have `{found}`; the exercise wants `{exercise.name}`."
+        message = f"You have `{found}`; the exercise asks for `{exercise.name}`."
         hint = "Rename it, run its cell again, then this check."
         finding = Finding("renamed", message, hint, "values")
         return Report.on(exercise, "not_attempted", 0.0, [finding])

@@ -13,8 +13,8 @@ MOST_OF_A_FLAWED_PART = 0.6
 MOST_BEYOND_A_LIMIT = 1 / 3
 MOST_WITH_A_LOOP = 0.5
 BEYOND_A_LIMIT = (
-    "What your code spends is what this exercise is about; beyond the limit, each part of the "
-    "points earns at most a third."
+    "This exercise is about what your code spends; beyond the limit, each part of the points "
+    "earns at most a third."
 )
 _HALF = ({"attributes"}, {"kind"})  # right numbers, not stored or in another kind of container
 

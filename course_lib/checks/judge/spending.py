@@ -5,16 +5,16 @@ from course_lib.checks.observe.probe import Probe
 
 _SPENDING = {
     "peak": (
-        "At one moment your code has {spent} bytes in use beside its arguments",
-        "Which of your tensors is as large as all scores together?",
+        "At its peak your code has {spent} bytes in use besides its arguments",
+        "Which of your tensors is as large as all the scores together?",
     ),
     "kept": (
         "After the call {spent} bytes stay in use, for the result and for the backward pass",
-        "Which tensors does autograd keep, and which could be computed again?",
+        "Which tensors does autograd keep, and which could you compute again?",
     ),
     "functions": (
-        "Your code takes exp, tanh or their like of {spent} numbers",
-        "Of what could the function be taken before queries and keys are combined?",
+        "Your code evaluates exp, tanh or similar functions on {spent} numbers",
+        "What could you apply the function to before queries and keys are combined?",
     ),
 }
 
@@ -27,7 +27,8 @@ def overspent(
     if spent is None:
         return f"{aspect}_unmeasured", Problem(
             "unmeasured",
-            "What your code spends could not be measured: the course's own meter was changed.",
+            "What your code spends could not be measured, because the course's own meter was "
+            "changed.",
             "Which cell writes into `course_lib`?",
         )
     if spent <= limit:

@@ -20,12 +20,12 @@ def raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
     message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
     if raised.phase == "construct":
         options = ", ".join(f"{name}={value!r}" for name, value in (probe.construct or {}).items())
-        return Problem("raised", message, f"The check builds it with `({options})`.")
+        return Problem("raised", message, f"Does your `__init__` take `({options})`?")
     hint = _BACKWARD if raised.phase == "backward" else _CALL
-    return Problem("raised", message, probe.says if probe.part == "edges" else hint)
+    return Problem("raised", message, hint)
 
 
-_CALL = "Call it with the input below: which line stops, and what goes into that line?"
+_CALL = "Call it with the input below: which line fails, and what goes into that line?"
 _BACKWARD = "Which step leaves the graph, or writes into a tensor that it needs?"
 _USUAL = {  # what Python or torch says, and what it means
     "before Module.__init__() call": Problem(
@@ -36,8 +36,8 @@ _USUAL = {  # what Python or torch says, and what it means
     ),
     "'generator' object does not support the context manager": Problem(
         "not_a_context_manager",
-        "What your function returns is a generator, and `with` cannot use a generator as it is.",
-        "Which decorator of `contextlib` makes a context manager of a function with a `yield`?",
+        "Your function returns a generator, and `with` cannot use a generator directly.",
+        "Which decorator in `contextlib` turns a function with a `yield` into a context manager?",
     ),
 }
 
@@ -54,7 +54,7 @@ def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
         same_shapes = sorted(found.values()) == sorted(wanted.values())
         return Problem(
             "parameters_renamed" if same_shapes else "missing_parameter",
-            f"The module lacks the parameters {missing}; beside the right ones it has: {yours}.",
+            f"The module lacks the parameters {missing}; besides the right ones it has: {yours}.",
             f"Is there a layer for `{missing_names[0]}`, assigned to `self` in `__init__`?",
         )
     wrong = next(name for name in wanted if found[name] != wanted[name])
@@ -74,7 +74,7 @@ def _listed(shapes: dict[str, tuple]) -> str:
 _WITHOUT_PARAMETERS = {
     "in_forward": Problem(
         "parameters_in_forward",
-        "Your layers are made in `forward`: every call draws new weights, and no optimiser or "
+        "You make your layers in `forward`: every call draws new weights, and no optimiser or "
         "checkpoint ever sees them.",
         "What belongs in `__init__`, and what in `forward`?",
     ),

@@ -104,8 +104,8 @@ def _of_the_outputs(
 _NOTHING = Recorded("none", "None")  # a reply that holds neither a result nor an error
 _GLOBAL_NUMBERS = Problem(
     "global_rng_used",
-    "Your code draws from the global random numbers, or seeds them: the caller's next draws are no "
-    "longer what they would have been.",
+    "Your code draws from the global random generator, or seeds it, which changes the caller's "
+    "next draws.",
     "Which line calls `manual_seed`, or draws without a generator of its own?",
 )
 
@@ -138,8 +138,8 @@ def mutated(probe: Probe, seen: Observation) -> list[str]:
 def _mutation_problem(name: str) -> Problem:
     return Problem(
         "input_mutated",
-        f"Your function changed its argument `{name}`: after the call, the caller's own is no "
-        "longer what it was.",
+        f"Your function changed its argument `{name}`: after the call, the caller's own copy is "
+        "different.",
         "Which line writes into an existing tensor (`x[...] = `, `x -= `, a name ending in `_`)?",
     )
 
@@ -185,7 +185,8 @@ def _wrong_attribute(probe: Probe, name: str, value: np.ndarray, got: Recorded |
     if got.requires_grad:
         return "attached", Problem(
             "attribute_attached",
-            f"`self.{name}` still carries its graph, which keeps every intermediate in memory.",
+            f"`self.{name}` still carries its graph, which keeps every intermediate result in "
+            "memory.",
             "What does `.detach()` do?",
         )
     return "attributes", None
@@ -218,5 +219,5 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
     return Problem(
         "wrong_gradient",
         f"The gradient of `{name}` is not that of the formula.",
-        "Which line of `backward` makes it, and of what that `forward` kept?" if own else "",
+        "Which line of `backward` computes it, and from what that `forward` kept?" if own else "",
     )

@@ -80,7 +80,7 @@ class Certificate:
 
     def _note(self) -> str:
         if not self.own:
-            return "Made from your own library, which is empty so far. Nothing is sent anywhere."
+            return "Made from your own library, which is still empty. Nothing is sent anywhere."
         return f"Made from your own library, {self.place}. Nothing is sent anywhere."
 
     def _repr_html_(self) -> str:

@@ -30,7 +30,8 @@ DIAGNOSES = (
     ),
     Diagnosis(
         "heads are merged without a transpose",
-        "with two heads the weights would be right and the outputs wrong; with one head both right",
+        "with two heads the weights would be right and the outputs wrong; with one head, both "
+        "right",
         "bittern",
     ),
     Diagnosis(
@@ -40,17 +41,18 @@ DIAGNOSES = (
     ),
     Diagnosis(
         "items get each other's lengths",
-        "a batch of one item would get the right result, and two items of different lengths not",
+        "a batch of one item would get the right result, but two items of different lengths would "
+        "not",
         "fulmar",
     ),
     Diagnosis(
         "masked keys get the score 0",
-        "all masked keys of a query would have one and the same weight, which is not 0",
+        "all masked keys of a query would have the same weight, which is not 0",
         "curlew",
     ),
     Diagnosis(
         "one padded key too many is attended",
-        "the first padded key would have a weight, and the second one none",
+        "the first padded key would have some weight, and the second none",
     ),
     Diagnosis(
         "the mask comes after the softmax",

@@ -51,7 +51,7 @@ def own(exercise: str) -> Own | None:
     try:
         value = vars(library_import.loaded(path)).get(exercise)
     except ImportError:
-        print(f"my_attention: something else of this name hides {path.parent}; rename that")
+        print(f"my_attention: something else with this name hides {path.parent}; rename it")
         return None
     return None if value is None else Own(value, kept().get(exercise, ""))
 

@@ -134,7 +134,7 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
     elif here is own or here is None or subject_of(here).home.startswith("course_lib."):
         return _Going(own, "your own, which passed its check", "your own NAMES")
     else:
-        why = "yours was defined anew after its last check"
+        why = "yours was redefined after its last check"
     kept = library.own(exercise)
     if kept is not None:
         _from_library[exercise] = kept.value

@@ -77,22 +77,25 @@ def mistake_of(base: type[Stepped], row: Row, words: Mapping[str, tuple[str, str
     return Mistake(row.id, model, fact, question, row.fails, twins, row.changes, base.answer)
 
 
-_ZERO = "Which score has an exponential of 0?"
+_ZERO = "For which score is the exponential 0?"
 _TRUE = "True means 'may attend'. Which keys does your code drop?"
 _NEIGHBOURS = "Which axes must be neighbours before a reshape can join them?"
-_EMPTY = "What should a query that may attend to nothing receive, and where is its row treated?"
+_EMPTY = (
+    "What should a query that may attend to nothing receive, and where does your code handle its "
+    "row?"
+)
 
 SHARED = (
     Row("unscaled", {"root": lambda self, q: 1.0}).says(
         "The scores are not divided by the root of the number of features.",
-        "By what must q . k be divided so that its size does not grow with the features?",
+        "What must q . k be divided by so that its size does not grow with the number of features?",
     ),
     Row("empty_row_nan", filled(-math.inf)).says(
         "A row in which no key is allowed becomes NaN: it is 0 / 0.", _EMPTY
     ),
     Row("empty_row_uniform", filled(-1e30)).says(
-        "In a row in which no key is allowed every key gets weight 1/m. Dropped scores that become "
-        "a finite number, such as -1e9, are all equal there.",
+        "In a row in which no key is allowed, every key gets weight 1/m: dropped scores that "
+        "become a finite number, such as -1e9, are all equal there.",
         _EMPTY,
     ),
     Row("lengths_ignored", {"real": lambda self, scores, valid_lens: None}).says(
@@ -105,8 +108,8 @@ SHARED = (
         "nothing_masked",
         {"real": lambda self, scores, valid_lens: None, "own": lambda self, scores, mask: None},
     ).says(
-        "Neither the lengths nor the mask changes anything: keys that may not be attended get "
-        "weight too.",
+        "Neither the lengths nor the mask changes anything: keys that may not be attended to get "
+        "weight as well.",
         "Where are they passed on?",
     ),
     Row(
@@ -118,20 +121,20 @@ SHARED = (
         },
         needs=("real", "own"),
     ).says(
-        "With lengths and a mask both given, only the lengths count.",
+        "When lengths and a mask are both given, only the lengths count.",
         "Which keys must be dropped when both are given?",
     ),
     Row("inverted", {"join": flipped_if_any}).says(
-        "The masking is upside down: the keys that should be dropped get all the weight.", _TRUE
+        "The masking is inverted: the keys that should be dropped get all the weight.", _TRUE
     ),
     Row("bool_mask_inverted", {"own": Then(torch.logical_not)}).says(
-        "The bool mask is upside down: keys where it is True are dropped, and the others kept.",
+        "The bool mask is inverted: keys where it is True are dropped, and the others are kept.",
         "True means 'may attend'. Does your code expect the opposite?",
     ),
     Row(
         "zero_after_softmax", {"fill": untouched, "spare": untouched, "clear": weights_zeroed}
     ).says(
-        "Weights are set to 0 after the softmax, so what is left no longer sums to 1.",
+        "Weights are set to 0 after the softmax, so the rest no longer sum to 1.",
         "Does masking before the softmax need a second normalisation?",
     ),
     Row("filled_with_zero", filled(0.0), twins=(filled(0.0, clear=Softmax.clear),)).says(
@@ -142,7 +145,7 @@ SHARED = (
         {"fill": numbers_added, "spare": untouched, "clear": untouched},
         twins=({"weights": mask_added_alone},),
     ).says(
-        "The mask is added as the numbers 0 and 1. That raises the allowed scores by 1 and drops "
+        "The mask is added as the numbers 0 and 1, which raises the allowed scores by 1 and drops "
         "nothing.",
         "What must be added to a score so that its exponential is 0?",
     ),
@@ -167,27 +170,27 @@ SHARED = (
     Row(
         "query_axis_forgotten", {"spread": lambda self, scores, lens: lens[..., None]}, fails=True
     ).says(
-        "The mask made of the lengths is laid over the scores as it is, without axes for queries "
-        "and heads. Its batch axis meets another axis: an error where the sizes differ, and wrong "
+        "The mask built from the lengths is applied to the scores without axes for queries and "
+        "heads. Its batch axis lines up with another axis: an error where the sizes differ, wrong "
         "numbers where they are equal.",
-        "Which shape must a mask (batch, num_keys) get to fit the scores?",
+        "What shape must a (batch, num_keys) mask have to broadcast with the scores?",
     ),
     Row(
         "head_axis_forgotten",
         {"spread": lambda self, scores, lens: lens.reshape(len(lens), -1, 1)},
         fails=True,
     ).says(
-        "With a head axis in the scores, the mask made of the lengths has none: its batch axis "
-        "meets the heads, which is an error where the two differ in size and gives wrong numbers "
-        "where they do not.",
-        "Which shape must a mask (batch, 1, num_keys) get to fit scores (batch, heads, "
+        "The scores have a head axis and the mask built from the lengths has none, so its batch "
+        "axis lines up with the heads: an error where the sizes differ, wrong numbers where they "
+        "are equal.",
+        "What shape must a (batch, 1, num_keys) mask have to broadcast with scores (batch, heads, "
         "num_queries, num_keys)?",
     ),
     Row(
         "lengths_tiled", {"spread": tiled_over_heads}, twins=({"spread": tiled_over_queries},)
     ).says(
-        "The lengths reach the wrong items: rows of all items, one after the other, take the "
-        "lengths of items 0, 1, 0, 1, ... in turn.",
+        "The lengths reach the wrong items: row by row, through all items, they run 0, 1, 0, 1, "
+        "... instead of staying with their item.",
         "What is the difference between `repeat` and `repeat_interleave`?",
     ),
     Row("length_of_first_item_for_all", {"lens": Then(lambda lens: lens[:1].expand_as(lens))}).says(
@@ -196,7 +199,7 @@ SHARED = (
     ),
     Row("one_key_more", {"lens": Then(lambda lens: lens + 1)}).says(
         "One key too many is kept: length 2 keeps keys 0, 1 and 2.",
-        "Which is the last real key of an item of length 2?",
+        "Which key is the last real one in an item of length 2?",
     ),
     Row("keys_reshaped", {"product": reshaped}).says(
         "The keys are reshaped to (d, m), which mixes the features of different keys; they must be "
@@ -204,29 +207,29 @@ SHARED = (
         "What is the difference between `reshape` and `mT`?",
     ),
     Row("dropout_in_eval", {"drop": lambda self, weights: F.dropout(weights, self.p)}).says(
-        "Dropout acts in eval mode too.", "How does a layer learn that the module is in eval mode?"
+        "Dropout acts in eval mode too.", "How does a layer know that the module is in eval mode?"
     ),
     Row("stored_after_dropout", {"keep": keep_dropped}).says(
         "`attention_weights` holds the weights after dropout; it should show them before.",
-        "In which order do you store and drop?",
+        "Which do you do first: store the weights, or drop some of them?",
     ),
     Row("weights_of_the_first_call_kept", {"keep": kept_once}).says(
-        "`attention_weights` still holds the weights of the first call after a second one.",
-        "Under which condition does your `forward` set the attribute?",
+        "After a second call `attention_weights` still holds the weights of the first.",
+        "Under what condition does your `forward` set the attribute?",
     ),
     Row(
         "merge_without_transpose", {"merge": lambda self, x: x.reshape(x.shape[0], x.shape[2], -1)}
     ).says(
-        "The heads are merged by a reshape without a transpose: the features of a position come "
-        "from other positions.",
+        "The heads are merged by a reshape without a transpose: a position gets features that "
+        "belong to other positions.",
         _NEIGHBOURS,
     ),
     Row(
         "split_without_transpose",
         {"split": lambda self, x: x.reshape(x.shape[0], self.num_heads, x.shape[1], -1)},
     ).says(
-        "Your heads are cut by a reshape without a transpose: a head gets whole positions instead "
-        "of a block of features.",
+        "Your heads are split by a reshape without a transpose: a head gets whole positions "
+        "instead of a block of features.",
         "What does `split_heads` do between reshape and return?",
     ),
 )

@@ -49,7 +49,7 @@ def all_weight_on_dropped_keys(probe, weights, allowed) -> str | None:
     kept = np.where(allowed, weights, 0.0).sum(-1)[both]
     if not ((stray > 0.999) & (kept < 0.001)).all():
         return None
-    return "In each row the keys that may not be attended get all of the weight."
+    return "In each row the keys that may not be attended to get all of the weight."
 
 
 @of_weights
@@ -63,8 +63,8 @@ def weight_on_a_dropped_key(probe, weights, allowed) -> str | None:
     if (place := first_of(stray)) is None:
         return None
     return (
-        f"The weight that {place_of(place[:-1])} gives to key {place[-1]} is {weights[place]:.3f}, "
-        "but this key may not be attended there."
+        f"The weight that {place_of(place[:-1])} gives to key {place[-1]} is "
+        f"{weights[place]:.3f}, but this key may not be attended to there."
     )
 
 
@@ -75,7 +75,7 @@ def weight_in_an_empty_row(probe, weights, allowed) -> str | None:
     if (place := first_of(found)) is None:
         return None
     shown = ", ".join(f"{weight:.3f}" for weight in weights[place][:5])
-    return f"No key may be attended by {place_of(place)}, yet its weights are {shown}."
+    return f"No key may be attended to by {place_of(place)}, yet its weights are {shown}."
 
 
 @of_weights
@@ -113,8 +113,8 @@ def very_negative_scores_that_lose(probe, weights, allowed) -> str | None:
         return None
     return (
         f"The largest allowed score of {place_of(place)} is {best[place]:g}, and the allowed keys "
-        f"get {weight[place]:.3f} of the weight. Only its distance to the other allowed scores "
-        "counts, however negative it is."
+        f"get {weight[place]:.3f} of the weight. However negative it is, only its distance to the "
+        "other allowed scores counts."
     )
 
 
@@ -219,7 +219,7 @@ _OF_WEIGHTS = {
     ),
     "allowed_key_has_no_weight": (
         no_weight_on_an_allowed_key,
-        "Which step takes its weight: a mask, or a maximum over scores that do not count?",
+        "Which step takes its weight away: a mask, or a maximum over scores that do not count?",
     ),
     "very_negative_scores_lose": (
         very_negative_scores_that_lose,
@@ -227,7 +227,7 @@ _OF_WEIGHTS = {
     ),
     "not_exponential": (
         ratios_that_are_not_exponential,
-        "Which function turns the scores into weights, and what happens to them before?",
+        "Which function turns the scores into weights, and what happens to them before that?",
     ),
     "unequal_weights_of_equal_keys": (
         unequal_weights_of_equal_keys,

@@ -101,14 +101,14 @@ def _module_values(rng) -> list[Probe]:
                mask=np.array([[True, False, True, False], [False, True, True, True]])),
         _probe("lengths_per_item", "Keys beyond an item's length get weight 0.",
                _module_problem(rng, 3, 2, 5, 4, 6, 7, 8), valid_lens=[2, 5, 3]),
-        _probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query a "
-               "length of its own.", _module_problem(rng, 2, 3, 5, 6, 7, 9, 8),
+        _probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query its "
+                                    "own length.", _module_problem(rng, 2, 3, 5, 6, 7, 9, 8),
                valid_lens=[[1, 4, 2], [3, 5, 2]]),
         _probe("mask_shared_by_batch", "A bool mask of shape (num_queries, num_keys) holds for "
-               "every item; True means that a key may be attended.",
+                                       "every item; True means that a key may be attended to.",
                _module_problem(rng, 2, 3, 5, 4, 6, 8, 7), mask=_random_mask(rng, 3, 5)),
         _probe("mask_per_item", "A bool mask may have a batch axis; True means that a key may be "
-               "attended.", _module_problem(rng, 2, 4, 3, 5, 6, 7, 8),
+                                "attended to.", _module_problem(rng, 2, 4, 3, 5, 6, 7, 8),
                mask=_random_mask(rng, 2, 4, 3)),
         _probe("mask_of_keys", "A bool mask of shape (batch, 1, num_keys) holds for every query of "
                "an item.", _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
@@ -120,8 +120,8 @@ def _module_values(rng) -> list[Probe]:
                "allowed by both.", _module_problem(rng, 2, 3, 5, 4, 6, 7, 8),
                valid_lens=[[4, 2, 5], [3, 5, 1]],
                mask=_random_mask(rng, 2, 3, 5) | (np.arange(5) == 0)),
-        _probe("as_many_queries_as_items", "With as many queries as items, the lengths are still "
-               "one an item.", _module_problem(rng, 3, 3, 5, 4, 6, 7, 8), valid_lens=[2, 5, 3]),
+        _probe("as_many_queries_as_items", "With as many queries as items, there is still one "
+               "length per item.", _module_problem(rng, 3, 3, 5, 4, 6, 7, 8), valid_lens=[2, 5, 3]),
         _probe("equal_sizes", "Queries, keys and values keep their roles where all have the same "
                "size.", _module_problem(rng, 2, 4, 5, 6, 6, 6, 6)),
         _probe("sizes_by_position", "`__init__` takes query_size, key_size and num_hiddens in this "
@@ -135,17 +135,20 @@ def _module_modes(rng) -> list[Probe]:
     large["args"]["values"] = tensor(dropout_values(rng, 4, 30))
     mixed = np.tril(np.ones((3, 5), dtype=bool), 2)
     return [
-        _probe("among_other_calls", "Each call and each module stands on its own: outputs and "
-               "`attention_weights` are those of the module's last call, whatever came before.",
+        _probe("among_other_calls", "Calls and modules are independent: outputs and "
+                                    "`attention_weights` are those of the module's last call, "
+                                    "whatever came before.",
                _module_problem(rng, 2, 3, 5, 6, 4, 7, 8), valid_lens=[4, 2], mask=mixed,
                scenario="among_other_calls"),
         _probe("dropout_off_in_eval", "In eval mode dropout does nothing.",
                _module_problem(rng, 2, 3, 5, 4, 6, 8, 7, dropout=0.5), valid_lens=[4, 3]),
-        _probe("dropout_in_train", "In train mode each weight is dropped with probability p, the "
-               "others are divided by 1 - p; `attention_weights` holds the weights before that.",
+        _probe("dropout_in_train", "In train mode each weight is dropped with probability p and "
+                                   "the others are divided by 1 - p; `attention_weights` holds "
+                                   "the weights from before that.",
                large, training=True, compare="dropout_on_weights"),
-        _probe("train_without_dropout", "Built without `dropout` nothing is dropped: train and "
-               "eval mode agree.", _module_problem(rng, 2, 3, 5, 5, 6, 7, 8), valid_lens=[3, 0],
+        _probe("train_without_dropout", "Built without `dropout`, nothing is dropped: train and "
+                                        "eval mode agree.",
+               _module_problem(rng, 2, 3, 5, 5, 6, 7, 8), valid_lens=[3, 0],
                mask=mixed, training=True, scenario="among_other_calls"),
     ]  # fmt: skip
 
@@ -161,7 +164,7 @@ def _module_edges(rng) -> list[Probe]:
     return [
         edge("masked_score_far_above", "A masked key changes nothing, however large its score is.",
              _far_above(rng), mask=np.array([[True, True, False]])),
-        edge("int32_lengths", "Lengths may be int32 as well as int64.",
+        edge("int32_lengths", "Lengths may be int32 or int64.",
              _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
              valid_lens=np.array([[1, 4, 2], [3, 5, 0]], dtype=np.int32)),
         edge("mask_of_keys_alone", "A bool mask of shape (num_keys,) holds for every query of "
@@ -171,18 +174,19 @@ def _module_edges(rng) -> list[Probe]:
              _module_problem(rng, 2, 3, 5, 4, 6, 8, 7), mask=np.array([[True], [False], [True]])),
         edge("length_zero", "An item without any real key gets outputs and weights of 0.",
              _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), valid_lens=[0, 3]),
-        edge("lengths_all_zero", "Lengths that are all 0 leave outputs and weights of 0: 0 is a "
-             "length too.", _module_problem(rng, 2, 2, 4, 5, 6, 8, 7), valid_lens=[0, 0]),
-        edge("nothing_allowed", "A mask without any True leaves outputs and weights of 0.",
+        edge("lengths_all_zero", "If all lengths are 0, outputs and weights are 0: 0 is a valid "
+                                 "length.",
+             _module_problem(rng, 2, 2, 4, 5, 6, 8, 7), valid_lens=[0, 0]),
+        edge("nothing_allowed", "If the mask is False everywhere, outputs and weights are 0.",
              _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), mask=np.zeros((3, 4), dtype=bool)),
-        edge("float32", "A module of float32 gives outputs of float32, masked or not.",
+        edge("float32", "A float32 module gives float32 outputs, masked or not.",
              _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), valid_lens=[2, 4],
              mask=np.tril(np.ones((3, 4), dtype=bool), 1), dtype="float32", tolerance=1e-4),
         edge("empty_row", "A query that may attend to nothing gets an output of 0.",
              _module_problem(rng, 2, 3, 4, 5, 6, 8, 7), mask=empty),
-        edge("garbage_in_pads", "What is in padded keys and values changes nothing.", garbage,
+        edge("garbage_in_pads", "The contents of padded keys and values change nothing.", garbage,
              valid_lens=[2, 4]),
-        edge("one_of_each", "One item, one query, one key, one value column: all axes stay.",
+        edge("one_of_each", "One item, one query, one key, one value column: every axis stays.",
              _module_problem(rng, 1, 1, 1, 2, 3, 1, 4)),
         edge("one_query", "One item with one query: `attention_weights` keeps its three axes.",
              _module_problem(rng, 1, 1, 4, 2, 3, 5, 6), valid_lens=[3]),
@@ -197,8 +201,9 @@ def _module_gradients(rng) -> list[Probe]:
         _probe("gradient_in_train_mode", "Train mode without dropout has the gradients of eval "
                "mode.", _module_problem(rng, 1, 2, 2, 1, 2, 1, 2, requires_grad=True),
                training=True, part="gradients", grad_outputs=rng.normal(0, 1, (1, 2, 1))),
-        _probe("gradient_with_empty_row", "An empty row has gradient 0; it must not turn the other "
-               "gradients into NaN.", _module_problem(rng, 1, 2, 3, 2, 1, 2, 2, requires_grad=True),
+        _probe("gradient_with_empty_row", "An empty row has gradient 0 and must not turn the "
+                                          "other gradients into NaN.",
+               _module_problem(rng, 1, 2, 3, 2, 1, 2, 2, requires_grad=True),
                mask=np.array([[False, True, True], [False, False, False]]), part="gradients",
                grad_outputs=rng.normal(0, 1, (1, 2, 2))),
     ]  # fmt: skip
@@ -258,9 +263,8 @@ EXERCISE = Exercise(
         "`additive_scores` takes the weights of your layers: `self.W_q.weight` is (H, query_size), "
         "`self.w_v.weight` is (1, H). `masked_softmax` takes `valid_lens` and `mask`. Keep "
         "`weights.detach()` before dropout; `nn.Dropout` knows about train and eval mode.",
-        "Write `forward` in four lines and print a shape after each: scores (B, n, m), "
-        "weights (B, n, m), what you keep, outputs (B, n, v). If the scores come out with an "
-        "axis too many, compare the shape of `self.w_v.weight` with what `additive_scores` "
-        "asks for.",
+        "Write `forward` in four lines and print a shape after each: scores (B, n, m), weights "
+        "(B, n, m), what you keep, outputs (B, n, v). If the scores come out with one axis too "
+        "many, compare the shape of `self.w_v.weight` with what `additive_scores` asks for.",
     ),
 )

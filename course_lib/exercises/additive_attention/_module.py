@@ -56,16 +56,16 @@ _OWN = (
         "Which step lets a query change the order of the keys?",
     ),
     Row("tanh_apart", _combined(lambda q, k, w: (torch.tanh(q) + torch.tanh(k)) @ w)).says(
-        "You take tanh of query and key apart, so the query's part cancels in the softmax, and "
-        "every query has the same weights.",
-        "Does tanh come before or after the sum?",
+        "You take the tanh of query and key separately, so the query's part cancels in the "
+        "softmax and every query has the same weights.",
+        "Does the tanh come before or after the sum?",
     ),
     Row(
         "query_forgotten",
         _combined(lambda q, k, w: torch.tanh(k).expand(-1, q.shape[1], -1, -1) @ w),
     ).says("Your weights do not depend on the queries.", "What is added to the projected key?"),
     Row("no_w_v", _combined(lambda q, k, w: torch.tanh(q + k).sum(-1))).says(
-        "You add up the hidden features; `w_v` does not enter.",
+        "You add up the hidden features without `w_v`.",
         "Does every hidden feature count the same?",
     ),
     Row("product", _combined(lambda q, k, w: torch.tanh(q * k) @ w)).says(
@@ -73,13 +73,13 @@ _OWN = (
         "Which operation is inside the tanh?",
     ),
     Row("relu", _combined(lambda q, k, w: torch.relu(q + k) @ w)).says(
-        "Your hidden features go through relu; the formula has tanh.",
+        "Your hidden features go through relu; the formula says tanh.",
         "Which values can tanh take that relu cannot?",
     ),
     Row("scaled_dot_product", _combined(lambda q, k, w: (q * k).sum(-1) / math.sqrt(len(w)))).says(
-        "You take scaled dot products of the projections, which is the next lesson's attention: "
-        "w_v and tanh do not enter.",
-        "How do two vectors of H numbers become H features, and these one score?",
+        "You take scaled dot products of the projections, without w_v and tanh. That is the next "
+        "lesson's attention.",
+        "How do two vectors of H numbers become H features, and how do these become one score?",
     ),
     Row("scaled", _combined(lambda q, k, w: torch.tanh(q + k) @ w / math.sqrt(len(w)))).says(
         "You divide the scores by a square root, as dot-product attention does. The additive score "
@@ -101,18 +101,18 @@ _OWN = (
     ),
     Row("values_are_keys", {"project": lambda self, q, k, v: (self.W_q(q), self.W_k(k), k)}).says(
         "You average the keys; the keys only decide how much each value counts.",
-        "Which of the three inputs does attention return an average of?",
+        "Attention returns an average of one of its three inputs. Which one?",
     ),
     Row(
         "projected_keys_averaged",
         {"project": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_k(k))},
     ).says(
         "You average the projected keys; the outputs are averages of the values.",
-        "Which variable did you overwrite on the way?",
+        "Which variable did you overwrite along the way?",
     ),
     Row("lengths_required", {"forward": _textbook}, fails=True).says(
-        "The call fails when no lengths are given, or when a mask is: both are optional.",
-        "Which signature does `forward` have in the exercise?",
+        "The call fails without lengths, or with a mask. Both are optional.",
+        "What signature does the exercise give `forward`?",
     ),
 )
 MISTAKES = known(_Additive, *_OWN, without={"head_axis_forgotten", "empty_row_gradient_nan"})

@@ -50,10 +50,10 @@ def _values(rng) -> list[Probe]:
             "Queries, keys and hidden features may all differ in size."
         ),
         case("equal_feature_sizes", **problem(3, 2, 4, 6, 6, 7)).says(
-            "Queries go through w_q and keys through w_k, also where both would fit."
+            "Queries go through w_q and keys through w_k, even where either would fit."
         ),
         case("as_many_queries_as_keys", **problem(2, 5, 5, 4, 6, 7)).says(
-            "Row i of the scores belongs to query i, column j to key j, also where n = m."
+            "Row i of the scores belongs to query i and column j to key j, also where n = m."
         ),
         case("hidden_as_wide_as_inputs", **problem(2, 3, 5, 6, 6, 6)).says(
             "A row of w_q belongs to a hidden feature, a column to an entry of the query."
@@ -85,7 +85,7 @@ def _edges(rng) -> list[Probe]:
             "A call does not depend on the calls before it."
         ),
         edge("float32", **problem(2, 3, 4, 5, 2, 6, dtype=np.float32)).says(
-            "Inputs of float32 give scores of float32."
+            "Float32 inputs give float32 scores."
         ),
     ]
 
@@ -182,17 +182,17 @@ EXERCISE = Exercise(
     },
     mistakes=(
         mistake("no_tanh", _pairs(lambda x, w_v: x @ w_v)).says(
-            "Without tanh the score is a part from the query plus a part from the key. The softmax "
-            "cancels the query's part, so every query has the same weights.",
+            "Without tanh the score is one term from the query plus one term from the key. The "
+            "softmax cancels the query's term, so every query has the same weights.",
             "Which step lets a query change the order of the keys?",
         ),
         mistake(
             "tanh_apart",
             _scores(lambda q, k, w_v: (torch.tanh(q)[:, :, None] + torch.tanh(k)[:, None]) @ w_v),
         ).says(
-            "You take tanh of query and key apart and add afterwards. The score is then a part "
-            "from the query plus a part from the key, and every query has the same weights.",
-            "Does tanh come before or after the sum?",
+            "You take the tanh of query and key separately and then add. The score is one term "
+            "from the query plus one term from the key, so every query has the same weights.",
+            "Does the tanh come before or after the sum?",
         ),
         mistake("axes_swapped", _scores(_swapped)).says(
             "Rows and columns are exchanged: your result is (batch, num_keys, num_queries).",
@@ -212,38 +212,41 @@ EXERCISE = Exercise(
             "Which of the two weights has query_size columns?",
         ),
         mistake("not_paired", _scores(lambda q, k, w_v: torch.tanh(q + k) @ w_v), fails=True).says(
-            "You add the projections as they are: query i meets key i alone, or nothing fits.",
-            "Which shape has a sum with one entry for every query, every key and every feature?",
+            "You add the projections as they are: query i meets key i only, or the shapes do not "
+            "fit.",
+            "What is the shape of a sum with one entry for every query, every key and every "
+            "feature?",
         ),
         mistake(
             "weights_not_transposed",
             lambda queries, keys, w_q, w_k, w_v: _right(queries, keys, w_q.mT, w_k.mT, w_v),
             fails=True,
         ).says(
-            "You multiply with w_q and w_k as they are; their rows belong to hidden features.",
-            "Which size must vanish in (..., query_size) times w_q, and where does w_q have it?",
+            "You multiply by w_q and w_k as they are, but their rows belong to hidden features.",
+            "Over which size does the product of (..., query_size) and w_q sum, and which axis of "
+            "w_q has that size?",
         ),
         mistake(
             "softmax_already", _pairs(lambda x, w_v: torch.softmax(torch.tanh(x) @ w_v, dim=-1))
         ).says(
-            "Your rows sum to 1: these are weights. The scores are what goes into the softmax.",
+            "Your rows sum to 1: these are weights. Scores are what goes into the softmax.",
             "Which step of your code comes after the score?",
         ),
         mistake("no_w_v", _pairs(lambda x, w_v: torch.tanh(x).sum(-1))).says(
-            "You add up the hidden features; w_v does not enter.",
+            "You add up the hidden features without w_v.",
             "Does every hidden feature count the same?",
         ),
         mistake("relu", _pairs(lambda x, w_v: torch.relu(x) @ w_v)).says(
-            "Your hidden features go through relu; the formula has tanh.",
+            "Your hidden features go through relu; the formula says tanh.",
             "Which values can tanh take that relu cannot?",
         ),
         mistake("tanh_after_w_v", _pairs(lambda x, w_v: torch.tanh(x @ w_v))).says(
-            "You take tanh of the finished score; the formula takes it of each hidden feature.",
+            "You take the tanh of the finished score; the formula takes it of each hidden feature.",
             "What does w_v multiply: the sum, or the tanh of the sum?",
         ),
         mistake("dot_product", _scores(lambda q, k, w_v: q @ k.mT)).says(
-            "You take dot products of the projections: w_v and tanh do not enter.",
-            "How do two vectors of H numbers become H features, and these one score?",
+            "You take dot products of the projections, without w_v and tanh.",
+            "How do two vectors of H numbers become H features, and how do these become one score?",
         ),
         mistake("scaled", _pairs(lambda x, w_v: torch.tanh(x) @ w_v / math.sqrt(x.shape[-1]))).says(
             "You divide by the square root of the number of features, as dot-product attention "
@@ -260,10 +263,10 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Every query meets every key, in H features. Bring both to H features first; then give "
-        "each a new axis of size 1 so that their sum has one entry for each pair.",
-        "Project: (B, n, H) and (B, m, H). Make them (B, n, 1, H) and (B, 1, m, H) and add: "
-        "(B, n, m, H). Then tanh, then a weighted sum over the last axis with w_v.",
+        "Every query meets every key, in H features. First project both to H features; then give "
+        "each a new axis of size 1, so that their sum has one entry for each pair.",
+        "Project: (B, n, H) and (B, m, H). Make them (B, n, 1, H) and (B, 1, m, H) and add: (B, "
+        "n, m, H). Then tanh, then a sum over the last axis, weighted by w_v.",
         "Try it small: one item, two queries, three keys, H = 1. Print the shapes of the "
         "projected queries and keys once each has its new axis, then the shape of their sum. "
         "Which of its entries belongs to query 1 and key 2? Only the last axis is left for "

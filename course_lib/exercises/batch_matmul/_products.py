@@ -18,19 +18,20 @@ def gradients(name, rng, given: Given, *output_shape) -> Case:
 
 
 # What holds for each of the lesson's products.
-WORKED = "Each item's matrices must be multiplied with each other: row times column."
+WORKED = "Each item's two matrices must be multiplied: row times column."
 FEW, MANY = "Two items of a few rows must work.", "More items, rows and columns must work."
 FIVE_AXES = "Three leading axes must work."
 SQUARE = "Equal sizes everywhere must not hide which axis is which."
-SQUARE_FOUR = "Equal sizes must not hide an exchange of leading axes with the last two."
+SQUARE_FOUR = "Equal sizes must not hide a swap of the leading axes with the last two."
 ONE_OF_EACH = "One row and one column must keep their axes."
 DTYPE = "The result has the dtype of `a` and `b`."
-ONE_ITEM = "A single item of one term must be differentiable as well."
+ONE_ITEM = "A single item of one term must be differentiable too."
 
 # What goes wrong with more than one of them: the fact, and one question.
 ONLY_THREE_AXES = (
-    "Three axes work, any other number fails.",
-    "Which step asks for three: letters of an einsum, `torch.bmm`, or axes counted from the left?",
+    "Three axes work; any other number fails.",
+    "Which step assumes three: the letters of an einsum, `torch.bmm`, or axes counted from the "
+    "left?",
 )
 NOT_TURNED = (
     "What does `torch.arange(6).reshape(2, 3)` become with `.reshape(3, 2)`, and what with `.mT`?"
@@ -44,6 +45,6 @@ BY_HAND: Given = {
 
 
 B0_FOR_ALL = mistake("b0_for_all", lambda a, b: product(a, first_for_all(b))).says(
-    "Every item is multiplied with one and the same matrix of `b`.",
+    "Every item is multiplied by the same matrix of `b`.",
     "Which index of `b` should move along with the loop over items?",
 )

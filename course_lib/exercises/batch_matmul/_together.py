@@ -29,7 +29,7 @@ def _together_probes(rng) -> list[Probe]:
             "The two products must work for a single item without a batch axis."
         ),
         case("gradients", **free, grad_outputs=upstream).says(
-            "Gradients must come back through both products."
+            "Gradients must flow back through both products."
         ),
     ]
 
@@ -43,7 +43,7 @@ EXERCISE = Exercise(
     oracle=oracle.unscaled_attention,
     mistakes=(),
     hints=(
-        "Which of your two functions gives other numbers than its own check asked for?",
+        "Which of your two functions no longer gives the numbers that its own check asked for?",
         "Run the checks of `batched_scores` and `weighted_sum` again; both must be correct.",
         "weighted_sum(torch.softmax(batched_scores(queries, keys), dim=-1), values)",
     ),

@@ -34,7 +34,8 @@ def _attention_cost_probes(rng) -> list[Probe]:
             "multiply-adds, and a score takes 4 bytes unless the caller says otherwise."
         ),
         case("different_sizes", **sizes(2, 20), **counts).says(
-            "Both products count, a multiply-add as 2, and each size enters where it belongs."
+            "Both products count, a multiply-add counts as 2 operations, and each size must enter "
+            "in the right place."
         ),
         case("by_name", by_name={**sizes(21, 60), "bytes_per_element": 4}, **counts).says(
             "The sizes must be accepted by name."
@@ -46,7 +47,7 @@ def _attention_cost_probes(rng) -> list[Probe]:
             "`bytes_per_element` must be used as given."
         ),
         edge("no_queries", **_named((3, 0, 7, 5, 4)), **counts).says(
-            "Without queries there is nothing to do and nothing to store."
+            "With no queries there is nothing to compute and nothing to store."
         ),
         edge("very_long", **_named((7, 100_003, 50_021, 131, 61)), **counts).says(
             "Long sequences must be counted exactly, to the last operation."
@@ -79,7 +80,7 @@ def _whole_counts(probe, expected, recorded) -> Problem | None:
     return Problem(
         "not_whole",
         f"`{key}` must be an int; yours is {a_or_an(recorded.items[key].type_name)}.",
-        "Does `/` stand somewhere, or a float among the factors?",
+        "Is there a `/` somewhere, or a float among the factors?",
     )
 
 
@@ -122,7 +123,7 @@ EXERCISE = Exercise(
     exact=("counts",),
     mistakes=(
         _wrong_count("factor_2_missing", flops=lambda B, n, m, d, v, e: B * n * m * (d + v)).says(
-            "You count multiply-adds; one of them is 2 operations, so all is half of what it "
+            "You count multiply-adds. Each one is 2 operations, so your count is half of what it "
             "should be.",
             "How many operations does `total += x * y` do?",
         ),
@@ -133,7 +134,7 @@ EXERCISE = Exercise(
             "Which product comes after the softmax, and how long are its sums?",
         ),
         _wrong_count("elements_for_bytes", size=lambda B, n, m, d, v, e: B * n * m).says(
-            "You count the scores; the question is how many bytes they take.",
+            "You count the scores; the exercise asks how many bytes they take.",
             "How many bytes does one element take?",
         ),
         _wrong_count(
@@ -141,8 +142,8 @@ EXERCISE = Exercise(
             flops=lambda B, n, m, d, v, e: 2 * B * n * n * (d + v),
             size=lambda B, n, m, d, v, e: B * n * n * e,
         ).says(
-            "The number of queries is where the number of keys should.",
-            "What are the sizes of the score matrix if queries and keys differ in number?",
+            "You use the number of queries where the number of keys belongs.",
+            "What are the sizes of the score matrix if there are more keys than queries?",
         ),
         _wrong_count(
             "batch_forgotten",
@@ -154,23 +155,24 @@ EXERCISE = Exercise(
         ),
         _wrong_count("d_used_twice", flops=lambda B, n, m, d, v, e: 4 * B * n * m * d).says(
             "Values are counted as if they had the size of the keys.",
-            "Which size has a value: where does `d_v` enter?",
+            "What size does a value have, and where does `d_v` enter?",
         ),
         _wrong_count("always_4_bytes", size=lambda B, n, m, d, v, e: B * n * m * 4).says(
             "Every element counts 4 bytes, whatever `bytes_per_element` says.",
             "Where does your code use `bytes_per_element`?",
         ),
         _wrong_count("sizes_multiplied", flops=lambda B, n, m, d, v, e: 2 * B * n * m * d * v).says(
-            "d and d_v are multiplied; the two products are done one after the other, so their "
-            "costs add up.",
+            "You multiply d by d_v. The two products run one after the other, so their costs add "
+            "up.",
             "What does the second product cost if d is doubled?",
         ),
         _wrong_count(
             "softmax_counted",
             flops=lambda B, n, m, d, v, e: 2 * B * n * m * (d + v) + 3 * B * n * m,
         ).says(
-            "The operations hold more than the two products: a few for every score.",
-            "Which steps between the two products did you count, and which are asked for?",
+            "Your operations include more than the two products: a few for every score.",
+            "Which steps between the two products did you count, and which does the exercise ask "
+            "for?",
         ),
     ),
     properties=(

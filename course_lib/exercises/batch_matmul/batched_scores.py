@@ -26,7 +26,7 @@ def _values(rng) -> list[Probe]:
     by_hand = {"queries": [[[1.0, 2.0, 0.0]]], "keys": [[[1.0, 0.0, 5.0], [0.0, 10.0, 5.0]]]}
     return [
         case("worked", args=by_hand).says(
-            "The score of query i and key j is their dot product: row times row."
+            "The score of query i and key j is their dot product, row times row."
         ),
         case("rectangular", **_queries_keys(rng, (2, 3, 4), 5)).says(
             "Query i meets key j of the same item: scores (..., num_queries, num_keys)."
@@ -35,7 +35,7 @@ def _values(rng) -> list[Probe]:
             "More queries than keys must work."
         ),
         case("four_axes", **_queries_keys(rng, (2, 3, 4, 5), 6)).says(
-            "With heads, (batch, heads, n, d), each head has scores of its own."
+            "With heads, (batch, heads, n, d), each head has its own scores."
         ),
         case("strided", **_queries_keys(rng, (2, 5, 3), 4, strided=True)).says(STRIDED),
     ]
@@ -52,7 +52,7 @@ def _edges(rng) -> list[Probe]:
         ),
         edge("square", **_queries_keys(rng, (3, 3, 3), 3)).says(both.SQUARE),
         edge("square_four_axes", **_queries_keys(rng, (2, 3, 3, 3), 3)).says(
-            "Equal sizes must not hide an exchange of heads and keys."
+            "Equal sizes must not hide a swap of heads and keys."
         ),
         edge("one_of_each", **_queries_keys(rng, (1, 1, 1), 1)).says(
             "One query and one key give one score that keeps its axes."
@@ -73,14 +73,15 @@ def _gradients(rng) -> list[Probe]:
             "The scores must be differentiable in queries and keys."
         ),
         gradients("gradients_four_axes", rng, leaves((2, 3, 2, 1), 4), 2, 3, 2, 4).says(
-            "The scores must be differentiable with heads as well."
+            "The scores must be differentiable with heads too."
         ),
     ]
 
 
 _RESHAPED_KEYS = (
     "You turn the keys from (m, d) to (d, m) with a reshape. The shape is right, but a reshape "
-    "keeps the order of the numbers and cuts it anew: each column mixes several keys."
+    "keeps the numbers in order and only cuts the rows elsewhere, so each column mixes several "
+    "keys."
 )
 
 
@@ -103,28 +104,29 @@ EXERCISE = Exercise(
             both.NOT_TURNED,
         ),
         mistake("not_transposed", lambda queries, keys: queries @ keys, fails=True).says(
-            "You multiply queries and keys as they are, without a transpose; that fits only where "
-            "there are as many keys as features.",
-            "Which sizes stand side by side in (n, d) times (m, d), and which have to?",
+            "You multiply queries and keys without a transpose. That works only if there are as "
+            "many keys as features.",
+            "Which sizes meet in the middle of (n, d) times (m, d), and which have to?",
         ),
         mistake(
             "all_axes_reversed",
             _scores(lambda keys: keys.permute(*reversed(range(keys.dim())))),
             fails=True,
         ).says(
-            "`.T` reverses all axes, the batch axis included; that is a transpose only for two.",
+            "`.T` reverses all axes, including the batch axis. It is a transpose only for a "
+            "matrix.",
             "Which attribute swaps the last two axes and leaves the others alone?",
         ),
         mistake("axes_1_and_2", _scores(lambda keys: keys.transpose(1, 2)), fails=True).says(
             "`transpose(1, 2)` swaps the last two axes only if there are three: with heads, axes "
             "1 and 2 are heads and keys.",
-            "Which numbers do the last two axes have, counted from the end?",
+            "What are the indices of the last two axes, counted from the end?",
         ),
         mistake(
             "keys_of_item_0", lambda queries, keys: queries @ models.first_for_all(keys).mT
         ).says(
             "All items are compared with the keys of item 0.",
-            "Which axis of the keys has been picked from, and should it have stayed?",
+            "From which axis of the keys did you pick one entry, and should that axis have stayed?",
         ),
         mistake(
             "only_three_axes",
@@ -134,21 +136,23 @@ EXERCISE = Exercise(
         mistake(
             "summed_over_batch", lambda queries, keys: models.summed_over_batch(queries, keys.mT)
         ).says(
-            "The items are added up: the leading axes are gone from the scores.",
+            "You sum over the items: the leading axes are gone from the scores.",
             both.WHICH_SUM,
         ),
         mistake("rows_are_keys", lambda queries, keys: keys @ queries.mT).says(
             "Your rows belong to keys and your columns to queries: that is K times Q transposed.",
-            "Which of the two has to stand on the left if rows belong to queries?",
+            "Which of the two must be on the left if rows belong to queries?",
         ),
         mistake(
             "softmax_already", lambda queries, keys: torch.softmax(queries @ keys.mT, dim=-1)
         ).says(
-            "Your rows sum to 1: the scores went through a softmax. Here they come as they are.",
-            "Which step of your code makes weights of the scores?",
+            "Your rows sum to 1: the scores went through a softmax. This exercise asks for the "
+            "raw scores.",
+            "Which step of your code turns the scores into weights?",
         ),
         mistake("scaled_already", models.scaled(0.5)).says(
-            "The scores are divided by sqrt(d). That is lesson 05; here they come as they are.",
+            "The scores are divided by sqrt(d). That comes in lesson 05; this exercise asks for "
+            "the raw dot products.",
             "Which step of your code is not part of a dot product?",
         ),
     ),

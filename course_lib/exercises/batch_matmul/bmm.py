@@ -17,7 +17,7 @@ def _values(rng) -> list[Probe]:
     return [
         case("worked", **both.BY_HAND).says(both.WORKED),
         case("rectangular", **pair(rng, (2, 3, 4), (2, 4, 5))).says(
-            "Entry (i, j) of an item is row i of `a` times column j of `b`, of the same item."
+            "Entry (i, j) of an item is row i of `a` times column j of `b` in the same item."
         ),
         case("four_axes", **pair(rng, (2, 3, 4, 5), (2, 3, 5, 6))).says(
             "Two leading axes must work: the product belongs to the last two axes."
@@ -63,7 +63,7 @@ def _gradients(rng) -> list[Probe]:
             both.ONE_ITEM
         ),
         gradients("gradients_four_axes", rng, leaves((2, 1, 2, 3), (2, 1, 3, 2)), 2, 1, 2, 2).says(
-            "The result must be differentiable with two leading axes as well."
+            "The result must be differentiable with two leading axes too."
         ),
     ]
 
@@ -90,7 +90,9 @@ EXERCISE = Exercise(
     no_loops=True,
     forbidden={
         **dict.fromkeys(_READY_MADE, _WHY_NOT),
-        "tolist": "Loops over plain numbers are loops too, and no gradient comes back from them.",
+        "tolist": (
+            "Loops over plain numbers are loops too, and no gradient flows back through them."
+        ),
     },
     mistakes=(
         both.B0_FOR_ALL,
@@ -98,12 +100,12 @@ EXERCISE = Exercise(
             "reshape_for_transpose",
             lambda a, b: (a[..., :, None, :] * models.reshaped(b)[..., None, :, :]).sum(dim=-1),
         ).says(
-            "You change the shape of `b` from (k, m) to (m, k) with a reshape. A reshape keeps "
-            "the order of the numbers and cuts it anew, so its rows are not the columns of `b`.",
+            "You turn `b` from (k, m) to (m, k) with a reshape. A reshape keeps the numbers in "
+            "order and only cuts the rows elsewhere, so the new rows are not the columns of `b`.",
             both.NOT_TURNED,
         ),
         mistake("summed_over_batch", models.summed_over_batch).says(
-            "The items are added up: the leading axes are gone from the result.",
+            "You sum over the items: the leading axes are gone from the result.",
             both.WHICH_SUM,
         ),
         mistake(
@@ -114,29 +116,29 @@ EXERCISE = Exercise(
             lambda a, b: (a.unsqueeze(-1) * b.unsqueeze(1)).sum(dim=2),
             fails=True,
         ).says(
-            "The new axis of `b` and the sum are right for three axes and for no other number: "
-            "their places are counted from the left.",
-            "Which numbers do these two places have, counted from the end?",
+            "The new axis of `b` and the sum are right for three axes only: you count their "
+            "places from the left.",
+            "What are the indices of these two places, counted from the end?",
         ),
         mistake("transposed_result", lambda a, b: models.product(a, b).mT).says(
-            "The entries are right, but rows and columns of the result have changed places.",
+            "The entries are right, but the rows and columns of the result are swapped.",
             "Which index comes first in the result: the row of `a` or the column of `b`?",
         ),
         mistake("not_summed", models.cube).says(
-            "The products are all there, (..., n, k, m), but nothing adds them up.",
+            "All the products are there, (..., n, k, m), but nothing sums them.",
             "Over which axis does an entry of the product sum?",
         ),
         mistake("leading_axes_lost", models.leading_axes_lost(models.product)).says(
             "The leading axes come back flattened into one.",
-            "Which shape must the result get back, after a reshape to three axes?",
+            "After a reshape to three axes, what shape must the result get back?",
         ),
     ),
     hints=(
-        "First make all products a[..., i, t] * b[..., t, j] at once: which shape do they have "
+        "First compute all products a[..., i, t] * b[..., t, j] at once: what shape do they have "
         "together? Then one axis has to go.",
         "Give `a` a new last axis and `b` a new axis before its last two: (..., n, k, 1) and "
         "(..., 1, k, m) broadcast to (..., n, k, m). Sum over k. `torch.einsum` does both in one "
-        "line and does not keep the products.",
+        "line, without storing the products.",
         "products = a[..., :, :, None] * b[..., None, :, :]\nreturn products.sum(dim=...)\n"
         "# or: return torch.einsum('...nk,...km->...', a, b)",
     ),

@@ -18,7 +18,7 @@ def _values(rng) -> list[Probe]:
             "Entry (i, j) of an item is the sum over t of a[item, i, t] * b[item, t, j]."
         ),
         case("more_rows_than_terms", **pair(rng, (3, 5, 2), (3, 2, 4))).says(
-            "Three different sizes n, k and m must work, in any order."
+            "Different sizes n, k and m must work, in any order."
         ),
         case("strided", **pair(rng, (2, 4, 5), (2, 5, 3), strided=True)).says(STRIDED),
         case("small", **pair(rng, (2, 1, 3), (2, 3, 2)), loops="sizes").says(both.FEW),
@@ -59,7 +59,7 @@ def _gradients(rng) -> list[Probe]:
     ]
 
 
-_NOT_RESET = "The sum is not started anew for each entry, so an entry also holds earlier ones."
+_NOT_RESET = "The sum does not restart for each entry, so an entry includes earlier ones."
 
 
 EXERCISE = Exercise(
@@ -73,16 +73,16 @@ EXERCISE = Exercise(
     mistakes=(
         mistake("sum_never_reset", lambda a, b: models.running_total(a, b, 3)).says(
             _NOT_RESET + " It starts only once.",
-            "Inside which of the loops must `total = 0` stand?",
+            "Inside which loop does `total = 0` belong?",
         ),
         both.B0_FOR_ALL,
         mistake("same_matrix_for_all_items", models.same_buffer_for_all).says(
             "All items show the same matrix, the sum over the batch.",
-            "Where is the matrix made that an item's products are added to?",
+            "Where do you create the matrix to which an item's products are added?",
         ),
         mistake("only_first_item", models.only_first_item).says(
-            "Item 0 is right, the other items are still 0.",
-            "How far does the outermost loop get: does a `return` or a `break` stop it?",
+            "Item 0 is right; the other items are still 0.",
+            "How far does the outermost loop get? Does a `return` or a `break` stop it?",
         ),
         mistake("only_last_term", lambda a, b: a[..., -1:] * b[..., -1:, :]).says(
             "Each entry holds only the last of its k products.",
@@ -90,18 +90,18 @@ EXERCISE = Exercise(
         ),
         mistake("integer_result", lambda a, b: models.product(a, b).long()).says(
             "Your result holds whole numbers: everything after the decimal point is lost.",
-            "Which dtype has the tensor that you write into, and which dtype has `a`?",
+            "What is the dtype of the tensor you write into, and what is the dtype of `a`?",
         ),
         mistake("indices_of_b_swapped", models.swapped_indices_of_b, fails=True).says(
             "The two indices of `b` are swapped, which is the product with b transposed.",
-            "Which index of `b` counts its rows: the one you sum over, or the column's?",
+            "Which index counts the rows of `b`: the one you sum over, or the column's?",
         ),
     ),
     hints=(
-        "Forget the batch first: how do you get the one number in row i and column j of a matrix "
-        "product? Then do this for each column, each row, each item.",
-        "Make a tensor of zeros (batch, n, m) with the dtype and device of `a`, then four loops: "
-        "items, rows, columns, and the k products that are added up. `m` is the last size of `b`.",
+        "Forget the batch at first: how do you get the number in row i and column j of a matrix "
+        "product? Then do this for each column, each row and each item.",
+        "Make a tensor of zeros (batch, n, m) with the dtype and device of `a`, then write four "
+        "loops: items, rows, columns, and the k products to add up. `m` is the last size of `b`.",
         "product = a.new_zeros(batch, n, m)\n"
         "for item in ...:\n    for i in ...:\n        for j in ...:\n            for t in ...:\n"
         "                product[item, i, j] += ...",

@@ -30,11 +30,12 @@ def _values(rng) -> list[Probe]:
             "Row i of the outputs is the sum over j of weights[i, j] * values[j]."
         ),
         case("four_axes", **_weights_values(rng, (2, 3, 4, 5), 6)).says(
-            "With heads, (batch, heads, n, m), each head has outputs of its own."
+            "With heads, (batch, heads, n, m), each head has its own outputs."
         ),
         case("strided", **_weights_values(rng, (3, 4, 2), 5, strided=True)).says(STRIDED),
         case("any_weights", **_weights_values(rng, (2, 4, 3), 5, normalised=False)).says(
-            "The weights are taken as they are, also negative ones and rows that do not sum to 1."
+            "The weights are used as they are, even if they are negative or their rows do not sum "
+            "to 1."
         ),
         gradients(
             "gradients", rng, _weights_values(rng, (2, 3, 4), 2, requires_grad=True), 2, 3, 2
@@ -79,7 +80,7 @@ def _edges(rng) -> list[Probe]:
             "The outputs have the dtype of weights and values."
         ),
         edge("between_other_calls", **_weights_values(rng, (2, 4, 5), 3), **BETWEEN).says(
-            "Each call counts on its own: other calls with the same shapes change nothing."
+            "Each call is independent: other calls with the same shapes change nothing."
         ),
     ]
 
@@ -113,34 +114,35 @@ EXERCISE = Exercise(
     builds_on=("bmm", "batched_scores"),
     mistakes=(
         mistake("weights_transposed", lambda weights, values: weights.mT @ values, fails=True).says(
-            "You multiply with the transposed weights: each key collects values from the queries.",
-            "Which axis of the weights must meet the axis of keys of the values?",
+            "You multiply by the transposed weights: each key collects values from the queries.",
+            "Which axis of the weights must meet the key axis of the values?",
         ),
         mistake(
             "summed_over_queries", lambda weights, values: models.cube(weights, values).sum(dim=-3)
         ).says(
-            "You sum over the queries, and the axis of the keys stays in the result.",
-            "Over which axis does a query add up: which one do weights and values share?",
+            "You sum over the queries, so the key axis stays in the result.",
+            "Over which axis does a query sum: which one do weights and values share?",
         ),
         mistake("elementwise", lambda weights, values: weights * values, fails=True).says(
-            "`*` multiplies entry by entry, which fits only where the shapes agree by accident.",
-            "How many values enter one output: one, or all m of them?",
+            "`*` multiplies entry by entry, which works only where the shapes happen to agree.",
+            "How many values go into one output: one, or all m of them?",
         ),
         mistake("renormalised", models.renormalised).says(
-            "You divide by the sum of each row; the weights are to be taken as they are.",
+            "You divide by the sum of each row; use the weights as they are.",
             "What becomes of a row of zeros?",
         ),
         mistake(
             "softmax_again", lambda weights, values: torch.softmax(weights, dim=-1) @ values
         ).says(
-            "The weights go through a softmax; they are to be taken as they are.",
-            "Which step made these numbers weights, and has it been done already?",
+            "The weights go through a softmax; use them as they are.",
+            "Which step makes numbers into weights, and has it been done already?",
         ),
         mistake(
             "values_of_item_0", lambda weights, values: weights @ models.first_for_all(values)
         ).says(
             "All items average the values of item 0.",
-            "Which axis of the values has been picked from, and should it have stayed?",
+            "From which axis of the values did you pick one entry, and should that axis have "
+            "stayed?",
         ),
         mistake(
             "only_three_axes",
@@ -156,10 +158,10 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Take one query: it has m weights, and there are m values. Multiply each value with its "
+        "Take one query: it has m weights, and there are m values. Multiply each value by its "
         "weight and add up the m rows.",
-        "This is a matrix product: (n, m) times (m, d_v) sums over the keys. No transpose, no "
-        "softmax, no division is left to do.",
+        "This is a matrix product: (n, m) times (m, d_v) sums over the keys. It needs no "
+        "transpose, no softmax and no division.",
         "return torch.einsum('...nm,...mv->...', weights, values)\n# or one matrix product",
     ),
     promises={

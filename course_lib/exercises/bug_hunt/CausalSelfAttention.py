@@ -32,7 +32,7 @@ def _causal_problem(rng, b, n, d, h, valid_lens=None, **options) -> Given:
 
 # Each of the four faults shows alone in a problem of its own, whatever the others do.
 def _root_alone(rng) -> Probe:
-    """Judged by the root only: either triangle and either merge will do."""
+    """Judged by the root only: either triangle and either merge passes."""
     return Probe(
         "root",
         "Each score is divided by the root of head_dim = 3, the number of features that a head "
@@ -45,7 +45,7 @@ def _root_alone(rng) -> Probe:
 def _past_alone(rng) -> Probe:
     problem = _causal_problem(rng, 1, 4, 3, 1)
     problem["state"]["W_qkv.weight"][:3] = 0.0
-    says = "With queries of 0 each position gets the plain average of itself and those before it."
+    says = "With queries of 0, each position gets the plain average of itself and those before it."
     return Probe("past", says, compare="past", **problem)
 
 
@@ -101,7 +101,7 @@ def _judged_root(probe, expected, recorded) -> Problem | None:
     roots = (math.sqrt(d), 1.0, d // heads, math.sqrt(heads))
     for (name, message), root in zip(ROOTS.items(), roots, strict=True):
         if is_root(root):
-            return Problem(name, message, "How many products are summed in one score?")
+            return Problem(name, message, "How many products does one score sum?")
     return close(probe, expected, recorded)
 
 
@@ -119,9 +119,9 @@ def _judged_merge(probe, expected, recorded) -> Problem | None:
     if arrays_agree(unmerged, recorded.data, 1e-7):
         return Problem(
             "merge_without_transpose",
-            "Your merge reshapes (batch, heads, n, head_dim) as it lies in memory, so the features "
-            "of a position come from other positions.",
-            "Which axes must be neighbours before they are flattened together?",
+            "Your merge reshapes (batch, heads, n, head_dim) as it lies in memory, so a position "
+            "gets features that belong to other positions.",
+            "Which axes must be neighbours before you flatten them together?",
         )
     return close(probe, expected, recorded)
 
@@ -138,20 +138,20 @@ def _causal_probes(rng) -> list[Probe]:
     by_hand = _causal_problem(rng, 1, 3, 2, 1)
     by_hand["args"]["x"] = tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
     return [
-        Probe("by_hand", "In each head position i averages the values of the positions j <= i with "
-              "the weights softmax(q k^T / sqrt(head_dim)).", **by_hand),
+        Probe("by_hand", "In each head, position i averages the values of the positions j <= i "
+                         "with the weights softmax(q k^T / sqrt(head_dim)).", **by_hand),
         _past_alone(rng),
         _merge_alone(rng),
         _root_alone(rng),
-        Probe("one_head", "With one head nothing is split or merged.",
+        Probe("one_head", "With one head, nothing is split or merged.",
               **_causal_problem(rng, 2, 5, 3, 1)),
         Probe("two_heads", "Each head compares its own block of features.",
               **_causal_problem(rng, 2, 5, 6, 2)),
-        Probe("heads_side_by_side", "With W_o the identity a position holds the features of head "
-              "0, then those of head 1.", **identity),
-        Probe("padded", "Positions behind an item's length are not attended.",
+        Probe("heads_side_by_side", "If W_o is the identity, a position holds the features of "
+                                    "head 0, then those of head 1.", **identity),
+        Probe("padded", "Positions beyond an item's length are not attended to.",
               **_causal_problem(rng, 3, 4, 6, 3, [2, 4, 1])),
-        Probe("one_position", "A position that sees itself only has the weight 1 in every head.",
+        Probe("one_position", "A position that sees only itself has weight 1 in every head.",
               **_causal_problem(rng, 2, 1, 6, 3)),
     ]  # fmt: skip
 
@@ -166,23 +166,26 @@ def _causal_edges(rng) -> list[Probe]:
         _empty_alone(rng),
         Probe("empty", "An item of length 0 gets zeros.", "edges",
               **_causal_problem(rng, 3, 4, 5, 1, [0, 4, 2])),
-        Probe("all_empty", "Where no item has a real position, all is zero: 0 is a length too.",
-              "edges", **_causal_problem(rng, 2, 4, 6, 3, [0, 0])),
-        Probe("garbage", "What is in padded positions changes no other output, "
-              "however large it is.", "edges", **garbage),
-        Probe("train", "The module has no dropout: train mode gives the same as eval mode.",
+        Probe("all_empty",
+              "If no item has a real position, everything is zero: 0 is a valid length.", "edges",
+              **_causal_problem(rng, 2, 4, 6, 3, [0, 0])),
+        Probe("garbage", "The contents of padded positions change no other output, however large.",
+              "edges", **garbage),
+        Probe("train", "The module has no dropout: train and eval mode give the same.",
               "edges", training=True, **_causal_problem(rng, 2, 5, 6, 1, [3, 5])),
-        Probe("after_another_call", "Each call counts on its own: outputs and `attention_weights` "
-              "are those of the last.", "edges", scenario="after_another_call",
+        Probe("after_another_call", "Each call is independent: outputs and `attention_weights` "
+                                    "are those of the last one.",
+              "edges", scenario="after_another_call",
               **_causal_problem(rng, 2, 5, 6, 2, [2, 4])),
-        Probe("after_a_shorter_call", "Each call counts on its own: the one before had a position "
-              "less.", "edges", scenario="after_a_shorter_call", training=True,
+        Probe("after_a_shorter_call", "Each call is independent: the one before had one position "
+                                      "less.",
+              "edges", scenario="after_a_shorter_call", training=True,
               **_causal_problem(rng, 2, 5, 6, 1, [2, 5])),
-        Probe("float32", "Inputs and weights in float32 give outputs in float32.", "edges",
+        Probe("float32", "Float32 inputs and weights give float32 outputs.", "edges",
               dtype="float32", tolerance=1e-4, **_causal_problem(rng, 2, 5, 6, 1, [2, 4])),
         Probe("longer", "Any number of positions must work.", "edges",
               **_causal_problem(rng, 1, 130, 4, 1)),
-        Probe("strided", "Where a tensor lies in memory does not matter.", "edges",
+        Probe("strided", "The memory layout of a tensor does not matter.", "edges",
               **_causal_problem(rng, 2, 5, 4, 1, [5, 3], strided=True)),
         Probe("gradient", "The gradients of inputs and weights are those of the formula.",
               "gradients", grad_outputs=rng.normal(size=(1, 3, 2)), **back),
@@ -232,13 +235,13 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     properties=WEIGHTS,
     hints=(
-        "Test it with lesson 06's `is_causal` and with an item of length 0, and look at the sizes "
-        "under the root. It has four faults.",
-        "Look at the number under the root, the triangle, what happens to a row without any "
-        "allowed key, and at the last line: which axes does the reshape put together?",
-        "Fix one at a time, and test after each: two heads against one on scores that you "
-        "work out by hand; a position that sees a later one; an item of length 0; and an "
-        "output that must not change when two heads swap their features. You have written a "
-        "part for each in lessons 02 and 06.",
+        "The module has four faults. Test it with lesson 06's `is_causal` and with an item of "
+        "length 0, and check the sizes under the root.",
+        "Look at the number under the root, at the triangle, at what happens to a row without any "
+        "allowed key, and at the last line: which axes does the reshape join?",
+        "Fix one at a time and test after each: two heads against one, on scores that you work "
+        "out by hand; a position that sees a later one; an item of length 0; an output that must "
+        "not change when two heads swap their features. In lessons 02 and 06 you wrote a part for "
+        "each.",
     ),
 )

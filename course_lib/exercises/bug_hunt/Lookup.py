@@ -37,7 +37,7 @@ def _dropout_probe(rng) -> Probe:
     problem["args"] = problem["args"] | {"values": values, "valid_lens": lens}
     return Probe(
         "dropout",
-        "In train mode each weight is dropped on its own with probability `dropout`.",
+        "In train mode each weight is dropped independently with probability `dropout`.",
         "edges",
         training=True,
         compare="dropout_on_weights",
@@ -68,15 +68,15 @@ def _judged_root(probe, expected, recorded) -> Problem | None:
     for root, (name, message) in _ROOTS.items():
         weights = np.array([[softmax_of(list(row / root)) for row in scores[0]]])
         if arrays_agree(weights @ probe.args["values"].data, recorded.data, 1e-7):
-            return Problem(name, message, "How many products are summed in one score?")
+            return Problem(name, message, "How many products does one score sum?")
     return close(probe, expected, recorded)
 
 
 _ROOTS = {
     2**0.5: (
         "another_root",
-        "Your scores are divided by the root of 2, where queries and keys have 2 features and "
-        "there are 2 of each; the dot product runs over `num_hiddens` = 3.",
+        "Your scores are divided by the root of 2. Here queries and keys have 2 features and "
+        "there are 2 of each, but the dot product runs over `num_hiddens` = 3.",
     ),
     1.0: ("unscaled", "Your scores are not divided by anything."),
     3.0: ("divided_by_d", "You divide by `num_hiddens` instead of its root."),
@@ -86,7 +86,7 @@ _ROOTS = {
 def _no_preference(rng) -> Probe:
     problem = lookup_problem(rng, 2, 2, 5, (4, 3, 6), 2)
     problem["args"]["queries"].data[:] = 0.0
-    says = "With queries of 0 all scores are alike, and each output is the plain average."
+    says = "With queries of 0, all scores are equal and each output is the plain average."
     return Probe("no_preference", says, compare="axis", **problem)
 
 
@@ -109,7 +109,7 @@ def _quiet(rng) -> Probe:
 
 
 def _judged_quiet(probe, expected, recorded) -> Problem | None:
-    """With equal weights 1/3 each output is the sum of the kept values over 3 (1 - p)."""
+    """With equal weights of 1/3, each output is the sum of the kept values divided by 3 (1 - p)."""
     if arrays_agree(expected, recorded.data, 1e-7):
         return None
     kept = np.array(list(np.ndindex(2, 2, 2))) / (3 * 0.4)
@@ -128,13 +128,13 @@ def _lookup_probes(rng) -> list[Probe]:
     padded = lookup_problem(rng, 3, 4, 6, (5, 2, 3), 7, [2, 6, 4])
     one = lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2, [1, 1])
     return [
-        Probe("few", "The outputs are softmax(q k^T / sqrt(num_hiddens)) V: here two queries over "
-              "three keys.", **lookup_problem(rng, 1, 2, 3, (3, 4, 2), 2)),
+        Probe("few", "The outputs are softmax(q k^T / sqrt(num_hiddens)) V, here for two queries "
+                     "over three keys.", **lookup_problem(rng, 1, 2, 3, (3, 4, 2), 2)),
         _root_alone(rng),
         _no_preference(rng),
         _quiet(rng),
-        Probe("plain", "Without lengths all keys are real; query, key and hidden sizes differ "
-              "and only one of them belongs under the root.",
+        Probe("plain", "Without lengths, all keys are real. Query, key and hidden sizes differ; "
+                       "only one of them belongs under the root.",
               **lookup_problem(rng, 2, 3, 5, (4, 6, 7), 2)),
         Probe("padded", "Rows sum to 1 over the real keys.", **padded),
         Probe("one_key", "One real key: every query gets its value.", **one),
@@ -150,30 +150,31 @@ def _lookup_edges(rng) -> list[Probe]:
     back = lookup_problem(rng, 1, 2, 3, (3, 3, 3), 2, [2], requires_grad=True)
     back_empty = lookup_problem(rng, 2, 1, 3, (3, 3, 3), 1, [0, 2], requires_grad=True)
     return [
-        Probe("garbage", "What is in padded keys and values changes nothing, however large it "
-              "is.", "edges", **_with_garbage(rng, 1e4)),
-        Probe("huge_garbage", "What is in padded keys and values changes nothing, however "
-              "large it is.", "edges", **_with_garbage(rng, 1e30)),
+        Probe("garbage", "The contents of padded keys and values change nothing, however large.",
+              "edges", **_with_garbage(rng, 1e4)),
+        Probe("huge_garbage", "The contents of padded keys and values change nothing, however "
+                              "large.", "edges", **_with_garbage(rng, 1e30)),
         Probe("empty", "An item without a real key gets zeros.", "edges", **empty),
-        Probe("all_empty", "Where no item has a real key, all is zero: 0 is a length too.",
+        Probe("all_empty", "If no item has a real key, everything is zero: 0 is a valid length.",
               "edges", **lookup_problem(rng, 2, 3, 4, (3, 5, 2), 6, [0, 0])),
-        Probe("train", "With dropout=0 train mode gives the same as eval mode, lengths included.",
+        Probe("train", "With dropout=0, train and eval mode give the same, also with lengths.",
               "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
         Probe("train_empty", "An item without a real key gets zeros in train mode too.",
               "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [0, 4])),
-        Probe("after_another_call", "Each call counts on its own: outputs and `attention_weights` "
-              "are those of the last.", "edges", scenario="after_another_call",
+        Probe("after_another_call", "Each call is independent: outputs and `attention_weights` "
+              "are those of the last one.", "edges", scenario="after_another_call",
               **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
-        Probe("after_a_shorter_call", "Each call counts on its own: the one before had a query and "
-              "a key less.", "edges", scenario="after_a_shorter_call", training=True,
+        Probe("after_a_shorter_call", "Each call is independent: the one before had one query and "
+                                      "one key less.",
+              "edges", scenario="after_a_shorter_call", training=True,
               **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 5])),
-        Probe("float32", "Inputs and weights in float32 give outputs in float32.", "edges",
+        Probe("float32", "Float32 inputs and weights give float32 outputs.", "edges",
               dtype="float32", tolerance=1e-4,
               **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
-        Probe("big", "Scores of any size are survived.", "edges", **big),
+        Probe("big", "Scores may be of any size.", "edges", **big),
         Probe("many_keys", "Any number of keys must work.", "edges",
               **lookup_problem(rng, 1, 2, 300, (4, 4, 4), 2, [290])),
-        Probe("strided", "Where a tensor lies in memory does not matter.", "edges",
+        Probe("strided", "The memory layout of a tensor does not matter.", "edges",
               **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [5, 2], strided=True)),
         _dropout_probe(rng),
         Probe("gradient", "The gradients of inputs and weights are those of the formula.",
@@ -225,10 +226,10 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     properties=(*WEIGHTS, ZERO_QUERY, INSIDE_THE_VALUES),
     hints=(
-        "Run your three tests and the row sums on `BrokenLookup` again after each repair. It has "
-        "four faults, and one of them hides another.",
-        "Look at the number under the root, the axis of the softmax, the order of softmax and "
-        "mask, and at what dropout does in eval mode.",
+        "`BrokenLookup` has four faults, and one of them hides another. After each fix, run your "
+        "three tests and check the row sums again.",
+        "Look at the number under the root, at the axis of the softmax, at the order of softmax "
+        "and mask, and at what dropout does in eval mode.",
         "scores = q @ k.mT / math.sqrt(q.shape[-1])\n"
         "weights = masked_softmax(scores, valid_lens)\n"
         "self.attention_weights = weights.detach()\n"

@@ -26,12 +26,12 @@ SEEN = {
     ),
     "not_causal": (
         lambda i, j: i + j >= 0,
-        "Every position sees all others, the later ones too.",
+        "Every position sees all others, including later ones.",
         "Where is the mask applied?",
     ),
     "never_sees_itself": (
         lambda i, j: j < i,
-        "A position does not see itself, and the first one sees nothing.",
+        "A position does not see itself, so the first one sees nothing.",
         "Which keys does query 0 see?",
     ),
 }
@@ -100,12 +100,12 @@ def _pads_zeroed(self, outputs, valid_lens) -> torch.Tensor:
 
 
 _BROKEN = mistake("not_fixed", BrokenCausalSelfAttention).says(
-    "This still computes what `BrokenCausalSelfAttention` does: all its faults are there.",
+    "This still computes what `BrokenCausalSelfAttention` does, with all its faults.",
     "Which outputs change when you change the last position?",
 )
 _OWN = (
     Row("scale_embed_dim", {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5}).says(
-        ROOTS["scale_embed_dim"], "How many products are summed in one score?"
+        ROOTS["scale_embed_dim"], "How many products does one score sum?"
     ),
     *(
         Row(name, {"past": lambda self, n, seen=seen: seen(*_indices(n))}).says(fact, question)
@@ -116,40 +116,40 @@ _OWN = (
         "Which diagonal is the last one that position i may see?",
     ),
     Row("only_the_future", {"past": lambda self, n: torch.ones(n, n).triu(1).bool()}).says(
-        "Each position sees the later ones only: your mask is True where a key must not be seen.",
+        "Each position sees only the later ones: your mask is True where a key must not be seen.",
         "What does True mean in the mask that `masked_softmax` takes?",
     ),
     Row("causal_with_lengths_only", {"join": _causal_with_lengths_only}).says(
-        "Without lengths every position sees all others, the later ones too.",
+        "Without lengths, every position sees all others, including later ones.",
         "Which of your conditions is inside `if valid_lens is not None`?",
     ),
     Row("either_is_enough", {"join": _either}).says(
-        "A position is attended if it is real or lies in the past; it must be both.",
-        "A padded position in the past: may it be attended?",
+        "Your mask allows a position that is real or in the past; it must be both.",
+        "A padded position in the past: may anyone attend to it?",
     ),
     Row("pads_zeroed", {"result": _pads_zeroed}).says(
-        "You set the outputs of padded positions to 0. They may attend to the real ones; only "
-        "nobody attends to them.",
+        "You set the outputs of padded positions to 0. They may attend to the real ones; it is "
+        "only that nothing attends to them.",
         "Which axis of the weights do the lengths cut: queries or keys?",
     ),
     Row(
         "thirds_in_turn",
         {"thirds": lambda self, projected: projected.unflatten(-1, (-1, 3)).unbind(-1)},
     ).says(
-        "Your queries, keys and values take the outputs of `W_qkv` in turn; each of them is a "
-        "third in one piece.",
+        "Your queries, keys and values take turns over the outputs of `W_qkv`; each should be one "
+        "contiguous third.",
         "In `(..., 3, embed_dim)`, which axis moves fastest? And in `(..., embed_dim, 3)`?",
     ),
     Row(
         "heads_in_turn",
         {"split": lambda self, x: x.unflatten(-1, (-1, self.num_heads)).permute(0, 3, 1, 2)},
     ).says(
-        "Your heads take every h-th feature instead of a block of neighbours.",
+        "Your heads take every h-th feature instead of a contiguous block.",
         "In `(..., num_heads, head_dim)`, which axis moves fastest?",
     ),
     Row("lengths_of_the_first_call_kept", {"lens": _first_lengths}).says(
-        "A second call still uses the lengths of the first one.",
-        "What does your module store in a call that it uses in the next?",
+        "A second call still uses the lengths of the first.",
+        "What does your module store in one call and use in the next?",
     ),
 )
 _THERE = "What does `masked_softmax` of lesson 02 do there?"

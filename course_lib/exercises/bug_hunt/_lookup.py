@@ -40,9 +40,9 @@ def _values_dropped(self, weights, v) -> Tensor:
 
 _BROKEN = mistake("not_fixed", BrokenLookup).says(
     "This still computes what `BrokenLookup` does.",
-    "Which invariants of the list does it break? One fault may hide the repair of another.",
+    "Which invariants on the list does it break? One fault may hide the effect of fixing another.",
 )
-_SUMMED = "How many products are summed in one score?"
+_SUMMED = "How many products does one score sum?"
 _OWN = (
     Row("scale_of_the_queries", {"root": lambda self, q: self.W_q.in_features**0.5}).says(
         "You divide by the root of the query's size, but the dot product runs over the "

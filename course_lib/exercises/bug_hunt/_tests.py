@@ -66,22 +66,3 @@ def meet_with_lengths(rng) -> Callable:
         return meeting(name, *pair, says=HERE[name], **inputs, valid_lens=tensor(lens))
 
     return meet
-
-
-def tally(runs, outcomes) -> str:
-    """How many of the broken modules that a test met it reveals, and how many right ones accuses.
-
-    A module about which it said nothing, because of an error, is neither revealed nor accused.
-    """
-    said: dict[bool, list[bool]] = {True: [], False: []}  # by what is right: does it say False?
-    for probe, expected in runs:
-        outputs = outcomes[probe.name][0].outputs
-        answers = outputs.items.values() if outputs is not None else ()
-        told = [part.data is not None and not part.data.all() for part in answers]
-        for want, says_false in itertools.zip_longest(expected.outputs, told[:2], fillvalue=False):
-            said[bool(want)].append(says_false)
-    right, broken = said[True], said[False]
-    return (
-        f"Of {len(broken)} hidden broken modules your test reveals {sum(broken)}; of {len(right)} "
-        f"hidden right ones it accuses {sum(right)}."
-    )

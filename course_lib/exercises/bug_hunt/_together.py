@@ -11,7 +11,8 @@ def _together_probes(rng) -> list[Probe]:
         state = {f"weight_{i}": tensor(w) for i, w in enumerate(problem["state"].values())}
         return Probe(
             name,
-            "Your three tests say True of your own `Lookup`, and each says False of a broken one.",
+            "Your three tests must say True of your own `Lookup`, and each must say False of a "
+            "broken one.",
             args={**state, **problem["args"]},
             scenario="own_tests_on_own_module",
         )

@@ -4,8 +4,9 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
+from course_lib.exercises._tally import of_modules
 from course_lib.exercises.bug_hunt import _mistakes as models
-from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs, tally
+from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
 
 _BROKEN = (
     *("fulmar", "batch_average_removed", "length_of_first_item_for_all", "length_of_neighbour"),
@@ -52,35 +53,35 @@ EXERCISE = Exercise(
     },
     comparisons={"judged": meetings.judged},
     exact=("judged",),
-    tally=tally,
+    tally=of_modules,
     mistakes=(
         mistake("first_item_only", models.alone(items=slice(1))).says(
-            "Your test looks at the first item only; a module that treats it well and the others "
-            "badly passes.",
+            "Your test looks at the first item only, so a module that gets the other items wrong "
+            "passes.",
             "Which items does your loop visit?",
         ),
         mistake("without_lengths", models.alone(lengths="never")).says(
-            "You never pass the lengths, and a module that mixes them up passes.",
+            "You never pass the lengths, so a module that mixes them up passes.",
             "Which of the module's arguments have a batch axis?",
         ),
         mistake("lengths_only_together", models.alone(lengths="together")).says(
-            "Alone, an item is called without its length, so even a sound module differs.",
+            "You call single items without their length, so even a sound module differs.",
             "Which length belongs to item b?",
         ),
         mistake(
             "weights_compared", models.alone(pick=lambda module, outputs: module.attention_weights)
         ).says(
-            "You compare the weights; items can also mix in the values or the outputs.",
+            "You compare the weights, but items can also mix in the values or the outputs.",
             "What does the caller get from the module?",
         ),
         mistake("always_true", models.constant(True)).says(
-            "Your test says True of every module, the broken ones included.",
+            "Your test says True of every module, even the broken ones.",
             "Which two calls do you compare, and can their results differ?",
         ),
     ),
     hints=(
-        "What an item gets should not depend on its company. Call the module with the whole "
-        "batch, then with each item alone.",
+        "An item's output should not depend on the rest of the batch. Call the module with the "
+        "whole batch, then with each item alone.",
         "`x[b : b + 1]` is item b as a batch of one. Slice queries, keys, values and lengths, and "
         "compare with `together[b : b + 1]`, for every b.",
         "together = module(queries, keys, values, valid_lens)\n"

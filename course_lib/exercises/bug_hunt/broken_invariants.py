@@ -30,6 +30,13 @@ def _named(probe, expected, recorded) -> Problem | None:
         return Problem(
             "no_dict", f"`broken_invariants()` must return a dict; yours returned a {got}."
         )
+    if recorded.text.startswith("no id: "):
+        bird, got = recorded.text.removeprefix("no id: ").split(" ", 1)
+        return Problem(
+            f"{bird}_no_id",
+            f"For `{bird}` your dict holds a {got}; it must hold one id, a str.",
+            "Which single id of `INVARIANTS` do you mean?",
+        )
     birds = GROUPS[probe.name]
     said_of_each = recorded.text.split(", ", len(birds) - 1) + [""] * len(birds)
     entries = dict(zip(birds, said_of_each, strict=False))
@@ -38,22 +45,23 @@ def _named(probe, expected, recorded) -> Problem | None:
             return Problem(
                 f"{bird}_missing",
                 f"Your dict has no entry for `{bird}`.",
-                "Are the keys the ten names of `BUGS`, spelled as there?",
+                "Are its keys the ten names in `BUGS`, spelled as there?",
             )
         if said not in INVARIANTS:
             return Problem(
                 f"{bird}_unknown_id",
-                f"For `{bird}` you name `{said[:40]}`, which is no id of the list.",
-                "Is it spelled as `INVARIANTS` has it?",
+                f"For `{bird}` you name `{said[:40]}`, which is not on the list of invariants.",
+                "Is it spelled as in `INVARIANTS`?",
             )
     if all(said in oracle.BROKEN[bird] for bird, said in entries.items()):
         return None
     return Problem(
         "some_entries_are_not_so",
-        "Not every box breaks what you name for it. The entries count in three groups of three or "
-        "four boxes, each only as a whole, so the points do not say which entry it is.",
-        "Behind which of your entries is a test of yours that says False of that box, and True "
-        "of `MultiHeadAttention`?",
+        "Not every box breaks the invariant you name for it. The entries count in three groups of "
+        "three or four boxes, each all or nothing, so the points do not reveal which entry is "
+        "wrong.",
+        "For which of your entries do you have a test that says False of that box and True of "
+        "`MultiHeadAttention`?",
     )
 
 
@@ -92,23 +100,24 @@ EXERCISE = Exercise(
         mistake(
             "order_reversed", lambda: dict(zip(_KEY, list(_KEY.values())[::-1], strict=True))
         ).says(
-            "Your answers fit the birds in the opposite order.",
+            "Your answers fit the birds in reverse order.",
             "Did you pair two lists that run in different directions?",
         ),
         mistake(
             "counted_on_by_one",
             lambda: dict(zip(_KEY, [*list(_KEY.values())[1:], _KEY["avocet"]], strict=True)),
         ).says(
-            "Each bird has the answer of the next one in the list.",
+            "Each bird has the answer for the next one in the list.",
             "Does your list of answers begin with the first bird?",
         ),
     ),
     hints=(
-        "Do not look for the fault first. Run tests: each invariant is two calls and a comparison, "
-        "and you have written three of them. A test that says False names the invariant.",
-        "Make one module of each bird, `BUGS[name](6, 2).eval()`, and inputs with different "
-        "sizes and lengths, a length of 0 among them. For each invariant: call, change one thing, "
-        "call again, compare. For the scale, put identities into W_q and W_k and compare "
+        "Do not look for the fault first. Run tests: each invariant is two calls and a "
+        "comparison, and you have already written three. A test that says False names the "
+        "invariant.",
+        "Build each bird as `BUGS[name](6, 2).eval()`, and make inputs with different sizes and "
+        "lengths, including a length of 0. For each invariant: call, change one thing, call "
+        "again, compare. For the scale, set W_q and W_k to the identity and compare "
         "`attention_weights.log().std()` for two sizes.",
         "queries_apart: change queries[:, 1], compare outputs[:, 0].\n"
         "linear_in_values: module(q, k, 2 * v) against 2 * module(q, k, v).\n"

@@ -8,8 +8,9 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import Given, mistake
+from course_lib.exercises._tally import of_modules
 from course_lib.exercises.bug_hunt import _mistakes as models
-from course_lib.exercises.bug_hunt._tests import HERE, asked, pairs, tally
+from course_lib.exercises.bug_hunt._tests import HERE, asked, pairs
 
 _BROKEN = (
     *("jacana", "first_key_special", "last_key_special", "middle_keys_special"),
@@ -80,20 +81,20 @@ EXERCISE = Exercise(
     },
     comparisons={"judged": meetings.judged},
     exact=("judged",),
-    tally=tally,
+    tally=of_modules,
     mistakes=(
         mistake("only_a_flip", models.permuting(models.flip)).says(
-            "You only reverse the keys. The middle stays in the middle, and a module that prefers "
-            "it passes.",
+            "You only reverse the keys. The middle key stays where it is, so a module that "
+            "prefers it passes.",
             "Which order moves the middle key?",
         ),
         mistake("only_a_roll", models.permuting(models.roll)).says(
-            "You only rotate the keys. Who sits next to whom stays the same, in a circle, and a "
+            "You only rotate the keys. Around the circle every key keeps its neighbours, so a "
             "module that looks at neighbours passes.",
             "Which order separates neighbours?",
         ),
         mistake("always_true", models.constant(True)).says(
-            "Your test says True of every module, the broken ones included.",
+            "Your test says True of every module, even the broken ones.",
             "Does the order you try differ from the one the keys had?",
         ),
         mistake("first_item_only", functools.partial(_all_orders, items=slice(1))).says(
@@ -101,11 +102,11 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "A set of (key, value) pairs has no order. Hand the pairs over in another order: nothing "
-        "may change.",
-        "`order` is a permutation of 0..m-1; index keys and values with it along axis 1, and leave "
-        "the queries alone. One order is not enough: a flip keeps the middle, a roll keeps the "
-        "neighbours. Swap each pair of neighbours in turn.",
+        "A set of (key, value) pairs has no order. Pass the pairs in another order: nothing may "
+        "change.",
+        "`order` is a permutation of 0..m-1. Index keys and values with it along axis 1, and "
+        "leave the queries alone. One order is not enough: a flip keeps the middle, a roll keeps "
+        "the neighbours. Swap each pair of neighbours in turn.",
         "for j in range(keys.shape[1] - 1):\n"
         "    order = torch.arange(keys.shape[1], device=keys.device)\n"
         "    order[j], order[j + 1] = j + 1, j\n"

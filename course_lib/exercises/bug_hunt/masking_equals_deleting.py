@@ -6,8 +6,9 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import Given, mistake
+from course_lib.exercises._tally import of_modules
 from course_lib.exercises.bug_hunt import _mistakes as models
-from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs, tally
+from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
 
 _BROKEN = (
     *("curlew", "fulmar", "zero_after_softmax", "zeroed_pads", "one_key_more"),
@@ -61,38 +62,39 @@ EXERCISE = Exercise(
     },
     comparisons={"judged": meetings.judged},
     exact=("judged",),
-    tally=tally,
+    tally=of_modules,
     mistakes=(
         mistake("first_item_only", models.masking(items=slice(1))).says(
             "Your test looks at the first item only.",
             "What about a module that forgets the mask of another item?",
         ),
         mistake("always_true", models.constant(True)).says(
-            "Your test says True of every module, the broken ones included.",
+            "Your test says True of every module, even the broken ones.",
             "Which two calls do you compare, and can their results differ?",
         ),
         mistake("zeros_instead", models.masking(models.zero_after)).says(
             "You compare with keys and values set to zero. A key of zeros is not gone: its score "
-            "is 0 and its weight is not.",
+            "is 0, but its weight is not.",
             "How do you make the keys shorter?",
         ),
         mistake("longest_only", models.masking_to_the_longest).says(
-            "You delete what is behind the longest length of the batch; the shorter items keep "
-            "padded keys, without lengths that mask them.",
-            "How many keys must be left of an item of length 2?",
+            "You delete only what lies beyond the longest length in the batch. Shorter items keep "
+            "padded keys, with no lengths to mask them.",
+            "How many keys must an item of length 2 keep?",
         ),
         mistake("one_too_few", models.masking(lambda x, length: x[:, : length + 1])).says(
             "You delete one key too few: length 2 keeps keys 0 and 1, and key 2 goes.",
             "Where does a slice that ends at `length` stop?",
         ),
         mistake("weights_compared", models.masking_by_weights).says(
-            "You look at the weights; a module can mask them and still let the padded values into "
+            "You compare the weights, but a module can mask them and still let padded values into "
             "its outputs.",
             "What does the caller get from the module?",
         ),
         mistake("always_false", models.constant(False)).says(
-            "Your test says False of every module, the sound ones included.",
-            "Are the two results you compare of the same keys, and compared with a tolerance?",
+            "Your test says False of every module, even the sound ones.",
+            "Do the two results you compare come from the same keys, and do you compare with a "
+            "tolerance?",
         ),
     ),
     hints=(

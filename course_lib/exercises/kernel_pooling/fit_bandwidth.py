@@ -78,44 +78,42 @@ def _fit_probes(rng) -> list[Probe]:
             "The bandwidth must have a leave-one-out error within 2 % of the smallest there is."
         ),
         probe("from_below", scale=3.0, initial=0.5, num_steps=80).says(
-            "A start below the best bandwidth must lead to it too."
+            "A start below the best bandwidth must reach it too."
         ),
         probe("from_above", scale=0.2, part="edges", initial=0.25, num_steps=100, lr=0.4).says(
-            "Large steps from a start far above must lead to the best bandwidth, and keep it "
-            "positive."
+            "Large steps from a start far above must reach the best bandwidth and keep it positive."
         ),
         edge("worked", inputs=[0.0, 5.0], targets=[3.0, 8.0], **judged).says(
-            "Two points predict each other, so every positive bandwidth is the best one."
+            "Two points predict each other, so every positive bandwidth is best."
         ),
     ]
 
 
 _MEMORISES = Problem(
     "training_error_minimised",
-    "Your bandwidth is far too small. Near 0 each point predicts itself, which minimises the error "
-    "on the training points; the leave-one-out error is asked for.",
-    "Is it the leave-one-out error that you minimise, and does it still fall where you stop?",
+    "Your bandwidth is far too small. Near 0 each point predicts itself, which minimises the "
+    "error on the training points; the exercise asks for the leave-one-out error.",
+    "Do you minimise the leave-one-out error, and is it still falling when you stop?",
 )
 _NEGATIVE = Problem(
     "negative_bandwidth",
-    "Your bandwidth is not positive. The error depends on its square, so that nothing in it keeps "
-    "h above 0.",
-    "Which quantity can you take steps in, so that h stays positive whatever the step?",
+    "Your bandwidth is not positive. The error depends on its square, so nothing keeps h above 0.",
+    "In which quantity can you take steps so that h stays positive whatever the step?",
 )
 _UNCHANGED = Problem(
     "initial_returned",
     "Your bandwidth is the one you started from: no step changed it.",
-    "Does a gradient reach the bandwidth, and is the tensor you update the one you return?",
+    "Does a gradient reach the bandwidth, and do you return the tensor that you update?",
 )
 _UPHILL = Problem(
     "error_maximised",
-    "Your bandwidth is larger than the one you started from, and the best one is smaller.",
-    "Do the steps go down the error, and in a quantity in which a large step is safe?",
+    "Your bandwidth is larger than the one you started from; the best one is smaller.",
+    "Do your steps go downhill, and in a quantity where a large step is safe?",
 )
 _LOGARITHM = Problem(
     "logarithm_returned",
     "You return the logarithm of the bandwidth.",
-    "What has to happen to a log h before it is an h?",
+    "How do you get h from log h?",
 )
 
 
@@ -145,11 +143,13 @@ def _near_best(probe, expected, recorded) -> Problem | None:
         "not_the_best",
         f"Your bandwidth {found:.4g} is too {direction}: its leave-one-out error is "
         f"{theirs / ours:.2f} times the smallest one.",
-        "Does the error still fall when the loop ends, and is it the leave-one-out error?",
+        "Is the error still falling when the loop ends, and is it the leave-one-out error?",
     )
 
 
-_DIVERGED = "Are your steps too large, or is a logarithm taken of something that is not positive?"
+_DIVERGED = (
+    "Are your steps too large, or do you take the logarithm of something that is not positive?"
+)
 
 
 EXERCISE = Exercise(
@@ -164,38 +164,39 @@ EXERCISE = Exercise(
     mistakes=(
         mistake("gradient_cut", wrong.no_gradient, fails=True).says(
             "`backward` finds no gradient: the error does not depend on the tensor you want to "
-            "learn, because a step on the way made a plain number of it.",
+            "learn, because a step along the way turned it into a plain number.",
             "Where do you call `.item()` or `float(...)`: before `backward`, or after the loop?",
         ),
         mistake("step_recorded", wrong.step_recorded, fails=True).says(
-            "Your step changes a tensor in place that requires a gradient, and torch would have to "
-            "record the step itself.",
+            "Your step changes, in place, a tensor that requires a gradient, and torch would have "
+            "to record the step itself.",
             "Which context manager, or which optimiser, takes a step that is not recorded?",
         ),
         mistake("step_without_a_leaf", wrong.step_without_a_leaf, fails=True).says(
-            "After your first step there is no gradient: `s = s - lr * s.grad` makes a new tensor, "
-            "a result of the old one, and `backward` fills `.grad` only where a graph begins.",
-            "How can the same tensor be changed in place, while nothing is recorded?",
+            "After your first step there is no gradient: `s = s - lr * s.grad` makes a new tensor "
+            "from the old one, and `backward` fills `.grad` only on leaf tensors, where a graph "
+            "begins.",
+            "How can you change the same tensor in place without recording the change?",
         ),
         mistake("graph_used_twice", wrong.graph_used_twice, fails=True).says(
-            "Your loop goes backward through a graph that was built before it: something between "
-            "log h and the error is computed once, instead of anew in each step.",
-            "Which lines depend on the bandwidth, and do all of them stand inside the loop?",
+            "Your loop goes backward through a graph built before it: something between log h and "
+            "the error is computed once, instead of again in each step.",
+            "Which lines depend on the bandwidth, and are all of them inside the loop?",
         ),
         mistake("no_leaf_to_optimise", wrong.no_leaf_to_optimise, fails=True).says(
-            "The tensor you give to the optimiser is a result of another one; only a tensor in "
-            "which a graph begins can be optimised.",
-            "Can `math.log` be taken before `torch.tensor(..., requires_grad=True)`?",
+            "The tensor you give to the optimiser was computed from another one. Only a leaf "
+            "tensor, where a graph begins, can be optimised.",
+            "Can you take `math.log` before `torch.tensor(..., requires_grad=True)`?",
         ),
     ),
     hints=(
-        "The leave-one-out error is a differentiable function of one number. Walk downhill, in a "
+        "The leave-one-out error is a differentiable function of one number. Walk downhill in a "
         "variable that can take any value while the bandwidth stays positive.",
-        "Which number has to require grad, h or s? Each step computes the error from it anew, asks "
-        "for the gradient, and moves it; `torch.optim.Adam` can do the moving. When, at the "
+        "Which number has to require grad, h or s? Each step computes the error from it again, "
+        "asks for the gradient and moves it; `torch.optim.Adam` can do the moving. When, at the "
         "earliest, may a tensor become a `float`?",
-        "A smaller version first: minimise the square of exp(s) - 3, from s = 0. When exp(s) ends "
-        "near 3, put the leave-one-out error in the place of the square, and begin where exp(s) is "
+        "A smaller version first: minimise the square of exp(s) - 3, from s = 0. Once exp(s) ends "
+        "near 3, replace the square with the leave-one-out error, and begin where exp(s) is "
         "`initial`.",
     ),
     never_one={"num_points": "a single point has no leave-one-out error"},

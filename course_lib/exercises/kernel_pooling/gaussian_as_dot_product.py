@@ -32,7 +32,7 @@ def _values(rng) -> list[Probe]:
     by_hand = {"queries": query, "keys": [[1.0, 1.0], [2.0, 0.0], [0.0, -1.5]], "bandwidth": 2.0}
     return [
         case("worked", args=worked, compare="same_softmax").says(
-            "The two scores must differ by 2, as those of the squared distances 0 and 4 do."
+            "The two scores must differ by 2, as do those of the squared distances 0 and 4."
         ),
         case("by_hand", args=by_hand, compare="same_softmax").says(
             "The softmax of your scores must be the weights of the Gaussian kernel, also for keys "
@@ -54,16 +54,16 @@ def _edges(rng) -> list[Probe]:
     unit /= np.linalg.norm(unit, axis=-1, keepdims=True)
     return [
         probe("unit_keys", 3, 4, 3, tensor(np.array(0.8)), keys=unit).says(
-            "For keys of length 1 it must hold as well, and for a bandwidth that is a tensor."
+            "It must also hold for keys of length 1 and for a bandwidth that is a tensor."
         ),
         probe("square", 4, 4, 3, 1.2).says("As many queries as keys."),
         probe("one_query", 1, 5, 1, 1.1).says("One query and one feature."),
         probe("far_query", 2, 4, 3, 1.0, away=far, tolerance=1e-4).says(
-            "A query far from every key still has scores: the logarithm of a kernel that has "
-            "become 0 is none."
+            "A query far from every key still has finite scores; the logarithm of a kernel that "
+            "underflowed to 0 is not finite."
         ),
         probe("float32", 3, 4, 2, 1.1, **FLOAT32).says(
-            "Queries and keys of float32 have scores of float32."
+            "Float32 queries and keys give float32 scores."
         ),
     ]
 
@@ -78,7 +78,7 @@ _WHERE_INFINITE = "Which step divides by 0, or takes the logarithm of 0?"
 
 
 def _same_softmax(probe, expected, recorded) -> Problem | None:
-    """Scores may differ by a number for each query: only their softmax counts."""
+    """Scores may be off by a constant for each query: only their softmax counts."""
     if not np.isfinite(recorded.data).all():
         return Problem("not_finite", "Your scores are not finite.", _WHERE_INFINITE)
     ours = _softmax_rows(np.asarray(expected, dtype=np.float64))
@@ -114,9 +114,9 @@ def _factors(probe, outputs) -> str | None:
     if not np.allclose(terms @ found, scores, atol=1e-4):
         return None
     return (
-        f"Apart from a number for each query, your scores are {found[0]:.3f} q.k "
-        f"{'-' if found[1] < 0 else '+'} {abs(found[1]):.3f} |k|^2. With bandwidth {h:g} they must "
-        f"be {1 / h**2:.3f} q.k - {0.5 / h**2:.3f} |k|^2."
+        f"Apart from a constant for each query, your scores are {found[0]:.3f} q.k "
+        f"{'-' if found[1] < 0 else '+'} {abs(found[1]):.3f} |k|^2. With bandwidth {h:g} they "
+        f"must be {1 / h**2:.3f} q.k - {0.5 / h**2:.3f} |k|^2."
     )
 
 
@@ -132,13 +132,13 @@ EXERCISE = Exercise(
     comparisons={"same_softmax": _same_softmax},
     mistakes=(
         mistake("only_for_unit_keys", _dots(0, 1, 0)).says(
-            "Right for keys of length 1 only: without |k|^2 / 2 a long key scores high even if it "
-            "is far away.",
+            "This is right for keys of length 1 only: without |k|^2 / 2, a long key scores high "
+            "even if it is far away.",
             "Which terms of -|q - k|^2 / (2 h^2) differ from key to key?",
         ),
         mistake("bandwidth_missing", _dots(0, 1, -0.5, lambda h: 1.0)).says(
             "The bandwidth changes nothing: your scores are those of bandwidth 1.",
-            "By what is every term divided?",
+            "What is every term divided by?",
         ),
         mistake("bandwidth_not_squared", _dots(0, 1, -0.5, lambda h: h)).says(
             "The bandwidth enters without its square.",
@@ -147,12 +147,12 @@ EXERCISE = Exercise(
         mistake(
             "square_positive", lambda queries, keys, h: wrong.squared(queries, keys) / (2 * h**2)
         ).says(
-            "The sign is wrong: your scores grow with the distance, so that far keys win.",
+            "The sign is wrong: your scores grow with the distance, so far keys win.",
             "Should the score grow or fall with the distance?",
         ),
         mistake("query_norm_instead_of_key_norm", _dots(-0.5, 1, 0)).says(
-            "You subtract the length of the query. It is the same for all keys, so a softmax does "
-            "not see it; the key's length is what it misses.",
+            "You subtract the query's length. It is the same for all keys, so the softmax does "
+            "not see it; what is missing is the key's length.",
             "Which of |q|^2 and |k|^2 differs from key to key?",
         ),
         mistake(
@@ -167,8 +167,8 @@ EXERCISE = Exercise(
             "weights_returned",
             lambda queries, keys, h: torch.softmax(-wrong.squared(queries, keys) / (2 * h**2), -1),
         ).says(
-            "You return the weights; the scores before the softmax are asked for.",
-            "What happens to weights that go through a softmax again?",
+            "You return the weights; the exercise asks for the scores before the softmax.",
+            "What happens to weights that go through a softmax a second time?",
         ),
         mistake(
             "transposed",
@@ -176,7 +176,7 @@ EXERCISE = Exercise(
                 (keys @ queries.T - keys.square().sum(-1, keepdim=True) / 2) / h**2
             ),
         ).says(
-            "Keys are in the rows and queries in the columns.",
+            "Your rows are keys and your columns are queries.",
             "Is it `queries @ keys.mT` or the other way round?",
         ),
     ),
@@ -184,18 +184,19 @@ EXERCISE = Exercise(
         Property(
             "wrong_factors",
             _factors,
-            "Expand -|q - k|^2 / (2 h^2). Which factor has each term that differs from key to key?",
+            "Expand -|q - k|^2 / (2 h^2). What factor does each term have that differs from key "
+            "to key?",
         ),
     ),
     hints=(
         "Expand the square in -|q - k|^2 / (2 h^2), as you would (a - b)^2. A softmax over the "
         "keys ignores every term that is the same for all keys.",
-        "Two terms are left. One is a matrix (n, m) that a product of matrices gives; the other is "
-        "a number for each key. What is its shape, and does it broadcast over the rows? Which "
-        "factor has each of them?",
-        "On paper first: the worked number has the dot products 1 and 3, and keys of squared "
-        "length 1 and 9. Which combination gives 0.5 and -1.5 for h = 1? And what should it give "
-        "for h = 2?",
+        "Two terms are left. One is an (n, m) matrix that a matrix product gives; the other is a "
+        "number for each key. What is its shape, and does it broadcast over the rows? What factor "
+        "does each of the two have?",
+        "On paper first: the worked number has dot products 1 and 3, and keys of squared length 1 "
+        "and 9. Which combination gives 0.5 and -1.5 for h = 1? And what should it give for h = "
+        "2?",
     ),
     never_one={"num_keys": "a softmax over one key is 1, whatever its score"},
     promises={

@@ -33,7 +33,7 @@ def _values(rng) -> list[Probe]:
     worked = _of([0.0], [0.0, 1.1774, 1.6651], [7.0, 14.0, 28.0])
     return [
         case("worked", **worked).says(
-            "Kernels of 1, 1/2 and 1/4 make weights of 4/7, 2/7 and 1/7."
+            "Kernels of 1, 1/2 and 1/4 give weights of 4/7, 2/7 and 1/7."
         ),
         case("by_hand", **_of([1.0, 2.5], [0.0, 1.0, 3.0], [10.0, 20.0, 40.0], 2.0)).says(
             "Near keys must count more: the weight is proportional to "
@@ -44,8 +44,8 @@ def _values(rng) -> list[Probe]:
         case("narrow", **problem(2, 7, 3, 5, 0.45)).says("A bandwidth below 1 must narrow it."),
         case("strided", **problem(5, 3, 2, 4, 1.3, strided=True)).says(STRIDED),
         case("square", **problem(4, 4, 2, 3, 1.4)).says(
-            "With as many queries as keys a row of weights still belongs to one query: it comes "
-            "from the distances of that query to all keys."
+            "With as many queries as keys, a row of weights still belongs to one query: it comes "
+            "from that query's distances to all keys."
         ),
     ]
 
@@ -62,28 +62,28 @@ def _edges(rng) -> list[Probe]:
     return [
         edge("far_query", **far).says(
             "A query far from every key still gets weights that sum to 1: its nearest keys count, "
-            "although every exp underflows to 0."
+            "even though every exp underflows to 0."
         ),
         edge("one_key", **alone).says(
-            "A single key gets weight 1, however far away it is, and its value is returned."
+            "A single key gets weight 1, however far away it is, and its value is the output."
         ),
         edge("one_query", **problem(1, 5, 1, 1, 0.9)).says(
             "One query, one feature and one column of values must work."
         ),
         edge("huge_bandwidth", **problem(2, 5, 3, 2, 1e4)).says(
-            "With a huge bandwidth every key counts the same, and the output is the plain average."
+            "With a huge bandwidth, every key counts the same and the output is the plain average."
         ),
         edge("many_keys", **problem(2, 300, 1, 1, 1.7)).says(
             "Every key counts, however many there are."
         ),
         edge("flat_values", args=flat | {"bandwidth": 1.0}, raises="ValueError").says(
-            "Values with one axis only must raise a ValueError."
+            "Values with only one axis must raise a ValueError."
         ),
         edge("float32", **problem(3, 4, 2, 5, 0.9), **FLOAT32).says(
-            "Inputs of float32 have outputs and weights of float32."
+            "Float32 inputs give float32 outputs and weights."
         ),
         edge("small_scale", **near).says(
-            "A bandwidth near 0 must work where the points are near each other, also as a tensor."
+            "A bandwidth near 0 must work where points are close together, also if it is a tensor."
         ),
     ]
 
@@ -97,7 +97,7 @@ def _gradients(rng) -> list[Probe]:
             "The outputs must be differentiable in queries, keys and values."
         ),
         case("gradient_on_a_key", **met, grad_outputs=normal(rng, 2, 2)).says(
-            "Where a query equals a key the gradient is finite."
+            "Where a query equals a key, the gradient is finite."
         ),
     ]
 
@@ -169,7 +169,7 @@ def _ratio_of_weights(probe, outputs) -> str | None:
     return None
 
 
-_CONSISTENT = "Are the outputs the same weights times the values that you return?"
+_CONSISTENT = "Do you multiply the values by the same weights that you return?"
 
 
 def _weights_make_outputs(probe, outputs) -> str | None:
@@ -203,13 +203,13 @@ EXERCISE = Exercise(
             "What is under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
         mistake("not_normalised", wrong.pooling(wrong.gaussian)).says(
-            "The kernel is right, but it is not normalised: the weights of a query do not sum to "
-            "1, and the outputs are sums, not averages.",
-            "By what must each row be divided?",
+            "The kernel is right but not normalised: the weights of a query do not sum to 1, so "
+            "the outputs are sums, not averages.",
+            "What must each row be divided by?",
         ),
         mistake("far_query_nan", wrong.normalised(wrong.gaussian)).says(
-            "Far from every key, exp(-distance^2 / (2 h^2)) underflows to 0 for all of them, and "
-            "you divide 0 by 0.",
+            "Far from every key, exp(-distance^2 / (2 h^2)) underflows to 0 for all keys, and you "
+            "divide 0 by 0.",
             "Which number can be added to all scores of a row without changing the weights?",
         ),
         mistake("bandwidth_not_squared", wrong.scored(lambda s, h: -s / (2 * h))).says(
@@ -217,7 +217,7 @@ EXERCISE = Exercise(
             "What are the units of distance^2, and of h?",
         ),
         mistake("bandwidth_multiplied", wrong.scored(lambda s, h: -s * h**2 / 2)).says(
-            "You multiply by h^2 where you should divide: a larger bandwidth makes your kernel "
+            "You multiply by h^2 where you should divide, so a larger bandwidth makes your kernel "
             "narrower.",
             "What should happen to far keys when the bandwidth grows? In which order does "
             "Python evaluate `a / 2 * b`?",
@@ -231,18 +231,18 @@ EXERCISE = Exercise(
             "Where does `bandwidth` enter your computation?",
         ),
         mistake("distance_not_squared", wrong.scored(lambda s, h: -s.sqrt() / (2 * h**2))).says(
-            "The distance enters without its square: exp(-distance / (2 h^2)) has a sharp tip and "
-            "heavy tails.",
-            "What does `squared_distances` return, and do you take a root of it?",
+            "The distance enters without its square: exp(-distance / (2 h^2)) has a sharp peak "
+            "and heavy tails.",
+            "What does `squared_distances` return, and do you take its square root?",
         ),
         mistake("softmax_of_the_kernel", wrong.scored(wrong.gaussian)).says(
-            "You take the softmax of the kernel, which exponentiates twice; all weights end up "
-            "close to each other.",
-            "Softmax takes exp itself. Which numbers does it need as its input?",
+            "You take the softmax of the kernel, which exponentiates twice, so all weights end up "
+            "close together.",
+            "Softmax already takes the exp. Which numbers does it need as input?",
         ),
         mistake("order_swapped", wrong.swapped).says(
             "You return the weights first; the outputs come first.",
-            "What does the line `Returns:` in the docstring say?",
+            "What does the docstring say under `Returns:`?",
         ),
     ),
     properties=(
@@ -255,19 +255,18 @@ EXERCISE = Exercise(
         Property(
             "wrong_ratio_of_weights",
             _ratio_of_weights,
-            "Which expression of yours stands for -distance^2 / (2 h^2)?",
+            "Which of your expressions is -distance^2 / (2 h^2)?",
         ),
         Property("weights_do_not_make_outputs", _weights_make_outputs, _CONSISTENT),
     ),
     hints=(
         "Two steps: turn distances into weights that sum to 1 for each query, then average the "
-        "values with them. Which product of two matrices averages for all queries at once?",
+        "values with them. Which matrix product averages for all queries at once?",
         "Section 3: exponentials divided by their total are a softmax. Which numbers go into it, "
-        "and over which axis must it sum to 1? The shape of `values` is looked at before anything "
-        "else.",
+        "and over which axis must it sum to 1? Check the shape of `values` before anything else.",
         "A smaller version first: the worked number, one query at 0. Its scores are 0, -0.693 and "
-        "-1.386, that is minus ln 1, ln 2 and ln 4. Print yours before the softmax: does the sign "
-        "fit, the 2, the square of the bandwidth?",
+        "-1.386: minus ln 1, ln 2 and ln 4. Print yours before the softmax. Is the sign right? "
+        "The 2? The square of the bandwidth?",
     ),
     promises={
         "`values` `(m, v)` and `bandwidth`": "general strided float32 one_query small_scale",

@@ -25,11 +25,11 @@ def _values(rng) -> list[Probe]:
     problem = functools.partial(_problem, rng)
     return [
         case("worked", inputs=[-1.0, 0.0, 1.0], targets=[10.0, 99.0, 40.0], bandwidth=1.0).says(
-            "The point in the middle is predicted by two others at the same distance, so by their "
-            "mean; its own target 99 has no say."
+            "Two others at the same distance predict the middle point, so the prediction is their "
+            "mean; its own target, 99, has no say."
         ),
         case("general", **problem(7, 1.2)).says(
-            "The prediction at i must be the kernel average of all targets but the one at i."
+            "The prediction at i must be the kernel average of all targets except the one at i."
         ),
         case("narrow", **problem(9, 0.7)).says("A bandwidth below 1 must work."),
         case("wide", **problem(6, 2.4)).says("A bandwidth above 1 must work."),
@@ -43,14 +43,14 @@ def _edges(rng) -> list[Probe]:
     far = problem(4, 1.0) | {"inputs": tensor([-1.0, 5.4, 0.3, 0.0])}
     return [
         edge("two_points", inputs=[0.0, 5.0], targets=[3.0, 8.0], bandwidth=1.0).says(
-            "With two points each is predicted by the other one's target."
+            "With two points, each is predicted by the other's target."
         ),
         edge("alone", inputs=[0.5], targets=normal(rng, 1) + 4.0, bandwidth=1.0).says(
-            "A point that has no other is predicted as 0."
+            "A point with no other is predicted as 0."
         ),
         edge("twins", inputs=[0.0, 1.0, 2.5, 1.0, 1.75, 2.5], targets=twins, bandwidth=1.0).says(
-            "Of two points with the same input only the point itself is left out; its twin counts, "
-            "and so does a point with the same target."
+            "Of two points with the same input, only the point itself is left out. Its twin "
+            "counts, and so does a point with the same target."
         ),
         edge("huge_bandwidth", **problem(40, 1e4)).says(
             "With a huge bandwidth the prediction is the plain average of the other targets."
@@ -59,10 +59,10 @@ def _edges(rng) -> list[Probe]:
             "A bandwidth near 0 must work where the points are near each other."
         ),
         edge("far_from_the_others", **far).says(
-            "A point five bandwidths from its neighbours is predicted by them all the same."
+            "A point five bandwidths away from its neighbours is still predicted by them."
         ),
         edge("float32", **problem(6, 1.3), **FLOAT32).says(
-            "Inputs and targets of float32 have predictions of float32."
+            "Float32 inputs and targets give float32 predictions."
         ),
     ]
 
@@ -108,21 +108,21 @@ EXERCISE = Exercise(
     mistakes=(
         mistake("no_exclusion", wrong.left_out(keep=wrong.everyone)).says(
             "Each point still counts in its own prediction. Either nothing is left out, or the "
-            "score on the diagonal is set to 0: both give these numbers, because a point's "
-            "distance to itself is 0 already, and exp(0) = 1 is the largest kernel there is.",
-            "Which score has an exponential of 0?",
+            "score on the diagonal is set to 0. Both give these numbers: a point's distance to "
+            "itself is 0 anyway, and exp(0) = 1 is the largest kernel there is.",
+            "For which score is the exponential 0?",
         ),
         mistake("not_renormalised", wrong.zero_weight_only).says(
-            "The own weight (or the own target) is set to 0, but the other weights are left as "
-            "they were and no longer sum to 1: predictions are pulled towards 0.",
-            "What is the total of the weights that remain, and what should it be?",
+            "Each point's own weight (or its own target) is set to 0, but the other weights stay "
+            "as they were and no longer sum to 1, so predictions are pulled towards 0.",
+            "What do the remaining weights sum to, and what should they sum to?",
         ),
         mistake("over_queries", wrong.left_out(dim=0)).says(
             "You normalise over the wrong axis: the columns of the weights sum to 1.",
-            "A row belongs to the point that is predicted. Over which axis must it sum to 1?",
+            "A row belongs to the point being predicted. Over which axis must it sum to 1?",
         ),
         mistake("half_missing", wrong.left_out(lambda s, h: -s / h**2)).says(
-            "The right pair is left out, but the factor 1/2 is missing in the exponent.",
+            "The right pair is left out, but the factor 1/2 is missing from the exponent.",
             "What is under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
         mistake("bandwidth_not_squared", wrong.left_out(lambda s, h: -s / (2 * h))).says(
@@ -130,23 +130,22 @@ EXERCISE = Exercise(
             "What are the units of distance^2, and of h?",
         ),
         mistake("bandwidth_without_gradient", wrong.bandwidth_as_number).says(
-            "The predictions are right, but no gradient reaches a bandwidth that is a tensor; "
+            "The predictions are right, but no gradient reaches a bandwidth that is a tensor, and "
             "`fit_bandwidth` will need it.",
-            "Which step makes a plain number of `bandwidth` (`.item()`, `float(...)`)?",
+            "Which step turns `bandwidth` into a plain number (`.item()`, `float(...)`)?",
         ),
         mistake("twins_left_out", wrong.left_out(keep=wrong.others_in_place)).says(
-            "Where two points share an input, you leave out both: the exclusion goes by the "
-            "input's value (distance 0) instead of by the point's number.",
+            "Where two points share an input, you leave out both: you exclude by value (distance "
+            "0) instead of by index.",
             "Which entries are the pairs (i, i)?",
         ),
         mistake("nan_when_alone", wrong.without(wrong.itself)).says(
-            "A point that has no other is predicted as NaN: nothing is left in its row, and a "
-            "softmax of nothing but -inf, like a division by a total of 0, is 0 / 0.",
-            "What should come out for that row, and where can you put it?",
+            "A point with no other is predicted as NaN: nothing is left in its row, and a softmax "
+            "of nothing but -inf, like a division by a total of 0, is 0 / 0.",
+            "What should that row give, and where can you put it in?",
         ),
         mistake("minus_infinity_weight", wrong.masked_weights).says(
-            "You fill weights with minus infinity after the softmax, so every prediction is "
-            "infinite or NaN.",
+            "You fill in minus infinity after the softmax, so every prediction is infinite or NaN.",
             "Does the fill belong before the softmax or after it?",
         ),
         mistake("distance_filled_with_infinity", wrong.distance_filled(math.inf)).says(
@@ -157,8 +156,8 @@ EXERCISE = Exercise(
         ),
         mistake("distance_filled_with_a_large_number", wrong.distance_filled(1e9)).says(
             "The distance on your diagonal is a large number, which a large bandwidth makes small "
-            "again: the point then counts in its own prediction.",
-            "Which score has an exponential of 0, whatever the bandwidth?",
+            "again, so the point counts in its own prediction.",
+            "For which score is the exponential 0, whatever the bandwidth?",
         ),
     ),
     properties=(
@@ -169,14 +168,14 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "The inputs are queries and keys at once, so the weights are a square matrix. Which of "
-        "its entries must be 0, and what must the others then sum to?",
-        "`squared_distances` wants points of one feature: a column. Where in the scores does a "
-        "point meet itself, and which of the three fills of section 6 took it out? `torch.eye` "
-        "and `masked_fill` can be of use.",
+        "The inputs are both queries and keys, so the weights form a square matrix. Which of its "
+        "entries must be 0, and what must the others then sum to?",
+        "`squared_distances` expects points with one feature: a column. Where in the scores does "
+        "a point meet itself, and which of the three fills in section 6 removed it? `torch.eye` "
+        "and `masked_fill` may help.",
         "A smaller version first: the three points of the worked number. Row 1 of your weights "
         "must be (0.5, 0, 0.5). Then a single point: nothing is left in its row. What does the "
-        "softmax make of that, and how does the prediction become 0?",
+        "softmax make of that, and how do you get a prediction of 0?",
     ),
     promises={
         "`targets` `(N,)` and `bandwidth`": "general narrow wide strided float32 small_scale",

@@ -22,14 +22,14 @@ def _values(rng) -> list[Probe]:
 
     return [
         case("worked", **_pair([[1.0, 2.0]], [[4.0, 6.0], [1.0, 0.0]])).says(
-            "The squared distance of (1, 2) and (4, 6) is 3^2 + 4^2 = 25, that of (1, 2) and "
-            "(1, 0) is 4: one number for each query and key."
+            "The squared distance between (1, 2) and (4, 6) is 3^2 + 4^2 = 25, that between (1, "
+            "2) and (1, 0) is 4: one number for each query and key."
         ),
         case("few_pairs", **drawn(*few), loops="pairs").says(
-            "Entry (i, j) must be the squared distance of query i and key j."
+            "Entry (i, j) must be the squared distance between query i and key j."
         ),
         case("many_pairs", **drawn(*many), loops="pairs").says(
-            "Every number of queries, keys and features must work."
+            "Any number of queries, keys and features must work."
         ),
         case("one_feature", **drawn(5, 3, 1)).says(
             "With a single feature the squared distance is the squared difference."
@@ -38,7 +38,7 @@ def _values(rng) -> list[Probe]:
             "Non-contiguous queries and keys must work."
         ),
         edge("float32", **drawn(3, 4, 2), dtype="float32").says(
-            "Queries and keys of float32 have distances of float32."
+            "Float32 queries and keys give float32 distances."
         ),
     ]
 
@@ -50,7 +50,7 @@ def _places(rng) -> list[Probe]:
     met = _pair(shared[:2], shared, requires_grad=True)
     return [
         edge("to_itself", **_pair(itself, itself)).says(
-            "A point has distance 0 from itself, and a distance from every other one."
+            "A point is at distance 0 from itself and at some distance from every other."
         ),
         # At distance 1, where roots and means change nothing: the shape alone decides.
         edge("one_pair", **_pair([[itself[0, 0]]], [[itself[0, 0] + 1]])).says(
@@ -83,21 +83,21 @@ EXERCISE = Exercise(
     no_loops=True,
     mistakes=(
         mistake("root_taken", lambda queries, keys: wrong.squared(queries, keys).sqrt()).says(
-            "These are the distances themselves; their squares are asked for.",
+            "These are the distances; the exercise asks for their squares.",
             "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
         ),
         mistake(
             "elementwise_only", lambda queries, keys: (queries - keys).square().sum(-1), fails=True
         ).says(
-            "Your code compares query i with key i only; each query has to meet every key.",
-            "What shapes must queries and keys have so that broadcasting makes (n, m, d)?",
+            "Your code compares query i with key i only; each query must meet every key.",
+            "What shapes must queries and keys have so that broadcasting gives (n, m, d)?",
         ),
         mistake("transposed", lambda queries, keys: wrong.squared(keys, queries)).says(
-            "The numbers are right, but keys are in the rows and queries in the columns.",
-            "Which of the two gets the new axis in front, and which one behind?",
+            "The numbers are right, but the keys are in the rows and the queries in the columns.",
+            "Which of the two gets the new axis in front, and which gets it behind?",
         ),
         mistake("features_not_summed", wrong.pairwise(lambda difference: difference.square())).says(
-            "One squared difference for each feature is left: the result still has an axis d.",
+            "You keep one squared difference for each feature: the result still has an axis d.",
             "Over which axis must the squares be added up?",
         ),
         mistake(
@@ -107,30 +107,30 @@ EXERCISE = Exercise(
             "What is the squared distance of (0, 0) and (3, 4)?",
         ),
         mistake("factor_two_missing", wrong.expanded(1, -1, 1)).says(
-            "You subtract the dot product once; |q - k|^2 = |q|^2 - 2 q.k + |k|^2.",
-            "What is the mixed term of a square?",
+            "You subtract the dot product once, but |q - k|^2 = |q|^2 - 2 q.k + |k|^2.",
+            "What is the cross term of a square?",
         ),
         mistake(
             "squared_after_the_sum", wrong.pairwise(lambda difference: difference.sum(-1).square())
         ).says(
-            "You add up the differences first and square then, so that differences of opposite "
-            "sign cancel.",
+            "You add up the differences and square afterwards, so differences of opposite sign "
+            "cancel.",
             "Which comes first, the square or the sum?",
         ),
         mistake("gradient_at_zero_nan", wrong.root_then_square).says(
             "The numbers are right, but the gradient is NaN where a query equals a key: you take "
-            "a root and square it again.",
+            "a square root and square it again.",
             "What is the derivative of a square root at 0, and do you need the root?",
         ),
     ),
     hints=(
-        "Every query has to meet every key, so the differences need three axes: query, key, "
+        "Every query must meet every key, so the differences need three axes: query, key, "
         "feature. Which of them does each of the two tensors lack?",
         "On a line, section 2 subtracted a row (1, m) from a column (n, 1). With d features the "
-        "column becomes (n, 1, d). What becomes of the row? Square the differences, then add up "
+        "column becomes (n, 1, d). What becomes of the row? Square the differences, then sum over "
         "one axis.",
         "A smaller version first: the worked number. Make its differences `[[[-3, -4], [0, 2]]]`, "
-        "of shape (1, 2, 2), and square them. Over which axis do you add to get `[[25, 4]]`?",
+        "of shape (1, 2, 2), and square them. Over which axis do you sum to get `[[25, 4]]`?",
     ),
     promises={
         "`queries` `(n, d)` and `keys` `(m, d)`": "many_pairs one_feature strided float32",

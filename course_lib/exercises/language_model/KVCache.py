@@ -12,9 +12,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, STRIDED, Case, Given, case, edge, mistake
 from course_lib.reference import language_model as oracle
 
-_ALL = (
-    "A new cache is empty, and each query attends to all positions that were appended to it so far."
-)
+_ALL = "A new cache is empty, and each query attends to all positions appended to it so far."
 
 
 def _sizes(rng, batch, heads, d, v, appended, strided=False) -> Given:
@@ -38,17 +36,17 @@ def _values(rng) -> list[Probe]:
     return [
         case("worked_number", **worked, appended=(1, 1), scenario="cache_steps").says(_ALL),
         case("two_caches", **asked, scenario="two_caches",
-             compare="apart").says("A new cache is empty, and knows nothing of any other."),
+             compare="apart").says("A new cache is empty and independent of any other."),
         probe("token_by_token", 1, 2, 3, 4, (1, 1, 1, 1)).says(_ALL),
         probe("prompt_first", 1, 2, 3, 2, (4, 1, 1)).says(
-            "A prompt of several positions may come first, and single ones after it."
+            "A prompt of several positions may come first, then single ones."
         ),
         probe("items", 3, 2, 5, 4, (2, 1, 3, 1)).says(
             "Any number of positions may come at once, and each item and head has its own."
         ),
         probe("all_at_once", 2, 3, 4, 5, (6,)).says("All positions may come in one call."),
         probe("asked_twice", 2, 1, 3, 4, (2, 3, 1), scenario="cache_asked_twice").says(
-            "A query changes nothing: the next one finds the same positions."
+            "A query changes nothing: the next one sees the same positions."
         ),
     ]  # fmt: skip
 
@@ -69,9 +67,7 @@ def _edges(rng) -> list[Probe]:
         probe("many_positions", _sizes(rng, 1, 1, 2, 1, (1, 2047, 1, 60))).says(
             "There is no limit to the number of positions."
         ),
-        probe("float32", _sizes(rng, 1, 2, 3, 2, (2, 1)), **FLOAT32).says(
-            "What is in float32 stays in float32."
-        ),
+        probe("float32", _sizes(rng, 1, 2, 3, 2, (2, 1)), **FLOAT32).says("Float32 stays float32."),
         probe("strided", _sizes(rng, 2, 2, 3, 4, (2, 2), strided=True)).says(STRIDED),
     ]
 
@@ -82,9 +78,9 @@ def _apart(probe, expected, recorded) -> Problem | None:
         return close(probe, expected, recorded)
     return Problem(
         "caches_shared",
-        "What one cache gives changes when a second one is filled: they keep their positions in "
-        "the same place.",
-        "Which of your names belong to the class, or to a default argument, and which to `self`?",
+        "One cache's outputs change when a second one is filled: the two share their storage.",
+        "Which of your names belong to the class or to a default argument, and which belong to "
+        "`self`?",
     )
 
 
@@ -102,7 +98,7 @@ def _unfilled(probe, outputs) -> str | None:
         return None
     return (
         f"Your first output is the right one times {factors[0, 0, 0, 0]:.3f}: some of the weight "
-        "goes to places that nothing was put in, whose values are 0."
+        "goes to empty places, whose values are 0."
     )
 
 
@@ -153,7 +149,7 @@ def _without_newest(keys, values) -> tuple[torch.Tensor, torch.Tensor]:
     return keys[:, :, :last], values[:, :, :last]
 
 
-_SCALE = "By which number must q . k be divided so that its size does not grow with d?"
+_SCALE = "What must q . k be divided by so that its size does not grow with d?"
 
 EXERCISE = Exercise(
     points=3,
@@ -168,24 +164,24 @@ EXERCISE = Exercise(
     exact=("apart",),
     mistakes=(
         mistake("overwritten", _model(join=lambda old, new: new)).says(
-            "Only what was appended last is attended to: each `append` replaces what was there.",
-            "What should `self` hold after two calls of `append`?",
+            "Only the last append is attended to: each `append` replaces what was there.",
+            "What should `self` hold after two calls to `append`?",
         ),
         mistake("emptied_by_attend", _model(forgets=True)).says(
-            "`attend` empties the cache: the next call finds only what was appended after it, or "
+            "`attend` empties the cache: the next call finds only what was appended since, or "
             "nothing.",
             "Which of the two methods may change what `self` holds?",
         ),
         mistake("restarts_at_0", _model(join=_into_the_beginning)).says(
-            "New positions are written over the first ones; they come behind those that are there.",
-            "At which place does the first free one begin?",
+            "New positions overwrite the first ones; they belong after those already there.",
+            "Where does the free space begin?",
         ),
         mistake("wrong_axis", _model(join=_along(1)), twins=(_model(join=_along(0)),)).says(
-            "The new positions are joined along another axis than that of the positions.",
+            "You join the new positions along an axis other than that of the positions.",
             "Which axis of (B, h, s, d) counts the positions?",
         ),
         mistake("newest_left_out", _model(seen=_without_newest)).says(
-            "The newest position is left out; a token attends to itself, too.",
+            "The newest position is left out, but a token also attends to itself.",
             "Which positions does a causal mask allow to the last query?",
         ),
         mistake("first_position_only", _model(seen=lambda k, v: (k[:, :, :1], v[:, :, :1]))).says(
@@ -202,38 +198,40 @@ EXERCISE = Exercise(
         mistake(
             "root_of_the_number_of_positions", _model(root=lambda q, k, v: math.sqrt(k.shape[2]))
         ).says(
-            "The scores are divided by the root of the number of positions; it is that of d.",
-            "How many products are summed in one score?",
+            "You divide the scores by the root of the number of positions; it should be the root "
+            "of d.",
+            "How many products does one score sum?",
         ),
         mistake("root_of_v", _model(root=lambda q, k, v: math.sqrt(v.shape[3]))).says(
-            "The scores are divided by the root of v, the size of a value; it is that of d.",
-            "How many products are summed in one score?",
+            "You divide the scores by the root of v, the size of a value; it should be the root "
+            "of d.",
+            "How many products does one score sum?",
         ),
         mistake("over_the_query", _model(axis=-2)).says(
-            "The softmax runs over the single query, so that each weight is 1 and the values are "
-            "added up.",
+            "The softmax runs over the single query, so each weight is 1 and the values are "
+            "simply summed.",
             "Which axis of the scores holds the positions?",
         ),
         mistake(
             "values_the_other_way",
             _model(join_values=lambda old, new: new if old is None else torch.cat([new, old], 2)),
         ).says(
-            "Keys are put behind the old ones, values in front of them: they no longer belong "
-            "together.",
-            "Which value has the first key after two calls?",
+            "New keys go after the old ones but new values go before them, so they no longer "
+            "match.",
+            "Which value belongs to the first key after two calls?",
         ),
         mistake("keys_for_values", _model(seen=lambda k, v: (k, k))).says(
-            "The weights are laid on the keys; it is the values that they average.",
-            "Which of the two has the size v?",
+            "You average the keys with the weights; they should average the values.",
+            "Which of the two has size v?",
         ),
     ),
     properties=(
         Property("unfilled_places", _unfilled, "Which part of your buffer has been filled?"),
     ),
     hints=(
-        "A cache is a list that grows: keys and values of the first position, of the second, and "
-        "so on. The newest query may see all of them, so no mask is needed.",
-        "Let `append` put the new keys behind the old ones, along the axis of the positions, and "
+        "A cache is a list that grows: the keys and values of the first position, of the second, "
+        "and so on. The newest query may see all of them, so no mask is needed.",
+        "Let `append` put the new keys after the old ones along the axis of the positions, and "
         "the values likewise. `attend` is lesson 05's attention: scores over the root of d, "
         "softmax over the positions, weighted sum.",
         "def append(self, keys, values):\n"

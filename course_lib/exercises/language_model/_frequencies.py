@@ -131,34 +131,35 @@ def kept_prompt(probe: Probe, texts: np.ndarray, vocabulary: int) -> Problem | N
 
 TOLD = {
     "temperature_multiplied": (
-        "The logits are multiplied by the temperature; they are divided by it.",
-        "Which temperature should make the likeliest token certain, a small or a large one?",
+        "You multiply the logits by the temperature; they must be divided by it.",
+        "Which should make the likeliest token certain: a low temperature or a high one?",
     ),
     "temperature_ignored": (
-        "The temperature changes nothing, as when probabilities instead of logits are divided by "
-        "it.",
-        "What does a common factor do to probabilities, and what to logits?",
+        "The temperature changes nothing, as if you divided probabilities by it instead of logits.",
+        "What does a common factor do to probabilities that are then normalised, and what does it "
+        "do to logits?",
     ),
     "top_k_ignored": (
-        "What `top_k` rules out is drawn all the same.",
-        "Which logit must a token have so that its probability is 0?",
+        "You still draw tokens that `top_k` rules out.",
+        "For which logit is a token's probability 0?",
     ),
     "top_k_not_renormalised": (
-        "What `top_k` takes from the others falls to a single token: the probabilities that are "
-        "kept no longer sum to 1.",
-        "Does `top_k` come before the softmax or after it, and what is the sum then?",
+        "The probability that `top_k` takes from other tokens all goes to one token: the kept "
+        "probabilities no longer sum to 1.",
+        "Does `top_k` come before or after the softmax, and what do the probabilities sum to then?",
     ),
     "all_texts_equal": (
-        "Thousands of texts with the same prompt all go on alike.",
+        "Thousands of texts with the same prompt all continue in the same way.",
         "Where does your code draw, and does each text of a batch get a draw of its own?",
     ),
     "rows_drawn_together": (
-        "Neighbouring texts of a batch go on alike more or less often than by chance.",
+        "Neighbouring texts in a batch continue alike more or less often than chance would have "
+        "it.",
         "Does each text of a batch get a draw of its own?",
     ),
     "outside_top_k": (
         "Tokens are drawn that are not among the `top_k` likeliest.",
-        "Which tokens are left when the k largest logits are kept?",
+        "Which tokens are left when you keep the k largest logits?",
     ),
 }
 _OTHERS = (
@@ -184,5 +185,5 @@ def frequencies(probe, expected, recorded) -> Problem | None:
     return Problem(
         "wrong_frequencies",
         f"{probe.says} {drawn.farthest()}",
-        "Which probabilities do you draw from, and are all steps and texts drawn on their own?",
+        "Which probabilities do you draw from, and does each step of each text get its own draw?",
     )

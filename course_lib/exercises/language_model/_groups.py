@@ -56,7 +56,7 @@ def averaged(self, h, x) -> torch.Tensor:
 
 
 def by_reshape(self, h, x) -> torch.Tensor:
-    """Every number as often as the group has heads, then cut to the shape."""
+    """Repeats every number as often as the group has heads, then cuts to the shape."""
     return x.repeat(1, 1, 1, h // x.shape[1]).reshape(len(x), h, *x.shape[2:])
 
 

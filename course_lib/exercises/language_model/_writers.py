@@ -79,32 +79,33 @@ def _said(id, model: Any, **options) -> Any:
 
 MISTAKES = (
     mistake("whole_text_read", _model(lambda tokens, length: tokens), fails=True).says(
-        "The model is given the whole text, more than its `context_length`.",
+        "You give the model the whole text, which is longer than its `context_length`.",
         "Which part of a long text may the model read?",
     ),
     mistake("first_tokens_read", _model(lambda tokens, length: tokens[:, :length])).says(
-        "The model always reads the first `context_length` tokens, so that it never sees what "
-        "it wrote last.",
+        "The model always reads the first `context_length` tokens, so it never sees what it wrote "
+        "last.",
         "Which end of a long text should be cut off?",
     ),
     mistake("last_token_read", _model(lambda tokens, length: tokens[:, -1:])).says(
-        "The model is given the last token alone; what comes next depends on those before it, too.",
+        "You give the model the last token alone, but what comes next also depends on those "
+        "before it.",
         "How much of the text may the model read?",
     ),
     mistake("one_token_less_read", _model(lambda tokens, n: tokens[:, -max(1, n - 1) :])).says(
-        "The model reads one token less than it could.",
-        "How many tokens are `context_length` tokens?",
+        "The model reads one token fewer than it could.",
+        "How many tokens does your slice keep?",
     ),
     mistake(
         "prompt_cut",
         _model(kept=_last_tokens),
         twins=(_model(finish=lambda tokens, num_given: tokens[:, num_given:]),),
     ).says(
-        "Your texts lack their beginning: the prompt, or what no longer fits into the context.",
+        "Your texts lack their beginning: the prompt, or whatever no longer fits into the context.",
         "Which of the two is as long as the context: what the model reads, or what you return?",
     ),
     mistake("zero_not_treated", _model(choose=_draw), fails=True).says(
-        "At temperature 0 the logits are divided by 0.",
+        "At temperature 0 you divide the logits by 0.",
         "What is left to draw when the likeliest token is certain?",
     ),
     mistake(
@@ -112,9 +113,9 @@ MISTAKES = (
         _model(choose=lambda x, t, k, g: _draw(x, max(t, 1e-8), k, g)),
         twins=(_model(choose=lambda x, t, k, g: _draw(x, t or 1e-8, k, None if t == 0 else g)),),
     ).says(
-        "At temperature 0 you draw all the same, at a tiny temperature: the token is right, but it "
-        "takes a random number, and at 0 nothing is drawn.",
-        "Which function finds the likeliest token without chance?",
+        "At temperature 0 you still draw, at a tiny temperature. The token is right, but it uses "
+        "up a random number; at 0 nothing should be drawn.",
+        "Which function finds the likeliest token without drawing?",
     ),
     _said("temperature_multiplied", _drawing(lambda x, t, k, g: (x, 1 / t, k, g))),
     _said("temperature_ignored", _drawing(lambda x, t, k, g: (x, 1.0, k, g))),
@@ -124,9 +125,9 @@ MISTAKES = (
         twins=(_drawing(lambda x, t, k, g: (_restricted(x, k, 0.0), t, None, g)),),
     ),
     mistake("place_for_token", _drawing(lambda x, t, k, g: (_largest(x, k), t, None, g))).says(
-        "With `top_k` you append the place among the k largest logits, 0 for the likeliest, and "
-        "not the token that stands there.",
-        "What does `topk` return beside the largest numbers?",
+        "With `top_k` you append the rank among the k largest logits, 0 for the likeliest, "
+        "instead of the token that has this rank.",
+        "What does `topk` return besides the largest numbers?",
     ),
     mistake(
         "always_the_likeliest",
@@ -140,7 +141,7 @@ MISTAKES = (
         "Which argument makes `torch.multinomial` draw from `generator`?",
     ),
     mistake("mode_left_alone", _model(before="as_it_was")).says(
-        "The model writes in the mode in which it comes; in train mode dropout disturbs it.",
+        "You leave the model in whatever mode it came; in train mode, dropout disturbs it.",
         "What do layers with dropout do in train mode?",
     ),
 )

@@ -64,11 +64,11 @@ def _probe(name, rng, layer, head, moment="inside", part="values", then=(), **op
     )
 
 
-_OFF = "Inside the `with`, W_o must read zeros in the place of what this head makes."
+_OFF = "Inside the `with`, W_o must read zeros in place of this head's output."
 _AS_BEFORE = "After the `with`, the model must be what it was before."
-_BOTH = "With one `with` in another, both heads are off inside."
-_OUTER = "When the inner `with` is over, the head of the outer one is still off."
-_GRADIENTS = "Inside the `with`, gradients are computed as usual, those of other heads too."
+_BOTH = "With one `with` inside another, both heads are off inside."
+_OUTER = "After the inner `with`, the head of the outer one is still off."
+_GRADIENTS = "Inside the `with`, gradients are computed as usual, including those of other heads."
 _AFTER, _OUTSIDE_THE_INNER = "after the with", "inside the outer, after the inner"
 
 
@@ -81,7 +81,7 @@ def _values(rng) -> list[Probe]:
         _probe("last_head", rng, 0, 3, num_heads=4, embed_dim=8).says(_OFF),
         _probe("afterwards", rng, 1, 2, _AFTER).says(_AS_BEFORE),
         _probe("after_an_error", rng, 0, 1, f"{_AFTER}, left by an error").says(
-            "An error that is raised inside must come out, and the model be what it was."
+            "An error raised inside must come out, and the model must be what it was."
         ),
         _probe("one_after_the_other", rng, 0, 1, "inside the second", then=(1, 0)).says(
             "A second `with` after the first switches off its own head alone."
@@ -108,7 +108,7 @@ def _edges(rng) -> list[Probe]:
             "The part with W_o and num_heads may be anywhere in the block."
         ),
         edge("one_head", 1, 0, num_heads=1, head_dim=6).says(
-            "Of one head nothing is left, and what the block adds is 0."
+            "With a single head nothing is left, and the block adds 0."
         ),
         edge("one_layer", 0, 1, layers=1, tokens=tensor([[4]])).says(
             "A model of one block and a text of one token must work."
@@ -139,7 +139,7 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     return Problem(
         "left_over",
         f"{what} something is not as it was before your `with`: {changes.text}.",
-        "Which line of yours changes it, and which one undoes that, whatever happens?",
+        "Which of your lines changes it, and which one undoes that, whatever happens?",
     )
 
 
@@ -156,65 +156,65 @@ EXERCISE = Exercise(
     mistakes=(
         replace(
             mistake("not_restored_after_an_error", wrong.switch(removed="without errors")).says(
-                "After an error inside the `with` the head is still off.",
-                "Which block of a `try` runs however it is left?",
+                "After an error inside the `with`, the head is still off.",
+                "Which block of a `try` always runs, however the `try` ends?",
             ),
             twins=(wrong.zeroed(restored="without errors"),),
         ),
         mistake("never_restored", wrong.switch(removed="never")).says(
             "The hook that switches the head off is still there after the `with`.",
-            "What does `register_forward_pre_hook` return, and what can that do?",
+            "What does `register_forward_pre_hook` return, and what can you do with it?",
         ),
         mistake("weights_stay_zero", wrong.zeroed(copy=False)).says(
-            "What was set to 0 in `W_o.weight` is still 0 after the `with`. If you put something "
-            "back, it is a view of the weights, which became 0 with them.",
+            "The entries of `W_o.weight` that you set to 0 are still 0 after the `with`. If you "
+            "put something back, it is a view of the weights, which became 0 along with them.",
             "Which method makes a copy of a slice?",
         ),
         mistake("nothing_switched_off", wrong.switch(removed="too early")).says(
-            "Inside the `with` the model computes what it always does. A hook that returns nothing "
-            "changes nothing, nor does what is undone before the `yield`, or done to a copy.",
-            "Which line of yours changes what W_o of `model` itself reads?",
+            "Inside the `with` the model computes what it always does. A hook that returns "
+            "nothing changes nothing; neither does a change undone before the `yield` or made to "
+            "a copy.",
+            "Which of your lines changes what the W_o of `model` itself reads?",
         ),
         mistake("all_heads", wrong.switch(features=lambda part, head: slice(None))).says(
             "All heads of the layer are off, not one.",
             "Which of the features that W_o reads belong to this head?",
         ),
         mistake("other_heads", wrong.switch(features=wrong.others)).says(
-            "The head asked for is the only one that is left on.",
+            "The requested head is the only one left on.",
             "Which side of your selection gets the zeros?",
         ),
         mistake("next_head", wrong.switch(features=wrong.next_head)).says(
-            "The head after the one asked for is off: heads are counted from 0.",
+            "The head after the requested one is off: heads are counted from 0.",
             "Where does the block of features of head 0 begin?",
         ),
         mistake("every_layer", wrong.switch(parts=wrong.all_parts)).says(
             "The head is switched off in every layer.", "Where does `layer` enter?"
         ),
         mistake("interleaved", wrong.switch(features=wrong.interleaved)).says(
-            "You take every h-th feature; a head is a block of neighbours.",
+            "You take every h-th feature, but a head is a contiguous block.",
             "In which order does `merge_heads` put the features of the heads?",
         ),
         mistake("rows_of_the_weight", wrong.zeroed(columns=False)).says(
-            "What you set to 0 are features that W_o writes, the rows of its weight. The heads are "
-            "what it reads: the columns.",
-            "Which shape has the weight of `nn.Linear(in_features, out_features)`?",
+            "You set features that W_o writes to 0, the rows of its weight. The heads are what it "
+            "reads: the columns.",
+            "What is the shape of the weight of `nn.Linear(in_features, out_features)`?",
         ),
         mistake("size_of_what_it_writes", wrong.switch(features=wrong.by_what_it_writes)).says(
-            "The size of a head is worked out from what W_o writes; it reads another number of "
-            "features.",
-            "Which size of W_o do the heads share out?",
+            "You compute the size of a head from what W_o writes, but it reads a different number "
+            "of features.",
+            "Which size of W_o do the heads divide between them?",
         ),
         mistake("error_hidden", wrong.switch(removed="hides errors")).says(
-            "An error that is raised inside the `with` ends there, and the caller never hears of "
-            "it.",
-            "What must follow an `except` that only tidies up?",
+            "An error raised inside the `with` ends there, and the caller never hears of it.",
+            "What must an `except` that only cleans up do at its end?",
         ),
         mistake("gradients_off", wrong.switch(around=torch.no_grad)).says(
             "The body of the `with` runs under `torch.no_grad()`, because your `yield` is in it.",
             "Which of your lines need `no_grad`, and is the `yield` one of them?",
         ),
         mistake("gradients_cut", wrong.switch(hook_of=wrong.detached)).says(
-            "The logits are right, but no gradient comes through the layer's heads any more.",
+            "The logits are right, but no gradient flows through the layer's heads any more.",
             "Which step takes the tensor out of the graph (`.detach()`, `.data`)?",
         ),
     ),
@@ -246,13 +246,14 @@ EXERCISE = Exercise(
         "Everything else about the model is the same": "afterwards after_an_error",
     },
     hints=(
-        "All that a head has to say passes through W_o. What would W_o have to read, in which "
+        "A head's whole output passes through W_o. What would W_o have to read, and in which "
         "features, if the head said nothing?",
-        "A forward pre-hook of `W_o` gets `(module, inputs)` before W_o runs, and what it returns "
-        "is read instead. Register it before the `yield`, remove it after, in a `finally`. Or set "
-        "columns of `W_o.weight` to 0 and put a copy of them back, just as surely.",
+        "A forward pre-hook of `W_o` gets `(module, inputs)` before W_o runs; W_o reads what the "
+        "hook returns instead. Register it before the `yield` and remove it afterwards, in a "
+        "`finally`. Or set columns of `W_o.weight` to 0 and put back a copy of them, also in a "
+        "`finally`.",
         "Three heads of two features: which columns of (batch, n, 6) are those of head 1? A "
-        "forward pre-hook sees what a module is about to read, and may hand it something "
-        "else. Afterwards the hook must be gone, also if the block raised.",
+        "forward pre-hook sees what a module is about to read and may replace it. Afterwards the "
+        "hook must be gone, even if the block raised.",
     ),
 )

@@ -16,7 +16,7 @@ from course_lib.exercises.language_model._texts import (
 from course_lib.exercises.language_model._writers import MISTAKES
 
 _GREEDY: Given = {"temperature": 0}
-_LIKELIEST = "At temperature 0 the likeliest token comes next, each time."
+_LIKELIEST = "At temperature 0 the likeliest token comes next, every time."
 
 
 def _called(make, name, given, *, seed=None, **by_name) -> Case:
@@ -43,19 +43,21 @@ def _values(rng) -> list[Probe]:
         _called(case, "worked_number", worked | {"num_tokens": 2}, **_GREEDY).says(_LIKELIEST),
         greedy("greedy", 3, 2, 4, 6).says(f"{_LIKELIEST} The whole text is its context."),
         greedy("longer_than_the_context", 2, 3, 9, 4).says(
-            "Where the text is longer, the model reads the last `context_length` tokens of it."
+            "Where the text is longer, the model reads its last `context_length` tokens."
         ),
         greedy("prompt_longer_than_the_context", 3, 7, 3, 5).says(
-            "Of a prompt that is too long, too, the model reads the end, and the text keeps all."
+            "If the prompt itself is too long, the model reads its end, and the text keeps all of "
+            "it."
         ),
         greedy("dropout_off", 2, 3, 4, 5, training=True).says(
-            "A model in train mode writes in eval mode, too: its logits are others with dropout."
+            "A model that comes in train mode writes in eval mode too: dropout would change its "
+            "logits."
         ),
         sampled("drawn", num_tokens=2).says(f"{often} says."),
         sampled("cold", temperature=0.5).says(f"{often} says, here at temperature 0.5."),
         sampled("hot", temperature=3.0).says(f"{often} says, here at temperature 3."),
         sampled("top_k", top_k=2).says(
-            "Only the `top_k` likeliest tokens are drawn, in the proportion that they have."
+            "Only the `top_k` likeliest tokens are drawn, in proportion to their probabilities."
         ),
     ]
 
@@ -79,7 +81,7 @@ def _edges(rng) -> list[Probe]:
         greedy("one_position", 3, 1, 4, 6).says("A prompt may be a single token."),
         greedy("context_of_one", 3, 2, 4, 1).says("A context may be a single token."),
         greedy("nothing_to_add", 2, 3, 0, 5).says("With `num_tokens=0` the prompts come back."),
-        _called(edge, "int32", int32, **_GREEDY).says("A prompt in int32 is as good as in int64."),
+        _called(edge, "int32", int32, **_GREEDY).says("A prompt may be int32 or int64."),
         greedy("top_k_at_0", 2, 3, 5, 4, top_k=3).says("At temperature 0 `top_k` changes nothing."),
         greedy("top_1", 2, 3, 5, 4, temperature=1.5, top_k=1, seed=rng).says(
             "With `top_k=1` the likeliest token is the only one."
@@ -88,7 +90,7 @@ def _edges(rng) -> list[Probe]:
             "A temperature close to 0 gives what 0 gives, and nothing overflows."
         ),
         sampled("top_k_above_the_vocabulary", top_k=9).says(
-            "With `top_k` above the vocabulary all tokens may come."
+            "If `top_k` exceeds the vocabulary, any token may come."
         ),
         sampled("hot_top_k", 2, top_k=3, temperature=2.0).says(
             "`top_k` and temperature act together."
@@ -106,20 +108,20 @@ def _around(rng) -> list[Probe]:
     drawn: Given = {"compare": "noted", "temperature": 1.0}
     return [
         greedy("no_gradients", 2, 3, 2, 4, scenario="gradients_noted", compare="gradients").says(
-            "The model runs without gradients; after the call they are on as before."
+            "The model runs without gradients; after the call they are on, as before."
         ),
         greedy("stays_in_train_mode", 2, 3, 2, 4, training=True, **mode).says(
-            "A model in train mode is in train mode afterwards."
+            "A model that came in train mode is in train mode afterwards."
         ),
         greedy("stays_in_eval_mode", 2, 3, 2, 4, **mode).says(
-            "A model in eval mode is in eval mode afterwards."
+            "A model that came in eval mode is in eval mode afterwards."
         ),
         greedy("equal_generators", 5, 2, 9, 4, scenario="equal_generators", **drawn, seed=rng).says(
-            "Generators in the same state give the same texts, and another state others."
+            "Generators in the same state give the same texts; another state gives others."
         ),
         greedy("without_generator", 5, 2, 9, 4, scenario="without_generator", **drawn).says(
-            "Without a generator the global random numbers of torch are drawn from: the same "
-            "texts after the same `torch.manual_seed`, and others the next time."
+            "Without a generator, torch's global one is used: the same texts after the same "
+            "`torch.manual_seed`, and others the next time."
         ),
     ]
 
@@ -127,20 +129,20 @@ def _around(rng) -> list[Probe]:
 _NOTED = {
     "gradients": Problem(
         "keeps_gradients",
-        "The model ran with gradients on, so that every step keeps all its intermediate results; "
-        "or they are off after the call.",
+        "The model ran with gradients on, so every step keeps all its intermediate results; or "
+        "gradients are off after the call.",
         "Which context manager turns gradients off for a few lines?",
     ),
     "mode": Problem(
         "another_mode_afterwards",
-        "The model is in another mode after the call than before it.",
-        "What did `model.training` say before you changed it?",
+        "After the call the model is not in the mode it was in before.",
+        "What was `model.training` before you changed it?",
     ),
     "noted": Problem(
         "not_from_the_generator",
-        "The random numbers do not come from where they should: equal states give different "
-        "texts, or each call gives the same.",
-        "Which of your calls draws, and what does its argument `generator` get?",
+        "The random numbers come from the wrong place: equal states give different texts, or "
+        "every call gives the same ones.",
+        "Which of your calls draws, and what do you pass as its `generator`?",
     ),
 }
 
@@ -159,17 +161,17 @@ EXERCISE = Exercise(
     comparisons={"frequencies": frequencies} | dict.fromkeys(_NOTED, _nothing_noted),
     mistakes=MISTAKES,
     hints=(
-        "A text grows by one token a step: read, look at the logits of the last position, choose, "
-        "append, and begin again. All else is about how to choose, and about leaving the model as "
-        "it was.",
-        "Remember `model.training`, switch to eval mode, and loop without gradients. Read the last "
-        "`context_length` tokens, take the logits of the last position; at temperature 0 their "
-        "argmax, else keep the `top_k` largest (the others become -inf), divide by the "
-        "temperature, softmax, and draw one token for each row with the generator.",
+        "A text grows by one token per step: read, look at the logits of the last position, "
+        "choose, append, repeat. Everything else is about how to choose, and about leaving the "
+        "model as it was.",
+        "Remember `model.training`, switch to eval mode, and loop without gradients. Read the "
+        "last `context_length` tokens and take the logits of the last position. At temperature 0 "
+        "take their argmax; otherwise keep the `top_k` largest (the others become -inf), divide "
+        "by the temperature, apply the softmax, and draw one token for each row with the "
+        "generator.",
         "Begin with temperature 0 and one token: the logits of the last position are (batch, "
-        "vocabulary), the new tokens (batch, 1). Then draw instead, with the whole "
-        "vocabulary. Then cut the vocabulary down to `top_k`, and see that what is left still "
-        "sums to 1.",
+        "vocabulary), the new tokens (batch, 1). Then draw instead, from the whole vocabulary. "
+        "Then cut the vocabulary down to `top_k`, and make sure that the rest still sums to 1.",
     ),
     promises={
         "A model that scores the next token": "",

@@ -15,7 +15,7 @@ _LENGTHS = "Keys beyond the length get weight 0, as if they were deleted."
 _MASK = "A key with False in the mask gets weight 0, as if it were deleted."
 _BOTH = "With lengths and a mask, a key must be allowed by both."
 _EMPTY = "A query that may attend to no key gets zeros."
-_UNEVEN = "If the heads cannot be shared out evenly, the call must raise a ValueError."
+_UNEVEN = "If the groups do not divide the heads evenly, the call must raise a ValueError."
 
 
 def _drawn(rng, batch, h, g, n, m, d, v, **options) -> Given:
@@ -51,10 +51,10 @@ def _values(rng) -> list[Probe]:
         case("two_groups", args=drawn(2, 6, 2, 3, 5, 4, 7)).says(_GROUPS),
         case("three_groups", args=drawn(3, 6, 3, 4, 5, 2, 1)).says(_GROUPS),
         case("multi_head", args=drawn(2, 3, 3, 4, 5, 6, 2)).says(
-            "With as many groups as heads each head has its own keys and values."
+            "With as many groups as heads, each head has its own keys and values."
         ),
         case("multi_query", args=drawn(2, 4, 1, 3, 5, 6, 7)).says(
-            "With one group all heads share its keys and values."
+            "With one group, all heads share its keys and values."
         ),
         case(
             "mean_within_lengths", args=_equal(drawn(2, 4, 1, 3, 5, 6, 7)), valid_lens=[4, 2]
@@ -122,7 +122,7 @@ def _edges(rng) -> list[Probe]:
             "A mask (batch, 1, n, m) holds for every head of its item."
         ),
         _edge("mask_of_one_item", drawn(2, 6, 2, 4, 5, 3, 1), mask=_masks(rng, 6, 1, 5)).says(
-            "A mask (h, 1, m) has a row for each head, the same in every item."
+            "A mask (h, 1, m) has one row for each head, the same in every item."
         ),
         _edge("one_of_each", drawn(1, 1, 1, 1, 1, 3, 2)).says("A single key gets weight 1."),
         _edge("one_query", drawn(3, 6, 2, 1, 7, 4, 5), [7, 2, 4]).says(
@@ -133,10 +133,10 @@ def _edges(rng) -> list[Probe]:
         ),
         _edge("large_scores", _large(rng)).says("Large scores do not overflow."),
         _edge("float32", drawn(2, 4, 2, 3, 5, 6, 7), [4, 2], **FLOAT32).says(
-            "Inputs in float32 give outputs in float32."
+            "Float32 inputs give float32 outputs."
         ),
         _edge("between_other_calls", drawn(2, 4, 2, 3, 5, 6, 7), [3, 4], **BETWEEN).says(
-            "Each call counts on its own."
+            "Each call is independent."
         ),
         _edge("uneven", drawn(2, 5, 2, 3, 4, 6, 1), raises="ValueError").says(_UNEVEN),
         _edge("more_groups", drawn(2, 3, 6, 4, 5, 2, 1), raises="ValueError").says(_UNEVEN),
@@ -189,14 +189,14 @@ EXERCISE = Exercise(
     mistakes=known(
         groups.Grouped,
         Row("groups_tiled", {"share": groups.tiled}).says(
-            "Head i uses group i % g: the groups come one after the other, again and again. "
-            "Neighbouring heads should share a group.",
+            "Head i uses group i % g, so the groups repeat in turn. Neighbouring heads should "
+            "share a group.",
             "What is the difference between `repeat` and `repeat_interleave`?",
         ),
         Row("groups_over_queries", {"grouped": groups.over_queries}, needs=("share",)).says(
-            "The groups are shared out among the queries: early positions use the first group, "
-            "later ones the next. It is the heads that are shared out.",
-            "Which axis of the queries did you cut into groups, and which one was in front of it?",
+            "You divide the groups among the queries: early positions use the first group, later "
+            "ones the next. They should be divided among the heads.",
+            "Which axis of the queries did you cut into groups, and which axis is in front of it?",
         ),
         Row("first_group_for_all", {"share": groups.first_group}).says(
             "All heads use the first group.", "Which group does the last head belong to?"
@@ -206,12 +206,12 @@ EXERCISE = Exercise(
             "How many heads use the keys of group 0, and do they use any others?",
         ),
         Row("groups_backwards", {"share": groups.backwards}).says(
-            "The first heads use the last group, and the last ones the first.",
+            "The first heads use the last group, and the last heads use the first.",
             "Which group does head 0 belong to?",
         ),
         Row("repeated_along_features", {"share": groups.by_reshape}).says(
-            "Keys and values are repeated along another axis than the groups', and a reshape gives "
-            "them the right shape: their numbers are mixed up.",
+            "You repeat keys and values along an axis other than that of the groups, and a "
+            "reshape then gives them the right shape: their numbers are mixed up.",
             "Along which axis must a group be repeated?",
         ),
         Row(
@@ -222,8 +222,8 @@ EXERCISE = Exercise(
                 )
             },
         ).says(
-            "The keys are shared out as they should be, the values in another order.",
-            "Do keys and values go through the same line?",
+            "The keys go to the right heads, the values to others.",
+            "Do keys and values go through the same steps?",
         ),
     ),
     properties=groups.PROPERTIES,
@@ -261,11 +261,13 @@ EXERCISE = Exercise(
         "Source: Ainslie": "",
     },
     hints=(
-        "Write down for h = 6 and g = 2 which group each head uses. Then either bring the keys and "
-        "values to h heads, or the queries to g groups; the rest is attention as you know it.",
-        "`x.repeat_interleave(times, dim=1)` gives every head the keys of its group, one copy "
-        "each. Without copies: unflatten the axis of the heads into (groups, heads of a group), "
-        "and give keys and values an axis of 1 there. Refuse what cannot be shared out first.",
+        "Write down which group each head uses for h = 6 and g = 2. Then either expand the keys "
+        "and values to h heads or fold the queries into g groups; the rest is attention as you "
+        "know it.",
+        "`x.repeat_interleave(times, dim=1)` gives every head its own copy of its group's keys. "
+        "Without copies: unflatten the axis of the heads into (groups, heads of a group), and "
+        "give keys and values an axis of size 1 there. Before that, raise if the division leaves "
+        "a remainder.",
         "heads_of_a_group = ...\n"
         "keys = keys.repeat_interleave(heads_of_a_group, dim=...)\n"
         "values = ...\n"

@@ -42,13 +42,14 @@ def _values(rng) -> list[Probe]:
         case("two_thirds", **weights(3, 7), by_name={"period": 5}).says(_DEFINITION),
         case("both_sides", **weights(2, 9), period=2).says(_DEFINITION),
         case("same_everywhere", attention_weights=same_everywhere(rng, 2, 9), period=6).says(
-            "A head that does the same at every position has one weight as its score: that of "
+            "If a head does the same at every position, its score is a single weight: the one for "
             "period - 1 steps back."
         ),
         case("equal_weights", attention_weights=equal_weights(3, 7), period=3).says(
-            "A head that looks everywhere alike has the score 1/n: it is a mean of weights."
+            "A head that looks everywhere equally has the score 1/n: the score is a mean of "
+            "weights."
         ),
-        case("many_heads", **weights(7, 6), period=4).says("Every head has a score of its own."),
+        case("many_heads", **weights(7, 6), period=4).says("Every head has its own score."),
         case("strided", attention_weights=strided).says(STRIDED),
     ]
 
@@ -60,7 +61,7 @@ def _edges(rng) -> list[Probe]:
             "Without a period, half of an odd number of positions is rounded down."
         ),
         edge("itself", attention_weights=np.stack([np.eye(3)] * 2), period=2).says(
-            "A head that looks at its own position only has the score 0."
+            "A head that looks only at its own position has the score 0."
         ),
         edge("one_head", **weights(1, 5), period=2).says(
             "With a single head the result still has one axis."
@@ -73,20 +74,18 @@ def _edges(rng) -> list[Probe]:
             "With a period of n - 1 one position counts, the last."
         ),
         edge("never_repeats", **weights(3, 4), period=4).says(
-            "Where the text ends before it repeats itself no position counts: the scores are 0."
+            "If the text ends before it repeats itself, no position counts and the scores are 0."
         ),
         edge("long_period", **weights(3, 4), period=9).says(
-            "Where the text ends before it repeats itself no position counts: the scores are 0."
+            "If the text ends before it repeats itself, no position counts and the scores are 0."
         ),
         edge("two_positions", **weights(3, 2)).says(
             "Of two positions the period is 1: position 1 should look at itself."
         ),
         edge("one_position", **weights(2, 1)).says(
-            "A single position repeats nothing: the scores are 0."
+            "A single position repeats nothing, so the scores are 0."
         ),
-        edge("float32", **weights(3, 5), **FLOAT32).says(
-            "Weights in float32 give scores in float32."
-        ),
+        edge("float32", **weights(3, 5), **FLOAT32).says("Float32 weights give float32 scores."),
     ]
 
 
@@ -144,8 +143,8 @@ EXERCISE = Exercise(
     mistakes=(
         replace(
             mistake("same_token", _mean(ahead=0)).says(
-                "You read the weight on i - period: the same token as now, one period ago. "
-                "Induction looks at the token that came after it.",
+                "You read the weight on i - period: the same token, one period ago. Induction "
+                "looks at the token that came after it.",
                 _FOLLOWED,
             ),
             twins=(_same_token_if_any,),
@@ -154,57 +153,57 @@ EXERCISE = Exercise(
             "You read the weight on i - period + 2, one position too far.", _FOLLOWED
         ),
         mistake("first_half_counted", _mean(first=lambda n, p: p - 1)).says(
-            "Position period - 1 counts as well, with its weight on position 0. It belongs to the "
-            "first time round: nothing repeats there yet.",
+            "You also count position period - 1, with its weight on position 0. It still belongs "
+            "to the first pass: nothing repeats there yet.",
             "Which position does the first entry of your diagonal belong to?",
         ),
         mistake("first_repeat_missed", _mean(first=lambda n, p: p + 1)).says(
-            "The first position that counts, i = period, is left out.",
+            "You leave out i = period, the first position that counts.",
             "Is position `period` the first one that repeats, or the last one that does not?",
         ),
         mistake("wraps_around", _mean(first=lambda n, p: 0)).says(
-            "The positions of the first time round count too: there i - period + 1 is not above 0, "
-            "and a negative index counts from the end.",
-            "From which i on has the text repeated itself?",
+            "You also count positions of the first pass. There i - period + 1 is not above 0, and "
+            "a negative index counts from the end.",
+            "From which i on does the text repeat itself?",
         ),
         mistake("divided_by_n", _mean(counted=lambda n, p: n)).says(
-            "The sum is right, but it is divided by the number of all positions, those included "
+            "The sum is right, but you divide it by the number of all positions, including those "
             "that do not count.",
             "How many positions i >= period are there?",
         ),
         mistake("divided_by_period", _mean(counted=lambda n, p: p)).says(
-            "The sum is right, but it is divided by the period. Only where the text is there "
-            "exactly twice are so many positions counted.",
+            "The sum is right, but you divide it by the period. That many positions count only if "
+            "the text occurs exactly twice.",
             "How many positions i >= period are there?",
         ),
         mistake("summed", _mean(counted=lambda n, p: 1)).says(
-            "The weights are added up, but not divided by their number.",
-            "Which score would a perfect induction head get?",
+            "You add up the weights without dividing by their number.",
+            "What score would a perfect induction head get?",
         ),
         mistake("transposed", _mean(read=lambda w: w.mT)).says(
-            "You read the weights of position i - period + 1 on position i, which lies in its "
+            "You read the weight of position i - period + 1 on position i, which lies in its "
             "future.",
-            "Which axis holds the position that looks, and which the one it looks at?",
+            "Which axis holds the position that looks, and which one the position it looks at?",
         ),
         mistake("period_ignored", _mean(period_of=lambda w, period: w.shape[-1] // 2)).says(
-            "The period is always half of the text, whatever `period` says.",
+            "Your period is always half of the text, whatever `period` says.",
             "Where does `period` enter?",
         ),
         mistake("rounded_up", _mean(period_of=_half_or_more)).says(
-            "Without a period you round half of an odd number of positions up; it is rounded down.",
+            "Without a period, you round half of an odd number of positions up; it must be "
+            "rounded down.",
             "Which operator divides whole numbers and rounds down?",
         ),
         mistake("one_repeat_only", _one_repeat).says(
-            "You stop after the first repetition; where the text comes three times, the later "
-            "positions count as well.",
-            "Up to which i does the mean go?",
+            "You stop after the first repetition; if the text occurs three times, the later "
+            "positions count too.",
+            "Up to which i does the mean run?",
         ),
         mistake("over_heads", _over_heads).says(
-            "All heads together get one number.", "Over which axis may the mean not go?"
+            "All heads together get one number.", "Over which axis must the mean not run?"
         ),
         mistake("nan_of_nothing", _nan_of_nothing).says(
-            "The mean of no number is NaN: where the period is as long as the text, no position "
-            "counts.",
+            "The mean of nothing is NaN: if the period is as long as the text, no position counts.",
             "What should the score be where nothing repeats?",
         ),
     ),
@@ -230,10 +229,11 @@ EXERCISE = Exercise(
         "Source: Olsson": "",
     },
     hints=(
-        "Write down A B C A B C with the positions 0 to 5. At position 4 stands the second B: "
-        "where is the first B, and where is what came after it? That is the cell of row 4.",
-        "The cells (i, i - period + 1) lie on a diagonal. It begins in row period - 1, one row too "
-        "early: drop that entry. Then a mean for each head, and 0 where nothing is left.",
+        "Write down A B C A B C with the positions 0 to 5. Position 4 holds the second B. Where "
+        "is the first B, and where is the token that came after it? That is the cell in row 4.",
+        "The cells (i, i - period + 1) lie on a diagonal. It begins in row period - 1, one row "
+        "too early, so drop that entry. Then take a mean for each head, or 0 where nothing is "
+        "left.",
         "line = attention_weights.diagonal(offset=..., dim1=-2, dim2=-1)\n"
         "counted = line[:, ...:]  # (h, n - period)\n"
         "... counted.sum(dim=-1) ...",

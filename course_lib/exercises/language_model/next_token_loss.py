@@ -16,7 +16,7 @@ _MEAN = "The loss is the mean of -log p(token i + 1) at position i, over all but
 
 
 def _tokens(rng, batch, n, vocabulary) -> np.ndarray:
-    """None comes twice in a row, so that neighbours cannot be confused unseen."""
+    """No token comes twice in a row, so that confused neighbours show."""
     return rng.integers(1, vocabulary, (batch, n)).cumsum(1) % vocabulary
 
 
@@ -35,7 +35,7 @@ def _values(rng) -> list[Probe]:
         case("random", **_drawn(rng, 2, 6, 4)).says(_MEAN),
         case("wider", **_drawn(rng, 3, 4, 7)).says(_MEAN),
         case("last_is_free", **sure).says(
-            "What the last position predicts does not count: no one knows what comes next."
+            "The last position's prediction does not count: nobody knows what comes next."
         ),
     ]
 
@@ -52,9 +52,9 @@ def _edges(rng) -> list[Probe]:
         edge("large_logits", logits=far, tokens=[[1, 1, 0, 2], [1, 2, 2, 0]]).says(
             "Logits of any size give a finite loss."
         ),
-        edge("int32", **int32).says("Tokens in int32 count as those in int64."),
+        edge("int32", **int32).says("Tokens may be int32 or int64."),
         edge("float32", **_drawn(rng, 2, 4, 5), **FLOAT32).says(
-            "Logits in float32 give a loss in float32."
+            "Float32 logits give a float32 loss."
         ),
         edge("strided", **_drawn(rng, 2, 4, 6, strided=True)).says(STRIDED),
         case("gradient", grad_outputs=np.array(1.7), **small).says(
@@ -110,9 +110,9 @@ def _too_good(probe, outputs) -> str | None:
 
 
 _NO_SHIFT = mistake("no_shift", lambda logits, tokens: _of_each(logits, tokens).mean()).says(
-    "Each position is asked for the token that it has just read; a model that copies would be "
+    "You ask each position for the token it has just read, so a model that copies would be "
     "perfect.",
-    "Position i has read tokens 0 to i: which is the first that it does not know?",
+    "Position i has read tokens 0 to i. Which is the first one it does not know?",
 )
 
 
@@ -132,71 +132,73 @@ EXERCISE = Exercise(
             "shifted_the_other_way",
             lambda logits, tokens: _of_each(logits[:, 1:], tokens[:, :-1]).mean(),
         ).says(
-            "The shift goes the wrong way: position i is asked for token i - 1.",
+            "Your shift goes the wrong way: you ask position i for token i - 1.",
             "Which of the two must lose its first entry, and which its last?",
         ),
         mistake("last_position_counted", _last_counted).says(
-            "The last position counts, too, and is asked for the first token, which `roll` puts "
+            "The last position counts too: you ask it for the first token, which `roll` puts "
             "there.",
             "How many predictions does a text of n tokens test?",
         ),
         mistake("texts_joined", _texts_joined).says(
-            "The texts are joined before the shift: the last position of one is asked for the "
+            "You join the texts before the shift, so the last position of one is asked for the "
             "first token of the next.",
-            "Which comes first, the shift or the join of batch and positions?",
+            "Which comes first, the shift or the joining of batch and positions?",
         ),
         mistake(
             "divided_by_all_positions",
             lambda logits, tokens: _right_pairs(logits, tokens).sum() / tokens.numel(),
         ).says(
-            "The sum is right, but it is divided by n positions a text; only n - 1 predict "
-            "something that is known.",
+            "The sum is right, but you divide it by n positions per text; only n - 1 of them "
+            "predict a known token.",
             "How many terms does your sum have?",
         ),
         mistake("summed", _of_right_pairs(torch.sum)).says(
-            "The losses are added up, so that a longer text costs more; the mean is asked for.",
-            "By how many predictions must the sum be divided?",
+            "You add up the losses, so a longer text costs more; the exercise asks for the mean.",
+            "How many predictions must the sum be divided by?",
         ),
         mistake("summed_over_positions", _of_right_pairs(lambda losses: losses.sum(1).mean())).says(
-            "The losses of a text are added up, and only the texts are averaged.",
-            "By how many predictions must the sum be divided?",
+            "You add up the losses within a text and average over the texts only.",
+            "How many predictions must the sum be divided by?",
         ),
         mistake("sign", _of_right_pairs(lambda losses: -losses.mean())).says(
-            "This is the mean of log p; a loss is its negative.",
-            "Which sign has the logarithm of a probability?",
+            "This is the mean of log p; the loss is its negative.",
+            "What is the sign of the logarithm of a probability?",
         ),
         mistake("softmax_twice", lambda x, tokens: _right_pairs(x.softmax(-1), tokens).mean()).says(
-            "The softmax is taken twice: `cross_entropy` and `log_softmax` want logits.",
+            "You take the softmax twice: `cross_entropy` and `log_softmax` expect logits.",
             "Which of your steps turns scores into probabilities?",
         ),
         mistake("softmax_over_positions", _over_positions).says(
-            "The softmax runs over the positions; at each position the vocabulary shares out the "
-            "probability.",
+            "Your softmax runs over the positions; at each position the probability belongs to "
+            "the vocabulary.",
             "Which axis of (batch, n, vocabulary) must sum to 1?",
         ),
         mistake("reshaped", _reshaped).says(
-            "The logits are reshaped to (batch, vocabulary, n - 1), which mixes positions and "
-            "vocabulary; the axes must be swapped, or batch and positions joined.",
+            "You reshape the logits to (batch, vocabulary, n - 1), which mixes positions and "
+            "vocabulary. Swap the axes, or join batch and positions.",
             "What is the difference between `reshape` and `transpose`?",
         ),
         mistake("bits", _of_right_pairs(lambda losses: losses.mean() / math.log(2))).says(
-            "This is the loss in bits; the natural logarithm is asked for.",
+            "This is the loss in bits; the exercise asks for the natural logarithm.",
             "What is the loss of a fair coin?",
         ),
         mistake("perplexity", _of_right_pairs(lambda losses: losses.mean().exp())).says(
-            "This is the perplexity, exp of the loss.", "What is it before the last step?"
+            "This is the perplexity, exp of the loss.", "What do you have before the last step?"
         ),
         mistake("log_of_softmax", _log_of_softmax).says(
-            "With large logits a probability is rounded to 0, and its logarithm is -inf.",
-            "Which function takes softmax and logarithm in one step?",
+            "With large logits a probability underflows to 0, and its logarithm is -inf.",
+            "Which function takes the softmax and the logarithm in one step?",
         ),
     ),
-    properties=(Property("too_good", _too_good, "Which sign has the logarithm of a probability?"),),
+    properties=(
+        Property("too_good", _too_good, "What is the sign of the logarithm of a probability?"),
+    ),
     hints=(
-        "Write the tokens down in a row, and beneath each the one that its position must predict. "
+        "Write the tokens in a row, and beneath each the token that its position must predict. "
         "Which position has nothing beneath it?",
-        "Drop the last position of the logits and the first token, join batch and positions to one "
-        "axis, and take the mean cross-entropy of the two.",
+        "Drop the last position of the logits and the first token, join batch and positions into "
+        "one axis, and take the mean cross-entropy of the two.",
         "predicted = logits[:, ...]  # all positions but the last\n"
         "wanted = tokens[:, ...]  # all tokens but the first\n"
         "return F.cross_entropy(predicted.flatten(0, 1), ...)",

@@ -30,14 +30,14 @@ def _values(rng) -> list[Probe]:
             "Where heads see later positions too, the score is still that of position i - 1."
         ),
         case("many_heads", attention_weights=weights_of(rng, 6, 4)).says(
-            "Every head has a score of its own."
+            "Every head has its own score."
         ),
         case("same_everywhere", attention_weights=same_everywhere(rng, 3, 6)).says(
-            "A head that does the same at every position has the weight of one step back as its "
-            "score."
+            "If a head does the same at every position, its score is its weight one step back."
         ),
         case("equal_weights", attention_weights=equal_weights(2, 5)).says(
-            "A head that looks everywhere alike has the score 1/n: it is a mean of weights."
+            "A head that looks everywhere equally has the score 1/n: the score is a mean of "
+            "weights."
         ),
         case("strided", attention_weights=tensor(weights_of(rng, 4, 6), strided=True)).says(
             STRIDED
@@ -57,10 +57,10 @@ def _edges(rng) -> list[Probe]:
             "With two positions one weight is all that counts: that of position 1 on position 0."
         ),
         edge("one_position", attention_weights=weights_of(rng, 3, 1)).says(
-            "With a single position there is none before it: the scores are 0."
+            "A single position has none before it, so the scores are 0."
         ),
         edge("float32", attention_weights=weights_of(rng, 3, 5), **FLOAT32).says(
-            "Weights in float32 give scores in float32."
+            "Float32 weights give float32 scores."
         ),
     ]
 
@@ -90,41 +90,41 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_values(rng), *_edges(rng)],
     mistakes=(
         mistake("divided_by_n", _mean(1, counted=lambda n: n)).says(
-            "The sum is right, but it is divided by the number of positions: one of them, the "
-            "first, has no position before it.",
+            "The sum is right, but you divide it by the number of positions, and the first of "
+            "them has no position before it.",
             "How many weights do you add up for n positions?",
         ),
         mistake("wraps_around", _mean(1, first=0)).says(
-            "Position 0 counts as well, with its weight on position -1, which is the last one.",
+            "You also count position 0, with its weight on position -1, which is the last one.",
             "What does Python make of the index 0 - 1?",
         ),
         mistake("transposed", _transposed).says(
-            "You read how much each position is looked at by the one before it, the weight of "
-            "i - 1 on i: the next token instead of the previous one.",
-            "Which axis holds the position that looks, and which the one it looks at?",
+            "You read the weight of i - 1 on i, how much each position is looked at by the one "
+            "before it: the next token instead of the previous one.",
+            "Which axis holds the position that looks, and which one the position it looks at?",
         ),
         mistake("own_position", _mean(0, first=0)).says(
-            "That is the mean weight of each position on itself.",
-            "By how much does the diagonal have to be moved, and in which direction?",
+            "You average the weight of each position on itself.",
+            "How far does the diagonal have to move, and in which direction?",
         ),
         mistake("two_back", _mean(2, first=2)).says(
             "You go back two positions instead of one.",
             "In which row does the diagonal of the weights on i - 1 begin?",
         ),
         mistake("summed", _mean(1, counted=lambda n: 1)).says(
-            "The weights are added up, but not divided by their number.",
-            "Which score would a head get that always looks at the previous token only?",
+            "You add up the weights without dividing by their number.",
+            "What score would a head get that always looks at the previous token?",
         ),
         mistake("over_heads", lambda w: w.diagonal(-1, 1, 2).mean()).says(
             "All heads together get one number.",
-            "Over which axis may the mean not go?",
+            "Over which axis must the mean not run?",
         ),
         mistake("over_the_wrong_axis", lambda w: w.diagonal(-1, 1, 2).mean(0)).says(
-            "The mean goes over the heads, and the positions are left.",
+            "Your mean runs over the heads and leaves the positions.",
             "Which axis of your tensor of weights should be gone at the end?",
         ),
         mistake("nan_of_nothing", _nan_of_nothing).says(
-            "The mean of no number is NaN: with one position there is nothing to look back at.",
+            "The mean of nothing is NaN: a single position has nothing to look back at.",
             "What should the score of a text of one token be?",
         ),
     ),
@@ -141,10 +141,10 @@ EXERCISE = Exercise(
         "0 where there is only one position": "one_position",
     },
     hints=(
-        "In the matrix of one head, row i says where position i looks. Mark the cells that you "
-        "need for n = 4: they lie on a line.",
-        "They are the diagonal below the main one, n - 1 numbers for each head. Add them up along "
-        "that axis and divide by how many there are, but not by 0.",
+        "In the matrix of one head, row i says where position i looks. For n = 4, mark the cells "
+        "that you need: they lie on a line.",
+        "They form the diagonal below the main one, n - 1 numbers for each head. Add them up "
+        "along that axis and divide by their number, but not by 0.",
         "below = attention_weights.diagonal(offset=..., dim1=-2, dim2=-1)  # (h, n - 1)\n"
         "... below.sum(dim=-1) ...",
     ),

@@ -10,7 +10,7 @@ from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, STRIDED, Case, Given, case, edge, mistake
 
-_TURNED = "Features 2i and 2i + 1 at position p are turned by p / 10000^(2i/d), counter-clockwise."
+_TURNED = "Features 2i and 2i + 1 at position p are rotated by p / 10000^(2i/d), counter-clockwise."
 
 
 def _probe(make, name, x, offset=None, **options) -> Case:
@@ -32,13 +32,13 @@ def _values(rng, draw) -> list[Probe]:
             "Positions are counted along the last axis but one, whatever the leading axes."
         ),
         probe("offset", draw(2, 3, 4), rng.integers(4, 9)).says(
-            "With an offset the first row is at that position, and the others follow."
+            "With an offset, the first row is at that position and the others follow."
         ),
         probe("distance_alone", alike, compare="distance").says(
-            "The score of a turned query and a turned key depends on their distance alone."
+            "The score of a rotated query and a rotated key depends only on their distance."
         ),
         probe("lengths_kept", np.tile([3.0, 4.0], (5, 3)), 2, compare="lengths").says(
-            "A turn changes no length: (3, 4) stays 5 away from (0, 0)."
+            "A rotation changes no length: (3, 4) stays 5 away from (0, 0)."
         ),
         probe("gradient", tensor(draw(2, 3, 4), requires_grad=True), 1,
               grad_outputs=draw(2, 3, 4)).says("The gradient must reach `x`."),
@@ -52,19 +52,18 @@ def _edges(draw) -> list[Probe]:
     half: Given = {"dtype": "bfloat16", "tolerance": 5e-2}
     far: Given = {"tolerance": 5e-3}  # an angle of 3000 in float32 is known to about 2e-4
     return [
-        probe("one_position", draw(2, 1, 6)).says("Position 0 is not turned at all."),
+        probe("one_position", draw(2, 1, 6)).says("Position 0 is not rotated at all."),
         probe("one_position_later", draw(2, 3, 1, 6), 11).says(
             "A single row with an offset, as in decoding, is at that position."
         ),
         probe("one_item_and_head", draw(1, 1, 4, 4)).says("One item of one head is enough."),
-        probe("many_positions", draw(1100, 4), **far).says("There may be any number of positions."),
+        probe("many_positions", draw(1100, 4), **far).says("Any number of positions must work."),
         probe("far_away", draw(2, 10), 3000, **far).says("The offset may be any whole number."),
-        probe("float32", draw(2, 5, 4), **FLOAT32).says("What is in float32 stays in float32."),
-        probe("half_precision", draw(2, 4, 6), **half).says(
-            "What is in bfloat16 stays in bfloat16."
-        ),
+        probe("float32", draw(2, 5, 4), **FLOAT32).says("Float32 stays float32."),
+        probe("half_precision", draw(2, 4, 6), **half).says("Bfloat16 stays bfloat16."),
         probe("half_precision_far_away", draw(2, 6), 3000, **half).says(
-            "Angles are worked out in float32: bfloat16 knows neither 3001 nor the rates well."
+            "Angles are computed in float32: bfloat16 can represent neither 3001 nor the rates "
+            "well."
         ),
         probe("strided", tensor(draw(2, 5, 6), strided=True)).says(STRIDED),
         probe("odd", draw(3, 5), raises="ValueError").says(
@@ -90,7 +89,7 @@ def _distance(probe, expected, recorded) -> Problem | None:
         if abs(worst - first) > 1e-3 * (1 + abs(first)):
             return Problem(
                 "not_the_distance_alone",
-                f"{probe.says} With one query and one key at all positions, your scores at "
+                f"{probe.says} With the same query and key at every position, your scores at "
                 f"distance {s} are {first:.3f} at one place and {worst:.3f} at another.",
                 "Do both features of a pair turn by the same angle?",
             )
@@ -104,7 +103,7 @@ def _lengths(probe, expected, recorded) -> Problem | None:
     if wrong.size:
         return Problem(
             "length_changed",
-            f"{probe.says} After your turn one is {wrong[0]:.3f} away.",
+            f"{probe.says} After your rotation one is {wrong[0]:.3f} away.",
             "Which two features make a pair, and which of their old values does each new one need?",
         )
     return close(probe, expected, recorded)
@@ -188,83 +187,82 @@ EXERCISE = Exercise(
     mistakes=(
         mistake("halves_paired", _model(pair=lambda x: x.chunk(2, dim=-1), unpair=_joined)).says(
             "You pair feature i with feature i + d/2, as many checkpoints do; here the partners "
-            "are neighbours, 2i and 2i + 1.",
+            "are the neighbours 2i and 2i + 1.",
             "Which feature is the partner of feature 0?",
         ),
         mistake("put_back_in_halves", _model(unpair=_joined)).says(
-            "Neighbours are turned, and then put back in halves: all first coordinates, then all "
+            "You rotate neighbours, but put them back in halves: all first coordinates, then all "
             "second ones.",
-            "In which order does `torch.cat` put the features, and in which were they in `x`?",
+            "In what order does `torch.cat` put the features, and what was their order in `x`?",
         ),
         mistake(
             "clockwise", _model(turn=lambda first, second, angles: _turned(first, second, -angles))
         ).says(
-            "The pairs are turned clockwise; the sign of the sines is the other way round.",
-            "Where does (1, 0) go if it is turned by a quarter, counter-clockwise?",
+            "You rotate the pairs clockwise; the sines need the opposite sign.",
+            "Where does (1, 0) go in a quarter turn, counter-clockwise?",
         ),
         mistake(
             "angle_for_each_feature",
             _model(turn=_an_angle_each, rates=lambda d: 10000.0 ** (-torch.arange(d).double() / d)),
         ).says(
-            "Each feature has an angle of its own; the two of a pair must share one, or it is no "
-            "turn.",
+            "Each of your features has its own angle. The two of a pair must share one, or it is "
+            "no rotation.",
             "How many angles does a row of d features need?",
         ),
         mistake("offset_ignored", _model(places=lambda x, offset: _places(x, 0))).says(
             "The offset changes nothing.", "Where do your positions begin?"
         ),
         mistake("positions_from_one", _model(places=lambda x, offset: _places(x, offset + 1))).says(
-            "The first row is at position 1; without an offset it must be at 0, and is not turned.",
+            "Your first row is at position 1; without an offset it must be at 0 and is not "
+            "rotated.",
             "What is the angle of the first row?",
         ),
         mistake("base_100", _model(rates=lambda d: _rates(d) ** 0.5)).says(
             "The exponent lacks its factor 2: pair i turns by p / 10000^(2i/d).",
-            "Write down the angles of position 1 for d = 4: 1 and 1/100.",
+            "Write down the angles of position 1 for d = 4. Are they 1 and 1/100?",
         ),
         mistake("rate_multiplied", _model(rates=lambda d: 1 / _rates(d))).says(
-            "The angles are multiplied by 10000^(2i/d); they are divided by it, so that later "
+            "You multiply the angles by 10000^(2i/d); they must be divided by it, so that later "
             "pairs turn ever more slowly.",
             "By which angle does the last pair turn from one position to the next?",
         ),
         mistake("one_rate", _model(rates=lambda d: torch.ones(1).double())).says(
             "All pairs turn at the same speed; pair i is slower by the factor 10000^(2i/d).",
-            "Where does the number of the pair enter your angles?",
+            "Where does the index of the pair enter your angles?",
         ),
         mistake("first_number_overwritten", _model(turn=_one_after_the_other)).says(
-            "The second coordinate is made from the first one after its turn; both need the old "
-            "ones.",
-            "Which value has the first coordinate in your second line?",
+            "You compute the second coordinate from the first one after its rotation; both need "
+            "the old values.",
+            "What value does the first coordinate have in your second line?",
         ),
         mistake("stretched", _model(turn=_stretched)).says(
-            "Each feature is only multiplied by its cosine or sine; a turn mixes the two of a "
+            "You only multiply each feature by its cosine or sine; a rotation mixes the two of a "
             "pair.",
-            "Which four products make a turn?",
+            "Which four products make a rotation?",
         ),
         mistake("angles_in_halves", _model(turn=_angles_in_halves)).says(
-            "Neighbours are paired, but the angles come as a1, a2, ..., a1, a2, ..., which fits "
-            "features that are paired in halves.",
+            "You pair neighbours, but your angles run a1, a2, ..., a1, a2, ..., which suits "
+            "features paired in halves.",
             "Which angle belongs to feature 1?",
         ),
         mistake("first_axis_counted", _model(places=_first_axis)).says(
-            "The positions are counted along the first axis, which is the batch as soon as there "
-            "is one.",
+            "You count positions along the first axis, which is the batch as soon as there is one.",
             "Which axis of (..., n, d) holds the positions?",
         ),
         mistake("odd_passes", _model(odd=True)).says(
-            "An odd number of features goes through; the last one has no partner.",
+            "You accept an odd number of features, but the last one has no partner.",
             "What should happen before anything is paired?",
         ),
     ),
     hints=(
-        "Each pair of features is the hand of a clock. The first pair turns by 1 radian a "
-        "position, the later ones ever more slowly; nothing else happens to a row.",
-        "Angles: a column of positions times a row of d/2 rates. Take the even and the odd "
-        "features apart, turn them by the four products of the formula, and weave the two "
-        "results back together.",
+        "Each pair of features is a clock hand. The first pair turns by 1 radian per position, "
+        "later ones ever more slowly; nothing else happens to a row.",
+        "Angles: a column of positions times a row of d/2 rates. Separate the even and the odd "
+        "features, rotate them with the four products of the formula, and interleave the two "
+        "results again.",
         "One pair by hand: at position 1 the first pair (1, 0) becomes (cos 1, sin 1); at "
-        "position 0 nothing turns. Turn all pairs at once, as even and odd columns, and put "
-        "the two back beside each other: what does `torch.stack` do here that `torch.cat` "
-        "does not?",
+        "position 0 nothing turns. Rotate all pairs at once, as even and odd columns, and put the "
+        "two back side by side: what does `torch.stack` do here that `torch.cat` does not?",
     ),
     promises={
         "Added positions (lesson 06)": "",

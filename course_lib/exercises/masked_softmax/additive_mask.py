@@ -23,9 +23,9 @@ def _additive_mask_probes(rng) -> list[Probe]:
         probe("small", small, "float64").says("Kept keys get 0, dropped keys get -inf."),
         probe("random", drawn, "float64").says("Kept keys get 0, dropped keys get -inf."),
         probe("four_axes", tensor(rng.random((2, 2, 3, 4)) < 0.5, strided=True), "float64").says(
-            "A mask may have any shape, and need not be contiguous."
+            "A mask may have any shape and need not be contiguous."
         ),
-        probe("float32", small, "float32").says("The result has the dtype asked for."),
+        probe("float32", small, "float32").says("The result has the requested dtype."),
         probe("worked_number", [True, False], "float16", part="edges").says(
             "In float16 dropped keys get -inf too; -1e9 does not exist there."
         ),
@@ -33,13 +33,13 @@ def _additive_mask_probes(rng) -> list[Probe]:
             "In bfloat16 dropped keys get -inf."
         ),
         probe("all_kept", [[True, True]], "float64", part="edges").says(
-            "With every key kept there is nothing but 0."
+            "If every key is kept, the result is all 0."
         ),
         probe("all_kept_vector", [True, True, True], "float64", part="edges").says(
-            "A mask of a single axis works as well."
+            "A mask with a single axis works too."
         ),
         probe("all_dropped", [[False, False]], "float64", part="edges").says(
-            "With every key dropped all are -inf."
+            "If every key is dropped, the result is all -inf."
         ),
     ]
 
@@ -70,7 +70,7 @@ EXERCISE = Exercise(
             "inverted",
             lambda mask, dtype: torch.zeros(mask.shape, dtype=dtype).masked_fill(mask, -math.inf),
         ).says(
-            "The mask is upside down: it has -inf where a key is kept.",
+            "The mask is inverted: it has -inf where a key is kept.",
             "`masked_fill` fills where its mask is True. What does True mean here?",
         ),
         mistake("finite_fill", lambda mask, dtype: torch.where(mask, 0.0, -1e9).to(dtype)).says(
@@ -84,12 +84,12 @@ EXERCISE = Exercise(
                 ~mask, torch.finfo(dtype).min
             ),
         ).says(
-            "Dropped keys get the smallest finite number; -inf is asked for.",
+            "Dropped keys get the smallest finite number; the exercise asks for -inf.",
             "What is `finfo.min` plus a negative score?",
         ),
         mistake("zero_one_numbers", lambda mask, dtype: mask.to(dtype)).says(
-            "These are the numbers 1 and 0. Added to the scores they drop nothing: exp(s + 0) is "
-            "not 0.",
+            "These are the numbers 1 and 0. Adding them to the scores drops nothing: exp(s + 0) "
+            "is not 0.",
             "What must be added to a score so that its exponential is 0?",
         ),
     ),
@@ -101,11 +101,12 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Adding 0 leaves a score as it is. What can you add so that exp(score + it) is exactly 0?",
-        "Start from zeros of the right shape and dtype and fill -inf where the mask is False.",
+        "Adding 0 leaves a score as it is. What can you add so that its exponential becomes "
+        "exactly 0?",
+        "Start from zeros of the right shape and dtype, and fill in -inf where the mask is False.",
         "`masked_fill` fills where its first argument is True, and your mask is True where a key "
         "is *kept*. Try it on `torch.zeros(2)` and `torch.tensor([True, False])`; then give the "
-        "zeros the mask's shape and device, and the dtype asked for.",
+        "zeros the mask's shape and device, and the requested dtype.",
     ),
     shares={"values": 0.45, "edges": 0.25, "hygiene": 0.3},
     promises={

@@ -30,7 +30,7 @@ def _causal_mask_probes(rng) -> list[Probe]:
             "`num_keys` may be given where it equals `num_queries`."
         ),
         case("hundreds_of_keys", num_queries=3, by_name={"num_keys": 600}).says(
-            "Earlier keys are seen however far back they lie."
+            "Earlier keys are visible however far back they lie."
         ),
         edge("more_queries", num_queries=4, by_name={"num_keys": 2}).says(
             "With more queries than keys the first queries see nothing at all."
@@ -43,7 +43,7 @@ def _causal_mask_probes(rng) -> list[Probe]:
         ),
         edge("one_by_one", num_queries=1).says("One query sees its own key."),
         edge("no_keys", num_queries=2, by_name={"num_keys": 0}).says(
-            "`num_keys=0` asks for a mask without columns; only None means as many as queries."
+            "`num_keys=0` asks for a mask without columns; only None means as many keys as queries."
         ),
     ]
 
@@ -54,7 +54,7 @@ def _ones(num_queries, num_keys=None) -> torch.Tensor:
 
 
 def _triangle(diagonal, upper=False) -> Callable:
-    """A triangle of True, whose diagonal is so far from that of the right one."""
+    """A triangle of True whose diagonal is shifted by so much from the right one."""
 
     def model(num_queries, num_keys=None) -> torch.Tensor:
         ones = _ones(num_queries, num_keys)
@@ -83,7 +83,7 @@ def _future_seen(probe, outputs) -> str | None:
         return None
     query, key, own = cell
     has = f"its own position is key {own}" if own >= 0 else "it comes before all keys"
-    return f"In your mask query {query} may attend key {key}, which lies in its future: {has}."
+    return f"In your mask query {query} may attend to key {key}, which lies in its future: {has}."
 
 
 def _past_missing(probe, outputs) -> str | None:
@@ -91,8 +91,8 @@ def _past_missing(probe, outputs) -> str | None:
         return None
     query, key, own = cell
     return (
-        f"In your mask query {query} may not attend key {key}; it may see its own position, key "
-        f"{own}, and all keys before it."
+        f"In your mask query {query} may not attend to key {key}; it may see its own position, "
+        f"key {own}, and all keys before it."
     )
 
 
@@ -120,7 +120,7 @@ EXERCISE = Exercise(
             "Rows are queries: which keys may the first row see?",
         ),
         mistake("true_means_drop", _triangle(1, upper=True)).says(
-            "The pattern is right but means the opposite: yours is True where a key is dropped.",
+            "The pattern is right but inverted: yours is True where a key is dropped.",
             "What does True mean in this course's masks?",
         ),
         mistake("own_key_dropped", _triangle(-1)).says(
@@ -129,12 +129,12 @@ EXERCISE = Exercise(
             "May a token attend to itself?",
         ),
         mistake("one_step_ahead", _triangle(1)).says(
-            "Every query sees one key too many: the one that comes right after it.",
+            "Every query sees one key too many: the one right after it.",
             "Which is the last key that query 0 of a square mask may see?",
         ),
         mistake("additive_instead_of_bool", _to_add).says(
-            "This is a mask to add (0 and -inf); a bool mask is asked for.",
-            "At which step does it turn into numbers?",
+            "This is an additive mask (0 and -inf); the exercise asks for a bool mask.",
+            "Which step turns it into numbers?",
         ),
         mistake(
             "num_keys_ignored", lambda num_queries, num_keys=None: _ones(num_queries, None).tril()
@@ -148,8 +148,8 @@ EXERCISE = Exercise(
         Property("past_missing", _past_missing, "Which key is at this query's own position?"),
     ),
     hints=(
-        "Write down for three tokens what each may see: row 0 sees key 0, row 1 sees keys 0 and "
-        "1, row 2 all three. Where are the True values?",
+        "Write down what each of three tokens may see: row 0 sees key 0, row 1 sees keys 0 and 1, "
+        "row 2 sees all three. Where are the True values?",
         "A lower triangle. With n != m, shift its diagonal so that the last row is all True: key "
         "j is allowed for query i if j <= i + m - n.",
         "`tril` keeps the lower triangle of a matrix, and its argument `diagonal` moves the edge. "

@@ -24,7 +24,7 @@ _ALL_MUST = "A key is allowed only where both masks allow it."
 
 
 def _three(rng) -> list[np.ndarray]:
-    """Each of them alone drops one key."""
+    """Each of them drops one key."""
     masks = [_mask(rng, 3, 5) for _ in range(3)]
     for i, allowed in enumerate(masks):
         allowed[1, :3] = np.arange(3) != i
@@ -56,7 +56,7 @@ def _edges(rng) -> list[Probe]:
     first, second, third = _three(rng)
     return [
         edge("none_in_between", first=first, none=None, second=second, no=None, third=third).says(
-            "None between masks changes nothing: all masks that are given must allow the key."
+            "None between masks changes nothing: every mask given must allow the key."
         ),
         edge("none_second", first=_ONE, second=None).says(
             "None allows everything: the other mask stays as it is."
@@ -94,13 +94,14 @@ EXERCISE = Exercise(
     mistakes=(
         mistake("or_instead_of_and", lambda *masks: _fold(masks, torch.logical_or)).says(
             "You allow a key where any mask allows it; it must be allowed by all of them.",
-            "A padded key in the past: allowed by the causal mask, not by the padding mask. May "
-            "it be attended?",
+            "A padded key in the past: the causal mask allows it, the padding mask does not. May "
+            "a query attend to it?",
         ),
         mistake(
             "sum_of_masks", lambda *masks: _fold([m.int() for m in _given(masks)], torch.add)
         ).says(
-            "Adding bool masks counts how many allow a key, and is no longer a bool mask.",
+            "Adding bool masks counts how many of them allow a key; the result is no longer a "
+            "bool mask.",
             "Which operator is True only if both sides are?",
         ),
         mistake("none_crashes", lambda *masks: functools.reduce(torch.logical_and, masks)).says(
@@ -108,10 +109,10 @@ EXERCISE = Exercise(
             "How can you leave out the masks that are None before you combine the rest?",
         ),
         mistake("python_and", lambda *masks: _fold(masks, lambda a, b: a and b), fails=True).says(
-            "Something asks for the truth of a whole mask: Python's `and`, `not`, `if mask`, "
-            "`filter(None, ...)` or `all(...)`. A tensor of several numbers has none.",
-            "Which operator does what `and` means, for each element, and which comparison tells "
-            "a mask from None?",
+            "Something asks for the truth value of a whole mask: Python's `and`, `not`, `if "
+            "mask`, `filter(None, ...)` or `all(...)`. A tensor of several numbers has none.",
+            "Which operator is `and` element by element, and which comparison tells a mask from "
+            "None?",
         ),
         mistake("only_two_masks", lambda *masks: _fold(_given(masks)[:2], torch.logical_and)).says(
             "Only the first two masks count.", "How many masks may be given?"
@@ -119,17 +120,17 @@ EXERCISE = Exercise(
         mistake(
             "first_mask_overwritten", lambda *masks: _fold(masks, operator.iand), fails=True
         ).says(
-            "`&=` writes the result into the caller's first mask, and fails where that has not yet "
-            "the shape of the result.",
+            "`&=` writes the result into the caller's first mask, and fails where that does not "
+            "have the shape of the result.",
             "What is the difference between `a &= b` and `a = a & b`?",
         ),
     ),
     hints=(
-        "A key may be attended if the first mask allows it AND the second does AND ...; None has "
-        "no objections.",
+        "A query may attend to a key if the first mask allows it AND the second does AND so on; "
+        "None allows everything.",
         "Start with None. For each mask that is not None: take it if there is nothing yet, "
         "otherwise combine it with what you have, element by element.",
-        "A smaller version first: two masks, of which either may be None. That makes four cases. "
+        "A smaller version first: two masks, either of which may be None. That makes four cases. "
         "Then do the same with the result and the next mask.",
     ),
     promises={

@@ -21,9 +21,7 @@ def _length_mask_probes(rng) -> list[Probe]:
         case("worked_number_per_query", valid_lens=[[1, 3]], max_len=3).says(
             "One item with two queries gives a mask (1, 2, max_len): the axis of size 1 stays."
         ),
-        case("several_items", valid_lens=per_item, max_len=6).says(
-            "Each item has a length of its own."
-        ),
+        case("several_items", valid_lens=per_item, max_len=6).says("Each item has its own length."),
         case("one_per_query", valid_lens=per_query, max_len=7).says(
             "Lengths of shape (batch, num_queries) give one row of the mask for each query."
         ),
@@ -31,23 +29,23 @@ def _length_mask_probes(rng) -> list[Probe]:
             "One length gives a mask of one row: the axis of size 1 stays."
         ),
         edge("int32", valid_lens=tensor(per_query.astype(np.int32), strided=True), max_len=6).says(
-            "Lengths may be int32 as well as int64, and need not be contiguous."
+            "Lengths may be int32 or int64 and need not be contiguous."
         ),
         edge("another_device", valid_lens=[6, 6], max_len=6, scenario="after_another_device").says(
             "Lengths on a GPU work: a tensor made without `device=` is on the CPU, and the two do "
             "not mix."
         ),
         edge("one_query", valid_lens=[[1]], max_len=1).says(
-            "One query of one item, and one key, keep their three axes."
+            "One query of one item and one key keep all three axes."
         ),
         edge("length_full", valid_lens=[3, 1, 0], max_len=3).says(
             "A length of `max_len` means that every key is real."
         ),
         edge("every_length_full", valid_lens=[[4, 4], [4, 4], [4, 4]], max_len=4).says(
-            "Lengths that are all `max_len` give a mask of True, with one row for each query."
+            "If all lengths are `max_len`, the mask is all True, with one row for each query."
         ),
         edge("hundreds_of_keys", valid_lens=[700, 3, 300], max_len=700).says(
-            "Lengths of hundreds are lengths like others."
+            "Lengths in the hundreds work like any others."
         ),
     ]
 
@@ -72,26 +70,26 @@ EXERCISE = Exercise(
     mistakes=(
         mistake("one_too_many", _compared(lambda at, lens: at <= lens)).says(
             "One key too many is kept: with `<=`, length 2 keeps keys 0, 1 and 2.",
-            "Which is the last real key of an item of length 2?",
+            "Which key is the last real one in an item of length 2?",
         ),
         mistake("starts_at_one", _compared(lambda at, lens: at < lens, start=1)).says(
             "One key too few is kept: your positions start at 1, or the last real key is dropped.",
             "What number does the first key have?",
         ),
         mistake("inverted", _compared(lambda at, lens: at >= lens)).says(
-            "The mask is upside down: you keep the padding and drop the real keys.",
+            "The mask is inverted: you keep the padding and drop the real keys.",
             "What does True mean in this course's masks?",
         ),
         mistake("transposed", _compared(lambda at, lens: (at < lens).mT)).says(
             "The axes are the wrong way round: keys belong on the last axis.",
-            "Which of the two gets the new axis, the lengths or the positions?",
+            "Which of the two gets the new axis: the lengths or the positions?",
         ),
         mistake(
             "only_one_length_per_item",
             _compared(lambda at, lens: at < lens[..., 0][:, None]),
             fails=True,
         ).says(
-            "One length an item works, lengths of shape (batch, num_queries) do not.",
+            "One length per item works; lengths of shape (batch, num_queries) do not.",
             "Where must the new axis go so that keys come last, whatever the number of axes?",
         ),
         mistake(

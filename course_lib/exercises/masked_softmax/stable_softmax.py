@@ -36,11 +36,11 @@ def _values(rng) -> list[Probe]:
             "With `axis=-2` the sums over the last axis but one are 1."
         ),
         case("one_column", scores=normal(1, 4, 1), by_name={"axis": 1}).says(
-            "Axes of size 1 stay: `axis=1` of an array (1, 4, 1) holds one row of four scores."
+            "Axes of size 1 stay: `axis=1` of a (1, 4, 1) array holds one row of four scores."
         ),
         case("vector", scores=normal(6)).says("A vector is one row."),
         case("float32", scores=array(rng.normal(0, 1.3, (3, 4)).astype(np.float32))).says(
-            "Scores in float32 give weights in float32."
+            "Float32 scores give float32 weights."
         ),
     ]
 
@@ -55,11 +55,11 @@ def _extremes(rng) -> list[Probe]:
             "Very negative scores do not underflow to 0 / 0."
         ),
         edge("far_apart_scores", scores=array([[-900.0, 1.0, 0.5], [0.5, 3000.0, -1.0]])).says(
-            "Scores of one row may lie far apart: the largest takes all the weight."
+            "Scores in one row may lie far apart: the largest takes all the weight."
         ),
         edge("far_apart_rows", scores=rows).says(
-            "Rows of very different size do not disturb each other: what is subtracted from a row "
-            "is its own maximum, not the largest score of all."
+            "Rows of very different size must not disturb each other: subtract each row's own "
+            "maximum, not the largest score of all."
         ),
     ]
 
@@ -111,13 +111,13 @@ EXERCISE = Exercise(
             "Which number can you subtract from every score of a row without changing its weights?",
         ),
         mistake("axis_ignored", lambda scores, axis=-1: _softmax_numpy(scores, -1)).says(
-            "The last axis is right, but the argument `axis` changes nothing.",
+            "It is right for the last axis, but the argument `axis` changes nothing.",
             "Where does your code use `axis`?",
         ),
         mistake("keepdims_forgotten", _without_keepdims, fails=True).says(
-            "A maximum or a sum drops the axis that it runs over, so its shape fits the scores "
-            "only by luck.",
-            "What does `keepdims=True` make of the shape of a sum?",
+            "A maximum or a sum drops the axis it runs over, so its shape fits the scores only by "
+            "luck.",
+            "What does `keepdims=True` do to the shape of a sum?",
         ),
         mistake(
             "global_maximum",
@@ -154,8 +154,8 @@ EXERCISE = Exercise(
         "Source: Blanchard": "",
     },
     hints=(
-        "Adding the same number to all scores of a row leaves its weights as they are. Which "
-        "number makes the largest exponent exactly 0?",
+        "Adding the same number to all scores of a row does not change its weights. Which number "
+        "makes the largest exponent exactly 0?",
         "Subtract the maximum along `axis`, take exp, divide by the sum along `axis`. "
         "`keepdims=True` keeps the shapes aligned for any number of axes.",
         "A smaller version first: `x = np.array([[1.0, 3.0], [5.0, 2.0]])`. What are the shapes of "

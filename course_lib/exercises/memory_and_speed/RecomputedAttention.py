@@ -29,7 +29,7 @@ def _probe(rng, name, says, args, block_size, mask=None, upstream=None, **option
 
 
 def _narrow(rng, n, m) -> Given:
-    """Gradients are asked for the queries alone."""
+    """Only the gradients of the queries are needed."""
     given = problem(rng, n, m, 1, 1)
     return given | {"queries": tensor(given["queries"].data, requires_grad=True)}
 
@@ -46,16 +46,16 @@ def _values(rng) -> list[Probe]:
     return [
         probe("worked_number", both, by_hand(requires_grad=True), 2, upstream=np.ones((1, 1))),
         probe("random", both, draw(3, 5, 3, 4), 2),
-        probe("batch", "Each item of a batch has gradients of its own.", draw(2, 4, 2, 3, 2), 3),
+        probe("batch", "Each item of a batch has its own gradients.", draw(2, 4, 2, 3, 2), 3),
         probe("wide", "There may be any number of features.", draw(2, 4, 7, 2), 2),
         probe("heads", "There may be any number of leading axes.", draw(1, 4, 2, 1, 2, 2), 3),
-        probe("rising", "Later keys with larger scores change nothing of that.", climbing, 2),
+        probe("rising", "It holds when later keys have larger scores.", climbing, 2),
         probe("mask", "A mask (n, m) holds in the backward pass too.", draw(3, 6, 2, 2), 2,
               some(rng, 3, 6)),
         probe("lengths", "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
               draw(1, 5, 2, 2, 2), 2, lengths(5, 4, 2)),
-        probe("memory", "With 65 keys in blocks of 2, neither all weights nor all scores are kept "
-              "for the backward pass, or are there together in either pass.",
+        probe("memory", "With 65 keys in blocks of 2, neither pass may hold all weights or all "
+                        "scores at once, and none of them may be kept for the backward pass.",
               _narrow(rng, 16, 65), 2, at_most=_LIMITS),
         probe("strided", "Inputs need not be contiguous.", draw(2, 5, 2, 3, strided=True), 2),
     ]  # fmt: skip
@@ -76,23 +76,23 @@ def _edges(rng) -> list[Probe]:
     return [
         edge("one_block", "A block may be larger than needed.", draw(2, 3, 2, 2), 8),
         edge("one_by_one", "A block may be one key.", draw(2, 3, 3, 2), 1),
-        edge("one_key", "A single key has the weight 1.", draw(2, 1, 2, 2, 1), 4),
-        edge("late_start", "A query whose first blocks are masked altogether begins with the "
-             "next.", draw(3, 6, 2, 1), 2, late),
-        edge("empty_row", "A query that may attend to no key gets zeros and sends back zeros, and "
-             "disturbs no other.", draw(3, 5, 2, 2), 8, empty),
+        edge("one_key", "A single key has weight 1.", draw(2, 1, 2, 2, 1), 4),
+        edge("late_start", "A query whose first blocks are entirely masked begins with the next "
+                           "one.", draw(3, 6, 2, 1), 2, late),
+        edge("empty_row", "A query that may attend to no key gets zeros, sends back zeros and "
+                          "disturbs no other query.", draw(3, 5, 2, 2), 8, empty),
         edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
              draw(3, 5, 2, 1), 2, np.array([[True], [True], [False]])),
         edge("memory_masked", "With a mask of a single row, which stands for all queries, memory "
-             "stays as small.", _narrow(rng, 16, 48), 2, some(rng, 1, 48),
+                              "stays just as small.", _narrow(rng, 16, 48), 2, some(rng, 1, 48),
              at_most=_LIMITS | {"peak": 6000}),
         edge("large_scores", "Large scores do not overflow.", large, 3),
-        edge("applied_twice", "Each call remembers its own tensors, also where two calls come "
-             "before `backward`.", draw(3, 5, 2, 2), 2,
+        edge("applied_twice", "Each call remembers its own tensors, even if two calls come before "
+                              "`backward`.", draw(3, 5, 2, 2), 2,
              scenario="apply_function_twice"),
-        edge("huge_forbidden_scores", "A forbidden score may be 1e4, and leaves no trace.",
+        edge("huge_forbidden_scores", "A forbidden score may be 1e4 and must leave no trace.",
              forbidden, 2, np.array([[True, True, False]])),
-        edge("float32", "Inputs in float32 give results in float32.", draw(2, 5, 3, 2), 2,
+        edge("float32", "Float32 inputs give float32 results.", draw(2, 5, 3, 2), 2,
              dtype="float32", tolerance=1e-4),
     ]  # fmt: skip
 
@@ -136,8 +136,8 @@ EXERCISE = Exercise(
     oracle=oracle.recomputed_attention,
     builds_on=("blocked_attention",),
     forbidden={
-        "scaled_dot_product_attention": "Here the two passes, which such a call hides, are what "
-        "you write."
+        "scaled_dot_product_attention": "Such a call hides the two passes, which are what you "
+        "write here."
     },
     mistakes=(
         mistake("maximum_kept", _keeping(lambda maxima, totals: maxima)).says(
@@ -146,19 +146,19 @@ EXERCISE = Exercise(
             "Which single number c makes exp(S - c) the weights themselves?",
         ),
         mistake("normalised_in_the_block", wrong.recomputed(weigh=_in_block)).says(
-            "In the backward pass each block gets a softmax of its own; the weights of all blocks "
-            "together sum to 1.",
+            "In the backward pass each block gets its own softmax; the weights of all blocks "
+            "together must sum to 1.",
             "What did the forward pass keep so that you need not sum again?",
         ),
         mistake("row_sum_of_the_block", wrong.recomputed(row_sums=_of_block)).says(
-            "The row sum D of W * dW is taken within the block. It goes over all keys, so it has "
-            "to be known before the loop.",
-            "Which number that `forward` knew is D?",
+            "You take the row sum D of W * dW within a block. It runs over all keys, so it must "
+            "be known before the loop.",
+            "Which number that `forward` knew gives you D?",
         ),
         mistake("row_sum_forgotten", wrong.recomputed(row_sums=_none)).says(
             "The row sum is missing: dS = W * dW forgets that raising one weight lowers the "
             "others.",
-            "What must the gradient of the scores of a query sum to?",
+            "What must the gradients of a query's scores sum to?",
         ),
         mistake("root_forgotten", wrong.recomputed(root=lambda q: 1.0)).says(
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
@@ -172,9 +172,8 @@ EXERCISE = Exercise(
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
         mistake("scores_not_scaled_again", wrong.recomputed(score=lambda q, k: q @ k.mT)).says(
-            "In the backward pass the scores are computed again without 1/sqrt(d): these are not "
-            "the "
-            "scores that log sum exp belongs to.",
+            "In the backward pass you recompute the scores without 1/sqrt(d); these are not the "
+            "scores that the log sum exp belongs to.",
             "Which scores did the forward pass see?",
         ),
         mistake("mask_forgotten", wrong.recomputed(fill=wrong.no_fill)).says(
@@ -182,9 +181,9 @@ EXERCISE = Exercise(
             "Which scores did the forward pass see?",
         ),
         mistake("empty_row", wrong.recomputed(shift_of=lambda kept: kept)).says(
-            "A query without keys has the log sum exp -inf; -inf - (-inf) is NaN, and reaches the "
+            "A query without keys has a log sum exp of -inf; -inf - (-inf) is NaN and reaches the "
             "gradients of the keys.",
-            "What could be subtracted there instead?",
+            "What could you subtract there instead?",
         ),
         mistake(
             "nan_hidden",
@@ -193,53 +192,52 @@ EXERCISE = Exercise(
                 order=lambda q, k, v: (q.nan_to_num(0.0), k.nan_to_num(0.0), v.nan_to_num(0.0)),
             ),
         ).says(
-            "NaN is replaced in the finished gradients; what the other queries sent to the same "
-            "keys is lost by then.",
-            "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
+            "You replace NaN in the finished gradients, but by then what the other queries sent "
+            "to the same keys is lost.",
+            "In which step does -inf - (-inf) first occur, and what could it subtract instead?",
         ),
         mistake("short_block_dropped", wrong.recomputed(blocks=wrong.full_blocks)).says(
-            "The backward pass leaves out the last block where it is shorter than the others.",
+            "The backward pass leaves out the last block if it is shorter than the others.",
             "Which keys and values get no gradient?",
         ),
         mistake("queries_overwritten", wrong.recomputed(add_queries=False)).says(
-            "The gradient of the queries is that of the last block: every block overwrites it.",
-            "Which of the three gradients collects something from every block?",
+            "The gradient of the queries is that of the last block only: every block overwrites "
+            "it.",
+            "Which of the three gradients collects a share from every block?",
         ),
         mistake("keys_and_values_swapped", wrong.recomputed(order=lambda q, k, v: (q, v, k))).says(
-            "The gradients of keys and values are returned in each other's place.",
+            "The gradients of keys and values are swapped.",
             "In which order does `forward` take its arguments?",
         ),
         mistake("no_gradients", _Forgetful).says(
             "`backward` returns None for the three tensors. Inside `forward` autograd records "
-            "nothing, so no one else works the gradients out.",
+            "nothing, so nobody else computes the gradients.",
             "Which formulas of lesson 05 belong here?",
         ),
         mistake("all_at_once", wrong.AllAtOnce).says(
-            "The numbers are right, but in one of the two passes all weights, n x m of them, are "
-            "there at the same time.",
-            "Do forward and backward pass both let go of a block before the next one?",
+            "The numbers are right, but one of the two passes holds all n x m weights at once.",
+            "Do both passes let go of a block before the next one?",
         ),
         mistake("weights_kept", wrong.recomputed(keep=True)).says(
-            "The numbers are right, but the weights, n x m of them, are kept for the backward "
-            "pass.",
-            "From which number of each query can they be computed again?",
+            "The numbers are right, but all n x m weights are kept for the backward pass.",
+            "From which number of each query can you compute them again?",
         ),
         *known(wrong.Recomputed, without=("keys_reshaped",)),
     ),
     hints=(
-        "It is lesson 05's `attention_backward`, for one block of keys at a time. Go through its "
+        "It is lesson 05's `attention_backward`, one block of keys at a time. Go through its "
         "products and ask of each: does it need anything from the other blocks? In two places it "
-        "does. For both, section 4 has a number of each query that the forward pass knew.",
-        "Decide first what `forward` has to hand on. Then take a block and sort the three "
-        "gradients: which does this block complete, which does it only add to? Write `backward` "
-        "for a single block that holds all keys, until `torch.autograd.grad` of lesson 05's "
-        "attention agrees. Only then cut it. The scores of a block must be those of the forward "
-        "pass, to the last step.",
-        "Take the worked number and check in this order: the weights from the scores and what you "
-        "kept (0.2447, 0.0900, 0.6652); D, without the weights (3.8411); the gradient of the "
-        "scores (-0.6953, -0.0757, 0.7710), which sums to 0; then each product. Go on to a query "
-        "whose mask is all False, and print what you take the exponential of. The check of memory "
-        "comes last: which of your tensors has an n and an m?",
+        "does. For both, section 4 has a number for each query that the forward pass knew.",
+        "First decide what `forward` has to save. Then take one block and sort the three "
+        "gradients: which does this block complete, and which does it only add to? Write "
+        "`backward` for a single block that holds all keys, until `torch.autograd.grad` of lesson "
+        "05's attention agrees. Only then cut it into blocks. The scores of a block must be those "
+        "of the forward pass, down to the last step.",
+        "Take the worked number and check, in this order: the weights from the scores and what "
+        "you kept (0.2447, 0.0900, 0.6652); D, without the weights (3.8411); the gradient of the "
+        "scores (-0.6953, -0.0757, 0.7710), which sums to 0; then each product. Next take a query "
+        "whose mask is all False, and print what you take the exponential of. Look at memory "
+        "last: which of your tensors has both an n and an m?",
     ),
     promises={
         "begin on paper": "",

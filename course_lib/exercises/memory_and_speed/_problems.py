@@ -42,7 +42,7 @@ def by_hand(**options) -> Given:
 
 
 def _outside(probe, outputs) -> str | None:
-    """Outputs are averages of the values that may be attended."""
+    """Outputs are averages of the values that may be attended to."""
     found, values = outputs.items[0].data, probe.args["values"].data
     if found.shape[:-2] != values.shape[:-2]:
         return None
@@ -77,6 +77,6 @@ def _below_maximum(probe, outputs) -> str | None:
 
 
 PROPERTIES = (
-    Property("outside_values", _outside, "Which factors did sums and outputs get?"),
+    Property("outside_values", _outside, "What factors did the sums and the outputs get?"),
     Property("below_maximum", _below_maximum, "What does exp(largest - largest) add?"),
 )

@@ -45,21 +45,21 @@ def _values(rng) -> list[Probe]:
         probe("scaled", "The scores are divided by sqrt(d), here by 2.", scaled, 2),
         probe("random", same, problem(rng, 3, 7, 4, 5, 2), 3),
         probe("no_batch", "A batch axis may be missing.", problem(rng, 4, 9, 3, 2), 4),
-        probe("square", "As many keys as queries: without a mask every query still sees all of "
-              "them.", problem(rng, 5, 5, 3, 3), 2),
+        probe("square", "With as many keys as queries and no mask, every query still sees all "
+                        "keys.", problem(rng, 5, 5, 3, 3), 2),
         probe("heads", "There may be any number of leading axes.", problem(rng, 2, 5, 3, 4, 2, 3),
               5),
-        probe("rising", "Where later keys score higher, everything before them is rescaled.",
+        probe("rising", "If later keys score higher, everything before them is rescaled.",
               rising(rng, 3, 8, 2, 3), 3),
-        probe("falling", "Where the first keys score highest, later ones count less.", falling, 3),
+        probe("falling", "If the first keys score highest, later ones count less.", falling, 3),
         probe("mask", "A mask (n, m) holds for every block.", problem(rng, 3, 7, 4, 2), 3,
               some(rng, 3, 7)),
         probe("mask_of_items", "A mask (B, n, m) has columns for every block.",
               problem(rng, 2, 8, 3, 4, 3), 3, some(rng, 3, 2, 8)),
         probe("lengths", "A mask (B, 1, m), as lengths make it, holds for all queries of an item.",
               problem(rng, 3, 7, 2, 3, 2), 2, lengths(7, 5, 3)),
-        probe("memory", "With 125 keys in blocks of 12, the 80 x 125 scores are never there "
-              "together.", problem(rng, 80, 125, 2, 1), 12, at_most=_LIMIT),
+        probe("memory", "With 125 keys in blocks of 12, the 80 x 125 scores must never exist all "
+                        "at once.", problem(rng, 80, 125, 2, 1), 12, at_most=_LIMIT),
         probe("strided", "Inputs need not be contiguous.", problem(rng, 3, 6, 2, 4, strided=True),
               4),
     ]  # fmt: skip
@@ -72,18 +72,20 @@ def _edges(rng) -> list[Probe]:
     empty = some(rng, 2, 3, 8)
     empty[0, 1], empty[1, 2] = False, False
     return [
-        edge("fitting", "Blocks may fit exactly.", problem(rng, 2, 6, 3, 4), 3),
+        edge("fitting",
+             "The block size may divide the number of keys.", problem(rng, 2, 6, 3, 4), 3),
         edge("one_by_one", "A block may be one key.", problem(rng, 3, 4, 1, 3), 1),
         edge("one_block", "A block may be larger than needed.", problem(rng, 2, 5, 3, 2), 9),
-        edge("one_key", "A single key has the weight 1.", problem(rng, 2, 1, 1, 2, 1), 4),
-        edge("late_start", "A query whose first blocks are masked altogether begins with the "
-             "next.", problem(rng, 4, 7, 3, 2), 3, late),
-        edge("empty_row", "A query that may attend to no key gets zeros, and the log sum exp "
-             "-inf.", problem(rng, 3, 8, 1, 4, 2), 8, empty),
+        edge("one_key", "A single key has weight 1.", problem(rng, 2, 1, 1, 2, 1), 4),
+        edge("late_start", "A query whose first blocks are entirely masked begins with the next "
+                           "one.", problem(rng, 4, 7, 3, 2), 3, late),
+        edge("empty_row", "A query that may attend to no key gets zeros and a log sum exp of "
+                          "-inf.", problem(rng, 3, 8, 1, 4, 2), 8, empty),
         edge("one_column", "A mask (n, 1) with one column stands for all keys, in every block.",
              problem(rng, 3, 7, 2, 3), 3, np.array([[True], [False], [True]])),
         edge("memory_masked", "With a mask of a single row, which stands for all queries, memory "
-             "stays as small.", problem(rng, 80, 120, 2, 1), 12, some(rng, 1, 120),
+                              "stays just as small.",
+             problem(rng, 80, 120, 2, 1), 12, some(rng, 1, 120),
              at_most=_LIMIT),
     ]  # fmt: skip
 
@@ -111,30 +113,32 @@ def _extremes(rng) -> list[Probe]:
         "values": tensor(rng.normal(0, 1, (4, 2))),
     }
     return [
-        edge("far_below_zero", "Scores of -1e6 are scores like others.", far_from_zero, 3),
-        edge("huge_forbidden_scores", "A forbidden score may be any number, 1e4 or 1e30, and "
-             "leaves no trace.", forbidden, 2, np.array([[True, True, False, False]])),
+        edge("far_below_zero", "Scores of -1e6 are scores like any others.", far_from_zero, 3),
+        edge("huge_forbidden_scores", "A forbidden score may be any number, 1e4 or 1e30, and must "
+                                      "leave no trace.",
+             forbidden, 2, np.array([[True, True, False, False]])),
         edge("large_scores", "Large scores do not overflow.", large, 2),
-        edge("first_block_far_below", "A first block whose scores lie 1000 below later ones does "
-             "not make these overflow.", far_below, 2),
-        edge("float32", "Inputs in float32 give results in float32.", problem(rng, 3, 7, 4, 2), 3,
+        edge("first_block_far_below", "A first block whose scores lie 1000 below later ones must "
+                                      "not make these overflow.", far_below, 2),
+        edge("float32", "Float32 inputs give float32 results.", problem(rng, 3, 7, 4, 2), 3,
              dtype="float32", tolerance=1e-4),
     ]  # fmt: skip
 
 
 def _gradients(rng) -> list[Probe]:
     return [
-        probe("gradient", "The gradient comes through all blocks.",
+        probe("gradient", "The gradient must flow through all blocks.",
               problem(rng, 2, 5, 2, 3, requires_grad=True), 2, some(rng, 2, 5), part="gradients",
               grad_outputs=rng.normal(0, 1, (2, 3))),
-        probe("gradient_of_empty_row", "A query without keys gets the gradient 0, and the others "
-              "are not disturbed.", problem(rng, 3, 4, 2, 2, requires_grad=True), 2,
+        probe("gradient_of_empty_row", "A query without keys gets gradient 0 and does not disturb "
+                                       "the others.",
+              problem(rng, 3, 4, 2, 2, requires_grad=True), 2,
               np.array([[True] * 4, [False] * 4, [False, False, True, True]]), part="gradients",
               grad_outputs=rng.uniform(-1, 1, (3, 2))),
     ]  # fmt: skip
 
 
-_LOOP = "Here the loop over blocks, which such a call hides, is what you write."
+_LOOP = "Such a call hides the loop over blocks, which is what you write here."
 
 EXERCISE = Exercise(
     points=4,
@@ -150,30 +154,29 @@ EXERCISE = Exercise(
     forbidden={"scaled_dot_product_attention": _LOOP, "flex_attention": _LOOP},
     mistakes=(
         mistake("sum_not_rescaled", wrong.blocked(fade_totals=False)).says(
-            "The outputs so far are rescaled when the maximum rises, the sums are not.",
-            "What do a weight's numerator and denominator have in common?",
+            "When the maximum rises, you rescale the outputs so far but not the sums.",
+            "What do the numerator and the denominator of a weight have in common?",
         ),
         mistake("outputs_not_rescaled", wrong.blocked(fade_outputs=False)).says(
-            "The sums so far are rescaled when the maximum rises, the outputs are not.",
-            "What do a weight's numerator and denominator have in common?",
+            "When the maximum rises, you rescale the sums so far but not the outputs.",
+            "What do the numerator and the denominator of a weight have in common?",
         ),
         mistake("blocks_averaged", wrong.each_apart(lambda results: results.mean(0))).says(
-            "Each block is normalised by itself, and the results are averaged: all blocks weigh "
-            "the "
+            "You normalise each block on its own and average the results, so all blocks weigh the "
             "same, whatever their scores.",
             "How much does each block weigh in the whole softmax?",
         ),
         mistake("short_block_dropped", wrong.blocked(blocks=wrong.full_blocks)).says(
-            "The last block is left out where it is shorter than the others.",
+            "The last block is left out if it is shorter than the others.",
             "Where does the last block begin if block_size does not divide the number of keys?",
         ),
         mistake("first_columns_of_mask", wrong.blocked(part=wrong.first_columns)).says(
-            "Every block meets the first columns of the mask.",
-            "Is the same slice taken of keys, values and mask?",
+            "Every block gets the first columns of the mask.",
+            "Do you take the same slice of keys, values and mask?",
         ),
         mistake("one_column_mask", wrong.blocked(part=wrong.sliced_without_expanding)).says(
-            "A mask with a single column stands for all keys; sliced as it is, nothing is left of "
-            "it after the first block.",
+            "A mask with a single column stands for all keys. If you slice it as it is, nothing "
+            "is left of it after the first block.",
             "What does `expand` do to an axis of length 1?",
         ),
         mistake(
@@ -185,8 +188,8 @@ EXERCISE = Exercise(
             "What is exp(-1e9 - largest) where the largest is -1e9 too?",
         ),
         mistake("empty_row", wrong.blocked(shift_of=lambda larger: larger)).says(
-            "Where a query has seen masked keys only, -inf - (-inf) is NaN, and NaN stays.",
-            "What could be subtracted there instead of the maximum?",
+            "Where a query has seen only masked keys, -inf - (-inf) is NaN, and NaN stays.",
+            "What could you subtract there instead of the maximum?",
         ),
         mistake(
             "nan_hidden",
@@ -198,33 +201,34 @@ EXERCISE = Exercise(
                 ),
             ),
         ).says(
-            "NaN is replaced in the result; a query whose first block was masked altogether has "
-            "lost its sums by then.",
-            "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
+            "You replace NaN in the result, but by then a query whose first block was entirely "
+            "masked has lost its sums.",
+            "In which step does -inf - (-inf) first occur, and what could it subtract instead?",
         ),
         mistake("maximum_for_logsumexp", wrong.blocked(end=lambda maxima, totals: maxima)).says(
-            "In the place of log sum exp you return the maximum; the sum is missing.",
-            "log sum exp is maximum plus what?",
+            "You return the maximum instead of the log sum exp; the sum is missing.",
+            "The log sum exp is the maximum plus what?",
         ),
         mistake("all_at_once", wrong.at_once).says(
-            "Numbers for all queries and all keys, n x m of them, are in memory at the same time: "
-            "the scores in one tensor or in a list of blocks, or the mask turned into numbers.",
-            "What has to stay of a block once it has been added?",
+            "All n x m numbers are in memory at once: the scores, in one tensor or in a list of "
+            "blocks, or the mask turned into numbers.",
+            "What do you have to keep of a block once it has been added?",
         ),
         *known(wrong.Blocked),
     ),
     properties=PROPERTIES,
     hints=(
-        "It is `softmax_statistics` with one more thing that runs along: the weighted sum of the "
-        "values so far. It is shifted by the same maximum. So what does it need when that rises?",
-        "Three things live through the loop. Write down for each its shape, and what it is for a "
-        "query that has seen no key yet. All else belongs to one block and is forgotten. The mask "
-        "has columns as the keys have rows: what is left of a single column when you cut it? And "
-        "by what do you divide at the end for a query that has seen nothing?",
+        "It is `softmax_statistics` with one more running quantity: the weighted sum of the "
+        "values so far. It is shifted by the same maximum. So what does it need when the maximum "
+        "rises?",
+        "Three things survive the loop. Write down the shape of each, and what it is for a query "
+        "that has seen no key yet. Everything else belongs to one block and is forgotten. The "
+        "mask has one column for each row of the keys: what is left of a single column when you "
+        "cut it? And what do you divide by at the end for a query that has seen nothing?",
         "Solve a smaller version first: one query, d = 1, no mask, one key at a time, plain "
         "floats. Print c, t and O after each key of section 3's example; after the second they "
-        "are 1, 1.3679 and 2.1036. Then blocks of two keys, then many queries, where c and t "
-        "become (n, 1). The mask comes last, and in it the query that may attend to nothing.",
+        "are 1, 1.3679 and 2.1036. Then take blocks of two keys, then many queries, where c and t "
+        "become (n, 1). Add the mask last, with the query that may attend to nothing.",
     ),
     promises={
         "One loop, over blocks of keys, is enough": "",

@@ -55,8 +55,8 @@ def _values(rng) -> list[Probe]:
         ),
         # Pairs need five times as many.
         case("few_functions", **few, at_most=_frugal(few, 2)).says(
-            "An exponential for each number of the queries and of the keys is enough: (n + m) H "
-            "for each item, not n m H."
+            "One exponential for each number in the queries and keys is enough: (n + m) H for "
+            "each item, not n m H."
         ),
         case("gradient_of_keys", **of_keys, grad_outputs=rng.normal(0, 1, (1, 1, 2))).says(
             "The gradient of the keys is that of the scores."
@@ -77,13 +77,13 @@ def _borders(rng) -> list[Probe]:
     half = [[8.0, -7.0], [-8.0, 6.5]], [[-8.0, 7.25], [7.75, -6.5], [0.25, 0.0]]
     return [
         edge("one_for_each", **one_each, at_most=_frugal(one_each)).says(
-            "One exponential for each number of the queries and keys is enough."
+            "One exponential for each number in the queries and keys is enough."
         ),
         edge("at_the_border", **near, **FLOAT32, at_most=_frugal(near)).says(
-            "Up to 40 on both sides the exponentials of the vectors serve, in float32 as well."
+            "Up to 40 on both sides, the exponentials of the vectors are enough, also in float32."
         ),
         edge("beyond_the_border", **_of(far, [1.0, -2.0]), dtype="float32", tolerance=1e-3).says(
-            "Beyond float32's range the scores are right too, in some other way."
+            "Beyond float32's range the scores must be right too, computed in some other way."
         ),
         edge("beyond_in_float64", **_of(very_far, [1.0, 2.0])).says(
             "float64 reaches further, but not everywhere."
@@ -119,9 +119,9 @@ def _beyond(rng) -> list[Probe]:
             "Queries alone may be out of range, some very negative, some very large."
         ),
         probe("opposite", *opposite).says(
-            "Queries and keys may be out of range where their sums are small."
+            "Queries and keys may be out of range even if their sums are small."
         ),
-        probe("far_beyond", *far_away, _second).says("They may be far out of range."),
+        probe("far_beyond", *far_away, _second).says("Both may be far out of range."),
     ]
 
 
@@ -204,37 +204,38 @@ EXERCISE = Exercise(
     builds_on=("additive_scores",),
     mistakes=(
         mistake("no_guard", _model(_always)).says(
-            "Where exp(-2q) or exp(-2k) leaves the range of the dtype nothing steps in: one is "
-            "infinite or 0 then, and infinity times 0 is no number.",
-            "For which q is exp(-2q) still a number of this dtype, and 1 / exp(-2q) too?",
+            "Nothing takes over where exp(-2q) or exp(-2k) leaves the range of the dtype: one is "
+            "then infinite or 0, and infinity times 0 is NaN.",
+            "For which q are both exp(-2q) and 1 / exp(-2q) still finite numbers in this dtype?",
         ),
         mistake("guard_for_float32", _model(lambda queries, keys: _both(queries, keys, 40.0))).says(
-            "The guard is the same for every dtype, about 40: in float16 exp(-2q) leaves its range "
-            "long before.",
-            "What do `torch.finfo(dtype).max` and `.tiny` say of float16?",
+            "Your guard is about 40 for every dtype, but in float16 exp(-2q) leaves the range "
+            "long before that.",
+            "What are `torch.finfo(dtype).max` and `.tiny` for float16?",
         ),
         mistake("clamped", _model(_never, _clamped)).says(
-            "Queries and keys are clamped before they are added: q = -60 and k = 45, cut off at "
-            "43.7, add up to 0 instead of -15.",
+            "You clamp queries and keys before adding them: q = -60 and k = 45, clamped at 43.7, "
+            "add up to 0 instead of -15.",
             "Is tanh(q + k) really the same once both are clamped?",
         ),
         mistake("wrong_beyond_the_range", _where_nan).says(
-            "Where exp(-2q) or exp(-2k) leaves the range of the dtype without making NaN, your "
-            "scores are wrong: the slow form has to step in wherever one |q| or |k| is too large.",
+            "Where exp(-2q) or exp(-2k) leaves the range of the dtype without giving NaN, your "
+            "scores are wrong: the slow form has to take over wherever one |q| or |k| is too "
+            "large.",
             "For which q is exp(-2q) infinite or 0 in this dtype, and what is 1 / (1 + infinity)?",
         ),
         mistake("pairs", _model(_never)).says(
             "The numbers are right, but you take more than one exponential (or tanh or sigmoid) "
-            "for a number of the queries or keys; one for every pair makes n m H of them.",
+            "for each number in the queries and keys; one for every pair makes n m H of them.",
             "Into which product can exp(-2(q + k)) be split before queries and keys meet?",
         ),
         mistake("constant_forgotten", _model(end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v))).says(
-            "The -1 of 2 sigmoid - 1 is missing: every score is too large by the sum of w_v. A "
-            "softmax would not notice, but the scores are asked for.",
+            "The -1 of 2 sigmoid - 1 is missing, so every score is too large by the sum of w_v. A "
+            "softmax would not notice, but the exercise asks for the scores.",
             "What does -1 for each feature add up to, weighted by w_v?",
         ),
         mistake("w_v_forgotten", _model(end=lambda sigmoids, w_v: (2 * sigmoids - 1).sum(-1))).says(
-            "The features are added up without w_v.", "Which layer turns features into a score?"
+            "You add up the features without w_v.", "Which layer turns features into a score?"
         ),
     ),
     properties=(
@@ -245,16 +246,16 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "A tanh costs much. Write it with a sigmoid, and the sigmoid with an exponential: its "
-        "exponent is a sum of something of the query and something of the key. So what is the "
+        "A tanh is expensive. Write it with a sigmoid, and the sigmoid with an exponential: its "
+        "exponent is a sum of a term from the query and a term from the key. So what is the "
         "exponential?",
-        "Which shapes must the exponentials of queries and of keys have so that a single product "
-        "serves all pairs? For the guard: when is one of the two exponentials no ordinary number "
-        "of the dtype? `torch.finfo(dtype)` knows the smallest and the largest.",
-        "Solve a smaller version first: one item, one feature, two queries, three keys. Make the "
-        "table of 6 tanh from 5 exponentials and compare it with `torch.tanh`. Then take q = 50 "
-        "and k = -50 in float32 and print every number on the way. Which test of q and k alone "
-        "would have told you beforehand? Features and `w_v` come last.",
+        "What shapes must the exponentials of queries and keys have so that a single product "
+        "covers all pairs? For the guard: when is one of the two exponentials no longer an "
+        "ordinary number of the dtype? `torch.finfo(dtype)` knows the smallest and the largest.",
+        "Solve a smaller version first: one item, one feature, two queries, three keys. Compute "
+        "the table of 6 tanh values from 5 exponentials and compare it with `torch.tanh`. Then "
+        "take q = 50 and k = -50 in float32 and print every number along the way. Which test on q "
+        "and k alone would have warned you? Add features and `w_v` last.",
     ),
     promises={
         "exponentials serve": "few_functions one_for_each",

@@ -35,16 +35,16 @@ def _values(rng) -> list[Probe]:
         _probe("worked_number", [[1.0, 0.0, 2.0]], 2, 1).says(both),
         _probe("random", draw(3, 11), 4, 4, 3).says(both),
         _probe("rising", np.sort(draw(4, 9), axis=-1), 3, 3, 3).says(
-            "Where the largest score comes last, everything before it is rescaled."
+            "If the largest score comes last, everything before it is rescaled."
         ),
         _probe("falling", -np.sort(-draw(2, 8), axis=-1), 2, 2, 2, 2).says(
-            "Where the largest score comes first, later blocks are shifted by it too."
+            "If the largest score comes first, later blocks are shifted by it too."
         ),
         _probe("all_negative", draw(3, 7) - 9.0, 3, 3, 1).says("All scores may lie far below 0."),
         _probe("more_axes", draw(2, 3, 8), 3, 3, 2).says("Rows may have several axes."),
         _probe("ragged", draw(2, 10), 5, 1, 4).says("Blocks of any size count."),
         _probe("memory", draw(6, 378), *[16] * 23, 10, at_most={"peak": 12_000}).says(
-            "Only the block at hand may be there: 24 blocks come by, the last one narrower."
+            "Only the current block may be in memory: 24 blocks come by, the last one narrower."
         ),
     ]
 
@@ -56,14 +56,14 @@ def _sizes(rng) -> list[Probe]:
         probe("one_block", draw(3, 5) - 9.0, 5).says("One block is enough."),
         probe("single_columns", draw(3, 4), *[1] * 4).says("A block may have one column."),
         probe("memory_of_columns", draw(20, 50), *[1] * 50, at_most={"peak": 4000}).says(
-            "Only the column at hand may be there: 50 blocks of one column come by."
+            "Only the current column may be in memory: 50 blocks of one column come by."
         ),
         edge("one_row", blocks=draw(1, 1, 5)).says("A single row is enough."),
         edge("any_iterable", blocks=draw(3, 4, 5)).says(
-            "`blocks` may be whatever a `for` loop takes, and stays as it was."
+            "`blocks` may be anything a `for` loop takes, and must stay unchanged."
         ),
         edge("float32", blocks=draw(2, 3, 5), **FLOAT32).says(
-            "Scores in float32 give results in float32."
+            "Float32 scores give float32 results."
         ),
     ]
 
@@ -77,11 +77,11 @@ def _extremes(rng) -> list[Probe]:
     large = np.array([[800.0, -900.0, 801.0, 799.0, 802.0], [-900.0, -901.0, -902.0, -899.5, -950]])
     below = draw(3, 6)
     below[:2] += [[-520, -520, 0, 0, 510, 510], [-800, -800, 300, 300, 0, 0]]
-    nothing = "A row of nothing but -inf has the maximum -inf and the sum 0"
+    nothing = "A row of nothing but -inf has maximum -inf and sum 0"
     return [
         probe("large_scores", large, 2, 3).says("Large scores do not overflow."),
         probe("first_block_far_below", below, 2, 2, 2).says(
-            "A first block may lie 1000 below a later one, which does not overflow then."
+            "A first block may lie 1000 below a later one, which must not overflow."
         ),
         probe("holes", holes, 4, 5).says("A score of -inf adds nothing."),
         probe("empty_block", empty_first, 3, 5).says(
@@ -90,7 +90,7 @@ def _extremes(rng) -> list[Probe]:
         probe("empty_row", empty_row, 3, 4).says(f"{nothing}."),
         probe("empty_row_in_one_block", empty_alone, 4).says(f"{nothing}, in a single block too."),
         probe("far_below_zero", draw(2, 5) - np.array([[1e5], [1e7]]), 2, 3).says(
-            "Scores of -1e5 or -1e7 are scores like others."
+            "Scores of -1e5 or -1e7 are scores like any others."
         ),
     ]
 
@@ -213,40 +213,41 @@ EXERCISE = Exercise(
     oracle=oracle.softmax_statistics,
     mistakes=(
         mistake("sum_not_rescaled", _model(lambda *state: {"fading": torch.ones(())})).says(
-            "The sum so far is not rescaled when the maximum rises: its terms are still shifted by "
-            "the old maximum, the new ones by the new.",
-            "By which factor does exp(s - old) have to be multiplied to become exp(s - new)?",
+            "You do not rescale the sum so far when the maximum rises: its terms are still "
+            "shifted by the old maximum, the new ones by the new.",
+            "What must exp(s - old) be multiplied by to become exp(s - new)?",
         ),
         mistake("maximum_not_carried", _model(_not_carried)).says(
-            "The maximum is not carried on: each block is shifted by its own, and the last block's "
-            "is returned.",
+            "You do not carry the maximum along: each block is shifted by its own, and you return "
+            "the last block's.",
             "What does the next block need to know of those before it?",
         ),
         mistake("rescaled_the_wrong_way", _model(_turned)).says(
-            "The sum so far is multiplied by exp(new - old); it has to shrink when the maximum "
-            "rises, not to grow.",
-            "Which sign has old - new?",
+            "You multiply the sum so far by exp(new - old); it has to shrink when the maximum "
+            "rises, not grow.",
+            "What is the sign of old - new?",
         ),
         mistake("not_shifted", _model(_plain)).says(
-            "The sums are those of exp(score): the maximum is never subtracted, or multiplied "
+            "Your sums are those of exp(score): the maximum is never subtracted, or is multiplied "
             "back in.",
             "What is exp(800) in float64?",
         ),
         mistake("maximum_starts_at_0", _model(start=0.0)).says(
-            "The running maximum starts at 0, which is larger than any score of a row far below 0.",
+            "Your running maximum starts at 0, which is larger than any score in a row far below "
+            "0.",
             "Which number is smaller than every score?",
         ),
         mistake("empty_row", _model(_nan)).says(
             "Where a row has seen nothing but -inf, -inf - (-inf) is NaN, and NaN stays in the "
             "sum.",
-            "What could be subtracted there instead of the maximum?",
+            "What could you subtract there instead of the maximum?",
         ),
         mistake(
             "nan_hidden", _model(_nan, end=lambda maxima, totals: (maxima, totals.nan_to_num(0.0)))
         ).says(
-            "NaN is replaced in the result; a row whose first block held nothing but -inf has "
-            "lost its sum by then.",
-            "In which step does -inf - (-inf) first come up, and what could it subtract instead?",
+            "You replace NaN in the result, but by then a row whose first block held nothing but "
+            "-inf has lost its sum.",
+            "In which step does -inf - (-inf) first occur, and what could it subtract instead?",
         ),
         mistake("short_block_dropped", _short_dropped).says(
             "Blocks shorter than the first are left out.", "Which scores are in the last block?"
@@ -255,28 +256,28 @@ EXERCISE = Exercise(
             "Only the first block counts.", "Is your `return` inside the loop?"
         ),
         mistake("all_blocks_at_once", _all_at_once).says(
-            "The numbers are right, but all blocks, or some numbers of each, are kept until the "
-            "end; that takes the memory that blocks are meant to save.",
-            "What is enough to go on with, however many blocks there were before?",
+            "The numbers are right, but you keep all blocks, or some numbers from each, until the "
+            "end. That takes the memory that blocks are meant to save.",
+            "What is enough to continue with, however many blocks came before?",
         ),
     ),
     properties=(
         Property("wrong_maximum", _wrong_maximum, "Which scores has the running maximum seen?"),
         Property(
-            "impossible_total", _impossible_total, "By which number was each of its terms shifted?"
+            "impossible_total", _impossible_total, "What number was each of its terms shifted by?"
         ),
     ),
     hints=(
-        "Suppose you know the maximum and the sum of everything so far, and a block comes. If it "
-        "does not raise the maximum, what changes? If it does, by how much is each old term of "
-        "the sum off, and is that the same for all of them?",
+        "Suppose you know the maximum and the sum of everything so far, and a new block arrives. "
+        "If it does not raise the maximum, what changes? If it does, by how much is each old term "
+        "of the sum off, and is that the same for all of them?",
         "Go back to the example by hand in section 2: what turned 1.3679 into 0.5032? Then think "
-        "of the beginning: which maximum and which sum has a row of which nothing was seen yet? "
-        "And which row of a later block is in the same state?",
+        "about the start: what are the maximum and the sum of a row of which you have seen "
+        "nothing yet? And which row of a later block is in the same state?",
         "Solve a smaller version first: one row, blocks of one number, plain floats and "
         "`math.exp`. The scores 1, 0, 2 must go through (1, 1), (1, 1.3679) and (2, 1.5032). Then "
-        "the scores -inf, 0: print what you subtract in each step. Once both are right, let the "
-        "last axis of a block take the place of the single number.",
+        "the scores -inf, 0: print what you subtract in each step. Once both are right, replace "
+        "the single number by the last axis of a block.",
     ),
     promises={
         "tensors `(..., b)` one after the other": "random more_axes one_row any_iterable",

@@ -11,7 +11,7 @@ from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHT
 from course_lib.exercises.multi_head._module import MISTAKES
 from course_lib.reference import multi_head as oracle
 
-_SAYS_OUTPUT = "The outputs must be those of the formula, head by head, for the weights put in."
+_SAYS_OUTPUT = "The outputs must be those of the formula, head by head, for the injected weights."
 _WEIGHTS = ("attention_weights",)
 
 
@@ -95,21 +95,22 @@ def _passing_through(rng, embed_dim) -> dict[str, np.ndarray]:
 def _attention_values(rng, probe) -> list[Probe]:
     rows = np.array([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
     return [
-        probe("worked_number", "A query of zeros weighs all keys alike, so each head averages its "
-              "block of the values and puts it back in its place.", (1, 2, 2, 2, 2),
+        probe("worked_number", "A query of zeros weights all keys equally, so each head averages "
+                               "its block of the values and puts it back in its place.",
+              (1, 2, 2, 2, 2),
               inputs={"queries": np.zeros((1, 2, 4)), "keys": rows, "values": rows},
               state=_passing_through(rng, 4)),
-        probe("one_key", "A single key has the weight 1 in every head: each output is its value.",
+        probe("one_key", "A single key has weight 1 in every head: each output is its value.",
               (2, 3, 1, 2, 2), state=_passing_through(rng, 4)),
         probe("cross", _SAYS_OUTPUT, (2, 3, 4, 3, 2)),
         probe("blocks", "With W_v and W_o set to identities, head i must fill the i-th block of "
               "features with averages of the i-th block of the values.", (2, 3, 4, 2, 3),
               state=_passing_through(rng, 6)),
-        probe("zero_queries_and_lengths", "Queries of zeros weigh all keys within the length "
-              "alike.", (3, 1, 4, 2, 2),
+        probe("zero_queries_and_lengths", "Queries of zeros weight all keys within the length "
+                                          "equally.", (3, 1, 4, 2, 2),
               inputs={"queries": np.zeros((3, 1, 4)), "keys": rng.normal(0, 1.3, (3, 4, 4)),
               "values": rng.normal(0, 1.3, (3, 4, 4))}, valid_lens=np.array([3, 1, 2])),
-        probe("zero_queries_and_mask", "Queries of zeros weigh all allowed keys alike.",
+        probe("zero_queries_and_mask", "Queries of zeros weight all allowed keys equally.",
               (1, 1, 5, 2, 2),
               inputs={"queries": np.zeros((1, 1, 4)), "keys": rng.normal(0, 1.3, (1, 5, 4)),
               "values": rng.normal(0, 1.3, (1, 5, 4))}, mask=_some_of(rng, 1, 5)),
@@ -148,31 +149,34 @@ def _attention_edges(rng, probe) -> list[Probe]:
     x = rng.normal(0, 1.3, (2, 4, 6))
     cross = (2, 3, 4, 2, 2)
     return [
-        edge("as_many_items_as_heads", "A mask of shape (batch, n, m) belongs to the items, also "
-             "where there are as many items as heads.", cross, mask=_some_of(rng, 2, 3, 4)),
+        edge("as_many_items_as_heads", "A mask of shape (batch, n, m) belongs to the items, even "
+                                       "if there are as many items as heads.",
+             cross, mask=_some_of(rng, 2, 3, 4)),
         edge("self_attention", "One sequence as queries, keys and values must work.",
              (2, 4, 4, 3, 2), inputs={"queries": x, "keys": x, "values": x}),
-        edge("as_many_queries_as_keys", "Queries, keys and values keep their roles where all have "
-             "the same shape.", (2, 4, 4, 2, 3)),
+        edge("as_many_queries_as_keys", "Queries, keys and values keep their roles even if all "
+                                        "have the same shape.", (2, 4, 4, 2, 3)),
         edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5)),
         edge("one_feature_each", "As many heads as features must work.", (2, 3, 4, 5, 1)),
         edge("one_query_one_key", "A single query and a single key must keep their axes.",
              (1, 1, 1, 2, 2)),
         edge("item_without_keys", "An item of length 0 must get weights 0 and outputs 0.", cross,
              valid_lens=np.array([0, 3])),
-        edge("lengths_zero", "Where no item has a real key, all weights are 0, and the outputs "
-             "`W_o` of zeros: its bias, where it has one.", cross, valid_lens=np.array([0, 0]),
+        edge("lengths_zero", "If no item has a real key, all weights are 0 and the outputs are "
+                             "`W_o` of zeros: its bias, if it has one.",
+             cross, valid_lens=np.array([0, 0]),
              construct={"bias": True}),
         edge("query_without_keys", "A row of the mask without True gets weights 0 and outputs 0, "
              "whatever the others see.", cross,
              mask=_some_of(rng, 3, 4) & (np.arange(3) != 1)[:, None]),
         edge("lengths_and_mask_per_head", "With lengths and a mask of shape (batch, num_heads, n, "
-             "m) both count, and both stay as they are.", cross, valid_lens=np.array([2, 3]),
+                                          "m), both count, and both stay unchanged.",
+             cross, valid_lens=np.array([2, 3]),
              mask=_some_of(rng, 2, 2, 3, 4) | (np.arange(4) == 0)),
-        edge("garbage_in_pads", "What is in keys and values that are not allowed changes "
-             "nothing, however large.", cross, inputs=_with_garbage(rng, cross),
+        edge("garbage_in_pads", "The contents of forbidden keys and values change nothing, "
+                                "however large.", cross, inputs=_with_garbage(rng, cross),
              valid_lens=np.array([2, 1])),
-        edge("float32", "Inputs and weights in float32 give outputs in float32.", cross,
+        edge("float32", "Float32 inputs and weights give float32 outputs.", cross,
              valid_lens=np.array([2, 3]), dtype="float32", tolerance=1e-4),
         edge("large_scores", "Large scores must not overflow.", cross,
              inputs={"queries": 1000 * rng.normal(0, 1.3, (2, 3, 4)),
@@ -182,7 +186,7 @@ def _attention_edges(rng, probe) -> list[Probe]:
 
 
 def _with_garbage(rng, sizes) -> dict[str, np.ndarray]:
-    """Inputs whose last two keys and values are huge, with both signs, so one score is as well."""
+    """Inputs whose last two keys and values are huge, with both signs, so one score is too."""
     batch, n, m, num_heads, head_dim = sizes
     inputs = {
         role: rng.normal(0, 1.3, (batch, length, num_heads * head_dim))
@@ -202,14 +206,16 @@ def _attention_modes(rng, probe) -> list[Probe]:
     edge = functools.partial(probe, part="edges")
     embed_dim = 2 * (10 + 3)
     return [
-        edge("among_other_calls", "Each call and each module stands on its own: outputs and "
-             "`attention_weights` are those of the module's last call, whatever came before.",
+        edge("among_other_calls", "Calls and modules are independent: outputs and "
+                                  "`attention_weights` are those of the module's last call, "
+                                  "whatever came before.",
              (2, 3, 4, 2, 2), valid_lens=np.array([2, 3]),
              mask=_some_of(rng, 2, 3, 4) | (np.arange(4) == 0), scenario="among_other_calls"),
         edge("dropout_in_eval_mode", "In eval mode nothing is dropped, whatever `dropout` is.",
              (2, 3, 4, 2, 2), construct={"dropout": 0.5}),
-        edge("no_dropout_in_train_mode", "With `dropout=0` train mode must give the outputs and "
-             "the weights of eval mode, masks and items without keys included.", (3, 3, 4, 2, 2),
+        edge("no_dropout_in_train_mode", "With `dropout=0`, train mode must give the outputs and "
+                                         "weights of eval mode, including masks and items without "
+                                         "keys.", (3, 3, 4, 2, 2),
              training=True, valid_lens=np.array([2, 3, 0]),
              mask=np.array([[True, False, True, True], [False, True, True, False], [True] * 4]),
              scenario="among_other_calls"),
@@ -277,11 +283,11 @@ EXERCISE = Exercise(
     properties=(*WEIGHTS, ZERO_QUERY, INSIDE_THE_VALUES),
     promises=_PROMISES,
     hints=(
-        "Project, split, attend in every head at once, merge, project. The scores have an axis "
-        "more than in one head; all the rest you have written before.",
-        "After `split_heads` the scores are `q @ k.mT` over sqrt(head_dim), shape "
-        "(batch, num_heads, n, m). `masked_softmax` takes lengths and masks; a (batch, n, m) mask "
-        "needs an axis for the heads first. Keep the weights detached, drop, average, merge, W_o.",
+        "Project, split, attend in every head at once, merge, project. The scores have one axis "
+        "more than with a single head; you have written everything else before.",
+        "After `split_heads` the scores are `q @ k.mT` over sqrt(head_dim), shape (batch, "
+        "num_heads, n, m). `masked_softmax` takes lengths and masks; a (batch, n, m) mask first "
+        "needs an axis for the heads. Store the weights detached, drop, average, merge, W_o.",
         "Begin with one head, where splitting and merging change nothing: the result must be "
         "that of `scaled_dot_product_attention` on the projections, followed by `W_o`. Then "
         "take two heads and print a shape after every line. At which line does a (batch, n, "

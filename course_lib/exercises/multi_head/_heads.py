@@ -6,7 +6,7 @@ import numpy as np
 
 
 def carried(right) -> Callable:
-    """A property for numbers that are only moved: says which number is in the wrong place."""
+    """A property for numbers that only move: says which one is in the wrong place."""
 
     def violated(probe, outputs) -> str | None:
         x = probe.inputs()["x"].data

@@ -43,22 +43,22 @@ def _mask_of_one_head(self, scores, mask) -> Tensor:
 
 _OWN = (
     Row("scale_embed_dim", {"root": lambda self, q: (q.shape[-1] * self.num_heads) ** 0.5}).says(
-        "The scores are divided by the root of `embed_dim`; a head's dot products have only "
+        "You divide the scores by the root of `embed_dim`, but a head's dot products have only "
         "head_dim terms.",
-        "How many products does one score of one head sum up?",
+        "How many products does one score of one head sum?",
     ),
     Row("no_W_o", {"out": lambda self, averages: self.merge(averages)}).says(
         "The merged heads are returned as they are: `W_o` is never used.",
-        "Which layer mixes what the heads have found?",
+        "Which layer mixes the heads' results?",
     ),
     Row("inputs_not_projected", {"layers": lambda self, q, k, v: (q, k, v)}).says(
         "The inputs go into the heads as they are: `W_q`, `W_k` and `W_v` are never used.",
         "What happens to queries, keys and values before they are split?",
     ),
     Row("item_mask_read_as_head_mask", {"own": Softmax.own}, fails=True).says(
-        "A mask of shape (batch, n, m) lands on the axis of the heads: it raises, or, with as many "
-        "items as heads, gives each head the mask of an item.",
-        "Which axis is missing in (batch, n, m)?",
+        "The batch axis of a (batch, n, m) mask lands on the axis of the heads: it raises, or, "
+        "with as many items as heads, gives each head the mask of an item.",
+        "Which axis is missing from (batch, n, m)?",
     ),
     Row("masks_tiled", {"spread": tiled_over_heads, "own": _tiled_mask}).says(
         "The masks reach the wrong items. A folded batch runs item 0 head 0, item 0 head 1, ..., "
@@ -77,15 +77,14 @@ _OWN = (
         {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(k), self.W_v(k))},
     ).says(
         "`W_v` is applied to the keys; the argument `values` changes nothing.",
-        "What is V projected from?",
+        "Which argument is V projected from?",
     ),
     Row(
         "keys_and_values_from_queries",
         {"layers": lambda self, q, k, v: (self.W_q(q), self.W_k(q), self.W_v(q))},
         fails=True,
     ).says(
-        "Keys and values are both projected from the queries, so nothing but self-attention can "
-        "work.",
+        "You project keys and values from the queries, so only self-attention can work.",
         "Which argument does each layer read?",
     ),
     Row(
@@ -96,11 +95,11 @@ _OWN = (
             "own": _mask_of_one_head,
         },
     ).says(
-        "All features go through one single head, whatever `num_heads` is.",
+        "All features go through a single head, whatever `num_heads` is.",
         "Where does `num_heads` enter?",
     ),
     Row("heads_averaged", {"merge": lambda self, x: x.mean(1).repeat(1, 1, self.num_heads)}).says(
-        "The heads' outputs are averaged; they belong side by side.",
+        "You average the heads' outputs; they belong side by side.",
         "How many different features does a position have after the merge?",
     ),
     Row(
@@ -110,7 +109,7 @@ _OWN = (
             "merge": lambda self, x: x.permute(0, 2, 3, 1).flatten(2),
         },
     ).says(
-        "Your heads take every h-th feature instead of a block of neighbours.",
+        "Your heads take every h-th feature instead of a contiguous block.",
         "In `(..., num_heads, head_dim)`, which axis moves fastest?",
     ),
 )

@@ -6,6 +6,7 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
+from course_lib.exercises._tally import of_functions
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter
 from course_lib.reference import multi_head as oracle
@@ -62,17 +63,18 @@ EXERCISE = Exercise(
         "True if no earlier output changes by more than 1e-5": "rounding a_hundredth",
     },
     comparisons={"judged": meetings.judged},
+    tally=of_functions,
     mistakes=(
         mistake("last_position_only", wrong.causality(wrong.only_t, cuts=lambda n: [n - 1])).says(
-            "You change the last position only: outputs that look one step ahead, but not at the "
-            "last position, go unseen.",
-            "Which inputs may output 0 not depend on?",
+            "You change only the last position, so you miss outputs that look one step ahead but "
+            "not at the last position.",
+            "Which inputs must output 0 not depend on?",
         ),
         mistake(
             "first_output_only", wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, :1])
         ).says(
             "You look at the first output only.",
-            "Which outputs may not notice that position t has changed?",
+            "Which outputs must not notice that position t has changed?",
         ),
         mistake("past_changed", wrong.causality(wrong.up_to_t, before=lambda y, t: y[:, t:])).says(
             "You test the opposite: whether later outputs ignore earlier inputs.",
@@ -82,24 +84,24 @@ EXERCISE = Exercise(
             "own_position_forbidden",
             wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, : t + 1], cuts=range),
         ).says(
-            "Your test also forbids an output to depend on its own position.",
+            "Your test also forbids an output from depending on its own position.",
             "Which outputs come strictly before position t?",
         ),
         mistake("changed_in_place", wrong.causality_in_place).says(
-            "You write into `x` itself, so each change stays for the calls after it.",
-            "Which line makes a copy of `x` before you change it?",
+            "You write into `x` itself, so each change is still there in later calls.",
+            "Which line copies `x` before you change it?",
         ),
         mistake(
             "zeros_stay",
             wrong.causality(lambda x, t: torch.cat([x[:, :t], -2.5 * x[:, t:]], dim=1)),
         ).says(
-            "Your change leaves a position as it is that holds zeros already (it multiplies, or "
-            "writes zeros): who looks there goes unseen.",
-            "Which change moves every number, whatever it was?",
+            "Your change (a product, or zeros written in) does not alter a position that already "
+            "holds zeros, so you miss a function that looks there.",
+            "Which change alters every number, whatever it was?",
         ),
         mistake("one_feature_changed", wrong.causality(wrong.first_feature_from_t_on)).says(
-            "You change one feature of the later positions only; who looks at another one goes "
-            "unseen.",
+            "You change only one feature of the later positions, so you miss a function that "
+            "looks at another.",
             "Over which axes must the change run?",
         ),
         mistake("nan_spreads", wrong.causality(wrong.nan_from_t_on)).says(
@@ -108,18 +110,18 @@ EXERCISE = Exercise(
             "Which change would a weight of 0 hide?",
         ),
         mistake("nothing_changed", lambda fn, x: wrong.same(fn(x), fn(x))).says(
-            "Your test says True to every function: the change it makes is none, too small, or "
-            "not looked at.",
-            "Is what you change large enough to be seen?",
+            "Your test says True of every function: it changes nothing, changes too little, or "
+            "does not look at the effect.",
+            "Is your change large enough to show?",
         ),
         mistake("always_false", lambda fn, x: False).says(
-            "Your test says False to every function.", "Should a running sum pass?"
+            "Your test says False of every function.", "Should a running sum pass?"
         ),
     ),
     hints=(
-        "If the future does not matter, you may change it. Who must not notice?",
-        "For every position t from 1 on: replace the inputs from t on by other numbers, call fn, "
-        "and compare the outputs before t with the original ones.",
+        "If the future does not matter, you may change it. Which outputs must not notice?",
+        "For every position t from 1 on: replace the inputs from t on with other numbers, call "
+        "fn, and compare the outputs before t with the original ones.",
         "for t in range(1, x.shape[1]):\n"
         "    changed = x.clone()\n"
         "    changed[:, t:] = ...\n"

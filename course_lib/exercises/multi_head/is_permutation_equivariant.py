@@ -6,6 +6,7 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
+from course_lib.exercises._tally import of_functions
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter
 from course_lib.reference import multi_head as oracle
@@ -71,10 +72,11 @@ EXERCISE = Exercise(
         "True if the outputs agree within 1e-5": "rounding a_hundredth",
     },
     comparisons={"judged": meetings.judged},
+    tally=of_functions,
     mistakes=(
         mistake("output_not_permuted", wrong.equivariance(_roll, output=lambda y: y)).says(
-            "You compare fn of the permuted input with the unpermuted outputs: that tests whether "
-            "the order changes nothing at all (invariance).",
+            "You compare fn of the permuted input with the unpermuted outputs, which tests "
+            "whether the order matters at all (invariance).",
             "Where should the output of position 0 be after position 0 has moved?",
         ),
         mistake("only_reversed", wrong.equivariance(_flip)).says(
@@ -85,11 +87,11 @@ EXERCISE = Exercise(
         mistake("only_rotated", wrong.equivariance(_roll)).says(
             "You only rotate the positions. A function that looks at its next neighbour in a "
             "circle passes, and is not equivariant.",
-            "Which further permutation keeps no neighbours together?",
+            "Which other permutation keeps no neighbours together?",
         ),
         mistake("identity_permutation", lambda fn, x: wrong.same(fn(x), fn(x))).says(
-            "Your test says True to every function: what it compares is always equal, as with a "
-            "permutation that moves nothing.",
+            "Your test says True of every function: what it compares is always equal, for example "
+            "because the permutation moves nothing.",
             "Is your permutation certain to move something?",
         ),
         mistake("batch_permuted", wrong.equivariance(lambda x: x.flip(0))).says(
@@ -112,17 +114,17 @@ EXERCISE = Exercise(
             ),
         ).says(
             "You compare sums over the positions, which do not say where an output is.",
-            "Which outputs must equal which, one by one?",
+            "Which output must equal which, one by one?",
         ),
         mistake("always_false", lambda fn, x: False).says(
-            "Your test says False to every function.", "Should plain self-attention pass?"
+            "Your test says False of every function.", "Should plain self-attention pass?"
         ),
     ),
     hints=(
-        "Equivariant: first permute, then apply fn, is the same as first apply fn, then permute.",
-        "Choose a permutation of the positions that keeps nothing in place and no neighbours "
-        "together, or several. Index axis 1 of input and output with it; compare with a "
-        "tolerance.",
+        "Equivariant means: to permute and then apply fn is the same as to apply fn and then "
+        "permute.",
+        "Choose one or more permutations that leave no position in place and keep no neighbours "
+        "together. Index axis 1 of input and output with them; compare with a tolerance.",
         "order = torch.tensor([...])\nreturn torch.allclose(fn(x[:, order]), fn(x)[:, order], ...)",
     ),
 )

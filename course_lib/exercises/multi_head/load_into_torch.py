@@ -30,7 +30,7 @@ def _loading_probes(rng) -> list[Probe]:
     eye, zeros = np.eye(2), np.zeros((2, 2))
     worked = {"queries": np.zeros((1, 1, 2)), "keys": np.zeros((1, 2, 2)), "values": eye[None]}
     worked |= {"W_q": zeros, "W_k": zeros, "W_v": 2 * eye, "W_o": 3 * eye}
-    copied = "The weights must be copied: changing `mha` later may not change the reference."
+    copied = "The weights must be copied: changing `mha` later must not change the reference."
     edge = functools.partial(_probe, part="edges")
     alone: Given = {"reference_bias": False}
     return [
@@ -41,15 +41,15 @@ def _loading_probes(rng) -> list[Probe]:
             "After loading, both modules must give the same outputs and the same weights."
         ),
         _probe("reference_with_biases", _drawn(rng)).says(
-            "A reference that has biases where `mha` has none must give the same outputs: its "
-            "old biases may not stay."
+            "A reference that has biases where `mha` has none must give the same outputs: its old "
+            "biases must not stay."
         ),
         _probe("both_with_biases", _drawn(rng, bias=True)).says(
-            "The four biases must be loaded as well."
+            "The four biases must be loaded too."
         ),
         edge("still_trained", _drawn(rng), **alone, training=True).says(
-            "The parameters of the reference can still be trained, and both modules stay in the "
-            "mode, train or eval, in which they were."
+            "The parameters of the reference must still be trainable, and both modules must stay "
+            "in the mode, train or eval, that they were in."
         ),
         edge("changed_afterwards", _drawn(rng, bias=True), change_afterwards=True).says(copied),
         edge("changed_afterwards_without_bias", _drawn(rng), **alone, change_afterwards=True).says(
@@ -83,10 +83,10 @@ def _source_changed(probe, outputs) -> str | None:
     after = outputs.items[2].data
     if after.shape == before.shape and np.allclose(after, before, atol=1e-6):
         return None
-    return "The weights in `mha` are no longer what they were; it must stay as it is."
+    return "The weights of `mha` have changed; it must stay as it was."
 
 
-_LEFT = "Which parameters does `reference` have that `mha` has not?"
+_LEFT = "Which parameters does `reference` have that `mha` does not?"
 
 EXERCISE = Exercise(
     points=3,
@@ -125,27 +125,27 @@ EXERCISE = Exercise(
             "In which order does torch cut `in_proj_weight` into three?",
         ),
         mistake("transposed", wrong.loader(weight=lambda w: w.T, out=lambda w: w.T)).says(
-            "All weights are transposed; `nn.Linear` and `nn.MultiheadAttention` both compute "
-            "x W^T, so they can be copied as they are.",
-            "Which shape and which meaning does `nn.Linear.weight` have?",
+            "You transpose all weights, but `nn.Linear` and `nn.MultiheadAttention` both compute "
+            "x W^T, so you can copy them as they are.",
+            "What shape does `nn.Linear.weight` have, and what do its rows mean?",
         ),
         mistake("input_forgotten", wrong.loader(weight=False, biases=False)).says(
-            "The output projection is loaded, `in_proj_weight` is not. Where all sizes are "
-            "equal, torch does not look at `q_proj_weight` and the like.",
+            "You load the output projection but not `in_proj_weight`. If all sizes are equal, "
+            "torch does not look at `q_proj_weight` and its like.",
             "Where does torch keep the three input projections?",
         ),
         mistake("output_forgotten", wrong.loader(out=False)).says(
-            "The three input projections are loaded, the output projection is not.",
+            "You load the three input projections but not the output projection.",
             "Where does torch keep W_o?",
         ),
         mistake("old_biases_left", wrong.loader(biases="own")).says(
             "Where `mha` has no biases, the reference keeps its old ones.", _LEFT
         ),
         mistake("biases_never_touched", wrong.loader(biases=False)).says(
-            "The weights are loaded, the biases are left as they were.", _LEFT
+            "You load the weights but leave the biases as they were.", _LEFT
         ),
         mistake("nothing_loaded", wrong.load_nothing).says(
-            "The reference is as it was: its parameters have other names than those of `mha`, "
+            "The reference has not changed: its parameters have other names than those of `mha`, "
             "and `strict=False` hides that.",
             "Which names does `reference.state_dict()` have?",
         ),
@@ -163,8 +163,9 @@ EXERCISE = Exercise(
         "Under `torch.no_grad()`, copy W_q, W_k, W_v stacked along axis 0 into `in_proj_weight`, "
         "W_o into `out_proj.weight`. Then the biases: copy them, or set them to 0 where the "
         "reference has some and `mha` has none.",
-        "Begin without biases on both sides and compare the outputs of the two modules. Then "
-        "the two odd cases: biases here and none there, and the other way round. A parameter "
-        "is changed in place by `copy_` or `zero_`, and only where no gradient is recorded.",
+        "Begin without biases on both sides and compare the outputs of the two modules. Then the "
+        "two odd cases: biases on one side and none on the other, and the other way round. "
+        "`copy_` and `zero_` change a parameter in place, which is allowed only where no gradient "
+        "is recorded.",
     ),
 )

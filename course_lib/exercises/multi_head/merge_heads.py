@@ -23,7 +23,9 @@ def _merge_probes(rng) -> list[Probe]:
         case("more_heads_than_positions", x=normal(3, 4, 2, 5)).says(
             "Each position's features stand side by side, whatever the sizes."
         ),
-        edge("one_head", x=normal(2, 1, 4, 3)).says("One head's features are all there is."),
+        edge("one_head", x=normal(2, 1, 4, 3)).says(
+            "With one head, its features are all there is."
+        ),
         edge("one_feature_each", x=normal(2, 5, 3, 1)).says("Heads of one feature must work."),
         edge("one_position", x=normal(1, 3, 1, 2)).says("A single position must keep its axis."),
         case(
@@ -58,7 +60,7 @@ EXERCISE = Exercise(
             "Which axes must be neighbours before a reshape can join them?",
         ),
         mistake("summed", lambda x: x.sum(1)).says(
-            "You add the heads up; their features belong side by side.",
+            "You sum the heads; their features belong side by side.",
             "How many features does a position have after the merge?",
         ),
         mistake("interleaved", lambda x: x.permute(0, 2, 3, 1).flatten(2)).says(
@@ -69,10 +71,10 @@ EXERCISE = Exercise(
             "view_raises", lambda x: x.transpose(1, 2).view(x.shape[0], x.shape[2], -1), fails=True
         ).says(
             "`.view` cannot join axes that a transpose has moved apart in memory.",
-            "Which method copies where it must, and which call makes a tensor contiguous?",
+            "Which method copies if it must, and which call makes a tensor contiguous?",
         ),
         mistake("axes_left", lambda x: x.transpose(1, 2)).says(
-            "The heads stand beside the features, but still on an axis of their own.",
+            "The heads are next to the features, but still on their own axis.",
             "Which two axes become one?",
         ),
         mistake("size_one_axes_lost", lambda x: x.transpose(1, 2).flatten(2).squeeze()).says(
@@ -88,9 +90,9 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "It is `split_heads` run backwards: what was done last is undone first.",
+        "It is `split_heads` in reverse: undo first what was done last.",
         "Swap the axes of heads and positions, then join the last two axes. `reshape` and "
-        "`flatten` copy where they must; `view` raises.",
+        "`flatten` copy if they must; `view` raises.",
         "x = x.transpose(..., ...)\nreturn x.flatten(start_dim=2)",
     ),
 )

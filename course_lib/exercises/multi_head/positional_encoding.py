@@ -55,7 +55,7 @@ def _on_circle(probe, outputs) -> str | None:
     )
 
 
-_EXPONENT = "Write down the angles of position 1 for D = 4: 1 and 1/100."
+_EXPONENT = "Write down the angles of position 1 for D = 4. Are they 1 and 1/100?"
 
 EXERCISE = Exercise(
     points=3,
@@ -78,15 +78,15 @@ EXERCISE = Exercise(
     },
     mistakes=(
         mistake("in_halves", wrong.halves_of).says(
-            "The sines fill the first half and the cosines the second; here they take turns.",
+            "Your sines fill the first half and your cosines the second; here they alternate.",
             "Which columns does `encoding[:, 0::2]` name?",
         ),
         mistake("sine_and_cosine_swapped", wrong.encoding(sine=1)).says(
-            "Sine and cosine have changed places: even columns hold sines.",
+            "Sine and cosine are swapped: even columns hold sines.",
             "What is column 0 of position 0?",
         ),
         mistake("positions_from_one", wrong.encoding(start=1)).says(
-            "The first position has the number 1; it must be 0.", "What is sin(0)?"
+            "Your first position is number 1; it must be 0.", "What is sin(0)?"
         ),
         mistake("base_100", wrong.encoding(base=100.0)).says(
             "The exponent lacks its factor 2: column 2i belongs to 10000^(2i/D).", _EXPONENT
@@ -94,12 +94,12 @@ EXERCISE = Exercise(
         mistake(
             "column_exponent", wrong.encoding(exponent=lambda column, size: column / size)
         ).says(
-            "Every column has a rate of its own; sine and cosine of a pair must share one.",
+            "Every column has its own rate; the sine and the cosine of a pair must share one.",
             "What are the exponents of columns 0 and 1?",
         ),
         mistake("even_sizes_only", wrong.even_sizes_only, fails=True).says(
-            "An odd size raises, as there is one cosine less than sines.",
-            "How many even columns has a row of 5, and how many odd ones?",
+            "An odd size raises, because there is one cosine fewer than there are sines.",
+            "How many even columns does a row of 5 have, and how many odd ones?",
         ),
     ),
     properties=(
@@ -109,9 +109,9 @@ EXERCISE = Exercise(
     hints=(
         "Each pair of columns is a clock hand: position p turns it by an angle. The first pair "
         "turns by 1 a step, later ones ever more slowly.",
-        "Make a column of positions and a row of rates 10000^(2i/D), one for each pair; divide. "
-        "Put the sines into the even columns and the cosines into the odd ones, of which there "
-        "may be one less.",
+        "Make a column of positions and a row of rates 10000^(2i/D), one for each pair, and "
+        "divide. Put the sines into the even columns and the cosines into the odd ones, of which "
+        "there may be one fewer.",
         "Position 1 by hand, with `embed_dim` 4: two angles, 1 and 1/100, and from each a "
         "sine and a cosine side by side. A column of positions meets a row of frequencies, "
         "one for each *pair* of columns; then the sines go to every second column.",

@@ -10,7 +10,9 @@ from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import case, edge, mistake
 from course_lib.reference import multi_head as oracle
 
-_SHIFTS = "Times the encoding of any position it must give the encoding `offset` further on."
+_SHIFTS = (
+    "Times the encoding of any position, it must give the encoding `offset` positions further on."
+)
 
 
 def _probes(rng) -> list[Probe]:
@@ -89,7 +91,7 @@ EXERCISE = Exercise(
         "the same matrix for every position": "one_on further many_columns",
         "`offset`, a whole number": "back back_wide far not_at_all",
         "`embed_dim`, even": "many_columns",
-        "stands on the left": "further",
+        "multiplies from the left": "further",
         "Times the encoding of position 0": "worked_number",
         "is the identity": "not_at_all",
         # the docstring
@@ -107,34 +109,34 @@ EXERCISE = Exercise(
         ),
         mistake("in_halves", _in_halves).says(
             "It is right for a table with the sines in the first half and the cosines in the "
-            "second; in `positional_encoding` they take turns.",
-            "Which two columns does the first pair stand in?",
+            "second; in `positional_encoding` they alternate.",
+            "Which two columns hold the first pair?",
         ),
         mistake("base_100", _turns(_first, _second, base=100.0)).says(
             "The exponent lacks its factor 2: pair i turns by offset / 10000^(2i/D).",
-            "Write down the angles of offset 1 for D = 4: 1 and 1/100.",
+            "Write down the angles of offset 1 for D = 4. Are they 1 and 1/100?",
         ),
         mistake("one_speed", _turns(_first, _second, base=1.0)).says(
-            "All pairs turn by the same angle; each has a speed of its own.",
+            "All your pairs turn by the same angle; each should have its own speed.",
             "By which angle does the second pair turn in one step?",
         ),
         mistake("no_minus", _turns(_first, lambda c, s: (s, c))).says(
-            "All four entries of a block have the sign of a sum; in one of the two rows it is a "
+            "All four entries of a block have the sign of a sum, but one of the two rows is a "
             "difference.",
             _ADD,
         ),
         mistake("features_moved", _rolled).says(
-            "Your matrix moves features to other columns; positions are not in the columns.",
+            "Your matrix moves features to other columns, but the columns are not the positions.",
             "What does one step do to the pair (sin a, cos a)?",
         ),
     ),
     properties=(Property("does_not_arrive", _arrives, _ADD),),
     hints=(
-        "Each pair of columns is a clock hand. To go on by some positions is to turn every hand, "
-        "each by an angle that does not depend on where it stands.",
-        "Take one pair, (sin a, cos a), and a step that turns it by b. The addition theorems write "
-        "the new sine and the new cosine as sums of the two old numbers: their four factors are a "
-        "2 x 2 block. One block for each pair, along the diagonal.",
+        "Each pair of columns is a clock hand. To move on by some positions is to turn every "
+        "hand, each by an angle that does not depend on where it points.",
+        "Take one pair, (sin a, cos a), and a step that turns it by b. The angle addition "
+        "formulas write the new sine and the new cosine as sums of the two old numbers: their "
+        "four factors form a 2 x 2 block. One block for each pair, along the diagonal.",
         "By hand, with two columns: which four numbers take (0, 1), position 0, to (sin 1, cos 1), "
         "and that to (sin 2, cos 2)? Then look up what `torch.block_diag` does with a list.",
     ),

@@ -35,7 +35,8 @@ def _split_probes(rng) -> list[Probe]:
         edge("one_position", x=normal(3, 1, 8), num_heads=2).says("A single position must work."),
         *(
             edge(name, x=normal(2, 3, features), num_heads=heads, raises="ValueError").says(
-                f"{features} features cannot be shared by {heads} heads: that must be a ValueError."
+                f"{features} features cannot be divided among {heads} heads: that must be a "
+                "ValueError."
             )
             for name, features, heads in (("indivisible", 7, 2), ("more_heads", 3, 6))
         ),
@@ -95,14 +96,13 @@ EXERCISE = Exercise(
             "The shape is right, the numbers are not: reshaping straight to "
             "(batch, num_heads, num_positions, head_dim) reads along the positions, so a head "
             "gets whole positions instead of a block of features.",
-            "Which axis can be cut in two without moving a number, and what must then change "
-            "places?",
+            "Which axis can you split in two without moving a number, and which axes must you "
+            "then swap?",
         ),
         mistake("axes_left", _checked_split(lambda x, h: x.unflatten(-1, (h, -1)))).says(
-            "The features are cut rightly, but the axis of the heads still comes after the "
+            "You cut the features correctly, but the axis of the heads still comes after the "
             "positions.",
-            "Which two axes must change places so that each head is a (num_positions, head_dim) "
-            "matrix?",
+            "Which two axes must you swap so that each head is a (num_positions, head_dim) matrix?",
         ),
         mistake(
             "interleaved", _checked_split(lambda x, h: x.unflatten(-1, (-1, h)).permute(0, 3, 1, 2))
@@ -116,20 +116,21 @@ EXERCISE = Exercise(
             _checked_split(lambda x, h: x.reshape(x.shape[0], h, x.shape[1] // h, x.shape[2])),
             fails=True,
         ).says(
-            "You cut the positions into blocks; heads share the features, and each sees every "
-            "position.",
+            "You cut the positions into blocks. Heads split the features between them, and each "
+            "sees every position.",
             "Which axis of `x` holds the features?",
         ),
         mistake(
             "batch_and_heads_swapped", _checked_split(lambda x, h: _blocks(x, h).transpose(0, 1))
         ).says(
-            "The axis of the heads comes first and the batch second; it must be the other way.",
+            "The axis of the heads comes first and the batch second; it must be the other way "
+            "round.",
             "Which permutation gives (batch, num_heads, num_positions, head_dim)?",
         ),
         mistake(
             "folded_into_the_batch", _checked_split(lambda x, h: _blocks(x, h).flatten(0, 1))
         ).says(
-            "You folded the heads into the batch axis. Here they keep an axis of their own.",
+            "You folded the heads into the batch axis. Here they keep their own axis.",
             "What is the last step of your code for?",
         ),
     ),
@@ -145,10 +146,10 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Cutting the feature axis into (num_heads, head_dim) moves no number. Bringing the heads "
-        "to the front does: that is a transpose.",
+        "Splitting the feature axis into (num_heads, head_dim) moves no number. Bringing the "
+        "heads to the front does: that is a transpose.",
         "Reshape the last axis into two, heads first, then swap the axis of the positions with "
-        "the axis of the heads. Before that, raise ValueError if the division leaves a rest.",
+        "the axis of the heads. Before that, raise ValueError if the division leaves a remainder.",
         "x = x.reshape(batch, num_positions, num_heads, embed_dim // num_heads)\n"
         "return x.transpose(..., ...)",
     ),

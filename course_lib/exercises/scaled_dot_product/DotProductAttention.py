@@ -26,8 +26,8 @@ _LENGTHS = "Keys beyond the length get weight 0, as if they were deleted."
 _MASK = "A key with False in the mask gets weight 0, as if it were deleted."
 _BOTH = "With lengths and a mask, a key must be allowed by both."
 _TRAIN = (
-    "In train mode each attention weight is dropped with probability `dropout`, the others are "
-    "divided by 1 - dropout; `attention_weights` holds them before that."
+    "In train mode each attention weight is dropped with probability `dropout` and the others are "
+    "divided by 1 - dropout; `attention_weights` holds the weights from before that."
 )
 _EMPTY = "A query that may attend to no key gets output 0 and weights 0."
 _EACH_CALL = "Outputs and `attention_weights` are those of the last call."
@@ -56,8 +56,8 @@ def _values(rng) -> list[Probe]:
         probe("worked", _EVAL, worked(), 0.5),
         probe("batch", _EVAL, problem((2,), 3, 5, 6, 4), 0.5),
         probe("lengths", _LENGTHS, {**problem((2,), 2, 5, 4, 6), **lens}, 0.1),
-        probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query a "
-              "length of its own.",
+        probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query its "
+                                   "own length.",
               {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([[1, 4, 2], [3, 2, 4]])}),
         probe("mask", _MASK, problem((2,), 3, 5, 7, 6, strided=True), mask=random_mask(rng, 3, 5)),
         probe("lengths_and_mask", _BOTH, {**problem((2,), 3, 5, 4, 6), **lens}, 0.3,
@@ -65,8 +65,8 @@ def _values(rng) -> list[Probe]:
         probe("train_with_dropout", _TRAIN, wide, 0.5, seed=int(rng.integers(1, 10_000)), **drawn),
         probe("train_with_rare_dropout", _TRAIN, {**wide, **long}, 0.2,
               seed=int(rng.integers(1, 10_000)), **drawn),
-        probe("train_as_made", "`dropout` is 0 unless something else is asked for; train mode is "
-              "then the same as eval mode, lengths and mask included.",
+        probe("train_as_made", "`dropout` is 0 by default; train mode is then the same as eval "
+                               "mode, also with lengths and a mask.",
               {**problem((2,), 3, 5, 4, 6), **lens},
               mask=random_mask(rng, 2, 3, 5) | (np.arange(5) == 0), construct={}, training=True),
     ]  # fmt: skip
@@ -88,7 +88,7 @@ def _edges(rng) -> list[Probe]:
         edge("garbage", "What a query may not attend to changes nothing, however large it is.",
              {**garbage(rng, batch=(1,)), "valid_lens": tensor([3])}),
         edge("one_key", "A single key gets weight 1.", problem((1,), 1, 1, 1, 1), 0.1),
-        edge("float32", "Inputs in float32 must work, and give outputs in float32.",
+        edge("float32", "Float32 inputs must work and give float32 outputs.",
              {**problem((2,), 3, 5, 4, 6), **lens}, 0.1, dtype="float32", tolerance=1e-4),
         edge("after_another_call", _EACH_CALL,
              {**problem((2,), 3, 4, 3, 5), "valid_lens": tensor([3, 2])}, 0.1,
@@ -140,10 +140,10 @@ EXERCISE = Exercise(
         "Source: Vaswani": "",
     },
     hints=(
-        "The function you wrote, with a dropout layer between its weights and the values, and one "
-        "line that remembers the weights.",
-        "Make `nn.Dropout(dropout)` in `__init__`: it follows train and eval mode by itself. In "
-        "`forward`: weights, store them detached, drop, multiply with the values.",
+        "It is the function you wrote, with a dropout layer between its weights and the values, "
+        "and one line that remembers the weights.",
+        "Make an `nn.Dropout(dropout)` in `__init__`: it follows train and eval mode by itself. "
+        "In `forward`: compute the weights, store them detached, drop, multiply by the values.",
         "_, weights = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)\n"
         "self.attention_weights = weights.detach()\n"
         "return self.dropout(...) @ values",

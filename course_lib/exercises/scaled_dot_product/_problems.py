@@ -42,7 +42,7 @@ def random_mask(rng, *shape) -> np.ndarray:
 
 
 def garbage(rng, make_array=tensor, batch=()) -> Given:
-    """Two queries; keys 3 and 4, and their values, hold numbers up to 1e30, with scores above all.
+    """Two queries; keys 3 and 4 and their values hold numbers up to 1e30, with the top scores.
 
     The first query meets the one, the second the other.
     """
@@ -158,8 +158,8 @@ def _extreme(probe, weights, allowed) -> str | None:
         )
     if all((row > 1e-6).sum() == 1 for _, row, _ in rows):
         return (
-            f"In the row at {list(index)} one key has all the weight, though the scores only "
-            f"justify {mine.max():.3f}."
+            f"In the row at {list(index)} one key has all the weight, though the scores justify "
+            f"only {mine.max():.3f}."
         )
     return None
 
@@ -170,7 +170,7 @@ def _other_order(probe, outputs) -> str | None:
         return None
     if not all(np.allclose(a, b, atol=1e-4) for a, b in zip(found, right[::-1], strict=True)):
         return None
-    return "The weights come first and the outputs second; it must be the other way round."
+    return "You return the weights first and the outputs second; it must be the other way round."
 
 
 def _inconsistent(probe, outputs) -> str | None:
@@ -196,12 +196,16 @@ def _drops(probe, weights, allowed) -> str | None:
         return None
     return (
         f"{int(zero.sum())} of your {int((right > 1e-6).sum())} weights are 0 and the others are "
-        f"{ratios.max():.2f} times what they should be: dropout is at work where nothing may be "
+        f"{ratios.max():.2f} times what they should be: dropout acts where nothing may be "
         "dropped."
     )
 
 
-WRONG_FACTOR = ("wrong_factor", _slope, "By what are the dot products divided, and where from?")
+WRONG_FACTOR = (
+    "wrong_factor",
+    _slope,
+    "What do you divide the dot products by, and which size does it come from?",
+)
 PROPERTIES = (
     Property(
         "returned_in_the_other_order",
@@ -217,7 +221,7 @@ PROPERTIES = (
     Property(
         "scores_not_followed",
         _extreme,
-        "Which function turns scores into weights, all of which count a little?",
+        "Which function turns scores into weights that are all above 0?",
     ),
     Property(*WRONG_FACTOR),
     *RETURNED[1:],

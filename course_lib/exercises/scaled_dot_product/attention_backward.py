@@ -40,7 +40,8 @@ def _values(rng) -> list[Probe]:
         case("random", args=problem(2, 3, 5, 4)).says(_FORMULA),
         case("wide", args=problem(4, 3, 7, 2, strided=True)).says("It must hold for any sizes."),
         case("square", args=problem(4, 4, 3, 3)).says(
-            "As many queries as keys, and as many values as features, are still different axes."
+            "As many queries as keys, and as many value columns as features: equal sizes are "
+            "still different axes."
         ),
     ]
 
@@ -53,11 +54,11 @@ def _edges(rng) -> list[Probe]:
     large = _of(queries, keys, [[0, 0], [0, 0], [3, 5]], rng.normal(0, 1, (2, 2)))
     return [
         edge("equal_values", args=constant).says(
-            "If all values are equal, the outputs do not depend on queries and keys: their "
+            "If all values are equal, the outputs do not depend on queries and keys, so their "
             "gradients are 0."
         ),
         edge("one_key", args=_problem(rng, 3, 1, 2, 4)).says(
-            "With a single key the weight is 1 and only the value gets a gradient."
+            "With a single key, the weight is 1 and only the value gets a gradient."
         ),
         edge("large_scores", args=large).says("Large scores must not overflow."),
     ]
@@ -106,7 +107,7 @@ def _multiples(probe, outputs) -> str | None:
     return " ".join([*said, f"Here d is {d}."]) if said else None
 
 
-_AUTOGRAD = "Here the gradients are worked out by hand."
+_AUTOGRAD = "Here you work out the gradients by hand."
 
 EXERCISE = Exercise(
     points=4,
@@ -126,7 +127,7 @@ EXERCISE = Exercise(
         Property(
             "gradient_times_a_factor",
             _multiples,
-            "Which factor do the scores have, and which sign?",
+            "What factor do the scores have, and what sign?",
         ),
     ),
     promises={
@@ -151,15 +152,15 @@ EXERCISE = Exercise(
             "What must the gradient of the scores of a row sum to?",
         ),
         mistake("own_weight_only", _backward(lambda w, grad: w * (1 - w) * grad)).says(
-            "Each score changes its own weight alone, by w (1 - w). In a softmax it changes all "
-            "weights of its row.",
-            "Which terms of the chain rule's sum over the keys are missing?",
+            "In your code each score changes only its own weight, by w (1 - w). In a softmax it "
+            "changes all weights of its row.",
+            "Which terms are missing from the chain rule's sum over the keys?",
         ),
         mistake(
             "plain_mean", _backward(lambda w, grad: w * (grad - grad.mean(-1, keepdim=True)))
         ).says(
             "You subtract the plain mean of each row of dW, in which every key counts the same.",
-            "Which mean do the weights of the row ask for?",
+            "Which mean uses the weights of the row?",
         ),
         mistake("root_forgotten", _backward(scale=False)).says(
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
@@ -170,7 +171,7 @@ EXERCISE = Exercise(
             _backward(lambda w, grad: w * (grad - (w * grad).sum(-1))),
             fails=True,
         ).says(
-            "The row sums have shape (n,), so they are subtracted along the keys: an error, or, "
+            "Your row sums have shape (n,), so they are subtracted along the keys: an error, or, "
             "with as many keys as queries, the sums of other rows.",
             "Which argument of `sum` keeps the axis, so that the shape is (n, 1)?",
         ),
@@ -190,22 +191,21 @@ EXERCISE = Exercise(
         ),
         mistake("unscaled_everywhere", _backward(forward_scale=False, scale=False)).says(
             "1/sqrt(d) is missing everywhere: in the scores and in the gradients.",
-            "Which forward pass is differentiated here?",
+            "Which forward pass are you differentiating?",
         ),
         mistake("queries_and_keys_swapped", _keys_first).says(
-            "The gradients of queries and keys are returned in each other's place.",
-            "In which order are the three gradients asked for?",
+            "The gradients of queries and keys are swapped.",
+            "In which order does the exercise ask for the three gradients?",
         ),
     ),
     hints=(
         "Go back step by step: outputs = W V, then W = softmax(S), then S = Q K^T / sqrt(d). A "
         "product A B sends G B^T to A and A^T G to B.",
         "Let the shapes lead. dV is (m, v): which product of W (n, m) and G (n, v) is that? Which "
-        "is dW, (n, m)? Then each row of dS comes from a row of dW as in 'First the softmax "
-        "alone', and S is a product again, divided by sqrt(d).",
-        "Check one gradient at a time against autograd. dV needs the weights alone. Then one "
-        "row of the softmax: with weights (1/2, 1/2) and gradient (1, 0) the scores get (1/4, "
-        "-1/4). Only when that holds go on to dQ and dK, and see which of them the root "
-        "belongs to.",
+        "product is dW, (n, m)? Then each row of dS comes from a row of dW as in 'First the "
+        "softmax alone', and S is again a product, divided by sqrt(d).",
+        "Check one gradient at a time against autograd. dV needs the weights alone. Then one row "
+        "of the softmax: with weights (1/2, 1/2) and gradient (1, 0) the scores get (1/4, -1/4). "
+        "Go on to dQ and dK only when that holds, and see which of them the root belongs to.",
     ),
 )

@@ -26,11 +26,11 @@ def _jacobian_probes(rng) -> list[Probe]:
         case("random", query=normal(3), keys=normal(5, 3)).says(formula),
         case("wide", query=normal(7), keys=normal(4, 7, strided=True)).says(formula),
         case("shifted_keys", query=normal(3), keys=rng.normal(0, 1.2, (5, 3)) + 3.0).says(
-            "Moving all keys by the same vector moves the output with them and leaves the "
-            "Jacobian as it is."
+            "Moving all keys by the same vector moves the output along and leaves the Jacobian "
+            "unchanged."
         ),
         edge("saturated", query=[900.0, 0.0], keys=[[1.0, 2.0], [9.0, -1.0], [3.0, 0.5]]).says(
-            "Where one key has all the weight the Jacobian is 0, and nothing overflows."
+            "Where one key has all the weight, the Jacobian is 0 and nothing overflows."
         ),
         edge("one_feature", query=normal(1), keys=normal(4, 1)).says(
             "With d = 1 the Jacobian is a 1 x 1 matrix."
@@ -101,12 +101,12 @@ EXERCISE = Exercise(
     mistakes=(
         mistake("no_root", _covariance(divisor=lambda d: 1.0)).says(
             "The covariance is right, but it must be divided by sqrt(d).",
-            "The query enters through q . k / sqrt(d): what does the chain rule leave behind?",
+            "The query enters through q . k / sqrt(d). What factor does the chain rule leave?",
         ),
         mistake("second_moment", _covariance(centre="none")).says(
             "You forgot to subtract the mean: this is the second moment of the keys, not their "
             "covariance.",
-            "By how much do the weights of all keys together change?",
+            "How much does the sum of all weights change?",
         ),
         mistake("unweighted", _covariance(weighted=False)).says(
             "This is the plain covariance of the keys: every key counts the same, whatever its "
@@ -118,8 +118,8 @@ EXERCISE = Exercise(
             "Which scores does attention take the softmax of?",
         ),
         mistake("corrected_covariance", _corrected).says(
-            "`torch.cov` corrects for a sample unless told `correction=0`; the weights are a whole "
-            "distribution.",
+            "`torch.cov` applies a sample correction unless you pass `correction=0`; the weights "
+            "are a complete distribution.",
             "What does `correction` do?",
         ),
         mistake("divided_by_d", _covariance(divisor=lambda d: d)).says(
@@ -137,7 +137,8 @@ EXERCISE = Exercise(
         Property(
             "all_times_a_factor",
             _multiple,
-            "By what is the covariance divided, and is any sum divided by a number of keys?",
+            "What do you divide the covariance by, and do you divide any sum by the number of "
+            "keys?",
         ),
     ),
     promises={
@@ -157,11 +158,11 @@ EXERCISE = Exercise(
     },
     never_one={"m": "`torch.cov`, which a right answer may call, overwrites a single key"},
     hints=(
-        "Differentiate o = sum_j w_j k_j. Moving q changes the scores by k_j . dq / sqrt(d); how "
-        "does a softmax answer to a change of its scores?",
-        "dw_j = w_j (ds_j - sum_i w_i ds_i). Put ds_j = k_j . dq / sqrt(d) in, and you find the "
-        "covariance of the keys under the weights, over sqrt(d). Centre the keys at the weighted "
-        "mean first.",
+        "Differentiate o = sum_j w_j k_j. Moving q changes the scores by k_j . dq / sqrt(d). How "
+        "does a softmax respond to a change in its scores?",
+        "dw_j = w_j (ds_j - sum_i w_i ds_i). Substitute ds_j = k_j . dq / sqrt(d), and you find "
+        "the covariance of the keys under the weights, over sqrt(d). Centre the keys at the "
+        "weighted mean first.",
         "Two keys in one dimension, 0 and 1, and q = 0: the weights are 1/2 each, the "
         "weighted mean is 1/2, the covariance 1/4. With d features the same weighted sum of "
         "products is one matrix product of the centred keys with themselves. On which side do "

@@ -46,8 +46,9 @@ def _numpy_probes(rng) -> list[Probe]:
         Probe("random", _FORMULA, args=problem(3, 5, 6, 4, strided=True)),
         Probe("masked", _DROPPED,
               args={**problem(4, 4, 5, 2), "mask": array(random_mask(rng, 4, 4))}),
-        Probe("zero_query", "A query of zeros scores all keys alike: its output is the mean of the "
-              "allowed values.", args={**nothing, "mask": array(random_mask(rng, 3, 5))}),
+        Probe("zero_query", "A query of zeros scores all keys equally, so its output is the mean "
+                            "of the allowed values.",
+              args={**nothing, "mask": array(random_mask(rng, 3, 5))}),
         Probe("large_scores", "Scores may be very large: exp(1000) is inf, yet the weights exist.",
               part="edges", args=large(rng, array)),
         Probe("one_row_mask", _BROADCAST, part="edges",
@@ -114,15 +115,15 @@ _OWN = (
     Row(
         "mask_recoded_twice", {"fill": _recoded_twice, "spare": untouched, "clear": untouched}
     ).says(
-        "With a mask everything becomes NaN. Either the mask is turned from 0 and 1 into -inf and "
-        "0 twice, so that the zeros that mean 'keep' are taken for 'drop'; or -inf is multiplied "
-        "by 0, which is NaN.",
-        "What does your recoding do to a key that is allowed, and what if it is done twice?",
+        "With a mask everything becomes NaN. Either you turn 0 and 1 into -inf and 0 twice, so "
+        "the zeros that mean 'keep' are taken for 'drop'; or you multiply -inf by 0, which is "
+        "NaN.",
+        "What does your conversion do to an allowed key, and what happens if it runs twice?",
     ),
     Row("maximum_of_matrix", {"weights": _maximum_of_the_matrix}).says(
-        "You subtract the largest score of the whole matrix. A row whose scores are far below it "
-        "vanishes: all its exponentials are 0.",
-        "Which scores share one softmax, and so one maximum?",
+        "You subtract the largest score of the whole matrix. In a row whose scores are far below "
+        "it, all exponentials underflow to 0.",
+        "Which scores share one softmax, and therefore one maximum?",
     ),
 )
 
@@ -162,11 +163,11 @@ EXERCISE = Exercise(
         "Source: Vaswani": "",
     },
     hints=(
-        "Every output is an average of the values. The weights of the average come from comparing "
-        "the query with every key.",
+        "Every output is an average of the values. The weights come from comparing the query with "
+        "every key.",
         "scores = Q K^T / sqrt(d); where the mask is False put -inf; subtract each row's maximum, "
-        "take exp, divide by the row's sum. A row of nothing but -inf needs a thought of its own: "
-        "its maximum is -inf, and its sum is 0.",
+        "take exp, divide by the row's sum. Treat a row of nothing but -inf separately: its "
+        "maximum is -inf and its sum is 0.",
         "One row by hand: scores (1, 2, -inf). Subtract 2, take exp, divide by the total. "
         "Then a row of nothing but -inf: what is -inf - (-inf), what could you subtract "
         "instead, and what must the total not be when you divide?",

@@ -25,7 +25,7 @@ _LENGTHS = "Keys beyond the length get weight 0, as if they were deleted."
 _MASK = "A key with False in the mask gets weight 0, as if it were deleted."
 _BOTH = "With lengths and a mask, a key must be allowed by both."
 _EMPTY = "A query that may attend to no key gets zeros in outputs and weights."
-_HEADS = "Lengths belong to the first axis: with (batch, heads, n, d) they hold for every head."
+_HEADS = "Lengths belong to the first axis: with (batch, heads, n, d), they hold for every head."
 
 
 def worked() -> Given:
@@ -45,14 +45,14 @@ def _values_probes(rng) -> list[Probe]:
     return [
         Probe("worked", _FORMULA, args=worked()),
         Probe("worked_lengths", _LENGTHS, args={**worked(), "valid_lens": tensor([1])}),
-        Probe("batch", "Each item of a batch must be worked out with its own queries, keys and "
-              "values.", args=problem((2,), 3, 4, 5, 6)),
+        Probe("batch", "Each item of a batch must use its own queries, keys and values.",
+              args=problem((2,), 3, 4, 5, 6)),
         Probe("matrices", "Without a batch axis it must work too: queries (n, d), keys (m, d), "
               "values (m, v).", args=problem((), 4, 5, 3, 2)),
-        Probe("lengths_per_item", "Lengths of shape (batch,) give every item a length of its own.",
+        Probe("lengths_per_item", "Lengths of shape (batch,) give every item its own length.",
               args={**problem((3,), 2, 5, 3, 4), "valid_lens": tensor([4, 1, 3])}),
-        Probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query a "
-              "length of its own.",
+        Probe("lengths_per_query", "Lengths of shape (batch, num_queries) give every query its "
+                                   "own length.",
               args={**problem((2,), 3, 5, 6, 4), "valid_lens": tensor([[1, 4, 2], [3, 2, 4]])}),
         Probe("mask_of_all_items", _MASK, args=problem((2,), 4, 4, 5, 6, strided=True),
               kwargs={"mask": tensor(random_mask(rng, 4, 4))}),
@@ -60,10 +60,12 @@ def _values_probes(rng) -> list[Probe]:
               args={**problem((2,), 4, 4, 7, 6), "valid_lens": tensor([2, 3])},
               kwargs={"mask": tensor(np.tril(np.ones((4, 4), dtype=bool), 1))}),
         Probe("heads", _HEADS, args={**problem((2, 3), 4, 5, 7, 6), "valid_lens": tensor([2, 4])}),
-        Probe("zero_query", "A query of zeros scores all keys alike: its output is the mean of the "
-              "allowed values.", args=zero_query, kwargs={"mask": tensor(random_mask(rng, 3, 5))}),
-        Probe("one_allowed_key", "A query that may attend to one key only returns the value of "
-              "that key.", args={**problem((2,), 4, 6, 5, 3), "valid_lens": tensor([1, 1])}),
+        Probe("zero_query", "A query of zeros scores all keys equally, so its output is the mean "
+                            "of the allowed values.",
+              args=zero_query, kwargs={"mask": tensor(random_mask(rng, 3, 5))}),
+        Probe("one_allowed_key", "A query that may attend to only one key returns the value of "
+                                 "that key.",
+              args={**problem((2,), 4, 6, 5, 3), "valid_lens": tensor([1, 1])}),
     ]  # fmt: skip
 
 
@@ -83,8 +85,8 @@ def _edge_probes(rng) -> list[Probe]:
         probe("lengths_zero", _EMPTY, {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([0, 0])}),
         probe("garbage", "What a query may not attend to changes nothing, however large it is.",
               {**garbage(rng, batch=(1,)), "valid_lens": tensor([3])}),
-        probe("large_scores", "Scores may be very large, and the weights still follow them: "
-              "neither overflow nor a limit.", large(rng, batch=(1,))),
+        probe("large_scores", "Scores may be very large, and the weights must still follow them, "
+                              "without overflow or clipping.", large(rng, batch=(1,))),
         probe("mask_of_keys", "A (num_keys,) mask holds for every query of every item.",
               problem((2,), 3, 5, 4, 6), [True, False, True, True, False]),
         probe("mask_of_padding", "A (batch, 1, num_keys) mask holds for every query of an item.",
@@ -109,14 +111,15 @@ def _size_probes(rng) -> list[Probe]:
         probe("five_axes", "Any number of leading axes must work.",
               {**problem((2, 1, 2), 3, 4, 5, 2), "valid_lens": tensor([3, 1])}),
         probe("as_many_of_everything", "Three items of three queries, four keys of four features: "
-              "what has the same size is not the same axis.",
+                                       "axes of equal size are still different axes.",
               {**problem((3,), 3, 4, 4, 6), "valid_lens": tensor([4, 1, 3])}),
         probe("one_key", "A single key gets weight 1.", problem((1,), 1, 1, 1, 1)),
-        probe("float32", "Queries, keys and values in float32 must work, and give float32.",
+        probe("float32", "Float32 queries, keys and values must work and give float32.",
               {**problem((2,), 3, 5, 4, 6), "valid_lens": tensor([2, 4])}, dtype="float32",
               tolerance=1e-4),
-        probe("between_other_calls", "Each call counts on its own: other calls with the same "
-              "shapes change nothing.", {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([3, 1])},
+        probe("between_other_calls", "Each call is independent: other calls with the same shapes "
+                                     "change nothing.",
+              {**problem((2,), 3, 4, 5, 2), "valid_lens": tensor([3, 1])},
               scenario="between_calls"),
     ]  # fmt: skip
 
@@ -187,13 +190,13 @@ EXERCISE = Exercise(
         "Source: Vaswani": "",
     },
     hints=(
-        "Three steps, each of which you have: compare every query with every key, turn the scores "
-        "of a row into weights, average the values with them. The number of features tells how "
-        "far the scores must be brought down.",
-        "scores = Q K^T / sqrt(d), shape (..., n, m): `keys.mT` turns the last two axes only. "
+        "Three steps, all of which you already have: compare every query with every key, turn the "
+        "scores of a row into weights, average the values with them. The number of features tells "
+        "you how far to scale the scores down.",
+        "scores = Q K^T / sqrt(d), shape (..., n, m): `keys.mT` swaps the last two axes only. "
         "Weights from `masked_softmax`, with lengths and mask. Outputs: weights times values.",
         "Take one query, two keys and d = 4: a score is the dot product over 2, and the two "
-        "weights sum to 1. If that works with three axes and not with four, look at how you "
-        "turn the keys.",
+        "weights sum to 1. If that works with three axes but not with four, look at how you "
+        "transpose the keys.",
     ),
 )

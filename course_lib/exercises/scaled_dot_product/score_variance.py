@@ -31,7 +31,7 @@ def _near(probe, expected, recorded) -> Problem | None:
     if abs(found - expected) < EXACT * expected:
         return Problem(
             "not_an_estimate",
-            f"Your result is {found:g} to the last digit, which is the theory: no "
+            f"Your result is {found:g} to the last digit, which is the theoretical value: no "
             f"{probe.args['num_samples']} pairs give it.",
             "Which of your lines draws the pairs?",
         )
@@ -51,14 +51,14 @@ def _scatter(probe, expected, recorded) -> Problem | None:
     if ratio < 1e-6:
         return Problem(
             "same_for_every_seed",
-            "Your result is the same for every seed of the generator: it is not estimated from "
+            "Your result is the same for every seed of the generator, so it is not estimated from "
             "draws.",
             "Which generator do your random numbers come from?",
         )
     return Problem(
         "wrong_number_of_pairs",
         f"{probe.says} Over 60 seeds your estimate scatters {ratio:.1f} times as much as that.",
-        "How many pairs do you draw, and does each query meet one key of its own?",
+        "How many pairs do you draw, and does each query meet its own key?",
     )
 
 
@@ -67,7 +67,7 @@ def _equal(probe, expected, recorded) -> Problem | None:
         return None
     return Problem(
         "not_from_the_generator",
-        "Two calls with equally seeded generators give different results: some numbers do not "
+        "Two calls with equally seeded generators give different results, so some numbers do not "
         "come from `generator`.",
         "Which call of `torch.randn` lacks `generator=generator`?",
     )
@@ -82,7 +82,7 @@ def _probes(rng) -> list[Probe]:
         return case(name, **args, **({"compare": "near", "tolerance": 0.2} | options))
 
     unscaled = "Without scaling the variance of q . k is near d."
-    scaled = "After division by sqrt(d) the variance is near 1, whatever d."
+    scaled = "After division by sqrt(d) the variance is near 1, whatever d is."
     pairs = "The estimate must come from `num_samples` independent pairs."
     again = {"compare": "equal", "scenario": "same_seed_twice", "part": "edges", "tolerance": 3.0}
     drawn = {"compare": "scatter", "scenario": "scatter", "part": "edges", "tolerance": 0.005}
@@ -141,12 +141,12 @@ EXERCISE = Exercise(
         mistake(
             "every_query_with_every_key", _estimate(pairs=lambda num_samples: num_samples)
         ).says(
-            "You pair every query with every key: num_samples squared products that are not "
-            "independent, and a matrix that large in memory.",
-            "Which product gives each query one key of its own?",
+            "You pair every query with every key: num_samples squared products, which are not "
+            "independent, and a matrix of that size in memory.",
+            "Which product gives each query its own key?",
         ),
         mistake("global_rng", _estimate(lambda shape, generator: torch.randn(shape))).says(
-            "Your numbers come from the global random numbers: the same generator gives another "
+            "Your numbers come from the global generator, so the same `generator` gives another "
             "result each time.",
             "Which argument makes `torch.randn` draw from `generator`?",
         ),
@@ -155,7 +155,7 @@ EXERCISE = Exercise(
             "Where does your code use `scaled`?",
         ),
         mistake("variance_divided_by_root", _variance_scaled).says(
-            "The variance falls to sqrt(d) only: you divide it by sqrt(d), or the products by the "
+            "The variance falls only to sqrt(d): you divide it by sqrt(d), or the products by the "
             "fourth root of d.",
             "What does dividing the products by c do to their variance?",
         ),
@@ -180,9 +180,9 @@ EXERCISE = Exercise(
         "Source: Vaswani": "",
     },
     hints=(
-        "Draw many pairs, compute one product for each, and ask how far the products spread.",
-        "Two tensors of shape (num_samples, d) from `torch.randn(..., generator=generator)`; "
-        "multiply them entry by entry, add up over the features, divide by sqrt(d) if asked, take "
+        "Draw many pairs, compute one product for each, and measure how far the products spread.",
+        "Draw two tensors of shape (num_samples, d) from `torch.randn(..., generator=generator)`; "
+        "multiply them entry by entry, sum over the features, divide by sqrt(d) if asked, take "
         "the variance, and return a Python float.",
         "queries = torch.randn(num_samples, d, generator=generator)\n"
         "keys = ...\n"

@@ -42,36 +42,36 @@ def _problem(rng, batch, positions, sizes: Sizes, valid_lens=None, **options) ->
 _ALONE = {  # the same problem for each: the steps that it is about, and what must hold
     "self_attention_reads": (
         ("read_own", "found_own", "part_own"),
-        "The self-attention reads norm_1(y), and its result stays as it is.",
+        "The self-attention reads norm_1(y), and its result is used as it is.",
     ),
     "first_sum": (("added_own", "total_own"), "a is the sum of this result and y."),
     "queries_across": (
         ("read_across", "found_across"),
-        "The queries across are norm_2(a), and what they find stays as it is.",
+        "The queries of the cross-attention are norm_2(a), and its result is used as it is.",
     ),
-    "second_sum": (("added_across", "total_across"), "b is the sum of what they find and a."),
+    "second_sum": (("added_across", "total_across"), "b is the sum of this result and a."),
     "network_reads": (
         ("read_feed", "found_feed", "part_feed"),
-        "The network reads norm_3(b), and its result stays as it is.",
+        "The network reads norm_3(b), and its result is used as it is.",
     ),
     "third_sum": (("added_feed", "total_feed"), "The outputs are the sum of this result and b."),
     "order": (
         ("order", "norms", "pick"),
-        "Self-attention with norm_1, attention across with norm_2, the network with norm_3, in "
+        "Self-attention with norm_1, cross-attention with norm_2, the network with norm_3, in "
         "this order.",
     ),
-    "causal": (("seen", "heads"), "A position of y attends to none behind it."),
+    "causal": (("seen", "heads"), "A position of y attends to none after it."),
     "memory": (
         ("roles", "stored"),
-        "Across, the queries come from y; keys and values are the memory as it is.",
+        "In the cross-attention, the queries come from y; keys and values are the memory as it is.",
     ),
     "lengths": (
         ("lengths", "own_lengths", "entry", "result", "part_across"),
-        "The lengths are those of the memory, and concern the attention across alone.",
+        "The lengths are those of the memory and concern only the cross-attention.",
     ),
     "relu": (
         ("activate", "last"),
-        "ReLU stands between the two linear layers, and nowhere else.",
+        "There is a ReLU between the two linear layers, and nowhere else.",
     ),
 }
 
@@ -84,21 +84,21 @@ def _values(rng) -> list[Probe]:
     named = problem(3, (5, 4), (4, 2, 7))
     by_name = {"valid_lens": tensor([3, 1, 2])}
     return [
-        case("worked", **worked).says("With one position each step can be done by hand."),
+        case("worked", **worked).says("With one position, each step can be done by hand."),
         *(Probe(name, says, compare=name, **whole) for name, (_, says) in _ALONE.items()),
         case("one_position", compare="any", **problem(2, (1, 3), (6, 3, 4))).says(
             "A single position sees itself, and all of the memory."
         ),
         case("one_in_memory", **problem(2, (3, 1), (5, 1, 3))).says(
-            "A memory of one position is what each position of y finds."
+            "If the memory has one position, every position of y finds that one."
         ),
         case("longer_memory", **problem(2, (3, 5), (6, 2, 4), [3, 2])).says(
             "The memory may be longer than y."
         ),
         case("as_long", **problem(2, (4, 4), (4, 2, 5))).says(
-            "Queries, keys and values keep their roles where y and memory have one shape."
+            "Queries, keys and values keep their roles even if y and memory have the same shape."
         ),
-        case("by_name", by_name=by_name, **named).says("The lengths may be given by their name."),
+        case("by_name", by_name=by_name, **named).says("The lengths may be passed by name."),
         case(
             "built_by_position",
             scenario="built_by_position",
@@ -116,31 +116,31 @@ def _edges(rng) -> list[Probe]:
     nearly = problem(2, (3, 2), sizes, [2, 1], y=nearly_equal(rng, (2, 3, 6)))
     return [
         edge("length_0", **problem(3, (5, 4), (6, 3, 4), [0, 4, 2])).says(
-            "Where the memory of an item has length 0, the attention across adds nothing."
+            "If the memory of an item has length 0, the cross-attention adds nothing."
         ),
         edge("all_of_length_0", **problem(2, (4, 3), (4, 2, 5), [0, 0])).says(
-            "Where no item has a memory, the attention across adds nothing."
+            "If no item has a memory, the cross-attention adds nothing."
         ),
         edge("garbage", **garbage).says(
-            "What is in padded positions of the memory changes no output, however large it is."
+            "The contents of padded positions of the memory change no output, however large."
         ),
         edge("small_differences", compare="eps", **nearly).says(
-            "Features that hardly differ are normed with 1e-5 under the root."
+            "Features that hardly differ are normalised with 1e-5 under the root."
         ),
         edge("train", training=True, **problem(2, (5, 4), sizes, [3, 4])).says(
-            "The block has no dropout: train mode gives the same as eval mode."
+            "The block has no dropout: train and eval mode give the same."
         ),
         edge("after_another_call", scenario="after_another_call", **problem(
             2, (5, 4), sizes, [2, 4]
-        )).says("Each call counts on its own, whatever came before."),
+        )).says("Each call is independent of those before it."),
         edge("float32", **FLOAT32, **problem(2, (5, 4), sizes, [2, 4])).says(
-            "Inputs and weights in float32 give outputs in float32."
+            "Float32 inputs and weights give float32 outputs."
         ),
         edge("longer", **problem(1, (60, 50), (4, 2, 3))).says(
             "Any number of positions must work."
         ),
         edge("strided", **problem(2, (5, 4), (4, 1, 6), [4, 3], strided=True)).says(
-            "Where a tensor lies in memory does not matter."
+            "The memory layout of a tensor does not matter."
         ),
     ]  # fmt: skip
 
@@ -209,13 +209,13 @@ EXERCISE = Exercise(
     properties=(*told_first(BLOCK, ("any", *_ALONE)), OUTPUTS_NORMED),
     promises=_PROMISES,
     hints=(
-        "Three parts now, joined as the two of the encoder are. The first reads what was written, "
-        "the second asks the memory, the third works at each position alone.",
-        "Three sums in a row, each with a norm of its own. Only the second part has two sources: "
-        "what you have so far asks, the memory is both keys and values, and the lengths say how "
-        "much of it is real. The first part knows by itself not to look ahead.",
-        "Three sums where `EncoderBlock` has two. Set the weights of two of the parts to 0 "
-        "and look at the third alone. Which part may not see later tokens, and which one "
-        "needs the lengths of the source?",
+        "Now there are three parts, joined like the encoder's two. The first reads what was "
+        "written, the second queries the memory, the third works at each position alone.",
+        "Three sums in a row, each with its own norm. Only the second part has two sources: what "
+        "you have so far gives the queries, the memory gives keys and values, and the lengths say "
+        "how much of it is real. The first part already knows not to look ahead.",
+        "Three sums where `EncoderBlock` has two. Set the weights of two of the parts to 0 and "
+        "look at the third alone. Which part must not see later tokens, and which one needs the "
+        "lengths of the source?",
     ),
 )

@@ -35,12 +35,12 @@ def _problem(rng, batch, n, sizes: Sizes, valid_lens=None, **options) -> Given:
 _ALONE = {  # the same problem for each: the steps that it is about, and what must hold
     "attention_reads": (
         ("read_attention", "found_attention"),
-        "The attention reads norm_1(x), and its result stays as it is.",
+        "The attention reads norm_1(x), and its result is used as it is.",
     ),
     "first_sum": (("added_attention", "total_attention"), "h is the sum of this result and x."),
     "network_reads": (
         ("read_feed", "found_feed", "part_feed"),
-        "The network reads norm_2(h), and its result stays as it is.",
+        "The network reads norm_2(h), and its result is used as it is.",
     ),
     "second_sum": (("added_feed", "total_feed"), "The outputs are the sum of this result and h."),
     "each_norm": (
@@ -49,16 +49,16 @@ _ALONE = {  # the same problem for each: the steps that it is about, and what mu
     ),
     "relu": (
         ("activate", "last"),
-        "ReLU stands between the two linear layers, and nowhere else.",
+        "There is a ReLU between the two linear layers, and nowhere else.",
     ),
     "lengths": (
         ("lengths", "result", "entry", "part_attention"),
-        "Positions behind an item's length are not attended, and get outputs all the same.",
+        "Positions beyond an item's length are not attended to, but still get outputs.",
     ),
     "self_attention": (
         ("roles", "seen", "heads"),
-        "Queries, keys and values are all the normed x, in `num_heads` heads, and each position "
-        "may attend to every real one.",
+        "Queries, keys and values are all the normalised x, in `num_heads` heads, and each "
+        "position may attend to every real one.",
     ),
 }
 
@@ -69,17 +69,17 @@ def _values(rng) -> list[Probe]:
     named = _problem(rng, 3, 4, (4, 2, 7))
     by_name = {"valid_lens": tensor([3, 1, 2])}
     return [
-        case("worked", **worked).says("With one position each step can be done by hand."),
+        case("worked", **worked).says("With one position, each step can be done by hand."),
         case("one_position", compare="any", **_problem(rng, 2, 1, (5, 1, 3))).says(
-            "A position that is alone attends to itself with weight 1."
+            "A lone position attends to itself with weight 1."
         ),
         *(
             Probe(name, says, compare=name, **whole) for name, (_, says) in _ALONE.items()
         ),
         case("no_lengths", **_problem(rng, 2, 5, (6, 3, 4))).says(
-            "Without lengths every position is real."
+            "Without lengths, every position is real."
         ),
-        case("by_name", by_name=by_name, **named).says("The lengths may be given by their name."),
+        case("by_name", by_name=by_name, **named).says("The lengths may be passed by name."),
         case(
             "built_by_position",
             scenario="built_by_position",
@@ -99,26 +99,26 @@ def _edges(rng) -> list[Probe]:
             "In an item of length 0 the attention adds nothing."
         ),
         edge("all_of_length_0", **problem(2, 3, (4, 2, 5), [0, 0])).says(
-            "Where no item has a real position, the attention adds nothing."
+            "If no item has a real position, the attention adds nothing."
         ),
         edge("garbage", **garbage).says(
-            "What is in padded positions changes no other output, however large it is."
+            "The contents of padded positions change no other output, however large."
         ),
         edge("small_differences", compare="eps", **problem(
             2, 3, sizes, [2, 3], x=nearly_equal(rng, (2, 3, 6))
-        )).says("Features that hardly differ are normed with 1e-5 under the root."),
+        )).says("Features that hardly differ are normalised with 1e-5 under the root."),
         edge("train", training=True, **problem(2, 5, sizes, [3, 5])).says(
-            "The block has no dropout: train mode gives the same as eval mode."
+            "The block has no dropout: train and eval mode give the same."
         ),
         edge("after_another_call", scenario="after_another_call", **problem(
             2, 5, sizes, [2, 4]
-        )).says("Each call counts on its own, whatever came before."),
+        )).says("Each call is independent of those before it."),
         edge("float32", **FLOAT32, **problem(2, 5, sizes, [2, 4])).says(
-            "Inputs and weights in float32 give outputs in float32."
+            "Float32 inputs and weights give float32 outputs."
         ),
         edge("longer", **problem(1, 70, (4, 2, 3))).says("Any number of positions must work."),
         edge("strided", **problem(2, 5, (4, 1, 6), [5, 3], strided=True)).says(
-            "Where a tensor lies in memory does not matter."
+            "The memory layout of a tensor does not matter."
         ),
     ]  # fmt: skip
 
@@ -186,13 +186,15 @@ EXERCISE = Exercise(
     properties=(*told_first(BLOCK, ("any", *_ALONE)), OUTPUTS_NORMED),
     promises=_PROMISES,
     hints=(
-        "Two parts, joined in the same way: norm what comes in, let the part work on that, add "
-        "what it says to what came in. Keep the two apart, the normed one and the one you add to.",
-        "In `__init__`, four layers with the names of the statement. In `forward`, norm x and give "
-        "the result to the attention three times, with the lengths; add x. Then norm this sum with "
-        "the other norm, pass it through the network, and add the sum.",
-        "Two tests without a single number: with the weights of both parts set to 0 the block must "
-        "return x itself; with those of the network alone, x plus what the attention says of the "
-        "normed x. Which of the two tensors do you add, and which do you hand over?",
+        "Two parts, joined in the same way: normalise the input, let the part work on that, add "
+        "its result to the input. Keep the two apart: the normalised input and the one you add "
+        "to.",
+        "In `__init__`, make four layers with the names in the statement. In `forward`, normalise "
+        "x and give the result to the attention three times, with the lengths; add x. Then "
+        "normalise this sum with the other norm, pass it through the network, and add the sum.",
+        "Two tests without a single number: with the weights of both parts set to 0, the block "
+        "must return x itself; with only those of the network set to 0, x plus the attention's "
+        "result for the normalised x. Which of the two tensors do you add, and which do you pass "
+        "on?",
     ),
 )

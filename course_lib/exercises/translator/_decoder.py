@@ -14,6 +14,7 @@ from course_lib.exercises.translator._mistakes import (
     ADDED_TO_THE_INPUT,
     NETWORK,
     ONE_HEAD,
+    Part,
     all_around,
     rare,
 )
@@ -99,29 +100,29 @@ def _zeroed(self, y, memory, valid_lens) -> Tensor:
 
 
 _PARTS = {
-    "own": "the self-attention",
-    "across": "the attention across",
-    "feed": "the feed-forward network",
+    "own": Part("self_attention", "the self-attention"),
+    "across": Part("attention_across", "the cross-attention"),
+    "feed": Part("feed_forward_network", "the feed-forward network"),
 }
 _AROUND = all_around(_PARTS)
-_LENGTHS = "Of which sequence does `valid_lens` tell the length?"
+_LENGTHS = "Which sequence's length does `valid_lens` give?"
 _OWN = (
     Row("not_causal", {"seen": lambda self, n: None}).says(
-        "In your self-attention a position sees the later ones, which are not written yet.",
-        "Which of the two attentions that you have written never looks ahead?",
+        "In your self-attention a position sees later ones, which are not written yet.",
+        "Which of the two attention modules that you have written never looks ahead?",
     ),
     Row("self_attention_with_four_layers", {"self_layer": Heads}, fails=True).says(
         "Your `self_attention` is a `MultiHeadAttention`; it must be a `CausalSelfAttention`, with "
         "`W_qkv` and `W_o`.",
-        "Which of the two attentions that you have written never looks ahead?",
+        "Which of the two attention modules that you have written never looks ahead?",
     ),
     Row(
         "across_to_itself",
         {"roles": lambda self, normed, x, memory: (normed,) * 3},
         twins=({"roles": lambda self, normed, x, memory: (normed, x, x)},),
     ).says(
-        "Your attention across reads y again: the memory changes nothing.",
-        "Where do its keys and values come from?",
+        "Your cross-attention reads y again: the memory changes nothing.",
+        "Where should its keys and values come from?",
     ),
     Row(
         "memory_asks",
@@ -129,7 +130,8 @@ _OWN = (
         twins=({"roles": lambda self, normed, x, memory: (memory, memory, normed)},),
         fails=True,
     ).says(
-        "Your attention across asks with the memory; y should ask, and the memory answer.",
+        "Your cross-attention takes its queries from the memory. They should come from y; the "
+        "memory gives keys and values.",
         "How many outputs are there for each item, and which argument decides that?",
     ),
     Row(
@@ -137,11 +139,12 @@ _OWN = (
         {"roles": lambda self, normed, x, memory: (normed, memory, normed)},
         fails=True,
     ).says(
-        "Across, your keys are the memory and your values are y; both must be the memory.",
-        "Where do keys and values of the attention across come from?",
+        "In your cross-attention the keys are the memory and the values are y; both must be the "
+        "memory.",
+        "Where do keys and values of the cross-attention come from?",
     ),
     Row("lengths_ignored", {"lengths": lambda self, valid_lens: None}).says(
-        "The lengths change nothing: padded positions of the memory are attended.", _LENGTHS
+        "The lengths change nothing: padded positions of the memory are attended to.", _LENGTHS
     ),
     Row(
         "lengths_on_self_attention",
@@ -149,9 +152,9 @@ _OWN = (
             "lengths": lambda self, valid_lens: None,
             "own_lengths": lambda self, valid_lens: valid_lens,
         },
-    ).says("The lengths go to the self-attention instead of the attention across.", _LENGTHS),
+    ).says("The lengths go to the self-attention instead of the cross-attention.", _LENGTHS),
     Row("lengths_on_both", {"own_lengths": lambda self, valid_lens: valid_lens}).says(
-        "The lengths go to the self-attention as well; they are those of the memory.", _LENGTHS
+        "The lengths also go to the self-attention, but they are those of the memory.", _LENGTHS
     ),
     Row(
         "memory_normed",
@@ -161,7 +164,7 @@ _OWN = (
             for name in ("norm_1", "norm_3")
         ),
     ).says(
-        "You norm the memory, too. It is attended to as the encoder left it.",
+        "You also normalise the memory. It should be attended to as the encoder left it.",
         "What does the second formula do to `memory`?",
     ),
     Row(
@@ -169,12 +172,12 @@ _OWN = (
         {"norms": dict.fromkeys(_PLACES, 1)},
         twins=tuple({"norms": dict.fromkeys(_PLACES, number)} for number in (2, 3)),
     ).says(
-        "One of the three norms is used at all places, and the others never.",
+        "You use one of the three norms everywhere and the others never.",
         "Which norm does each of the three formulas name?",
     ),
     Row("norms_out_of_order", _other_norms()[0], twins=_other_norms()[1:]).says(
         "Not each norm is where it belongs: norm_1 before the self-attention, norm_2 before the "
-        "attention across, norm_3 before the network.",
+        "cross-attention, norm_3 before the network.",
         "Which norm does each of the three formulas name?",
     ),
     Row(
@@ -182,8 +185,8 @@ _OWN = (
         {"order": ("across", "own", "feed"), "norms": {"across": 1, "own": 2, "feed": 3}},
         twins=({"order": ("across", "own", "feed")},),
     ).says(
-        "Your attention across comes before the self-attention.",
-        "What should a position know before it asks the memory?",
+        "Your cross-attention comes before the self-attention.",
+        "What should a position know before it queries the memory?",
     ),
     ADDED_TO_THE_INPUT,
     *(row for row in NETWORK if row.id != "relu_at_the_end"),
@@ -195,30 +198,31 @@ _MORE = (  # seen in the problems about one part, and not worth a look in all
         {"order": ("own", "feed", "across"), "norms": {"own": 1, "feed": 2, "across": 3}},
         twins=({"order": ("own", "feed", "across")},),
     ).says(
-        "Your network comes before the attention across.",
+        "Your network comes before the cross-attention.",
         "Can the network work on what the memory has not said yet?",
     ),
     Row(
         "across_added_to_the_input",
         {"added_across": lambda self, x, norm, start: start},
     ).says(
-        "What is found across is added to the block's input y: what the self-attention found is "
-        "lost from the sum.",
-        "Which of your variables holds the sum made before?",
+        "You add the result of the cross-attention to the block's input y, so the result of the "
+        "self-attention is lost from the sum.",
+        "Which of your variables holds the previous sum?",
     ),
     Row(
         "the_input_asks",
         {"read_across": lambda self, x, norm, start: norm(start)},
     ).says(
-        "The queries across come from the block's input y, not from a, which has read the past.",
-        "Which of your variables holds the sum made before?",
+        "The queries of your cross-attention come from the block's input y, not from a, which has "
+        "read the past.",
+        "Which of your variables holds the previous sum?",
     ),
     Row(
         "network_reads_the_input",
         {"read_feed": lambda self, x, norm, start: norm(start)},
     ).says(
-        "The feed-forward network reads the block's input y; it never sees what attention found.",
-        "Which of your variables holds the sum made before?",
+        "The feed-forward network reads the block's input y; it never sees the attention's result.",
+        "Which of your variables holds the previous sum?",
     ),
 )
 _KNOWN = (
@@ -233,12 +237,14 @@ _RARE = (
         {"roles": lambda self, normed, x, memory: (normed, self.norm_2(memory), memory)},
         twins=({"roles": lambda self, normed, x, memory: (normed, memory, self.norm_2(memory))},),
     ).says(
-        "You norm the memory in one of its two roles. It is attended to as the encoder left it.",
+        "You normalise the memory in one of its two roles. It should be attended to as the "
+        "encoder left it.",
         "What does the second formula do to `memory`?",
     ),
     Row("across_causal", {"part_across": _across_causal}).says(
-        "Your attention across looks at the first positions of the memory only, as if it were y.",
-        "Is the memory known as a whole before anything is written?",
+        "Your cross-attention sees only the first positions of the memory, as if the memory were "
+        "y.",
+        "Is the whole memory known before anything is written?",
     ),
     Row(
         "all_read_the_input",
@@ -247,24 +253,24 @@ _RARE = (
             "read_feed": lambda self, x, norm, start: norm(start),
         },
     ).says(
-        "All three parts read the block's input y; none sees what the one before it found.",
-        "Which of your variables holds the sum made before?",
+        "All three parts read the block's input y; none sees the result of the one before it.",
+        "Which of your variables holds the previous sum?",
     ),
     Row("looks_ahead_only", {"seen": lambda self, n: tril(n).mT}).says(
         "In your self-attention a position sees itself and the later ones.",
         "Rows are queries: which triangle holds the keys j <= i?",
     ),
     Row("memory_zeroed", {"part_across": _memory_zeroed}).says(
-        "You set padded positions of the memory to 0 instead of handing the lengths over: a 0 is "
-        "attended, too.",
-        "Which weight does a score of 0 get?",
+        "You set padded positions of the memory to 0 instead of passing the lengths: a zero still "
+        "gets attention.",
+        "What weight does a score of 0 get?",
     ),
     Row("y_zeroed_before", {"entry": _zeroed}).says(
-        "You set y to 0 behind the lengths, which are those of the memory, not of y.",
+        "You set y to 0 beyond the lengths, but they are those of the memory, not of y.",
         _LENGTHS,
     ),
     Row("pads_zeroed", {"result": _zeroed}).says(
-        "You set outputs to 0 behind the lengths, which are those of the memory, not of y.",
+        "You set outputs to 0 beyond the lengths, but they are those of the memory, not of y.",
         _LENGTHS,
     ),
     *(row for row in NETWORK if row.id == "relu_at_the_end"),

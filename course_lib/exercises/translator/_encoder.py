@@ -12,6 +12,7 @@ from course_lib.exercises.translator._mistakes import (
     ADDED_TO_THE_INPUT,
     NETWORK,
     ONE_HEAD,
+    Part,
     all_around,
     rare,
 )
@@ -74,23 +75,26 @@ def _items_attended(self, given, normed, x) -> Tensor:
     return self.attend(self.attention, turned, turned, turned).transpose(0, 1)
 
 
-_PARTS = {"attention": "the attention", "feed": "the feed-forward network"}
+_PARTS = {
+    "attention": Part("attention", "the attention"),
+    "feed": Part("feed_forward_network", "the feed-forward network"),
+}
 _AROUND = all_around(_PARTS)
 _OWN = (
     Row("lengths_ignored", {"lengths": lambda self, valid_lens: None}).says(
-        "The lengths change nothing: padded positions are attended.",
-        "Which call takes `valid_lens`, and do you hand it over?",
+        "The lengths change nothing: padded positions are attended to.",
+        "Which call takes `valid_lens`, and do you pass it?",
     ),
     Row(
         "one_norm_for_both",
         {"norms": {"attention": 1, "feed": 1}},
         twins=({"norms": {"attention": 2, "feed": 2}},),
     ).says(
-        "One of the two norms is used at both places, and the other one never.",
+        "You use one of the two norms in both places and the other never.",
         "Which norm does each of the two formulas name?",
     ),
     Row("norms_exchanged", {"norms": {"attention": 2, "feed": 1}}).says(
-        "Your two norms have changed places.",
+        "Your two norms are swapped.",
         "Which of them comes first?",
     ),
     Row(
@@ -102,7 +106,7 @@ _OWN = (
             {"roles": lambda self, normed, x: (x, normed, normed)},
         ),
     ).says(
-        "Queries, keys and values are not all the normed x: some of them are x itself.",
+        "Your queries, keys and values are not all the normalised x: some of them are x itself.",
         "What are the three arguments in attention(norm_1(x))?",
     ),
     ADDED_TO_THE_INPUT,
@@ -110,16 +114,17 @@ _OWN = (
         "network_reads_the_input",
         {"read_feed": lambda self, x, norm, start: norm(start)},
     ).says(
-        "The feed-forward network reads the block's input x; it never sees what attention found.",
+        "The feed-forward network reads the block's input x; it never sees the attention's result.",
         "What is h, and where does the second formula use it?",
     ),
     *NETWORK,
     Row("looks_back_only", {"seen": lambda self, n: tril(n)}).says(
         "Your attention is causal. An encoder reads the whole sequence.",
-        "Is the source known as a whole before anything is written?",
+        "Is the whole source known before anything is written?",
     ),
     Row("pads_zeroed", {"result": _zeroed}).says(
-        "You set the outputs of padded positions to 0. Nothing attends to them; they need no care.",
+        "You set the outputs of padded positions to 0. Nothing attends to them, so you can leave "
+        "them alone.",
         "Which axis of the weights do the lengths cut: queries or keys?",
     ),
     ONE_HEAD,
@@ -139,19 +144,20 @@ _RARE = (
         twins=({"order": ("feed", "attention")},),
     ).says(
         "Your network comes before the attention.",
-        "What should a position have read before it works on that?",
+        "What should a position have read before the network works on it?",
     ),
     Row("queries_masked", {"part_attention": _queries_masked}).says(
-        "Padded positions find nothing in your attention; they, too, attend to the real ones.",
+        "In your attention padded positions find nothing; they too should attend to the real ones.",
         "Which axis of the weights do the lengths cut: queries or keys?",
     ),
     Row("pads_attended", {"part_attention": _pads_attended}).says(
-        "Your mask is upside down: the padded positions are attended, the real ones are not.",
+        "Your mask is inverted: padded positions are attended to, real ones are not.",
         "True means 'may attend'. Which positions does your code allow?",
     ),
     Row("pads_zeroed_before", {"entry": _zeroed, "lengths": lambda self, valid_lens: None}).says(
-        "You set padded positions to 0 instead of handing the lengths over: a 0 is attended, too.",
-        "Which weight does a score of 0 get?",
+        "You set padded positions to 0 instead of passing the lengths: a zero still gets "
+        "attention.",
+        "What weight does a score of 0 get?",
     ),
     Row("items_attended", {"part_attention": _items_attended}).says(
         "Your attention runs along the batch: the items attend to each other.",

@@ -82,7 +82,7 @@ def _one_more(logits, targets, valid_lens) -> torch.Tensor:
 
 MISTAKES = (
     mistake("pads_counted", _averaged(lambda losses, real: _mean(losses))).says(
-        "Your loss is the mean over all positions, pads included.",
+        "Your loss is the mean over all positions, including pads.",
         "What does `valid_lens` say about a position?",
     ),
     mistake(
@@ -94,21 +94,21 @@ MISTAKES = (
         "How many losses are in your sum?",
     ),
     mistake("mean_of_means", _averaged(_mean_of_means)).says(
-        "You average within each item, then over the items: a word of a short item weighs more "
+        "You average within each item, then over the items, so a word of a short item weighs more "
         "than one of a long item.",
         "Should one word count more than another because its sentence is short?",
     ),
     replace(
         mistake("summed", _averaged(_sum)).says(
-            "Your sum over the real words is not divided by how many they are.",
+            "You do not divide your sum over the real words by their number.",
             "What is the loss a mean of?",
         ),
         twins=(_averaged(lambda losses, real: _sum(losses, real) / len(losses)),),
     ),
     mistake("pads_as_class_zero", _class_zero).says(
-        "The targets of pads are set to 0 and still count: the model is taught to say word 0 "
+        "You set the targets of pads to 0 and still count them: the model learns to say word 0 "
         "there.",
-        "Which loss should a position have that is not there?",
+        "What loss should a position have that is not there?",
     ),
     mistake("zero_is_ignored", _zero_ignored).says(
         "You leave out the targets that are 0 (`ignore_index=0`?). A real word may have the id 0, "
@@ -116,20 +116,20 @@ MISTAKES = (
         "What says which positions are real?",
     ),
     mistake("logits_zeroed", _logits_zeroed).says(
-        "You set the logits of pads to 0. Equal logits are no absence: each pad adds the log of "
-        "the vocabulary's size to your loss.",
-        "At which step can a position be left out without leaving a trace?",
+        "You set the logits of pads to 0. Equal logits still count: each pad adds the log of the "
+        "vocabulary's size to your loss.",
+        "At which step can you leave a position out without a trace?",
     ),
     mistake(
         "log_forgotten", _of(lambda logits, targets: -_taken(logits.softmax(-1), targets))
     ).says(
         "Your loss averages probabilities instead of their logarithms.",
-        "What is the loss of a word that is thought impossible?",
+        "What is the loss of a word that the model thinks impossible?",
     ),
     mistake(
         "softmax_twice", _of(lambda logits, targets: _losses(logits.softmax(-1), targets))
     ).says(
-        "The softmax is taken twice: `cross_entropy` and `log_softmax` want logits.",
+        "You take the softmax twice: `cross_entropy` and `log_softmax` expect logits.",
         "Which of your functions contains a softmax?",
     ),
     mistake(
@@ -137,13 +137,13 @@ MISTAKES = (
         _of(lambda logits, targets: -_taken(torch.log_softmax(logits, 1), targets)),
     ).says(
         "Your softmax runs over the positions instead of the words.",
-        "Which axis of (batch, positions, vocabulary) holds what competes?",
+        "Along which axis of (batch, positions, vocabulary) do the candidates compete?",
     ),
     replace(
         mistake("log_of_softmax", _of(_logged_first)).says(
-            "You take the softmax, then its logarithm. A small probability is rounded to 0, and "
-            "the logarithm of 0 is -inf: with large logits the loss is no number any more.",
-            "Which function of torch takes both steps at once, and why can it not overflow?",
+            "You take the softmax, then its logarithm. A small probability underflows to 0, and "
+            "the logarithm of 0 is -inf, so with large logits the loss is no longer finite.",
+            "Which torch function takes both steps at once, and why can it not overflow?",
         ),
         twins=(
             _of(_taken_first),
@@ -157,13 +157,13 @@ MISTAKES = (
     ),
     mistake("one_position_more", _one_more).says(
         "One pad of each item counts: position j is real if j is smaller than the length.",
-        "Which is the last real position of an item of length 2?",
+        "Which position is the last real one in an item of length 2?",
     ),
     mistake(
         "nan_without_words",
         _averaged(lambda losses, real: _sum(losses, real) / real.sum()),
     ).says(
-        "Where no position is real your loss is 0/0, which is NaN, and so is every gradient.",
-        "What is the least number that you may divide by?",
+        "If no position is real, your loss is 0/0, which is NaN, and so is every gradient.",
+        "What is the smallest number that you may divide by?",
     ),
 )

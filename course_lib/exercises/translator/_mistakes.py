@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,39 +33,40 @@ _AROUND: Mapping[str, _Steps] = {
 }
 _ALL = {
     "no_residual": (
-        "Nothing is added anywhere: the result of each part replaces what came in.",
+        "You add nothing anywhere: the result of each part replaces its input.",
         "In x + f(norm(x)), what is in front of the plus?",
     ),
     "residual_of_the_normed": (
-        "You add each result to the normed x: what came in is lost after the first norm.",
+        "You add each result to the normalised x, so the input itself is lost after the first "
+        "norm.",
         "Does a line like `x = norm(x)` overwrite what you still need for the sum?",
     ),
     "post_norm": (
-        "Your norms follow the sums, norm(x + f(x)), as in the first paper. Here each comes before "
-        "its part, x + f(norm(x)), and the sums stay as they are.",
+        "Your norms follow the sums, norm(x + f(x)), as in the original paper. Here each comes "
+        "before its part, x + f(norm(x)), and the sums are left alone.",
         "What does the part read, and what is added to its result?",
     ),
     "not_normed": (
-        "Nothing is normed: each part reads its x as it is.",
+        "You normalise nothing: each part reads its x as it is.",
         "Which layers does your `forward` never call?",
     ),
     "norm_of_the_result": (
-        "Your norms are applied to what the parts return, x + norm(f(x)); they belong to what the "
-        "parts read.",
-        "In x + f(norm(x)), what stands between the brackets of f?",
+        "You apply the norms to the results of the parts, x + norm(f(x)); they belong on the "
+        "inputs.",
+        "In x + f(norm(x)), what is inside the brackets of f?",
     ),
     "normed_twice": (
-        "Each sum is normed once more after it is made.",
-        "How often does each formula of the statement use its norm?",
+        "You normalise each sum once more.",
+        "How often does each formula in the statement use its norm?",
     ),
 }
 _ONE = {
     "no_residual": (
-        "Around {part} nothing is added: its result replaces what came in.",
+        "Around {part} you add nothing: its result replaces its input.",
         "In x + f(norm(x)), what is in front of the plus?",
     ),
     "residual_of_the_normed": (
-        "The result of {part} is added to the normed x, not to the x that came in.",
+        "You add the result of {part} to the normalised x, not to x itself.",
         "Does a line like `x = norm(x)` overwrite what you still need for the sum?",
     ),
     "post_norm": (
@@ -72,12 +74,12 @@ _ONE = {
         "What does {part} read, and what is added to its result?",
     ),
     "not_normed": (
-        "The input of {part} is not normed.",
-        "Which norm belongs to {part}, and where is it called?",
+        "You do not normalise the input of {part}.",
+        "Which norm belongs to {part}, and where do you call it?",
     ),
     "norm_of_the_result": (
-        "The norm is applied to the result of {part}, not to what it reads.",
-        "In x + f(norm(x)), what stands between the brackets of f?",
+        "You apply the norm to the result of {part}, not to its input.",
+        "In x + f(norm(x)), what is inside the brackets of f?",
     ),
 }
 
@@ -95,14 +97,21 @@ def everywhere(kind: str, *places: str) -> Row:
     return Row(f"{kind}_everywhere", changes, (behind_too,) * bool(behind_too)).says(*_ALL[kind])
 
 
-def around(kind: str, place: str, part: str) -> Row:
-    """A mistake around one part, which its name in words tells."""
+class Part(NamedTuple):
+    """A part of a block: for the ids of mistakes, and in the words of reports."""
+
+    id: str
+    words: str
+
+
+def around(kind: str, place: str, part: Part) -> Row:
+    """A mistake around one part."""
     fact, question = _ONE[kind]
-    row = Row(f"{kind}_around_{_name(part)}", _at(place, _AROUND[kind]))
-    return row.says(fact.format(part=part), question.format(part=part))
+    row = Row(f"{kind}_around_{part.id}", _at(place, _AROUND[kind]))
+    return row.says(fact.format(part=part.words), question.format(part=part.words))
 
 
-def all_around(parts: Mapping[str, str]) -> dict[str, Row]:
+def all_around(parts: Mapping[str, Part]) -> dict[str, Row]:
     """Each such mistake, everywhere and around each of the parts, by its id."""
     rows = [everywhere(kind, *parts) for kind in _ALL]
     rows += [around(kind, *pair) for kind in _ONE for pair in parts.items()]
@@ -125,8 +134,8 @@ NETWORK = (
         {"last": lambda self, outputs: outputs.relu()},
         twins=({"activate": lambda self, h: h, "last": lambda self, outputs: outputs.relu()},),
     ).says(
-        "A ReLU follows the second linear layer: the network can only add, never take away.",
-        "Which numbers between the layers should the ReLU cut, and which should stay?",
+        "A ReLU follows the second linear layer, so the network can only add, never take away.",
+        "Which numbers should the ReLU between the layers cut, and which should stay?",
     ),
     Row(
         "another_activation",
@@ -136,7 +145,7 @@ NETWORK = (
             for function in (F.silu, F.tanh, F.sigmoid, F.leaky_relu, F.elu)
         ),
     ).says(
-        "Between the two linear layers is another function than ReLU.",
+        "The function between your two linear layers is not ReLU.",
         "What does ReLU make of -1, and what does yours?",
     ),
 )
@@ -174,34 +183,31 @@ _NORMS = (
             {"pick": lambda self, norm: lambda x: F.layer_norm(x, x.shape[-1:]) + norm.bias},
         ),
     ).says(
-        "Your norms leave out their own weight or bias: what is learned there changes nothing.",
-        "What does `nn.LayerNorm` do after dividing by the deviation?",
+        "Your norms ignore their own weight or bias, so what is learned there changes nothing.",
+        "What does `nn.LayerNorm` do after dividing by the standard deviation?",
     ),
     Row("sample_deviation", {"pick": _with_sample_deviation}).says(
-        "Your norms divide by the deviation of a sample, with embed_dim - 1 under it.",
-        "By how many does `nn.LayerNorm` divide the sum of squares, and by how many does `std`?",
+        "Your norms divide by the sample standard deviation, which has embed_dim - 1 in its "
+        "denominator.",
+        "What does `nn.LayerNorm` divide the sum of squares by, and what does `std`?",
     ),
     Row("batch_norm", {"pick": _as_batch_norm}).says(
-        "Your norms do not look at the features of a position: they are those of a batch.",
-        "Over which axis does `nn.LayerNorm` take mean and deviation?",
+        "Your norms do not run over the features of a position: they are batch norms.",
+        "Over which axis does `nn.LayerNorm` take the mean and the standard deviation?",
     ),
     Row(
         "norm_over_positions",
         {"pick": _over(1)},
         twins=({"pick": _over(1, 2)}, {"pick": _over(0, 1, 2)}),
     ).says(
-        "Your norms take mean and deviation over several positions.",
-        "Over which axis does `nn.LayerNorm` take mean and deviation?",
+        "Your norms take the mean and the standard deviation over several positions.",
+        "Over which axis does `nn.LayerNorm` take the mean and the standard deviation?",
     ),
 )
 
 
 def _after_relu(self, given, normed, x) -> Tensor:
     return Block.part_feed(self, given, normed.relu(), x)
-
-
-def _name(part: str) -> str:
-    return part.removeprefix("the ").replace(" ", "_").replace("-", "_")
 
 
 def _if_given(change) -> Callable:
@@ -213,19 +219,19 @@ _LENGTHS = "How many positions of item 0 are real, and which is the last of them
 
 _RARE = (
     Row("normed_at_the_end", {"total_feed": _normed}).says(
-        "The last sum is normed once more.",
+        "You normalise the last sum once more.",
         "What does the last formula do after the plus?",
     ),
     Row("input_added_again", {"added_feed": lambda self, x, norm, start: x + start}).says(
-        "The input of the block is added once more at the end; it is in the sum already.",
-        "Which of your variables holds the sum made before?",
+        "You add the input of the block once more at the end; it is already in the sum.",
+        "Which of your variables holds the previous sum?",
     ),
     Row(
         "network_reads_what_was_found",
         {"read_feed": lambda self, x, norm, start: norm(x - start)},
     ).says(
-        "The network reads what attention found, without what came in.",
-        "Which of your variables holds the sum made before?",
+        "The network reads the attention's result without the block's input.",
+        "Which of your variables holds the previous sum?",
     ),
     Row(
         "relu_before",
@@ -236,7 +242,7 @@ _RARE = (
         "Which numbers should the ReLU cut, and which should the network still see?",
     ),
     Row("lengths_one_more", {"lengths": _if_given(lambda lens: lens + 1)}).says(
-        "One padded position too many is attended.", _LENGTHS
+        "One padded position too many is attended to.", _LENGTHS
     ),
     Row(
         "lengths_of_another_item",
@@ -247,20 +253,22 @@ _RARE = (
 )
 
 
-def rare(parts: Mapping[str, str]) -> tuple[Row, ...]:
+def rare(parts: Mapping[str, Part]) -> tuple[Row, ...]:
     """Mistakes that are looked for in the problems about one part only."""
     return (
         *(
             Row(
-                f"{_name(part)}_skipped",
+                f"{part.id}_skipped",
                 {f"part_{place}": lambda self, given, normed, x: torch.zeros_like(x)},
-            ).says(f"The result of {part} is in no sum.", "Which line adds it, and to what?")
+            ).says(
+                f"The result of {part.words} goes into no sum.", "Which line adds it, and to what?"
+            )
             for place, part in parts.items()
         ),
         *(
-            Row(f"normed_again_after_{_name(part)}", {f"total_{place}": _normed}).says(
-                f"The sum after {part} is normed once more.",
-                f"How often does the formula for {part} use its norm?",
+            Row(f"normed_again_after_{part.id}", {f"total_{place}": _normed}).says(
+                f"You normalise the sum after {part.words} once more.",
+                f"How often does the formula for {part.words} use its norm?",
             )
             for place, part in parts.items()
             if place != "feed"
@@ -277,7 +285,7 @@ ADDED_TO_THE_INPUT = Row(
     "added_to_the_input",
     {"added_feed": lambda self, x, norm, start: start},
 ).says(
-    "The result of the feed-forward network is added to the input of the whole block: what "
-    "attention found is lost from the sum.",
-    "Which of your variables holds the sum made before?",
+    "You add the result of the feed-forward network to the input of the whole block, so the "
+    "attention's result is lost from the sum.",
+    "Which of your variables holds the previous sum?",
 )

@@ -13,15 +13,15 @@ WORDS, TOKENS, FEATURES = 9, 6, 4  # of the vocabulary, of the source, of a quer
 WITH_MODEL: Given = {"scenario": "with_a_model"}
 ELSEWHERE: Given = {"scenario": "with_a_model_elsewhere"}
 ON_A_GPU = (
-    "A model and a source on a GPU work: a tensor made without `device=` is on the CPU, and the "
-    "two do not mix."
+    "A model and a source on a GPU must work: a tensor made without `device=` is on the CPU, and "
+    "the two do not mix."
 )
 LOOKED_AT = (Returned("a graph was built", "bool"), Returned("another mode than before", "bool"))
 
 MODES = {  # probes of how the model is called: options of `scripted`, and what is said
     "comes_in_train_mode": (
         {"training": True},
-        "The model runs in eval mode, also where it comes in train mode.",
+        "The model runs in eval mode, even if it comes in train mode.",
     ),
     "back_in_train_mode": (
         {"training": True, "looked_at": "mode"},

@@ -92,7 +92,7 @@ def judged_eps(oracle: Callable) -> Callable:
                 return Problem(
                     "another_eps",
                     f"Your norms add {eps:g} under the root; here it is 1e-5, the default of "
-                    "`nn.LayerNorm`. Where features hardly differ, that decides their size.",
+                    "`nn.LayerNorm`. Where features hardly differ, that number decides their size.",
                     "What is `eps` for, and what is yours?",
                 )
         return close(probe, expected, recorded)
@@ -112,10 +112,10 @@ def _normed_outputs(probe: Probe, recorded) -> str | None:
             continue
         plain = (recorded.data - bias) / weight
         if np.abs(plain.mean(-1)).max() < 1e-3 and np.abs(plain.var(-1) - 1).max() < 0.1:
-            return f"Your outputs are what `{name}` gives, so it comes last. A sum should."
+            return f"Your outputs are what `{name}` gives, so the norm comes last. A sum should."
     return None
 
 
 OUTPUTS_NORMED = Property(
-    "outputs_are_normed", _normed_outputs, "Does each norm come before its part, or after its sum?"
+    "outputs_are_normed", _normed_outputs, "Does each norm come before its part, or after the sum?"
 )

@@ -51,15 +51,16 @@ def _plain(rng) -> list[Probe]:
     votes = tensor([[1, 2, 1]])
     return [
         _given("worked_number", voting, votes, 3, [[1, 2]], 0).says(
-            "With all three votes the words have probabilities 3/6 and 2/6, without the first vote "
-            "2/5 and 2/5: the changes are ln(4/5) and ln(6/5)."
+            "With all three votes the words have probabilities 3/6 and 2/6; without the first "
+            "vote, 2/5 and 2/5. The changes are ln(4/5) and ln(6/5)."
         ),
         _drawn(rng, "several_words", (4, 4, 6), 1).says(
-            "One number for each word: its log-probability without the position, less that with it."
+            "One number for each word: its log-probability without the position, minus that with "
+            "it."
         ),
         _drawn(rng, "first_position", (5, 4, 3), 0).says("Position 0 is the first."),
         _drawn(rng, "last_position", (3, 3, 5), 2).says(
-            "The last position may be masked as any other."
+            "The last position may be masked like any other."
         ),
         _drawn(rng, "with_pads", (6, 3, 4), 2).says(
             "Pads of the source stay masked by its length."
@@ -74,15 +75,16 @@ def _edges(rng) -> list[Probe]:
         edge("beyond_the_length", (5, 2, 3), 4).says(
             "A position beyond the length is masked anyway: all changes are 0."
         ),
-        edge("empty_source", (3, 0, 4), 1).says("Where nothing is real, masking changes nothing."),
+        edge("empty_source", (3, 0, 4), 1).says("If no position is real, masking changes nothing."),
         edge("one_position", (1, 1, 3), 0).says(
-            "Where the only position is masked, the model sees none; that counts, too."
+            "If the only position is masked, the model sees none. That is a valid case too."
         ),
         edge("no_words", (4, 3, 0), 2).says(
             "A target without words gives no numbers: the shape is (0,)."
         ),
         edge("very_sure", (4, 4, 5), 1, model=scripted(rng, size=500.0)).says(
-            "The changes are finite however sure the model is: 0 has no logarithm."
+            "The changes are finite, however sure the model is: never take the logarithm of a "
+            "probability that has become 0."
         ),
         edge("int32", (4, 3, 5), 1, dtype="int32").says("Source and target may be int32."),
         edge("strided", (5, 4, 4), 3, strided=True).says(STRIDED),
@@ -119,8 +121,8 @@ EXERCISE = Exercise(
     builds_on=("shift_right",),
     mistakes=(
         mistake("sign", wrong.effect(change=lambda masked, whole: whole - masked)).says(
-            "Your changes have the wrong sign: where a word becomes less likely they are positive.",
-            "Which of the two is what was, and which what became of it?",
+            "Your changes have the wrong sign: they are positive where a word becomes less likely.",
+            "Which of the two comes after the masking, and which do you subtract?",
         ),
         mistake(
             "probabilities", wrong.effect(number=lambda logits: torch.softmax(logits, -1))
@@ -130,13 +132,13 @@ EXERCISE = Exercise(
         ),
         mistake("logits", wrong.effect(number=lambda logits: logits)).says(
             "You compare logits. A constant added to all logits of a word changes nothing.",
-            "What makes probabilities of logits?",
+            "What turns logits into probabilities?",
         ),
         mistake(
             "only_this_position",
             wrong.effect(mask=lambda source, at: (wrong.positions(source) == at)[None]),
         ).says(
-            "Your mask allows the one position and hides all others.",
+            "Your mask allows that one position and hides all others.",
             "What does True mean in this course's masks?",
         ),
         mistake("nothing_masked", wrong.effect(mask=wrong.without_mask)).says(
@@ -150,9 +152,9 @@ EXERCISE = Exercise(
                 source_masked=lambda source, at, model: wrong.in_its_place(source, at, 0),
             ),
         ).says(
-            "You write 0 into the source instead of masking: 0 is an id like others, and the model "
-            "attends to it.",
-            "How does `model` learn that a position may not be attended?",
+            "You write 0 into the source instead of masking: 0 is an id like any other, and the "
+            "model attends to it.",
+            "How do you tell `model` not to attend to a position?",
         ),
         mistake(
             "pad_in_its_place",
@@ -161,9 +163,9 @@ EXERCISE = Exercise(
                 source_masked=lambda source, at, model: wrong.in_its_place(source, at, model.pad),
             ),
         ).says(
-            "You write the pad into the source instead of masking: within the length the model "
-            "attends to a pad as to any other id, and its source may not even know that id.",
-            "How does `model` learn that a position may not be attended?",
+            "You write the pad into the source instead of masking: within the length, the model "
+            "attends to a pad like any other id, and its source may not even know that id.",
+            "How do you tell `model` not to attend to a position?",
         ),
         mistake(
             "cut_off_there",
@@ -172,8 +174,8 @@ EXERCISE = Exercise(
                 lens_masked=lambda lens, at: lens.clamp(max=at),
             ),
         ).says(
-            "You cut the source off at the position, so all that follows is hidden, too.",
-            "Which positions may the model still attend?",
+            "You cut the source off at the position, which also hides everything after it.",
+            "Which positions may the model still attend to?",
         ),
         mistake(
             "deleted",
@@ -183,9 +185,9 @@ EXERCISE = Exercise(
                 lens_masked=lambda lens, at: lens - (at < lens).long(),
             ),
         ).says(
-            "You delete the position from the source: all that follows moves up by one place, and "
-            "a model with positions sees another sentence.",
-            "How can a position be there and not be attended?",
+            "You delete the position from the source: everything after it moves up by one place, "
+            "so a model with positions sees another sentence.",
+            "How can a position be there without being attended to?",
         ),
         mistake(
             "query_masked",
@@ -194,21 +196,21 @@ EXERCISE = Exercise(
                 inputs_masked=lambda inputs, at, model: wrong.in_its_place(inputs, at, model.pad),
             ),
         ).says(
-            "You hide a word that the decoder has said; it is a position of the source that is "
-            "asked for.",
-            "Who asks in this attention, and who is asked?",
+            "You hide a word that the decoder has said; the exercise asks you to hide a position "
+            "of the source.",
+            "Which sequence gives the queries of this attention, and which the keys?",
         ),
         mistake("target_read", wrong.effect(read=lambda target, model: target)).says(
-            "Your decoder reads the target as it is: it reads each word while it is to predict it, "
-            "and never the start.",
-            "Which exercise made the decoder's inputs of the targets?",
+            "Your decoder reads the target as it is: it reads each word while it has to predict "
+            "that word, and never reads the start.",
+            "Which exercise turned the targets into the decoder's inputs?",
         ),
         mistake(
             "most_likely_word",
             wrong.effect(words=lambda target, whole: whole.argmax(-1)),
         ).says(
             "You follow the words that the model thinks most likely, not those of `target`.",
-            "Whose log-probability is asked for?",
+            "Which words' log-probabilities does the exercise ask for?",
         ),
         mistake("graph_kept", wrong.effect(graph=True)).says(
             "The numbers are right, but they carry the graphs of two calls.",
@@ -222,23 +224,24 @@ EXERCISE = Exercise(
             "Which method turns dropout off?",
         ),
         mistake("left_in_eval_mode", wrong.effect(after=lambda model, was: None)).says(
-            "The numbers are right, but a model that came in train mode is left in eval mode.",
-            "Which attribute says in which mode a module is?",
+            "The numbers are right, but you leave a model that came in train mode in eval mode.",
+            "Which attribute says which mode a module is in?",
         ),
     ),
     properties=(
         Property(
             "effect_of_a_pad",
             _effect_beyond,
-            "What differs between your two calls beside the mask?",
+            "What differs between your two calls besides the mask?",
         ),
     ),
     hints=(
-        "Ask the model twice, and change nothing but one entry of a mask. What do you read off "
-        "both answers?",
-        "The decoder reads the target moved on by one place. The mask is True but for one column. "
-        "Of both results take `log_softmax` over the vocabulary, and from it, with `gather`, the "
-        "numbers of the target's words; then subtract. Eval mode before, the old mode after.",
+        "Call the model twice, and change nothing but one entry of a mask. What do you read off "
+        "the two answers?",
+        "The decoder reads the target shifted by one place. The mask is True except in one "
+        "column. Take `log_softmax` of both results over the vocabulary, pick the numbers of the "
+        "target's words with `gather`, and subtract. Switch to eval mode before, and back to the "
+        "old mode afterwards.",
         "inputs = shift_right(...)\n"
         "mask = <True of the source's shape, False in one column>\n"
         "with torch.no_grad():\n"

@@ -38,21 +38,22 @@ def _plain(rng) -> list[Probe]:
     lengths = [[1, 4, 2], [2, 4, 1], [1, 2, 4]][rng.integers(3)]  # the longest is never first
     return [
         _given("worked_number", adding, counts, [2, 3], 5).says(
-            "The model adds the item's length to the last word: 2, 4, 6 and 3, 6; the second item "
-            "ends first and is filled with pads."
+            "The model adds the item's length to the last word: 2, 4, 6 and 3, 6. The second item "
+            "ends first and is filled up with pads."
         ),
         _one_translation(rng),
         _given("several", scripted(rng), sources(rng, 3, 5), lengths, 7).says(
-            "Each item ends at its own `end` and has pads behind it, while the others go on."
+            "Each item ends at its own `end` and has pads after it, while the others go on."
         ),
         _given("same_length", scripted(rng), sources(rng, 2, 4), [3, 3], 9).says(
-            "Where all items end at once, the result ends with them."
+            "If all items end at once, the result ends with them."
         ),
         _given("without_an_end", scripted(rng), sources(rng, 2, 6), [6, 5], 4).says(
-            "Where no item has ended after `max_len` words, all are cut there, without `end`."
+            "If no item has ended after `max_len` words, all are cut there, without `end`."
         ),
         _given("one_without_an_end", scripted(rng), sources(rng, 3, 5), [5, 1, 2], 4).says(
-            "An item that has not ended after `max_len` words is cut there; others have ended."
+            "An item that has not ended after `max_len` words is cut there, even if others have "
+            "ended."
         ),
         _given("ends_just_in_time", scripted(rng), sources(rng, 2, 5), [3, 1], 4).says(
             "`end` may be the last of `max_len` words."
@@ -103,7 +104,7 @@ def _edges(rng) -> list[Probe]:
             "A source of length 0 is translated like any other; here it ends at once."
         ),
         edge("one_position", scripted(rng), sources(rng, 2, 1), [1, 0], 5).says(
-            "A source of one position is a source."
+            "A source may have one position."
         ),
         edge("one_word_at_most", scripted(rng), sources(rng, 3, 4), [4, 0, 2], 1).says(
             "With `max_len=1` each translation is one word."
@@ -112,7 +113,7 @@ def _edges(rng) -> list[Probe]:
             "With `max_len=0` there are no words: the shape is (B, 0)."
         ),
         edge("pad_is_said", pads, sources(rng, 2, 5), [4, 2], 8).says(
-            "Only `end` ends a translation: where the model says the id of the pad, that is a word."
+            "Only `end` ends a translation: if the model says the pad's id, that is a word."
         ),
         edge("int32", scripted(rng), int32, [2, 4], 7).says("The source may be int32."),
         edge("strided", scripted(rng), strided, [4, 2], 7).says(STRIDED),
@@ -138,7 +139,7 @@ def _first_wrong_word(probe, outputs) -> str | None:
     for item, row in enumerate(words.tolist()):
         if end in row and any(word != pad for word in row[row.index(end) + 1 :]):
             behind = row[row.index(end) + 1 :]
-            return f"Item {item} ends with {end}, and behind it you have {behind} instead of pads."
+            return f"Item {item} ends with {end}, and after it you have {behind} instead of pads."
     return None
 
 
@@ -151,8 +152,8 @@ EXERCISE = Exercise(
     oracle=asked(oracle.greedy_decode, "pad"),
     mistakes=(
         mistake("goes_on_after_end", wrong.decoder(fill=lambda words, ended, pad: words)).says(
-            "An item that has ended goes on: what the model says after `end` is in your result.",
-            "What belongs behind `end`?",
+            "An item goes on after its end: your result contains what the model says after `end`.",
+            "What belongs after `end`?",
         ),
         mistake("stops_at_first_end", wrong.decoder(is_over=lambda ended: ended.any())).says(
             "All translations stop as soon as one of them has ended.",
@@ -171,25 +172,25 @@ EXERCISE = Exercise(
             wrong.decoder(
                 finish=lambda words, end, pad: words[:, 1:].masked_fill(words[:, 1:] == end, pad)
             ),
-        ).says("Your result lacks `end`.", "How does a reader tell an end from a cut?"),
+        ).says("Your result lacks `end`.", "How can a reader tell an end from a cut?"),
         mistake("one_word_short", wrong.decoder(most=lambda max_len: max_len - 1)).says(
             "Your translations have at most `max_len - 1` words.",
             "Does `start` count as a word?",
         ),
         mistake("last_word_only", wrong.decoder(read=lambda inputs, source: inputs[:, -1:])).says(
-            "Your model reads the last word only. It has no memory of its own: what it does not "
-            "read again it does not know.",
+            "Your model reads only the last word. It has no memory: it does not know what it does "
+            "not read again.",
             "What must `inputs` hold when the third word is chosen?",
         ),
         mistake("one_pass", wrong.one_pass).says(
-            "Your decoder reads the source in place of its own words, and chooses all words in one "
+            "Your decoder reads the source in place of its own words and chooses all words in one "
             "pass.",
             "What has been said before the first word, and what before the second?",
         ),
         mistake(
             "first_position_read", wrong.decoder(choose=lambda logits: logits[:, 0].argmax(-1))
         ).says(
-            "You read the logits of the first position: at each step the word after `start`.",
+            "You read the logits of the first position, so each step gives the word after `start`.",
             "At which position does the model say what comes after the last word?",
         ),
         mistake(
@@ -199,12 +200,12 @@ EXERCISE = Exercise(
             "Which axis of (B, t, V) holds the words to choose from?",
         ),
         mistake("zero_for_pad", wrong.decoder(fill=lambda words, ended, pad: words * ~ended)).says(
-            "Behind `end` you have zeros; this model's pad is another id.",
-            "Where does the model say which id its pad has?",
+            "After `end` you have zeros; this model's pad has another id.",
+            "Where does the model keep the id of its pad?",
         ),
         mistake("graph_kept", wrong.decoder(graph=True)).says(
-            "The words are right, but each call of the model builds a graph for gradients that no "
-            "one will ask for.",
+            "The words are right, but each call of the model builds a graph for gradients that "
+            "nobody needs.",
             "What does `torch.no_grad()` do?",
         ),
         mistake(
@@ -215,24 +216,24 @@ EXERCISE = Exercise(
             "Which method turns dropout off?",
         ),
         mistake("left_in_eval_mode", wrong.decoder(after=lambda model, was: None)).says(
-            "The words are right, but a model that came in train mode is left in eval mode: "
+            "The words are right, but you leave a model that came in train mode in eval mode: "
             "training goes on without dropout.",
-            "Which attribute says in which mode a module is?",
+            "Which attribute says which mode a module is in?",
         ),
     ),
     properties=(
         Property("words_after_the_end", _first_wrong_word, "Which items have ended by now?"),
     ),
     hints=(
-        "Say a sentence of two items aloud, one of which is longer. What does the model read at "
-        "each step, and what do you write for the item that has ended?",
-        "Keep two tensors: the words so far, which begin with a column of `start`, and a bool for "
-        "each item that says whether it has ended. At each step call the model, take the argmax at "
-        "the last position, put pads where an item has ended, note new ends, append the column. "
-        "Stop when all have ended or there are `max_len` words.",
-        "One text first, with a model that always answers the same word: what comes out? Then "
-        "one whose second word is `end`. Then both in a batch: what does the text that has "
-        "ended get while the other one goes on?",
+        "Go through a batch of two sentences aloud, one longer than the other. What does the "
+        "model read at each step, and what do you write for the item that has ended?",
+        "Keep two tensors: the words so far, beginning with a column of `start`, and a bool for "
+        "each item that says whether it has ended. At each step call the model, take the argmax "
+        "at the last position, put pads where an item has ended, note new ends, and append the "
+        "column. Stop when all have ended or there are `max_len` words.",
+        "First one text, with a model that always answers with the same word: what comes out? "
+        "Then one whose second word is `end`. Then both in a batch: what does the text that has "
+        "ended get while the other goes on?",
     ),
     promises={
         "A trained model says": "",

@@ -21,7 +21,7 @@ def _drawn(rng, sizes, valid_lens, dtype="int64", requires_grad=False, **options
 
 
 def _with_garbage(given: Given, size: float) -> Given:
-    """The same with huge logits behind each item's length."""
+    """The same with huge logits beyond each item's length."""
     for i, length in enumerate(given["valid_lens"]):
         given["logits"].data[i, length:] = size
         given["logits"].data[i, length:, ::2] = -size
@@ -42,13 +42,14 @@ def _plain(rng) -> list[Probe]:
             "The loss is the sum over all real positions, divided by their number."
         ),
         case("no_pads", **_drawn(rng, (2, 3, 5), [3, 3])).says(
-            "Where all positions are real, the loss is the mean over all of them."
+            "If all positions are real, the loss is the mean over all of them."
         ),
         case("nothing_known", **alike).says(
-            "A model to which all 3 words are alike has the loss ln 3, whatever the lengths."
+            "A model that finds all 3 words equally likely has the loss ln 3, whatever the lengths."
         ),
         case("one_long_one_short", **_drawn(rng, (2, 6, 4), [6, 1])).says(
-            "Each real word counts the same, those of a short item no more than those of a long."
+            "Each real word counts the same: those of a short item no more than those of a long "
+            "one."
         ),
     ]
 
@@ -68,27 +69,27 @@ def _edges(rng) -> list[Probe]:
             "An item of length 0 adds nothing and does not count."
         ),
         edge("all_empty", **_drawn(rng, (2, 3, 4), [0, 0])).says(
-            "Where no position is real, the loss is 0."
+            "If no position is real, the loss is 0."
         ),
         edge("no_positions", **_drawn(rng, (2, 0, 4), [0, 0])).says(
-            "Where there are no positions, the loss is 0."
+            "If there are no positions, the loss is 0."
         ),
         edge("large_logits", **large).says("The loss is finite for logits of any size."),
         edge("garbage_in_pads", **_with_garbage(_drawn(rng, (3, 4, 6), [2, 4, 1]), 1e6)).says(
-            "What is behind an item's length changes nothing, however large it is."
+            "Whatever lies beyond an item's length changes nothing, however large it is."
         ),
         edge("int32", **_drawn(rng, (2, 5, 3), [5, 5], "int32")).says(
             "Targets and lengths may be int32."
         ),
         edge("strided", **_drawn(rng, (2, 4, 5), [3, 4], strided=True)).says(STRIDED),
         edge("float32", **_drawn(rng, (2, 4, 5), [3, 1]), **FLOAT32).says(
-            "Logits in float32 give a loss in float32."
+            "Float32 logits give a float32 loss."
         ),
         edge(
             "another_device", **_drawn(rng, (2, 3, 4), [3, 1]), scenario="after_another_device"
         ).says(
-            "Tensors on a GPU work: one made without `device=` is on the CPU, and the two do not "
-            "mix."
+            "Tensors on a GPU must work: a tensor made without `device=` is on the CPU, and the "
+            "two do not mix."
         ),
     ]
 
@@ -99,13 +100,13 @@ def _gradients(rng) -> list[Probe]:
     garbage = _with_garbage(_drawn(rng, (2, 3, 4), [1, 2], **wanted), 1e6)
     return [
         case("gradient", **_drawn(rng, (2, 3, 4), [3, 1], **wanted), **back).says(
-            "The gradient is that of the formula, and 0 behind an item's length."
+            "The gradient is that of the formula, and 0 beyond an item's length."
         ),
         case("gradient_of_garbage", **garbage, **back).says(
-            "What is behind an item's length gets a gradient of 0, however large it is."
+            "Whatever lies beyond an item's length gets a gradient of 0, however large it is."
         ),
         case("gradient_all_empty", **_drawn(rng, (2, 2, 3), [0, 0], **wanted), **back).says(
-            "Where no position is real, the gradient is 0."
+            "If no position is real, the gradient is 0."
         ),
     ]
 
@@ -119,11 +120,11 @@ EXERCISE = Exercise(
     builds_on=("length_mask",),
     mistakes=MISTAKES,
     hints=(
-        "Make the loss of every position first, pads included: a table (B, t). Which cells may "
-        "enter the sum, and by what is it divided?",
-        "Take `log_softmax` over the last axis and from it, with `gather`, the number of each "
-        "target (which torch wants as int64). Set the pads to 0 with the lengths, sum, and divide "
-        "by the number of real positions, or by 1 if there are none.",
+        "First compute the loss of every position, including pads: a (B, t) table. Which cells "
+        "may enter the sum, and what do you divide it by?",
+        "Take `log_softmax` over the last axis and pick each target's number from it with "
+        "`gather` (which wants int64). Use the lengths to set the pads to 0, sum, and divide by "
+        "the number of real positions, or by 1 if there are none.",
         "losses = -torch.log_softmax(...).gather(-1, <targets as (B, t, 1)>)[..., 0]\n"
         "real = length_mask(...)\n"
         "return torch.where(real, losses, 0.0).sum() / <at least 1>",

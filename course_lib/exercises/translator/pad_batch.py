@@ -36,7 +36,7 @@ def _plain(rng) -> list[Probe]:
             "The second item has one token, so two pads follow it; the lengths are 3 and 1."
         ),
         _given("several", _drawn(rng, lengths, 0), 0).says(
-            "Each row holds the tokens of one item, then pads up to the longest item's length."
+            "Each row holds the tokens of one item, then pads up to the length of the longest item."
         ),
         _given("another_pad", _drawn(rng, lengths, 6), 6).says(
             "The rest of each row is filled with `pad`, whatever number it is."
@@ -48,7 +48,7 @@ def _plain(rng) -> list[Probe]:
             "Tokens that happen to be `pad` are tokens, wherever they are."
         ),
         _given("equal_lengths", _drawn(rng, [4, 4, 4], 0), 0).says(
-            "Where all items are equally long, nothing is padded."
+            "If all items are equally long, nothing is padded."
         ),
     ]
 
@@ -59,17 +59,17 @@ def _edges(rng) -> list[Probe]:
             "An empty item is a row of pads and has length 0."
         ),
         _given("all_empty", [[], []], 3, "edges").says(
-            "Where all items are empty, `tokens` has shape (B, 0), and all lengths are 0."
+            "If all items are empty, `tokens` has shape (B, 0) and all lengths are 0."
         ),
         _given("one_item", _drawn(rng, [5], 2), 2, "edges").says(
             "One item is a batch of one: nothing is padded, and the batch axis stays."
         ),
         _given("one_token", [[7]], 1, "edges").says("One token gives a batch of shape (1, 1)."),
         _given("int32", _drawn(rng, [2, 4], 9), 9, "edges", "int32", strided=True).says(
-            "Items may be int32, and need not be contiguous."
+            "Items may be int32 and need not be contiguous."
         ),
         _given("list_stays", _drawn(rng, [2, 5, 3], 0), 0, "edges", scenario="twice").says(
-            "The list and its tensors stay as they are: a second call gives the same."
+            "The list and its tensors stay unchanged: a second call gives the same."
         ),
     ]
 
@@ -145,7 +145,7 @@ EXERCISE = Exercise(
         mistake("lengths_guessed", _with_lengths(lambda s, t, pad: (t != pad).sum(1))).says(
             "Your lengths count the entries that differ from `pad`, so a token that happens to be "
             "`pad` is not counted.",
-            "Where are the true lengths known before anything is padded?",
+            "Where are the true lengths known, before anything is padded?",
         ),
         mistake(
             "lengths_count_pads", _with_lengths(lambda s, t, pad: torch.full((len(t),), t.shape[1]))
@@ -156,17 +156,20 @@ EXERCISE = Exercise(
         mistake(
             "length_of_the_first",
             _with_lengths(lambda s, t, pad: torch.full((len(t),), len(s[0]))),
-        ).says("All items get the length of the first.", "Which items are shorter, which longer?"),
+        ).says(
+            "All items get the length of the first.",
+            "Which items are shorter, and which are longer?",
+        ),
         mistake("padded_in_front", _with_tokens(_in_front)).says(
             "Your pads come before the tokens; lengths say how many *leading* positions are real.",
             "Which positions does `length_mask` allow for an item of length 1?",
         ),
         mistake("cut_to_the_shortest", _truncated).says(
-            "Your batch is as wide as the shortest item, and the others are cut off.",
+            "Your batch is as wide as the shortest item, so the others are cut off.",
             "Which item decides how wide the rectangle must be?",
         ),
         mistake("cut_to_the_first", _as_the_first).says(
-            "Your batch is as wide as the first item; longer ones are cut off.",
+            "Your batch is as wide as the first item, so longer ones are cut off.",
             "Which item decides how wide the rectangle must be?",
         ),
         mistake(
@@ -188,14 +191,15 @@ EXERCISE = Exercise(
             "sorted_by_length", _sorted, twins=(functools.partial(_sorted, longest_first=False),)
         ).says(
             "Your rows are sorted by length; row i must hold item i.",
-            "Whoever calls you keeps the translations in another list. Which row belongs to which?",
+            "The caller keeps the translations in another list. Which row then belongs to which "
+            "translation?",
         ),
     ),
     properties=(
         Property("token_lost", _token_lost, "Which slice of the row do these tokens belong to?"),
     ),
     hints=(
-        "A rectangle full of pads is easy to make. What is then written over them, and where?",
+        "A rectangle full of pads is easy to make. What do you then write over them, and where?",
         "Take the lengths first. Make a tensor of shape (B, longest) filled with `pad`, then copy "
         "each item over the beginning of its row.",
         "tokens = torch.full((..., ...), pad)\n"

@@ -17,26 +17,28 @@ def _probes(rng) -> list[Probe]:
     int32 = tensor(_words(rng, 2, 5).astype(np.int32))
     return [
         case("worked_number", targets=[[5, 8, 2]], start=1).says(
-            "Where the decoder is to say 5 it reads the start; where it is to say 8 it reads 5."
+            "Where the decoder must predict 5 it reads the start; where it must predict 8 it "
+            "reads 5."
         ),
         case("several", targets=_words(rng, 3, 5), start=1).says(
-            "Each item begins with the start and goes on with its own targets but the last."
+            "Each item begins with the start and continues with all its own targets except the "
+            "last."
         ),
         case("another_start", targets=_words(rng, 2, 4), start=11).says(
             "The first column holds `start`, whatever number it is."
         ),
         case("two_words", targets=_words(rng, 5, 2), start=0).says(
-            "Of two targets the decoder reads the first alone, after the start."
+            "Of two targets the decoder reads only the first, after the start."
         ),
         edge("one_item", targets=_words(rng, 1, 6), start=1).says("One item is a batch of one."),
         edge("one_word", targets=_words(rng, 3, 1), start=10).says(
-            "Where there is one word to predict, the decoder reads the start alone."
+            "With one word to predict, the decoder reads only the start."
         ),
         edge("one_word_of_one_item", targets=[[7]], start=10).says(
             "One word of one item: the result is the start, of shape (1, 1)."
         ),
         edge("no_words", targets=np.zeros((2, 0), np.int64), start=1).says(
-            "Without targets nothing is read: (B, 0) stays (B, 0)."
+            "Without targets, nothing is read: (B, 0) stays (B, 0)."
         ),
         edge("int32", targets=int32, start=1).says("Targets may be int32."),
         edge("strided", targets=tensor(_words(rng, 3, 4), strided=True), start=1).says(STRIDED),
@@ -46,8 +48,8 @@ def _probes(rng) -> list[Probe]:
             start=1,
             scenario="after_another_device",
         ).says(
-            "Targets on a GPU work: a tensor made without `device=` is on the CPU, and the two do "
-            "not mix."
+            "Targets on a GPU must work: a tensor made without `device=` is on the CPU, and the "
+            "two do not mix."
         ),
     ]
 
@@ -78,7 +80,7 @@ def _sees_the_answer(probe, outputs) -> str | None:
     item, position = (int(index) for index in same[0])
     return (
         f"In item {item} at position {position} your decoder reads {inputs[item, position]}, the "
-        "very word that it is to predict there."
+        "very word that it has to predict there."
     )
 
 
@@ -90,26 +92,26 @@ EXERCISE = Exercise(
     probes=_probes,
     mistakes=(
         mistake("shifted_left", _shifted_left).says(
-            "Yours shifts the other way: at each position the decoder reads the word after the one "
-            "it is to predict.",
+            "You shift the wrong way: at each position the decoder reads the word after the one "
+            "it has to predict.",
             "Which words are known when the first one is predicted?",
         ),
         mistake("nothing_shifted", lambda targets, start: targets.clone()).says(
-            "The decoder reads each word while it is to predict that word: it need only copy.",
+            "The decoder reads each word while it has to predict that word, so it need only copy.",
             "What may be read at the position where the first word is predicted?",
         ),
         mistake("first_replaced", _first_replaced).says(
-            "The first word is overwritten by the start and nothing moves, so from the second "
-            "position on the decoder reads the answer.",
+            "The start overwrites the first word and nothing moves, so from the second position "
+            "on the decoder reads the answer.",
             "Where does the first target go?",
         ),
         mistake("rolled_around", _rolled).says(
-            "The last word comes round to the front: the decoder reads the end of the answer "
+            "The last word comes round to the front, so the decoder reads the end of the answer "
             "before it has begun.",
             "What does `roll` do with what falls off?",
         ),
         mistake("column_dropped", lambda targets, start: targets[:, :-1].clone()).says(
-            "Your result is one column short: the targets but the last, without the start.",
+            "Your result is one column short: the targets without the last, and no start.",
             "How many inputs does the decoder need to predict t words?",
         ),
         mistake(
@@ -125,8 +127,8 @@ EXERCISE = Exercise(
                 :, : targets.shape[1]
             ],
         ).says(
-            "The numbers are right, but your column of starts is always made on the CPU: with "
-            "targets on a GPU joining them fails.",
+            "The numbers are right, but your column of starts is always made on the CPU, so "
+            "joining it to targets on a GPU fails.",
             "Which argument of `torch.full` says where its numbers live?",
         ),
     ),
@@ -136,10 +138,10 @@ EXERCISE = Exercise(
         ),
     ),
     hints=(
-        "Write the target `forty three </s>` and beneath it, word by word, what has been said "
-        "before each. What is beneath `forty`, and which word is nowhere beneath?",
-        "A column of `start` in front, and the last column gone. Take care that the argument stays "
-        "as it is and that the new column is on its device.",
+        "Write down the target `forty three </s>` and, beneath each word, the word said just "
+        "before it. What is beneath `forty`, and which word appears nowhere in the lower line?",
+        "A column of `start` in front, and the last column gone. Make sure that the argument "
+        "stays unchanged and that the new column is on its device.",
         "torch.cat([<a column (B, 1) of start>, targets], dim=1)[:, ...]",
     ),
     promises={

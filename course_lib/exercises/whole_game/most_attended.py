@@ -36,7 +36,7 @@ def _values(rng) -> list[Probe]:
             "Maps of several items, (batch, n, m), give a row of positions for each item."
         ),
         case("heads", **_map(rng, 2, 3, 4, 5)).says(
-            "With heads, (batch, heads, n, m), each head has positions of its own."
+            "With heads, (batch, heads, n, m), each head has its own positions."
         ),
     ]
 
@@ -45,7 +45,7 @@ def _edges(rng) -> list[Probe]:
     ties = rng.permuted([[0.3, 0.3, 0.3, 0.1, 0.0], [0.4, 0.4, 0.1, 0.1, 0.0]], axis=1)
     return [
         edge("ties", attention_weights=[*ties.tolist(), [0.2] * 5, [0.1, 0.2, 0.35, 0.0, 0.35]])
-        .says("Of several largest weights in a row, the first counts."),
+        .says("If several weights in a row are the largest, the first counts."),
         edge("nothing_attended", attention_weights=[[0.0] * 4, [0.0, 0.0, 1.0, 0.0]]).says(
             "In a row of zeros all weights are the largest, so position 0 is the first of them."
         ),
@@ -56,13 +56,13 @@ def _edges(rng) -> list[Probe]:
         edge("one_item_one_head", **_map(rng, 1, 1, 4, 3)).says(
             "One item and one head keep their axes."
         ),
-        edge("hundreds_of_keys", **_map(rng, 2, 700)).says("Hundreds of keys are like a few."),
+        edge("hundreds_of_keys", **_map(rng, 2, 700)).says("Hundreds of keys work like a few."),
         edge("strided", **_map(rng, 3, 5, 4, strided=True)).says(STRIDED),
         edge("with_gradients", **_map(rng, 4, 3, requires_grad=True)).says(
-            "Weights fresh from a layer in training, which keep track of gradients, must work."
+            "Weights straight from a layer in training, which track gradients, must work."
         ),
         edge("float32", **_map(rng, 3, 2, 5), **FLOAT32).says(
-            "Weights of float32, as a layer gives them, must work."
+            "Float32 weights, as a layer gives them, must work."
         ),
     ]  # fmt: skip
 
@@ -130,27 +130,28 @@ EXERCISE = Exercise(
         mistake(
             "weight_instead_of_place", lambda attention_weights: attention_weights.amax(-1)
         ).says(
-            "These are the largest weights themselves; asked is where they are.",
-            "What else does `max` along an axis return, beside the largest numbers?",
+            "These are the largest weights themselves; the exercise asks where they are.",
+            "What else does `max` along an axis return, besides the largest numbers?",
         ),
         mistake("last_of_ties", _last_of_ties).says(
-            "Where two weights are equally large, you return the last; the first is asked for.",
-            "From which end do you look through a row?",
+            "Where two weights are equally large, you return the last; the exercise asks for the "
+            "first.",
+            "From which end do you search a row?",
         ),
         mistake(
             "counted_from_one", lambda attention_weights: _along(-1)(attention_weights) + 1
-        ).says("Each position is one too far.", "Which number does the first key have?"),
+        ).says("Each position is one too large.", "Which number does the first key have?"),
         mistake("least_attended", _of_changed(torch.neg)).says(
             "You point at the smallest weight of each row.", "Is it `argmin` or `argmax`?"
         ),
         mistake("one_row_at_a_time", _row_by_row).says(
             "One map, (n, m), is right. With a batch or heads in front, each step of your loop "
             "gets a whole map instead of a row.",
-            "What does a loop over a tensor give, and which axis should be gone instead?",
+            "What does a loop over a tensor give you, and which axis should disappear instead?",
         ),
         mistake("second_axis", _along(1)).says(
             "One map, (n, m), is right. With a batch in front, axis 1 belongs to the queries.",
-            "Which number names the last axis, however many there are in front?",
+            "Which number names the last axis, however many come before it?",
         ),
         mistake("first_axis", _along(0)).says(
             "You compare along the first axis: in one map that is the queries, with a batch in "
@@ -158,42 +159,43 @@ EXERCISE = Exercise(
             "Which axis belongs to the keys, and which number names it in both cases?",
         ),
         mistake("in_the_whole_map", _of_changed(lambda weights: weights.flatten(-2))).says(
-            "There is one position for a whole map; every query is to get one of its own.",
+            "You return one position for a whole map; every query should get its own.",
             "Which axis should disappear, and which should stay?",
         ),
         mistake("one_number_for_all", _along(None)).says(
-            "You get a single number: without an axis, `argmax` takes the tensor as one long row.",
+            "You get a single number: without an axis, `argmax` treats the tensor as one long row.",
             "Along which axis should it look?",
         ),
         mistake(
             "in_one_line", lambda attention_weights: _along(-1)(attention_weights).flatten()
         ).says(
-            "All positions are there, but in one line: the axes in front of the queries are lost.",
-            "Which shape did the weights have before their last axis?",
+            "All positions are there, but in one line: the axes before the queries are lost.",
+            "What shape do the weights have up to their last axis?",
         ),
         mistake("axis_kept", _along(-1, keepdim=True)).says(
             "The positions are right, but an axis of size 1 is left at the end.",
             "What does `keepdim` keep?",
         ),
         mistake("one_hot", _one_hot).says(
-            "You mark the place in a row of zeros; asked is its number.",
+            "You mark the place in a row of zeros; the exercise asks for its index.",
             "How do you get from the mark to its position?",
         ),
         mistake("heads_averaged", _of_changed(_all_maps_averaged)).says(
-            "You average all items and heads into one map first; each has positions of its own.",
+            "You first average all items and heads into one map; each should have its own "
+            "positions.",
             "Which axes of the weights should be left in the result?",
         ),
         mistake("average_position", _average_position).says(
             "This is the average position, each weighted by its attention.",
-            "Where is it if half of the weight is on the first key and half on the last?",
+            "Where would it be if half of the weight were on the first key and half on the last?",
         ),
     ),
     properties=(Property("not_the_largest", _not_the_largest, "Which axis do you compare along?"),),
     hints=(
-        "Read the map like the figure: one row for each word, one column for each character. For "
-        "a row, find the column with the largest number.",
+        "Read the map like the figure: one row for each word, one column for each character. In "
+        "each row, find the column with the largest number.",
         "`max` along an axis gives the largest numbers; `argmax` along an axis gives where they "
-        "are, the first on ties. The axis of the keys is the last, whatever is in front of it.",
+        "are, the first on ties. The axis of the keys is the last, whatever comes before it.",
         "positions = attention_weights.argmax(dim=...)  # which axis should disappear?\n"
         "return positions",
     ),

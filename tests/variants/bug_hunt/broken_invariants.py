@@ -63,7 +63,7 @@ an_unknown_id = wrong("egret_unknown_id")(lambda: KEY | {"egret": "scale"})
 two_in_one = wrong("avocet_unknown_id")(
     lambda: KEY | {"avocet": "queries_apart\nrows_sum_to_one", "ibis": "a, b, empty_rows_zero"}
 )
-lists_of_ids = wrong("wrong_type")(lambda: {name: [said] for name, said in KEY.items()})
+lists_of_ids = wrong("avocet_no_id")(lambda: {name: [said] for name, said in KEY.items()})
 a_list = wrong("no_dict")(lambda: list(KEY.items()))
 capital_names = wrong()(lambda: {name.capitalize(): said for name, said in KEY.items()})
 swapped = wrong("some_entries_are_not_so")(

@@ -12,9 +12,11 @@ def entries(target, probe, args, kwargs):
     found = target()
     if not isinstance(found, dict):
         return found if found is None else f"no dict: {type(found).__name__}"
-    said = [found.get(key, "") for key in args["keys"].split()]
-    others = [entry for entry in said if not isinstance(entry, str)]
-    return others[0] if others else ", ".join(said)
+    said = {key: found.get(key, "") for key in args["keys"].split()}
+    for key, entry in said.items():
+        if not isinstance(entry, str):
+            return f"no id: {key} {type(entry).__name__}"
+    return ", ".join(said.values())
 
 
 @scenario

@@ -434,6 +434,10 @@ def test_a_fault_of_ours_costs_nothing_when_judging_from_afar(monkeypatch):
 # --- probes and known mistakes ----------------------------------------------------------
 
 
+def test_what_is_prepared_for_observing_is_there_for_judging():
+    assert prepare(find("masked_softmax"), "once") is prepare(find("masked_softmax"), "once", None)
+
+
 def test_on_an_accelerator_plain_problems_appear_once_more_in_float32():
     here = prepare(find("masked_softmax"), "device")
     there = prepare(find("masked_softmax"), "device", "cuda")

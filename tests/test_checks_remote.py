@@ -39,10 +39,14 @@ def lower(num_queries, num_keys=None):
 
 
 class Shell:
-    """As much of IPython's shell as is asked."""
+    """As much of IPython's shell, and of its kernel, as is asked."""
 
-    def __init__(self, **namespace):
-        self.user_ns = namespace
+    def __init__(self, request=None, **namespace):
+        self.user_ns, self.kernel = namespace, self
+        self.request = request
+
+    def get_parent(self):
+        return {"metadata": {remote.ATTACHED: encode(self.request)}}
 
 
 @pytest.fixture
@@ -50,15 +54,16 @@ def displayed(monkeypatch):
     """What is put out, by `run`; the measurement of these tests goes on."""
     shown = []
     monkeypatch.setattr("IPython.display.display", lambda data, raw: shown.append(data))
-    monkeypatch.setattr("IPython.get_ipython", lambda: Shell(causal_mask=lower))
     monkeypatch.setattr(remote, "_end_watching", lambda: None)
     monkeypatch.setattr(remote, "_remembered", {})
     return shown
 
 
-def test_a_request_is_answered_with_one_message_of_its_number(displayed):
+def test_a_request_is_answered_with_one_message_of_its_number(displayed, monkeypatch):
     probes = [probe for probe, _ in prepare(find("causal_mask"), "remote")]
-    remote.run(encode(Request("causal_mask", probes, number="4711")))
+    shell = Shell(Request("causal_mask", probes, number="4711"), causal_mask=lower)
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    remote.run()
     (message,) = displayed
     reply = decode(message[MIMETYPE], Reply, REPLY_TYPES)
     assert reply.number == "4711" and set(reply.seen) == {probe.name for probe in probes}
@@ -98,11 +103,12 @@ WRAPPED = {
 def judged(displayed, monkeypatch, answer):
     """The report on an answer to `blocked_attention`, as grading comes to it."""
     exercise = find("blocked_attention")
-    monkeypatch.setattr("IPython.get_ipython", lambda: Shell(blocked_attention=answer))
-    monkeypatch.setattr(remote, "_end_watching", END_WATCHING)
     probes = [probe for probe, _ in prepare(exercise, "remote")]
+    shell = Shell(Request(exercise.name, probes, number="1"), blocked_attention=answer)
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    monkeypatch.setattr(remote, "_end_watching", END_WATCHING)
     tracing, profiling = sys.gettrace(), sys.getprofile()
-    remote.run(encode(Request(exercise.name, probes, number="1")))
+    remote.run()
     sys.settrace(tracing)
     sys.setprofile(profiling)
     reply = decode(displayed.pop()[MIMETYPE], Reply, REPLY_TYPES)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -69,6 +70,34 @@ def error_of(client, code: str, seconds: float = 10.0) -> str:
 def test_a_kernel_runs_code_and_keeps_its_variables(client):
     assert client.run("x = 20", 5).state == "ok"
     assert client.run("x + 1", 5).outputs[0]["data"]["text/plain"] == "21"
+
+
+LARGE_PAGES = """
+from pathlib import Path
+from course_lib.grading.kernels.guest import lockdown
+
+held = [bytearray(b"x" * 1000) for _ in range(40_000)]
+
+def large():
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("AnonHugePages"))
+
+before = large()
+lockdown.lay_in_large_pages()
+assert all(each == b"x" * 1000 for each in held)
+print(before, large())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing is forked elsewhere")
+def test_what_is_to_be_forked_lies_in_large_pages():
+    command = [sys.executable, "-c", LARGE_PAGES]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    release = [int(part) for part in re.findall(r"\d+", os.uname().release)[:2]]
+    if release < [6, 1] or not Path("/sys/kernel/mm/transparent_hugepage").is_dir():
+        pytest.skip("this system collects no pages when asked")
+    assert after >= before + 20_000  # kB, of the 40,000 that are held
 
 
 def test_the_library_in_it_has_no_judge(kernels, client):

@@ -387,6 +387,17 @@ def test_a_poison_submission_stays_aside_until_forced(tmp_path, monkeypatch):
     assert grade(root, LESSON, settings=replace(QUICK, force=True)).blanks == {}
 
 
+def test_workers_come_up_while_the_first_submission_is_read(tmp_path, monkeypatch):
+    root, happened, plan = make_course(tmp_path), [], run.plan
+    hand_in(root, "ada", honest(root))
+    monkeypatch.setattr(run, "executor", lambda *a, **k: happened.append("up") or Poisoned())
+    monkeypatch.setattr(run, "plan", lambda *a: happened.append("read") or plan(*a))
+    grade(root, LESSON, settings=QUICK)
+    assert happened == ["up", "read"]
+    grade(root, LESSON, settings=QUICK)  # it is known by now, and nothing is left to do
+    assert happened == ["up", "read", "read"]
+
+
 class Poisoned:
     """An executor whose workers all die."""
 

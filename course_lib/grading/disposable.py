@@ -104,6 +104,12 @@ class Child:
         return os.waitpid(pid, 0)[1]
 
 
+def many_forks_follow() -> None:
+    """What this process holds is the same for many children: make a fork of it cheap, once."""
+    if sys.platform == "linux":
+        lockdown.lay_in_large_pages()
+
+
 def text_from(work: Callable[[], str]) -> str:
     """The text that a child makes.
 

@@ -24,7 +24,7 @@ from course_lib.grading.adapters.nbconvert import CachingExporter
 from course_lib.grading.adapters.nbgrader import SubmittedNotebook
 from course_lib.grading.course import Course, write_atomically
 from course_lib.grading.course_figures import CourseFigures
-from course_lib.grading.disposable import Child, Unfinished
+from course_lib.grading.disposable import Child, Unfinished, many_forks_follow
 from course_lib.grading.graded import GradedExercise
 from course_lib.grading.graded_cells import NotebookGrades
 
@@ -68,6 +68,7 @@ class FeedbackPages:
         none = {"score": 0, "points": 0, "waiting": False, "comment": None}
         _note_marks(release, defaultdict(lambda: none))
         exporter.from_notebook_node(release, self._resources(about | {"late_penalty": 0}))
+        many_forks_follow()
         return exporter
 
     def expect(self, student: str, about: SubmittedNotebook, grades: NotebookGrades) -> None:

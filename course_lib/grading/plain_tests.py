@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import nbformat
 from nbformat import NotebookNode
 
 from course_lib.errors import GradingError
-from course_lib.grading.course import Course
 from course_lib.grading.graded_cells import TIMEOUT, check_cells, grade_id, is_plain_test
 from course_lib.grading.kernels.client import Ran
 from course_lib.grading.sanitize import made_output, plain_text
+
+if TYPE_CHECKING:
+    from course_lib.grading.course import Course
 
 MOST = 2000  # characters of a text that are kept
 

@@ -23,7 +23,7 @@ import nbformat
 
 from course_lib.errors import GradingError
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
-from course_lib.grading.executors import executor, shard_of
+from course_lib.grading.executors import Executor, executor, shard_of
 from course_lib.grading.graded import GradedLesson
 from course_lib.grading.graded_cells import NotebookGrades, read_notebook
 from course_lib.grading.intake import Submission, find_submissions
@@ -116,7 +116,8 @@ def _grade(
             tally.count(settled, grades)
 
         jobs = _jobs(run, submissions, publisher.graded(), finish)
-        with contextlib.closing(_execute(run.settings, jobs)) as results:
+        anyone_new = any(s.notebook and not run.ledger.get(s.student).state for s in submissions)
+        with contextlib.closing(_execute(run.settings, jobs, at_once=anyone_new)) as results:
             for result in results:
                 settled = receive(run, result)
                 _write_log(run, settled, result)
@@ -138,21 +139,27 @@ def _jobs(
             finish(planned)
 
 
-def _execute(settings: Settings, jobs: Iterator[Job]) -> Generator[Result, None, None]:
-    """Run jobs; no worker is started for a class that has not changed."""
-    first = next(jobs, None)
-    if first is None:
-        return
-    workers = executor(
-        settings.executor,
-        sandbox=settings.sandbox,
-        limits=settings.limits,
-        workers=settings.workers,
-    )
-    try:
-        yield from workers.run(itertools.chain([first], jobs))
-    finally:
-        workers.close()
+def _execute(
+    settings: Settings, jobs: Iterator[Job], *, at_once: bool
+) -> Generator[Result, None, None]:
+    """Run jobs; no worker is started for a class that has not changed.
+
+    Args:
+        settings: executor, sandbox and limits.
+        jobs: made as they are asked for.
+        at_once: workers come up while the first job is made, for there will be one.
+    """
+    with contextlib.ExitStack() as stack:
+        workers = stack.enter_context(_workers(settings)) if at_once else None
+        for first in jobs:
+            workers = workers or stack.enter_context(_workers(settings))
+            yield from workers.run(itertools.chain([first], jobs))
+
+
+def _workers(settings: Settings) -> contextlib.closing[Executor]:
+    limits, workers = settings.limits, settings.workers
+    made = executor(settings.executor, sandbox=settings.sandbox, limits=limits, workers=workers)
+    return contextlib.closing(made)
 
 
 def _finish(run: Run, settled: Settled, publisher: Publisher) -> NotebookGrades | None:

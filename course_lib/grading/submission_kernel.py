@@ -9,11 +9,12 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from nbformat import NotebookNode
 
 from course_lib.checks.observe.codec import encode
-from course_lib.checks.observe.remote import Request
+from course_lib.checks.observe.remote import ATTACHED, Request
 from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_plain_test, is_run
 from course_lib.grading.kernels.client import Client, Ran
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
@@ -21,7 +22,7 @@ from course_lib.grading.kernels.sandbox import Limits
 
 READY_SECONDS = 300.0  # until a kernel answers; nothing of the student's runs in it yet
 LOST = ("died", "killed", "timeout")  # states of `Ran` after which a kernel is not used again
-_OBSERVE = "__import__('course_lib.checks.observe.remote', fromlist=['run']).run({!r})"
+_OBSERVE = "__import__('course_lib.checks.observe.remote', fromlist=['run']).run()"
 
 
 class CannotJudge(Exception):
@@ -72,7 +73,7 @@ class Session:
         self._received = 0  # bytes from kernels that have ended
         self._used = 0.0  # seconds of its own, of processor time and waiting
 
-    def run(self, code: str, index: int, *, step: str = "cells", silent: bool = False) -> Ran:
+    def run(self, code: str, index: int, *, silent: bool = False) -> Ran:
         """Run code where a cell's turn is, in a kernel that ran what comes before.
 
         Raises:
@@ -80,11 +81,13 @@ class Session:
         """
         if self._client is None:
             self.renew(index)
-        return self._run(code, step, silent)
+        return self._run(code, "cells", silent=silent)
 
     def observe(self, request: Request, index: int) -> Ran:
         """Call a student's answer as a request says, in place of the check at an index."""
-        return self.run(_OBSERVE.format(encode(request)), index, step="observe", silent=True)
+        if self._client is None:
+            self.renew(index)
+        return self._run(_OBSERVE, "observe", silent=True, attached={ATTACHED: encode(request)})
 
     def remember(self, name: str, index: int) -> None:
         """Let the kernel remember an answer as it is now, for the integration."""
@@ -104,7 +107,7 @@ class Session:
             if is_check(cell) and not is_plain_test(cell):
                 self.remember(grade_id(cell), index)
                 continue
-            ran = self._run(cell.source)
+            ran = self._run(cell.source, "cells")
             if ran.state in LOST:  # harmless before, and not now
                 self.harmful[index] = self.ending_of(ran)
                 self._connect()
@@ -179,10 +182,10 @@ class Session:
         self.journal.spend("kernel", time.monotonic() - started)
         self.journal.note("kernel ready")
 
-    def _run(self, code: str, step: str = "cells", silent: bool = False) -> Ran:
+    def _run(self, code: str, step: str, **options: Any) -> Ran:
         assert self._client is not None
         started = time.monotonic()
-        ran = self._client.run(code, self.limits.cell_seconds, silent=silent)
+        ran = self._client.run(code, self.limits.cell_seconds, **options)
         self.journal.spend(step, time.monotonic() - started)
         self._used += ran.used.total
         return ran

@@ -27,7 +27,6 @@ def accelerator() -> str | None:
     return "cuda" if usable else None
 
 
-@functools.lru_cache(maxsize=64)
 def prepare(
     exercise: Exercise, seed: str, device: str | None = None
 ) -> tuple[tuple[Probe, Expected], ...]:
@@ -35,6 +34,13 @@ def prepare(
 
     With a device, the plain problems among them appear once more, there and in float32.
     """
+    return _prepared(exercise, seed, device)  # a cache tells f(x) from f(x, None)
+
+
+@functools.lru_cache(maxsize=64)
+def _prepared(
+    exercise: Exercise, seed: str, device: str | None
+) -> tuple[tuple[Probe, Expected], ...]:
     digest = hashlib.sha256(f"{seed}/{exercise.name}/{CHECK_VERSION}".encode()).digest()
     probes = exercise.probes(np.random.default_rng(list(digest)))
     assert len({probe.name for probe in probes}) == len(probes), "probe names must differ"

@@ -29,6 +29,8 @@ def encode(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float | str):  # nearly everything
+        return value
     if isinstance(value, np.ndarray):
         data = np.ascontiguousarray(value)
         text = base64.b64encode(data.tobytes()).decode("ascii")
@@ -36,7 +38,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return _plain(value.item())
     if is_dataclass(value):
-        content = {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        content = {name: _plain(getattr(value, name)) for name in _names(type(value))}
         return {"object": [type(value).__name__, content]}
     if isinstance(value, Mapping):
         return {"pairs": [[_plain(key), _plain(item)] for key, item in value.items()]}
@@ -44,9 +46,12 @@ def _plain(value: Any) -> Any:
         return {"tuple": [_plain(item) for item in value]}
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
     raise CodecError(f"a {type(value).__name__} cannot be sent")
+
+
+@functools.cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
 
 
 def decode(text: str, expected: type, known: tuple[type, ...]) -> Any:

@@ -31,6 +31,7 @@ from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.unchanged import changes
 
 MIMETYPE = "application/vnd.course.observations+json"
+ATTACHED = "course_request"  # where the metadata of a message holds a request, as text
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,19 @@ REPLY_TYPES = (Reply, Subject, Observation, Raised, Recorded)
 _remembered: dict[str, object] = {}  # each exercise's answer as its check saw it
 
 
-def run(text: str) -> None:
-    """Answer one request, given as text; the reply is displayed under `MIMETYPE`."""
+def run() -> None:
+    """Answer the request attached to the running cell; the reply is displayed under `MIMETYPE`.
+
+    In the cell's source it would take longer to read than to answer.
+    """
     from IPython import get_ipython
     from IPython.display import display
 
-    request = decode(text, Request, REQUEST_TYPES)
+    shell = get_ipython()
+    request = decode(shell.kernel.get_parent()["metadata"][ATTACHED], Request, REQUEST_TYPES)
     _end_watching()
     _restore_defaults()
-    reply = answer(request, get_ipython().user_ns)
+    reply = answer(request, shell.user_ns)
     if any(probe.at_most for probe in request.probes) and changes():
         for seen in reply.seen.values():
             seen.spent.clear()  # whatever measured it was not ours

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -25,6 +25,7 @@ _GRACE_SECONDS = 1.0
 _CEILING = 40  # times a limit by the clock: a machine that is as busy as that cannot grade
 _TICK_SECONDS = 0.05
 _ASK_AGAIN_SECONDS = 0.2
+Attached = Mapping[str, Any] | None
 _OUTPUTS = ("stream", "display_data", "execute_result", "error")
 
 
@@ -139,17 +140,20 @@ class Client:
                 return True
         return False
 
-    def run(self, code: str, seconds: float, *, silent: bool = False) -> Ran:
+    def run(
+        self, code: str, seconds: float, *, silent: bool = False, attached: Attached = None
+    ) -> Ran:
         """Run a cell's code for `seconds` of its own time; then interrupt it, a second later kill.
 
         Args:
             seconds: of processor time of all that it has started, and as many in which nothing of
                 it wants to run; time in which others have the processor is not counted.
             silent: whether the cell is left out of the history.
+            attached: what the code finds as its message's metadata; IPython reads none of it.
         """
         started, allowance = time.monotonic(), _Allowance(self.kernel, seconds)
         most, before = MAX_MESSAGE if silent else self.most_output, self.received
-        request = self._execute(code, history=not silent)
+        request = self._execute(code, history=not silent, attached=attached)
         ran, limit, interrupted = Ran("ok"), allowance, False
         while True:
             message = self._next("iopub", _TICK_SECONDS)
@@ -216,16 +220,18 @@ class Client:
         except Exception:  # unsigned, or not a message at all
             return None
 
-    def _send(self, channel: str, kind: str, **content: Any) -> str:
+    def _send(
+        self, channel: str, kind: str, content: dict | None = None, attached: Attached = None
+    ) -> str:
         """Send a request; return its id."""
-        message = self._session.msg(kind, content=content)
+        message = self._session.msg(kind, content=content, metadata=dict(attached or {}))
         self._channels[channel].send(self._session.serialize(message))
         return message["msg_id"]
 
-    def _execute(self, code: str, *, history: bool) -> str:
+    def _execute(self, code: str, *, history: bool, attached: Attached = None) -> str:
         asked = {"code": code, "silent": False, "store_history": history}
         asked |= {"user_expressions": {}, "allow_stdin": False, "stop_on_error": False}
-        return self._send("shell", "execute_request", **asked)
+        return self._send("shell", "execute_request", asked, attached)
 
     def _interrupt(self) -> None:
         self._send("control", "interrupt_request")

@@ -20,6 +20,7 @@ _SECCOMP_FILTER, _CAPABILITY_VERSION_3, _LAST_CAPABILITY = 2, 0x20080522, 63
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 # Rights of Landlock's first version: execute, write, read, list, remove, make things.
 _LANDLOCK_ALL, _LANDLOCK_READ, _LANDLOCK_FILE = (1 << 13) - 1, 0b1101, 0b111
+_COLLAPSE, _LARGE_PAGE = 25, 1 << 21
 _RESERVED = 4_000_000_000  # bytes that stacks and heaps of threads reserve and hardly use
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -56,6 +57,19 @@ def die_with_parent() -> None:
 def adopt_orphans() -> None:
     """Become the parent of descendants whose own parents end."""
     prctl(_SUBREAPER, 1)
+
+
+def lay_in_large_pages() -> None:
+    """Lay this process's memory in pages of 2 MB: a fork copies one entry instead of 512.
+
+    A page that a child writes to is still copied 4 kB at a time. Systems before Linux 6.1 refuse.
+    """
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        place, rights, _, _, _, *name = line.split(None, 5)
+        first, last = (int(part, 16) for part in place.split("-"))
+        first, last = -(-first // _LARGE_PAGE) * _LARGE_PAGE, last // _LARGE_PAGE * _LARGE_PAGE
+        if rights == "rw-p" and name in ([], ["[heap]"]) and first < last:
+            _libc.madvise(ctypes.c_void_p(first), ctypes.c_size_t(last - first), _COLLAPSE)
 
 
 def shut_in(slot: dict, watchdog: socket.socket) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import importlib
 import json
+import linecache
 import os
 import select
 import signal
@@ -17,6 +18,7 @@ import socket
 import sys
 from dataclasses import dataclass
 
+from course_lib.grading.kernels.guest import lockdown
 from course_lib.grading.kernels.guest.ipykernel_adapter import name_cells_quickly
 
 
@@ -30,9 +32,9 @@ def main(library: str, descriptor: int, door: int | None = None) -> None:
     """
     channel = socket.socket(fileno=descriptor)
     _import_everything()
+    _settle()
     with open("/proc/self/status", encoding="ascii") as file:
         threads = next(int(line.split()[1]) for line in file if line.startswith("Threads:"))
-    _import_for_good([])
     greeting = {"event": "ready", "threads": threads, "library": library}
     _Zygote(channel, socket.socket(fileno=door) if door else None, greeting).serve()
 
@@ -69,15 +71,35 @@ def _import_everything() -> None:
     matplotlib.use("module://matplotlib_inline.backend_inline")
     torch.set_num_threads(1)
     np.linalg.norm(np.ones(2))
+    _show_an_error()
+
+
+def _show_an_error() -> None:
+    """Show one of a cell: the first traceback asks each module for its file, compiles patterns."""
+    from IPython.core.ultratb import AutoFormattedTB
+
+    name, cell = "<the zygote's cell>", "1 + None\n"
+    linecache.cache[name] = len(cell), None, [cell], name
+    try:
+        exec(compile(cell, name, "exec"), {})
+    except TypeError:
+        AutoFormattedTB("Context").structured_traceback(*sys.exc_info())
+    del linecache.cache[name]
 
 
 def _import_for_good(names: list[str]) -> None:
-    """What only some lessons need; nothing that is here now is looked at for garbage again."""
-    if any(name not in sys.modules for name in names) or not gc.get_freeze_count():
-        for name in names:
+    """What only some lessons need."""
+    if missing := [name for name in names if name not in sys.modules]:
+        for name in missing:
             importlib.import_module(name)
-        gc.collect()
-        gc.freeze()
+        _settle()
+
+
+def _settle() -> None:
+    """What is here now is here for good: nothing looks at it for garbage, a fork hardly copies."""
+    gc.collect()
+    gc.freeze()
+    lockdown.lay_in_large_pages()
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ EXERCISE = Exercise(
             "their places are counted from the left.",
             "Which numbers do these two places have, counted from the end?",
         ),
-        mistake("transposed_result", lambda a, b: models.product(a, b).mT).says(
+        mistake("transposed_result", models.spoilt(lambda right: right.mT)).says(
             "The entries are right, but rows and columns of the result have changed places.",
             "Which index comes first in the result: the row of `a` or the column of `b`?",
         ),
@@ -126,7 +126,7 @@ EXERCISE = Exercise(
             "The products are all there, (..., n, k, m), but nothing adds them up.",
             "Over which axis does an entry of the product sum?",
         ),
-        mistake("leading_axes_lost", models.leading_axes_lost(models.product)).says(
+        mistake("leading_axes_lost", models.leading_axes_lost).says(
             "The leading axes come back flattened into one.",
             "Which shape must the result get back, after a reshape to three axes?",
         ),

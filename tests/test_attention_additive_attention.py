@@ -77,7 +77,7 @@ def as_tensor(value):
 @given(seeds, sizes, sizes, sizes, sizes, sizes, sizes)
 def test_additive_scores_are_the_oracles(seed, b, n, m, d_q, d_k, h):
     problem = scores_problem(seed, b, n, m, d_q, d_k, h)
-    theirs = oracle.additive_scores(*(x.numpy() for x in problem))
+    theirs = oracle.additive_scores(*(x.numpy() for x in problem)).outputs
     np.testing.assert_allclose(additive_scores(*problem).numpy(), theirs, atol=1e-12)
 
 
@@ -127,11 +127,13 @@ def test_the_module_is_the_oracles(AdditiveAttention, problem):
     sizes, inputs, lengths, mask = problem
     module = built(AdditiveAttention, np.random.default_rng(0), *sizes)
     outputs = module(*map(torch.from_numpy, inputs), as_tensor(lengths), as_tensor(mask))
-    theirs, kept = oracle.additive_attention({}, state_of(module), *inputs, lengths, mask)
-    np.testing.assert_allclose(outputs.detach().numpy(), theirs, atol=1e-12)
+    expected = oracle.additive_attention({}, state_of(module), *inputs, lengths, mask)
+    np.testing.assert_allclose(outputs.detach().numpy(), expected.outputs, atol=1e-12)
     weights = module.attention_weights
     assert not weights.requires_grad
-    np.testing.assert_allclose(weights.numpy(), kept["attention_weights"], atol=1e-12)
+    np.testing.assert_allclose(
+        weights.numpy(), expected.attributes["attention_weights"], atol=1e-12
+    )
 
 
 @given(module_problems())

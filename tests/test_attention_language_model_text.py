@@ -35,7 +35,7 @@ def tokens_of(seed, vocabulary, *shape):
 @given(SIZES, st.integers(2, 5), SIZES)
 def test_the_loss_agrees_with_the_oracle(batch, n, vocabulary):
     logits, tokens = normal(0, batch, n, vocabulary), tokens_of(1, vocabulary, batch, n)
-    expected = oracle.next_token_loss(logits.numpy(), tokens.numpy())
+    expected = oracle.next_token_loss(logits.numpy(), tokens.numpy()).outputs
     for kind in (torch.int64, torch.int32):
         assert next_token_loss(logits, tokens.to(kind)).item() == pytest.approx(expected.item())
 
@@ -79,7 +79,7 @@ def test_the_likeliest_text_agrees_with_the_oracle(batch, n, num_tokens, context
     tables, prompt = tables_of(0, context, 5), tokens_of(1, 5, batch, n)
     model = written(tables, training)
     found = generate(model, prompt, num_tokens, temperature=0.0)
-    expected = oracle.generate(next_logits(tables), context, prompt.numpy(), num_tokens)
+    expected = oracle.generate(next_logits(tables), context, prompt.numpy(), num_tokens).outputs
     assert found.tolist() == expected.tolist()
     assert model.training == training and not model.had_gradients and torch.is_grad_enabled()
 
@@ -119,7 +119,7 @@ def test_steps_with_a_cache_give_what_a_causal_pass_gives(batch, heads, d, v, pa
         torch.testing.assert_close(found, whole[:, :, end - 1 : end])
     steps = oracle.kv_cache(
         keys.numpy(), values.numpy(), queries[:, :, [e - 1 for e in ends]].numpy(), tuple(parts)
-    )
+    ).outputs
     np.testing.assert_allclose(steps, whole[:, :, [e - 1 for e in ends]], atol=1e-12)
 
 
@@ -135,7 +135,9 @@ def test_a_cache_says_what_does_not_fit():
 def test_the_turn_agrees_with_the_oracle(leading, n, pairs, offset):
     x = normal(0, *leading, n, 2 * pairs)
     found = rotary_embedding(x, offset)
-    np.testing.assert_allclose(found, oracle.rotary_embedding(x.numpy(), offset), atol=1e-12)
+    np.testing.assert_allclose(
+        found, oracle.rotary_embedding(x.numpy(), offset).outputs, atol=1e-12
+    )
     torch.testing.assert_close(found[..., 2:, :], rotary_embedding(x[..., 2:, :], offset + 2))
     torch.testing.assert_close(found.norm(dim=-1), x.norm(dim=-1))
 

@@ -10,6 +10,7 @@ from course_lib.checks.judge.violations import judge
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.cost_meter import Spending
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.reference import Expected
 
 
 def test_what_was_there_before_and_views_of_it_cost_nothing():
@@ -89,7 +90,7 @@ EXERCISE = Exercise(
     difficulty=1,
     returns=(Returned("y"),),
     probes=lambda rng: [],
-    oracle=lambda x: 2 * x,
+    oracle=lambda x: Expected(2 * x),
     mistakes=(),
     hints=("", "", ""),
 )

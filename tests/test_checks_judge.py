@@ -14,7 +14,6 @@ from course_lib.checks.judge.contract import converted, describe, wrong_device, 
 from course_lib.checks.judge.difference import entry_that_differs, in_digits
 from course_lib.checks.judge.example import Beside, Example, with_numbers
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
-from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.grade import grade, judge_observed
 from course_lib.checks.judge.prepare import prepare, replays
 from course_lib.checks.judge.report import Report
@@ -25,6 +24,7 @@ from course_lib.checks.observe.observation import Observation, Subject
 from course_lib.checks.observe.probe import Dtype, Probe, tensor
 from course_lib.checks.observe.record import Recorded, record
 from course_lib.exercises import find
+from course_lib.reference import Expected
 
 TRIPLED = {"W": np.array([[3.0, 0.0], [0.0, 3.0]])}
 
@@ -43,7 +43,7 @@ def exercise(**more):
         "difficulty": 1,
         "returns": (Returned("outputs", axes=("...", "2")),),
         "probes": lambda rng: [probe(attributes=("seen",), grad_outputs=np.ones((1, 2)))],
-        "oracle": lambda construct, state, x: (x @ state["W"], {"seen": x}),
+        "oracle": lambda _, state, x: Expected(x @ state["W"], attributes={"seen": x}),
         "mistakes": (),
         "hints": ("", "", ""),
         "is_class": True,
@@ -182,7 +182,7 @@ def test_the_sentence_and_the_numbers_are_of_the_same_input():
         def forward(self, x):
             return 2 * super().forward(x)
 
-    given = {"probes": lambda rng: [plain, small], "oracle": lambda c, s, x: (x @ s["W"], {})}
+    given = {"probes": lambda rng: [plain, small], "oracle": lambda c, s, x: Expected(x @ s["W"])}
     report = grade(exercise(**given), Doubles)
     assert report.findings[0].message.startswith("It multiplies by W.")
     assert "5." in report.example.text()
@@ -201,7 +201,7 @@ def test_a_class_may_stand_for_a_function_where_the_exercise_says_so():
     double = {
         "is_class": False,
         "probes": lambda rng: [Probe("plain", "It doubles.", args={"x": tensor([1.0])})],
-        "oracle": lambda x: 2 * x,
+        "oracle": lambda x: Expected(2 * x),
         "returns": (Returned("doubled", axes=("n",)),),
     }
     assert ids(Twice, **double) == ["wrong_kind_of_answer"]
@@ -289,7 +289,7 @@ def doubling(**more):
         "name": "doubled",
         "returns": (Returned("double"),),
         "probes": lambda rng: [Probe("p", "It doubles.", args={"x": tensor([1.0, 2.0])})],
-        "oracle": lambda x: 2 * x,
+        "oracle": lambda x: Expected(2 * x),
         "is_class": False,
     }
     return exercise(**{**given, **more})
@@ -297,7 +297,8 @@ def doubling(**more):
 
 def test_the_wrong_entry_of_a_dict_is_named():
     both = doubling(
-        returns=(Returned("found", "dict"),), oracle=lambda x: {"sum": x.sum(), "peak": x.max()}
+        returns=(Returned("found", "dict"),),
+        oracle=lambda x: Expected({"sum": x.sum(), "peak": x.max()}),
     )
     report = grade(both, lambda x: {"sum": x.sum(), "peak": x.min()})
     assert report.findings[0].message == (
@@ -367,7 +368,7 @@ def test_a_result_on_another_device_is_told():
 def test_of_several_results_the_wrong_one_is_shown_and_the_right_one_named():
     two = doubling(
         returns=(Returned("double"), Returned("same"), Returned("rest", optional=True)),
-        oracle=lambda x: (2 * x, x, None),
+        oracle=lambda x: Expected((2 * x, x, None)),
     )
     message = grade(two, lambda x: (x + 1, x, None)).findings[0].message
     assert message == (

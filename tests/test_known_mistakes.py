@@ -65,6 +65,8 @@ def test_a_known_mistake_is_wrong_and_told_from_the_others(name):
         report = grade(name, mistake.model, seed="known")
         assert report.score < 1.0, f"{name}/{mistake.id} gets full marks"
         assert report.mistake == mistake.id, f"{name}/{mistake.id} is named {report.mistake}"
+        for twin in mistake.twins:
+            assert grade(name, twin, seed="known").score < 1.0, f"a twin of {name}/{mistake.id}"
 
 
 def written(name):

@@ -36,9 +36,9 @@ check("$name")
 """)
 ORACLE = Template('''
 
-def $name(x: np.ndarray) -> np.ndarray:
+def $name(x: np.ndarray) -> Expected:
     """TODO: the definition, as slow and obvious as it can be."""
-    return np.array([number for number in x])  # TODO: loops in float64
+    return Expected(np.array([number for number in x]))  # TODO: loops in float64
 ''')
 EXERCISE = Template('''\
 """`$name`: TODO, in a few words."""
@@ -142,6 +142,8 @@ REFERENCE = Template('''\
 """Oracle of lesson $number: TODO, in a few words."""
 
 import numpy as np
+
+from course_lib.reference import Expected
 ''')
 
 

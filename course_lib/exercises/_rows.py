@@ -62,6 +62,25 @@ def _argument(value: Any) -> Any:
     return tensor(value) if isinstance(value, np.ndarray | list) and not made else value
 
 
+def in_steps(**right: Any) -> Callable[[Callable], Callable[..., Any]]:
+    """For a function that makes a model of steps, all of them its arguments.
+
+    `@in_steps(shift=0, sign=1)` makes them optional and right by name; a call changes at least one,
+    so that no right answer lies in the file.
+    """
+
+    def with_right(make: Callable) -> Callable:
+        def changed(*first: Any, **changes: Any) -> Any:
+            changes |= dict(zip(right, first, strict=False))
+            if not changes:
+                raise TypeError(f"{make.__name__} makes a model with at least one step changed")
+            return make(**right | changes)
+
+        return changed
+
+    return with_right
+
+
 @dataclass(frozen=True)
 class Model:
     """A wrong model that still has to say which mistake it makes."""

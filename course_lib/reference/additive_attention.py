@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from course_lib.reference import Expected
 from course_lib.reference.masked_softmax import masked_softmax
 
 
@@ -24,12 +25,12 @@ def additive_score(
 
 def additive_scores(
     queries: np.ndarray, keys: np.ndarray, w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray
-) -> np.ndarray:
+) -> Expected:
     """The score of every query and key of every item."""
     scores = np.empty((len(queries), queries.shape[1], keys.shape[1]))
     for b, i, j in np.ndindex(scores.shape):
         scores[b, i, j] = additive_score(queries[b, i], keys[b, j], w_q, w_k, w_v)
-    return scores
+    return Expected(scores)
 
 
 def weighted_average(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -48,10 +49,10 @@ def additive_attention(
     values: np.ndarray,
     valid_lens: np.ndarray | None = None,
     mask: np.ndarray | None = None,
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+) -> Expected:
     """The outputs without dropout, and the weights that the module keeps."""
     scores = additive_scores(
         queries, keys, state["W_q.weight"], state["W_k.weight"], state["w_v.weight"][0]
     )
-    weights = masked_softmax(scores, valid_lens, mask)
-    return weighted_average(weights, values), {"attention_weights": weights}
+    weights = masked_softmax(scores.outputs, valid_lens, mask).outputs
+    return Expected(weighted_average(weights, values), attributes={"attention_weights": weights})

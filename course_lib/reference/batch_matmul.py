@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from course_lib.reference import Expected
 from course_lib.reference.masked_softmax import softmax_of
 
 
@@ -12,42 +13,42 @@ def dot(left: np.ndarray, right: np.ndarray) -> float:
     return math.fsum(float(x) * float(y) for x, y in zip(left, right, strict=True))
 
 
-def bmm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def bmm(a: np.ndarray, b: np.ndarray) -> Expected:
     """Entry (..., i, j) is row i of this item's `a` times column j of the same item's `b`."""
     product = np.empty((*a.shape[:-1], b.shape[-1]))
     for index in np.ndindex(product.shape):
         item, i, j = index[:-2], index[-2], index[-1]
         product[index] = dot(a[item][i], b[item][:, j])
-    return product
+    return Expected(product)
 
 
-def bmm_loops(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def bmm_loops(a: np.ndarray, b: np.ndarray) -> Expected:
     """The same for exactly one leading axis."""
     assert a.ndim == b.ndim == 3
     return bmm(a, b)
 
 
-def batched_scores(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def batched_scores(queries: np.ndarray, keys: np.ndarray) -> Expected:
     """Entry (..., i, j) is query i times key j of the same item."""
     scores = np.empty((*queries.shape[:-1], keys.shape[-2]))
     for index in np.ndindex(scores.shape):
         item, i, j = index[:-2], index[-2], index[-1]
         scores[index] = dot(queries[item][i], keys[item][j])
-    return scores
+    return Expected(scores)
 
 
-def weighted_sum(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+def weighted_sum(weights: np.ndarray, values: np.ndarray) -> Expected:
     """Row i of the outputs: value after value, each times the weight that query i gives it."""
     outputs = np.zeros((*weights.shape[:-1], values.shape[-1]))
     for index in np.ndindex(weights.shape):
         item, i, j = index[:-2], index[-2], index[-1]
         outputs[(*item, i)] += weights[index] * values[(*item, j)]
-    return outputs
+    return Expected(outputs)
 
 
-def unscaled_attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+def unscaled_attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray) -> Expected:
     """Scores, a softmax of each row, the weighted sum: the two products of the lesson together."""
-    scores = batched_scores(queries, keys)
+    scores = batched_scores(queries, keys).outputs
     weights = np.empty(scores.shape)
     for row in np.ndindex(scores.shape[:-1]):
         weights[row] = softmax_of([float(score) for score in scores[row]])
@@ -56,10 +57,10 @@ def unscaled_attention(queries: np.ndarray, keys: np.ndarray, values: np.ndarray
 
 def attention_cost(
     batch: int, num_queries: int, num_keys: int, d: int, d_v: int, bytes_per_element: int = 4
-) -> dict[str, int]:
+) -> Expected:
     """Counts instead of multiplying: one entry of each product after the other, summed up."""
     per_score = 2 * d  # d multiplications, each added to a running sum
     per_output = 2 * num_keys  # one value after the other
     per_item = num_queries * num_keys * per_score + num_queries * d_v * per_output
     size = sum(num_keys * bytes_per_element for _ in range(num_queries))
-    return {"flops": sum(per_item for _ in range(batch)), "score_bytes": batch * size}
+    return Expected({"flops": sum(per_item for _ in range(batch)), "score_bytes": batch * size})

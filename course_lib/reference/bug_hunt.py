@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from course_lib.reference import Expected
 from course_lib.reference.masked_softmax import allowed_keys, softmax_of
 from course_lib.reference.multi_head import linear, merge_heads, split_heads
 
@@ -58,7 +59,7 @@ def lookup(
     keys: np.ndarray,
     values: np.ndarray,
     valid_lens: np.ndarray | None = None,
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+) -> Expected:
     """One query at a time, over its real keys only."""
     q, k = linear(queries, state["W_q.weight"]), linear(keys, state["W_k.weight"])
     weights = np.zeros((*q.shape[:2], k.shape[1]))
@@ -69,7 +70,7 @@ def lookup(
             scores = [float((q[b, i] * k[b, j]).sum()) for j in range(length)]
             weights[b, i, :length] = softmax_of([s / math.sqrt(q.shape[2]) for s in scores])
             outputs[b, i] = sum(weights[b, i, j] * values[b, j] for j in range(length))
-    return outputs, {"attention_weights": weights}
+    return Expected(outputs, attributes={"attention_weights": weights})
 
 
 def causal_self_attention(
@@ -77,11 +78,11 @@ def causal_self_attention(
     state: dict[str, np.ndarray],
     x: np.ndarray,
     valid_lens: np.ndarray | None = None,
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+) -> Expected:
     """One head and one position at a time, over what lies behind it."""
     num_heads, num_positions = construct["num_heads"], x.shape[1]
     thirds = np.split(linear(x, state["W_qkv.weight"]), 3, axis=-1)
-    q, k, v = (split_heads(third, num_heads) for third in thirds)
+    q, k, v = (split_heads(third, num_heads).outputs for third in thirds)
     weights = np.zeros((*q.shape[:3], num_positions))
     past = np.array([[j <= i for j in range(num_positions)] for i in range(num_positions)])
     allowed = allowed_keys(weights.shape, valid_lens, past)
@@ -92,5 +93,5 @@ def causal_self_attention(
             scores = [float((q[b, h, i] * k[b, h, j]).sum()) for j in seen]
             weights[b, h, i, seen] = softmax_of([s / math.sqrt(q.shape[3]) for s in scores])
             heads[b, h, i] = sum(weights[b, h, i, j] * v[b, h, j] for j in seen)
-    outputs = linear(merge_heads(heads), state["W_o.weight"])
-    return outputs, {"attention_weights": weights}
+    outputs = linear(merge_heads(heads).outputs, state["W_o.weight"])
+    return Expected(outputs, attributes={"attention_weights": weights})

@@ -4,18 +4,20 @@ import math
 
 import numpy as np
 
+from course_lib.reference import Expected
+
 
 def squared_distance(a: np.ndarray, b: np.ndarray) -> float:
     """Squared Euclidean distance of two vectors."""
     return math.fsum((float(x) - float(y)) ** 2 for x, y in zip(a, b, strict=True))
 
 
-def squared_distances(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def squared_distances(queries: np.ndarray, keys: np.ndarray) -> Expected:
     """One squared distance for each pair."""
     result = np.empty((len(queries), len(keys)))
     for i, j in np.ndindex(result.shape):
         result[i, j] = squared_distance(queries[i], keys[j])
-    return result
+    return Expected(result)
 
 
 def gaussian_weights(squared: list[float], bandwidth: float) -> list[float]:
@@ -28,7 +30,7 @@ def gaussian_weights(squared: list[float], bandwidth: float) -> list[float]:
 
 def kernel_pooling(
     queries: np.ndarray, keys: np.ndarray, values: np.ndarray, bandwidth: float
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Expected:
     """Outputs and weights, one query at a time."""
     weights = np.empty((len(queries), len(keys)))
     outputs = np.zeros((len(queries), values.shape[1]))
@@ -36,10 +38,10 @@ def kernel_pooling(
         weights[i] = gaussian_weights([squared_distance(query, key) for key in keys], bandwidth)
         for j, value in enumerate(values):
             outputs[i] += weights[i, j] * value
-    return outputs, weights
+    return Expected((outputs, weights))
 
 
-def leave_one_out(inputs: np.ndarray, targets: np.ndarray, bandwidth: float) -> np.ndarray:
+def leave_one_out(inputs: np.ndarray, targets: np.ndarray, bandwidth: float) -> Expected:
     """Deletes each pair in turn and predicts it from what is left; 0 if nothing is."""
     predictions = np.zeros(len(inputs))
     for i in range(len(inputs)):
@@ -48,12 +50,12 @@ def leave_one_out(inputs: np.ndarray, targets: np.ndarray, bandwidth: float) -> 
             squared = [float(inputs[i] - inputs[j]) ** 2 for j in others]
             weights = gaussian_weights(squared, bandwidth)
             predictions[i] = math.fsum(w * targets[j] for w, j in zip(weights, others, strict=True))
-    return predictions
+    return Expected(predictions)
 
 
 def leave_one_out_error(inputs: np.ndarray, targets: np.ndarray, bandwidth: float) -> float:
     """Mean squared difference between the targets and their leave-one-out predictions."""
-    predictions = leave_one_out(inputs, targets, bandwidth)
+    predictions = leave_one_out(inputs, targets, bandwidth).outputs
     return math.fsum((p - t) ** 2 for p, t in zip(predictions, targets, strict=True)) / len(targets)
 
 
@@ -63,7 +65,7 @@ def fit_bandwidth(
     initial: float = 1.0,
     num_steps: int = 200,
     lr: float = 0.1,
-) -> float:
+) -> Expected:
     """Tries bandwidths from 0.01 to 100, then narrows in on the best one by golden section."""
 
     def error(log_bandwidth: float) -> float:
@@ -84,9 +86,9 @@ def fit_bandwidth(
             low, left, error_left = left, right, error_right
             right = low + golden * (high - low)
             error_right = error(right)
-    return math.exp((low + high) / 2)
+    return Expected(math.exp((low + high) / 2))
 
 
-def gaussian_as_dot_product(queries: np.ndarray, keys: np.ndarray, bandwidth: float) -> np.ndarray:
+def gaussian_as_dot_product(queries: np.ndarray, keys: np.ndarray, bandwidth: float) -> Expected:
     """The exponent of the Gaussian kernel, squared distances and all."""
-    return -squared_distances(queries, keys) / (2 * bandwidth * bandwidth)
+    return Expected(-squared_distances(queries, keys).outputs / (2 * bandwidth * bandwidth))

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from course_lib.reference import Expected
 from course_lib.reference.masked_softmax import allowed_keys, softmax_of
 from course_lib.reference.multi_head import linear
 
 
-def next_token_loss(logits: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+def next_token_loss(logits: np.ndarray, tokens: np.ndarray) -> Expected:
     """Minus the logarithm of what the next token got, averaged over all that have a next one."""
     losses = []
     for item, text in zip(logits, tokens, strict=True):
@@ -18,7 +19,7 @@ def next_token_loss(logits: np.ndarray, tokens: np.ndarray) -> np.ndarray:
             largest = scores.max()
             total = math.fsum(math.exp(score - largest) for score in scores)
             losses.append(largest + math.log(total) - scores[int(following)])
-    return np.array(math.fsum(losses) / len(losses))
+    return Expected(np.array(math.fsum(losses) / len(losses)))
 
 
 def next_probabilities(
@@ -39,19 +40,19 @@ def generate(
     num_tokens: int,
     temperature: float = 1.0,
     top_k: int | None = None,
-) -> np.ndarray:
+) -> Expected:
     """The text of each prompt if the likeliest token always comes next."""
     texts = [[int(token) for token in text] for text in prompt]
     for text in texts:
         for _ in range(num_tokens):
             logits = next_logits(text[-context_length:])
             text.append(int(np.argmax(next_probabilities(logits, temperature, top_k))))
-    return np.array(texts)
+    return Expected(np.array(texts))
 
 
 def kv_cache(
     keys: np.ndarray, values: np.ndarray, queries: np.ndarray, appended: tuple[int, ...]
-) -> np.ndarray:
+) -> Expected:
     """What each query gets from all positions that are there when it comes, one head at a time.
 
     Query i comes after `appended[i]` more positions.
@@ -62,10 +63,10 @@ def kv_cache(
         scores = [float((queries[b, h, i] * keys[b, h, j]).sum()) for j in seen]
         weights = softmax_of([score / math.sqrt(queries.shape[3]) for score in scores])
         outputs[b, h, i] = sum(weights[j] * values[b, h, j] for j in seen)
-    return outputs
+    return Expected(outputs)
 
 
-def rotary_embedding(x: np.ndarray, offset: int = 0) -> np.ndarray:
+def rotary_embedding(x: np.ndarray, offset: int = 0) -> Expected:
     """Each pair of neighbours as a complex number, times exp(i * angle)."""
     d, turned = x.shape[-1], np.zeros(x.shape)
     for *place, p, i in np.ndindex(*x.shape[:-1], d // 2):
@@ -74,19 +75,21 @@ def rotary_embedding(x: np.ndarray, offset: int = 0) -> np.ndarray:
         point = complex(x[*row, 2 * i], x[*row, 2 * i + 1])
         point *= complex(math.cos(angle), math.sin(angle))
         turned[*row, 2 * i : 2 * i + 2] = point.real, point.imag
-    return turned
+    return Expected(turned)
 
 
-def previous_token_score(attention_weights: np.ndarray) -> np.ndarray:
+def previous_token_score(attention_weights: np.ndarray) -> Expected:
     """The mean over all positions that have one before them."""
-    return _mean_of_places(attention_weights, lambda i: i - 1 if i >= 1 else None)
+    return Expected(_mean_of_places(attention_weights, lambda i: i - 1 if i >= 1 else None))
 
 
-def induction_score(attention_weights: np.ndarray, period: int | None = None) -> np.ndarray:
+def induction_score(attention_weights: np.ndarray, period: int | None = None) -> Expected:
     """The mean over all positions that come after a whole period."""
     if period is None:
         period = max(attention_weights.shape[-1] // 2, 1)
-    return _mean_of_places(attention_weights, lambda i: i - period + 1 if i >= period else None)
+    return Expected(
+        _mean_of_places(attention_weights, lambda i: i - period + 1 if i >= period else None)
+    )
 
 
 def _mean_of_places(attention_weights, place_of) -> np.ndarray:
@@ -120,7 +123,7 @@ def ablate_head(
     second_head: int = -1,
     *,
     moment: str,
-) -> tuple[np.ndarray, str]:
+) -> Expected:
     """Logits at one of the moments, and that nothing is not as it was.
 
     Args:
@@ -134,7 +137,7 @@ def ablate_head(
     given = dict(model.options)
     if "training" in moment:
         given["embedding"] = _after_a_step(given, tokens, off)
-    return logits_without(given, tokens, off), "nothing"
+    return Expected((logits_without(given, tokens, off), "nothing"))
 
 
 def _after_a_step(model, tokens, off) -> np.ndarray:
@@ -176,7 +179,7 @@ def grouped_query_attention(
     values: np.ndarray,
     valid_lens: np.ndarray | None = None,
     mask: np.ndarray | None = None,
-) -> np.ndarray:
+) -> Expected:
     """Every query of every head on its own, with the keys and values of its group."""
     num_heads, heads_of_a_group = queries.shape[1], queries.shape[1] // keys.shape[1]
     outputs = np.zeros((*queries.shape[:3], values.shape[3]))
@@ -191,4 +194,4 @@ def grouped_query_attention(
             outputs[b, h, i] = sum(
                 w * values[b, group, j] for w, j in zip(weights, seen, strict=True)
             )
-    return outputs
+    return Expected(outputs)

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from course_lib.reference import Expected
+
 
 def softmax_of(scores: list[float]) -> list[float]:
     """Softmax of a plain list of numbers."""
@@ -13,50 +15,50 @@ def softmax_of(scores: list[float]) -> list[float]:
     return [e / total for e in exponentials]
 
 
-def stable_softmax(scores: np.ndarray, axis: int = -1) -> np.ndarray:
+def stable_softmax(scores: np.ndarray, axis: int = -1) -> Expected:
     """Softmax along one axis, one line of numbers at a time."""
     moved = np.moveaxis(np.asarray(scores, dtype=np.float64), axis, -1)
     weights = np.empty(moved.shape)
     for index in np.ndindex(moved.shape[:-1]):
         weights[index] = softmax_of([float(s) for s in moved[index]])
-    return np.moveaxis(weights, -1, axis)
+    return Expected(np.moveaxis(weights, -1, axis))
 
 
-def length_mask(valid_lens: np.ndarray, max_len: int) -> np.ndarray:
+def length_mask(valid_lens: np.ndarray, max_len: int) -> Expected:
     """True where the key's number is smaller than the length."""
     mask = np.empty((*valid_lens.shape, max_len), dtype=bool)
     for index in np.ndindex(mask.shape):
         mask[index] = index[-1] < valid_lens[index[:-1]]
-    return mask
+    return Expected(mask)
 
 
-def causal_mask(num_queries: int, num_keys: int | None = None) -> np.ndarray:
+def causal_mask(num_queries: int, num_keys: int | None = None) -> Expected:
     """True where the key is at most as far from the last key as the query from the last query."""
     num_keys = num_queries if num_keys is None else num_keys
     mask = np.empty((num_queries, num_keys), dtype=bool)
     for i, j in np.ndindex(mask.shape):
         mask[i, j] = (num_keys - 1 - j) >= (num_queries - 1 - i)
-    return mask
+    return Expected(mask)
 
 
-def combine_masks(*masks: np.ndarray | None) -> np.ndarray | None:
+def combine_masks(*masks: np.ndarray | None) -> Expected:
     """True where all masks are True."""
     given = [mask for mask in masks if mask is not None]
     if not given:
-        return None
+        return Expected(None)
     given = np.broadcast_arrays(*given)
     combined = np.empty(given[0].shape, dtype=bool)
     for index in np.ndindex(combined.shape):
         combined[index] = all(bool(mask[index]) for mask in given)
-    return combined
+    return Expected(combined)
 
 
-def additive_mask(mask: np.ndarray, dtype: str) -> np.ndarray:
+def additive_mask(mask: np.ndarray, dtype: str) -> Expected:
     """0 where kept, -inf where dropped."""
     numbers = np.empty(mask.shape)
     for index in np.ndindex(mask.shape):
         numbers[index] = 0.0 if mask[index] else -math.inf
-    return numbers
+    return Expected(numbers)
 
 
 def allowed_keys(
@@ -77,7 +79,7 @@ def allowed_keys(
 
 def masked_softmax(
     scores: np.ndarray, valid_lens: np.ndarray | None = None, mask: np.ndarray | None = None
-) -> np.ndarray:
+) -> Expected:
     """Softmax over the allowed keys of each row; zeros elsewhere and in empty rows."""
     allowed = allowed_keys(scores.shape, valid_lens, mask)
     weights = np.zeros(scores.shape)
@@ -88,4 +90,4 @@ def masked_softmax(
                 keys, softmax_of([float(scores[row][j]) for j in keys]), strict=True
             ):
                 weights[row][j] = weight
-    return weights
+    return Expected(weights)

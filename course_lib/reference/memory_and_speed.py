@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from course_lib.reference import Expected
+
 
 def log_sum_exp(scores: Sequence[float]) -> float:
     """log of the sum of the exponentials; -inf of nothing."""
@@ -14,7 +16,7 @@ def log_sum_exp(scores: Sequence[float]) -> float:
     return largest + math.log(math.fsum(math.exp(score - largest) for score in scores))
 
 
-def softmax_statistics(blocks: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def softmax_statistics(blocks: Sequence[np.ndarray]) -> Expected:
     """Each row's largest number and its sum, with all its columns at hand."""
     scores = np.concatenate(list(blocks), axis=-1)
     maxima, totals = np.empty(scores.shape[:-1]), np.zeros(scores.shape[:-1])
@@ -22,7 +24,7 @@ def softmax_statistics(blocks: Sequence[np.ndarray]) -> tuple[np.ndarray, np.nda
         finite = [float(score) for score in scores[row] if score > -math.inf]
         maxima[row] = max(finite, default=-math.inf)
         totals[row] = math.fsum(math.exp(score - maxima[row]) for score in finite)
-    return maxima, totals
+    return Expected((maxima, totals))
 
 
 def blocked_attention(
@@ -31,7 +33,7 @@ def blocked_attention(
     values: np.ndarray,
     mask: np.ndarray | None = None,
     block_size: int = 1,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Expected:
     """All scores at once, in whole arrays; a block size changes nothing."""
     scores = np.einsum("...nd,...md->...nm", queries, keys) / math.sqrt(queries.shape[-1])
     if mask is not None:
@@ -42,7 +44,7 @@ def blocked_attention(
     weights = exponentials / np.where(totals == 0, 1.0, totals)
     with np.errstate(divide="ignore"):
         logsumexp = (largest + np.log(totals))[..., 0]
-    return np.einsum("...nm,...mv->...nv", weights, values), logsumexp
+    return Expected((np.einsum("...nm,...mv->...nv", weights, values), logsumexp))
 
 
 def recomputed_attention(
@@ -51,13 +53,13 @@ def recomputed_attention(
     values: np.ndarray,
     mask: np.ndarray | None = None,
     block_size: int = 1,
-) -> np.ndarray:
+) -> Expected:
     """The outputs; what is kept for the backward pass changes nothing."""
-    return blocked_attention(queries, keys, values, mask)[0]
+    return Expected(blocked_attention(queries, keys, values, mask).outputs[0])
 
 
 def factored_additive_scores(
     projected_queries: np.ndarray, projected_keys: np.ndarray, w_v: np.ndarray
-) -> np.ndarray:
+) -> Expected:
     """w_v . tanh(query + key), for all pairs."""
-    return np.tanh(projected_queries[:, :, None] + projected_keys[:, None]) @ w_v
+    return Expected(np.tanh(projected_queries[:, :, None] + projected_keys[:, None]) @ w_v)

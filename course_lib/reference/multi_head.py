@@ -6,26 +6,27 @@ from collections.abc import Callable
 
 import numpy as np
 
+from course_lib.reference import Expected
 from course_lib.reference.masked_softmax import allowed_keys, softmax_of
 
 
-def split_heads(x: np.ndarray, num_heads: int) -> np.ndarray:
+def split_heads(x: np.ndarray, num_heads: int) -> Expected:
     """Every number is carried to its head by hand."""
     batch, num_positions, embed_dim = x.shape
     head_dim = embed_dim // num_heads
     heads = np.empty((batch, num_heads, num_positions, head_dim))
     for b, p, feature in np.ndindex(x.shape):
         heads[b, feature // head_dim, p, feature % head_dim] = x[b, p, feature]
-    return heads
+    return Expected(heads)
 
 
-def merge_heads(x: np.ndarray) -> np.ndarray:
+def merge_heads(x: np.ndarray) -> Expected:
     """Every number is carried back from its head by hand."""
     batch, num_heads, num_positions, head_dim = x.shape
     merged = np.empty((batch, num_positions, num_heads * head_dim))
     for b, h, p, feature in np.ndindex(x.shape):
         merged[b, p, h * head_dim + feature] = x[b, h, p, feature]
-    return merged
+    return Expected(merged)
 
 
 def linear(x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
@@ -46,16 +47,16 @@ def multi_head_attention(
     values: np.ndarray,
     valid_lens: np.ndarray | None = None,
     mask: np.ndarray | None = None,
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+) -> Expected:
     """The outputs and the weights of every head, `(batch, num_heads, n, m)`."""
     num_heads = construct["num_heads"]
 
     def project(name: str, x: np.ndarray) -> np.ndarray:
         return linear(x, state[f"{name}.weight"], state.get(f"{name}.bias"))
 
-    q = split_heads(project("W_q", queries), num_heads)
-    k = split_heads(project("W_k", keys), num_heads)
-    v = split_heads(project("W_v", values), num_heads)
+    q = split_heads(project("W_q", queries), num_heads).outputs
+    k = split_heads(project("W_k", keys), num_heads).outputs
+    v = split_heads(project("W_v", values), num_heads).outputs
     if mask is not None and mask.ndim == 3:
         mask = mask[:, None]
     weights = np.zeros((*q.shape[:3], k.shape[2]))
@@ -68,20 +69,21 @@ def multi_head_attention(
             scaled = [score / math.sqrt(q.shape[3]) for score in scores]
             weights[b, h, i, seen] = softmax_of(scaled)
             heads[b, h, i] = sum(weights[b, h, i, j] * v[b, h, j] for j in seen)
-    return project("W_o", merge_heads(heads)), {"attention_weights": weights}
+    outputs = project("W_o", merge_heads(heads).outputs)
+    return Expected(outputs, attributes={"attention_weights": weights})
 
 
-def positional_encoding(num_positions: int, embed_dim: int) -> np.ndarray:
+def positional_encoding(num_positions: int, embed_dim: int) -> Expected:
     """Every entry on its own."""
     encoding = np.empty((num_positions, embed_dim))
     for position, column in np.ndindex(encoding.shape):
         pair = column // 2
         angle = position / 10000.0 ** (2 * pair / embed_dim)
         encoding[position, column] = math.sin(angle) if column % 2 == 0 else math.cos(angle)
-    return encoding
+    return Expected(encoding)
 
 
-def shift_matrix(offset: int, embed_dim: int) -> np.ndarray:
+def shift_matrix(offset: int, embed_dim: int) -> Expected:
     """sin(a + b) and cos(a + b) by the addition theorems, one pair of columns at a time."""
     matrix = np.zeros((embed_dim, embed_dim))
     for pair in range(embed_dim // 2):
@@ -89,7 +91,7 @@ def shift_matrix(offset: int, embed_dim: int) -> np.ndarray:
         sine, cosine = 2 * pair, 2 * pair + 1
         matrix[sine, sine], matrix[sine, cosine] = math.cos(b), math.sin(b)
         matrix[cosine, cosine], matrix[cosine, sine] = math.cos(b), -math.sin(b)
-    return matrix
+    return Expected(matrix)
 
 
 def _attend(x: np.ndarray, allowed: Callable[[int, int], bool]) -> np.ndarray:
@@ -119,7 +121,7 @@ SEQUENCE_FUNCTIONS = {
     "strictly_causal_attention": lambda x, item: _attend(x, lambda i, j: j < i),
     "anticausal_attention": lambda x, item: _attend(x, lambda i, j: j >= i),
     "attention_with_positions": lambda x, item: _attend(
-        x + positional_encoding(*x.shape), lambda i, j: True
+        x + positional_encoding(*x.shape).outputs, lambda i, j: True
     ),
     "causal_in_first_item": lambda x, item: _attend(x, lambda i, j: item != 0 or j <= i),
     "causal_in_last_item": lambda x, item: _attend(x, lambda i, j: item == 0 or j <= i),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from course_lib.reference import Expected
 from course_lib.reference.masked_softmax import masked_softmax, softmax_of
 
 
@@ -12,9 +13,9 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
     return math.fsum(float(x) * float(y) for x, y in zip(a, b, strict=True))
 
 
-def score_variance(d: int, num_samples: int, scaled: bool, generator: object = None) -> float:
+def score_variance(d: int, num_samples: int, scaled: bool, generator: object = None) -> Expected:
     """The variance that an estimate comes near to: d terms of variance 1 each, or their mean."""
-    return 1.0 if scaled else float(d)
+    return Expected(1.0 if scaled else float(d))
 
 
 def scores_of(queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -29,16 +30,16 @@ def scaled_dot_product_attention(
     values: np.ndarray,
     valid_lens: np.ndarray | None = None,
     mask: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Expected:
     """Outputs and weights, each output a sum over the keys that have a weight."""
-    weights = masked_softmax(scores_of(queries, keys), valid_lens, mask)
+    weights = masked_softmax(scores_of(queries, keys), valid_lens, mask).outputs
     shares = weights[..., None] * values[..., None, :, :]  # (..., n, m, v)
-    return np.where(weights[..., None] > 0, shares, 0.0).sum(axis=-2), weights
+    return Expected((np.where(weights[..., None] > 0, shares, 0.0).sum(axis=-2), weights))
 
 
 def numpy_attention(
     queries: np.ndarray, keys: np.ndarray, values: np.ndarray, mask: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Expected:
     """The same without lengths and without a batch."""
     return scaled_dot_product_attention(queries, keys, values, None, mask)
 
@@ -51,13 +52,14 @@ def dot_product_attention(
     values: np.ndarray,
     valid_lens: np.ndarray | None = None,
     mask: np.ndarray | None = None,
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+) -> Expected:
     """The module in eval mode: outputs, and the weights as an attribute."""
-    outputs, weights = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
-    return outputs, {"attention_weights": weights}
+    found = scaled_dot_product_attention(queries, keys, values, valid_lens, mask)
+    outputs, weights = found.outputs
+    return Expected(outputs, attributes={"attention_weights": weights})
 
 
-def jacobian_wrt_query(query: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def jacobian_wrt_query(query: np.ndarray, keys: np.ndarray) -> Expected:
     """Entry (a, b) is sum_j w_j (k_ja - mean_a) (k_jb - mean_b) / sqrt(d)."""
     d = len(query)
     weights = softmax_of([dot(query, key) / math.sqrt(d) for key in keys])
@@ -67,12 +69,12 @@ def jacobian_wrt_query(query: np.ndarray, keys: np.ndarray) -> np.ndarray:
     for a, b in np.ndindex(d, d):
         terms = (w * (float(key[a]) - mean[a]) * (float(key[b]) - mean[b]) for w, key in pairs)
         jacobian[a, b] = math.fsum(terms) / math.sqrt(d)
-    return jacobian
+    return Expected(jacobian)
 
 
 def attention_backward(
     queries: np.ndarray, keys: np.ndarray, values: np.ndarray, grad_outputs: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> Expected:
     """Each query's share, through the explicit Jacobian of its softmax: diag(w) - w w^T."""
     d = queries.shape[-1]
     grads = np.zeros(queries.shape), np.zeros(keys.shape), np.zeros(values.shape)
@@ -86,4 +88,4 @@ def attention_backward(
             )
             grads[0][i] += grad_score * keys[j] / math.sqrt(d)
             grads[1][j] += grad_score * query / math.sqrt(d)
-    return grads
+    return Expected(grads)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from course_lib.reference import Expected
 from course_lib.reference.bug_hunt import causal_self_attention
 from course_lib.reference.multi_head import linear, multi_head_attention
 
@@ -16,21 +17,21 @@ Numbers = dict[str, np.ndarray]
 Construct = dict[str, int]
 
 
-def pad_batch(sequences: list[np.ndarray], pad: int) -> tuple[np.ndarray, np.ndarray]:
+def pad_batch(sequences: list[np.ndarray], pad: int) -> Expected:
     """Each sequence with as many pads behind it as it lacks of the longest."""
     rows = [[int(token) for token in sequence] for sequence in sequences]
     longest = max(len(row) for row in rows)
     tokens = [row + [pad] * (longest - len(row)) for row in rows]
     shaped = np.array(tokens, dtype=np.int64).reshape(len(rows), longest)
-    return shaped, np.array([len(row) for row in rows])
+    return Expected((shaped, np.array([len(row) for row in rows])))
 
 
-def shift_right(targets: np.ndarray, start: int) -> np.ndarray:
+def shift_right(targets: np.ndarray, start: int) -> Expected:
     """At each position the word before it; at the first the start."""
     inputs = np.empty(targets.shape, dtype=np.int64)
     for item, position in np.ndindex(targets.shape):
         inputs[item, position] = targets[item, position - 1] if position else start
-    return inputs
+    return Expected(inputs)
 
 
 def log_probability(logits: np.ndarray, word: int) -> float:
@@ -42,14 +43,14 @@ def log_probability(logits: np.ndarray, word: int) -> float:
 
 def masked_cross_entropy(
     logits: np.ndarray, targets: np.ndarray, valid_lens: np.ndarray
-) -> np.ndarray:
+) -> Expected:
     """Minus the mean log-probability of the words that are there; 0 if there are none."""
     found = [
         log_probability(logits[item, position], targets[item, position])
         for item, length in enumerate(valid_lens)
         for position in range(length)
     ]
-    return np.array(-math.fsum(found) / len(found) if found else 0.0)
+    return Expected(np.array(-math.fsum(found) / len(found) if found else 0.0))
 
 
 def greedy_decode(
@@ -60,7 +61,7 @@ def greedy_decode(
     start: int,
     end: int,
     max_len: int,
-) -> np.ndarray:
+) -> Expected:
     """One item after the other: the largest logit, until it is that of the end."""
     translations = []
     for item, length in zip(source, valid_lens, strict=True):
@@ -68,7 +69,7 @@ def greedy_decode(
         while len(words) <= max_len and (len(words) == 1 or words[-1] != end):
             words.append(int(np.argmax(model(item, int(length), words))))
         translations.append(np.array(words[1:], dtype=np.int64))
-    return pad_batch(translations, pad)[0]
+    return Expected(pad_batch(translations, pad).outputs[0])
 
 
 def effect_of_masking(
@@ -78,7 +79,7 @@ def effect_of_masking(
     valid_lens: np.ndarray,
     target: np.ndarray,
     position: int,
-) -> np.ndarray:
+) -> Expected:
     """Each word's log-probability without the position, less that with it."""
     item, length = source[0], int(valid_lens[0])
     others = {j for j in range(len(item)) if j != position}
@@ -88,7 +89,7 @@ def effect_of_masking(
         before, word = words[: step + 1], words[step + 1]
         masked = log_probability(model(item, length, before, allowed=others), word)
         changes[step] = masked - log_probability(model(item, length, before), word)
-    return changes
+    return Expected(changes)
 
 
 def translator(name: str, options: dict) -> Callable:
@@ -158,13 +159,13 @@ def encoder_block(
     x: np.ndarray,
     valid_lens: np.ndarray | None = None,
     eps=1e-5,
-) -> tuple[np.ndarray, Numbers]:
+) -> Expected:
     """Attention among the positions, then the network, each added to what came in."""
     first = layer_norm(x, **_part(state, "norm_1"), eps=eps)
     weights = _part(state, "attention")
-    x = x + multi_head_attention(construct, weights, first, first, first, valid_lens)[0]
+    x = x + multi_head_attention(construct, weights, first, first, first, valid_lens).outputs
     second = layer_norm(x, **_part(state, "norm_2"), eps=eps)
-    return x + _feed_forward(_part(state, "feed_forward"), second), {}
+    return Expected(x + _feed_forward(_part(state, "feed_forward"), second))
 
 
 def decoder_block(
@@ -174,15 +175,15 @@ def decoder_block(
     memory: np.ndarray,
     valid_lens: np.ndarray | None = None,
     eps=1e-5,
-) -> tuple[np.ndarray, Numbers]:
+) -> Expected:
     """Attention to the past, then to the memory, then the network, each added."""
     first = layer_norm(y, **_part(state, "norm_1"), eps=eps)
-    y = y + causal_self_attention(construct, _part(state, "self_attention"), first)[0]
+    y = y + causal_self_attention(construct, _part(state, "self_attention"), first).outputs
     second = layer_norm(y, **_part(state, "norm_2"), eps=eps)
     weights = _part(state, "cross_attention")
-    y = y + multi_head_attention(construct, weights, second, memory, memory, valid_lens)[0]
+    y = y + multi_head_attention(construct, weights, second, memory, memory, valid_lens).outputs
     third = layer_norm(y, **_part(state, "norm_3"), eps=eps)
-    return y + _feed_forward(_part(state, "feed_forward"), third), {}
+    return Expected(y + _feed_forward(_part(state, "feed_forward"), third))
 
 
 def _part(state: Numbers, name: str) -> Numbers:

@@ -5,9 +5,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from course_lib.checks.judge.exercise import Mistake
-from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.reproduce import Answer, Explanation, Outcomes, Replays
 from course_lib.checks.observe.probe import Probe
+from course_lib.reference import Expected
 
 
 def explain(

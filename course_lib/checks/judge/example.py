@@ -11,7 +11,6 @@ import numpy as np
 from course_lib.checks.judge.comparisons import tolerance_for
 from course_lib.checks.judge.difference import differing, entry_that_differs, named_parts
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.html import listing, numbers_beside, paragraph
 from course_lib.checks.judge.in_text import (
     MARK,
@@ -28,6 +27,7 @@ from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.checks.observe.scenarios import STATISTICS
+from course_lib.reference import Expected
 
 MOST_ROWS, MOST_COLUMNS = 6, 8
 _TITLE = "The smallest input that fails:"

@@ -101,10 +101,9 @@ class Exercise:
         starred: optional, off the core path; its check says points, its grade counts none.
         returns: the contract of the result.
         probes: `probes(rng) -> list[Probe]`, fresh random inputs from a seeded generator.
-        oracle: the function of `course_lib.reference` that gives the expected result; that of the
+        oracle: the function of `course_lib.reference` that gives what is `Expected`; that of the
             exercise's name in the lesson's module if not given. For
-            classes: `oracle(construct, state, *args, **kwargs)`, which returns the outputs and a
-            dict of expected attributes.
+            classes: `oracle(construct, state, *args, **kwargs)`.
         mistakes: known mistakes; where several give the same numbers, the first one is named.
         properties: most telling first.
         hints: concept, recipe, almost code.

@@ -1,44 +1,36 @@
 """What the oracle says of a probe: outputs, gradients by central differences, attributes."""
 
-from dataclasses import dataclass
+import dataclasses
 from typing import Any
 
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Array, Probe
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What the oracle says about a probe: outputs, gradients by name, attributes by name."""
-
-    outputs: Any
-    gradients: dict[str, np.ndarray]
-    attributes: dict[str, np.ndarray]
+from course_lib.reference import Expected
 
 
 def expect(exercise: Exercise, probe: Probe) -> Expected:
     """Asks the oracle, and differentiates it by central differences where gradients count."""
     if probe.raises:
-        return Expected(None, {}, {})
+        return Expected(None)
     inputs = {name: _plain(value) for name, value in probe.inputs().items()}
     state = {name: np.array(value, dtype=np.float64) for name, value in probe.state.items()}
-    outputs, attributes = _ask(exercise, probe, inputs, state)
+    expected = _ask(exercise, probe, inputs, state)
     gradients = {}
     if probe.grad_outputs is not None:
         wanted = {n for n, a in probe.inputs().items() if isinstance(a, Array) and a.requires_grad}
         for name, value in [*inputs.items(), *state.items()]:
             if name in wanted or name in state:
                 gradients[name] = _differentiate(exercise, probe, inputs, state, value)
-    return Expected(outputs, gradients, attributes)
+    return dataclasses.replace(expected, gradients=gradients)
 
 
-def _ask(exercise, probe, inputs, state) -> tuple[Any, dict[str, np.ndarray]]:
+def _ask(exercise, probe, inputs, state) -> Expected:
     args = [inputs[name] for name in probe.args]
     kwargs = {name: inputs[name] for name in probe.kwargs}
     if probe.construct is None:
-        return exercise.oracle(*args, **kwargs), {}
+        return exercise.oracle(*args, **kwargs)
     return exercise.oracle(dict(probe.construct), state, *args, **kwargs)
 
 
@@ -49,7 +41,7 @@ def _differentiate(exercise, probe, inputs, state, variable, step=1e-5) -> np.nd
         kept, sums = variable[index], []
         for shifted in (kept + step, kept - step):
             variable[index] = shifted
-            outputs, _ = _ask(exercise, probe, inputs, state)
+            outputs = _ask(exercise, probe, inputs, state).outputs
             first = outputs[0] if isinstance(outputs, tuple) else outputs
             sums.append(float(np.sum(first * probe.grad_outputs)))
         variable[index] = kept

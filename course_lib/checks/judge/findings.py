@@ -9,11 +9,11 @@ from course_lib.checks.judge.example import (
     shown_first,
     with_numbers,
 )
-from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.report import Finding
 from course_lib.checks.judge.reproduce import Explanation
 from course_lib.checks.judge.violations import Violation
 from course_lib.checks.observe.observation import Observation
+from course_lib.reference import Expected
 
 _MAX_FINDINGS = 4
 

@@ -10,7 +10,6 @@ import torch
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.diagnose import explain
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.findings import (
     by_name,
     example_for,
@@ -28,6 +27,7 @@ from course_lib.checks.observe.global_state import random_states_kept
 from course_lib.checks.observe.observation import Observation, Raised, Subject, subject_of
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
+from course_lib.reference import Expected
 
 Runs = Sequence[tuple[Probe, Expected]]  # the probes, with what is expected of each
 

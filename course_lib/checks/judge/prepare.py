@@ -11,12 +11,13 @@ import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Mistake
-from course_lib.checks.judge.expected import Expected, expect
+from course_lib.checks.judge.expected import expect
 from course_lib.checks.judge.reproduce import Outcomes
 from course_lib.checks.judge.violations import Violation, judge
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
+from course_lib.reference import Expected
 
 CHECK_VERSION = "1"
 

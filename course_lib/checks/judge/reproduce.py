@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from course_lib.checks.judge.exercise import Mistake
-from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.same import (
     UNEXPECTED,
     error_of,
@@ -21,6 +20,7 @@ from course_lib.checks.judge.same import (
 from course_lib.checks.judge.violations import HYGIENE, Violation, mutated
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Probe
+from course_lib.reference import Expected
 
 Outcomes = Mapping[str, tuple[Observation, list[Violation]]]
 Replays = Iterable[tuple[Mistake, Outcomes]]  # what each known mistake does, run as it is asked for

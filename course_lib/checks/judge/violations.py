@@ -20,12 +20,12 @@ from course_lib.checks.judge.contract import (
     wrong_type,
 )
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.judge.expected import Expected
 from course_lib.checks.judge.spending import overspent
 from course_lib.checks.judge.stopped import raised_problem
 from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import Recorded
+from course_lib.reference import Expected
 
 HYGIENE = ("mutated", "dtype", "device", "rng", "training", "attached")
 

@@ -22,6 +22,10 @@ def filled(value, **others) -> Mapping[str, object]:
     return {"fill": fill, "spare": untouched, "clear": untouched} | others
 
 
+def unmasked(self, scores, mask) -> None:
+    """In the place of the step that reads a mask."""
+
+
 def flipped_if_any(self, scores, real, own) -> torch.Tensor:
     allowed = Softmax.join(self, scores, real, own)
     return allowed if allowed.all() else ~allowed
@@ -63,7 +67,7 @@ def infinity_added(self, scores, allowed) -> torch.Tensor:
 
 def mask_added_alone(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
     raised = scores if mask is None else scores + mask.to(scores.dtype)
-    return Softmax.weights(self, raised, valid_lens)
+    return Softmax.weights(self, raised, valid_lens, mask)
 
 
 def no_nan(self, weights, allowed) -> torch.Tensor:

@@ -6,7 +6,7 @@ is judged (`checks.judge.prepare.pairs`), so a row lists all the steps its fact 
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -25,6 +25,7 @@ from course_lib.exercises._attention.changes import (
     reshaped,
     tiled_over_heads,
     tiled_over_queries,
+    unmasked,
     untouched,
     weights_zeroed,
 )
@@ -62,11 +63,14 @@ def known(
         words: fact and question by id, where those of the table do not fit.
     """
 
-    def has(row: Row) -> bool:
-        steps = (*row.changes, *row.needs)
+    def has(steps: Iterable[str]) -> bool:
         return all(getattr(base, step, None) is not None for step in steps)
 
-    shared = [row for row in SHARED if has(row) and row.id not in without]
+    shared = [
+        row._replace(twins=tuple(changes for changes in row.twins if has(changes)))
+        for row in SHARED
+        if has((*row.changes, *row.needs)) and row.id not in without
+    ]
     return tuple(mistake_of(base, row, words or {}) for row in (*own, *shared))
 
 
@@ -101,12 +105,12 @@ SHARED = (
     Row("lengths_ignored", {"real": lambda self, scores, valid_lens: None}).says(
         "The lengths change nothing.", "Where does `valid_lens` enter your computation?"
     ),
-    Row("bool_mask_ignored", {"own": lambda self, scores, mask: None}).says(
+    Row("bool_mask_ignored", {"own": unmasked}).says(
         "The bool mask changes nothing.", "Where does `mask` enter your computation?"
     ),
     Row(
         "nothing_masked",
-        {"real": lambda self, scores, valid_lens: None, "own": lambda self, scores, mask: None},
+        {"real": lambda self, scores, valid_lens: None, "own": unmasked},
     ).says(
         "Neither the lengths nor the mask changes anything: keys that may not be attended to get "
         "weight as well.",
@@ -143,7 +147,7 @@ SHARED = (
     Row(
         "zero_one_mask_added",
         {"fill": numbers_added, "spare": untouched, "clear": untouched},
-        twins=({"weights": mask_added_alone},),
+        twins=({"weights": mask_added_alone, "own": unmasked},),
     ).says(
         "The mask is added as the numbers 0 and 1, which raises the allowed scores by 1 and drops "
         "nothing.",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib.exercises._attention.steps import Softmax, changed
+from course_lib.exercises._attention.steps import Softmax, Stepped
 
 
 class Attention(Softmax):
@@ -14,10 +14,13 @@ class Attention(Softmax):
 
     @classmethod
     def answer(cls, changes: Mapping[str, object]) -> Callable:
-        return changed(cls, changes)().attend
+        steps = cls.changed(changes)()
+        return lambda queries, keys, values, valid_lens=None, mask=None: steps.attend(
+            (queries, keys, values), valid_lens, mask
+        )
 
-    def attend(self, queries, keys, values, valid_lens=None, mask=None) -> tuple[Tensor, Tensor]:
-        q, k, v = self.project(queries, keys, values)
+    def attend(self, inputs, valid_lens=None, mask=None) -> tuple[Tensor, Tensor]:
+        q, k, v = self.project(*inputs)
         weights = self.weights(self.score(q, k), valid_lens, mask)
         return self.out(self.average(weights, v)), weights
 
@@ -49,10 +52,10 @@ class AttentionModule(Attention, nn.Module):
 
     @classmethod
     def answer(cls, changes: Mapping[str, object]) -> Callable:
-        return changed(cls, changes)
+        return cls.changed(changes)
 
     def forward(self, *inputs, **named) -> Tensor:
-        return self.attend(*inputs, **named)[0]
+        return self.attend(inputs[:3], *inputs[3:], **named)[0]
 
     def average(self, weights, v) -> Tensor:
         used = self.drop(weights)
@@ -66,7 +69,7 @@ class AttentionModule(Attention, nn.Module):
         self.attention_weights = weights.detach()
 
 
-class WithHeads:
+class WithHeads(Stepped):
     """Attention in `num_heads` heads: the steps split and merge."""
 
     num_heads: int

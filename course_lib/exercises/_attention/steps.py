@@ -8,7 +8,7 @@ a step sets it to NO_STEP.
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Self
 
 import torch
 
@@ -25,33 +25,47 @@ class Then:
         return lambda *args: self.function(right(*args))
 
 
-def changed(base: type, changes: Mapping[str, object]) -> type:
-    """A class like the base but for the given steps: methods, values, or `Then`."""
-    made = {
-        step: change.after(getattr(base, step)) if isinstance(change, Then) else change
-        for step, change in changes.items()
-    }
-    return type(base.__name__, (base,), made)
+class Stepped:
+    """A right answer in named steps: methods or values of a class.
 
+    It is made with at least one of them changed, and so is no answer as it lies here.
+    """
 
-class Stepped(Protocol):
-    """A right answer in named steps: methods or values of a class."""
+    is_no_answer = False
+
+    def __new__(cls, *args, **kwargs) -> Self:
+        if not cls.is_no_answer:
+            raise TypeError(f"{cls.__name__} is made with at least one step changed")
+        return super().__new__(cls)
+
+    @classmethod
+    def changed(cls, changes: Mapping[str, object]) -> type[Any]:
+        """A class like this one but for the given steps: methods, values, or `Then`."""
+        made = {
+            step: change.after(getattr(cls, step)) if isinstance(change, Then) else change
+            for step, change in changes.items()
+        }
+        return type(cls.__name__, (cls,), {"is_no_answer": bool(changes), **made})
 
     @classmethod
     def answer(cls, changes: Mapping[str, object]) -> Callable:
         """An answer to the exercise with these steps changed."""
-        ...
+        return cls.changed(changes)
+
+    @classmethod
+    def but(cls, **steps: Any) -> Callable:
+        """The same for steps by name, of which none takes `self`."""
+        return cls.answer({n: staticmethod(s) if callable(s) else s for n, s in steps.items()})
 
 
-class Softmax:
+class Softmax(Stepped):
     """`masked_softmax`: lens, spread, real; own; join; fill, spare, axis, clear."""
 
     axis = -1
 
     @classmethod
     def answer(cls, changes: Mapping[str, object]) -> Callable:
-        """An answer to the exercise with these steps changed."""
-        return changed(cls, changes)().weights
+        return cls.changed(changes)().weights
 
     def weights(self, scores, valid_lens=None, mask=None) -> torch.Tensor:
         real = None if valid_lens is None else self.real(scores, valid_lens)

@@ -117,7 +117,15 @@ def _pairs(activation) -> Callable:
     return _scores(lambda q, k, w_v: activation(q[:, :, None] + k[:, None], w_v))
 
 
-_right = _pairs(lambda sums, w_v: torch.tanh(sums) @ w_v)
+def _weights(change) -> Callable:
+    """A wrong model that projects with `change(w_q, w_k)`."""
+
+    def model(queries, keys, w_q, w_k, w_v) -> torch.Tensor:
+        w_q, w_k = change(w_q, w_k)
+        sums = (queries @ w_q.mT)[:, :, None] + (keys @ w_k.mT)[:, None]
+        return torch.tanh(sums) @ w_v
+
+    return model
 
 
 def _swapped(q, k, w_v) -> torch.Tensor:
@@ -205,7 +213,7 @@ EXERCISE = Exercise(
         ),
         mistake(
             "weights_swapped",
-            lambda queries, keys, w_q, w_k, w_v: _right(queries, keys, w_k, w_q, w_v),
+            _weights(lambda w_q, w_k: (w_k, w_q)),
             fails=True,
         ).says(
             "The queries go through w_k and the keys through w_q.",
@@ -219,7 +227,7 @@ EXERCISE = Exercise(
         ),
         mistake(
             "weights_not_transposed",
-            lambda queries, keys, w_q, w_k, w_v: _right(queries, keys, w_q.mT, w_k.mT, w_v),
+            _weights(lambda w_q, w_k: (w_q.mT, w_k.mT)),
             fails=True,
         ).says(
             "You multiply by w_q and w_k as they are, but their rows belong to hidden features.",

@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 import torch
 
+from course_lib.exercises._rows import in_steps
 
-def product(a, b) -> torch.Tensor:
-    """The right product, for models that spoil it afterwards."""
-    return torch.einsum("...nk,...km->...nm", a, b)
+
+def spoilt(change) -> Callable:
+    """The right product, and what `change` makes of it."""
+    return lambda a, b: change(torch.einsum("...nk,...km->...nm", a, b))
 
 
 def first_for_all(x) -> torch.Tensor:
@@ -18,15 +20,10 @@ def first_for_all(x) -> torch.Tensor:
     return x[:1].expand_as(x)
 
 
-def running_total(a, b, axes) -> torch.Tensor:
-    """Sums that are not started anew along the last `axes` axes of the result."""
-    right = product(a, b)
-    return right.flatten(-axes).cumsum(dim=-1).reshape(right.shape)
-
-
-def only_first_item(a, b) -> torch.Tensor:
-    right = product(a, b)
-    return torch.cat([right[:1], torch.zeros_like(right[1:])])
+sum_never_reset = spoilt(lambda right: right.flatten().cumsum(dim=-1).reshape(right.shape))
+only_first_item = spoilt(lambda right: torch.cat([right[:1], torch.zeros_like(right[1:])]))
+# One buffer, stored without a copy: every item shows the last state.
+same_buffer_for_all = spoilt(lambda right: right.sum(0, keepdim=True).expand_as(right).clone())
 
 
 def swapped_indices_of_b(a, b) -> torch.Tensor:
@@ -42,24 +39,11 @@ def swapped_indices_of_b(a, b) -> torch.Tensor:
     return out
 
 
-def same_buffer_for_all(a, b) -> torch.Tensor:
-    """One buffer for all items, stored without a copy: every item shows the last state."""
-    return product(a, b).sum(dim=0, keepdim=True).expand(len(a), -1, -1).clone()
-
-
 # ---------------------------------------------------------------- any number of axes
-def summed_over_batch(a, b) -> torch.Tensor:
-    right = product(a, b)
-    return right.flatten(0, -3).sum(dim=0) if right.dim() > 2 else right
-
-
-def leading_axes_lost(function) -> Callable:
-    """Leading axes are flattened into one and not restored."""
-
-    def model(a, b) -> torch.Tensor:
-        return function(a.reshape(-1, *a.shape[-2:]), b.reshape(-1, *b.shape[-2:]))
-
-    return model
+summed_over_batch = spoilt(
+    lambda right: right.flatten(0, -3).sum(dim=0) if right.dim() > 2 else right
+)
+leading_axes_lost = spoilt(lambda right: right.reshape(-1, *right.shape[-2:]))
 
 
 def reshaped(x) -> torch.Tensor:
@@ -88,6 +72,10 @@ def renormalised(weights, values) -> torch.Tensor:
 
 
 # ---------------------------------------------------------------- cost
+@in_steps(
+    flops=lambda B, n, m, d, v, e: 2 * B * n * m * (d + v),
+    size=lambda B, n, m, d, v, e: B * n * m * e,
+)
 def cost(flops, size) -> Callable:
     """A cost function from two formulas in (B, n, m, d, d_v, bytes)."""
 
@@ -96,11 +84,3 @@ def cost(flops, size) -> Callable:
         return {"flops": flops(*given), "score_bytes": size(*given)}
 
     return model
-
-
-def right_flops(B, n, m, d, v, e) -> int:
-    return 2 * B * n * m * (d + v)
-
-
-def right_size(B, n, m, d, v, e) -> int:
-    return B * n * m * e

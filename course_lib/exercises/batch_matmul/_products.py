@@ -2,7 +2,7 @@
 
 from course_lib.checks.observe.probe import tensor
 from course_lib.exercises._rows import Case, Given, case, mistake
-from course_lib.exercises.batch_matmul._mistakes import first_for_all, product
+from course_lib.exercises.batch_matmul._mistakes import first_for_all
 
 
 def pair(rng, a_shape, b_shape, **options) -> Given:
@@ -44,7 +44,7 @@ BY_HAND: Given = {
 }
 
 
-B0_FOR_ALL = mistake("b0_for_all", lambda a, b: product(a, first_for_all(b))).says(
+B0_FOR_ALL = mistake("b0_for_all", lambda a, b: a @ first_for_all(b)).says(
     "Every item is multiplied by the same matrix of `b`.",
     "Which index of `b` should move along with the loop over items?",
 )

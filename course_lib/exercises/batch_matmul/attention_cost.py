@@ -1,5 +1,7 @@
 """Lesson 03: what the two products cost."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from course_lib.checks.judge.comparisons import Problem
@@ -84,8 +86,8 @@ def _whole_counts(probe, expected, recorded) -> Problem | None:
     )
 
 
-def _wrong_count(name, flops=models.right_flops, size=models.right_size) -> Model:
-    return mistake(name, models.cost(flops, size))
+def _wrong_count(name, **formulas: Callable) -> Model:
+    return mistake(name, models.cost(**formulas))
 
 
 def _counts_explained(probe, outputs) -> str | None:
@@ -95,7 +97,7 @@ def _counts_explained(probe, outputs) -> str | None:
     given = {name: int(value) for name, value in probe.inputs().items()}
     given.setdefault("bytes_per_element", 4)
     said = []
-    for key, right in oracle.attention_cost(**given).items():
+    for key, right in oracle.attention_cost(**given).outputs.items():
         got = outputs.items.get(key)
         if got is None or got.data is None or got.data.size != 1:
             return None

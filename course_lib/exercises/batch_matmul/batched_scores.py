@@ -86,8 +86,13 @@ _RESHAPED_KEYS = (
 
 
 def _scores(model) -> Callable:
-    """A model from `(queries, transposed keys)`."""
-    return lambda queries, keys: queries @ model(keys)
+    """A model from `(queries, transposed keys)`, which have as many features."""
+
+    def scores(queries, keys) -> torch.Tensor:
+        assert queries.shape[-1] == keys.shape[-1], "a weighted sum is another exercise"
+        return queries @ model(keys)
+
+    return scores
 
 
 EXERCISE = Exercise(
@@ -103,7 +108,7 @@ EXERCISE = Exercise(
             _RESHAPED_KEYS,
             both.NOT_TURNED,
         ),
-        mistake("not_transposed", lambda queries, keys: queries @ keys, fails=True).says(
+        mistake("not_transposed", _scores(lambda keys: keys), fails=True).says(
             "You multiply queries and keys without a transpose. That works only if there are as "
             "many keys as features.",
             "Which sizes meet in the middle of (n, d) times (m, d), and which have to?",

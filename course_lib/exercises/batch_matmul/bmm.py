@@ -120,7 +120,7 @@ EXERCISE = Exercise(
             "places from the left.",
             "What are the indices of these two places, counted from the end?",
         ),
-        mistake("transposed_result", lambda a, b: models.product(a, b).mT).says(
+        mistake("transposed_result", models.spoilt(lambda right: right.mT)).says(
             "The entries are right, but the rows and columns of the result are swapped.",
             "Which index comes first in the result: the row of `a` or the column of `b`?",
         ),
@@ -128,7 +128,7 @@ EXERCISE = Exercise(
             "All the products are there, (..., n, k, m), but nothing sums them.",
             "Over which axis does an entry of the product sum?",
         ),
-        mistake("leading_axes_lost", models.leading_axes_lost(models.product)).says(
+        mistake("leading_axes_lost", models.leading_axes_lost).says(
             "The leading axes come back flattened into one.",
             "After a reshape to three axes, what shape must the result get back?",
         ),

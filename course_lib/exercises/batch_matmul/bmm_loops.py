@@ -71,7 +71,7 @@ EXERCISE = Exercise(
     oracle=oracle.bmm_loops,
     needs_loops=True,
     mistakes=(
-        mistake("sum_never_reset", lambda a, b: models.running_total(a, b, 3)).says(
+        mistake("sum_never_reset", models.sum_never_reset).says(
             _NOT_RESET + " It starts only once.",
             "Inside which loop does `total = 0` belong?",
         ),
@@ -88,7 +88,7 @@ EXERCISE = Exercise(
             "Each entry holds only the last of its k products.",
             "Does the innermost loop add to the entry (`+=`) or overwrite it (`=`)?",
         ),
-        mistake("integer_result", lambda a, b: models.product(a, b).long()).says(
+        mistake("integer_result", models.spoilt(lambda right: right.long())).says(
             "Your result holds whole numbers: everything after the decimal point is lost.",
             "What is the dtype of the tensor you write into, and what is the dtype of `a`?",
         ),

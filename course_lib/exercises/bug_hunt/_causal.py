@@ -53,7 +53,7 @@ class _Causal(WithHeads, AttentionModule):
         self.W_o = nn.Linear(embed_dim, embed_dim, bias=False)
 
     def forward(self, x, valid_lens=None) -> torch.Tensor:
-        return self.result(self.attend(x, x, x, valid_lens)[0], valid_lens)
+        return self.result(self.attend((x, x, x), valid_lens)[0], valid_lens)
 
     def project(self, queries, keys, values) -> Sequence[torch.Tensor]:
         return [self.split(x) for x in self.thirds(self.W_qkv(queries))]

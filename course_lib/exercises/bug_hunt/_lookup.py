@@ -23,7 +23,7 @@ class _Lookup(AttentionModule):
         self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
 
     def forward(self, queries, keys, values, valid_lens=None) -> Tensor:
-        return self.attend(queries, keys, values, valid_lens)[0]
+        return self.attend((queries, keys, values), valid_lens)[0]
 
     def project(self, queries, keys, values) -> Sequence[Tensor]:
         return self.W_q(queries), self.W_k(keys), values

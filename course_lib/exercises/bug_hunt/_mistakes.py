@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import torch
 
+from course_lib.exercises._rows import in_steps
+
 
 def same(a, b, tolerance=1e-5) -> bool:
     return bool(a.shape == b.shape and torch.allclose(a, b, rtol=tolerance, atol=tolerance))
@@ -14,7 +16,8 @@ def constant(answer) -> Callable:
 
 
 # ---------------------------------------------------------------- masking_equals_deleting
-def masking(delete=lambda x, length: x[:, :length], items=slice(None)) -> Callable:
+@in_steps(delete=lambda x, length: x[:, :length], items=slice(None))
+def masking(delete, items) -> Callable:
     """A test by deleting; `delete(x, length)` is done to keys and values."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:
@@ -79,7 +82,8 @@ def flip(count) -> list[int]:
 
 
 # ---------------------------------------------------------------- batch_items_independent
-def alone(items=slice(None), lengths="item", pick=lambda module, outputs: outputs) -> Callable:
+@in_steps(items=slice(None), lengths="item", pick=lambda module, outputs: outputs)
+def alone(items, lengths, pick) -> Callable:
     """A test item by item; `lengths` says which lengths the item gets when it is alone."""
 
     def test(module, queries, keys, values, valid_lens) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._meetings import inputs_of, lengths_of, meeting, modules, name_of
+from course_lib.reference import Expected
 from course_lib.reference import bug_hunt as oracle
 
 
@@ -22,10 +23,10 @@ def asked(invariant, nothing_to_see) -> Callable:
             return options["amount"] == 0 or options["mode"] == other
         return name in ("rounding", "sound") or oracle.holds(invariant, name)
 
-    def answers(object_1, object_2, *inputs) -> tuple[bool, bool]:
+    def answers(object_1, object_2, *inputs) -> Expected:
         if nothing_to_see(*inputs):
-            return True, True
-        return keeps(object_1, inputs), keeps(object_2, inputs)
+            return Expected((True, True))
+        return Expected((keeps(object_1, inputs), keeps(object_2, inputs)))
 
     return answers
 

@@ -3,6 +3,7 @@
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises.bug_hunt.Lookup import lookup_problem
+from course_lib.reference import Expected
 
 
 def _together_probes(rng) -> list[Probe]:
@@ -29,7 +30,7 @@ EXERCISE = Exercise(
         for name in ("masking", "permutation", "items", "each test reveals a broken module")
     ),
     probes=_together_probes,
-    oracle=lambda *args: (True, True, True, True),
+    oracle=lambda *args: Expected((True, True, True, True)),
     mistakes=(),
     hints=("", "", ""),
 )

@@ -5,6 +5,7 @@ from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.lessons.broken_modules import INVARIANTS
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import case, mistake
+from course_lib.reference import Expected
 from course_lib.reference import bug_hunt as oracle
 
 # Each group counts as a whole: were single entries confirmed, one could try all ids one by one.
@@ -75,7 +76,7 @@ EXERCISE = Exercise(
     starred=True,
     returns=(Returned("an entry of your dict", "str"),),
     probes=_naming_probes,
-    oracle=lambda keys: ", ".join(_KEY[bird] for bird in keys.split()),
+    oracle=lambda keys: Expected(", ".join(_KEY[bird] for bird in keys.split())),
     each_counts=True,
     comparisons={"named": _named},
     promises={

@@ -1,7 +1,5 @@
 """A test of a module: the order of the keys does not matter."""
 
-import functools
-
 import numpy as np
 
 from course_lib.checks.judge.exercise import Exercise
@@ -47,12 +45,12 @@ def _keys_in_order(rng) -> Given:
     return inputs
 
 
-def _all_orders(module, *inputs, **options) -> bool:
+def _of_the_first_item(module, *inputs) -> bool:
     orders = [
         lambda count, j=j: [*range(j), j + 1, j, *range(j + 2, count)]
         for j in range(inputs[1].shape[1] - 1)
     ]
-    return models.permuting(*orders, **options)(module, *inputs)
+    return models.permuting(*orders, items=slice(1))(module, *inputs)
 
 
 EXERCISE = Exercise(
@@ -97,7 +95,7 @@ EXERCISE = Exercise(
             "Your test says True of every module, even the broken ones.",
             "Does the order you try differ from the one the keys had?",
         ),
-        mistake("first_item_only", functools.partial(_all_orders, items=slice(1))).says(
+        mistake("first_item_only", _of_the_first_item).says(
             "Your test looks at the first item only.", "Over which axes must the comparison run?"
         ),
     ),

@@ -7,10 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-
-def squared(queries, keys) -> torch.Tensor:
-    """Squared distances, right."""
-    return (queries[:, None] - keys[None]).square().sum(-1)
+from course_lib.exercises._rows import in_steps
 
 
 def pairwise(combine) -> Callable:
@@ -18,7 +15,12 @@ def pairwise(combine) -> Callable:
     return lambda queries, keys: combine(queries[:, None] - keys[None])
 
 
-def expanded(norm_q=1.0, dots=-2.0, norm_k=1.0) -> Callable:
+def spoilt(change) -> Callable:
+    """The right squared distances, and what `change` makes of them."""
+    return pairwise(lambda differences: change(differences.square().sum(-1)))
+
+
+def expanded(norm_q, dots, norm_k) -> Callable:
     """|q|^2, q.k and |k|^2, each with a factor."""
 
     def model(queries, keys) -> torch.Tensor:
@@ -28,19 +30,22 @@ def expanded(norm_q=1.0, dots=-2.0, norm_k=1.0) -> Callable:
     return model
 
 
-def root_then_square(queries, keys) -> torch.Tensor:
-    return squared(queries, keys).sqrt() ** 2
-
-
 # ---------------------------------------------------------------- kernel_pooling
-def pooling(weigh, check=True) -> Callable:
+def of_distances(score) -> Callable:
+    """`score(squared distances, bandwidth)` for every query and key."""
+    return lambda queries, keys, bandwidth: score(
+        (queries[:, None] - keys[None]).square().sum(-1), bandwidth
+    )
+
+
+def pooling(weigh, finish=lambda outputs, weights: (outputs, weights)) -> Callable:
     """A wrong `kernel_pooling`: `weigh(squared distances, bandwidth)` gives the weights."""
 
     def model(queries, keys, values, bandwidth) -> tuple[torch.Tensor, torch.Tensor]:
-        if check and values.dim() != 2:
+        if values.dim() != 2:
             raise ValueError("values")
-        weights = weigh(squared(queries, keys), bandwidth)
-        return weights @ values, weights
+        weights = of_distances(weigh)(queries, keys, bandwidth)
+        return finish(weights @ values, weights)
 
     return model
 
@@ -72,16 +77,9 @@ def nearest(s, h) -> torch.Tensor:
     return torch.nn.functional.one_hot(s.argmin(-1), s.shape[-1]).to(s.dtype)
 
 
-def right_pooling(
-    queries, keys, values, bandwidth, check=True
-) -> tuple[torch.Tensor, torch.Tensor]:
-    return pooling(lambda s, h: torch.softmax(-s / (2 * h**2), -1), check)(
-        queries, keys, values, bandwidth
-    )
-
-
-def swapped(*args) -> tuple[torch.Tensor, ...]:
-    return right_pooling(*args)[::-1]
+swapped = pooling(
+    lambda s, h: torch.softmax(-s / (2 * h**2), -1), lambda outputs, weights: (weights, outputs)
+)
 
 
 # ---------------------------------------------------------------- leave_one_out
@@ -93,11 +91,16 @@ def _line(inputs) -> torch.Tensor:
     return (inputs[:, None] - inputs[None, :]).square()
 
 
-def left_out(score=lambda s, h: -s / (2 * h**2), keep=_others, dim=-1) -> Callable:
+def _score(s, h) -> torch.Tensor:
+    return -s / (2 * h**2)
+
+
+@in_steps(score=_score, keep=_others, dim=-1, number=lambda bandwidth: bandwidth)
+def left_out(score, keep, dim, number) -> Callable:
     """Leave-one-out over the pairs that `keep(inputs)` allows; a row without any gets 0."""
 
     def model(inputs, targets, bandwidth) -> torch.Tensor:
-        scores = score(_line(inputs), bandwidth).masked_fill(~keep(inputs), -math.inf)
+        scores = score(_line(inputs), number(bandwidth)).masked_fill(~keep(inputs), -math.inf)
         return torch.softmax(scores, dim).nan_to_num(0.0) @ targets
 
     return model
@@ -150,9 +153,9 @@ def masked_weights(inputs, targets, bandwidth) -> torch.Tensor:
     return weights.masked_fill(~_others(inputs), -math.inf) @ targets
 
 
-def bandwidth_as_number(inputs, targets, bandwidth) -> torch.Tensor:
-    number = bandwidth.item() if isinstance(bandwidth, torch.Tensor) else bandwidth
-    return left_out()(inputs, targets, number)
+bandwidth_as_number = left_out(
+    number=lambda bandwidth: bandwidth.item() if torch.is_tensor(bandwidth) else bandwidth
+)
 
 
 # ---------------------------------------------------------------- fit_bandwidth
@@ -168,6 +171,12 @@ def errors_at(inputs, targets, bandwidths, leave_out=True) -> np.ndarray:
     return ((predictions - targets) ** 2).mean(-1)
 
 
+def _error(inputs, targets, bandwidth) -> torch.Tensor:
+    """Mean squared error of the leave-one-out predictions."""
+    scores = _score(_line(inputs), bandwidth).masked_fill(~_others(inputs), -math.inf)
+    return (torch.softmax(scores, -1) @ targets - targets).square().mean()
+
+
 def _learned(initial) -> torch.Tensor:
     return torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
 
@@ -176,7 +185,7 @@ def step_without_a_leaf(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> 
     """After `s = s - lr * s.grad` there is no gradient any more."""
     place = _learned(initial)
     for _ in range(2):
-        (left_out()(inputs, targets, place.exp()) - targets).square().mean().backward()
+        _error(inputs, targets, place.exp()).backward()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's own hint at the mistake
             place = place - lr * place.grad  # pyright: ignore[reportOperatorIssue]: None, the mistake
@@ -190,7 +199,7 @@ def step_recorded(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
 def graph_used_twice(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
     bandwidth = _learned(initial).exp()
     for _ in range(2):
-        (left_out()(inputs, targets, bandwidth) - targets).square().mean().backward()
+        _error(inputs, targets, bandwidth).backward()
 
 
 def no_leaf_to_optimise(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
@@ -199,5 +208,4 @@ def no_leaf_to_optimise(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> 
 
 def no_gradient(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
     log_bandwidth = torch.tensor(math.log(initial), requires_grad=True)
-    predictions = left_out()(inputs, targets, log_bandwidth.exp().item())
-    (predictions - targets).square().mean().backward()
+    _error(inputs, targets, log_bandwidth.exp().item()).backward()

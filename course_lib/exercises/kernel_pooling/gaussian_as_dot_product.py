@@ -88,7 +88,7 @@ def _same_softmax(probe, expected, recorded) -> Problem | None:
     return Problem("wrong_values", probe.says)
 
 
-def _dots(query=1.0, dot=1.0, key=-0.5, scale=lambda h: h**2) -> Callable:
+def _dots(query, dot, key, scale=lambda h: h**2) -> Callable:
     """Scores with a factor on each of the three terms."""
 
     def model(queries, keys, bandwidth) -> torch.Tensor:
@@ -144,9 +144,7 @@ EXERCISE = Exercise(
             "The bandwidth enters without its square.",
             "What are the units of a dot product, and of h?",
         ),
-        mistake(
-            "square_positive", lambda queries, keys, h: wrong.squared(queries, keys) / (2 * h**2)
-        ).says(
+        mistake("square_positive", wrong.of_distances(lambda s, h: s / (2 * h**2))).says(
             "The sign is wrong: your scores grow with the distance, so far keys win.",
             "Should the score grow or fall with the distance?",
         ),
@@ -157,7 +155,7 @@ EXERCISE = Exercise(
         ),
         mistake(
             "log_of_the_kernel",
-            lambda queries, keys, h: torch.log(wrong.gaussian(wrong.squared(queries, keys), h)),
+            wrong.of_distances(lambda s, h: torch.log(wrong.gaussian(s, h))),
         ).says(
             "You take the logarithm of the kernel. Far from a key the kernel underflows to 0, and "
             "log(0) is -inf.",
@@ -165,7 +163,7 @@ EXERCISE = Exercise(
         ),
         mistake(
             "weights_returned",
-            lambda queries, keys, h: torch.softmax(-wrong.squared(queries, keys) / (2 * h**2), -1),
+            wrong.of_distances(lambda s, h: torch.softmax(-s / (2 * h**2), -1)),
         ).says(
             "You return the weights; the exercise asks for the scores before the softmax.",
             "What happens to weights that go through a softmax a second time?",

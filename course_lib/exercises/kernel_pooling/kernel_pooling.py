@@ -119,7 +119,7 @@ def _parts(outputs) -> list[np.ndarray] | None:
 def _underflowed(probe, outputs) -> str | None:
     """A far query whose kernel is 0 for all keys, and a guard against 0 / 0 that shows."""
     parts, inputs = _parts(outputs), probe.inputs()
-    distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
+    distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data).outputs
     if parts is None or parts[1].shape != distances.shape:
         return None
     is_far = distances.min(-1) / (2 * _bandwidth(inputs) ** 2) > 745  # exp gives 0 beyond
@@ -149,7 +149,7 @@ def _ratio_of_weights(probe, outputs) -> str | None:
     """The ratio of two weights of a query depends on the two distances alone."""
     parts = _parts(outputs)
     inputs = probe.inputs()
-    distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data)
+    distances = oracle.squared_distances(inputs["queries"].data, inputs["keys"].data).outputs
     exponents = -distances / (2 * _bandwidth(inputs) ** 2)
     if parts is None or parts[1].shape != distances.shape or distances.shape[-1] < 2:
         return None

@@ -82,7 +82,7 @@ EXERCISE = Exercise(
     oracle=oracle.squared_distances,
     no_loops=True,
     mistakes=(
-        mistake("root_taken", lambda queries, keys: wrong.squared(queries, keys).sqrt()).says(
+        mistake("root_taken", wrong.spoilt(lambda right: right.sqrt())).says(
             "These are the distances; the exercise asks for their squares.",
             "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
         ),
@@ -92,7 +92,7 @@ EXERCISE = Exercise(
             "Your code compares query i with key i only; each query must meet every key.",
             "What shapes must queries and keys have so that broadcasting gives (n, m, d)?",
         ),
-        mistake("transposed", lambda queries, keys: wrong.squared(keys, queries)).says(
+        mistake("transposed", wrong.spoilt(lambda right: right.mT)).says(
             "The numbers are right, but the keys are in the rows and the queries in the columns.",
             "Which of the two gets the new axis in front, and which gets it behind?",
         ),
@@ -117,7 +117,10 @@ EXERCISE = Exercise(
             "cancel.",
             "Which comes first, the square or the sum?",
         ),
-        mistake("gradient_at_zero_nan", wrong.root_then_square).says(
+        mistake(
+            "gradient_at_zero_nan",
+            wrong.spoilt(lambda right: right.sqrt() ** 2),
+        ).says(
             "The numbers are right, but the gradient is NaN where a query equals a key: you take "
             "a square root and square it again.",
             "What is the derivative of a square root at 0, and do you need the root?",

@@ -9,7 +9,7 @@ import torch
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, tolerance_for
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, STRIDED, Case, Given, case, edge, mistake
+from course_lib.exercises._rows import FLOAT32, STRIDED, Case, Given, case, edge, in_steps, mistake
 from course_lib.reference import language_model as oracle
 
 _ALL = "A new cache is empty, and each query attends to all positions appended to it so far."
@@ -89,7 +89,7 @@ def _unfilled(probe, outputs) -> str | None:
     given = [getattr(value, "data", value) for value in probe.inputs().values()]
     if probe.scenario != "cache_steps" or sum(probe.inputs()["appended"]) < 2:
         return None
-    expected, found = oracle.kv_cache(*given), outputs.numbers
+    expected, found = oracle.kv_cache(*given).outputs, outputs.numbers
     if expected.shape[-1] < 2 or np.abs(expected).min() < 1e-3:
         return None
     factors = found / expected
@@ -114,7 +114,8 @@ def _all(keys, values) -> tuple[torch.Tensor, torch.Tensor]:
     return keys, values
 
 
-def _model(join=_joined, join_values=None, root=_root, seen=_all, axis=-1, forgets=False) -> type:
+@in_steps(join=_joined, join_values=None, root=_root, seen=_all, axis=-1, forgets=False)
+def _model(join, join_values, root, seen, axis, forgets) -> type:
     """A right cache, of which each step may be changed."""
 
     class KVCache:

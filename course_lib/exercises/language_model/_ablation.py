@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from course_lib.exercises._rows import in_steps
+
 
 def _parts(model, layer) -> list:
     return [m for m in model.blocks[layer].modules() if hasattr(m, "W_o")]
@@ -24,12 +26,15 @@ def _zero_at(features) -> Callable:
     return hook
 
 
+@in_steps(
+    features=_block_of,
+    parts=_parts,
+    hook_of=_zero_at,
+    around=contextlib.nullcontext,
+    removed="always",
+)
 def switch(
-    features: Callable = _block_of,
-    parts: Callable = _parts,
-    hook_of: Callable = _zero_at,
-    around: Callable = contextlib.nullcontext,
-    removed: str = "always",
+    features: Callable, parts: Callable, hook_of: Callable, around: Callable, removed: str
 ) -> Callable:
     """A right answer; each argument is one step of it."""
 
@@ -89,7 +94,8 @@ def detached(features) -> Callable:
     return hook
 
 
-def zeroed(columns=True, copy=True, restored="always") -> Callable:
+@in_steps(columns=True, copy=True, restored="always")
+def zeroed(columns, copy, restored) -> Callable:
     """The same with the weights of W_o, set to 0 and put back."""
 
     @contextlib.contextmanager

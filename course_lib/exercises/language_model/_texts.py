@@ -7,6 +7,7 @@ import numpy as np
 
 from course_lib.checks.observe.probe import Built
 from course_lib.exercises._rows import Given
+from course_lib.reference import Expected
 from course_lib.reference import language_model as oracle
 
 ROWS = 3000  # of which frequencies are taken
@@ -27,12 +28,12 @@ def next_logits(tables) -> Any:
     return lambda context: sums(tuple(context))
 
 
-def likeliest(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> np.ndarray:
+def likeliest(model, prompt, num_tokens, temperature=1.0, top_k=None, generator=None) -> Expected:
     """The text that is expected where one is; elsewhere its shape is."""
     tables = model.options["tables"]
     rows, places = np.unique(prompt, axis=0, return_inverse=True)  # many texts begin alike
     texts = oracle.generate(next_logits(tables), len(tables), rows, num_tokens, temperature, top_k)
-    return texts[places.ravel()]
+    return Expected(texts.outputs[places.ravel()])
 
 
 def text_problem(rng, batch, n, num_tokens, context, vocabulary=7, training=False) -> Given:
@@ -40,7 +41,7 @@ def text_problem(rng, batch, n, num_tokens, context, vocabulary=7, training=Fals
     while True:
         tables = rng.normal(0, 1.5, (context, vocabulary, vocabulary))
         prompt = rng.integers(0, vocabulary, (batch, n))
-        texts = likeliest(model_of(tables), prompt, num_tokens, 0.0)
+        texts = likeliest(model_of(tables), prompt, num_tokens, 0.0).outputs
         logits = next_logits(tables)
         pairs = [
             np.sort(logits(text[max(0, end - context) : end].tolist()))[-2:]

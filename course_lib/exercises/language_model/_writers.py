@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from course_lib.exercises._rows import mistake
+from course_lib.exercises._rows import in_steps, mistake
 from course_lib.exercises.language_model._frequencies import TOLD
 
 
@@ -39,16 +39,14 @@ def _or_likeliest(draw) -> Callable:
     return chosen
 
 
-_choose = _or_likeliest(_draw)
-
-
-def _model(
+@in_steps(
     read=_last_tokens,
-    choose=_choose,
+    choose=_or_likeliest(_draw),
     before="eval",
     kept=lambda tokens, length: tokens,
     finish=lambda tokens, num_given: tokens,
-) -> Callable:
+)
+def _model(read, choose, before, kept, finish) -> Callable:
     """A right answer, of which each step may be changed."""
 
     def generate(

@@ -9,7 +9,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
+from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, in_steps, mistake
 from course_lib.exercises.language_model._scores import (
     equal_weights,
     mean_of,
@@ -97,16 +97,23 @@ def _half_or_more(weights, period) -> int:
     return (weights.shape[-1] + 1) // 2 if period is None else period
 
 
-def _mean(
-    ahead=1, first=lambda n, p: p, counted=None, period_of=_half, read=lambda w: w
-) -> Callable:
+@in_steps(
+    ahead=1,
+    first=lambda n, p: p,
+    counted=None,
+    period_of=_half,
+    read=lambda w, p: w,
+    end=lambda scores: scores,
+)
+def _mean(ahead, first, counted, period_of, read, end) -> Callable:
     """The mean of the weights [i, i - period + ahead], each argument one step of it."""
 
     def score(attention_weights, period=None) -> torch.Tensor:
-        n, period = attention_weights.shape[-1], period_of(attention_weights, period)
+        period = period_of(attention_weights, period)
+        weights = read(attention_weights, period)
+        n = weights.shape[-1]
         number = None if counted is None else counted(n, period)
-        weights, start = read(attention_weights), max(first(n, period), 0)
-        return mean_of(lambda i: i - period + ahead, start, weights, number)
+        return end(mean_of(lambda i: i - period + ahead, max(first(n, period), 0), weights, number))
 
     return score
 
@@ -118,18 +125,14 @@ def _same_token_if_any(attention_weights, period=None) -> torch.Tensor:
     return _mean(ahead=0)(attention_weights, period)
 
 
-def _one_repeat(attention_weights, period=None) -> torch.Tensor:
-    end = max(2 * _half(attention_weights, period), 1)
-    return _mean()(attention_weights[:, :end, :end], _half(attention_weights, period))
+def _one_repeat(weights, period) -> torch.Tensor:
+    end = max(2 * period, 1)
+    return weights[:, :end, :end]
 
 
 def _nan_of_nothing(attention_weights, period=None) -> torch.Tensor:
     period = _half(attention_weights, period)
     return attention_weights.diagonal(1 - period, 1, 2)[:, 1:].mean(-1)
-
-
-def _over_heads(attention_weights, period=None) -> torch.Tensor:
-    return _mean()(attention_weights, period).mean()
 
 
 _FOLLOWED = "The text is A B C A B C, and position 3 is the second A. Where is what followed A?"
@@ -180,7 +183,7 @@ EXERCISE = Exercise(
             "You add up the weights without dividing by their number.",
             "What score would a perfect induction head get?",
         ),
-        mistake("transposed", _mean(read=lambda w: w.mT)).says(
+        mistake("transposed", _mean(read=lambda w, p: w.mT)).says(
             "You read the weight of position i - period + 1 on position i, which lies in its "
             "future.",
             "Which axis holds the position that looks, and which one the position it looks at?",
@@ -194,12 +197,12 @@ EXERCISE = Exercise(
             "rounded down.",
             "Which operator divides whole numbers and rounds down?",
         ),
-        mistake("one_repeat_only", _one_repeat).says(
+        mistake("one_repeat_only", _mean(read=_one_repeat)).says(
             "You stop after the first repetition; if the text occurs three times, the later "
             "positions count too.",
             "Up to which i does the mean run?",
         ),
-        mistake("over_heads", _over_heads).says(
+        mistake("over_heads", _mean(end=torch.mean)).says(
             "All heads together get one number.", "Over which axis must the mean not run?"
         ),
         mistake("nan_of_nothing", _nan_of_nothing).says(

@@ -8,7 +8,7 @@ import torch
 from course_lib.checks.judge.comparisons import Problem, close
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, STRIDED, Case, Given, case, edge, mistake
+from course_lib.exercises._rows import FLOAT32, STRIDED, Case, Given, case, edge, in_steps, mistake
 
 _TURNED = "Features 2i and 2i + 1 at position p are rotated by p / 10000^(2i/d), counter-clockwise."
 
@@ -134,9 +134,8 @@ def _joined(first, second) -> torch.Tensor:
     return torch.cat([first, second], dim=-1)
 
 
-def _model(
-    pair=_neighbours, unpair=_woven, turn=_turned, places=_places, rates=_rates, odd=False
-) -> Callable:
+@in_steps(pair=_neighbours, unpair=_woven, turn=_turned, places=_places, rates=_rates, odd=False)
+def _model(pair, unpair, turn, places, rates, odd) -> Callable:
     """A right answer, of which each step may be changed."""
 
     def rotary_embedding(x, offset=0) -> torch.Tensor:

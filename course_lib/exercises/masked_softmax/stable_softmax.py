@@ -1,6 +1,7 @@
 """`stable_softmax`: a softmax that neither overflows nor changes what it is given."""
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -64,16 +65,20 @@ def _extremes(rng) -> list[Probe]:
     ]
 
 
-def _softmax_numpy(scores, axis=-1, shift=True) -> np.ndarray:
-    scores = scores - scores.max(axis=axis, keepdims=True) if shift else scores
+def _over_its_sum(scores, axis=-1) -> np.ndarray:
     with np.errstate(all="ignore"):
         e = np.exp(scores)
         return e / e.sum(axis=axis, keepdims=True)
 
 
+def _along(place) -> Callable:
+    """Weights along that axis, whatever `axis` says."""
+    return lambda scores, axis=-1: _over_its_sum(scores - scores.max(place, keepdims=True), place)
+
+
 def _in_place_softmax(scores, axis=-1) -> np.ndarray:
     scores -= scores.max(axis=axis, keepdims=True)
-    return _softmax_numpy(scores, axis)
+    return _over_its_sum(scores, axis)
 
 
 def _without_keepdims(scores, axis=-1) -> np.ndarray:
@@ -105,12 +110,12 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_values(rng), *_extremes(rng)],
     oracle=oracle.stable_softmax,
     mistakes=(
-        mistake("no_maximum_subtracted", functools.partial(_softmax_numpy, shift=False)).says(
+        mistake("no_maximum_subtracted", _over_its_sum).says(
             "The formula is right, but exp overflows for large scores and the result is NaN "
             "(or 0 / 0 for very negative ones).",
             "Which number can you subtract from every score of a row without changing its weights?",
         ),
-        mistake("axis_ignored", lambda scores, axis=-1: _softmax_numpy(scores, -1)).says(
+        mistake("axis_ignored", _along(-1)).says(
             "It is right for the last axis, but the argument `axis` changes nothing.",
             "Where does your code use `axis`?",
         ),
@@ -121,13 +126,13 @@ EXERCISE = Exercise(
         ),
         mistake(
             "global_maximum",
-            lambda scores, axis=-1: _softmax_numpy(scores - scores.max(), axis, shift=False),
+            lambda scores, axis=-1: _over_its_sum(scores - scores.max(), axis),
         ).says(
             "You subtract the largest score of the whole array; rows far below it underflow to "
             "0 / 0.",
             "Which maximum belongs to each row?",
         ),
-        mistake("wrong_axis", lambda scores, axis=-1: _softmax_numpy(scores, 0)).says(
+        mistake("wrong_axis", _along(0)).says(
             "Your weights sum to 1 along the first axis, whatever `axis` says.",
             "Where does your code use `axis`?",
         ),

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -105,25 +106,13 @@ def _none(grad, outputs, weights, grad_weights) -> torch.Tensor:
     return torch.zeros_like(grad[..., :1])
 
 
-def _keeping(statistic) -> type:
+def _keeping(statistic) -> Callable:
     """A forward pass that hands on another statistic than log sum exp."""
-    return wrong.recomputed(forward=wrong.blocked(end=statistic))
+    return wrong.Recomputed.but(end=statistic)
 
 
 def _in_block(scores, shift) -> torch.Tensor:
     return torch.exp(scores - wrong.finite(scores.logsumexp(-1)).unsqueeze(-1))
-
-
-class _Forgetful(torch.autograd.Function):
-    """Runs ordinary torch inside `forward`, where nothing is recorded, and sends back nothing."""
-
-    @staticmethod
-    def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
-        return wrong.blocked()(queries, keys, values, mask, block_size)[0]
-
-    @staticmethod
-    def backward(ctx, *grad_outputs) -> tuple[None, None, None, None, None]:
-        return None, None, None, None, None
 
 
 EXERCISE = Exercise(
@@ -145,50 +134,52 @@ EXERCISE = Exercise(
             "weights that do not sum to 1.",
             "Which single number c makes exp(S - c) the weights themselves?",
         ),
-        mistake("normalised_in_the_block", wrong.recomputed(weigh=_in_block)).says(
+        mistake("normalised_in_the_block", wrong.Recomputed.but(weigh=_in_block)).says(
             "In the backward pass each block gets its own softmax; the weights of all blocks "
             "together must sum to 1.",
             "What did the forward pass keep so that you need not sum again?",
         ),
-        mistake("row_sum_of_the_block", wrong.recomputed(row_sums=_of_block)).says(
+        mistake("row_sum_of_the_block", wrong.Recomputed.but(row_sums=_of_block)).says(
             "You take the row sum D of W * dW within a block. It runs over all keys, so it must "
             "be known before the loop.",
             "Which number that `forward` knew gives you D?",
         ),
-        mistake("row_sum_forgotten", wrong.recomputed(row_sums=_none)).says(
+        mistake("row_sum_forgotten", wrong.Recomputed.but(row_sums=_none)).says(
             "The row sum is missing: dS = W * dW forgets that raising one weight lowers the "
             "others.",
             "What must the gradients of a query's scores sum to?",
         ),
-        mistake("root_forgotten", wrong.recomputed(root=lambda q: 1.0)).says(
+        mistake("root_forgotten", wrong.Recomputed.but(root_again=lambda q: 1.0)).says(
             "The gradients of queries and keys lack the factor 1/sqrt(d).",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
         mistake(
             "root_forgotten_for_queries",
-            wrong.recomputed(order=lambda q, k, v: (q * math.sqrt(q.shape[-1]), k, v)),
+            wrong.Recomputed.but(order=lambda q, k, v: (q * math.sqrt(q.shape[-1]), k, v)),
         ).says(
             "The gradient of the queries lacks the factor 1/sqrt(d); that of the keys has it.",
             "The scores are Q K^T / sqrt(d): what is their derivative with respect to Q?",
         ),
-        mistake("scores_not_scaled_again", wrong.recomputed(score=lambda q, k: q @ k.mT)).says(
+        mistake(
+            "scores_not_scaled_again", wrong.Recomputed.but(score_again=lambda q, k: q @ k.mT)
+        ).says(
             "In the backward pass you recompute the scores without 1/sqrt(d); these are not the "
             "scores that the log sum exp belongs to.",
             "Which scores did the forward pass see?",
         ),
-        mistake("mask_forgotten", wrong.recomputed(fill=wrong.no_fill)).says(
+        mistake("mask_forgotten", wrong.Recomputed.but(fill_again=wrong.no_fill)).says(
             "The backward pass forgets the mask: forbidden keys get weights and gradients.",
             "Which scores did the forward pass see?",
         ),
-        mistake("empty_row", wrong.recomputed(shift_of=lambda kept: kept)).says(
+        mistake("empty_row", wrong.Recomputed.but(shift_again=lambda kept: kept)).says(
             "A query without keys has a log sum exp of -inf; -inf - (-inf) is NaN and reaches the "
             "gradients of the keys.",
             "What could you subtract there instead?",
         ),
         mistake(
             "nan_hidden",
-            wrong.recomputed(
-                shift_of=lambda kept: kept,
+            wrong.Recomputed.but(
+                shift_again=lambda kept: kept,
                 order=lambda q, k, v: (q.nan_to_num(0.0), k.nan_to_num(0.0), v.nan_to_num(0.0)),
             ),
         ).says(
@@ -196,29 +187,33 @@ EXERCISE = Exercise(
             "to the same keys is lost.",
             "In which step does -inf - (-inf) first occur, and what could it subtract instead?",
         ),
-        mistake("short_block_dropped", wrong.recomputed(blocks=wrong.full_blocks)).says(
+        mistake("short_block_dropped", wrong.Recomputed.but(blocks_again=wrong.full_blocks)).says(
             "The backward pass leaves out the last block if it is shorter than the others.",
             "Which keys and values get no gradient?",
         ),
-        mistake("queries_overwritten", wrong.recomputed(add_queries=False)).says(
+        mistake("queries_overwritten", wrong.Recomputed.but(add_queries=False)).says(
             "The gradient of the queries is that of the last block only: every block overwrites "
             "it.",
             "Which of the three gradients collects a share from every block?",
         ),
-        mistake("keys_and_values_swapped", wrong.recomputed(order=lambda q, k, v: (q, v, k))).says(
+        mistake(
+            "keys_and_values_swapped", wrong.Recomputed.but(order=lambda q, k, v: (q, v, k))
+        ).says(
             "The gradients of keys and values are swapped.",
             "In which order does `forward` take its arguments?",
         ),
-        mistake("no_gradients", _Forgetful).says(
+        mistake("no_gradients", wrong.Recomputed.but(order=lambda q, k, v: (None,) * 3)).says(
             "`backward` returns None for the three tensors. Inside `forward` autograd records "
             "nothing, so nobody else computes the gradients.",
             "Which formulas of lesson 05 belong here?",
         ),
-        mistake("all_at_once", wrong.AllAtOnce).says(
+        mistake(
+            "all_at_once", wrong.Recomputed.answer({"gradients": wrong.gradients_at_once})
+        ).says(
             "The numbers are right, but one of the two passes holds all n x m weights at once.",
             "Do both passes let go of a block before the next one?",
         ),
-        mistake("weights_kept", wrong.recomputed(keep=True)).says(
+        mistake("weights_kept", wrong.Recomputed.but(keep_weights=True)).says(
             "The numbers are right, but all n x m weights are kept for the backward pass.",
             "From which number of each query can you compute them again?",
         ),

@@ -1,4 +1,4 @@
-"""Wrong models of lesson 08: attention in blocks, with one step at a time replaced."""
+"""The right attention in blocks in steps, and what wrong models put in their place."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from course_lib.exercises._attention.modules import Attention
-from course_lib.exercises._attention.steps import changed
+from course_lib.exercises._attention.steps import Stepped
 
 
 def finite(x) -> torch.Tensor:
@@ -52,67 +52,55 @@ def first_columns(mask, num_keys, block) -> torch.Tensor:
     return columns(mask, num_keys, slice(0, size))
 
 
-class Blocked:
-    """The steps that attention in blocks shares with any other: product, root, own."""
+class Blocked(Stepped):
+    """Attention in blocks, in steps; product, root and own are those of any attention."""
 
     product, root, own = Attention.product, Attention.root, Attention.own
+    blocks, part = staticmethod(starts), staticmethod(columns)
+    fill, shift_of = staticmethod(infinity), staticmethod(finite)
+    fade_totals = fade_outputs = True
 
     @classmethod
     def answer(cls, changes: Mapping[str, object]) -> Callable:
-        return blocked(changed(cls, changes)())
+        steps = cls.changed(changes)()
+        return lambda queries, keys, values, mask=None, block_size=128: steps.attend(
+            (queries, keys, values), mask, block_size
+        )
 
     def score(self, q, k) -> torch.Tensor:
         return self.product(q, k) / self.root(q)
 
+    @staticmethod
+    def divide(outputs, totals) -> torch.Tensor:
+        return outputs / totals.masked_fill(totals == 0, 1.0)
 
-class Recomputed(Blocked):
-    """The same steps, in the forward and in the backward pass."""
+    @staticmethod
+    def end(maxima, totals) -> torch.Tensor:
+        return maxima + totals.log()
 
-    @classmethod
-    def answer(cls, changes: Mapping[str, object]) -> Callable:
-        return recomputed(changed(cls, changes)())
-
-
-def blocked(
-    shared: Blocked | None = None,
-    blocks: Callable = starts,
-    part: Callable = columns,
-    fill: Callable = infinity,
-    shift_of: Callable = finite,
-    fade_totals: bool = True,
-    fade_outputs: bool = True,
-    divide: Callable = lambda outputs, totals: outputs / totals.masked_fill(totals == 0, 1.0),
-    end: Callable = lambda maxima, totals: maxima + totals.log(),
-) -> Callable:
-    """Attention in blocks; every argument is one step of it."""
-    shared = shared or Blocked()
-
-    def blocked_attention(
-        queries, keys, values, mask=None, block_size=128
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def attend(self, inputs, mask, block_size) -> tuple[torch.Tensor, torch.Tensor]:
+        queries, keys, values = inputs
         num_keys = keys.shape[-2]
-        mask = None if mask is None else shared.own(None, mask)
+        mask = None if mask is None else self.own(None, mask)
         maxima = torch.full_like(queries[..., :1], -math.inf)
         totals, outputs = torch.zeros_like(maxima), maxima.new_zeros(())
-        for start in blocks(num_keys, block_size):
+        for start in self.blocks(num_keys, block_size):
             block = slice(start, start + block_size)
-            scores = shared.score(queries, keys[..., block, :])
-            scores = masked(scores, mask, num_keys, block, fill, part)
+            scores = self.score(queries, keys[..., block, :])
+            scores = masked(scores, mask, num_keys, block, self.fill, self.part)
             larger = torch.maximum(maxima, scores.amax(-1, True))
-            shift = shift_of(larger)
+            shift = self.shift_of(larger)
             weights, factor = torch.exp(scores - shift), torch.exp(maxima - shift)
-            totals = (totals * factor if fade_totals else totals) + weights.sum(-1, keepdim=True)
-            old = outputs * factor if fade_outputs else outputs
+            totals = (totals * factor if self.fade_totals else totals) + weights.sum(-1, True)
+            old = outputs * factor if self.fade_outputs else outputs
             outputs = old + weights @ values[..., block, :]
             maxima = larger
-        return divide(outputs, totals), end(maxima, totals).squeeze(-1)
-
-    return blocked_attention
+        return self.divide(outputs, totals), self.end(maxima, totals).squeeze(-1)
 
 
 def one_block(which: int) -> Callable:
     """Only one of the blocks: 0 the first, -1 the last."""
-    return blocked(blocks=lambda m, b: [starts(m, b)[which]])
+    return Blocked.but(blocks=lambda m, b: [starts(m, b)[which]])
 
 
 def each_apart(combine: Callable) -> Callable:
@@ -125,8 +113,7 @@ def each_apart(combine: Callable) -> Callable:
         for start in starts(keys.shape[-2], block_size):
             block = slice(start, start + block_size)
             allowed = None if mask is None else columns(mask, keys.shape[-2], block)
-            inside = keys[..., block, :], values[..., block, :], allowed, block_size
-            results.append(blocked()(queries, *inside))
+            results.append(at_once(queries, keys[..., block, :], values[..., block, :], allowed))
         outputs = combine(torch.stack([result[0] for result in results]))
         return outputs, torch.stack([result[1] for result in results]).logsumexp(0)
 
@@ -162,56 +149,55 @@ def in_order(*grads) -> tuple:
     return grads
 
 
-def recomputed(
-    shared: Blocked | None = None, *, forward: Callable | None = None, keep: bool = False, **steps
-) -> type:
-    """An own function with attention in blocks, forward and backward; each argument is a step."""
-    around = shared or Blocked()
+class Recomputed(Blocked):
+    """The same in an own function, with steps of the backward pass."""
 
-    class RecomputedAttention(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
-            outputs, kept = (forward or blocked(around))(queries, keys, values, mask, block_size)
-            ctx.save_for_backward(queries, keys, values, mask, outputs, kept)
-            ctx.block_size, ctx.weights = block_size, keep and at_once_weights(queries, keys, mask)
-            return outputs
+    blocks_again, fill_again = staticmethod(starts), staticmethod(infinity)
+    shift_again, weigh = staticmethod(finite), staticmethod(weights_again)
+    row_sums, order = staticmethod(row_sums_kept), staticmethod(in_order)
+    add_queries, keep_weights = True, False
 
-        @staticmethod
-        def backward(ctx, *grad_outputs) -> tuple:
-            return *_backward(around, ctx, grad_outputs[0], **steps), None, None
+    @classmethod
+    def answer(cls, changes: Mapping[str, object]) -> Callable:
+        steps = cls.changed(changes)()
 
-    return RecomputedAttention
+        class RecomputedAttention(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
+                outputs, kept = steps.attend((queries, keys, values), mask, block_size)
+                ctx.save_for_backward(queries, keys, values, mask, outputs, kept)
+                ctx.block_size = block_size
+                ctx.weights = steps.keep_weights and at_once_weights(queries, keys, mask)
+                return outputs
 
+            @staticmethod
+            def backward(ctx, *grad_outputs) -> tuple:
+                return *steps.gradients(ctx, grad_outputs[0]), None, None
 
-def _backward(
-    shared: Blocked,
-    ctx,
-    grad,
-    *,
-    weigh: Callable = weights_again,
-    blocks: Callable = starts,
-    root: Callable | None = None,
-    score: Callable | None = None,
-    fill: Callable = infinity,
-    shift_of: Callable = finite,
-    row_sums: Callable = row_sums_kept,
-    add_queries: bool = True,
-    order: Callable = in_order,
-) -> tuple:
-    queries, keys, values, mask, outputs, kept = ctx.saved_tensors
-    mask = None if mask is None else shared.own(None, mask)
-    grads = [torch.zeros_like(x) for x in (queries, keys, values)]
-    for start in blocks(keys.shape[-2], ctx.block_size):
-        block = slice(start, start + ctx.block_size)
-        k, grad_weights = keys[..., block, :], grad @ values[..., block, :].mT
-        scores = masked((score or shared.score)(queries, k), mask, keys.shape[-2], block, fill)
-        weights = weigh(scores, shift_of(kept))
-        grad_weights = grad_weights - row_sums(grad, outputs, weights, grad_weights)
-        grad_scores = weights * grad_weights / (root or shared.root)(queries)
-        grads[0] = grad_scores @ k + (grads[0] if add_queries else 0.0)
-        grads[1][..., block, :] = grad_scores.mT @ queries
-        grads[2][..., block, :] = weights.mT @ grad
-    return order(*grads)
+        return RecomputedAttention
+
+    def root_again(self, q) -> float:
+        return self.root(q)
+
+    def score_again(self, q, k) -> torch.Tensor:
+        return self.score(q, k)
+
+    def gradients(self, ctx, grad) -> tuple:
+        queries, keys, values, mask, outputs, kept = ctx.saved_tensors
+        mask = None if mask is None else self.own(None, mask)
+        grads = [torch.zeros_like(x) for x in (queries, keys, values)]
+        for start in self.blocks_again(keys.shape[-2], ctx.block_size):
+            block = slice(start, start + ctx.block_size)
+            k, grad_weights = keys[..., block, :], grad @ values[..., block, :].mT
+            scores = self.score_again(queries, k)
+            scores = masked(scores, mask, keys.shape[-2], block, self.fill_again)
+            weights = self.weigh(scores, self.shift_again(kept))
+            grad_weights = grad_weights - self.row_sums(grad, outputs, weights, grad_weights)
+            grad_scores = weights * grad_weights / self.root_again(queries)
+            grads[0] = grad_scores @ k + (grads[0] if self.add_queries else 0.0)
+            grads[1][..., block, :] = grad_scores.mT @ queries
+            grads[2][..., block, :] = weights.mT @ grad
+        return self.order(*grads)
 
 
 def at_once_weights(queries, keys, mask) -> torch.Tensor:
@@ -221,21 +207,10 @@ def at_once_weights(queries, keys, mask) -> torch.Tensor:
     return torch.exp(scores - finite(scores.logsumexp(-1)).unsqueeze(-1))
 
 
-class AllAtOnce(torch.autograd.Function):
-    """Keeps little and computes everything again, but all of it at the same time."""
-
-    @staticmethod
-    def forward(ctx, queries, keys, values, mask=None, block_size=128) -> torch.Tensor:
-        outputs, _ = blocked()(queries, keys, values, mask, block_size)
-        ctx.save_for_backward(queries, keys, values, mask)
-        return outputs
-
-    @staticmethod
-    def backward(ctx, *grad_outputs) -> tuple:
-        queries, keys, values, mask = ctx.saved_tensors
-        weights, (grad,) = at_once_weights(queries, keys, mask), grad_outputs
-        grad_weights = grad @ values.mT
-        sums = (weights * grad_weights).sum(-1, keepdim=True)
-        grad_scores = weights * (grad_weights - sums) / math.sqrt(queries.shape[-1])
-        grads = grad_scores @ keys, grad_scores.mT @ queries, weights.mT @ grad
-        return *grads, None, None
+def gradients_at_once(self, ctx, grad) -> tuple:
+    """In the place of the step gradients: everything is computed again at the same time."""
+    queries, keys, values, mask, _, _ = ctx.saved_tensors
+    weights, grad_weights = at_once_weights(queries, keys, mask), grad @ values.mT
+    sums = (weights * grad_weights).sum(-1, keepdim=True)
+    grad_scores = weights * (grad_weights - sums) / math.sqrt(queries.shape[-1])
+    return grad_scores @ keys, grad_scores.mT @ queries, weights.mT @ grad

@@ -153,11 +153,11 @@ EXERCISE = Exercise(
     builds_on=("softmax_statistics",),
     forbidden={"scaled_dot_product_attention": _LOOP, "flex_attention": _LOOP},
     mistakes=(
-        mistake("sum_not_rescaled", wrong.blocked(fade_totals=False)).says(
+        mistake("sum_not_rescaled", wrong.Blocked.but(fade_totals=False)).says(
             "When the maximum rises, you rescale the outputs so far but not the sums.",
             "What do the numerator and the denominator of a weight have in common?",
         ),
-        mistake("outputs_not_rescaled", wrong.blocked(fade_outputs=False)).says(
+        mistake("outputs_not_rescaled", wrong.Blocked.but(fade_outputs=False)).says(
             "When the maximum rises, you rescale the sums so far but not the outputs.",
             "What do the numerator and the denominator of a weight have in common?",
         ),
@@ -166,34 +166,34 @@ EXERCISE = Exercise(
             "same, whatever their scores.",
             "How much does each block weigh in the whole softmax?",
         ),
-        mistake("short_block_dropped", wrong.blocked(blocks=wrong.full_blocks)).says(
+        mistake("short_block_dropped", wrong.Blocked.but(blocks=wrong.full_blocks)).says(
             "The last block is left out if it is shorter than the others.",
             "Where does the last block begin if block_size does not divide the number of keys?",
         ),
-        mistake("first_columns_of_mask", wrong.blocked(part=wrong.first_columns)).says(
+        mistake("first_columns_of_mask", wrong.Blocked.but(part=wrong.first_columns)).says(
             "Every block gets the first columns of the mask.",
             "Do you take the same slice of keys, values and mask?",
         ),
-        mistake("one_column_mask", wrong.blocked(part=wrong.sliced_without_expanding)).says(
+        mistake("one_column_mask", wrong.Blocked.but(part=wrong.sliced_without_expanding)).says(
             "A mask with a single column stands for all keys. If you slice it as it is, nothing "
             "is left of it after the first block.",
             "What does `expand` do to an axis of length 1?",
         ),
         mistake(
             "large_negative_fill",
-            wrong.blocked(fill=lambda scores, allowed: scores.masked_fill(~allowed, -1e9)),
+            wrong.Blocked.but(fill=lambda scores, allowed: scores.masked_fill(~allowed, -1e9)),
         ).says(
             "Masked scores become -1e9: a query that may attend to no key then averages all of "
             "them.",
             "What is exp(-1e9 - largest) where the largest is -1e9 too?",
         ),
-        mistake("empty_row", wrong.blocked(shift_of=lambda larger: larger)).says(
+        mistake("empty_row", wrong.Blocked.but(shift_of=lambda larger: larger)).says(
             "Where a query has seen only masked keys, -inf - (-inf) is NaN, and NaN stays.",
             "What could you subtract there instead of the maximum?",
         ),
         mistake(
             "nan_hidden",
-            wrong.blocked(
+            wrong.Blocked.but(
                 shift_of=lambda larger: larger,
                 divide=lambda outputs, totals: (outputs / totals).nan_to_num(0.0),
                 end=lambda maxima, totals: torch.where(
@@ -205,7 +205,7 @@ EXERCISE = Exercise(
             "masked has lost its sums.",
             "In which step does -inf - (-inf) first occur, and what could it subtract instead?",
         ),
-        mistake("maximum_for_logsumexp", wrong.blocked(end=lambda maxima, totals: maxima)).says(
+        mistake("maximum_for_logsumexp", wrong.Blocked.but(end=lambda maxima, totals: maxima)).says(
             "You return the maximum instead of the log sum exp; the sum is missing.",
             "The log sum exp is the maximum plus what?",
         ),

@@ -7,7 +7,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, Case, Given, case, edge, mistake
+from course_lib.exercises._rows import FLOAT32, Case, Given, case, edge, in_steps, mistake
 from course_lib.reference import memory_and_speed as oracle
 
 
@@ -133,11 +133,12 @@ def _both(queries, keys, limit) -> bool:
     return bool((queries.abs() <= limit).all() and (keys.abs() <= limit).all())
 
 
-def _model(
+@in_steps(
     guard=lambda queries, keys: _both(queries, keys, _limit(queries.dtype)),
     outside=lambda queries, keys: torch.sigmoid(2 * (queries + keys)),
     end=lambda sigmoids, w_v: 2 * (sigmoids @ w_v) - w_v.sum(),
-) -> Callable:
+)
+def _model(guard, outside, end) -> Callable:
     """The factored scores; every argument is one step of them."""
 
     def factored_additive_scores(projected_queries, projected_keys, w_v) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
-from course_lib.exercises._rows import FLOAT32, Case, case, edge, mistake
+from course_lib.exercises._rows import FLOAT32, Case, case, edge, in_steps, mistake
 from course_lib.reference import memory_and_speed as oracle
 
 
@@ -107,12 +107,16 @@ def _merge(maxima, totals, block, keep) -> tuple[torch.Tensor, torch.Tensor]:
     return parts["larger"], new
 
 
-def _model(
-    keep=lambda *state: {}, end=lambda maxima, totals: (maxima, totals), start=-math.inf
-) -> Callable:
+@in_steps(
+    keep=lambda *state: {},
+    end=lambda maxima, totals: (maxima, totals),
+    start=-math.inf,
+    given=lambda blocks: blocks,
+)
+def _model(keep, end, start, given) -> Callable:
     def softmax_statistics(blocks) -> tuple[torch.Tensor, torch.Tensor]:
         maxima = totals = None
-        for block in blocks:
+        for block in given(blocks):
             if maxima is None:
                 maxima = torch.full_like(block[..., 0], start)
                 totals = torch.zeros_like(maxima)
@@ -149,19 +153,12 @@ def _nan(maxima, totals, block, parts) -> dict[str, torch.Tensor]:
     return {"fading": torch.exp(maxima - larger), "summed": summed}
 
 
-def _short_dropped(blocks) -> tuple[torch.Tensor, torch.Tensor]:
-    def full() -> Iterator[torch.Tensor]:
-        width = None
-        for block in blocks:
-            width = width or block.shape[-1]
-            if block.shape[-1] >= width:
-                yield block
-
-    return _model()(full())
-
-
-def _first_only(blocks) -> tuple[torch.Tensor, torch.Tensor]:
-    return _model()(iter([next(iter(blocks))]))
+def _full(blocks) -> Iterator[torch.Tensor]:
+    width = None
+    for block in blocks:
+        width = width or block.shape[-1]
+        if block.shape[-1] >= width:
+            yield block
 
 
 def _all_at_once(blocks) -> tuple[torch.Tensor, torch.Tensor]:
@@ -249,10 +246,10 @@ EXERCISE = Exercise(
             "-inf has lost its sum.",
             "In which step does -inf - (-inf) first occur, and what could it subtract instead?",
         ),
-        mistake("short_block_dropped", _short_dropped).says(
+        mistake("short_block_dropped", _model(given=_full)).says(
             "Blocks shorter than the first are left out.", "Which scores are in the last block?"
         ),
-        mistake("first_block_only", _first_only).says(
+        mistake("first_block_only", _model(given=lambda blocks: [next(iter(blocks))])).says(
             "Only the first block counts.", "Is your `return` inside the loop?"
         ),
         mistake("all_blocks_at_once", _all_at_once).says(

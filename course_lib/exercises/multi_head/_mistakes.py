@@ -5,9 +5,16 @@ from collections.abc import Callable
 
 import torch
 
+from course_lib.exercises._rows import in_steps
+
 
 # ---------------------------------------------------------------- load_into_torch
-def loader(order="qkv", weight=None, out=None, biases: bool | str = True) -> Callable:
+def _share(mha, reference) -> None:
+    reference.out_proj.weight = mha.W_o.weight
+
+
+@in_steps(order="qkv", weight=None, out=None, biases=True, after=lambda mha, reference: None)
+def loader(order, weight, out, biases: bool | str, after) -> Callable:
     """A wrong `load_into_torch`: `weight` and `out` change what is copied."""
 
     def load_into_torch(mha, reference) -> None:
@@ -20,6 +27,7 @@ def loader(order="qkv", weight=None, out=None, biases: bool | str = True) -> Cal
                 reference.out_proj.weight.copy_((out or (lambda w: w))(mha.W_o.weight))
             if biases:
                 load_biases(mha, reference, layers, biases)
+        after(mha, reference)
 
     return load_into_torch
 
@@ -36,9 +44,7 @@ def load_biases(mha, reference, layers, biases) -> None:
         reference.out_proj.bias.zero_()
 
 
-def load_shared(mha, reference) -> None:
-    loader()(mha, reference)
-    reference.out_proj.weight = mha.W_o.weight
+load_shared = loader(after=_share)
 
 
 def load_nothing(mha, reference) -> None:
@@ -108,9 +114,9 @@ def nan_from_t_on(x, t) -> torch.Tensor:
 
 
 # ---------------------------------------------------------------- positional_encoding
-def encoding(exponent=None, base=10000.0, start=0, sine=0) -> Callable:
+@in_steps(exponent=lambda column, size: (column - column % 2) / size, base=10000.0, start=0, sine=0)
+def encoding(exponent, base, start, sine) -> Callable:
     """A wrong encoding: `exponent(column, embed_dim)`, first position, parity of the sines."""
-    exponent = exponent or (lambda column, size: (column - column % 2) / size)
 
     def positional_encoding(num_positions, embed_dim) -> torch.Tensor:
         positions = torch.arange(start, start + num_positions, dtype=torch.float64)[:, None]

@@ -6,6 +6,7 @@ import numpy as np
 
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._meetings import functions, meeting, name_of
+from course_lib.reference import Expected
 
 
 def asked(keeps) -> Callable:
@@ -17,7 +18,7 @@ def asked(keeps) -> Callable:
             return built.options["amount"] == 0
         return name == "rounding" or keeps(name, x)
 
-    return lambda object_1, object_2, x: (says(object_1, x), says(object_2, x))
+    return lambda object_1, object_2, x: Expected((says(object_1, x), says(object_2, x)))
 
 
 def meeter(rng) -> Callable:

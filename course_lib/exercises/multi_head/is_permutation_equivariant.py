@@ -47,7 +47,8 @@ def _same_sums(a, b) -> bool:
     return wrong.same(a.sum(1), b.sum(1))
 
 
-_FULL = wrong.both(wrong.equivariance(wrong.swap_first_two), wrong.equivariance(_roll))
+def _same_first_items(a, b) -> bool:
+    return wrong.same(a[:1], b[:1])
 
 
 EXERCISE = Exercise(
@@ -102,7 +103,13 @@ EXERCISE = Exercise(
             "You permute the features instead of the positions.",
             "Which axis of (batch, num_positions, d) holds the positions?",
         ),
-        mistake("only_first_item", lambda fn, x: _FULL(lambda y: fn(y)[:1], x)).says(
+        mistake(
+            "only_first_item",
+            wrong.both(
+                wrong.equivariance(wrong.swap_first_two, agree=_same_first_items),
+                wrong.equivariance(_roll, agree=_same_first_items),
+            ),
+        ).says(
             "You look at the first item of the batch only.",
             "Over which axes must the comparison run?",
         ),

@@ -9,6 +9,7 @@ from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import Case, Given, case, mistake
 from course_lib.exercises.multi_head import _mistakes as wrong
 from course_lib.exercises.multi_head.MultiHeadAttention import state_of
+from course_lib.reference import Expected
 from course_lib.reference import multi_head as oracle
 
 
@@ -58,18 +59,19 @@ def _loading_probes(rng) -> list[Probe]:
     ]
 
 
-def _loaded(queries, keys, values, **given) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, bool]:
+def _loaded(queries, keys, values, **given) -> Expected:
     state = {f"W_{n}.weight": given[f"W_{n}"] for n in "qkvo"}
     state |= {f"W_{n}.bias": given[f"b_{n}"] for n in "qkvo" if "b_q" in given}
     construct = {"num_heads": given["num_heads"]}
-    outputs, kept = oracle.multi_head_attention(construct, state, queries, keys, values)
+    found = oracle.multi_head_attention(construct, state, queries, keys, values)
+    weights = found.attributes["attention_weights"]
     names = [f"W_{n}.{kind}" for n in "qkvo" for kind in ("weight", "bias")]
     source = np.concatenate([state[name].ravel() for name in names if name in state])
     trainable = (4 if given["reference_bias"] else 2) if given["training"] else 0
-    return outputs, kept["attention_weights"], source, trainable, False
+    return Expected((found.outputs, weights, source, trainable, False))
 
 
-def _loading_oracle(*args, **kwargs) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, bool]:
+def _loading_oracle(*args, **kwargs) -> Expected:
     names = ("queries", "keys", "values", "W_q", "W_k", "W_v", "W_o", "b_q", "b_k", "b_v", "b_o")
     return _loaded(**dict(zip(names, args, strict=False)), **kwargs)
 

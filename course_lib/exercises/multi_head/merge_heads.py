@@ -85,7 +85,7 @@ EXERCISE = Exercise(
     properties=(
         Property(
             "number_misplaced",
-            carried(lambda probe: oracle.merge_heads(probe.args["x"].data)),
+            carried(lambda probe: oracle.merge_heads(probe.args["x"].data).outputs),
             "Which head and which feature belong in this column?",
         ),
     ),

@@ -138,8 +138,10 @@ EXERCISE = Exercise(
         Property(
             "number_misplaced",
             carried(
-                lambda probe: oracle.split_heads(
-                    *(getattr(a, "data", a) for a in probe.args.values())
+                lambda probe: (
+                    oracle.split_heads(
+                        *(getattr(a, "data", a) for a in probe.args.values())
+                    ).outputs
                 )
             ),
             "Which block of features belongs to this head?",

@@ -81,7 +81,7 @@ def _right(probe) -> tuple[np.ndarray, np.ndarray]:
     """What the oracle makes of the probe: (outputs, weights)."""
     queries, keys, values = _inputs(probe)
     lens, mask = given(probe, "valid_lens"), given(probe, "mask")
-    return oracle.scaled_dot_product_attention(queries, keys, values, lens, mask)
+    return oracle.scaled_dot_product_attention(queries, keys, values, lens, mask).outputs
 
 
 def _inputs(probe) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import Given, case, edge, mistake
+from course_lib.exercises._rows import Given, case, edge, in_steps, mistake
 from course_lib.exercises.scaled_dot_product._problems import multiple_of
 from course_lib.reference import scaled_dot_product as oracle
 
@@ -64,9 +64,15 @@ def _edges(rng) -> list[Probe]:
     ]
 
 
-def _backward(
-    correct=None, *, scale=True, forward_scale=True, key_scale=True, transpose=True
-) -> Callable:
+@in_steps(
+    correct=lambda weights, grad: weights * (grad - (weights * grad).sum(-1, keepdim=True)),
+    scale=True,
+    forward_scale=True,
+    key_scale=True,
+    transpose=True,
+    order=lambda *grads: grads,
+)
+def _backward(correct, scale, forward_scale, key_scale, transpose, order) -> Callable:
     """A wrong backward pass; `correct` makes dS of the weights and their gradient."""
 
     def model(
@@ -75,22 +81,13 @@ def _backward(
         root = math.sqrt(queries.shape[-1])
         weights = torch.softmax(queries @ keys.mT / (root if forward_scale else 1.0), -1)
         grad_weights = grad_outputs @ values.mT
-        grad_scores = (correct or _right)(weights, grad_weights)
+        grad_scores = correct(weights, grad_weights)
         grad_queries = grad_scores @ keys / (root if scale else 1.0)
         turned = grad_scores.mT if transpose else grad_scores
         grad_keys = turned @ queries / (root if scale and key_scale else 1.0)
-        return grad_queries, grad_keys, weights.mT @ grad_outputs
+        return order(grad_queries, grad_keys, weights.mT @ grad_outputs)
 
     return model
-
-
-def _right(weights, grad) -> torch.Tensor:
-    return weights * (grad - (weights * grad).sum(-1, keepdim=True))
-
-
-def _keys_first(*inputs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    grad_queries, grad_keys, grad_values = _backward()(*inputs)
-    return grad_keys, grad_queries, grad_values
 
 
 _NAMES = ("grad_queries", "grad_keys", "grad_values")
@@ -100,7 +97,7 @@ def _multiples(probe, outputs) -> str | None:
     """Gradients that are those of the formula but for a factor."""
     right = oracle.attention_backward(*(value.data for value in probe.inputs().values()))
     d, said = probe.inputs()["queries"].data.shape[-1], []
-    for name, ours, theirs in zip(_NAMES, right, outputs.items.values(), strict=True):
+    for name, ours, theirs in zip(_NAMES, right.outputs, outputs.items.values(), strict=True):
         factor = multiple_of(ours, theirs.data)
         if factor is not None:
             said.append(f"`{name}` is {factor:.4g} times what it should be in every entry.")
@@ -193,7 +190,7 @@ EXERCISE = Exercise(
             "1/sqrt(d) is missing everywhere: in the scores and in the gradients.",
             "Which forward pass are you differentiating?",
         ),
-        mistake("queries_and_keys_swapped", _keys_first).says(
+        mistake("queries_and_keys_swapped", _backward(order=lambda q, k, v: (k, q, v))).says(
             "The gradients of queries and keys are swapped.",
             "In which order does the exercise ask for the three gradients?",
         ),

@@ -8,7 +8,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
-from course_lib.exercises._rows import case, edge, mistake
+from course_lib.exercises._rows import case, edge, in_steps, mistake
 from course_lib.exercises.scaled_dot_product._problems import multiple_of
 from course_lib.reference import scaled_dot_product as oracle
 
@@ -38,7 +38,8 @@ def _jacobian_probes(rng) -> list[Probe]:
     ]
 
 
-def _covariance(divisor=math.sqrt, centre="weighted", weighted=True, scale=math.sqrt) -> Callable:
+@in_steps(divisor=math.sqrt, centre="weighted", weighted=True, scale=math.sqrt)
+def _covariance(divisor, centre, weighted, scale) -> Callable:
     """A wrong covariance of the keys; each argument is one way to go wrong."""
 
     def model(query, keys) -> torch.Tensor:
@@ -81,7 +82,7 @@ def _asymmetric(probe, outputs) -> str | None:
 
 
 def _multiple(probe, outputs) -> str | None:
-    right = oracle.jacobian_wrt_query(*(value.data for value in probe.inputs().values()))
+    right = oracle.jacobian_wrt_query(*(value.data for value in probe.inputs().values())).outputs
     if (factor := multiple_of(right, outputs.data)) is None:
         return None
     return (

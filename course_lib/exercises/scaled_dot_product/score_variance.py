@@ -8,7 +8,7 @@ import torch
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe
-from course_lib.exercises._rows import Case, case, mistake
+from course_lib.exercises._rows import Case, case, in_steps, mistake
 from course_lib.reference import scaled_dot_product as oracle
 
 # The relative standard deviation of a sample variance of N products is sqrt((2 + 6 / d) / N): the
@@ -100,13 +100,14 @@ def _probes(rng) -> list[Probe]:
     ]
 
 
-def _estimate(
+@in_steps(
     draw=lambda shape, generator: torch.randn(shape, generator=generator),
     power=0.5,
     measure=lambda products: products.var(correction=0),
     pairs=None,
     is_scaled=lambda scaled: scaled,
-) -> Callable:
+)
+def _estimate(draw, power, measure, pairs, is_scaled) -> Callable:
     """A wrong estimate; `pairs` draws a matrix of so many queries and as many keys."""
 
     def model(d, num_samples, scaled, generator) -> float:

@@ -18,7 +18,7 @@ from course_lib.checks.judge.exercise import Property
 from course_lib.checks.observe.call import materialise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._attention.mistakes import Row
-from course_lib.exercises._attention.steps import changed
+from course_lib.exercises._attention.steps import Stepped
 
 
 class Made(NamedTuple):
@@ -31,7 +31,7 @@ class Made(NamedTuple):
 class Stepwise(NamedTuple):
     """A right block in steps and the mistakes that may be made in it; rare ones come alone."""
 
-    base: type
+    base: type[Stepped]
     likely: Sequence[Row]
     rare: Sequence[Row]
 
@@ -109,8 +109,9 @@ def _combinations(block, probe: Probe) -> Combinations:
 
 def _made(block, probe: Probe) -> Iterator[tuple[tuple[Made, ...], np.ndarray]]:
     """Twins are tried alone."""
-    right: Any = block.base(**(probe.construct or {})).double()
-    right.load_state_dict({name: torch.tensor(value) for name, value in probe.state.items()})
+    any_change = block.likely[0].changes
+    weights: Any = block.base.changed(any_change)(**(probe.construct or {})).double()
+    weights.load_state_dict({name: torch.tensor(value) for name, value in probe.state.items()})
     args = [materialise(value) for value in probe.inputs().values()]
     rows = (*block.likely, *block.rare)
     single = [((row, changes),) for row in rows for changes in (row.changes, *row.twins)]
@@ -120,9 +121,9 @@ def _made(block, probe: Probe) -> Iterator[tuple[tuple[Made, ...], np.ndarray]]:
         if not one.changes.keys() & other.changes.keys()
     )
     for chosen in itertools.chain(single, pairs):
-        model = copy.copy(right)
+        model = copy.copy(weights)
         steps = {name: step for _, changes in chosen for name, step in changes.items()}
-        model.__class__ = changed(block.base, steps)
+        model.__class__ = block.base.changed(steps)
         with torch.no_grad():
             outputs = model(*args).numpy()
         yield tuple(Made(row, frozenset(changes)) for row, changes in chosen), outputs

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import torch
 
+from course_lib.exercises._rows import in_steps
+
 
 # ---------------------------------------------------------------- greedy_decode
-def decoder(
-    *,
+@in_steps(
     before=lambda model: model.eval(),
     after=lambda model, was_training: model.train(was_training),
     graph=False,
@@ -17,7 +18,8 @@ def decoder(
     is_over=lambda ended: ended.all(),
     most=lambda max_len: max_len,
     finish=lambda words, end, pad: words[:, 1:],
-) -> Callable:
+)
+def decoder(before, after, graph, read, choose, fill, is_over, most, finish) -> Callable:
     """A wrong decoder: a right one with another step."""
 
     def greedy_decode(model, source, valid_lens, start, end, max_len) -> torch.Tensor:
@@ -51,8 +53,7 @@ def positions(source) -> torch.Tensor:
     return torch.arange(source.shape[1], device=source.device)
 
 
-def effect(
-    *,
+@in_steps(
     read=lambda target, model: torch.cat([target.new_full((1, 1), model.start), target], dim=1)[
         :, : target.shape[1]
     ],
@@ -66,6 +67,19 @@ def effect(
     before=lambda model: model.eval(),
     after=lambda model, was_training: model.train(was_training),
     graph=False,
+)
+def effect(
+    read,
+    inputs_masked,
+    source_masked,
+    lens_masked,
+    mask,
+    number,
+    words,
+    change,
+    before,
+    after,
+    graph,
 ) -> Callable:
     """A wrong measure of what masking does: a right one with another step."""
 

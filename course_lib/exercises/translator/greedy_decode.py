@@ -73,7 +73,7 @@ def _one_translation(rng) -> Probe:
 
         lens = np.array([5])
         given = source, lens, ids["start"], ids["end"], 8
-        return oracle.greedy_decode(reading, ids["pad"], *given).tolist()
+        return oracle.greedy_decode(reading, ids["pad"], *given).outputs.tolist()
 
     while True:
         model = scripted(rng)

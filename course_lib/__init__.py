@@ -43,6 +43,12 @@ def _folders(folder):
     return [name for name in names if os.path.exists(os.path.join(folder, name, "__init__.py"))]
 
 
+def _leaves_out_solutions():
+    """Tell whether a lesson has none: in a student's bundle, or where grading hides exercises."""
+    lessons = _folders(_EXERCISES)
+    return not lessons or bool(set(lessons) - set(_stems(_ATTENTION)))
+
+
 def _scan(folder):
     found = {}
     for stem in _stems(folder):
@@ -63,7 +69,7 @@ def __getattr__(name):
     if module is not None:
         return getattr(importlib.import_module(module), name)
     is_module = name in _stems(_HERE)  # `from course_lib import bootstrap` asks here first
-    if not is_module and set(_folders(_EXERCISES)) - set(_stems(_ATTENTION)):  # a student's bundle
+    if not is_module and _leaves_out_solutions():
         own = importlib.import_module("course_lib.missing_solutions").own_version(name)
         if own is not None:
             return own

@@ -69,10 +69,13 @@ def plain_import():
 
 @pytest.fixture(scope="session")
 def zygote():
-    """A zygote that many runs may join, as one run's workers do; None where that is not safe."""
+    """A zygote that many runs of the tiny course may join, as one run's workers do; None where that
+    is not safe."""
+    from grading_course import LESSON
+
     from course_lib.grading.executors.local import shared_zygote
 
-    started = shared_zygote(None)
+    started = shared_zygote(None, LESSON)
     yield started
     if started is not None:
         started.close()

@@ -96,7 +96,7 @@ def test_what_never_ends_is_told_from_what_others_held_up(tmp_path):
 @pytest.fixture
 def connected(zygote):
     """A connection to a kernel at the strongest level there is."""
-    kernels = provider(None, QUICK.limits, zygote and zygote.folder)
+    kernels = provider(None, QUICK.limits, zygote and zygote.folder, LESSON)
     client = Client(kernels.start(0)).wait_ready(300)
     yield client
     client.close()

@@ -102,6 +102,7 @@ def test_what_is_to_be_forked_lies_in_large_pages():
 
 def test_the_library_in_it_has_no_judge(kernels, client):
     for name in (
+        "attention.masked_softmax",
         "reference",
         "checks.judge",
         "exercises",
@@ -347,6 +348,22 @@ def test_nbclient_runs_a_notebook_in_it(spec):
         assert notebook.cells[0].outputs[0]["data"]["text/plain"] == "(True, '/scratch')"
     assert notebook.cells[1].outputs[0]["ename"] == "ZeroDivisionError"
     assert nbformat.validate(notebook) is None
+
+
+def test_a_notebook_in_a_lessons_folder_sees_what_earlier_lessons_handed_out(spec, tmp_path):
+    asked = "from course_lib import kernel_pooling", "from course_lib import masked_softmax"
+    notebook = new_notebook(cells=[new_code_cell(source) for source in asked])
+    folder = tmp_path / "02_masked_softmax"
+    folder.mkdir()
+    NotebookClient(
+        notebook,
+        kernel_name=spec,
+        allow_errors=True,
+        timeout=PATIENCE,
+        resources={"metadata": {"path": str(folder)}},
+    ).execute()
+    earlier, this = notebook.cells
+    assert earlier.outputs == [] and this.outputs[0]["ename"] == "ImportError"
 
 
 def test_a_manager_interrupts_restarts_and_ends_it(spec):

@@ -19,12 +19,13 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from course_lib.errors import GradingError
 from course_lib.grading.executors import dask, local, worker
 from course_lib.grading.jobs import Job
-from course_lib.grading.kernels import forked, provisioner, sandbox, spawned
+from course_lib.grading.kernels import forked, launch, provisioner, sandbox, spawned
 from course_lib.grading.kernels.forked import ForkedKernels
 from course_lib.grading.kernels.guest import lockdown
 from course_lib.grading.kernels.provider import provider
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Limits, Reached
+from course_lib.grading.kernels.staged_library import stage_library
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")
 READY = {"event": "ready", "threads": 1}
@@ -46,7 +47,7 @@ def zygote(monkeypatch):
             code = FAKE.format(body=body)
             return [sys.executable, "-S", "-c", code, str(descriptors[0])], dict(os.environ)
 
-        monkeypatch.setattr(sandbox, "stage_library", lambda folder: folder)
+        monkeypatch.setattr(launch, "stage_library", lambda folder, lesson: folder)
         monkeypatch.setattr(sandbox, "command", command)
         popen = subprocess.Popen
         monkeypatch.setattr(
@@ -188,7 +189,7 @@ def test_the_sandbox_of_who_is_not_root_has_users_of_its_own(monkeypatch, tmp_pa
 def test_compiled_modules_come_along_with_the_library(tmp_path):
     source = sandbox._PACKAGE / "__init__.py"
     py_compile.compile(str(source))
-    copy = sandbox.stage_library(tmp_path) / "course_lib" / "__init__.py"
+    copy = stage_library(tmp_path, "") / "course_lib" / "__init__.py"
     compiled = Path(importlib.util.cache_from_source(str(copy)))
     assert compiled.read_bytes() == Path(importlib.util.cache_from_source(str(source))).read_bytes()
 
@@ -214,7 +215,7 @@ class Fake:
 
 
 def test_where_nothing_is_forked_the_kernelspecs_own_command_runs(monkeypatch):
-    monkeypatch.setattr(provisioner, "_provider", lambda level: Fake())
+    monkeypatch.setattr(provisioner, "_provider", lambda level, folder: Fake())
     asked = []
 
     def asking(name):

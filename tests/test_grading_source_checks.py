@@ -1,6 +1,8 @@
 """Notes on sources for a person; the course's own solutions refuse while an answer is observed."""
 
+import ast
 import inspect
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,9 +10,13 @@ from grading_course import CAUSAL, LESSON
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.attention import masked_softmax
+from course_lib.authoring.paste import solution_source
 from course_lib.checks import exercises
 from course_lib.checks.observe import remote
+from course_lib.grading.demo_course import SAMPLES
 from course_lib.grading.source_checks import same_as_course, source_checks
+
+ROOT = Path(__file__).parents[1]
 
 
 def notebook(source, name="causal_mask"):
@@ -23,13 +29,46 @@ def notebook(source, name="causal_mask"):
     [
         ("import sys\nsys.modules['x'] = 1", "`sys.modules`"),
         ("get_ipython().ast_transformers.append(x)", "`ast_transformers`"),
-        ("from course_lib.checks.observe import remote", "`course_lib.checks`"),
+        ("from course_lib.checks.observe import remote", "`course_lib.checks.observe`"),
+        ("from course_lib.attention import masked_softmax", "`course_lib.attention`"),
+        ("from course_lib import attention", "`from course_lib import attention`"),
+        ("import course_lib.models.whole_game as w", "`course_lib.models.whole_game`"),
+        ("import inspect\ninspect.getsource(f)", "`getsource`"),
+        ("f.__code__ = g.__code__", "`__code__`"),
+        ("import marshal", "`marshal`"),
+        ("importlib.import_module(name)", "`importlib`"),
+        ("__import__('course' + '_lib')", "`__import__`"),
+        ("exec(text)", "`exec`"),
+        ("open(folder + '/masked_softmax.py').read()", "`.py`"),
+        ("Path(folder, 'masked_softmax.cpython-312.pyc')", "`.pyc`"),
         ("x = 1  # \u202e", "reads differently"),
     ],
 )
 def test_what_an_answer_has_no_business_with_is_named(source, named):
     (note,) = source_checks(notebook(source))
     assert note.startswith("causal_mask: look at its source") and named in note
+
+
+def test_what_the_lesson_itself_names_is_everyones_business():
+    lesson = new_code_cell("from course_lib.models.numerals import Numerals")
+    answered = notebook("from course_lib.models.numerals import english\nmodel.eval()")
+    answered.cells.insert(0, lesson)
+    assert source_checks(answered) == []
+    answered.cells[1].source += "\nfrom course_lib.models.whole_game import meeting"
+    (note,) = source_checks(answered)
+    assert "names `course_lib.models.whole_game`" in note
+
+
+def test_no_honest_answer_is_noted():
+    """The sample class, the solutions, and the right and wrong answers of tests/variants."""
+    honest = [path.read_text(encoding="utf-8") for path in SAMPLES.rglob("*.py")]
+    honest += [solution_source(name) for name in exercises()]
+    for path in (ROOT / "tests" / "variants").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        made = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+        honest += [ast.get_source_segment(text, node) for node in made]
+    assert len(honest) > 500
+    assert [note for text in honest for note in source_checks(notebook(text, "none"))] == []
 
 
 def test_forbidden_functions_are_named_and_honest_answers_are_not():

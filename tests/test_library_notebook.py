@@ -195,10 +195,10 @@ POISON = """from pathlib import Path
 Path(__file__).with_name("ran").touch()
 raise SystemExit
 """
-USES_IT = f"""from my_attention import length_mask
+USES_IT = f"""from my_attention import kernel_pooling
 from course_lib import carry_on
-for one in (length_mask, *carry_on("length_mask", "masked_softmax")):
-    assert one.__module__ == "course_lib.attention.masked_softmax"
+for one in (kernel_pooling, *carry_on("kernel_pooling", "squared_distances")):
+    assert one.__module__ == "course_lib.attention.kernel_pooling"
 {CAUSAL}"""
 
 
@@ -228,8 +228,8 @@ def test_stock_autograde_never_reads_a_library(graded_course):
     with live_notebook(graded_course / "notebooks" / LESSON, NBGRADER_EXECUTION="autograde") as one:
         one.run(SETUP)
         assert one.said(USES_IT).splitlines() == [
-            "length_mask: going on with the course's version",
-            "Going on with the course's length_mask, masked_softmax",
+            "kernel_pooling: going on with the course's version",
+            "Going on with the course's kernel_pooling, squared_distances",
         ]
         assert "2 of 2 points" in one.said('check("causal_mask")')
     assert list(graded_course.rglob("ran")) == []

@@ -45,6 +45,12 @@ def is_plain_test(cell: Mapping) -> bool:
     return source is not None and is_check(cell) and not re.search(r"\bcheck\(", source)
 
 
+def is_theirs(cell: Mapping) -> bool:
+    """Whether a student wrote a cell of a rebuilt notebook: an answer, or a cell of their own."""
+    about = cell["metadata"]
+    return bool(about.get("nbgrader", {}).get("solution") or about.get("course", {}).get("own"))
+
+
 def is_run(cell: Mapping) -> bool:
     """Whether grading runs a cell: a code cell that is not for show."""
     return cell["cell_type"] == "code" and "demo" not in cell["metadata"].get("tags", [])

@@ -8,10 +8,14 @@ from __future__ import annotations
 import ast
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeGuard
 
 from nbformat import NotebookNode
 
+from course_lib.authoring.paste import solution_source
+from course_lib.checks.judge.example import Example
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.grade import judge_observed, still_missing
 from course_lib.checks.judge.prepare import prepare
@@ -20,13 +24,21 @@ from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.remote import Reply, Request
 from course_lib.exercises import find
 from course_lib.grading.check_outputs import outputs_of, outputs_of_ending
-from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_plain_test, is_run
+from course_lib.grading.graded_cells import (
+    ANSWER,
+    grade_id,
+    is_check,
+    is_plain_test,
+    is_run,
+    read_check,
+)
 from course_lib.grading.jobs import Job
 from course_lib.grading.kernels.client import Ran
 from course_lib.grading.observation_reply import plausible, reply_in
 from course_lib.grading.plain_tests import shown_of_test
+from course_lib.grading.predecessors import Uses
 from course_lib.grading.shown import Shown
-from course_lib.grading.submission_kernel import LOST, Session
+from course_lib.grading.submission_kernel import LOST, CannotJudge, Session
 
 # Endings that an earlier exercise may have prepared: these are tried once more without it.
 _MAYBE_ANOTHERS = ("silent", "crash", "memory", "processes", "disk")
@@ -42,7 +54,7 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode) -> dict[str,
         KernelFault: a kernel was lost, and not by what ran in it.
         CannotJudge: no other attempt would end otherwise.
     """
-    flagged, shown = {}, Shown(notebook)
+    flagged, shown, verdicts = {}, Shown(notebook), {}
     for index, cell in enumerate(notebook.cells):
         if not is_run(cell):
             continue
@@ -60,12 +72,78 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode) -> dict[str,
         if name in job.settled:
             session.remember(name, index)
             continue
-        judged = _judge_twice(session, job, name, index)
+        verdicts[name] = judged = _judge_twice(session, job, name, index)
         if _is_wrong(judged) and _right_with_other_inputs(session, job, name, index):
             flagged[name] = "wrong with one set of inputs, right with another"
         cell.outputs = _check_outputs(session, cell, judged)
+    _judge_beside_ours(session, job, notebook, verdicts)
     shown.write()
     return flagged
+
+
+def _judge_beside_ours(
+    session: Session, job: Job, notebook: NotebookNode, verdicts: Mapping[str, Report | str]
+) -> None:
+    """Judge once more what failed and builds on what failed, with the course's version of that.
+
+    The solutions are in that kernel beside the student's code, so nothing but points leaves it.
+    """
+    if all(_score(judged) >= 1.0 for judged in verdicts.values()):
+        return
+    uses, failed = Uses(notebook.cells), set()
+    for index, cell in enumerate(notebook.cells):
+        if not is_check(cell) or is_plain_test(cell):
+            continue
+        name = grade_id(cell)
+        first = verdicts.get(name)
+        if first is None:  # settled
+            failed |= {name} if read_check(cell).outcome != "correct" else set()
+            continue
+        if _score(first) >= 1.0:
+            continue
+        ours = _sources_of(failed, uses, find(name).chain or (name,))
+        failed.add(name)
+        if not ours:
+            continue
+        try:
+            session.check_budget()
+        except CannotJudge:  # what was judged within the budget stays
+            return
+        answer = _answer_of(session, name)
+        session.close()
+        session.ours = ours
+        session.harmful = {i: why for i, why in session.harmful.items() if i != answer}
+        second = _judge_twice(session, job, name, index)
+        if _is_judged(second) and _score(second) > _score(first):
+            failed -= {name} if _score(second) >= 1.0 else set()
+            cell.outputs = _check_outputs(session, cell, _with_points_of(second, first, ours))
+
+
+def _sources_of(failed: Collection[str], uses: Uses, names: Collection[str]) -> dict[str, str]:
+    """The course's source of each failed exercise that some answers build on, or its own does."""
+    ours: dict[str, str] = {}
+    while new := [n for n in uses.before({*names, *ours}) if n in failed]:
+        ours |= {name: solution_source(name) for name in new}
+        uses = uses.with_sources(ours.values())
+    return ours
+
+
+def _with_points_of(second: Report, first: Report | str, ours: Collection[str]) -> Report:
+    """The points of a judgement, and of all that it says nothing else."""
+    names = ", ".join(f"`{name}`" for name in ours)
+    note = f"graded with the course's {names} in place of yours"
+    taken = replace(second, findings=[], mistake=None, tally="", example=Example(), notes=[note])
+    if second.outcome != "correct" and _is_judged(first):
+        taken = replace(taken, findings=first.findings, example=first.example)
+    return taken
+
+
+def _is_judged(judged: Report | str) -> TypeGuard[Report]:
+    return isinstance(judged, Report) and judged.outcome in ("correct", "incorrect", "raised")
+
+
+def _score(judged: Report | str) -> float:
+    return judged.score if isinstance(judged, Report) else 0.0
 
 
 def _run_cell(session: Session, index: int, cell: NotebookNode) -> Ran:
@@ -88,20 +166,35 @@ def _run_cell(session: Session, index: int, cell: NotebookNode) -> Ran:
 
 def _judge_twice(session: Session, job: Job, name: str, index: int) -> Report | str:
     """The report on an exercise, or how it ended; tried again where others may be to blame."""
-    answer = next(
-        (i for i, c in enumerate(session.cells) if grade_id(c) == f"{name}{ANSWER}"), None
-    )
+    answer = _answer_of(session, name)
     if answer in session.harmful:
         return session.harmful[answer]
+    if session.only is not None and (more := _needed(session, name)) - session.only - {name}:
+        session.renew(index, only=session.only | more)
     judged = observe_and_judge(session, job, name, index)
     if judged in _MAYBE_ANOTHERS:
-        session.renew(index, only=answer)
+        session.renew(index, only=_needed(session, name))
         judged = observe_and_judge(session, job, name, index)
     if isinstance(judged, Report) and judged.outcome == "raised":
         # An earlier cell may have deleted what the lesson imports, torch for example.
         session.run(_lesson_imports(session.cells[:index]), index, silent=True)
         judged = observe_and_judge(session, job, name, index)
+    if isinstance(judged, Report):
+        session.stopped.discard(name)
+    if session.only is not None:
+        session.only.add(name)
     return judged
+
+
+def _needed(session: Session, name: str) -> set[str]:
+    """The exercises whose answers an exercise is judged by, and those that these build on."""
+    judged = find(name).chain or (name,)
+    return {*judged, *Uses(session.cells).before(judged)}
+
+
+def _answer_of(session: Session, name: str) -> int | None:
+    answers = (i for i, c in enumerate(session.cells) if grade_id(c) == f"{name}{ANSWER}")
+    return next(answers, None)
 
 
 def _is_wrong(judged: Report | str) -> bool:
@@ -141,6 +234,7 @@ def observe_and_judge(
     if reply is None:
         ending = session.ending_of(ran)
         if ran.state in LOST:
+            session.stopped.add(name)
             session.close()
         return ending
     started = time.monotonic()

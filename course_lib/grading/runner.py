@@ -24,13 +24,18 @@ from course_lib.grading.submission_kernel import READY_SECONDS, CannotJudge, Jou
 
 
 class Runner:
-    """Grades jobs one after the other, with kernels from one provider.
+    """Grades jobs one after the other, with kernels from one provider for each lesson.
 
     Args:
         sandbox: the level asked for; the best there is if None.
         limits: what each submission may use.
         zygote: folder of one that is shared with other runners.
+
+    Attributes:
+        provider: where kernels come from, for the lesson of the last job.
     """
+
+    provider: Provider
 
     def __init__(
         self,
@@ -38,13 +43,29 @@ class Runner:
         limits: Limits | None = None,
         zygote: Path | None = None,
     ) -> None:
-        self.limits = limits or Limits()
-        self.provider: Provider = provider(sandbox, self.limits, zygote)
+        self.sandbox, self.limits, self.zygote = sandbox, limits or Limits(), zygote
+        self._lesson: str | None = None
         self._next: Kernel | None = None
         self._imports: tuple[str, ...] = ()
 
+    def open(self, lesson: str) -> None:
+        """See that kernels are there for a lesson; those for another are ended.
+
+        Raises:
+            GradingError: this machine does not reach the sandbox level.
+        """
+        if lesson != self._lesson:
+            self.close()
+            self.provider = provider(self.sandbox, self.limits, self.zygote, lesson)
+            self._lesson = lesson
+
     def run(self, job: Job) -> Result:
-        """Grade one job. A fault of the machine is a Result with a `fault`, not an exception."""
+        """Grade one job. A fault of the machine is a Result with a `fault`, not an exception.
+
+        Raises:
+            GradingError: this machine does not reach the sandbox level.
+        """
+        self.open(job.lesson)
         result = Result(job.student, job.lesson, job.key)
         started = time.monotonic()
         # An optimiser imports torch's compiler when it is made, a second's work.
@@ -113,4 +134,6 @@ class Runner:
 
     def close(self) -> None:
         """End all kernels."""
-        self.provider.close()
+        if self._lesson is not None:
+            self.provider.close()
+        self._lesson = self._next = None

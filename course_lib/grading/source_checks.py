@@ -11,14 +11,19 @@ from pathlib import Path
 from nbformat import NotebookNode
 
 from course_lib.exercises import find
+from course_lib.grading.graded_cells import is_theirs
 
 _SOLUTIONS = Path(__file__).resolve().parents[1] / "attention"
 _ANSWER = "-answer"
 _BUSINESS_OF_OTHERS = re.compile(
     r"sys\.modules|meta_path|settrace|setprofile|_getframe|addaudithook|get_referrers|get_objects"
     r"|ast_transformers|input_transformers\w*|do_execute|user_ns|_ih\b|run_cell\w*"
-    r"|course_lib\.(?:checks|grading|reference)|COURSE_\w+|NBGRADER_\w+|gradebook"
-    r"|\bbuiltins\b|__builtins__|__subclasses__|__code__|\bctypes\b|\bsubprocess\b|\bsocket\b"
+    r"|course_lib\.(?:attention|authoring|checks|exercises|fused|grading|models|reference)[\w.]*"
+    r"|from course_lib import (?:attention|checks|models)\b|COURSE_\w+|NBGRADER_\w+|gradebook"
+    r"|\bbuiltins\b|__builtins__|__subclasses__|\bctypes\b|\bsubprocess\b|\bsocket\b"
+    r"|__(?:code|globals|closure|loader|spec|file|import)__|\bCodeType\b|\bco_code\b"
+    r"|\b(?:getsource\w*|findsource|linecache|marshal|importlib|pkgutil|runpy|zipimport)\b"
+    r"|(?<![.\w])(?:exec|eval|compile)(?=\s*\()|\.pyc?(?=[\"'])|glob\([^)\n]*\.py"
     r"|os\.(?:_exit|abort|fork|kill|system|environ|dup2)|/proc/|\.ssh|/etc/(?:passwd|shadow)"
     r"|(?i:ignore (?:all |any )?(?:the )?(?:previous|prior|above) instructions"
     r"|award (?:me )?(?:full|all|maximum) (?:points|marks|credit))"
@@ -28,17 +33,20 @@ _MOST_NAMED = 6
 
 
 def source_checks(notebook: NotebookNode) -> list[str]:
-    """Notes on a rebuilt notebook: names that an answer has no business with, by cell."""
+    """Notes on a rebuilt notebook: names that an answer has no business with, by cell.
+
+    What the lesson's own cells name is everyone's business.
+    """
     found = []
-    for cell in notebook.cells:
+    lessons = {word for cell in notebook.cells if not is_theirs(cell) for word in _named(cell)}
+    for cell in [cell for cell in notebook.cells if is_theirs(cell)]:
         about = cell.metadata.get("nbgrader", {})
         own = cell.metadata.get("course", {}).get("own")
-        if not (own or about.get("solution")):
-            continue
         name = about.get("grade_id", "").removesuffix(_ANSWER)
         where = name or "a cell of the student's own"
-        if strange := _strange(cell.source):
-            found.append(f"{where}: look at its source, which names {', '.join(strange)}")
+        if strange := [f"`{word}`" for word in _named(cell) if word not in lessons]:
+            listed = ", ".join(strange[:_MOST_NAMED])
+            found.append(f"{where}: look at its source, which names {listed}")
         if _TURNED.search(cell.source):
             found.append(f"{where}: look at its source, which reads differently than it runs")
         if cell.cell_type == "code" and not own:
@@ -63,9 +71,9 @@ def same_as_course(notebook: NotebookNode, lesson: str) -> list[str]:
     return same
 
 
-def _strange(source: str) -> list[str]:
-    words = dict.fromkeys(found[0] for found in _BUSINESS_OF_OTHERS.finditer(source))
-    return [f"`{word}`" for word in list(words)[:_MOST_NAMED]]
+def _named(cell: NotebookNode) -> list[str]:
+    """What of the business of others a cell names, each once."""
+    return list(dict.fromkeys(found[0] for found in _BUSINESS_OF_OTHERS.finditer(cell.source)))
 
 
 def _forbidden(exercise: str, source: str) -> list[str]:

@@ -57,6 +57,9 @@ class Session:
 
     Attributes:
         harmful: cells that ended a kernel, by index, and why (a key of `check_outputs.ENDINGS`).
+        stopped: exercises whose answer ended the kernel when it was called: none goes on with it.
+        ours: source of the course's that runs in place of an answer, by exercise.
+        only: exercises whose answers alone have run in this kernel; None if all have.
     """
 
     def __init__(
@@ -69,6 +72,9 @@ class Session:
         self.cells, self.new_kernel, self.limits = cells, new_kernel, limits
         self.journal = journal
         self.harmful: dict[int, str] = {}
+        self.stopped: set[str] = set()
+        self.ours: dict[str, str] = {}
+        self.only: set[str] | None = None
         self._client: Client | None = None
         self._received = 0  # bytes from kernels that have ended
         self._used = 0.0  # seconds of its own, of processor time and waiting
@@ -93,24 +99,31 @@ class Session:
         """Let the kernel remember an answer as it is now, for the integration."""
         self.observe(Request(name, []), index)
 
-    def renew(self, before: int, only: int | None = None) -> None:
+    def renew(self, before: int, only: set[str] | None = None) -> None:
         """A new kernel in which all harmless cells before an index have run again.
 
-        With `only`, of all answers just that one runs: no other can have done damage.
+        With `only`, of all answers just those to these exercises run: no other can have done
+        damage.
         """
         self._connect()
+        self.only = only
         for index, cell in enumerate(self.cells[:before]):
-            if not is_run(cell) or index in self.harmful:
+            name = grade_id(cell).removesuffix(ANSWER)
+            is_answer = grade_id(cell).endswith(ANSWER)
+            if name in self.ours:
+                if is_answer:
+                    self._run(self.ours[name], silent=True)
+            elif not is_run(cell) or index in self.harmful:
                 continue
-            if only not in (None, index) and grade_id(cell).endswith(ANSWER):
-                continue
-            if is_check(cell) and not is_plain_test(cell):
-                self.remember(grade_id(cell), index)
-                continue
-            ran = self._run(cell.source, "cells")
-            if ran.state in LOST:  # harmless before, and not now
-                self.harmful[index] = self.ending_of(ran)
-                self._connect()
+            elif is_check(cell) and not is_plain_test(cell):
+                self.remember(name, index)
+                if name in self.stopped:
+                    self._run(f"globals().pop({name!r}, None)", "cells", silent=True)
+            elif only is None or not is_answer or name in only:
+                ran = self._run(cell.source, "cells")
+                if ran.state in LOST:  # harmless before, and not now
+                    self.harmful[index] = self.ending_of(ran)
+                    self._connect()
 
     def ending_of(self, ran: Ran) -> str:
         """Why code did not end as it should: a key of `check_outputs.ENDINGS`.

@@ -35,6 +35,7 @@ pytestmark = [
 def runner():
     """One for all: what a test does to it, it must survive."""
     made = Runner("strict", driver.SETTINGS.limits)
+    made.open(LESSON)
     yield made
     made.close()
 

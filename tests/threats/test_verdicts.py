@@ -1,22 +1,170 @@
-"""S11 to S13, S17, S22: who may be graded without walls; what an answer in odd form is worth."""
+"""S01, S11 to S13, S17, S22: whose solution it is, who is graded without walls, odd forms."""
 
 import functools
 import os
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 import torch
-from grading_course import CAUSAL, LENGTH, LESSON, QUICK, cell_of, hand_in, make_course, release
+from grading_course import (
+    CAUSAL,
+    LENGTH,
+    LESSON,
+    QUICK,
+    cell_of,
+    hand_in,
+    honest,
+    make_course,
+    release,
+)
 from nbformat.v4 import new_code_cell
 
+from course_lib.authoring.paste import solution_source
 from course_lib.checks import grade as judged
 from course_lib.cli import main as cli
 from course_lib.errors import GradingError
+from course_lib.exercises import lessons
 from course_lib.exercises.variants import variants
 from course_lib.grading import Settings, grade
+from course_lib.grading.graded_cells import grade_id, read_notebook
+from course_lib.grading.jobs import Job
+from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.runner import Runner
 
 ROOT = Path(__file__).parents[2]
+
+
+BORROWED = {  # an answer to masked_softmax that runs the course's own code
+    "import": "from course_lib.attention.masked_softmax import masked_softmax",
+    "by name": "from course_lib import masked_softmax",
+    "getsource": """import inspect
+import course_lib
+exec(inspect.getsource(course_lib.masked_softmax))""",
+    "code object": """import course_lib.attention.masked_softmax as theirs
+masked_softmax = type(lambda: 0)(theirs.masked_softmax.__code__, vars(theirs))""",
+    "marshal": """import course_lib, glob, marshal, os
+home = os.path.dirname(course_lib.__file__)
+(path,) = glob.glob(home + "/attention/__pycache__/masked_softmax.*.pyc")
+exec(marshal.loads(open(path, "rb").read()[16:]))""",
+    "the file": """import course_lib, os
+exec(open(os.path.dirname(course_lib.__file__) + "/attention/masked_softmax.py").read())""",
+    "sys.modules": """import sys
+(theirs,) = [m for n, m in list(sys.modules.items()) if n.endswith("attention.masked_softmax")]
+masked_softmax = theirs.masked_softmax""",
+    "gc": """import gc, types
+def holds(code):
+    return code.co_name == "masked_softmax" and code.co_argcount == 3
+found = [f for f in gc.get_objects() if isinstance(f, types.FunctionType) and holds(f.__code__)]
+masked_softmax = [f for f in found if f.__module__ != "__main__"][0]""",
+}
+# Prints whatever looks like a solution: in files, in modules, in memory.
+SEARCH = """import linecache, os, re, sys
+def lines(text):
+    return [line for line in text.split(b"\\n") if re.search(MARK, line)]
+MARK = rb"masked_fill\\(empty|merge_heads\\(|online|W_[qkvo]\\(|/ math.sqrt\\("
+for folder, _, names in os.walk("/"):
+    if folder.startswith(("/proc/", "/sys/", "/dev/", "/usr/")):
+        continue
+    for name in names:
+        if "course_lib" in folder:
+            path = os.path.join(folder, name)
+            print(path, lines(open(path, "rb").read()))
+print([lines("".join(known[2]).encode()) for known in linecache.cache.values() if len(known) > 2])
+for line in open("/proc/self/maps"):
+    place, rights, *rest = line.split()
+    if rights.startswith("rw") and rest[-1] in ("0", "[heap]"):
+        first, last = (int(part, 16) for part in place.split("-"))
+        with open("/proc/self/mem", "rb", 0) as memory:
+            memory.seek(first)
+            print(lines(memory.read(min(last - first, 50_000_000)))[:20])"""
+
+
+@pytest.fixture(scope="module")
+def borrowers(tmp_path_factory):
+    """The whole of lesson 02, with answers that are the course's own, beside an honest one."""
+    path = ROOT / "solutions" / LESSON / f"{LESSON}.ipynb"
+    root = make_course(tmp_path_factory.mktemp("s01"), nbformat.read(path, as_version=4))
+    answers = {name: solution_source(name) for name in lessons()[LESSON].exercises}
+    hand_in(root, "honest", honest(root, **answers))
+    for number, code in enumerate(BORROWED.values()):
+        notebook = honest(root, **(answers | {"masked_softmax": code}))
+        if number == 0:
+            notebook.cells.insert(2, new_code_cell(SEARCH, id="search"))
+        hand_in(root, f"borrower-{number}", notebook)
+    settings = Settings("serial", None, limits=Limits(cell_seconds=10.0))
+    return root, {s.student: s for s in grade(root, LESSON, settings=settings).students}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")
+def test_s01_an_answer_that_is_the_courses_own_is_worth_nothing_and_is_flagged(borrowers):
+    _, students = borrowers
+    assert all(row.points == row.max_points for row in students["honest"].rows)
+    assert not students["honest"].notices
+    for number, what in enumerate(BORROWED):
+        rows = {row.exercise: row for row in students[f"borrower-{number}"].rows}
+        assert rows["masked_softmax"].points == 0, what
+        assert rows["causal_mask"].points == rows["causal_mask"].max_points, what
+        flagged = [n for n in students[f"borrower-{number}"].notices if "look at its source" in n]
+        assert any(note.startswith("masked_softmax") for note in flagged) or what == "by name", what
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")
+def test_s01_no_line_of_a_solution_that_is_still_due_can_be_read(borrowers):
+    root, _ = borrowers
+    given = release(root)
+    handed_out = {line.strip() for cell in given.cells for line in cell.source.splitlines()}
+    answered = {
+        line.strip()
+        for name in lessons()[LESSON].exercises
+        for line in solution_source(name).splitlines()
+    }
+    secret = {
+        line.strip()
+        for slug in lessons()
+        if slug >= LESSON
+        for line in (ROOT / "course_lib" / "attention" / f"{slug[3:]}.py").read_text().splitlines()
+    }
+    secret = {line for line in secret - handed_out if len(line) > 30}
+    assert len(secret) > 200
+    shown = {
+        path: "".join(
+            output.get("text", "") + output.get("evalue", "")
+            for cell in nbformat.read(path, as_version=4).cells
+            if cell.cell_type == "code"
+            for output in cell.outputs
+        )
+        for path in (root / "autograded").glob("borrower-*/*/*.ipynb")
+    }
+    assert len(shown) == len(BORROWED)
+    assert any("/attention/_checked.py" in text for text in shown.values())  # it has looked there
+    pages = {path: path.read_text() for path in (root / "feedback").glob("borrower-*/*/*.html")}
+    assert len(pages) == len(BORROWED)
+    for path, text in (shown | pages).items():
+        assert not [line for line in secret - answered if line in text], path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")
+def test_s01_what_an_earlier_lesson_handed_out_may_be_imported(tmp_path):
+    later = "05_scaled_dot_product"
+    notebook = nbformat.read(ROOT / "notebooks" / later / f"{later}.ipynb", as_version=4)
+    source = solution_source("scaled_dot_product_attention")
+    for cell in notebook.cells:
+        if grade_id(cell) == "scaled_dot_product_attention-answer":
+            cell.source = (
+                f"from course_lib.attention.masked_softmax import masked_softmax\n{source}"
+            )
+    runner = Runner(None, QUICK.limits)
+    try:
+        result = runner.run(Job("ada", later, "key", notebook, "seed"))
+    finally:
+        runner.close()
+    graded = read_notebook(nbformat.reads(result.notebook, as_version=4)).exercises
+    found = graded["scaled_dot_product_attention"]
+    assert found.points == found.max_points > 0
 
 
 # Files of the grader (S11), its environment (S12) and other kernels' sockets (S13) are within reach

@@ -1,6 +1,7 @@
 """`check`, `hint` and their like inside a kernel that grades: the judge is another process.
 
-Takes the place of `checks.session` there, so that a notebook's own calls go on and mean nothing.
+Takes the place of `checks.notebook.session`, of `checks.notebook.hunt` and of `missing_solutions`
+there, so that a notebook's own calls go on and mean nothing.
 """
 
 import sys
@@ -15,14 +16,37 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
 
 
 def carry_on(exercise: str, *more: str) -> Any:
-    """The course's versions, so that no exercise pays for another one; of several a tuple."""
+    """The course's versions of earlier lessons, the student's own of this one; of several a tuple.
+
+    Raises:
+        ImportError: there is none of an exercise.
+    """
+    found = tuple(_going_on(name) for name in (exercise, *more))
+    ours = all(str(getattr(each, "__module__", "")).startswith("course_lib.") for each in found)
+    if more:
+        names = ", ".join((exercise, *more))
+        print(f"Going on with the course's {names}" if ours else f"Going on with {names}")
+        return found
+    whose = "the course's version" if ours else "yours"
+    print(f"{exercise}: going on with {whose}; each exercise is graded by itself")
+    return found[0]
+
+
+def own_version(name: str) -> object | None:
+    """The student's own answer, where the course's is not here; None if there is none.
+
+    What `course_lib` asks for, in the place of `course_lib.missing_solutions`.
+    """
+    return vars(sys.modules["__main__"]).get(name)
+
+
+def _going_on(name: str) -> object:
     import course_lib
 
-    if more:
-        print(f"Going on with the course's {', '.join((exercise, *more))}")
-        return tuple(getattr(course_lib, name) for name in (exercise, *more))
-    print(f"{exercise}: going on with the course's version; each exercise is graded by itself")
-    return getattr(course_lib, exercise)
+    try:
+        return getattr(course_lib, name)
+    except AttributeError:
+        raise ImportError(f"{name}: there is no answer here to go on with") from None
 
 
 def hint(exercise: str, level: int = 1) -> None:
@@ -40,8 +64,18 @@ def certificate() -> None:
     print("no certificate while grading")
 
 
-class _CoursesVersions(types.ModuleType):
-    """`my_attention`, the student's own library, is not here: it gives the course's versions."""
+def diagnose(*arguments: object) -> None:
+    """The hunt's boxes are for working, too."""
+    print("no diagnoses while grading")
+
+
+def diagnoses() -> None:
+    """What was diagnosed is the student's own."""
+    diagnose()
+
+
+class _InPlaceOfTheLibrary(types.ModuleType):
+    """`my_attention`, the student's own library, is not here: it gives what `carry_on` gives."""
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("_"):
@@ -50,4 +84,4 @@ class _CoursesVersions(types.ModuleType):
 
 
 if __name__.endswith(".session"):  # where this takes its place
-    sys.modules["my_attention"] = _CoursesVersions("my_attention")
+    sys.modules["my_attention"] = _InPlaceOfTheLibrary("my_attention")

@@ -219,9 +219,10 @@ def run_on_worker(job: Job, wanted: dict, sandbox: str | None, limits: Limits) -
             f"again, then {_KEPT}"
         )
     with _one_at_a_time:
-        if (sandbox, limits) not in _runners:
-            try:
-                _runners[sandbox, limits] = Runner(sandbox, limits)
-            except Exception as error:
-                raise GradingError(f"{machine} cannot grade: {error}") from error
-        return _runners[sandbox, limits].run(job)
+        try:
+            runner = _runners.get((sandbox, limits)) or Runner(sandbox, limits)
+            _runners[sandbox, limits] = runner
+            runner.open(job.lesson)
+        except Exception as error:
+            raise GradingError(f"{machine} cannot grade: {error}") from error
+        return runner.run(job)

@@ -55,7 +55,7 @@ class Processes:
         self.workers: list[Worker] = []
         self.failed_starts = 0
         processes()
-        self.zygote = shared_zygote(sandbox)  # imports while the workers come up
+        self.zygote: Zygote | None = None
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
         """Yield a result for each job.
@@ -94,10 +94,12 @@ class Processes:
                 if task is None:
                     return
                 if place == len(self.workers):
-                    self.workers.append(self._start())
+                    self.workers.append(self._start(task.job.lesson))
                 self.workers[place].take(task)
 
-    def _start(self) -> Worker:
+    def _start(self, lesson: str) -> Worker:
+        if self.zygote is None:  # imports while the workers come up
+            self.zygote = shared_zygote(self.sandbox, lesson)
         while True:
             try:
                 joins = self.zygote.folder if self.zygote else None
@@ -143,7 +145,7 @@ def _popped(tasks: deque[Task]) -> Iterator[Task]:
         yield tasks.popleft()
 
 
-def shared_zygote(level: str | None) -> Zygote | None:
+def shared_zygote(level: str | None, lesson: str = "") -> Zygote | None:
     """A zygote for all workers: at "strict" as root, where no kernel can reach its socket."""
     from course_lib.grading.kernels import sandbox
 
@@ -151,7 +153,7 @@ def shared_zygote(level: str | None) -> Zygote | None:
         return None
     from course_lib.grading.kernels.forked import Zygote
 
-    return Zygote("strict", shared=True)
+    return Zygote("strict", lesson, shared=True)
 
 
 def reached(sandbox: str | None) -> Reached:

@@ -21,6 +21,7 @@ from course_lib.grading.kernels.guest.meter import Used, file_of, read_used
 from course_lib.grading.kernels.launch import DOOR, Zygote, spool_of
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Limits, Reached
+from course_lib.grading.kernels.staged_library import library_of
 
 # Events are waited for in which no student's code has a hand: a busy machine takes its time.
 START_SECONDS = 600.0
@@ -39,15 +40,21 @@ class ForkedKernels:
         reasons: why no higher level is had, by level.
         joins: folder of a zygote that another process has started and that is joined, not owned;
             one of our own is started where that fails, now or later.
+        lesson: that is graded.
 
     Raises:
         KernelFault: the zygote or its first kernel does not come up at this level.
     """
 
     def __init__(
-        self, level: str, limits: Limits, reasons: dict[str, str], joins: Path | None = None
+        self,
+        level: str,
+        limits: Limits,
+        reasons: dict[str, str],
+        joins: Path | None = None,
+        lesson: str = "",
     ) -> None:
-        self.limits = limits
+        self.limits, self.lesson = limits, lesson
         self.reached = Reached(level, {k: v for k, v in reasons.items() if k != level})
         self._claim, first = _claim_uids() if level == "strict" else (None, sandbox.FIRST_UID)
         self._uids = itertools.cycle(range(first, first + _UIDS))
@@ -112,7 +119,7 @@ class ForkedKernels:
         return self._zygote.process if self._zygote else None
 
     def _launch(self) -> None:
-        self._zygote = Zygote(self._level)
+        self._zygote = Zygote(self._level, self.lesson)
         self.folder = self._zygote.folder
         try:
             self._greet(self._zygote.channel)
@@ -128,6 +135,7 @@ class ForkedKernels:
         channel = socket.socket(socket.AF_UNIX)
         self.folder = folder
         try:
+            os.stat(library_of(folder, self.lesson))  # or it is another lesson's
             channel.connect(str(folder / DOOR))
             self._greet(channel)
             return True
@@ -222,7 +230,7 @@ class ForkedKernels:
         if self._level != "off":
             slot["filter"] = sandbox.filter_program(self._level)
         if self._level == "basic":
-            slot["readable"] = sandbox.readable(sandbox.library_of(self.folder))
+            slot["readable"] = sandbox.readable(library_of(self.folder, self.lesson))
         return {
             "request": "fork",
             "name": kernel.name,

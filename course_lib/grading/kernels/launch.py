@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from course_lib.grading.kernels import sandbox
+from course_lib.grading.kernels.staged_library import stage_library
 
 DOOR = "door"
 _FOLDER = "course-kernels-"
@@ -27,6 +28,7 @@ class Zygote:
 
     Args:
         level: the sandbox it runs in.
+        lesson: that is graded: no solution of it or of a later one is there.
         shared: whether other processes may join it; only at "strict", whose kernels cannot.
 
     Attributes:
@@ -34,14 +36,14 @@ class Zygote:
         channel: the socket on which it is told what to do.
     """
 
-    def __init__(self, level: str, *, shared: bool = False) -> None:
+    def __init__(self, level: str, lesson: str = "", *, shared: bool = False) -> None:
         place = place_for_sockets()
         _sweep(Path(place))
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir=place))
         self.folder.chmod(0o711)
         spool_of(self.folder).mkdir()
         spool_of(self.folder).chmod(0o711)
-        library = sandbox.stage_library(self.folder)
+        library = stage_library(self.folder, lesson)
         self.channel, theirs = socket.socketpair()
         passed = [theirs]
         if shared:

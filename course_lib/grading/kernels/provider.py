@@ -13,7 +13,10 @@ from course_lib.grading.kernels.spawned import SpawnedKernels
 
 
 def provider(
-    level: str | None = None, limits: Limits | None = None, joins: Path | None = None
+    level: str | None = None,
+    limits: Limits | None = None,
+    joins: Path | None = None,
+    lesson: str = "",
 ) -> Provider:
     """Start what kernels come from.
 
@@ -21,6 +24,7 @@ def provider(
         level: the sandbox that is asked for; the best there is if None.
         limits: what each kernel may use.
         joins: folder of a shared zygote, at the level "strict"; used if it serves us.
+        lesson: that is graded: its kernels see the solutions of those before it, none if "".
 
     Raises:
         GradingError: the machine does not reach the level; the message says why and the remedy.
@@ -33,7 +37,7 @@ def provider(
         try:
             if sys.platform != "linux":  # forks there, too, but not after importing what we import
                 return SpawnedKernels(Reached("off", reasons))
-            return ForkedKernels(candidate, limits, reasons, joins)
+            return ForkedKernels(candidate, limits, reasons, joins, lesson)
         except KernelFault as error:
             reasons[candidate] = str(error)
     raise sandbox.refuse(level or "off", reasons)

@@ -24,6 +24,7 @@ from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 from jupyter_client.provisioning.provisioner_base import KernelProvisionerBase
 from traitlets import Unicode
 
+from course_lib.exercises import lessons
 from course_lib.grading.adapters.jupyter_client import as_connection, interrupt_by_message
 from course_lib.grading.kernels.forked import ForkedKernels
 from course_lib.grading.kernels.provider import provider
@@ -31,11 +32,11 @@ from course_lib.grading.kernels.running_kernel import Kernel, Provider
 
 KERNEL_NAME = "course-sandbox"
 _POLL_SECONDS = 0.02
-_providers: dict[str, Provider] = {}
+_providers: dict[tuple[str, str], Provider] = {}
 
 
 class ZygoteProvisioner(LocalProvisioner):
-    """Forks each kernel from one zygote for this process and sandbox level."""
+    """Forks each kernel from one zygote for this process, sandbox level and lesson."""
 
     sandbox = Unicode("strict", help="strict, basic or off", config=True)
 
@@ -47,8 +48,12 @@ class ZygoteProvisioner(LocalProvisioner):
         return self.kernel is not None or super().has_process
 
     async def pre_launch(self, **kwargs: Any) -> dict[str, Any]:
-        """Make the kernel, and let the manager speak to it."""
-        forks = await asyncio.to_thread(_provider, self.sandbox)
+        """Make the kernel, and let the manager speak to it.
+
+        As nbgrader lays them out, a notebook lies in a folder that has its lesson's name.
+        """
+        lesson = Path(kwargs.get("cwd") or "").name
+        forks = await asyncio.to_thread(_provider, self.sandbox, lesson)
         if not isinstance(forks, ForkedKernels):
             return await super().pre_launch(**kwargs)
         self.kernel = await asyncio.to_thread(forks.start, 0)
@@ -109,11 +114,12 @@ class ZygoteProvisioner(LocalProvisioner):
             await super().cleanup(restart)
 
 
-def _provider(level: str) -> Provider:
-    if level not in _providers:
-        _providers[level] = provider(level)
-        atexit.register(_providers[level].close)
-    return _providers[level]
+def _provider(level: str, folder: str) -> Provider:
+    place = level, folder if folder in lessons() else ""
+    if place not in _providers:
+        _providers[place] = provider(level, lesson=place[1])
+        atexit.register(_providers[place].close)
+    return _providers[place]
 
 
 def install(prefix: str | None = None, sandbox: str = "strict") -> Path:

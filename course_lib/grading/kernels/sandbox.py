@@ -11,7 +11,6 @@ No level is taken silently: `reach` says what was reached and why not more.
 
 import dataclasses
 import functools
-import importlib.util
 import os
 import shutil
 import sys
@@ -25,17 +24,6 @@ from course_lib.errors import GradingError
 LEVELS = ("strict", "basic", "off")
 FIRST_UID, LAST_UID = 60_000, 61_183  # no one else's, as systemd and Debian count
 _PACKAGE = Path(__file__).resolve().parents[2]
-# All of course_lib that a student's kernel sees: rooms, no list of modules.
-VISIBLE = (
-    "__init__.py",
-    "attention",
-    "models",
-    "plotting",
-    "checks/__init__.py",
-    "checks/observe",
-    "grading/kernels/__init__.py",
-    "grading/kernels/guest",
-)
 _REFUSED = """
 ptrace process_vm_readv process_vm_writev kcmp keyctl add_key request_key bpf perf_event_open
 userfaultfd io_uring_setup io_uring_enter io_uring_register mount umount2 move_mount open_tree
@@ -161,37 +149,6 @@ def _seccomp() -> ModuleType:
     import pyseccomp
 
     return pyseccomp
-
-
-def library_of(folder: Path) -> Path:
-    """Where `stage_library` puts it."""
-    return folder / "library"
-
-
-def stage_library(folder: Path) -> Path:
-    """Copy what a student's kernel may see of course_lib; return the folder to import it from.
-
-    Compiled modules come along: their dates are kept, so they are taken for what they are.
-    """
-    target = library_of(folder)
-    for name in VISIBLE:
-        source, copy = _PACKAGE / name, target / "course_lib" / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, copy)
-            continue
-        shutil.copy2(source, copy)
-        compiled = importlib.util.cache_from_source(str(source))
-        if os.path.isfile(compiled):
-            place = importlib.util.cache_from_source(str(copy))
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            shutil.copy2(compiled, place)
-    (target / "course_lib" / "grading" / "__init__.py").write_text("")
-    checks = target / "course_lib" / "checks"  # a notebook's own calls go on, and mean nothing
-    (checks / "notebook").mkdir()
-    (checks / "notebook" / "__init__.py").write_text("")
-    shutil.copy(checks / "observe" / "judged_outside.py", checks / "notebook" / "session.py")
-    return target
 
 
 def command(

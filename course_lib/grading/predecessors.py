@@ -1,0 +1,59 @@
+"""Which exercises an answer builds on: those that its source names, itself or through others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from nbformat import NotebookNode
+
+from course_lib.grading.graded_cells import grade_id, is_check, is_run, is_theirs
+
+
+class Uses:
+    """What the definitions of a notebook name.
+
+    Args:
+        cells: of the notebook; only answers and the student's own cells define anything.
+        sources: what else is defined.
+    """
+
+    def __init__(self, cells: Sequence[NotebookNode], sources: Iterable[str] = ()) -> None:
+        self._cells = cells
+        self._exercises = [grade_id(cell) for cell in cells if is_check(cell)]
+        self._named: dict[str, set[str]] = {}
+        theirs = (cell.source for cell in cells if is_run(cell) and is_theirs(cell))
+        for source in (*theirs, *sources):
+            for name, named in _definitions(source):
+                self._named.setdefault(name, set()).update(named)
+
+    def with_sources(self, sources: Iterable[str]) -> Uses:
+        """The same with more definitions."""
+        return Uses(self._cells, sources)
+
+    def before(self, names: Collection[str]) -> list[str]:
+        """The exercises of this notebook that some answers build on, in its order.
+
+        Args:
+            names: of the answers' exercises; they are not among those that are returned.
+        """
+        found, new = set(names), set(names)
+        while new:
+            new = {name for known in new for name in self._named.get(known, ())} - found
+            found |= new
+        return [name for name in self._exercises if name in found and name not in names]
+
+
+def _definitions(source: str) -> Iterator[tuple[str, set[str]]]:
+    """The names that a cell binds at its top level, each with the names that it is made from."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # IPython's own syntax, too
+        return
+    for node in body:
+        named = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name, named
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                yield from ((n.id, named) for n in ast.walk(target) if isinstance(n, ast.Name))

@@ -1,0 +1,81 @@
+"""What of the course lies in the sandbox: no solution of the lesson that is graded, or later."""
+
+import ast
+import functools
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from answers_within import passing
+
+from course_lib.authoring.paste import solution_path, solution_source
+from course_lib.exercises import lessons
+from course_lib.grading.kernels import staged_library
+from course_lib.grading.kernels.staged_library import handed_out, stage_library
+
+ROOT = Path(__file__).parents[1]
+
+
+def due(lesson):
+    """The exercises that nobody may find an answer to while a lesson is graded."""
+    return [name for slug in lessons() if slug >= lesson for name in lessons()[slug].exercises]
+
+
+@functools.cache
+def work_of(name):
+    """The lines of a solution that do its work: no signature, no docstring."""
+    (node,) = ast.parse(solution_source(name)).body
+    methods = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef)]
+    body = [line for n in methods for part in n.body for line in ast.unparse(part).splitlines()]
+    return {line.strip() for line in body if len(line.strip()) > 25 and '"""' not in line}
+
+
+@pytest.mark.parametrize("lesson", ["", *lessons()])
+def test_no_file_holds_a_solution_that_is_due(tmp_path, lesson):
+    library = stage_library(tmp_path, lesson) / "course_lib"
+    here = {path.stem for path in (library / "attention").glob("[!_]*.py")}
+    assert here == {slug[3:] for slug in lessons() if slug < lesson}
+    if lesson and lesson < "07":
+        assert not list((library / "checks" / "observe" / "lessons").rglob("broken_modules*"))
+    for path in library.rglob("*.py"):
+        held = {line.strip() for line in ast.unparse(ast.parse(path.read_text())).splitlines()}
+        for name in due(lesson):
+            work = work_of(name)
+            assert len(work & held) <= len(work) / 2, (name, path)
+    for path in library.rglob("*.pyc"):
+        assert (path.parent.parent / f"{path.name.partition('.')[0]}.py").is_file(), path
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="the search stops what takes long by a signal")
+@pytest.mark.parametrize("lesson", ["00_whole_game", "06_multi_head"])
+def test_nothing_in_the_sandbox_is_an_answer_to_what_is_due(tmp_path, lesson):
+    library = stage_library(tmp_path, lesson)
+    # Not searched by running it: what makes a process a kernel, and what stands in for the tools.
+    for room in ("grading", "checks/notebook"):
+        shutil.rmtree(library / "course_lib" / room)
+    assert passing(library, due(lesson)) == {}
+    shutil.copy(
+        solution_path(ROOT / "course_lib", "02_masked_softmax"), library / "course_lib/models"
+    )
+    assert "length_mask" in passing(library, ["length_mask"])  # it finds what is there
+
+
+def test_which_lessons_come_before_is_told_by_the_name():
+    slugs = list(lessons())
+    assert handed_out(slugs[3]) == slugs[:3]
+    assert handed_out("05b_homework") == slugs[:6]
+    assert handed_out("homework") == handed_out("2026-exam") == handed_out("") == []
+
+
+def test_compiled_modules_without_their_source_stay_behind(tmp_path, monkeypatch):
+    package = tmp_path / "here" / "course_lib"
+    shutil.copytree(ROOT / "course_lib", package, ignore=shutil.ignore_patterns("__pycache__"))
+    cache = package / "models" / "__pycache__"
+    cache.mkdir()
+    for name in ("prose", "removed"):
+        (cache / f"{name}.cpython-311.pyc").write_bytes(b"")
+    monkeypatch.setattr(staged_library, "_PACKAGE", package)
+    library = stage_library(tmp_path, "02_masked_softmax")
+    assert [path.name for path in library.rglob("*.pyc")] == ["prose.cpython-311.pyc"]

@@ -112,7 +112,7 @@ class Session:
             is_answer = grade_id(cell).endswith(ANSWER)
             if name in self.ours:
                 if is_answer:
-                    self._run(self.ours[name], silent=True)
+                    self._run(self.ours[name], "cells", silent=True)
             elif not is_run(cell) or index in self.harmful:
                 continue
             elif is_check(cell) and not is_plain_test(cell):

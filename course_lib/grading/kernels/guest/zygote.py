@@ -82,8 +82,8 @@ def _show_an_error() -> None:
     linecache.cache[name] = len(cell), None, [cell], name
     try:
         exec(compile(cell, name, "exec"), {})
-    except TypeError:
-        AutoFormattedTB("Context").structured_traceback(*sys.exc_info())
+    except TypeError as error:
+        AutoFormattedTB("Context").structured_traceback(type(error), error, error.__traceback__)
     del linecache.cache[name]
 
 

@@ -284,7 +284,7 @@ def test_reports_say_what_a_reshape_does():
         return queries @ keys.reshape(*keys.shape[:-2], keys.shape[-1], keys.shape[-2])
 
     text = messages("batched_scores", reshaped)
-    assert "keeps the order of the numbers" in text
+    assert "keeps the numbers in order" in text
     assert "The smallest input that fails" in text
 
 

@@ -171,15 +171,12 @@ def test_a_problem_is_about_each_step_that_a_mistake_changes(exercise):
 def test_three_faults_in_different_parts_are_told():
     """A single position sees no mask, so there the other two are alone."""
 
-    class Answer(Decoder):
-        def stored(self, memory):
-            return self.norm_2(memory)
-
-        def added_feed(self, x, norm, start):
-            return norm(x)
-
-        def seen(self, n):
-            return None
-
-    said = [finding.id for finding in grade("DecoderBlock", Answer, seed=0).findings]
+    answer = Decoder.answer(
+        {
+            "stored": lambda self, memory: self.norm_2(memory),
+            "added_feed": lambda self, x, norm, start: norm(x),
+            "seen": lambda self, n: None,
+        }
+    )
+    said = [finding.id for finding in grade("DecoderBlock", answer, seed=0).findings]
     assert said[0] == "residual_of_the_normed_around_feed_forward_network"

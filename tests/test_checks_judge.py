@@ -313,7 +313,8 @@ def test_half_precision_is_forgiven_where_the_call_asks_for_it():
     asked = {"args": {"x": tensor([1.0]), "dtype": Dtype("float16")}}
     assert tolerance("float16", dtype="float16") == tolerance("float16", **asked) == 1e-2
     assert tolerance("bfloat16", dtype="bfloat16") == 5e-2
-    assert tolerance("float16") == tolerance("float32") == 1e-4
+    assert tolerance("float16", dtype="float32") == tolerance("float32", dtype="float32") == 1e-4
+    assert tolerance("float16") == tolerance("float32") == 2e-6  # to a question in float64
     assert tolerance("float64") == 1e-7 and tolerance("float16", tolerance=0.5) == 0.5
 
 
@@ -496,7 +497,7 @@ def test_an_edge_case_is_named_with_an_error_only_where_nothing_else_raises_it()
     one = exercise(
         returns=(Returned("double"),),
         probes=lambda rng: [plain, edge],
-        oracle=lambda x: 2 * x,
+        oracle=lambda x: Expected(2 * x),
         is_class=False,
     )
     (finding,) = grade(one, halved_unless_empty).findings

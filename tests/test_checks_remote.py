@@ -22,7 +22,7 @@ from course_lib.checks.observe.probe import Dtype, Probe, tensor
 from course_lib.checks.observe.remote import MIMETYPE, REPLY_TYPES, Reply, Request
 from course_lib.checks.observe.unchanged import changes
 from course_lib.exercises import find
-from course_lib.exercises.memory_and_speed._mistakes import at_once, blocked
+from course_lib.exercises.memory_and_speed._mistakes import at_once
 from course_lib.exercises.variants import variants
 
 ROOT = Path(__file__).parent.parent
@@ -121,13 +121,14 @@ def test_the_observer_is_what_its_files_say():
 
 @pytest.mark.parametrize("wrapped", list(WRAPPED))
 def test_who_wraps_the_meter_has_measured_nothing(displayed, monkeypatch, wrapped):
-    assert judged(displayed, monkeypatch, blocked()).score == 1.0
+    in_blocks = next(v.answer for v in variants(ROOT, "blocked_attention") if v.is_right)
+    assert judged(displayed, monkeypatch, in_blocks).score == 1.0
     honest = judged(displayed, monkeypatch, at_once).score
     WRAPPED[wrapped](monkeypatch)
     report = judged(displayed, monkeypatch, at_once)
     assert report.score <= honest < 0.4
     assert "the course's own meter was changed" in report.text()
-    assert judged(displayed, monkeypatch, blocked()).score < 0.4
+    assert judged(displayed, monkeypatch, in_blocks).score < 0.4
 
 
 def test_answers_are_put_together_once_all_are_there(monkeypatch):

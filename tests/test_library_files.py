@@ -180,7 +180,7 @@ def test_another_package_of_its_name_is_never_shadowed(notebook, tmp_path, monke
 
     assert my_attention.mine == 1
     assert library.own("causal_mask") is None
-    assert "something else of this name hides" in capsys.readouterr().out
+    assert "something else with this name hides" in capsys.readouterr().out
 
 
 def test_it_is_found_although_its_folder_is_the_current_one(notebook, course, monkeypatch):

@@ -318,7 +318,7 @@ def test_f18_without_bubblewrap_strict_is_refused_with_the_cure(monkeypatch):
     sandbox.obstacles.cache_clear()
     try:
         with pytest.raises(GradingError, match="apt-get install bubblewrap"):
-            Serial("strict", driver.SETTINGS.limits)
+            Serial("strict", driver.SETTINGS.limits).runner.open(LESSON)
     finally:
         sandbox.obstacles.cache_clear()
 

@@ -172,7 +172,7 @@ def run_tests(
         typer.Option("--durations", help="Write docs/test_durations.md: how long everything took."),
     ] = False,
 ) -> None:
-    """Run what a contributor needs, in under three minutes; arguments after -- go to pytest alone.
+    """Run what a contributor needs, in about four minutes; arguments after -- go to pytest alone.
 
     Example: course test --all
 

@@ -7,8 +7,9 @@ student's code, so only the few types named here are ever made, and every size i
 import base64
 import functools
 import json
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -38,7 +39,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return _plain(value.item())
     if is_dataclass(value):
-        content = {name: _plain(getattr(value, name)) for name in _names(type(value))}
+        # What is as it is by default is left out: that is most of an observation.
+        said = ((name, getattr(value, name)) for name in _fields(type(value)))
+        content = {n: _plain(v) for n, v in said if not _fields(type(value))[n](v)}
         return {"object": [type(value).__name__, content]}
     if isinstance(value, Mapping):
         return {"pairs": [[_plain(key), _plain(item)] for key, item in value.items()]}
@@ -50,8 +53,15 @@ def _plain(value: Any) -> Any:
 
 
 @functools.cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+def _fields(kind: type) -> dict[str, Callable[[Any], bool]]:
+    """A dataclass's fields, and whether a value is what one of them is where nothing is said."""
+
+    def usual(field: Field) -> Callable[[Any], bool]:
+        if field.default_factory is not MISSING:
+            return operator.not_
+        return functools.partial(operator.is_, field.default)
+
+    return {field.name: usual(field) for field in fields(kind)}
 
 
 def decode(text: str, expected: type, known: tuple[type, ...]) -> Any:
@@ -73,7 +83,7 @@ def decode(text: str, expected: type, known: tuple[type, ...]) -> Any:
         raise
     except (ValueError, TypeError, KeyError, RecursionError, AttributeError) as error:
         raise CodecError(f"the message cannot be read ({type(error).__name__})") from None
-    if not _fits(value, expected):
+    if not _check_of(expected)(value):
         raise CodecError(f"the message holds a {type(value).__name__}")
     return value
 
@@ -108,17 +118,17 @@ def _array(dtype: str, shape: list[int], text: str) -> np.ndarray:
 
 def _object(name: str, content: dict, known: dict[str, type]) -> Any:
     kind = known[name]
-    hints = _hints(kind)
+    fits = _checks_of(kind)
     values = {key: _made(item, known) for key, item in content.items()}
     for key, value in values.items():
-        if not _fits(value, hints[key]):
+        if not fits[key](value):
             raise CodecError(f"{name}.{key} is a {type(value).__name__}")
     return kind(**values)
 
 
 @functools.cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
+def _checks_of(kind: type) -> dict[str, Callable[[Any], bool]]:
+    return {name: _check_of(hint) for name, hint in get_type_hints(kind).items()}
 
 
 def _key(key: Any) -> Any:
@@ -127,29 +137,33 @@ def _key(key: Any) -> Any:
     return key
 
 
-def _fits(value: Any, hint: Any) -> bool:
+@functools.cache
+def _check_of(hint: Any) -> Callable[[Any], bool]:
     """Whether a decoded value is what an annotation says, containers and their items included."""
-    origin, args = get_origin(hint), get_args(hint)
+    origin, parts = get_origin(hint), [h for h in get_args(hint) if h is not Ellipsis]
     if hint is Any:
-        return True
-    if origin in (Union, UnionType):
-        return any(_fits(value, option) for option in args)
-    if hint in (None, NoneType):
-        return value is None
+        return lambda value: True
     if hint is float:
-        return type(value) in (int, float)
+        return lambda value: type(value) in (int, float)
     if origin is None:
-        return type(value) is hint
+        kind = NoneType if hint is None else hint
+        return lambda value: type(value) is kind
+    checks = [_check_of(part) for part in parts]
+    first, last = checks[0], checks[-1]
+    if origin in (Union, UnionType):
+        return lambda value: any(check(value) for check in checks)
+    if origin is tuple and Ellipsis in get_args(hint):
+        return lambda value: type(value) is tuple and all(map(first, value))
     if origin is tuple:
-        if type(value) is not tuple:
-            return False
-        if args[-1] is Ellipsis:
-            return all(_fits(item, args[0]) for item in value)
-        return len(value) == len(args) and all(map(_fits, value, args))
-    if origin is list:
-        return type(value) is list and all(_fits(item, args[0]) for item in value)
-    if issubclass(origin, Mapping):
-        return type(value) is dict and all(
-            _fits(key, args[0]) and _fits(item, args[1]) for key, item in value.items()
+        return lambda value: (
+            type(value) is tuple
+            and len(value) == len(checks)
+            and all(check(item) for check, item in zip(checks, value, strict=True))
         )
-    return False
+    if origin is list:
+        return lambda value: type(value) is list and all(map(first, value))
+    if issubclass(origin, Mapping):
+        return lambda value: (
+            type(value) is dict and all(map(first, value)) and all(map(last, value.values()))
+        )
+    return lambda value: False

@@ -52,8 +52,11 @@ def is_theirs(cell: Mapping) -> bool:
 
 
 def is_run(cell: Mapping) -> bool:
-    """Whether grading runs a cell: a code cell that is not for show."""
-    return cell["cell_type"] == "code" and "demo" not in cell["metadata"].get("tags", [])
+    """Whether grading runs a cell: code that is not for show, and not the lesson's own comments."""
+    if cell["cell_type"] != "code" or "demo" in cell["metadata"].get("tags", []):
+        return False
+    lines = (line.strip() for line in cell.get("source", "").splitlines())
+    return is_theirs(cell) or is_check(cell) or any(line and line[0] != "#" for line in lines)
 
 
 def check_cells(notebook: NotebookNode) -> list[NotebookNode]:

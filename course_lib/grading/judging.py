@@ -73,7 +73,7 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode) -> dict[str,
             session.remember(name, index)
             continue
         verdicts[name] = judged = _judge_twice(session, job, name, index)
-        if _is_wrong(judged) and _right_with_other_inputs(session, job, name, index):
+        if _is_unexplained(judged) and _right_with_other_inputs(session, job, name, index):
             flagged[name] = "wrong with one set of inputs, right with another"
         cell.outputs = _check_outputs(session, cell, judged)
     _judge_beside_ours(session, job, notebook, verdicts)
@@ -197,8 +197,10 @@ def _answer_of(session: Session, name: str) -> int | None:
     return next(answers, None)
 
 
-def _is_wrong(judged: Report | str) -> bool:
-    return isinstance(judged, Report) and judged.outcome in ("incorrect", "raised")
+def _is_unexplained(judged: Report | str) -> bool:
+    """Whether an answer is wrong and no known mistake gives what it gives."""
+    wrong = isinstance(judged, Report) and judged.outcome in ("incorrect", "raised")
+    return wrong and judged.mistake is None
 
 
 def _right_with_other_inputs(session: Session, job: Job, name: str, index: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
@@ -110,35 +110,30 @@ class Client:
         return sum(channel.received for channel in self._channels.values())
 
     def wait_ready(self, seconds: float) -> Client:
-        """Wait until the kernel answers and its output arrives.
+        """Wait until the kernel's output arrives.
 
         Raises:
             KernelFault: it ends before, or takes longer.
         """
-        until, asked, heard = time.monotonic() + seconds, set(), set()
+        until = time.monotonic() + seconds
         while time.monotonic() < until and not self.kernel.over.is_set():
-            # Asked again and again: what a kernel puts out before we listen to it is lost.
-            asked.add(self._send("shell", "kernel_info_request"))
-            again = time.monotonic() + _ASK_AGAIN_SECONDS
-            if self._hear(asked, heard, lambda again=again: time.monotonic() > again):
+            # It greets whoever listens to its output. What it put out before is lost: an answer
+            # that never came may have been there, so it is asked again.
+            if self._next("iopub", _ASK_AGAIN_SECONDS) is not None:
                 return self
+            self._send("shell", "kernel_info_request")
         self.close()
         why = self.kernel.ending.get("reason", f"it did not answer within {seconds:.0f} s")
         raise KernelFault(f"a kernel did not start ({why})")
 
-    def _hear(self, requests: set[str], heard: set[str], enough: Callable[[], object]) -> bool:
-        """Whether an answer to one of the requests and a status message about one have arrived.
-
-        What was heard is added to `heard`: "shell", "iopub".
-        """
-        while not enough() and not self.kernel.over.is_set():
+    def _hear(self, request: str, limit: _Allowance) -> None:
+        """Wait until a request was answered and its output has ended, as long as a limit allows."""
+        heard: set[str] = set()
+        while len(heard) < 2 and not limit.spent() and not self.kernel.over.is_set():
             for channel in {"shell", "iopub"} - heard:
                 message = self._next(channel, 0.01)
-                if _is_about(message, requests) and (channel == "shell" or _says_idle(message)):
+                if _is_about(message, {request}) and (channel == "shell" or _says_idle(message)):
                     heard.add(channel)
-            if len(heard) == 2:
-                return True
-        return False
 
     def run(
         self, code: str, seconds: float, *, silent: bool = False, attached: Attached = None
@@ -195,7 +190,7 @@ class Client:
             if sent.spent() or self.kernel.over.is_set():
                 break
         request = self._execute("pass", history=False)
-        self._hear({request}, set(), _Allowance(self.kernel, _GRACE_SECONDS).spent)
+        self._hear(request, _Allowance(self.kernel, _GRACE_SECONDS))
 
     def _finish(self, request: str, ran: Ran) -> None:
         limit = _Allowance(self.kernel, _GRACE_SECONDS)

@@ -249,7 +249,9 @@ class ForkedKernels:
 
         kernel = self.start(0)
         try:
-            Client(kernel).wait_ready(START_SECONDS).close()
+            with contextlib.closing(Client(kernel).wait_ready(START_SECONDS)) as client:
+                if client.run("1 + 1", START_SECONDS).state != "ok":
+                    raise KernelFault("a kernel came up and ran nothing")
         except KernelFault as error:
             detail = kernel.ending.get("detail", "").strip().splitlines()[-1:]
             raise KernelFault(detail[0] if detail else str(error)) from error

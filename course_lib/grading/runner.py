@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 
+from course_lib.grading.graded_cells import is_run
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.judging import grade_cells
 from course_lib.grading.kernels.client import Client
@@ -21,6 +22,10 @@ from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.regrade import keep_points
 from course_lib.grading.submission_kernel import READY_SECONDS, CannotJudge, Journal, Session
+
+# What torch imports when something is first done, a second's work: an optimiser made, a gradient
+# handed to a backward pass.
+_LATE = {"torch.optim": "torch._dynamo", "backward(": "torch.fx.experimental.symbolic_shapes"}
 
 
 class Runner:
@@ -68,9 +73,8 @@ class Runner:
         self.open(job.lesson)
         result = Result(job.student, job.lesson, job.key)
         started = time.monotonic()
-        # An optimiser imports torch's compiler when it is made, a second's work.
-        optimises = any("torch.optim" in cell.source for cell in job.notebook.cells)
-        self._imports = ("torch._dynamo",) if optimises else ()
+        run = "\n".join(cell.source for cell in job.notebook.cells if is_run(cell))
+        self._imports = tuple(module for word, module in _LATE.items() if word in run)
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 self._attempt(job, result)

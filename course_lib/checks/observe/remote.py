@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 
 import numpy as np
 import torch
@@ -143,14 +143,15 @@ def courses_versions_refuse(names: Iterable[str]) -> Iterator[None]:
 
 def _courses_functions(name: str) -> list:
     """The functions that an exercise's solution consists of, without their wrappers."""
-    found = []
-    for home, module in list(sys.modules.items()):
-        if home.startswith("course_lib.attention."):
-            solution = vars(module).get(name)
-            members = vars(solution).values() if isinstance(solution, type) else [solution]
-            plain = [getattr(m, "__func__", m) for m in members]  # of static and class methods
-            unwrapped = [inspect.unwrap(f) for f in plain if isinstance(f, FunctionType)]
-            found += [f for f in unwrapped if f.__globals__ is vars(module) and f not in found]
+    found: list[FunctionType] = []
+    # Not all modules there are: to look at each is to copy a forked kernel's memory.
+    rooms = list(vars(sys.modules.get("course_lib.attention", sys)).values())
+    for module in (room for room in rooms if isinstance(room, ModuleType)):
+        solution = vars(module).get(name)
+        members = vars(solution).values() if isinstance(solution, type) else [solution]
+        plain = [getattr(m, "__func__", m) for m in members]  # of static and class methods
+        unwrapped = [inspect.unwrap(f) for f in plain if isinstance(f, FunctionType)]
+        found += [f for f in unwrapped if f.__globals__ is vars(module) and f not in found]
     return found
 
 

@@ -167,7 +167,6 @@ def command(
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": str(library),
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         "COURSE_JUDGED_OUTSIDE": "1",
     }
     strict = level == "strict"

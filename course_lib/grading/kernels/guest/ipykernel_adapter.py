@@ -3,11 +3,117 @@
 Written against the version below; read this again when ipykernel is updated.
 """
 
+import functools
+import importlib
+import inspect
+import os
 import sys
 import zlib
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
+
+import stack_data
+import zmq
+from ipykernel import ipkernel
+from ipykernel.compiler import XCachingCompiler
+from ipykernel.ipkernel import IPythonKernel
+from ipykernel.kernelapp import IPKernelApp
+from IPython.utils import PyColorize
+from pygments.formatters import terminal256
+from pygments.lexer import RegexLexerMeta
+from pygments.lexers import get_lexer_by_name
+from traitlets.config import Config
+from zmq.eventloop.zmqstream import ZMQStream
 
 WRITTEN_AGAINST = "7.4.0"
+
+
+def import_without_debugger() -> None:
+    """Kernels have none, and it takes a tenth of a second to import."""
+    sys.modules["debugpy"] = cast(Any, None)
+    importlib.import_module("ipykernel.debugger")
+    del sys.modules["debugpy"]
+
+
+def kernel_app(connection_file: str) -> IPKernelApp:
+    """A kernel's application, initialised and not yet started."""
+    config = Config(HistoryManager={"enabled": False})
+    app = _App.instance(connection_file=connection_file, capture_fd_output=False, config=config)
+    app.initialize([])
+    return app
+
+
+class _Compiler(XCachingCompiler):
+    """Says of each cell which module it is of: a traceback would look at all of them for that."""
+
+    def get_code_name(self, raw_code: str, transformed_code: str, number: int) -> str:
+        name = super().get_code_name(raw_code, transformed_code, number)
+        inspect.modulesbyfile[os.path.normcase(os.path.abspath(name))] = "__main__"
+        return name
+
+
+class _Kernel(IPythonKernel):
+    """Without a debugger, and without the list of all modules for one.
+
+    To list a forked process's modules is to copy 14 MB of its parent's memory.
+    """
+
+    compiler_class = _Compiler
+
+    def __init__(self, debugpy_stream: ZMQStream, **kwargs: Any) -> None:
+        debugpy_stream.close()
+        no_modules = SimpleNamespace(modules={}, platform=sys.platform)
+        with mock.patch.object(ipkernel, "sys", no_modules):
+            super().__init__(**kwargs)
+
+
+class _App(IPKernelApp):
+    """Reads no settings and writes no log: in a kernel's folders there are none, nobody reads it.
+
+    One thread reads the shell channel and runs cells. A second one, which ipykernel has for
+    subshells, would hand every message over.
+    """
+
+    kernel_class = _Kernel
+
+    def init_code(self) -> None: ...
+
+    def parse_command_line(self, argv: object = None) -> None: ...
+
+    def init_crash_handler(self) -> None: ...
+
+    def init_config_files(self) -> None: ...
+
+    def load_config_file(self, suppress_errors: object = None) -> None: ...
+
+    def log_connection_info(self) -> None: ...
+
+    def _configure_logging(self) -> None: ...
+
+    def init_control(self, context: zmq.Context) -> None:
+        super().init_control(context)
+        self.shell_channel_thread = None
+
+
+def show_errors_quickly() -> None:
+    """What IPython makes for each traceback anew, and what is the same every time: half of it."""
+    get_lexer_by_name("python3").get_tokens("")
+    make = RegexLexerMeta.__call__
+
+    def made(cls: Any, *args: Any, **options: Any) -> Any:
+        if "tokens" not in vars(cls) and "_tokens" in vars(cls.__mro__[1]):
+            cls._tokens = cls.__mro__[1]._tokens
+        return make(cls, *args, **options)
+
+    RegexLexerMeta.__call__ = made
+    for owner, name in (
+        (PyColorize.Theme, "as_pygments_style"),
+        (stack_data, "style_with_executing_node"),
+        (terminal256, "Terminal256Formatter"),
+    ):
+        setattr(owner, name, functools.cache(getattr(owner, name)))
 
 
 def name_cells_quickly() -> None:

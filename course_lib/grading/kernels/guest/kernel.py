@@ -13,7 +13,11 @@ import time
 import traceback
 
 from course_lib.grading.kernels.guest import lockdown
-from course_lib.grading.kernels.guest.ipykernel_adapter import limit_output, streams_restorer
+from course_lib.grading.kernels.guest.ipykernel_adapter import (
+    kernel_app,
+    limit_output,
+    streams_restorer,
+)
 
 READY = b"ready "
 _SAYING = 3
@@ -67,17 +71,13 @@ def _seed_everything(seed: int) -> None:
 def _run_kernel(
     connection: dict, seed: int, forked: float, spent: dict[str, float], watchdog: socket.socket
 ) -> None:
-    from ipykernel.kernelapp import IPKernelApp
-
     from course_lib.checks.observe.cells import watch_cells
 
     limit_output(connection.pop("output"))
     path = f"{connection.pop('folder')}/connection.json"
     with open(path, "w", encoding="utf-8") as file:
         json.dump(connection, file)
-    app = IPKernelApp.instance(capture_fd_output=False)
-    arguments = ["-f", path, "--HistoryManager.enabled=False", "--IPKernelApp.log_level=ERROR"]
-    app.initialize(arguments)
+    app = kernel_app(path)
     assert app.shell is not None  # made by `initialize`
     app.shell.events.register("post_run_cell", streams_restorer())
     watch_cells(app.shell)

@@ -19,7 +19,11 @@ import sys
 from dataclasses import dataclass
 
 from course_lib.grading.kernels.guest import lockdown
-from course_lib.grading.kernels.guest.ipykernel_adapter import name_cells_quickly
+from course_lib.grading.kernels.guest.ipykernel_adapter import (
+    import_without_debugger,
+    name_cells_quickly,
+    show_errors_quickly,
+)
 
 
 def main(library: str, descriptor: int, door: int | None = None) -> None:
@@ -41,16 +45,15 @@ def main(library: str, descriptor: int, door: int | None = None) -> None:
 
 # What lessons import, and what kernels import for their first cells and their first traceback.
 _WARM = """
-debugpy.server ipykernel.ipkernel ipykernel.kernelapp ipykernel.zmqshell ipykernel.heartbeat
+ipykernel.ipkernel ipykernel.kernelapp ipykernel.zmqshell ipykernel.heartbeat
 ipykernel.iostream ipykernel.parentpoller ipykernel.subshell_manager zmq.eventloop.zmqstream
 zmq.utils.garbage jupyter_client.session tornado.platform.asyncio comm IPython.core.completerlib
 IPython.core.pylabtools IPython.extensions.storemagic IPython.lib.display stack_data.formatting
 pygments.formatters.terminal256 pygments.styles.default pygments.lexers.python pure_eval.utils
 matplotlib.pyplot matplotlib.backends.backend_agg matplotlib_inline.backend_inline
-torch.nn.functional torch.fx.experimental.symbolic_shapes jaxtyping
+torch.nn.functional jaxtyping
 course_lib.grading.kernels.guest.watchdog course_lib.checks.observe.remote
-course_lib.checks.notebook.session course_lib.plotting
-ipykernel.debugger debugpy.server.api faulthandler
+course_lib.checks.notebook.session course_lib.plotting faulthandler
 IPython.core.debugger IPython.core.oinspect IPython.core.logger tornado.queues
 """
 
@@ -59,6 +62,7 @@ def _import_everything() -> None:
     """All of it before the first fork."""
     import course_lib
 
+    import_without_debugger()
     for name in _WARM.split():
         importlib.import_module(name)
     for name in vars(course_lib)["_exercise_modules"]().values():
@@ -68,10 +72,12 @@ def _import_everything() -> None:
     import torch
 
     name_cells_quickly()
+    show_errors_quickly()
     matplotlib.use("module://matplotlib_inline.backend_inline")
     torch.set_num_threads(1)
     np.linalg.norm(np.ones(2))
     _show_an_error()
+    _observe_an_answer()
 
 
 def _show_an_error() -> None:
@@ -85,6 +91,29 @@ def _show_an_error() -> None:
     except TypeError as error:
         AutoFormattedTB("Context").structured_traceback(type(error), error, error.__traceback__)
     del linecache.cache[name]
+
+
+def _observe_an_answer() -> None:
+    """Observe one of ours: what a first call looks up, makes and keeps is here for every kernel."""
+    import numpy as np
+    import torch
+
+    from course_lib.checks.observe.codec import decode, encode
+    from course_lib.checks.observe.probe import Probe, array, tensor
+    from course_lib.checks.observe.remote import REPLY_TYPES, REQUEST_TYPES, Reply, Request, answer
+
+    def softmax(scores: object) -> object:
+        return scores.softmax(-1) if isinstance(scores, torch.Tensor) else scores
+
+    ones = np.ones((2, 3))
+    probes = [
+        Probe("tensor", "", args={"scores": tensor(ones, requires_grad=True)}, grad_outputs=ones),
+        Probe("strided", "", args={"scores": tensor(ones, strided=True)}, loops="loops"),
+        Probe("array", "", args={"scores": array(ones)}),
+    ]
+    request = encode(Request("softmax", probes))
+    reply = answer(decode(request, Request, REQUEST_TYPES), {"softmax": softmax})
+    decode(encode(reply), Reply, REPLY_TYPES)
 
 
 def _import_for_good(names: list[str]) -> None:

@@ -71,9 +71,12 @@ class FeedbackPages:
         many_forks_follow()
         return exporter
 
+    def get_ready(self) -> None:
+        """Render what the release holds, for all pages."""
+        _ = self._exporter
+
     def expect(self, student: str, about: SubmittedNotebook, grades: NotebookGrades) -> None:
         """A student's points are in the gradebook: the page is to be made with them."""
-        _ = self._exporter  # made while the workers are busy
         penalty = about.late_submission_penalty or 0
         known = {
             "assignment": self.lesson,

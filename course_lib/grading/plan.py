@@ -5,6 +5,7 @@ Of a submission whose check changed, only what depends on that check is judged a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +33,6 @@ class Run:
     Attributes:
         release: the lesson's release notebook as text.
         notebook: the same, parsed once; never changed.
-        checks: digest of each check's sources.
         tests: ordinary tests with what the release hides of them.
         seed: the secret from which each submission's own is made.
     """
@@ -43,9 +43,13 @@ class Run:
     ledger: Ledger
     release: str
     notebook: NotebookNode
-    checks: Mapping[str, str]
     tests: Mapping[str, str]
     seed: str
+
+    @functools.cached_property
+    def checks(self) -> Mapping[str, str]:
+        """Digest of each check's sources, made while workers come up: half a second's work."""
+        return {**checks_digests(self.lesson), **digests_of(self.tests)}
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,6 @@ def open_run(course: Course, lesson: str, settings: Settings) -> Run:
         Ledger(course.ledger_path(lesson)),
         release,
         notebook,
-        {**checks_digests(lesson), **digests_of(tests)},
         tests,
         course.check_seed(),
     )

@@ -51,6 +51,10 @@ class Publisher:
         with opened(self.course.coursedir(self.lesson)) as self.gradebook:
             yield self
 
+    def get_ready(self) -> None:
+        """Make now what all feedback pages need; the first one that is expected would, too."""
+        self._pages.get_ready()
+
     def publish(
         self, student: str, text: str, notebook: NotebookNode, grades: NotebookGrades
     ) -> None:

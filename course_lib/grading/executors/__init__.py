@@ -33,7 +33,12 @@ class Executor(Protocol):
 
 
 def executor(
-    name: str, *, sandbox: str | None = None, limits: Limits | None = None, workers: int = 0
+    name: str,
+    *,
+    sandbox: str | None = None,
+    limits: Limits | None = None,
+    workers: int = 0,
+    lesson: str = "",
 ) -> Executor:
     """The executor of a name.
 
@@ -42,6 +47,7 @@ def executor(
         sandbox: level for the students' code, the best there is if None.
         limits: what each submission may use.
         workers: how many processes; one for each core if 0.
+        lesson: that is graded, if jobs will come for certain: what forks its kernels starts now.
 
     Raises:
         GradingError: there is no such executor, or it cannot be reached.
@@ -50,7 +56,7 @@ def executor(
     if name == "serial":
         return Serial(sandbox, limits)
     if name == "processes":
-        return Processes(sandbox, limits, workers or os.cpu_count() or 1)
+        return Processes(sandbox, limits, workers or os.cpu_count() or 1, lesson)
     if name.startswith("dask://"):
         from course_lib.grading.executors.dask import OnDask
 

@@ -50,12 +50,12 @@ class Processes:
     which submission it had in hand.
     """
 
-    def __init__(self, sandbox: str | None, limits: Limits, workers: int) -> None:
+    def __init__(self, sandbox: str | None, limits: Limits, workers: int, lesson: str = "") -> None:
         self.sandbox, self.limits, self.most = sandbox, limits, workers
         self.workers: list[Worker] = []
         self.failed_starts = 0
         processes()
-        self.zygote: Zygote | None = None
+        self.zygote: Zygote | None = shared_zygote(sandbox, lesson) if lesson else None
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Result]:
         """Yield a result for each job.

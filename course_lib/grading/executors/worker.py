@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import queue
@@ -161,6 +162,7 @@ def _begin(sandbox: str | None, limits: Limits, joins: Path | None) -> None:
             lockdown.die_with_parent()
     for name in os.environ.keys() - public_environment().keys():
         del os.environ[name]
+    gc.freeze()  # what was imported stays: nothing looks through it for garbage
     _arguments[:] = [sandbox, limits, joins]
 
 

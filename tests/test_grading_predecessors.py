@@ -12,7 +12,7 @@ from course_lib.authoring.paste import solution_source
 from course_lib.checks.judge.example import Example
 from course_lib.checks.judge.report import Finding, Report
 from course_lib.exercises import find, lessons
-from course_lib.grading import judging
+from course_lib.grading import cells_in_turn
 from course_lib.grading.graded_cells import is_theirs, read_notebook
 from course_lib.grading.jobs import Job
 from course_lib.grading.predecessors import Uses
@@ -130,10 +130,11 @@ def test_nothing_but_points_is_taken_from_the_second_judgement():
     second = Report.on(exercise, "incorrect", 0.5, parts={"values": (0.5, 1.0)}, **about)
     first = Report.on(exercise, "incorrect", 0.25, [Finding("y", "as it was", "", "values")])
     for before in (first, "time", Report.not_attempted(exercise, "stub")):
-        taken = judging._with_points_of(second, before, ["squared_distances"])
+        taken = cells_in_turn._with_points_of(second, before, ["squared_distances"])
         assert taken.points == second.points and IN_PLACE in taken.text()
         assert secret not in taken.text() + taken.html() + str(taken.as_dict())
-    assert "as it was" in judging._with_points_of(second, first, ["squared_distances"]).text()
+    taken = cells_in_turn._with_points_of(second, first, ["squared_distances"])
+    assert "as it was" in taken.text()
 
 
 def cells(*sources):

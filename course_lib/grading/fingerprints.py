@@ -21,6 +21,7 @@ _ENGINE = (
     "grading/runner.py",
     "grading/submission_kernel.py",
     "grading/judging.py",
+    "grading/cells_in_turn.py",
     "grading/observation_reply.py",
     "grading/check_outputs.py",
 )

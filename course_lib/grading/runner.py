@@ -12,9 +12,9 @@ from pathlib import Path
 
 import nbformat
 
+from course_lib.grading.cells_in_turn import grade_cells
 from course_lib.grading.graded_cells import is_run
 from course_lib.grading.jobs import Job, Result
-from course_lib.grading.judging import grade_cells
 from course_lib.grading.kernels.client import Client
 from course_lib.grading.kernels.provider import provider
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault, Provider

@@ -38,13 +38,15 @@ def source_checks(notebook: NotebookNode) -> list[str]:
     What the lesson's own cells name is everyone's business.
     """
     found = []
-    lessons = {word for cell in notebook.cells if not is_theirs(cell) for word in _named(cell)}
+    lessons = {
+        word for cell in notebook.cells if not is_theirs(cell) for word in _named(cell.source)
+    }
     for cell in [cell for cell in notebook.cells if is_theirs(cell)]:
         about = cell.metadata.get("nbgrader", {})
         own = cell.metadata.get("course", {}).get("own")
         name = about.get("grade_id", "").removesuffix(_ANSWER)
         where = name or "a cell of the student's own"
-        if strange := [f"`{word}`" for word in _named(cell) if word not in lessons]:
+        if strange := [f"`{word}`" for word in _named(cell.source) if word not in lessons]:
             listed = ", ".join(strange[:_MOST_NAMED])
             found.append(f"{where}: look at its source, which names {listed}")
         if _TURNED.search(cell.source):
@@ -71,9 +73,10 @@ def same_as_course(notebook: NotebookNode, lesson: str) -> list[str]:
     return same
 
 
-def _named(cell: NotebookNode) -> list[str]:
-    """What of the business of others a cell names, each once."""
-    return list(dict.fromkeys(found[0] for found in _BUSINESS_OF_OTHERS.finditer(cell.source)))
+@functools.lru_cache(maxsize=1000)  # a release's cells are the same for everyone
+def _named(source: str) -> tuple[str, ...]:
+    """What of the business of others a cell's source names, each once."""
+    return tuple(dict.fromkeys(found[0] for found in _BUSINESS_OF_OTHERS.finditer(source)))
 
 
 def _forbidden(exercise: str, source: str) -> list[str]:

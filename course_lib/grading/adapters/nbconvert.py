@@ -19,7 +19,8 @@ WRITTEN_AGAINST = "7.17.2"
 class CachingExporter(HTMLExporter):
     """HTMLExporter that renders a text only once: most of a lesson is the same for everyone.
 
-    It also leaves out the last step, which parses the whole page again to find images without
+    It copies a notebook once, and does not validate it: what it gets was just read or graded. And
+    it leaves out the last step, which parses the whole page again to find images without
     alternative text: ours have one.
     """
 
@@ -33,6 +34,11 @@ class CachingExporter(HTMLExporter):
         self.register_filter("filter_data_type", data_types)
         resources = self._init_resources(resources)
         return TemplateExporter.from_notebook_node(self, nb, resources, **options)
+
+    def _preprocess(self, nb: NotebookNode, resources: Any) -> tuple[NotebookNode, Any]:
+        for preprocessor in self._preprocessors:
+            nb, resources = preprocessor(nb, resources)
+        return nb, resources
 
     @functools.cached_property
     def _highlight(self) -> Callable[..., str]:

@@ -1,0 +1,185 @@
+"""The cells of a rebuilt notebook, one after the other: run it, or observe and judge a check.
+
+What builds on a wrong answer is judged once more with the course's version in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TypeGuard
+
+from nbformat import NotebookNode
+
+from course_lib.authoring.paste import solution_source
+from course_lib.checks.judge.example import Example
+from course_lib.checks.judge.report import Report
+from course_lib.exercises import find
+from course_lib.grading.graded_cells import grade_id, is_check, is_plain_test, is_run, read_check
+from course_lib.grading.jobs import Job
+from course_lib.grading.judging import (
+    MAYBE_ANOTHERS,
+    Unnamed,
+    answer_of,
+    check_cell_outputs,
+    judge_twice,
+    right_with_other_inputs,
+)
+from course_lib.grading.kernels.client import Ran
+from course_lib.grading.plain_tests import shown_of_test
+from course_lib.grading.predecessors import Uses
+from course_lib.grading.shown import Shown
+from course_lib.grading.submission_kernel import LOST, CannotJudge, Session
+
+
+def grade_cells(session: Session, job: Job, notebook: NotebookNode) -> dict[str, str]:
+    """Run every cell in order; the notebook's outputs are changed in place.
+
+    Returns:
+        Exercises for a person to look at, with the reason.
+
+    Raises:
+        KernelFault: a kernel was lost, and not by what ran in it.
+        CannotJudge: no other attempt would end otherwise.
+    """
+    flagged, shown = {}, Shown(notebook)
+    verdicts: dict[str, Report | str] = {}
+    unnamed: Unnamed = {}
+    for index, cell in enumerate(notebook.cells):
+        if not is_run(cell):
+            continue
+        session.check_budget()
+        if not is_check(cell):
+            shown.keep(cell, _run_cell(session, index, cell))
+            continue
+        if is_plain_test(cell):
+            cell.outputs = shown_of_test(
+                _run_cell(session, index, cell), session.harmful.get(index)
+            )
+            continue
+        name = grade_id(cell)
+        cell.execution_count = index + 1
+        if name in job.settled:
+            session.remember(name, index)
+            continue
+        later: Unnamed | None = {} if _builds_on_wrong(notebook, verdicts, name) else None
+        verdicts[name] = judged = judge_twice(session, job, name, index, later)
+        if later and _score(judged) < 1.0:
+            unnamed |= later
+        elif _is_unexplained(judged) and right_with_other_inputs(session, job, name, index):
+            flagged[name] = "wrong with one set of inputs, right with another"
+        cell.outputs = check_cell_outputs(session, cell, judged)
+    _judge_beside_ours(session, job, notebook, verdicts, unnamed)
+    for cell in notebook.cells:
+        if (named := unnamed.get(grade_id(cell))) and is_check(cell):
+            cell.outputs = check_cell_outputs(session, cell, named())
+    shown.write()
+    return flagged
+
+
+def _builds_on_wrong(
+    notebook: NotebookNode, verdicts: Mapping[str, Report | str], name: str
+) -> bool:
+    """Whether an answer names one that lost points: it is judged again beside the course's version,
+    and most often nobody asks then which mistake this one made."""
+    wrong = {known for known, judged in verdicts.items() if _score(judged) < 1.0}
+    answers = find(name).chain or (name,)
+    return bool(wrong) and not wrong.isdisjoint(Uses(notebook.cells).before(answers))
+
+
+def _judge_beside_ours(
+    session: Session,
+    job: Job,
+    notebook: NotebookNode,
+    verdicts: Mapping[str, Report | str],
+    unnamed: Unnamed,
+) -> None:
+    """Judge once more what failed and builds on what failed, with the course's version of that.
+
+    The solutions are in that kernel beside the student's code, so nothing but points leaves it.
+    What has all of them then needs no name for its mistake: it is taken out of `unnamed`.
+    """
+    if all(_score(judged) >= 1.0 for judged in verdicts.values()):
+        return
+    uses, failed = Uses(notebook.cells), set()
+    for index, cell in enumerate(notebook.cells):
+        if not is_check(cell) or is_plain_test(cell):
+            continue
+        name = grade_id(cell)
+        first = verdicts.get(name)
+        if first is None:  # settled
+            failed |= {name} if read_check(cell).outcome != "correct" else set()
+            continue
+        if _score(first) >= 1.0:
+            continue
+        ours = _sources_of(failed, uses, find(name).chain or (name,))
+        failed.add(name)
+        if not ours:
+            continue
+        try:
+            session.check_budget()
+        except CannotJudge:  # what was judged within the budget stays
+            return
+        answer = answer_of(session, name)
+        session.close()
+        session.ours = ours
+        session.harmful = {i: why for i, why in session.harmful.items() if i != answer}
+        second = judge_twice(session, job, name, index, {})
+        if _is_judged(second) and _score(second) > _score(first):
+            if _score(second) >= 1.0:
+                failed.discard(name)
+                unnamed.pop(name, None)
+            elif name in unnamed:
+                first = unnamed.pop(name)()
+            cell.outputs = check_cell_outputs(session, cell, _with_points_of(second, first, ours))
+
+
+def _sources_of(failed: Collection[str], uses: Uses, names: Collection[str]) -> dict[str, str]:
+    """The course's source of each failed exercise that some answers build on, or its own does."""
+    ours: dict[str, str] = {}
+    while new := [n for n in uses.before({*names, *ours}) if n in failed]:
+        ours |= {name: solution_source(name) for name in new}
+        uses = uses.with_sources(ours.values())
+    return ours
+
+
+def _with_points_of(second: Report, first: Report | str, ours: Collection[str]) -> Report:
+    """The points of a judgement, and of all that it says nothing else."""
+    names = ", ".join(f"`{name}`" for name in ours)
+    note = f"graded with the course's {names} in place of yours"
+    taken = replace(second, findings=[], mistake=None, tally="", example=Example(), notes=[note])
+    if second.outcome != "correct" and _is_judged(first):
+        taken = replace(taken, findings=first.findings, example=first.example)
+    return taken
+
+
+def _is_judged(judged: Report | str) -> TypeGuard[Report]:
+    return isinstance(judged, Report) and judged.outcome in ("correct", "incorrect", "raised")
+
+
+def _score(judged: Report | str) -> float:
+    return judged.score if isinstance(judged, Report) else 0.0
+
+
+def _run_cell(session: Session, index: int, cell: NotebookNode) -> Ran:
+    """Run a cell that is no check; note what ended the kernel."""
+    ran = session.run(cell.source, index)
+    if ran.state == "died" and session.ending_of(ran) in MAYBE_ANOTHERS:
+        session.renew(index)
+        ran = session.run(cell.source, index)
+    cell.execution_count = ran.count
+    why = ""
+    if ran.state in LOST:
+        session.harmful[index] = session.ending_of(ran)
+        why = f" ({session.harmful[index]})"
+        session.close()  # what stopped in time may still fill the memory
+    if ran.state != "ok":
+        name = grade_id(cell) or cell.get("id", "")
+        session.journal.note(f"cell {index + 1} {name}: {ran.state}{why} after {ran.seconds:.2f} s")
+    return ran
+
+
+def _is_unexplained(judged: Report | str) -> bool:
+    """Whether an answer is wrong and no known mistake gives what it gives."""
+    wrong = isinstance(judged, Report) and judged.outcome in ("incorrect", "raised")
+    return wrong and judged.mistake is None

@@ -41,6 +41,7 @@ def notebook(source, name="causal_mask"):
         ("exec(text)", "`exec`"),
         ("open(folder + '/masked_softmax.py').read()", "`.py`"),
         ("Path(folder, 'masked_softmax.cpython-312.pyc')", "`.pyc`"),
+        ("with torch._C._DisableTorchDispatch():\n    pass", "`torch._C`"),
         ("x = 1  # \u202e", "reads differently"),
     ],
 )
@@ -82,6 +83,17 @@ def test_forbidden_functions_are_named_and_honest_answers_are_not():
     assert found and all("leaves out" in note for note in found)
     assert source_checks(notebook(CAUSAL)) == []
     assert source_checks(notebook("(" * 100_000)) == []
+
+
+def test_what_the_meter_does_not_see_is_noted_where_something_is_measured():
+    source = "def f(x):\n    return torch.from_numpy(np.tanh(x.numpy()))"
+    (note,) = source_checks(notebook(source, "factored_additive_scores"))
+    assert note.startswith("factored_additive_scores: look at its source: what `np.tanh`")
+    assert source_checks(notebook(source, "causal_mask")) == []
+    metered = [name for name in exercises() if exercises()[name].lesson.startswith("08")]
+    assert [
+        n for name in metered for n in source_checks(notebook(solution_source(name), name))
+    ] == []
 
 
 def test_an_answer_equal_to_the_solution_is_noticed_whatever_its_docstring():

@@ -103,6 +103,15 @@ def test_the_right_answers_can_be_judged_alone():
     assert alone.rows == [row for row in both.rows if row.is_right] != []
 
 
+def test_seeds_are_shared_out_among_an_exercises_variants():
+    from course_lib.exercises.variants import run
+
+    rows = run(ROOT, ["00_whole_game"], seeds=5, only_right=True, shared=True).rows
+    several = run(ROOT, ["00_whole_game"], seeds=1, only_right=True).rows
+    assert len(rows) == min(5, len(several)) and sum(row.seeds for row in rows) == 5
+    assert all(row.ok and row.seeds for row in rows)
+
+
 def test_a_variant_judged_wrongly_is_reported():
     from course_lib.exercises.variants import Matrix, Variant
 

@@ -199,6 +199,7 @@ def run(
     *,
     seeds: int = 20,
     only_right: bool = False,
+    shared: bool = False,
     progress: Callable[[Step], None] = lambda step: None,
 ) -> Matrix:
     """The matrix of the chosen lessons, all of them if none is named.
@@ -208,6 +209,7 @@ def run(
         chosen: lesson slugs.
         seeds: how many fresh seeds each variant is judged with.
         only_right: leave the wrong answers out.
+        shared: deal the seeds out to the variants of an exercise, so that each is used once.
         progress: called before each exercise.
     """
     names = [
@@ -220,6 +222,8 @@ def run(
     rows = []
     for count, name in enumerate(names, start=1):
         progress(Step("matrix", count, len(names), name))
-        chosen_ones = (v for v in variants(root, name) if v.is_right or not only_right)
-        rows += [judge_variant(variant, every_seed) for variant in chosen_ones]
+        judged = [v for v in variants(root, name) if v.is_right or not only_right]
+        for place, variant in enumerate(judged):
+            dealt = every_seed[place :: len(judged)] if shared else every_seed
+            rows += [judge_variant(variant, dealt)] if dealt else []
     return Matrix(rows)

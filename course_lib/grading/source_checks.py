@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from nbformat import NotebookNode
 
 from course_lib.exercises import find
@@ -24,10 +25,13 @@ _BUSINESS_OF_OTHERS = re.compile(
     r"|__(?:code|globals|closure|loader|spec|file|import)__|\bCodeType\b|\bco_code\b"
     r"|\b(?:getsource\w*|findsource|linecache|marshal|importlib|pkgutil|runpy|zipimport)\b"
     r"|(?<![.\w])(?:exec|eval|compile)(?=\s*\()|\.pyc?(?=[\"'])|glob\([^)\n]*\.py"
+    r"|\btorch\._C\b|_python_dispatch|_disable_current_modes"
     r"|os\.(?:_exit|abort|fork|kill|system|environ|dup2)|/proc/|\.ssh|/etc/(?:passwd|shadow)"
     r"|(?i:ignore (?:all |any )?(?:the )?(?:previous|prior|above) instructions"
     r"|award (?:me )?(?:full|all|maximum) (?:points|marks|credit))"
 )
+# What computes where no torch operation passes by the meter of bytes and function evaluations.
+_UNMETERED = re.compile(r"\bnp\.\w+|\bnumpy\b|\.tolist\b|\bmath\.(?:exp|tanh)\b")
 _TURNED = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _MOST_NAMED = 6
 
@@ -56,6 +60,8 @@ def source_checks(notebook: NotebookNode) -> list[str]:
                 f"{name}: names `{word}`, which this exercise leaves out"
                 for word in _forbidden(name, cell.source)
             ]
+            if listed := ", ".join(f"`{word}`" for word in _unmetered(name, cell.source)):
+                found.append(f"{name}: look at its source: what {listed} spends is not measured")
     return list(dict.fromkeys(found))
 
 
@@ -93,6 +99,20 @@ def _forbidden(exercise: str, source: str) -> list[str]:
         if isinstance(node, ast.Name | ast.Attribute)
     }
     return sorted(names & forbidden.keys())
+
+
+def _unmetered(exercise: str, source: str) -> list[str]:
+    """What escapes the meter, in an answer that may spend only so much."""
+    words = list(dict.fromkeys(found[0] for found in _UNMETERED.finditer(source)))
+    return words[:_MOST_NAMED] if words and _is_metered(exercise) else []
+
+
+@functools.cache
+def _is_metered(exercise: str) -> bool:
+    try:
+        return any(probe.at_most for probe in find(exercise).probes(np.random.default_rng(0)))
+    except KeyError:
+        return False
 
 
 @functools.cache

@@ -11,18 +11,38 @@ import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
+
+import torch
 
 _DECORATORS = (contextlib.contextmanager(iter).__code__,)  # of what has the source within
 _CACHED = type(functools.cache(print))
 _PACKAGE = __name__.rpartition(".")[0]
 _MODULES = ("call", "codec", "cost_meter", "observation", "record", "remote", "unchanged")
+# What of torch the meter stands on: classes in Python, and methods that are not.
+_BELOW = {
+    "torch.utils._python_dispatch": "TorchDispatchMode.",
+    "torch.multiprocessing.reductions": "StorageWeakRef.",
+}
+_COMPILED = (
+    (torch.Tensor, "untyped_storage"),
+    (torch.Tensor, "numel"),
+    (torch.UntypedStorage, "nbytes"),
+)
 
 
 def changes() -> list[str]:
-    """What in the observer is not what its source says, as "module.name"."""
-    return [f"{name}.{what}" for name in _MODULES for what in _changes_in(name)]
+    """What in the observer, and below its meter, is not what its source says: "module.name"."""
+    found = [f"{name}.{what}" for name in _MODULES for what in _changes_in(name)]
+    for home, within in _BELOW.items():
+        module = sys.modules[home]
+        source = Path(inspect.getfile(module)).read_bytes()
+        found += [f"{home}.{what}" for what in _redefined(module, source, within)]
+    for owner, name in _COMPILED:
+        if not inspect.ismethoddescriptor(inspect.getattr_static(owner, name)):
+            found.append(f"{owner.__name__}.{name}")
+    return found
 
 
 def _changes_in(name: str) -> Iterator[str]:
@@ -38,8 +58,14 @@ def _changes_in(name: str) -> Iterator[str]:
                 here = vars(module).get(alias.asname or alias.name)
                 if here is not home.get(alias.name) and not inspect.ismodule(here):
                     yield alias.name
-    for qualname, code in _codes(compile(source, str(path), "exec", dont_inherit=True)):
-        if not _is(_found(vars(module), qualname.split(".")), code):
+    yield from _redefined(module, source)
+
+
+def _redefined(module: ModuleType, source: bytes, within: str = "") -> Iterator[str]:
+    """The functions and classes of a module that are not what its source makes of them."""
+    for qualname, code in _codes(compile(source, module.__name__, "exec", dont_inherit=True)):
+        named = qualname.startswith(within)
+        if named and not _is(_found(vars(module), qualname.split(".")), code):
             yield qualname
 
 

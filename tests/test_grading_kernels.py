@@ -115,6 +115,14 @@ def test_the_library_in_it_has_no_judge(kernels, client):
     assert ran.state == "ok" and "judged outside" in ran.outputs[0]["text"]
 
 
+def test_it_carries_no_debugger_and_no_list_of_all_modules(client):
+    kernel = "get_ipython().kernel"
+    assert value(client, f"{kernel}._kernel_modules") == []
+    assert value(client, f"[{kernel}.shell_channel_thread, {kernel}.debugpy_stream]") == [None] * 2
+    loaded = "[name in __import__('sys').modules for name in ('debugpy', 'sympy', 'torch')]"
+    assert value(client, loaded) == [False, False, True]
+
+
 def test_children_are_seeded_and_start_alike(kernels):
     drawn = []
     for seed in (1, 1, 2):

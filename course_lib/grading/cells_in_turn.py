@@ -181,5 +181,4 @@ def _run_cell(session: Session, index: int, cell: NotebookNode) -> Ran:
 
 def _is_unexplained(judged: Report | str) -> bool:
     """Whether an answer is wrong and no known mistake gives what it gives."""
-    wrong = isinstance(judged, Report) and judged.outcome in ("incorrect", "raised")
-    return wrong and judged.mistake is None
+    return _is_judged(judged) and judged.outcome != "correct" and judged.mistake is None

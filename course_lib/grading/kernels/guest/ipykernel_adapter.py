@@ -48,8 +48,8 @@ def kernel_app(connection_file: str) -> IPKernelApp:
 class _Compiler(XCachingCompiler):
     """Says of each cell which module it is of: a traceback would look at all of them for that."""
 
-    def get_code_name(self, raw_code: str, transformed_code: str, number: int) -> str:
-        name = super().get_code_name(raw_code, transformed_code, number)
+    def get_code_name(self, raw_code: str, code: str, number: int) -> str:
+        name = super().get_code_name(raw_code, code, number)
         inspect.modulesbyfile[os.path.normcase(os.path.abspath(name))] = "__main__"
         return name
 

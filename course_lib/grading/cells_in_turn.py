@@ -136,7 +136,7 @@ def _judge_beside_ours(
 
 
 def _put_in_place(session: Session, ours: dict[str, str], name: str) -> None:
-    """From the next kernel on the course's answers run in place of some, and this one's is tried."""
+    """The next kernel runs the course's answers in place of some, and tries this one's again."""
     session.close()
     session.ours = ours
     if (answer := answer_of(session, name)) is not None:

@@ -64,6 +64,10 @@ def plain_import():
     for name in LESSONS:
         sys.modules.pop(name, None)
     sys.modules.update(hooked)
+    for name, module in hooked.items():  # the package has each of its modules as an attribute
+        package, _, attribute = name.rpartition(".")
+        if package:
+            setattr(sys.modules[package], attribute, module)
     sys.meta_path[:] = finders
 
 

@@ -223,6 +223,20 @@ def test_the_first_wrong_number_of_an_attribute_or_a_gradient_is_said():
     assert finding.message.endswith("[0, 0] is 0.5; the definition gives 1.")
 
 
+@pytest.mark.parametrize("distance", [3e-5, 3e-6, -3e-6, 4e-7])
+def test_beside_the_kink_of_a_relu_the_gradient_is_that_of_its_side(distance):
+    beside = tensor([distance, 0.5], requires_grad=True)
+    kinked = exercise(
+        name="rectified",
+        probes=lambda rng: [Probe("kink", "", args={"x": beside}, grad_outputs=np.ones(2))],
+        oracle=lambda x: Expected(np.maximum(x, 0.0)),
+        is_class=False,
+    )
+    ((_, expected),) = prepare(kinked, f"kink {distance}")
+    assert expected.gradients["x"] == pytest.approx([float(distance > 0), 1.0], abs=1e-6)
+    assert grade(kinked, torch.relu).points == grade(kinked, torch.relu).max_points
+
+
 def test_a_gradient_that_differs_by_less_than_is_shown_is_said_without_a_number():
     problem = Problem("wrong_gradient", "The gradient of `W` is not that of the formula.")
     violation = Violation(probe(), "gradients", problem, "gradients")

@@ -42,6 +42,7 @@ from course_lib.grading.executors import local as executors
 from course_lib.grading.executors.local import set_aside
 from course_lib.grading.kernels.client import Client
 from course_lib.grading.ledger import MAX_ATTEMPTS
+from course_lib.grading.pouring import Pouring
 from course_lib.grading.runner import Runner
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
@@ -454,7 +455,11 @@ def test_a_notebook_is_parsed_when_it_comes_in_and_written_when_it_is_graded(tmp
     for student in ("ada", "bob", "eve"):
         hand_in(root, student, honest(root))
     asked = Counter()
-    watched = {"course": (nbformat, "reads"), "in": (plan, "poured"), "out": (nbformat, "writes")}
+    watched = {
+        "course": (nbformat, "reads"),
+        "in": (Pouring, "poured"),
+        "out": (nbformat, "writes"),
+    }
     watched |= {"back": (nbformat.v4, "reads"), "again": (nbformat.v4, "writes")}
     for name, (owner, function) in watched.items():
         real = getattr(owner, function)
@@ -634,10 +639,10 @@ def test_a_fault_of_the_grader_leaves_one_submission_blank_and_grades_the_rest(
         hand_in(root, student, honest(root))
     graded = runner.grade_cells
 
-    def broken(session, job, notebook):
+    def broken(session, job, *more):
         if job.student == "eve":
             raise ZeroDivisionError("no such luck")
-        return graded(session, job, notebook)
+        return graded(session, job, *more)
 
     monkeypatch.setattr(runner, "grade_cells", broken)
     summary = grade(root, LESSON, settings=QUICK)

@@ -32,8 +32,14 @@ from course_lib.grading.shown import Shown
 from course_lib.grading.submission_kernel import LOST, CannotJudge, Session
 
 
-def grade_cells(session: Session, job: Job, notebook: NotebookNode) -> dict[str, str]:
+def grade_cells(session: Session, job: Job, notebook: NotebookNode, shown: Shown) -> dict[str, str]:
     """Run every cell in order; the notebook's outputs are changed in place.
+
+    Args:
+        session: the student's kernels.
+        job: holds the seed, and what is settled.
+        notebook: rebuilt from the student's.
+        shown: takes what its cells put out.
 
     Returns:
         Exercises for a person to look at, with the reason.
@@ -42,7 +48,7 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode) -> dict[str,
         KernelFault: a kernel was lost, and not by what ran in it.
         CannotJudge: no other attempt would end otherwise.
     """
-    flagged, shown = {}, Shown(notebook)
+    flagged: dict[str, str] = {}
     verdicts: dict[str, Report | str] = {}
     unnamed: Unnamed = {}
     for index, cell in enumerate(notebook.cells):

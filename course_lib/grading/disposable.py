@@ -1,7 +1,8 @@
-"""A child process for hostile text: it reads, cleans and renders what a student sent, and is gone.
+"""A child process for hostile text: it reads, cleans and renders what students sent.
 
 Forked, so that nothing is imported again; held to processor time and memory of its own, so that no
-text can hold up the process that forked it. What it hands back is text, and taken as no more.
+text can hold up the process that forked it. What it hands back is text, and taken as no more. One
+child takes many texts in turn; whatever is too much for it ends it, and the next has a new one.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import pickle
 import select
 import signal
+import socket
 import sys
 import time
 import warnings
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 if sys.platform == "linux":
     from course_lib.grading.kernels.guest import lockdown
@@ -24,7 +27,10 @@ SECONDS = 20  # of processor time; an honest submission takes a tenth of one
 MEMORY = 600_000_000  # bytes beyond what was there before
 MOST = 40_000_000  # bytes of the text that comes back
 _CEILING = 600.0  # seconds by the clock, against a child that neither works nor ends
+_TURNS = 32  # requests of one child, which collects no garbage
+_FORKS = hasattr(os, "fork")
 _NO_MEMORY = 3
+_SIZE = 8  # bytes that say how many follow
 
 
 class Unfinished(Exception):
@@ -32,113 +38,170 @@ class Unfinished(Exception):
 
 
 class Child:
-    """Begins at once; `text` waits for it.
+    """Does one kind of work, forked when it is first asked.
 
     Args:
-        work: what it does, without threads and files; its text is the answer.
-        seconds: of processor time.
+        work: what it does with a request, without threads and files; its text is the answer.
+        seconds: of processor time for each request.
         memory: bytes beyond those of this process.
     """
 
     def __init__(
-        self, work: Callable[[], str], seconds: int = SECONDS, memory: int = MEMORY
+        self, work: Callable[[Any], str], seconds: int = SECONDS, memory: int = MEMORY
     ) -> None:
-        self.seconds, self.memory = seconds, memory
-        self._here = None if hasattr(os, "fork") else work  # Windows: only trusted work is graded
-        self._pid, self._refused = 0, ""
-        if self._here is not None:  # pragma: no cover - Windows forks no process
-            return
-        reader, writer = os.pipe()
-        self._answer = os.fdopen(reader, "rb", buffering=0)
-        try:
-            with warnings.catch_warnings():  # other threads hold no lock that parsing needs
-                warnings.simplefilter("ignore", DeprecationWarning)
-                self._pid = os.fork()
-        except OSError as error:
-            self._refused = f"no process could be forked: {error.strerror}"
-        if not self._pid and not self._refused:  # pragma: no cover - in the child
-            _work(work, writer, seconds, memory)
-        os.close(writer)
+        self.work, self.seconds, self.memory = work, seconds, memory
+        self._pid = self._turns = 0
+        self._request: Any = None
 
-    def text(self) -> str:
-        """The answer.
+    def ask(self, request: Any) -> str:
+        """The answer to a request.
 
         Raises:
             Unfinished: it ran into a limit, or failed, or could not begin.
         """
-        if self._here is not None:  # pragma: no cover - Windows forks no process
-            return self._here()
-        try:
-            data = self._read()
-        finally:
-            status = self.end()
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
-            raise Unfinished(f"it took more than {self.seconds} s of processor time")
-        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == _NO_MEMORY:
-            raise Unfinished(f"it took more than {self.memory / 1e6:.0f} MB of memory")
-        if status or self._refused:
-            raise Unfinished(self._refused or "it failed")
-        return data.decode("utf-8", "replace")
+        self.begin(request)
+        return self.text()
 
-    def _read(self) -> bytes:
-        """All that the child writes, up to `MOST` bytes."""
-        parts, room, until = [], MOST, time.monotonic() + _CEILING
-        while select.select([self._answer], [], [], max(0.0, until - time.monotonic()))[0]:
-            part = self._answer.read(1 << 20)
-            room -= len(part)
-            if not part:
-                return b"".join(parts)
-            if room < 0:
-                raise Unfinished(f"it gave more than {MOST / 1e6:.0f} MB")
-            parts.append(part)
-        raise Unfinished("it neither ended nor used processor time")
+    def begin(self, request: Any) -> None:
+        """Hand over a request, plain data of ours; `text` waits for the answer."""
+        self._request = request
+        if self._turns >= _TURNS:
+            self.end()
+        if _FORKS:
+            self._send()
+
+    def text(self) -> str:
+        """The answer to what was begun; asked of a new child if the one that had others ends.
+
+        Raises:
+            Unfinished: it ran into a limit, or failed, or could not begin.
+        """
+        if not _FORKS:  # pragma: no cover - Windows grades trusted work only
+            return self.work(self._request)
+        had_others = self._turns > 1
+        try:
+            return self._answer()
+        except Unfinished:
+            if not had_others:
+                raise
+        self._send()
+        return self._answer()
 
     def end(self) -> int:
         """Take it away, however far it is; its exit status."""
-        pid, self._pid = self._pid, 0
-        self._answer.close()
+        pid, self._pid, self._turns = self._pid, 0, 0
         if not pid:
             return 0
+        self._socket.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         return os.waitpid(pid, 0)[1]
 
+    def _send(self) -> None:
+        """To the child there is, or to a new one; that it has died is noticed when it is heard."""
+        self._refused = ""
+        try:
+            if not self._pid:
+                self._fork()
+        except OSError as error:
+            self._refused = f"no process could be forked: {error.strerror}"
+            return
+        self._turns += 1
+        try:
+            data = pickle.dumps(self._request)
+        except RecursionError:
+            self._refused = "it is nested too deeply"
+            return
+        with contextlib.suppress(OSError):
+            self._socket.sendall(len(data).to_bytes(_SIZE, "little") + data)
 
-def many_forks_follow() -> None:
-    """What this process holds is the same for many children: make a fork of it cheap, once."""
-    if sys.platform == "linux":
-        lockdown.lay_in_large_pages()
+    def _fork(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as undone:
+            undone.callback(ours.close)
+            with warnings.catch_warnings():  # other threads hold no lock that parsing needs
+                warnings.simplefilter("ignore", DeprecationWarning)
+                self._pid = os.fork()
+            if not self._pid:  # pragma: no cover - in the child
+                _serve(self.work, theirs, self.seconds, self.memory)
+            undone.pop_all()
+        self._socket = ours
+
+    def _answer(self) -> str:
+        try:
+            if self._refused:
+                raise Unfinished(self._refused)
+            return self._read().decode("utf-8", "replace")
+        except (EOFError, OSError):
+            raise Unfinished(self._why(self.end())) from None
+        except Unfinished:
+            self.end()
+            raise
+
+    def _why(self, status: int) -> str:
+        """Why a child has ended."""
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
+            return f"it took more than {self.seconds} s of processor time"
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == _NO_MEMORY:
+            return f"it took more than {self.memory / 1e6:.0f} MB of memory"
+        return "it failed"
+
+    def _read(self) -> bytes:
+        """All of one answer, up to `MOST` bytes.
+
+        Raises:
+            EOFError: the child has ended.
+        """
+        until = time.monotonic() + _CEILING
+
+        def some(most: int) -> bytes:
+            if not select.select([self._socket], [], [], max(0.0, until - time.monotonic()))[0]:
+                raise Unfinished("it neither ended nor used processor time")
+            return self._socket.recv(min(most, 1 << 20))
+
+        size = int.from_bytes(_whole(some, _SIZE), "little")
+        if size > MOST:
+            raise Unfinished(f"it gave more than {MOST / 1e6:.0f} MB")
+        return _whole(some, size)
 
 
-def text_from(work: Callable[[], str]) -> str:
-    """The text that a child makes.
+def _whole(receive: Callable[[int], bytes], size: int) -> bytes:
+    """So many bytes.
 
     Raises:
-        Unfinished: it made none.
+        EOFError: fewer come.
     """
-    return Child(work).text()
+    data = bytearray()
+    while len(data) < size:
+        part = receive(size - len(data))
+        if not part:
+            raise EOFError
+        data += part
+    return bytes(data)
 
 
-def _work(
-    work: Callable[[], str], writer: int, seconds: int, memory: int
+def _serve(
+    work: Callable[[Any], str], parent: socket.socket, seconds: int, memory: int
 ) -> NoReturn:  # pragma: no cover - in the child
     """Runs in the child and never returns."""
     code = 2
     try:
         gc.disable()  # it would touch, and so copy, every page of the parent's
-        _shut_in(writer, seconds, memory)
-        data = memoryview(work().encode("utf-8", "replace"))
-        while data:
-            data = data[os.write(writer, data) :]
-        code = 0
+        _shut_in(parent.fileno(), memory)
+        while True:
+            size = int.from_bytes(_whole(parent.recv, _SIZE), "little")
+            request = pickle.loads(_whole(parent.recv, size))
+            _allow(seconds)
+            answer = work(request).encode("utf-8", "replace")
+            parent.sendall(len(answer).to_bytes(_SIZE, "little") + answer)
     except MemoryError:
         code = _NO_MEMORY
     finally:
         os._exit(code)
 
 
-def _shut_in(writer: int, seconds: int, memory: int) -> None:  # pragma: no cover - in the child
-    """No descriptor but one, no Ctrl-C of its own, limits, and an end with its parent."""
+def _shut_in(kept: int, memory: int) -> None:  # pragma: no cover - in the child
+    """No descriptor but one, no Ctrl-C of its own, so much memory, and an end with its parent."""
     import resource
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -147,7 +210,17 @@ def _shut_in(writer: int, seconds: int, memory: int) -> None:  # pragma: no cove
         with open("/proc/self/statm", "rb") as file:
             now = int(file.read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (now + memory, now + memory))
-    os.closerange(0, writer)
-    os.closerange(writer + 1, 4096)
+    os.closerange(0, kept)
+    os.closerange(kept + 1, 4096)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+
+
+def _allow(seconds: int) -> None:  # pragma: no cover - in the child
+    """So much processor time from now on, and no more."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = int(time.process_time()) + 1 + seconds
+    if hard != resource.RLIM_INFINITY:
+        soft = min(soft, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))

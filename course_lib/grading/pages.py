@@ -1,4 +1,4 @@
-"""Feedback pages, each made in a disposable child once the points are in the gradebook.
+"""Feedback pages, made in disposable children once the points are in the gradebook.
 
 A page that cannot be made, whatever a student's text does to Markdown or the highlighter, becomes
 a plain one: points, what the checks say, and a sentence.
@@ -24,7 +24,7 @@ from course_lib.grading.adapters.nbconvert import CachingExporter
 from course_lib.grading.adapters.nbgrader import SubmittedNotebook
 from course_lib.grading.course import Course, write_atomically
 from course_lib.grading.course_figures import CourseFigures
-from course_lib.grading.disposable import Child, Unfinished, many_forks_follow
+from course_lib.grading.disposable import Child, Unfinished
 from course_lib.grading.graded import GradedExercise
 from course_lib.grading.graded_cells import NotebookGrades
 
@@ -68,7 +68,6 @@ class FeedbackPages:
         none = {"score": 0, "points": 0, "waiting": False, "comment": None}
         _note_marks(release, defaultdict(lambda: none))
         exporter.from_notebook_node(release, self._resources(about | {"late_penalty": 0}))
-        many_forks_follow()
         return exporter
 
     def get_ready(self) -> None:
@@ -95,17 +94,20 @@ class FeedbackPages:
 
     def made(self, notebooks: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Path]]:
         """Make the pages of graded notebooks, given by student and as text; where each lies."""
+        children = [Child(self._render, SECONDS) for _ in range(_AT_ONCE)]
         running: deque[tuple[str, Child]] = deque()
         try:
-            for student, text in notebooks:
+            for number, (student, text) in enumerate(notebooks):
                 if len(running) == _AT_ONCE:
                     yield self._finish(*running.popleft())
-                work = functools.partial(self._render, text, self._marks[student], self._exporter)
-                running.append((student, Child(work, SECONDS)))
+                self.get_ready()  # before a child is forked
+                child = children[number % _AT_ONCE]
+                child.begin((text, self._marks[student]))
+                running.append((student, child))
             while running:
                 yield self._finish(*running.popleft())
         finally:
-            for _, child in running:
+            for child in children:
                 child.end()
 
     def _finish(self, student: str, child: Child) -> tuple[str, Path]:
@@ -124,11 +126,12 @@ class FeedbackPages:
         os.chmod(place, 0o644)
         return place
 
-    def _render(self, text: str, marks: Marks, exporter: CachingExporter) -> str:
+    def _render(self, asked: tuple[str, Marks]) -> str:
         """What GetGrades and GenerateFeedback do, with the grades that are at hand."""
+        text, marks = asked
         notebook = v4.reads(text)
         _note_marks(notebook, marks.cells)
-        return exporter.from_notebook_node(notebook, self._resources(marks.about))[0]
+        return self._exporter.from_notebook_node(notebook, self._resources(marks.about))[0]
 
     def _resources(self, about: dict[str, Any]) -> dict[str, Any]:
         return {"metadata": {"name": self.lesson, "path": ""}, "nbgrader": about}

@@ -21,7 +21,7 @@ from course_lib.grading.intake import Submission, read_bytes
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.ledger import MAX_ATTEMPTS, Entry, Ledger
 from course_lib.grading.plain_tests import digests_of, restore, tests_of
-from course_lib.grading.pouring import poured
+from course_lib.grading.pouring import Pouring
 from course_lib.grading.regrade import take_over
 from course_lib.grading.settings import Settings
 
@@ -35,6 +35,7 @@ class Run:
         notebook: the same, parsed once; never changed.
         tests: ordinary tests with what the release hides of them.
         seed: the secret from which each submission's own is made.
+        pouring: reads submissions; to be closed.
     """
 
     course: Course
@@ -45,6 +46,7 @@ class Run:
     notebook: NotebookNode
     tests: Mapping[str, str]
     seed: str
+    pouring: Pouring
 
     @functools.cached_property
     def checks(self) -> Mapping[str, str]:
@@ -83,6 +85,7 @@ def open_run(course: Course, lesson: str, settings: Settings) -> Run:
         notebook,
         tests,
         course.check_seed(),
+        Pouring(lesson, notebook),
     )
 
 
@@ -147,7 +150,7 @@ def _begin(
     work = work_of(data)
     was_graded = entry.state == "published" or entry.regraded
     regraded = was_graded and entry.work == work and not run.settings.force
-    read = poured(data, _notebook_of(submission).name, run.lesson, run.notebook)
+    read = run.pouring.poured(data, _notebook_of(submission).name)
     notebook, notices = read.notebook, (*submission.notices, *read.notices)
     restore(notebook, run.tests)
     notebook.metadata.setdefault("course", {})["notices"] = list(notices)

@@ -1,8 +1,7 @@
-"""Pour a submission into the release, in a disposable child; a notebook of ours comes back."""
+"""Pour submissions into the release, in a disposable child; notebooks of ours come back."""
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 from collections import Counter
@@ -13,7 +12,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from course_lib.exercises import exercises
-from course_lib.grading.disposable import Unfinished, text_from
+from course_lib.grading.disposable import Child, Unfinished
 from course_lib.grading.gate import IntakeError
 from course_lib.grading.graded_cells import ANSWER
 from course_lib.grading.intake import SubmittedCell, parse
@@ -21,7 +20,6 @@ from course_lib.grading.rebuild import rebuild
 from course_lib.grading.source_checks import same_as_course, source_checks
 
 _CHECK = re.compile(r"""\bcheck\(\s*["'](\w+)["']""")
-_warm: set[str] = set()
 
 
 class Poured(NamedTuple):
@@ -32,46 +30,65 @@ class Poured(NamedTuple):
     same: tuple[str, ...]
 
 
-def poured(data: bytes, name: str, lesson: str, release: NotebookNode) -> Poured:
-    """The release notebook with the answers of a submitted one.
+class Pouring:
+    """Pours submissions into one lesson's release, each within limits of its own.
 
     Args:
-        data: the submitted notebook.
-        name: of its file, for messages.
         lesson: slug.
         release: parsed; not changed.
-
-    Raises:
-        IntakeError: it cannot be read; the message says why and what to ask for.
     """
-    if lesson not in _warm:  # what a child would import is imported here, once
-        _warm.add(lesson)
-        exercises()
-        source_checks(release)
-        same_as_course(release, lesson)
-    try:
-        text = text_from(functools.partial(_pour, data, name, lesson, release))
-    except Unfinished as error:
-        raise IntakeError(
-            f"{name} could not be read ({error}): ask for the lesson's notebook with the answers"
-        ) from error
-    document = json.loads(text)
-    if "problem" in document:
-        raise IntakeError(document["problem"])
-    notebook = cast(NotebookNode, nbformat.from_dict(document["notebook"]))
-    return Poured(notebook, tuple(document["notices"]), tuple(document["same"]))
 
+    def __init__(self, lesson: str, release: NotebookNode) -> None:
+        self._lesson, self._release = lesson, release
+        self._child = Child(self._pour)
+        self._warm = False
 
-def _pour(data: bytes, name: str, lesson: str, release: NotebookNode) -> str:
-    try:
-        cells, read = parse(data, name)
-        _refuse_another_lesson(lesson, cells)
-    except IntakeError as error:
-        return json.dumps({"problem": str(error)})
-    notebook, restored = rebuild(release, cells)
-    notices = [*read, *restored, *source_checks(notebook)]
-    same = same_as_course(notebook, lesson)
-    return json.dumps({"notebook": notebook, "notices": notices, "same": same})
+    def poured(self, data: bytes, name: str) -> Poured:
+        """The release notebook with the answers of a submitted one.
+
+        Args:
+            data: the submitted notebook.
+            name: of its file, for messages.
+
+        Raises:
+            IntakeError: it cannot be read; the message says why and what to ask for.
+        """
+        self._get_ready()
+        try:
+            text = self._child.ask((data, name))
+        except Unfinished as error:
+            raise IntakeError(
+                f"{name} could not be read ({error}): ask for the lesson's notebook with the "
+                "answers"
+            ) from error
+        document = json.loads(text)
+        if "problem" in document:
+            raise IntakeError(document["problem"])
+        notebook = cast(NotebookNode, nbformat.from_dict(document["notebook"]))
+        return Poured(notebook, tuple(document["notices"]), tuple(document["same"]))
+
+    def close(self) -> None:
+        """No submission follows."""
+        self._child.end()
+
+    def _get_ready(self) -> None:
+        """What a child would import is imported here, once."""
+        if not self._warm:
+            self._warm = True
+            exercises()
+            source_checks(self._release)
+            same_as_course(self._release, self._lesson)
+
+    def _pour(self, submitted: tuple[bytes, str]) -> str:
+        try:
+            cells, read = parse(*submitted)
+            _refuse_another_lesson(self._lesson, cells)
+        except IntakeError as error:
+            return json.dumps({"problem": str(error)})
+        notebook, restored = rebuild(self._release, cells)
+        notices = [*read, *restored, *source_checks(notebook)]
+        same = same_as_course(notebook, self._lesson)
+        return json.dumps({"notebook": notebook, "notices": notices, "same": same})
 
 
 def _refuse_another_lesson(lesson: str, cells: Sequence[SubmittedCell]) -> None:

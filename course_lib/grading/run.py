@@ -69,7 +69,7 @@ def grade(
         )
     with quiet_nbgrader():
         run = open_run(Course(root), lesson, settings)
-        with _alone(run.course), _imports_frozen():
+        with _alone(run.course), _imports_frozen(), contextlib.closing(run.pouring):
             submissions = _chosen(run, students)
             run.course.ensure_assignment(lesson, run.notebook)
             known = _grade(run, submissions, progress or (lambda step: None))

@@ -21,6 +21,7 @@ from course_lib.grading.kernels.running_kernel import Kernel, KernelFault, Provi
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.regrade import keep_points
+from course_lib.grading.shown import Shown, cleaner
 from course_lib.grading.submission_kernel import READY_SECONDS, CannotJudge, Journal, Session
 
 # What torch imports when something is first done, a second's work: an optimiser made, a gradient
@@ -51,6 +52,7 @@ class Runner:
         self.sandbox, self.limits, self.zygote = sandbox, limits or Limits(), zygote
         self._lesson: str | None = None
         self._next: Kernel | None = None
+        self._cleaner = cleaner()
         self._imports: tuple[str, ...] = ()
 
     def open(self, lesson: str) -> None:
@@ -103,8 +105,9 @@ class Runner:
         notebook = copy.deepcopy(job.notebook)
         journal = Journal(result.seconds, result.log)
         session = Session(notebook.cells, self.kernel, self.limits, journal)
+        shown = Shown(notebook, self._cleaner)
         try:
-            result.flagged = grade_cells(session, job, notebook)
+            result.flagged = grade_cells(session, job, notebook, shown)
         finally:
             session.close()
         kept = keep_points(job.earlier, notebook)
@@ -137,7 +140,8 @@ class Runner:
         return ready
 
     def close(self) -> None:
-        """End all kernels."""
+        """End all kernels, and the child that cleans outputs."""
+        self._cleaner.end()
         if self._lesson is not None:
             self.provider.close()
         self._lesson = self._next = None

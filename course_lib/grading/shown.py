@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.grading.disposable import Unfinished, text_from
+from course_lib.grading.disposable import Child, Unfinished
 from course_lib.grading.kernels.client import Ran
 from course_lib.grading.sanitize import KEPT, made_output, sanitize_outputs
 
@@ -18,9 +18,11 @@ class Shown:
 
     Args:
         notebook: rebuilt; outputs that it holds already count.
+        cleaner: made by `cleaner`; it may be that of other notebooks.
     """
 
-    def __init__(self, notebook: NotebookNode) -> None:
+    def __init__(self, notebook: NotebookNode, cleaner: Child) -> None:
+        self._cleaner = cleaner
         outputs = (cell.outputs for cell in notebook.cells if cell.get("outputs"))
         self.room = KEPT - sum(len(str(each)) for each in outputs)
         self._cells: list[NotebookNode] = []
@@ -43,12 +45,17 @@ class Shown:
         if not self._cells:
             return
         try:
-            text = text_from(lambda: json.dumps([*map(sanitize_outputs, self._outputs)]))
+            text = self._cleaner.ask(self._outputs)
             clean: Sequence = [nbformat.from_dict(each) for each in json.loads(text)]
         except Unfinished as error:
             clean = [_said(f"left out: {error}") for _ in self._cells]
         for cell, outputs in zip(self._cells, clean, strict=True):
             cell.outputs = outputs
+
+
+def cleaner() -> Child:
+    """The child that cleans outputs: of many notebooks, each list as `sanitize_outputs` has it."""
+    return Child(lambda outputs: json.dumps([*map(sanitize_outputs, outputs)]))
 
 
 def _said(what: str) -> list[NotebookNode]:

@@ -17,7 +17,7 @@ from course_lib.grading.disposable import Child
 from course_lib.grading.kernels.channels import MAX_MESSAGE, Channel
 from course_lib.grading.kernels.client import Ran
 from course_lib.grading.sanitize import KEPT
-from course_lib.grading.shown import Shown
+from course_lib.grading.shown import Shown, cleaner
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 MOST = 600_000_000  # bytes of the driver, and of each worker
@@ -94,7 +94,7 @@ def test_s08_a_notebook_and_its_page_keep_what_fits(graded):
 
 def test_s08_outputs_that_cannot_be_cleaned_are_left_out(monkeypatch):
     cell = new_code_cell("", id="a")
-    shown = Shown(type(cell)(cells=[cell]))
+    shown = Shown(type(cell)(cells=[cell]), cleaner())
     shown.keep(cell, Ran("ok", [{"output_type": "stream", "text": "x"}], size=10))
     monkeypatch.setattr("course_lib.grading.shown.sanitize_outputs", lambda outputs: 1 / 0)
     shown.write()
@@ -113,18 +113,20 @@ def test_s05_a_message_is_counted_as_a_whole_and_not_kept(peer):
     """In 60 MB beyond what is there: 200 MB in frames that are each small enough are not kept."""
     publisher, connection = peer
 
-    def listen() -> str:
+    def listen(_) -> str:
         channel = Channel(connection, "iopub")
         found = [channel.receive(60), channel.receive(60)]
         whole = [[len(frame) for frame in frames or []] for frames in found]
         return json.dumps([whole, channel.received])
 
     child = Child(listen, memory=60_000_000)
+    child.begin(None)
     assert publisher.poll(60_000) and publisher.recv() == b"\x01"
     sent = [[b"first"], [b"x" * (MAX_MESSAGE // 4)] * 200, [b""] * 500_000, [b"y" * 10**7, b"last"]]
     send = threading.Thread(target=lambda: [publisher.send_multipart(m) for m in [*sent, [b"end"]]])
     send.start()
     sizes, received = json.loads(child.text())
+    child.end()
     send.join()
     assert sizes == [[5], [3]]
     assert received > 200 * (MAX_MESSAGE // 4)

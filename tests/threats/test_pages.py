@@ -1,8 +1,10 @@
 """S02, S03, S23: hostile text costs its own page at most; points land before any page is made."""
 
 import json
+import os
 import re
 import sys
+import time
 
 import experiment
 import pytest
@@ -11,7 +13,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_lib.grading import disposable, feedback, grade, pages, pouring, sanitize
 from course_lib.grading.course import Course
-from course_lib.grading.disposable import Child, Unfinished, text_from
+from course_lib.grading.disposable import Child, Unfinished
 from course_lib.grading.pages import FeedbackPages
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
@@ -42,29 +44,112 @@ def test_s02_cleaning_takes_no_longer_than_the_text_is_long(name):
     shown = new_output("display_data", {"image/png": text, "text/plain": text})
     said = new_output("stream", text=text)
 
-    def clean() -> str:
-        return str(sanitize.sanitize_outputs([shown])) + sanitize.sanitize_prose(text)
+    def clean(outputs: list) -> str:
+        return str(sanitize.sanitize_outputs(outputs)) + sanitize.sanitize_prose(text)
 
-    assert Child(lambda: clean() + str(sanitize.sanitize_outputs([said])), seconds=5).text()
+    assert once(clean, [shown, said], seconds=5)
 
 
-def never() -> str:
+def once(work, request=None, **limits) -> str:
+    """What a child makes of one request."""
+    child = Child(work, **limits)
+    try:
+        return child.ask(request)
+    finally:
+        child.end()
+
+
+def never(*_) -> str:
     while True:
         pass
 
 
 def test_s03_a_child_gives_text_or_a_reason(monkeypatch):
     monkeypatch.setattr(disposable, "MOST", 1_000)
-    assert text_from(lambda: "h\u00e9\ud800") == "h\u00e9?"
+    assert once(lambda _: "h\u00e9\ud800") == "h\u00e9?"
     for work, reason in {
         never: "more than 1 s of processor time",
-        lambda: "x" * 10_000_000_000: "MB of memory",
-        lambda: "x" * 10_000: "more than 0 MB",
-        lambda: str(1 / 0): "it failed",
-        lambda: __import__("ctypes").string_at(0): "it failed",
+        lambda _: "x" * 10_000_000_000: "MB of memory",
+        lambda _: "x" * 10_000: "more than 0 MB",
+        lambda _: str(1 / 0): "it failed",
+        lambda _: __import__("ctypes").string_at(0): "it failed",
     }.items():
         with pytest.raises(Unfinished, match=reason):
-            Child(work, seconds=1).text()
+            once(work, seconds=1)
+
+
+def nested() -> list:
+    inner: list = []
+    for _ in range(100_000):
+        inner = [inner]
+    return inner
+
+
+HARD = {
+    "time": (never, "processor time"),
+    "memory": (lambda _: "x" * 10_000_000_000, "MB of memory"),
+    "failure": (lambda _: str(1 / 0), "it failed"),
+    "end": (lambda _: os._exit(0), "it failed"),
+    "depth": (None, "nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_s03_what_is_too_much_for_a_child_costs_nobody_else_anything(name):
+    hard, reason = HARD[name]
+    child = Child(lambda text: hard(text) if text == "hard" else f"{text} {os.getpid()}", seconds=1)
+    try:
+        first, second = child.ask("a"), child.ask("b")
+        assert first.split()[1] == second.split()[1] != str(os.getpid())
+        with pytest.raises(Unfinished, match=reason):
+            child.ask("hard" if hard else nested())
+        assert child.ask("c").startswith("c ")
+    finally:
+        child.end()
+
+
+def test_s03_what_is_too_much_for_a_new_child_is_not_tried_again(tmp_path):
+    def work(_) -> str:
+        with open(tmp_path / "tried", "a") as file:
+            file.write("x")
+        return str(1 / 0)
+
+    with pytest.raises(Unfinished, match="it failed"):
+        once(work)
+    assert (tmp_path / "tried").read_text() == "x"
+
+
+def test_s03_time_and_memory_are_counted_for_each_request():
+    """What earlier ones left behind in a child is not the next one's: that gets a new child."""
+    hoard: list[str] = []
+
+    def work(how: str) -> str:
+        if how == "hoard":
+            hoard.append("x" * 150_000_000)
+        until = time.process_time() + 0.7
+        while time.process_time() < until:
+            pass
+        return f"{len(hoard)}"
+
+    child = Child(work, seconds=1, memory=400_000_000)
+    try:
+        assert [child.ask("hoard") for _ in range(4)] == ["1", "2", "1", "2"]
+        assert [child.ask("") for _ in range(3)] == ["2"] * 3
+    finally:
+        child.end()
+
+
+def test_s03_a_child_is_replaced_after_a_while(monkeypatch):
+    monkeypatch.setattr(disposable, "_TURNS", 2)
+    child = Child(lambda _: str(os.getpid()))
+    try:
+        seen = [child.ask(None) for _ in range(4)]
+        assert seen[0] == seen[1] != seen[2] == seen[3]
+        os.kill(int(seen[3]), 9)  # by the system, say, which needs its memory
+        assert child.ask(None) not in (seen[0], seen[3])
+    finally:
+        child.end()
+    assert not os.path.exists(f"/proc/{seen[3]}")
 
 
 def test_s03_a_child_that_cannot_begin_is_said(monkeypatch):
@@ -73,20 +158,20 @@ def test_s03_a_child_that_cannot_begin_is_said(monkeypatch):
 
     monkeypatch.setattr(disposable.os, "fork", refuse)
     with pytest.raises(Unfinished, match="no process could be forked: Resource temp"):
-        text_from(lambda: "")
+        once(lambda _: "")
 
 
 def test_s03_a_child_that_hangs_is_left(monkeypatch):
     monkeypatch.setattr(disposable, "_CEILING", 0.1)
     with pytest.raises(Unfinished, match="neither ended nor used"):
-        text_from(lambda: __import__("time").sleep(3600) or "")
+        once(lambda _: __import__("time").sleep(3600) or "")
 
 
 def test_s03_reading_a_submission_has_limits_too(tmp_path, monkeypatch):
     make_course(tmp_path)
     hand_in(tmp_path, "ada", honest(tmp_path))
     monkeypatch.setattr(pouring, "parse", lambda *a: never())
-    monkeypatch.setattr(pouring, "text_from", lambda work: Child(work, seconds=1).text())
+    monkeypatch.setattr(pouring, "Child", lambda work: Child(work, seconds=1))
     (ada,) = grade(tmp_path, LESSON, settings=QUICK).students
     assert "could not be read (it took more than 1 s of processor time)" in ada.problem
 

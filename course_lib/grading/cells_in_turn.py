@@ -68,7 +68,7 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode, shown: Shown
         if name in job.settled:
             session.remember(name, index)
             continue
-        later: Unnamed | None = {} if _builds_on_wrong(notebook, verdicts, name) else None
+        later: Unnamed | None = {} if _builds_on_wrong(session.uses, verdicts, name) else None
         verdicts[name] = judged = judge_twice(session, job, name, index, later)
         if later and _score(judged) < 1.0:
             unnamed |= later
@@ -83,9 +83,7 @@ def grade_cells(session: Session, job: Job, notebook: NotebookNode, shown: Shown
     return flagged
 
 
-def _builds_on_wrong(
-    notebook: NotebookNode, verdicts: Mapping[str, Report | str], name: str
-) -> bool:
+def _builds_on_wrong(uses: Uses, verdicts: Mapping[str, Report | str], name: str) -> bool:
     """Whether an answer names one that lost points, or puts such together.
 
     The former is judged again beside the course's version, and most often nobody asks then which
@@ -93,7 +91,7 @@ def _builds_on_wrong(
     """
     wrong = {known for known, judged in verdicts.items() if _score(judged) < 1.0}
     chain = find(name).chain
-    built_on = Uses(notebook.cells).before(chain or (name,)) if wrong else []
+    built_on = uses.before(chain or (name,)) if wrong else []
     return not wrong.isdisjoint({*chain, *built_on})
 
 
@@ -111,7 +109,7 @@ def _judge_beside_ours(
     """
     if all(_score(judged) >= 1.0 for judged in verdicts.values()):
         return
-    uses, failed = Uses(notebook.cells), set()
+    uses, failed = session.uses, set()
     for index, cell in enumerate(notebook.cells):
         if not is_check(cell) or is_plain_test(cell):
             continue

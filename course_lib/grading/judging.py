@@ -24,7 +24,6 @@ from course_lib.grading.check_outputs import outputs_of, outputs_of_ending
 from course_lib.grading.graded_cells import ANSWER, grade_id, is_check
 from course_lib.grading.jobs import Job
 from course_lib.grading.observation_reply import plausible, reply_in
-from course_lib.grading.predecessors import Uses
 from course_lib.grading.submission_kernel import LOST, Session
 
 # Endings that an earlier exercise may have prepared: these are tried once more without it.
@@ -62,7 +61,7 @@ def judge_twice(
 def _needed(session: Session, name: str) -> set[str]:
     """The exercises whose answers an exercise is judged by, and those that these build on."""
     judged = find(name).chain or (name,)
-    return {*judged, *Uses(session.cells).before(judged)}
+    return {*judged, *session.uses.before(judged)}
 
 
 def answer_of(session: Session, name: str) -> int | None:

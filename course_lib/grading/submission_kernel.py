@@ -5,6 +5,7 @@ After a kernel's death the next one replays what did no harm, so one exercise ne
 
 from __future__ import annotations
 
+import functools
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from course_lib.grading.graded_cells import ANSWER, grade_id, is_check, is_plain
 from course_lib.grading.kernels.client import Client, Ran
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.predecessors import Uses
 
 READY_SECONDS = 300.0  # until a kernel answers; nothing of the student's runs in it yet
 LOST = ("died", "killed", "timeout")  # states of `Ran` after which a kernel is not used again
@@ -78,6 +80,11 @@ class Session:
         self._client: Client | None = None
         self._received = 0  # bytes from kernels that have ended
         self._used = 0.0  # seconds of its own, of processor time and waiting
+
+    @functools.cached_property
+    def uses(self) -> Uses:
+        """What the notebook's definitions name."""
+        return Uses(self.cells)
 
     def run(self, code: str, index: int, *, silent: bool = False) -> Ran:
         """Run code where a cell's turn is, in a kernel that ran what comes before.

@@ -67,13 +67,12 @@ def allowed_keys(
     """Bool array of `shape` = (..., n, m): may this query attend to this key?"""
     allowed = np.ones(shape, dtype=bool)
     full_mask = None if mask is None else np.broadcast_to(mask, shape)
-    for index in np.ndindex(shape):
-        item, query, key = index[0], index[-2], index[-1]
+    for row in np.ndindex(shape[:-1]):
         if valid_lens is not None:
-            length = valid_lens[item] if valid_lens.ndim == 1 else valid_lens[item, query]
-            allowed[index] &= bool(key < length)
+            length = valid_lens[row[0]] if valid_lens.ndim == 1 else valid_lens[row[0], row[-1]]
+            allowed[row] = [key < length for key in range(shape[-1])]
         if full_mask is not None:
-            allowed[index] &= bool(full_mask[index])
+            allowed[row] &= full_mask[row]
     return allowed
 
 
@@ -84,10 +83,8 @@ def masked_softmax(
     allowed = allowed_keys(scores.shape, valid_lens, mask)
     weights = np.zeros(scores.shape)
     for row in np.ndindex(scores.shape[:-1]):
-        keys = [j for j in range(scores.shape[-1]) if allowed[row][j]]
+        keys = [key for key, kept in enumerate(allowed[row].tolist()) if kept]
         if keys:
-            for j, weight in zip(
-                keys, softmax_of([float(scores[row][j]) for j in keys]), strict=True
-            ):
-                weights[row][j] = weight
+            numbers = scores[row].tolist()
+            weights[row][keys] = softmax_of([numbers[key] for key in keys])
     return Expected(weights)

@@ -65,6 +65,7 @@ class _Allowance:
         self.kernel, self.seconds = kernel, seconds
         self._ceiling = time.monotonic() + _CEILING * seconds
         self._first = self._last = kernel.used() or Used()
+        self._looked = time.monotonic()
 
     @property
     def used(self) -> Used:
@@ -79,8 +80,10 @@ class _Allowance:
         return Used(min(used.processor, self.seconds), min(used.waiting, self.seconds))
 
     def spent(self) -> str:
-        """Which of `Ran.stopped` it has used up; empty if none."""
-        used = self.used
+        """Which of `Ran.stopped` it has used up; empty if none, or it was asked a moment ago."""
+        if time.monotonic() < self._looked + _TICK_SECONDS:
+            return ""
+        self._looked, used = time.monotonic(), self.used
         if used.processor > self.seconds:
             return "processor"
         if used.waiting > self.seconds:

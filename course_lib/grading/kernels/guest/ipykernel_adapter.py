@@ -39,9 +39,12 @@ def import_without_debugger() -> None:
 
 def kernel_app(connection_file: str) -> IPKernelApp:
     """A kernel's application, initialised and not yet started."""
-    config = Config(HistoryManager={"enabled": False})
+    config = Config(HistoryManager={"enabled": False}, Kernel={"_execute_sleep": 0.0})
     app = _App.instance(connection_file=connection_file, capture_fd_output=False, config=config)
     app.initialize([])
+    assert app.shell is not None  # made by `initialize`
+    # ipykernel asks for a cell's Python, and then IPython does.
+    app.shell.transform_cell = functools.lru_cache(maxsize=1)(app.shell.transform_cell)
     return app
 
 
@@ -57,7 +60,8 @@ class _Compiler(XCachingCompiler):
 class _Kernel(IPythonKernel):
     """Without a debugger, and without the list of all modules for one.
 
-    To list a forked process's modules is to copy 14 MB of its parent's memory.
+    To list a forked process's modules is to copy 14 MB of its parent's memory. What is of use to a
+    front end alone is not sent: that a cell begins, and its source once more.
     """
 
     compiler_class = _Compiler
@@ -67,6 +71,12 @@ class _Kernel(IPythonKernel):
         no_modules = SimpleNamespace(modules={}, platform=sys.platform)
         with mock.patch.object(ipkernel, "sys", no_modules):
             super().__init__(**kwargs)
+
+    def _publish_execute_input(self, code: str, parent: dict, execution_count: int) -> None: ...
+
+    def _publish_status(self, status: str, channel: str, parent: dict | None = None) -> None:
+        if status == "idle":
+            super()._publish_status(status, channel, parent)
 
 
 class _App(IPKernelApp):
@@ -121,6 +131,19 @@ def name_cells_quickly() -> None:
     import ipykernel.compiler
 
     ipykernel.compiler.murmur2_x86 = lambda text, seed: zlib.crc32(text.encode(), seed)
+
+
+def flush_what_there_is() -> None:
+    """Both streams are flushed after each cell: two waits for a thread, mostly for nothing."""
+    from ipykernel.iostream import OutStream
+
+    flush = OutStream.flush
+
+    def flush_if_any(self: OutStream) -> None:
+        if self._buffers:
+            flush(self)
+
+    OutStream.flush = flush_if_any
 
 
 def streams_restorer() -> Callable[..., None]:

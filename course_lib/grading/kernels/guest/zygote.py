@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from course_lib.grading.kernels.guest import lockdown
 from course_lib.grading.kernels.guest.ipykernel_adapter import (
+    flush_what_there_is,
     import_without_debugger,
     name_cells_quickly,
     show_errors_quickly,
@@ -71,6 +72,7 @@ def _import_everything() -> None:
     import numpy as np
     import torch
 
+    flush_what_there_is()
     name_cells_quickly()
     show_errors_quickly()
     matplotlib.use("module://matplotlib_inline.backend_inline")

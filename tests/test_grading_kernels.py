@@ -23,6 +23,7 @@ from course_lib.errors import GradingError
 from course_lib.grading.executors import local as executors
 from course_lib.grading.kernels import launch, provisioner, sandbox
 from course_lib.grading.kernels.client import Client
+from course_lib.grading.kernels.guest import NO_FRONT_END
 from course_lib.grading.kernels.provider import provider
 from course_lib.grading.kernels.running_kernel import KernelFault
 from course_lib.grading.kernels.sandbox import Limits
@@ -121,6 +122,25 @@ def test_it_carries_no_debugger_and_no_list_of_all_modules(client):
     assert value(client, f"[{kernel}.shell_channel_thread, {kernel}.debugpy_stream]") == [None] * 2
     loaded = "[name in __import__('sys').modules for name in ('debugpy', 'sympy', 'torch')]"
     assert value(client, loaded) == [False, False, True]
+
+
+def test_a_front_end_is_told_that_a_cell_begins_and_the_grader_is_not(kernels):
+    kernel = kernels.start(7)
+    connected = Client(kernel).wait_ready(PATIENCE)
+    kinds: dict[str, list[str]] = {}
+    for attached in ({NO_FRONT_END: True}, {}):
+        asked = {"code": "print(end='')\n1", "silent": False, "allow_stdin": False}
+        request = connected._send("shell", "execute_request", asked, attached)
+        seen = kinds[str(attached)] = []
+        while seen[-1:] != ["idle"]:
+            message = connected._next("iopub", PATIENCE)
+            if message["parent_header"].get("msg_id") == request:
+                seen.append(message["content"].get("execution_state") or message["msg_type"])
+    kernel.kill()
+    connected.close()
+    quiet, told = kinds.values()
+    assert quiet == ["execute_result", "idle"]
+    assert told == ["busy", "execute_input", "execute_result", "idle"]
 
 
 def test_children_are_seeded_and_start_alike(kernels):

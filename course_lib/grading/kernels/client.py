@@ -18,6 +18,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import output_from_msg
 
 from course_lib.grading.kernels.channels import MAX_MESSAGE, Channel
+from course_lib.grading.kernels.guest import NO_FRONT_END
 from course_lib.grading.kernels.guest.meter import Used
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 
@@ -229,7 +230,9 @@ class Client:
     def _execute(self, code: str, *, history: bool, attached: Attached = None) -> str:
         asked = {"code": code, "silent": False, "store_history": history}
         asked |= {"user_expressions": {}, "allow_stdin": False, "stop_on_error": False}
-        return self._send("shell", "execute_request", asked, attached)
+        return self._send(
+            "shell", "execute_request", asked, {NO_FRONT_END: True, **(attached or {})}
+        )
 
     def _interrupt(self) -> None:
         self._send("control", "interrupt_request")

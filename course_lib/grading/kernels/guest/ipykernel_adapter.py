@@ -27,6 +27,8 @@ from pygments.lexers import get_lexer_by_name
 from traitlets.config import Config
 from zmq.eventloop.zmqstream import ZMQStream
 
+from course_lib.grading.kernels.guest import NO_FRONT_END
+
 WRITTEN_AGAINST = "7.4.0"
 
 
@@ -60,8 +62,9 @@ class _Compiler(XCachingCompiler):
 class _Kernel(IPythonKernel):
     """Without a debugger, and without the list of all modules for one.
 
-    To list a forked process's modules is to copy 14 MB of its parent's memory. What is of use to a
-    front end alone is not sent: that a cell begins, and its source once more.
+    To list a forked process's modules is to copy 14 MB of its parent's memory. A request with
+    `NO_FRONT_END` in its metadata is not told what is of use to one alone: that the cell begins,
+    and its source once more.
     """
 
     compiler_class = _Compiler
@@ -72,10 +75,13 @@ class _Kernel(IPythonKernel):
         with mock.patch.object(ipkernel, "sys", no_modules):
             super().__init__(**kwargs)
 
-    def _publish_execute_input(self, code: str, parent: dict, execution_count: int) -> None: ...
+    def _publish_execute_input(self, code: str, parent: dict, execution_count: int) -> None:
+        if NO_FRONT_END not in parent["metadata"]:
+            super()._publish_execute_input(code, parent, execution_count)
 
     def _publish_status(self, status: str, channel: str, parent: dict | None = None) -> None:
-        if status == "idle":
+        request: dict[str, Any] = parent or self.get_parent(channel) or {}
+        if status == "idle" or NO_FRONT_END not in request.get("metadata", {}):
             super()._publish_status(status, channel, parent)
 
 

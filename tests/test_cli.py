@@ -11,6 +11,7 @@ from course_lib import authoring, course_folder, grading
 from course_lib.cli import main as cli
 from course_lib.errors import BuildError, GradingError
 from course_lib.grading import class_table
+from course_lib.grading.graded import GradedLesson, GradedSubmission
 
 VERBS = sorted(typer.main.get_command(cli.app).commands)
 
@@ -26,9 +27,11 @@ def course(tmp_path, monkeypatch):
 
 
 def summary(exit_code=0):
-    return SimpleNamespace(
+    made = SimpleNamespace(
         exit_code=exit_code, show=lambda: print("the table"), as_dict=lambda: {"lesson": "x"}
     )
+    made.only = lambda students: made
+    return made
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -151,6 +154,22 @@ def test_grade_grades_each_lesson_and_returns_the_worst_code(course, monkeypatch
     given = (["ada"], "basic", "1/2")
     assert asked == [("02_masked_softmax", *given), ("05_scaled_dot_product", *given)]
     assert capsys.readouterr().out == "the table\n" * 2
+
+
+@pytest.mark.parametrize(("student", "code"), [("ada", 0), ("eve", 3)])
+def test_grade_shows_the_students_that_were_asked_for(course, monkeypatch, capsys, student, code):
+    whole = GradedLesson(
+        "02_masked_softmax",
+        (GradedSubmission("ada"), GradedSubmission("eve", problem="damaged: ask for it again")),
+    )
+    monkeypatch.setattr(grading, "grade", lambda *a, **k: whole, raising=False)
+    assert cli.main(["grade", "02", "--student", student, "-q"]) == code
+    out = capsys.readouterr().out
+    assert "02_masked_softmax: 1 student\n" in out
+    assert [name in out for name in ("ada", "eve")] == [name == student for name in ("ada", "eve")]
+    assert cli.main(["grade", "02", "--student", student, "--json", "-q"]) == code
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert [one["student"] for one in shown["students"]] == [student]
 
 
 def test_grade_as_json_prints_one_document(course, monkeypatch, capsys):

@@ -172,6 +172,26 @@ def test_the_story_has_its_end(shell):
     assert all(student in grades for student in ("ada", "eve", "4711", "4712", "815"))
 
 
+def test_collecting_again_replaces_whoever_is_in_the_new_zip(shell):
+    """With the guide's command for Canvas and `--force`, as the guide says."""
+    submitted = shell.folder / "submitted"
+    (command,) = (c for c in typed("docs/instructors.md") if "zip_collect" in c and "LATE" in c)
+    for number in ("4711", "4712"):
+        (submitted / number / LESSON / f"{LESSON}.ipynb").write_text("of the first zip")
+    (submitted / "4711" / LESSON / "timestamp.txt").write_text("2026-03-04 00:00:00 UTC")
+    an_archive(
+        shell.folder, f"lovelace_4711_90215_{LESSON}-2.ipynb", f"new_4713_90216_{LESSON}.ipynb"
+    )
+    shell.done.discard(command)
+    with pytest.raises(AssertionError, match="Directory not empty"):
+        shell.type(command)
+    shell.type(f"{command} --force")
+    held = {p.parent.parent.name: p for p in submitted.glob(f"*/{LESSON}/{LESSON}*")}
+    assert "of the first" in held["4712"].read_text()
+    assert "of the first" not in held["4711"].read_text()
+    assert [p.name for p in held["4711"].parent.iterdir()] == [f"{LESSON}.ipynb"]
+
+
 def test_what_is_not_run_is_on_a_page():
     commands = [c.replace("python -m course_lib", "course") for page in PAGES for c in typed(page)]
     assert [b for b in NOT_RUN if not any(c.startswith(b) for c in commands)] == []

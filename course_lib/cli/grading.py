@@ -41,9 +41,7 @@ def demo(
 @verbs.command()
 def grade(
     lessons: Annotated[list[str], typer.Argument(metavar="LESSON...", help="Lessons to grade.")],
-    student: Annotated[
-        list[str] | None, typer.Option("--student", help="Only this student; may be repeated.")
-    ] = None,
+    student: Annotated[list[str] | None, typer.Option(help="Only this one; repeatable.")] = None,
     executor: Annotated[
         str, typer.Option(help="serial, processes, or dask://HOST:PORT of a Dask scheduler.")
     ] = "processes",
@@ -72,10 +70,11 @@ def grade(
     if sandbox != "strict" and not trusted:
         raise UsageError(_UNTRUSTED.format(sandbox))
     settings = grading.Settings(executor, sandbox, workers, shard, force=force)
-    summaries = [
+    graded = (
         grading.grade(root, lesson, students=student, progress=progress(quiet), settings=settings)
         for lesson in chosen_assignments(root, lessons) or []
-    ]
+    )
+    summaries = [lesson.only(student) if student else lesson for lesson in graded]
     if as_json:
         typer.echo(json.dumps([summary.as_dict() for summary in summaries], indent=2))
     else:

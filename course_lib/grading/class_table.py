@@ -9,6 +9,7 @@ from rich.text import Text
 from course_lib.grading.gate import one_line
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.plots import OUTCOMES, STOPPED
+from course_lib.plotting.words import counted
 
 _STYLES = {"correct": "green", "not_attempted": "dim", "not_graded": "yellow"}  # red if none
 LEGEND = (
@@ -37,7 +38,8 @@ def summary_table(summary: GradedLesson) -> Group:
     table.add_column("text")
     for student in summary.students:
         table.add_row(*_cells(student, summary))
-    title = Text(f"\n{summary.lesson}: {len(summary.students)} students\n", style="bold")
+    students = counted(len(summary.students), "student", "students")
+    title = Text(f"\n{summary.lesson}: {students}\n", style="bold")
     return Group(title, table, Text(f"\n{LEGEND}", style="dim"), *_notes(summary))
 
 

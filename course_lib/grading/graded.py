@@ -6,8 +6,8 @@ what nbgrader's gradebook and the graded notebook hold of a submission, put toge
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
 COMPLETE, INCOMPLETE = 0, 3  # exit codes
@@ -176,6 +176,12 @@ class GradedLesson:
     def of(self, student: str) -> GradedSubmission:
         """A student's submission, whether or not there is one."""
         return self._by_student.get(student) or GradedSubmission(student, absent=True)
+
+    def only(self, students: Collection[str]) -> GradedLesson:
+        """The same of some students alone."""
+        return replace(
+            self, students=tuple(one for one in self.students if one.student in students)
+        )
 
     @property
     def rows(self) -> list[tuple[str, GradedExercise]]:

@@ -2,7 +2,8 @@
 
 Forked, so that nothing is imported again; held to processor time and memory of its own, so that no
 text can hold up the process that forked it. What it hands back is text, and taken as no more. One
-child takes many texts in turn; whatever is too much for it ends it, and the next has a new one.
+child takes many texts in turn; whatever is too much for it, or makes it large, ends it, and the
+next has a new one.
 """
 
 from __future__ import annotations
@@ -188,7 +189,8 @@ def _serve(
     try:
         gc.disable()  # it would touch, and so copy, every page of the parent's
         _shut_in(parent.fileno(), memory)
-        while True:
+        most = _largest() + memory // 4
+        while _largest() < most:  # what once was large may stay so
             size = int.from_bytes(_whole(parent.recv, _SIZE), "little")
             request = pickle.loads(_whole(parent.recv, size))
             _allow(seconds)
@@ -213,6 +215,14 @@ def _shut_in(kept: int, memory: int) -> None:  # pragma: no cover - in the child
     os.closerange(0, kept)
     os.closerange(kept + 1, 4096)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _largest() -> int:  # pragma: no cover - in the child
+    """Bytes of memory that this process held at its largest."""
+    import resource
+
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes if sys.platform == "darwin" else kilobytes * 1024
 
 
 def _allow(seconds: int) -> None:  # pragma: no cover - in the child

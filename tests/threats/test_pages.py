@@ -119,22 +119,45 @@ def test_s03_what_is_too_much_for_a_new_child_is_not_tried_again(tmp_path):
     assert (tmp_path / "tried").read_text() == "x"
 
 
-def test_s03_time_and_memory_are_counted_for_each_request():
-    """What earlier ones left behind in a child is not the next one's: that gets a new child."""
-    hoard: list[str] = []
-
-    def work(how: str) -> str:
-        if how == "hoard":
-            hoard.append("x" * 150_000_000)
+def test_s03_time_is_counted_for_each_request():
+    def work(_) -> str:
         until = time.process_time() + 0.7
         while time.process_time() < until:
             pass
-        return f"{len(hoard)}"
+        return str(os.getpid())
 
-    child = Child(work, seconds=1, memory=400_000_000)
+    child = Child(work, seconds=1)
     try:
-        assert [child.ask("hoard") for _ in range(4)] == ["1", "2", "1", "2"]
-        assert [child.ask("") for _ in range(3)] == ["2"] * 3
+        assert len({child.ask(None) for _ in range(4)}) == 1
+    finally:
+        child.end()
+
+
+def test_s03_memory_that_others_left_behind_is_not_the_next_ones():
+    hoard: list[bytearray] = []
+
+    def work(size: int) -> str:
+        hoard.append(bytearray(size))
+        return f"{os.getpid()} {len(hoard)}"
+
+    child = Child(work, memory=400_000_000)
+    try:
+        first, held = child.ask(60_000_000).split()
+        second, held_then = child.ask(350_000_000).split()
+        assert held == held_then == "1" and first != second
+    finally:
+        child.end()
+
+
+def test_s03_a_child_that_grew_large_does_not_stay():
+    def work(size: int) -> str:
+        return f"{os.getpid()} {len(bytearray(size))}"
+
+    child = Child(work, memory=400_000_000)
+    try:
+        pids = [child.ask(size).split()[0] for size in (10, 150_000_000, 10, 10)]
+        assert pids[0] == pids[1] != pids[2] == pids[3]
+        assert not os.path.exists(f"/proc/{pids[0]}")
     finally:
         child.end()
 

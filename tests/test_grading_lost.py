@@ -122,8 +122,8 @@ def test_where_all_users_are_taken_some_are_shared(monkeypatch):
         def bind(self, address):
             raise OSError
 
-    monkeypatch.setattr(forked.socket, "socket", Taken)
-    claim, first = forked._claim_uids()
+    monkeypatch.setattr(sandbox.socket, "socket", Taken)
+    claim, first = sandbox.claim_users(forked._UIDS)
     assert claim is None and first in range(sandbox.FIRST_UID, sandbox.LAST_UID, forked._UIDS)
 
 

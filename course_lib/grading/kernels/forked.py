@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from course_lib.grading.kernels import sandbox
+from course_lib.grading.kernels import cgroup, sandbox
 from course_lib.grading.kernels.guest.meter import Used, file_of, read_used
 from course_lib.grading.kernels.launch import DOOR, Zygote, spool_of
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
@@ -56,9 +56,12 @@ class ForkedKernels:
     ) -> None:
         self.limits, self.lesson = limits, lesson
         self.reached = Reached(level, {k: v for k, v in reasons.items() if k != level})
-        self._claim, first = _claim_uids() if level == "strict" else (None, sandbox.FIRST_UID)
+        self._claim, first = (
+            sandbox.claim_users(_UIDS) if level == "strict" else (None, sandbox.FIRST_UID)
+        )
         self._uids = itertools.cycle(range(first, first + _UIDS))
         self._kernels: dict[str, Kernel] = {}
+        self._groups: dict[str, cgroup.Group] = {}
         self._lock = threading.Lock()
         self._zygote: Zygote | None = None
         self._channel: socket.socket | None = None
@@ -87,7 +90,11 @@ class ForkedKernels:
             kernel = Kernel(name, _connection(place), self)
             self._kernels[name] = kernel
             request = self._fork_request(kernel, place, uid, seed, env or {})
-            self._send(request | {"imports": list(imports)})
+            group = cgroup.group(name, self.limits.memory, self.limits.processes)
+            doors = []
+            if group is not None:
+                self._groups[name], doors = group, [group.door]
+            self._send(request | {"imports": list(imports), "group": bool(doors)}, doors)
         return kernel
 
     def kill(self, kernel: Kernel) -> None:
@@ -182,6 +189,11 @@ class ForkedKernels:
 
     def _finish(self, name: str, ending: dict) -> None:
         kernel = self._kernels.pop(name, None)
+        group = self._groups.pop(name, None)
+        if group is not None:
+            if group.ran_out_of_memory() and ending.get("reason") != "disk":
+                ending = ending | {"reason": "memory"}
+            group.remove()
         if kernel is not None:
             kernel.ending = ending
             kernel.over.set()
@@ -202,11 +214,13 @@ class ForkedKernels:
             self._zygote.close()
             self._zygote = None
 
-    def _send(self, request: dict) -> None:
+    def _send(self, request: dict, doors: Sequence[int] = ()) -> None:
         try:
             if self._channel is None:
                 raise OSError
-            self._channel.sendall(json.dumps(request).encode() + b"\n")
+            data = json.dumps(request).encode() + b"\n"
+            sent = socket.send_fds(self._channel, [data], doors) if doors else 0
+            self._channel.sendall(data[sent:])
         except OSError as error:
             raise KernelFault("the process that forks kernels has ended") from error
 
@@ -255,23 +269,6 @@ class ForkedKernels:
             raise KernelFault(detail[0] if detail else str(error)) from error
         finally:
             kernel.kill()
-
-
-def _claim_uids() -> tuple[socket.socket | None, int]:
-    """The first of some users that no other provider on this machine uses, and what holds them.
-
-    Limits on processes are counted by user, so two kernels of one user could starve each other.
-    A name without a file can be bound once, and is free again however its holder ends.
-    """
-    first = range(sandbox.FIRST_UID, sandbox.LAST_UID - _UIDS, _UIDS)
-    for uid in first:
-        claim = socket.socket(socket.AF_UNIX)
-        try:
-            claim.bind(f"\0course-grading-uid-{uid}")
-            return claim, uid
-        except OSError:
-            claim.close()
-    return None, secrets.choice(first)
 
 
 def _counts_apart() -> bool:

@@ -12,7 +12,9 @@ No level is taken silently: `reach` says what was reached and why not more.
 import dataclasses
 import functools
 import os
+import secrets
 import shutil
+import socket
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 
 from course_lib.errors import GradingError
+from course_lib.grading.kernels import cgroup
 
 LEVELS = ("strict", "basic", "off")
 FIRST_UID, LAST_UID = 60_000, 61_183  # no one else's, as systemd and Debian count
@@ -86,11 +89,30 @@ class Reached:
             "folders in memory of a fixed size" if self.level == "strict" else "a counted folder"
         )
         whole = "the whole looked at 20 times a second"
+        if cgroup.place() is not None:
+            whole = "a cgroup for the whole"
         return f"limits of each process for memory and processes, {whole}; {folder}"
 
     def __str__(self) -> str:
         why = "; ".join(f"no {level}: {reason}" for level, reason in self.refused.items())
         return f"sandbox {self.level}" + (f" ({why})" if why else "")
+
+
+def claim_users(number: int) -> tuple[socket.socket | None, int]:
+    """The first of so many users that nobody else on this machine uses, and what holds them.
+
+    Limits on processes are counted by user, so two kernels of one user could starve each other.
+    A name without a file can be bound once, and is free again however its holder ends.
+    """
+    first = range(FIRST_UID, LAST_UID - number, number)
+    for uid in first:
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            claim.bind(f"\0course-grading-uid-{uid}")
+            return claim, uid
+        except OSError:
+            claim.close()
+    return None, secrets.choice(first)
 
 
 @functools.cache

@@ -45,6 +45,8 @@ def become_watchdog(request: dict, writer: int, inherited: list[int]) -> None:
         if kernel == 0:
             become_kernel(request, theirs.fileno(), started)
         theirs.close()
+        if request["group"] is not None:
+            os.close(request["group"])
         watchdog = _Watchdog(kernel, slot, note)
         heard = _heard(ours)
         words = watchdog.watch() | heard

@@ -150,6 +150,7 @@ class _Zygote:
     ) -> None:
         self.owner, self.door, self.greeting = owner, door, greeting
         self.pending: dict[socket.socket, bytes] = {}
+        self.doors: dict[socket.socket, list[int]] = {}  # to cgroups, in the order of the requests
         self.watchdogs: dict[int, _Watched] = {}
         self._welcome(owner)
 
@@ -172,18 +173,22 @@ class _Zygote:
 
     def _read_requests(self, channel: socket.socket) -> None:
         try:
-            data = channel.recv(1 << 20)
+            data, doors, _, _ = socket.recv_fds(channel, 1 << 20, 64)
         except OSError:
-            data = b""
+            data, doors = b"", []
+        self.doors.setdefault(channel, []).extend(doors)
         *lines, self.pending[channel] = (self.pending[channel] + data).split(b"\n")
         for line in lines:
             request = json.loads(line)
             if request["request"] == "fork":
+                request["group"] = self.doors[channel].pop(0) if request["group"] else None
                 self._fork(request, channel)
+                if request["group"] is not None:
+                    os.close(request["group"])
             else:
                 self._kill(channel, request["name"])
         if not data:
-            del self.pending[channel]
+            del self.pending[channel], self.doors[channel]
             self._kill(channel)
             channel.close()
 

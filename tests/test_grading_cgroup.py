@@ -1,0 +1,110 @@
+"""The cgroup of a kernel, with folders in the place of the system's.
+
+On a system with cgroup v2 it was tried by `tests/threats/cgroup.py`, which says how.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from course_lib.grading.kernels import cgroup, sandbox
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="cgroups are Linux's")
+FILES = ("memory.max", "pids.max", "memory.oom.group", "memory.swap.max", "cgroup.procs")
+
+
+@pytest.fixture
+def system(tmp_path, monkeypatch):
+    """A mount with two levels of groups; a new folder gets the files that the system would make."""
+    (tmp_path / "mount/user.slice/session").mkdir(parents=True)
+    own = tmp_path / "own"
+    own.write_text("9:name=systemd:/\n0::/user.slice/session\n")
+    monkeypatch.setattr(cgroup, "MOUNT", tmp_path / "mount")
+    monkeypatch.setattr(cgroup, "_OWN", own)
+    made, removed = Path.mkdir, Path.rmdir
+
+    def mkdir(self, *arguments, **options):
+        made(self, *arguments, **options)
+        for name in FILES:
+            (self / name).write_text("")
+
+    def rmdir(self):
+        for file in self.iterdir():
+            file.unlink()
+        removed(self)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    monkeypatch.setattr(Path, "rmdir", rmdir)
+    cgroup.place.cache_clear()
+    yield tmp_path / "mount"
+    cgroup.place.cache_clear()
+
+
+def controls(folder: Path, controllers: str) -> None:
+    (folder / "cgroup.subtree_control").write_text(controllers)
+
+
+def test_the_nearest_group_that_passes_both_controllers_on_is_used(system):
+    controls(system, "cpu memory pids\n")
+    controls(system / "user.slice", "memory pids\n")
+    controls(system / "user.slice/session", "\n")  # it holds processes itself
+    assert cgroup.place() == system / "user.slice"
+    assert "a cgroup for the whole" in sandbox.Reached("strict").holds
+
+
+@pytest.mark.parametrize("controllers", ["", "memory", "cpu pids"])
+def test_without_both_controllers_there_is_none(system, controllers):
+    for folder in (system, system / "user.slice", system / "user.slice/session"):
+        controls(folder, controllers)
+    assert cgroup.place() is None and cgroup.group("k", 1, 1) is None
+    assert "the whole looked at 20 times a second" in sandbox.Reached("strict").holds
+
+
+def test_where_nothing_can_be_entered_there_is_none(system, monkeypatch):
+    controls(system / "user.slice/session", "memory pids")
+    refused = subprocess.CompletedProcess([], 1)
+    monkeypatch.setattr(cgroup.subprocess, "run", lambda *arguments, **options: refused)
+    assert cgroup.place() is None
+    assert not list(system.rglob("course-*"))
+
+
+@pytest.mark.parametrize("text", ["", "9:name=systemd:/\n", "0::/gone\n"])
+def test_a_system_without_version_2_has_none(system, text):
+    cgroup._OWN.write_text(text)
+    assert cgroup.place() is None
+
+
+def test_a_group_holds_what_it_is_told_and_leaves_nothing(system):
+    controls(system / "user.slice/session", "memory pids")
+    group = cgroup.group("abc", 3_000_000_000, 64)
+    held = {name: (group.folder / name).read_text() for name in FILES}
+    assert held == dict(zip(FILES, ["3000000000", "64", "1", "0", ""], strict=True))
+    os.write(group.door, b"0")
+    assert (group.folder / "cgroup.procs").read_text() == "0"
+    assert not group.ran_out_of_memory()
+    (group.folder / "memory.events").write_text("low 0\noom 1\noom_kill 3\n")
+    assert group.ran_out_of_memory()
+    group.remove()
+    assert not list(system.rglob("course-*"))
+
+
+def test_groups_of_a_process_that_was_killed_are_removed(system):
+    place = system / "user.slice/session"
+    controls(place, "memory pids")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for number in (gone.pid, os.getpid()):
+        (place / f"course-{number}-abc").mkdir()
+    assert cgroup.place() == place
+    assert [path.name for path in place.glob("course-*")] == [f"course-{os.getpid()}-abc"]
+
+
+def test_a_group_that_is_refused_half_way_is_taken_back(system, monkeypatch):
+    controls(system / "user.slice/session", "memory pids")
+    assert cgroup.place() is not None
+    monkeypatch.setattr(cgroup.os, "open", lambda *a: (_ for _ in ()).throw(OSError("refused")))
+    assert cgroup.group("abc", 1, 1) is None
+    assert not list(system.rglob("course-*"))

@@ -142,8 +142,8 @@ def test_s03_memory_that_others_left_behind_is_not_the_next_ones():
 
     child = Child(work, memory=400_000_000)
     try:
-        first, held = child.ask(60_000_000).split()
-        second, held_then = child.ask(350_000_000).split()
+        first, held = child.ask(90_000_000).split()
+        second, held_then = child.ask(370_000_000).split()
         assert held == held_then == "1" and first != second
     finally:
         child.end()

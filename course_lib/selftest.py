@@ -1,4 +1,4 @@
-"""`course test`: what a contributor needs, in about four minutes; with `--all` and in CI all.
+"""`course test`: what a contributor needs, in four to seven minutes; with `--all` and in CI all.
 
 | part | always | with `--all`, or where the variable CI is set |
 |---|---|---|

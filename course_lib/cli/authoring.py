@@ -177,7 +177,7 @@ def run_tests(
         typer.Option("--durations", help="Write docs/test_durations.md: how long everything took."),
     ] = False,
 ) -> None:
-    """Run what a contributor needs, in about four minutes; arguments after -- go to pytest alone.
+    """Run what a contributor needs, in four to seven minutes; arguments after -- are pytest's.
 
     Example: course test --all
 

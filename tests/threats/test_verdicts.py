@@ -1,4 +1,4 @@
-"""S01, S11 to S13, S17, S22: whose solution it is, who is graded without walls, odd forms."""
+"""S01, S11 to S13, S16, S17, S22: whose solution it is, who is graded without walls, odd forms."""
 
 import functools
 import os
@@ -198,6 +198,61 @@ def test_s12_root_never_grades_at_basic_not_even_a_trusted_class(tmp_path, monke
     monkeypatch.setattr(os, "getuid", lambda: 0)
     with pytest.raises(GradingError, match="basic holds nothing that runs as root"):
         grade(tmp_path, LESSON, settings=Settings(sandbox="basic"))
+
+
+MEASURED = "08_memory_and_speed"
+ALL_AT_ONCE = """def blocked_attention(queries, keys, values, mask=None, block_size=128):
+    scores = queries @ keys.mT / math.sqrt(queries.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    return torch.softmax(scores, -1).nan_to_num(0.0) @ values, torch.logsumexp(scores, -1)"""
+WRAPPED = {  # a cell before the answer, after which nothing seems to be spent
+    "observer": """import course_lib.checks.observe.call as call
+whole = call.observe
+def spends_nothing(*args, **kwargs):
+    seen = whole(*args, **kwargs)
+    seen.spent = dict.fromkeys(seen.spent, 0)
+    return seen
+call.observe = spends_nothing""",
+    "meter": """import course_lib.checks.observe.cost_meter as cost_meter
+cost_meter.Spending.alive = lambda self: 0
+cost_meter.Spending.peak = property(lambda self: 0, lambda self, _: None)""",
+    "torch below it": """from torch.multiprocessing.reductions import StorageWeakRef
+StorageWeakRef.expired = lambda self: True""",
+}
+
+
+@pytest.fixture(scope="module")
+def points_of():
+    """Points of an answer to `blocked_attention` with a cell of the student's own before it."""
+    runner = Runner(None, Limits())
+
+    def graded(answer: str, before: str = "") -> float:
+        path = ROOT / "notebooks" / MEASURED / f"{MEASURED}.ipynb"
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            if grade_id(cell) == "blocked_attention-answer":
+                cell.source = answer
+        own = {"course": {"own": True}}
+        notebook.cells.insert(2, new_code_cell(before, id="before", metadata=own))
+        result = runner.run(Job("ada", MEASURED, "key", notebook, "seed"))
+        assert not result.fault
+        exercises = read_notebook(nbformat.reads(result.notebook, as_version=4)).exercises
+        return exercises["blocked_attention"].points
+
+    yield graded
+    runner.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")
+@pytest.mark.parametrize("name", WRAPPED)
+def test_s16_who_wraps_what_measures_an_answer_gains_nothing(points_of, name):
+    in_blocks = solution_source("blocked_attention")
+    honest, right = points_of(ALL_AT_ONCE), points_of(in_blocks)
+    assert 0 < honest < right
+    assert points_of(ALL_AT_ONCE, WRAPPED[name]) <= honest
+    assert points_of(in_blocks, WRAPPED[name]) < right
 
 
 def rounded(answer, dtype, back=False):

@@ -1,7 +1,7 @@
 """`python -m course_lib VERB`: sets the course up if need be, then runs `course VERB`.
 
-Only the version check lives here, in syntax that even Python 2 reads; course_lib.bootstrap does
-the rest.
+Only the version check lives here, in syntax that even Python 2 reads;
+course_lib.setup.bootstrap does the rest.
 """
 
 import sys
@@ -31,6 +31,6 @@ if __name__ == "__main__":
     problem = python_problem(sys.version_info)
     if problem:
         sys.exit(problem)
-    from course_lib.bootstrap import main
+    from course_lib.setup.bootstrap import main
 
     sys.exit(main(sys.argv[1:], run_verb))

@@ -16,10 +16,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from course_lib.authoring import Course
 from course_lib.authoring.times import course_times, spoken
 from course_lib.checks import exercises, lessons
-from course_lib.course_folder import find_lesson
-from course_lib.errors import UsageError
 from course_lib.exercises import find
 from course_lib.exercises import variants as matrix
+from course_lib.workspace.errors import UsageError
+from course_lib.workspace.folder import find_lesson
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"

@@ -179,11 +179,9 @@ def test_only_code_that_can_influence_the_lesson_makes_it_stale(course, file, st
     assert bool(drifts(course)) == stale
 
 
-def test_a_message_of_a_check_makes_no_lesson_stale(course):
+def test_a_message_of_a_check_makes_the_lesson_stale(course):
     path = course.library / "checks/judge/grade.py"
     edit(path, "You look at the first item only.", "Only the first item is looked at.")
-    assert drifts(course) == []
-    edit(path, "first_item_only", "only_the_first_item")
     assert drifts(course) != []
 
 

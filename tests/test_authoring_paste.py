@@ -8,8 +8,8 @@ from course_lib.authoring.did_you_mean import did_you_mean
 from course_lib.authoring.ids import CellIds, first_heading, slugify
 from course_lib.authoring.paste import find_solution
 from course_lib.authoring.read import read_cells
-from course_lib.errors import BuildError
-from course_lib.names import bound_names, undefined_names
+from course_lib.workspace.errors import BuildError
+from course_lib.workspace.sources import bound_names, undefined_names
 
 
 @pytest.fixture

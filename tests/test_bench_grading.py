@@ -7,7 +7,7 @@ from nbformat.v4 import new_code_cell, new_notebook, writes
 
 from course_lib.benchmarks.floor import floor
 from course_lib.benchmarks.grading import Comparison, Measured, run_floor
-from course_lib.errors import GradingError
+from course_lib.workspace.errors import GradingError
 
 LESSON = "02_masked_softmax"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from waiting import PATIENCE, wait_until
 
-from course_lib import bootstrap, pip_run
 from course_lib.__main__ import OLDEST, python_problem
-from course_lib.bootstrap import SetupError
+from course_lib.setup import bootstrap, pip_run
+from course_lib.setup.bootstrap import SetupError
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PYPROJECT = """[project]
@@ -191,7 +191,7 @@ def test_a_call_that_is_ended_ends_its_pip(clone):
     python.write_text(f"#!/bin/sh\necho $$ > {clone}/pid\nexec sleep 60\n")
     python.chmod(0o755)
     code = (
-        "from pathlib import Path; from course_lib import bootstrap, pip_run\n"
+        "from pathlib import Path; from course_lib.setup import bootstrap, pip_run\n"
         "def ensure(root, say):\n"
         "    python = bootstrap.python_of(root / '.venv')\n"
         "    pip_run.install(python, [], log=root / 'log', say=say)\n"
@@ -416,7 +416,9 @@ def test_what_an_old_python_reads_has_old_syntax(name):
     )
 
 
-@pytest.mark.parametrize("name", ["bootstrap.py", "locks.py", "pip_run.py"])
+@pytest.mark.parametrize(
+    "name", ["setup/bootstrap.py", "setup/pip_run.py", "workspace/errors.py", "workspace/locks.py"]
+)
 def test_the_bootstrap_imports_the_standard_library_only(name):
     tree = ast.parse((REPOSITORY / "course_lib" / name).read_text(encoding="utf-8"))
     top_level = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -427,12 +429,12 @@ def test_the_bootstrap_imports_the_standard_library_only(name):
     }
     own = {name for name in names if name.startswith("course_lib.")}
     assert {name.split(".")[0] for name in names - own} <= sys.stdlib_module_names
-    allowed = {"bootstrap", "errors", "locks", "pip_run"}
-    assert {name.split(".")[1] for name in own} <= allowed
+    allowed = {"setup.bootstrap", "setup.pip_run", "workspace.errors", "workspace.locks"}
+    assert {".".join(name.split(".")[1:3]) for name in own} <= allowed
 
 
 def test_handing_over_returns_the_exit_code():
-    code = "import sys; from course_lib.bootstrap import hand_over;"
+    code = "import sys; from course_lib.setup.bootstrap import hand_over;"
     code += "sys.exit(hand_over([sys.executable, '-c', 'raise SystemExit(7)']))"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, timeout=PATIENCE)
     assert done.returncode == 7

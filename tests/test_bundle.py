@@ -19,11 +19,12 @@ from packaging.utils import canonicalize_name
 from waiting import PATIENCE
 
 import course_lib
-from course_lib import bootstrap, bundle
+from course_lib import bundle
 from course_lib.authoring import Course
 from course_lib.bundle.contents import contents
 from course_lib.checks import lessons
 from course_lib.cli import main as cli
+from course_lib.setup import bootstrap
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parent.parent

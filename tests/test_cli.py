@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from course_lib import authoring, course_folder, grading
+from course_lib import authoring, grading
 from course_lib.cli import main as cli
-from course_lib.errors import BuildError, GradingError
 from course_lib.grading import class_table
 from course_lib.grading.graded import GradedLesson, GradedSubmission
+from course_lib.workspace import folder
+from course_lib.workspace.errors import BuildError, GradingError
 
 VERBS = sorted(typer.main.get_command(cli.app).commands)
 
@@ -69,9 +70,7 @@ def test_outside_a_course_is_one_sentence(tmp_path, monkeypatch, capsys, argumen
     "name", ["02", "2", "masked_softmax", "02_masked_softmax", "solutions/02_masked_softmax/"]
 )
 def test_a_lesson_may_be_named_in_short(course, name):
-    assert (
-        course_folder.find_lesson(course_folder.lesson_names(course), name) == "02_masked_softmax"
-    )
+    assert folder.find_lesson(folder.lesson_names(course), name) == "02_masked_softmax"
 
 
 @pytest.mark.parametrize(
@@ -88,9 +87,16 @@ def test_an_unknown_lesson_gets_the_nearest_one(course, capsys, name, remedy):
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("verb", ["grade", "release", "build"])
+@pytest.mark.parametrize("name", ["", "/"])
+def test_an_empty_lesson_name_is_an_error_and_not_lesson_00(course, capsys, verb, name):
+    assert cli.main([verb, name]) == 2
+    assert "a lesson's name is empty; there are: " in capsys.readouterr().err
+
+
 def test_the_root_is_found_from_below(course, monkeypatch):
     monkeypatch.chdir(course / "solutions/02_masked_softmax")
-    assert course_folder.course_root() == course
+    assert folder.course_root() == course
 
 
 def test_build_passes_its_arguments_on_and_says_what_was_done(course, monkeypatch, capsys):
@@ -236,7 +242,7 @@ def test_lab_starts_in_the_course_with_its_arguments(course, monkeypatch):
     monkeypatch.chdir(course / "solutions")
     handed = []
     monkeypatch.setattr(
-        "course_lib.bootstrap.hand_over", lambda command: handed.append(command) or 5
+        "course_lib.setup.bootstrap.hand_over", lambda command: handed.append(command) or 5
     )
     assert cli.main(["lab", "--no-browser", "--port", "9999"]) == 5
     (command,) = handed

@@ -15,7 +15,6 @@ from waiting import PATIENCE
 import course_lib
 from course_lib.checks import exercises, lessons
 from course_lib.checks import grade as grade_answer
-from course_lib.errors import GradingError
 from course_lib.grading import demo, write_report
 from course_lib.grading.course import Course
 from course_lib.grading.course_figures import figures_of
@@ -25,6 +24,7 @@ from course_lib.grading.demo_course import (
     make_folder,
     read_sample,
 )
+from course_lib.workspace.errors import GradingError
 
 ROOT = Path(__file__).resolve().parents[1]
 LESSON = "02_masked_softmax"

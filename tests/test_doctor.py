@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib import doctor
 from course_lib.cli import main as cli
 from course_lib.grading.executors import local as executors
 from course_lib.grading.kernels.sandbox import Reached
+from course_lib.setup import doctor
 
 
 def bad(finding):

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib.cli import main as cli
-from course_lib.errors import ExportError
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.exports.grades import read_submitted
@@ -27,6 +26,7 @@ from course_lib.grading.exports.sheet import (
     read_sheet,
     table_bytes,
 )
+from course_lib.workspace.errors import ExportError
 
 GOLDEN = Path(__file__).parent / "exports"
 GOLDEN_RUNS = {"canvas": {}, "moodle": {"lessons": [LESSON]}, "gradescope": {"scale": True}}

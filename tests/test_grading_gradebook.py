@@ -3,8 +3,8 @@
 import pytest
 from nbgrader.coursedir import CourseDirectory
 
-from course_lib.errors import GradingError
 from course_lib.grading.gradebook import opened
+from course_lib.workspace.errors import GradingError
 
 
 def refusal(url):

@@ -7,7 +7,6 @@ import pytest
 from grading_course import LESSON, cell_of, solution_notebook
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-from course_lib.errors import GradingError
 from course_lib.grading.intake import (
     IntakeError,
     SubmittedCell,
@@ -16,6 +15,7 @@ from course_lib.grading.intake import (
     read_bytes,
 )
 from course_lib.grading.rebuild import rebuild
+from course_lib.workspace.errors import GradingError
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 from waiting import PATIENCE, wait_until
 
-from course_lib.errors import GradingError
 from course_lib.grading.executors import local as executors
 from course_lib.grading.kernels import launch, provisioner, sandbox
 from course_lib.grading.kernels.client import Client
@@ -27,6 +26,7 @@ from course_lib.grading.kernels.guest import NO_FRONT_END
 from course_lib.grading.kernels.provider import provider
 from course_lib.grading.kernels.running_kernel import KernelFault
 from course_lib.grading.kernels.sandbox import Limits
+from course_lib.workspace.errors import GradingError
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,6 @@ import psutil  # noqa: F401  (asks once what the platform is, which a test repla
 import pytest
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
-from course_lib.errors import GradingError
 from course_lib.grading.executors import dask, local, worker
 from course_lib.grading.jobs import Job
 from course_lib.grading.kernels import forked, launch, provisioner, sandbox, spawned
@@ -26,6 +25,7 @@ from course_lib.grading.kernels.provider import provider
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.kernels.sandbox import Limits, Reached
 from course_lib.grading.kernels.staged_library import stage_library
+from course_lib.workspace.errors import GradingError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kernels are forked on Linux")
 READY = {"event": "ready", "threads": 1}

@@ -14,7 +14,6 @@ from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.judge.report import Report
 from course_lib.checks.observe.observation import Observation, Raised, Subject, subject_of
 from course_lib.checks.observe.remote import Reply, Request, answer
-from course_lib.errors import GradingError
 from course_lib.exercises import find
 from course_lib.grading import demo_course, gate, intake, judging, plan, preprocessors, runner
 from course_lib.grading.adapters.nbconvert import CachingExporter
@@ -35,6 +34,7 @@ from course_lib.grading.regrade import keep_points
 from course_lib.grading.sanitize import sanitize_outputs
 from course_lib.grading.source_checks import same_as_course, source_checks
 from course_lib.grading.submission_kernel import CannotJudge, Journal, Session
+from course_lib.workspace.errors import GradingError
 
 
 def lower(num_queries, num_keys=None):

@@ -34,7 +34,6 @@ from nbformat.v4 import new_code_cell
 from nbgrader.dbutil import write_alembic_ini
 from waiting import PATIENCE
 
-from course_lib.errors import GradingError
 from course_lib.grading import grade, judging, plan, run, runner, write_report
 from course_lib.grading.class_table import show
 from course_lib.grading.course import Course
@@ -44,6 +43,7 @@ from course_lib.grading.kernels.client import Client
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.pouring import Pouring
 from course_lib.grading.runner import Runner
+from course_lib.workspace.errors import GradingError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 

@@ -13,7 +13,7 @@ from library_notebook import KEPT, Notebook, forget, make_course, sit_down, solv
 
 from course_lib.checks.notebook import library, library_import
 from course_lib.checks.notebook.library_source import needs_of
-from course_lib.locks import only_one
+from course_lib.workspace.locks import only_one
 
 TODAY = date.today().isoformat()
 NOT_KEPT = "causal_mask is not kept in your library: "

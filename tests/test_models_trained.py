@@ -11,13 +11,13 @@ from course_lib.attention.multi_head import positional_encoding
 from course_lib.authoring import stored
 from course_lib.authoring.inputs import Course
 from course_lib.cli import main as cli
-from course_lib.errors import BuildError
 from course_lib.models import trained
 from course_lib.models.language_model import repeated_tokens
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.whole_game import meeting, translate
 from course_lib.plotting import figure_html
-from course_lib.sources import digest_of, reached
+from course_lib.workspace.errors import BuildError
+from course_lib.workspace.sources import digest_of, reached
 
 ROOT = Path(__file__).resolve().parent.parent
 LIBRARY = ROOT / "course_lib"

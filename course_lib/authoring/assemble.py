@@ -10,8 +10,8 @@ from course_lib.authoring.roles import HEADING, TOGETHER, Part, assign_roles
 from course_lib.authoring.skeleton import check_placeholders
 from course_lib.authoring.times import STAR, TIME, times, told
 from course_lib.checks.judge.report import OPTIONAL
-from course_lib.errors import BuildError
-from course_lib.names import bound_names, undefined_names
+from course_lib.workspace.errors import BuildError
+from course_lib.workspace.sources import bound_names, undefined_names
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

@@ -16,7 +16,7 @@ from course_lib.authoring.digest import (
 )
 from course_lib.authoring.inputs import SOLUTIONS, Course
 from course_lib.authoring.release import generated_release
-from course_lib.errors import BuildError
+from course_lib.workspace.errors import BuildError
 
 Progress = Callable[[object], None]
 

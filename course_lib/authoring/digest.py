@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from course_lib.authoring.inputs import SOLUTIONS, Course
-from course_lib.sources import digest_of, reached
+from course_lib.workspace.sources import digest_of, reached
 
 FILE = "digests.json"
 _BUILDER = "2"  # raise it when the same cells would be executed or written differently

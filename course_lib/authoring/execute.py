@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import solution_path
-from course_lib.errors import BuildError
-from course_lib.progress_step import Step
+from course_lib.workspace.errors import BuildError
+from course_lib.workspace.progress import Step
 
 if TYPE_CHECKING:
     from jupyter_client.manager import AsyncKernelManager

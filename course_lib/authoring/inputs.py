@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from course_lib.authoring.did_you_mean import did_you_mean
-from course_lib.errors import BuildError
+from course_lib.workspace.errors import BuildError
 
 SOLUTIONS = "solutions"
 RELEASE = "notebooks"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Never
 
 from course_lib.authoring.did_you_mean import did_you_mean
-from course_lib.errors import BuildError
+from course_lib.workspace.errors import BuildError
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -3,7 +3,7 @@
 import ast
 from dataclasses import dataclass, field
 
-from course_lib.errors import BuildError
+from course_lib.workspace.errors import BuildError
 
 _MARKER = "# %%"
 _OPTIONS = {"markdown": {"written", "tags"}, "code": {"tags"}}

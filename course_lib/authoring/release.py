@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_lib.authoring.inputs import RELEASE, SOLUTIONS, Course
-from course_lib.course_folder import load_config
-from course_lib.errors import BuildError
+from course_lib.workspace.errors import BuildError
+from course_lib.workspace.folder import load_config
 
 if TYPE_CHECKING:
     from traitlets.config import Config

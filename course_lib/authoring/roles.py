@@ -12,7 +12,7 @@ from course_lib.authoring.did_you_mean import did_you_mean
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import BEGIN, END
 from course_lib.authoring.read import Cell
-from course_lib.errors import BuildError
+from course_lib.workspace.errors import BuildError
 
 ATTENTION = "course_lib.attention"
 HEADING = re.compile(r"^###+ Exercise: `([^`]*)`[ \t]*$", re.MULTILINE)

@@ -10,7 +10,7 @@ from string import Template
 
 from course_lib.authoring.did_you_mean import did_you_mean
 from course_lib.authoring.inputs import Course
-from course_lib.errors import BuildError
+from course_lib.workspace.errors import BuildError
 
 PLACEHOLDER = "TODO"
 

@@ -19,13 +19,13 @@ from course_lib.attention.bug_hunt import CausalSelfAttention
 from course_lib.attention.multi_head import positional_encoding
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.read import read_cells
-from course_lib.errors import BuildError
 from course_lib.models.language_model import LanguageModel, repeated_tokens
 from course_lib.models.numerals import Numerals, english
 from course_lib.models.trained import INDUCTION, LETTERS, TRANSLATOR
 from course_lib.models.training import train
 from course_lib.models.translator import Translator
 from course_lib.models.whole_game import new_translator, train_translator, translate
+from course_lib.workspace.errors import BuildError
 
 GOOD_TRANSLATOR, GOOD_INDUCTION = 0.97, 0.99  # the share that is right, or nothing is stored
 FIRST_TYPED = (*range(1, 101), *range(200, 10_000, 100))

@@ -14,7 +14,7 @@ from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import BEGIN
 from course_lib.authoring.read import read_cells
 from course_lib.authoring.roles import HEADING, TOGETHER, Part, assign_roles
-from course_lib.errors import BuildError
+from course_lib.workspace.errors import BuildError
 
 WORDS_A_MINUTE = 150
 MOST_CORE, MOST_WHOLE = 14 * 60, 26 * 60  # minutes that the course may take

@@ -22,7 +22,6 @@ from pathlib import Path
 import nbformat
 
 from course_lib.benchmarks.memory import status
-from course_lib.errors import GradingError
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.demo_course import (
     SAMPLES,
@@ -33,6 +32,7 @@ from course_lib.grading.demo_course import (
 )
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.run import Settings, grade
+from course_lib.workspace.errors import GradingError
 
 Tell = Callable[[str], None]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from course_lib.errors import ReleaseError
+from course_lib.workspace.errors import ReleaseError
 
 FOLDER = "attention-course"  # the same for each lesson: unzipped over it, the next week adds to it
 INTO = "bundles"

@@ -6,17 +6,17 @@ from pathlib import Path
 from course_lib.authoring.digest import solutions_of
 from course_lib.authoring.inputs import Course
 from course_lib.bundle.student_project import environment, project, readme
-from course_lib.sources import reached
+from course_lib.workspace.sources import reached
 
 COPIED = ("LICENSE", "constraints.txt", "nbgrader_config.py")
 # What nothing else imports by a statement: the verbs, and what is found when it is first used.
 STARTS = (
     "__init__.py",
     "__main__.py",
-    "bootstrap.py",
+    "setup/bootstrap.py",
     "cli/__main__.py",
     "cli/main.py",
-    "doctor.py",
+    "setup/doctor.py",
     "missing_solutions.py",
     "attention/__init__.py",
     "checks/__init__.py",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from course_lib.cli.options import AsJson, Lessons, Quiet, progress
-from course_lib.course_folder import chosen_lessons, course_root, find_lesson
+from course_lib.workspace.folder import chosen_lessons, course_root, find_lesson
 
 verbs = typer.Typer()
 

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from course_lib.cli.options import AsJson, Lessons, Quiet, Sandbox, progress, working
-from course_lib.course_folder import chosen_assignments, chosen_lessons, course_root
-from course_lib.errors import UsageError
+from course_lib.workspace.errors import UsageError
+from course_lib.workspace.folder import chosen_assignments, chosen_lessons, course_root
 
 verbs = typer.Typer()
 

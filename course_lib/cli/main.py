@@ -19,8 +19,8 @@ import typer
 from course_lib import __version__
 from course_lib.cli.exit import explained, flushed, no_lost_interrupt
 from course_lib.cli.options import AsJson, Quiet, end_progress
-from course_lib.course_folder import course_root, find_root
-from course_lib.errors import CourseError, UsageError
+from course_lib.workspace.errors import CourseError, UsageError
+from course_lib.workspace.folder import course_root, find_root
 
 EXIT_CODES = (
     "Exit codes: 0 all is well; 1 something is wrong, and what was printed says what; 2 the "
@@ -95,7 +95,7 @@ def lab(context: typer.Context) -> None:
 
     Example: course lab --no-browser --port 9999
     """
-    from course_lib.bootstrap import hand_over
+    from course_lib.setup.bootstrap import hand_over
 
     root = course_root()
     if not (root / "notebooks").is_dir():
@@ -127,7 +127,7 @@ def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
 
     Example: course doctor
     """
-    from course_lib import doctor as rounds
+    from course_lib.setup import doctor as rounds
 
     findings = []
     for finding in rounds.examine(find_root(Path.cwd())):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from course_lib.cli.options import AsJson, Quiet, progress
-from course_lib.course_folder import chosen_lessons, course_root, find_lesson, lesson_names
+from course_lib.workspace.folder import chosen_lessons, course_root, find_lesson, lesson_names
 
 verbs = typer.Typer()
 

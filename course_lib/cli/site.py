@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from course_lib.cli.options import Quiet, progress
-from course_lib.course_folder import course_root
+from course_lib.workspace.folder import course_root
 
 verbs = typer.Typer()
 

@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Callable
 
 from course_lib.checks.judge.exercise import Exercise, Lesson, of_its_name
-from course_lib.errors import BuildError
+from course_lib.workspace.errors import BuildError
 
 
 def lessons() -> dict[str, Lesson]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from course_lib.checks.judge.grade import grade
 from course_lib.exercises import exercises, find, lessons
-from course_lib.progress_step import Step
+from course_lib.workspace.progress import Step
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from course_lib.checks.judge.html import inline
-from course_lib.errors import GradingError
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.plots import OUTCOMES, STOPPED, histogram, outcome_bars
 from course_lib.grading.read_grades import read_lesson
 from course_lib.plotting.figures import Plot, figure_html
+from course_lib.workspace.errors import GradingError
 
 _BREAK = re.compile(r"(?<=_)|(?<=[a-z])(?=[A-Z])")  # where a name may go on in the next line
 NUM_LOWEST = 3

@@ -24,12 +24,12 @@ from sqlalchemy.exc import SAWarning
 from traitlets import TraitError
 from traitlets.config import Config
 
-from course_lib.course_folder import load_config
-from course_lib.errors import GradingError
 from course_lib.grading.adapters.nbgrader import assignments_of
 from course_lib.grading.changed_cells import change_cells
 from course_lib.grading.gate import secret_seed
 from course_lib.grading.gradebook import opened
+from course_lib.workspace.errors import GradingError
+from course_lib.workspace.folder import load_config
 
 CONFIG = "nbgrader_config.py"
 SEED = "COURSE_CHECK_SEED"  # in the environment: wins over what the course keeps

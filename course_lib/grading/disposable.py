@@ -89,7 +89,7 @@ class Child:
         return self._answer()
 
     def end(self) -> int:
-        """Take it away, however far it is; its exit status."""
+        """Kill the child and return its wait status."""
         pid, self._pid, self._turns = self._pid, 0, 0
         if not pid:
             return 0
@@ -140,9 +140,11 @@ class Child:
             raise
 
     def _why(self, status: int) -> str:
-        """Why a child has ended."""
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL):
+        """Return why a child has ended, given its wait status."""
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
             return f"it took more than {self.seconds} s of processor time"
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            return "it was killed from outside, as the system does when memory runs out"
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == _NO_MEMORY:
             return f"it took more than {self.memory / 1e6:.0f} MB of memory"
         return "it failed"
@@ -226,11 +228,11 @@ def _largest() -> int:  # pragma: no cover - in the child
 
 
 def _allow(seconds: int) -> None:  # pragma: no cover - in the child
-    """So much processor time from now on, and no more."""
+    """Limit the processor time from now on; exceeding it raises SIGXCPU."""
     import resource
 
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     soft = int(time.process_time()) + 1 + seconds
     if hard != resource.RLIM_INFINITY:
-        soft = min(soft, hard)
+        soft = min(soft, hard - 1)  # at the hard limit the kernel sends SIGKILL
     resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from course_lib.checks import lessons
 from course_lib.grading.kernels.sandbox import Limits
-from course_lib.sources import digest_of, reached
+from course_lib.workspace.sources import digest_of, reached
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _ENGINE = (

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from nbgrader.utils import parse_utc
 
-from course_lib.errors import GradingError
 from course_lib.grading.sanitize import plain_text
+from course_lib.workspace.errors import GradingError
 
 STAMP, SECRET = "timestamp.txt", "submission_secret.txt"
 MOST_STAMP = 100  # bytes of a timestamp.txt: a date has some thirty

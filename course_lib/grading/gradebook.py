@@ -13,8 +13,8 @@ from nbgrader.coursedir import CourseDirectory
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from course_lib.errors import GradingError
 from course_lib.grading.adapters.nbgrader import Gradebook
+from course_lib.workspace.errors import GradingError
 
 MAX_STUDENT_ID = 128  # nbgrader's column; SQLite does not count, PostgreSQL does
 _AGAIN = "then run the same command again; what is graded is kept and is published then"

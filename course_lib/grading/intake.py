@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_lib.errors import GradingError
 from course_lib.grading.gate import (
     SECRET,
     STAMP,
@@ -21,6 +20,7 @@ from course_lib.grading.gate import (
     read_stamp,
     utf8,
 )
+from course_lib.workspace.errors import GradingError
 
 MAX_BYTES = 100_000_000
 MAX_CELLS = 5_000

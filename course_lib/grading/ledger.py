@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from course_lib.errors import GradingError
+from course_lib.workspace.errors import GradingError
 
 MAX_ATTEMPTS = 3
 _DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.errors import GradingError
 from course_lib.grading.graded_cells import TIMEOUT, check_cells, grade_id, is_plain_test
 from course_lib.grading.kernels.client import Ran
 from course_lib.grading.sanitize import made_output, plain_text
+from course_lib.workspace.errors import GradingError
 
 if TYPE_CHECKING:
     from course_lib.grading.course import Course

@@ -15,7 +15,6 @@ from dataclasses import replace
 from nbformat import NotebookNode
 from nbgrader.utils import compute_checksum, is_grade, is_solution
 
-from course_lib.errors import GradingError
 from course_lib.grading.adapters.nbgrader import (
     LatePenalties,
     SubmittedNotebook,
@@ -29,6 +28,7 @@ from course_lib.grading.gradebook import MAX_STUDENT_ID, opened
 from course_lib.grading.graded_cells import NotebookGrades, is_check
 from course_lib.grading.ledger import Entry, Ledger
 from course_lib.grading.pages import FeedbackPages
+from course_lib.workspace.errors import GradingError
 
 
 class Publisher:

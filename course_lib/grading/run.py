@@ -22,7 +22,6 @@ from typing import NoReturn
 
 import nbformat
 
-from course_lib.errors import GradingError
 from course_lib.grading.course import Course, quiet_nbgrader, write_atomically
 from course_lib.grading.executors import Executor, executor, shard_of
 from course_lib.grading.graded import GradedLesson
@@ -33,8 +32,9 @@ from course_lib.grading.plan import Run, Settled, log_lines, open_run, plan, rec
 from course_lib.grading.publish import Publisher
 from course_lib.grading.read_grades import read_lesson
 from course_lib.grading.settings import Progress, Settings
-from course_lib.locks import only_one
-from course_lib.progress_step import Step
+from course_lib.workspace.errors import GradingError
+from course_lib.workspace.locks import only_one
+from course_lib.workspace.progress import Step
 
 
 def grade(

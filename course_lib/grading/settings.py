@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from course_lib.grading.kernels.sandbox import Limits
-from course_lib.progress_step import Step
+from course_lib.workspace.progress import Step
 
 Progress = Callable[[Step], None]
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.course_folder import lesson_names
-from course_lib.errors import SiteError, UsageError
-from course_lib.progress_step import Step
+from course_lib.workspace.errors import SiteError, UsageError
+from course_lib.workspace.folder import lesson_names
+from course_lib.workspace.progress import Step
 
 BESIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
 PACKAGES = ("sphinx", "myst_nb", "sphinx_book_theme")

@@ -175,6 +175,14 @@ def test_s03_a_child_is_replaced_after_a_while(monkeypatch):
     assert not os.path.exists(f"/proc/{seen[3]}")
 
 
+def test_s03_a_child_killed_for_memory_is_not_reported_as_out_of_time():
+    def killed(_) -> str:
+        os.kill(os.getpid(), 9)  # as the system does when memory runs out
+
+    with pytest.raises(Unfinished, match="killed from outside, as the system does when memory"):
+        once(killed)
+
+
 def test_s03_a_child_that_cannot_begin_is_said(monkeypatch):
     def refuse():
         raise BlockingIOError(11, "Resource temporarily unavailable")

@@ -24,7 +24,6 @@ from nbformat.v4 import new_code_cell
 from course_lib.authoring.paste import solution_source
 from course_lib.checks import grade as judged
 from course_lib.cli import main as cli
-from course_lib.errors import GradingError
 from course_lib.exercises import lessons
 from course_lib.exercises.variants import variants
 from course_lib.grading import Settings, grade
@@ -32,6 +31,7 @@ from course_lib.grading.graded_cells import grade_id, read_notebook
 from course_lib.grading.jobs import Job
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.runner import Runner
+from course_lib.workspace.errors import GradingError
 
 ROOT = Path(__file__).parents[2]
 

@@ -26,7 +26,7 @@ from course_lib.checks.notebook.library_module import Module, parsed
 from course_lib.checks.notebook.library_source import Needs, NotKept, needs_of
 from course_lib.checks.observe.front_end import current_shell
 from course_lib.exercises import exercises, find, lessons
-from course_lib.locks import only_one
+from course_lib.workspace.locks import only_one
 
 _SEED = "public"
 _HEAD = """Lesson {number:02d}, {title}: my own answers, each kept when it got full marks.

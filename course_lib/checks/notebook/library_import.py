@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Never
 
 from course_lib.checks.observe.front_end import current_shell, someone_answers
-from course_lib.course_folder import find_root
+from course_lib.workspace.folder import find_root
 
 PACKAGE = "my_attention"
 UTF8 = "utf-8-sig"  # with or without the mark that Windows puts in front

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from course_lib.names import bound_names, global_names
+from course_lib.workspace.sources import bound_names, global_names
 
 DATED = re.compile(r"^# (\w+): full marks on (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
 WIDTH = 100

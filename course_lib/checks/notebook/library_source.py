@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_lib.names import bound_names, global_names
+from course_lib.workspace.sources import bound_names, global_names
 
 FUTURE = "from __future__ import annotations"
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

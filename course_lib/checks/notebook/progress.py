@@ -18,8 +18,8 @@ from course_lib.checks.judge.html import block, hidden, paragraph, table
 from course_lib.checks.judge.report import OPTIONAL, WORDS, Report, amount
 from course_lib.checks.notebook import library, library_import
 from course_lib.checks.observe.front_end import current_shell, someone_answers
-from course_lib.course_folder import find_root
 from course_lib.exercises import exercises, find, lessons
+from course_lib.workspace.folder import find_root
 
 _COUNTED = ("correct", "incorrect", "raised")
 _NOT_BEGUN = "not_attempted"

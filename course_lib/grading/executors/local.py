@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
-from course_lib.errors import GradingError
 from course_lib.grading.executors.worker import Task, Worker, processes
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels.sandbox import Limits, Reached
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.runner import Runner
+from course_lib.workspace.errors import GradingError
 
 if TYPE_CHECKING:
     from course_lib.grading.kernels.forked import Zygote

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_lib.errors import ExportError, GradingError
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.exports.fill import LMS, Rules, fill, read_layout
 from course_lib.grading.exports.grades import (
@@ -28,6 +27,7 @@ from course_lib.grading.exports.sheet import read_sheet, write_new
 from course_lib.grading.exports.students import match, read_mapping, refuse_duplicates
 from course_lib.grading.exports.table import grades_table, table_outcomes
 from course_lib.grading.graded import GradedLesson
+from course_lib.workspace.errors import ExportError, GradingError
 
 __all__ = ["ExportError", "ExportRequest", "columns_by_lesson", "export"]
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
-from course_lib.errors import ExportError
 from course_lib.grading.exports import canvas, gradescope, moodle
 from course_lib.grading.exports.layout import Gradable, Layout
 from course_lib.grading.exports.lessons import column_for, has_column
@@ -15,6 +14,7 @@ from course_lib.grading.exports.sheet import Sheet, parse_number
 from course_lib.grading.exports.shown import listed
 from course_lib.grading.exports.students import Matching, id_column
 from course_lib.grading.graded import GradedLesson
+from course_lib.workspace.errors import ExportError
 
 LMS: dict[str, ModuleType] = {"canvas": canvas, "moodle": moodle, "gradescope": gradescope}
 _EMPTY = ("", "-")  # both mean no score, in Canvas and in Moodle

@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from course_lib.errors import ExportError
 from course_lib.grading.adapters.nbgrader import assignments_of, students_of
 from course_lib.grading.course import Course
 from course_lib.grading.exports.shown import listed
 from course_lib.grading.graded import GradedLesson
 from course_lib.grading.read_grades import read_lesson
+from course_lib.workspace.errors import ExportError
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from course_lib.errors import ExportError
 from course_lib.grading.exports.sheet import Sheet, parse_number
 from course_lib.grading.exports.shown import listed, shown
+from course_lib.workspace.errors import ExportError
 
 
 def key(text: str) -> str:

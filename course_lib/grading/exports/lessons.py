@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.course_folder import assignment_names, find_lesson
-from course_lib.errors import ExportError
 from course_lib.grading.exports.layout import Gradable, Layout, key, words
 from course_lib.grading.exports.sheet import Sheet
 from course_lib.grading.exports.shown import listed, nearest, shown
 from course_lib.grading.graded import GradedLesson
+from course_lib.workspace.errors import ExportError
+from course_lib.workspace.folder import assignment_names, find_lesson
 
 _BEFORE = ("lesson", "assignment", "notebook")
 

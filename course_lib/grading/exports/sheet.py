@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from course_lib.errors import ExportError
 from course_lib.grading.exports.shown import listed
+from course_lib.workspace.errors import ExportError
 
 MAX_BYTES = 100_000_000
 DELIMITERS = ",;\t:"

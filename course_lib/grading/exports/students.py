@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.errors import ExportError
 from course_lib.grading.exports.layout import Layout, columns_named, key, student_label
 from course_lib.grading.exports.sheet import Sheet, read_sheet
 from course_lib.grading.exports.shown import listed, nearest, shown
+from course_lib.workspace.errors import ExportError
 
 _COLUMNS = ("nbgrader_id", "lms_id")
 

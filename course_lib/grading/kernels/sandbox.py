@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from course_lib.errors import GradingError
 from course_lib.grading.kernels import cgroup
+from course_lib.workspace.errors import GradingError
 
 LEVELS = ("strict", "basic", "off")
 FIRST_UID, LAST_UID = 60_000, 61_183  # no one else's, as systemd and Debian count

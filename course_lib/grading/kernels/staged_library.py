@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from course_lib.exercises import lessons
-from course_lib.sources import reached
+from course_lib.workspace.sources import reached
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 # Rooms, no list of modules; of the solutions what all share, and those of the lessons before.

@@ -1,21 +1,21 @@
-"""The course's own source files: what they import, and a digest of what they do.
+"""Read Python sources without running them: their imports, their names and a digest.
 
-Digests decide what is executed and graded again. They are blind to comments, docstrings and
-layout, and in the checks and exercises to what is only said (`is_said`): a better sentence must not
-cost a class its grades. Read from the files, not imported: a library that is not the installed one
-can be looked at, and so can the cells of a notebook.
+Digests decide what is executed and graded again. They leave out comments, docstrings and layout,
+and they cover everything else, every string included. Because nothing is imported, the library can
+be another one than the installed one, and the sources can be the cells of a notebook.
 """
 
 import ast
+import builtins
 import functools
 import hashlib
 import re
+import symtable
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 _BESIDE = re.compile(r"[\"'](\w+\.(?:txt|npz))[\"']")
 _LINE_COMMENT = re.compile(r"^\s*//.*\n", re.MULTILINE)
-SPEAKING = ("checks", "exercises")  # the parts whose sentences decide nothing
 
 
 def reached(
@@ -26,7 +26,7 @@ def reached(
     found_lazily: Mapping[str, Path] | None = None,
     skip: Callable[[Path], bool] = lambda path: False,
 ) -> list[Path]:
-    """Returns `files` and all of a library that they and some further sources import, sorted.
+    """Return `files` and everything in a library that they and `sources` import, sorted.
 
     Followed are imports wherever they are in a file, and with a module the packages around it and
     the texts and arrays beside it that it names.
@@ -57,7 +57,7 @@ def reached(
 
 
 def digest_of(files: Iterable[Path], library: Path) -> str:
-    """A digest of what files of a library do, whatever they say about it."""
+    """Return a digest of files of a library, without comments, docstrings and layout."""
     digest = hashlib.sha256()
     for path in sorted(files):
         name = path.relative_to(library).as_posix()
@@ -66,44 +66,25 @@ def digest_of(files: Iterable[Path], library: Path) -> str:
         else:
             code = path.read_text(encoding="utf-8")
         if path.suffix == ".py":
-            code = _code(code, name.partition("/")[0] in SPEAKING)
+            code = _code(code)
         elif path.suffix == ".js":  # a script of the figures
             code = _LINE_COMMENT.sub("", code)
         digest.update(f"{name}\0{code}\0".encode())
     return digest.hexdigest()
 
 
-def is_said(text: str, in_pieces: bool = False) -> bool:
-    """Whether a string is a sentence for a reader: four words, or two with a full stop.
-
-    Args:
-        text: a string of a program.
-        in_pieces: it is a piece of an f-string, and one space is enough.
-    """
-    words = text.split()
-    if "->" in text:  # an einsum
-        return False
-    return (
-        len(words) > 3
-        or (len(words) > 1 and text.rstrip()[-1:] in ".?!")
-        or (in_pieces and " " in text)
-    )
-
-
 @functools.lru_cache(maxsize=1024)
-def _code(source: str, is_speaking: bool) -> str:
-    """A source as text without comments and docstrings, the same for every version of Python."""
-    return "".join(_written(ast.parse(source), is_speaking))
+def _code(source: str) -> str:
+    """Return the syntax tree as text, without docstrings, the same for every version of Python."""
+    return "".join(_written(ast.parse(source)))
 
 
-def _written(node: object, is_speaking: bool, in_pieces: bool = False) -> Iterator[str]:
+def _written(node: object) -> Iterator[str]:
     if isinstance(node, list):
         yield "["
         for item in node:
-            yield from _written(item, is_speaking, in_pieces)
+            yield from _written(item)
         yield "]"
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield "said" if is_speaking and is_said(node.value, in_pieces) else repr(node.value)
     elif isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
         for name, value in ast.iter_fields(node):
@@ -111,7 +92,7 @@ def _written(node: object, is_speaking: bool, in_pieces: bool = False) -> Iterat
                 value = value[1:]
             if value not in (None, []) and name not in ("ctx", "kind", "type_comment"):
                 yield f" {name}="
-                yield from _written(value, is_speaking, isinstance(node, ast.JoinedStr))
+                yield from _written(value)
         yield ")"
     else:
         yield repr(node)
@@ -156,3 +137,32 @@ def _imported(source: str) -> frozenset[tuple[str, ...]]:
             names = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
             found |= {("course_lib", str(name)) for name in names}
     return frozenset(dotted for dotted in found if dotted[0] == "course_lib")
+
+
+def bound_names(source: str) -> set[str]:
+    """Return the names that running `source` binds at module level."""
+    table = symtable.symtable(source, "<cell>", "exec")
+    return {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
+
+
+def global_names(source: str) -> set[str]:
+    """Return the global names that `source` uses and does not bind, built-in ones included."""
+    top = symtable.symtable(source, "<cell>", "exec")
+    used = {
+        symbol.get_name()
+        for table in _tables(top)
+        for symbol in table.get_symbols()
+        if symbol.is_referenced() and symbol.is_global()
+    }
+    return used - bound_names(source)
+
+
+def undefined_names(source: str, known: Iterable[str]) -> list[str]:
+    """Return the global names of `source` that neither it, `known` nor Python defines."""
+    return sorted(global_names(source) - set(known) - set(dir(builtins)))
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield table
+    for child in table.get_children():
+        yield from _tables(child)

@@ -1,6 +1,6 @@
 """Runs pip with one moving line of progress, and turns its failures into one sentence each.
 
-Standard library only: course_lib.bootstrap uses it before anything is installed.
+Standard library only: course_lib.setup.bootstrap uses it before anything is installed.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from course_lib.errors import NoNetworkError, SetupError
+from course_lib.workspace.errors import NoNetworkError, SetupError
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 SHOWN = ("Collecting ", "Downloading ", "Using cached ", "Building ", "Installing ", "Preparing ")

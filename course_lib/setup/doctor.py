@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from course_lib import OLDEST_PYTHON
-from course_lib.bootstrap import ROOT
+from course_lib.setup.bootstrap import ROOT
 
 MEND_PACKAGES = "delete .venv in the course's folder, then there: python -m course_lib doctor"
 KERNEL_SECONDS = 60

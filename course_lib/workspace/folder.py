@@ -1,11 +1,11 @@
-"""Finds the course around the current folder, and its lessons by what people call them."""
+"""Find the course around the current folder, and its lessons by name or number."""
 
 import difflib
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_lib.errors import UsageError
+from course_lib.workspace.errors import UsageError
 
 if TYPE_CHECKING:
     from traitlets.config import Config
@@ -82,8 +82,14 @@ def chosen_lessons(root: Path, wanted: list[str] | None) -> list[str] | None:
 
 
 def find_lesson(known: list[str], wanted: str) -> str:
-    """Find a lesson by its name, its number or its name without the number."""
+    """Return the lesson with this name, number or name without its number.
+
+    Raises:
+        UsageError: there is no such lesson, or the name is empty.
+    """
     name = wanted.rstrip("/").rsplit("/", 1)[-1]
+    if not name:
+        raise UsageError(f"a lesson's name is empty; there are: {', '.join(known) or 'none yet'}")
     number, _, slug = name.partition("_")
     for lesson in known:
         lesson_number, _, lesson_slug = lesson.partition("_")

@@ -19,11 +19,11 @@ import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from course_lib import pip_run
-from course_lib.errors import SetupError
-from course_lib.locks import only_one
+from course_lib.setup import pip_run
+from course_lib.workspace.errors import SetupError
+from course_lib.workspace.locks import only_one
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DISK_NEEDED_GB = 3.0
 WAITING = "course: another set-up of this clone is running; waiting for it"
 NEEDED_MODULES = ("torch", "typer", "rich", "nbgrader", "jupyterlab")

@@ -1,0 +1,1 @@
+"""Make `.venv`, install the course into it, and check the installation."""

@@ -1,0 +1,1 @@
+"""What every command shares: the course folder, its sources, locks, progress steps and errors."""

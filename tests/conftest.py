@@ -15,9 +15,6 @@ from jaxtyping import install_import_hook
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# One thread: the workers of xdist share the cores, and torch's pool makes tiny tensors slower.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 # Every shape and dtype written in a signature of the library is checked at each call.
 LIBRARY = Path(__file__).parent.parent / "course_lib"
 LESSONS = [f"course_lib.attention.{p.stem}" for p in LIBRARY.glob("attention/[a-z]*.py")]
@@ -104,8 +101,12 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(items):
-    """What takes long begins first, so that no worker ends alone with it."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Begin with what takes long, so that no worker ends alone with it."""
+
+    def is_long(item):
+        return bool(item.get_closest_marker("slow")) or item.path.name == "test_matrix.py"
+
+    items.sort(key=is_long, reverse=True)
 
 
 def pytest_runtest_setup(item):

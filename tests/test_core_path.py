@@ -22,11 +22,8 @@ from course_lib.authoring.times import (
     MOST_CORE,
     MOST_WHOLE,
     STAR,
-    TIME,
-    Times,
     as_text,
     course_times,
-    spoken,
     times,
     told,
     walk,
@@ -65,13 +62,6 @@ def test_the_core_path_fits_14_hours_and_the_whole_26(course):
 
 
 @pytest.mark.parametrize("slug", SLUGS)
-def test_a_lesson_says_its_own_time(course, slug):
-    assert f"**Time:** {TIME}." in course.text(slug).read_text(encoding="utf-8")
-    head = assemble(course, slug)[0].cells[0].source
-    assert f"**Time:** {told(times(course, slug))}." in head
-
-
-@pytest.mark.parametrize("slug", SLUGS)
 def test_the_core_path_leans_on_nothing_optional(course, slug):
     """Whoever leaves out what has a star gets no NameError."""
     known = {"check"}
@@ -87,11 +77,6 @@ def test_the_core_path_leans_on_nothing_optional(course, slug):
 @pytest.fixture
 def toy(tmp_path):
     return make_course(tmp_path)
-
-
-def test_words_cells_and_exercises_are_counted(toy):
-    """19 words, one cell that is shown beside a hidden one, exercises 5 + 10, question 5."""
-    assert times(toy, SLUG) == Times(pytest.approx(21 + 19 / 150), pytest.approx(21 + 19 / 150))
 
 
 def test_a_section_with_a_star_is_optional_up_to_the_next_heading_of_its_level(toy):
@@ -130,13 +115,6 @@ def test_a_starred_lesson_is_off_the_core_path(toy):
     toy.lessons[SLUG].starred = True
     assert times(toy, SLUG).core == 0 < times(toy, SLUG).whole
     assert told(times(toy, SLUG)) == "about 20 min; ★ off the core path"
-
-
-def test_times_are_said_in_hours_and_tens_of_minutes():
-    assert [spoken(n) for n in (0, 14, 60, 128, 1259)] == [
-        "0 min", "10 min", "1 h", "2 h 10 min", "21 h",
-    ]  # fmt: skip
-    assert told(Times(91, 130)).startswith("about 2 h 10 min; the core path, without what has a ★")
 
 
 def test_the_command_tells_what_room_is_left(course, monkeypatch, capsys):

@@ -14,7 +14,6 @@ from pathlib import Path
 import nbformat
 import pytest
 from guides import NOT_RUN, copy_of_the_course, read, reason_for, typed
-from test_contributing import followed
 from waiting import PATIENCE
 
 pytestmark = [
@@ -149,7 +148,7 @@ def test_every_command_of_a_page_works_as_typed(shell, page):
     for command in commands:
         if reason_for(command):
             read(command)
-        elif command not in followed():  # run by tests/test_contributing.py
+        else:
             shell.type(prepare(shell, command))
             if command.startswith("cp "):
                 a_small_class(shell.folder)
@@ -195,4 +194,3 @@ def test_collecting_again_replaces_whoever_is_in_the_new_zip(shell):
 def test_what_is_not_run_is_on_a_page():
     commands = [c.replace("python -m course_lib", "course") for page in PAGES for c in typed(page)]
     assert [b for b in NOT_RUN if not any(c.startswith(b) for c in commands)] == []
-    assert set(followed()) <= set(commands)

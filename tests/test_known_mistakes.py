@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from changed import looked_at_closely
 
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.prepare import pairs, prepare
@@ -42,7 +41,8 @@ def plain_probes(name):
     return [probe for probe in probes if probe.scenario == "call" and not probe.raises]
 
 
-@pytest.mark.parametrize("name", looked_at_closely())
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXERCISES)
 def test_a_known_mistake_runs_on_plain_problems(name):
     """In float64 and float32 alike; one whose nature is an error fails in both on the same."""
     for mistake in exercises()[name].mistakes:
@@ -59,7 +59,8 @@ def test_a_known_mistake_runs_on_plain_problems(name):
             assert not failed, f"{name}/{mistake.id}: {failed}"
 
 
-@pytest.mark.parametrize("name", looked_at_closely())
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXERCISES)
 def test_a_known_mistake_is_wrong_and_told_from_the_others(name):
     for mistake in exercises()[name].mistakes:
         report = grade(name, mistake.model, seed="known")
@@ -107,6 +108,7 @@ def test_an_exercise_knows_what_students_do_and_no_curiosities(name):
     assert len(IN_TABLE) <= MOST_SHARED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXERCISES)
 def test_two_known_mistakes_at_once_are_named(name):
     """Most are; what each does alone must tell that they may be made together (`diagnose`)."""

@@ -170,21 +170,15 @@ def new_lesson(
 def run_tests(
     context: typer.Context,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also run what takes longer, as CI does.")
-    ] = False,
-    durations: Annotated[
-        bool,
-        typer.Option("--durations", help="Write docs/test_durations.md: how long everything took."),
+        bool, typer.Option("--all", help="Include slow tests and notebooks, as CI does.")
     ] = False,
 ) -> None:
-    """Run what a contributor needs, in four to seven minutes; arguments after -- are pytest's.
+    """Check style, tests and drift in under three minutes; arguments after -- go to pytest.
 
     Example: course test --all
 
     Example: course test -- -k softmax -x
     """
-    from course_lib import selftest
+    from course_lib.cli import selftest
 
-    root = course_root()
-    code = selftest.run(root, context.args, everything=everything, durations=durations)
-    raise typer.Exit(code)
+    raise typer.Exit(selftest.run(course_root(), context.args, everything=everything))

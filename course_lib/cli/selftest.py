@@ -1,0 +1,103 @@
+"""`course test`: style, tests and drift; with `--all` also slow tests and notebooks."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from pathlib import Path
+
+STYLE = {  # the commands of .pre-commit-config.yaml, and how to fix what each finds
+    "ruff check .": "fix with: ruff check --fix .",
+    "ruff format --check .": "fix with: ruff format .",
+    "lint-imports": "import only from layers below; pyproject.toml lists the contracts",
+    "basedpyright": "correct the type annotations; pyproject.toml lists the rules",
+}
+# With loadscope, the tests of a module or of a notebook share one worker and its fixtures.
+PYTEST = [sys.executable, "-m", "pytest"]
+TWO_WORKERS = ["-q", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
+OTHER_PROCESSOR = {
+    "ATEN_CPU_CAPABILITY": "default",  # torch's own kernels without AVX2 and AVX-512
+    "MKL_CBWR": "COMPATIBLE",  # matrix products with instructions that every processor has
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "MKL_NUM_THREADS": "2",
+    "OMP_NUM_THREADS": "2",  # sums are split in other places
+    "OMP_WAIT_POLICY": "PASSIVE",
+}
+
+
+def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False) -> int:
+    """Run the parts, print a line for each and the total at the end, and return the exit code.
+
+    Args:
+        root: the clone.
+        pytest_args: run only pytest, with these arguments.
+        everything: include slow tests and notebooks, as happens anyway if the variable CI is set.
+    """
+    everything = everything or bool(os.environ.get("CI"))
+    quick = [] if everything else ["-m", "not slow"]
+    numeric = sorted(map(str, (root / "tests").glob("test_attention_*.py")))
+    parts = {
+        "style": lambda: _style(root),
+        "tests": lambda: _pytest(root, [*TWO_WORKERS, "tests", *quick]),
+        "drift": lambda: _drift(root),
+    }
+    if everything:
+        parts["notebooks and numeric tests, as on another processor"] = lambda: _pytest(
+            root, [*TWO_WORKERS, "--nbval", "solutions", *numeric], OTHER_PROCESSOR
+        )
+    if pytest_args:
+        parts = {"tests": lambda: _pytest(root, pytest_args)}
+    passed = failed = 0
+    for number, (title, part) in enumerate(parts.items(), 1):
+        print(f"\n[{number}/{len(parts)}] {title}", flush=True)
+        wall, cpu = time.monotonic(), sum(os.times()[:4])
+        good, bad = part()
+        wall, cpu = time.monotonic() - wall, sum(os.times()[:4]) - cpu
+        passed, failed = passed + good, failed + bad
+        print(f"{title}: {good} passed, {bad} failed in {wall:.0f} s, CPU time {cpu:.0f} s")
+    if not everything and not pytest_args:
+        print("\nnot run: slow tests and notebooks; run them with: course test --all")
+    print(f"\nCPU time {sum(os.times()[:4]):.0f} s\n{passed} passed, {failed} failed", flush=True)
+    return 1 if failed or not passed else 0
+
+
+def _style(root: Path) -> tuple[int, int]:
+    failed = [command for command in STYLE if _run(root, command.split())]
+    for command in failed:
+        print(f"{command} failed; {STYLE[command]}", flush=True)
+    return len(STYLE) - len(failed), len(failed)
+
+
+def _drift(root: Path) -> tuple[int, int]:
+    code = _run(root, [sys.executable, "-m", "course_lib.cli", "build", "--check"])
+    return (0, 1) if code else (1, 0)
+
+
+def _pytest(
+    root: Path, arguments: Sequence[str], settings: dict[str, str] | None = None
+) -> tuple[int, int]:
+    result = root / ".course" / "tests.xml"
+    result.unlink(missing_ok=True)
+    code = _run(root, [*PYTEST, *arguments, f"--junitxml={result}"], settings)
+    passed = failed = 0
+    if result.is_file():
+        for suite in ElementTree.parse(result).getroot().iter("testsuite"):
+            bad = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+            passed += int(suite.get("tests", 0)) - bad - int(suite.get("skipped", 0))
+            failed += bad
+    return passed, max(failed, 1) if code else failed
+
+
+def _run(root: Path, command: Sequence[str], settings: dict[str, str] | None = None) -> int:
+    """Run a program of this environment in `root` and return its exit code."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    program = shutil.which(command[0], path=path)
+    if program is None:
+        print(f"{command[0]} is not installed; install with: pip install -e '.[dev]'", flush=True)
+        return 1
+    # basedpyright finds this environment's Python by PATH.
+    environ = {**os.environ, "PATH": path, **(settings or {})}
+    return subprocess.run([program, *command[1:]], cwd=root, env=environ).returncode

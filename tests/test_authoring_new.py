@@ -1,0 +1,67 @@
+"""`course new` writes skeletons and refuses names that cannot be used."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from authoring_toy import SLUG, make_course
+from guides import copy_of_the_course
+
+from course_lib.authoring import Course, skeleton
+from course_lib.errors import BuildError
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_a_new_exercise_has_its_five_pieces(tmp_path):
+    here = Course.at(ROOT)
+    folder = copy_of_the_course(tmp_path / "course")
+    course = Course(folder, folder / "course_lib", here.exercises, here.lessons)
+    written = skeleton.new_exercise(course, "window_mask", "02_masked_softmax")
+    assert [path.relative_to(folder).as_posix() for path in written] == [
+        "course_lib/attention/masked_softmax.py",
+        "solutions/02_masked_softmax/02_masked_softmax.py",
+        "course_lib/reference/masked_softmax.py",
+        "course_lib/exercises/masked_softmax/window_mask.py",
+        "tests/variants/masked_softmax/window_mask.py",
+    ]
+    for path in written:
+        text = path.read_text(encoding="utf-8")
+        ast.parse(text)
+        assert "window_mask" in text and "TODO" in text
+    order = folder / "course_lib/exercises/masked_softmax/__init__.py"
+    assert '"window_mask"' in order.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("double", r"the exercise `double` is there already, in lesson 01_toy"),
+        ("no-name", r"`no-name` is no name for a function"),
+        ("_hidden", r"is no name for a function"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused_and_nothing_is_written(tmp_path, name, message):
+    course = make_course(tmp_path)
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    with pytest.raises(BuildError, match=message):
+        skeleton.new_exercise(course, name, SLUG)
+    assert before == {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+
+def test_a_lesson_that_is_not_there_is_named_with_the_nearest(tmp_path):
+    with pytest.raises(BuildError, match=r"no lesson `01_tyo`. Did you mean `01_toy`"):
+        skeleton.new_exercise(make_course(tmp_path), "triple", "01_tyo")
+
+
+def test_a_new_lesson_has_its_four_files_and_takes_no_other_number(tmp_path):
+    course = make_course(tmp_path)
+    written = skeleton.new_lesson(course, "11_sliding_window")
+    assert [path.is_file() for path in written] == [True] * 4
+    for path in written:
+        ast.parse(path.read_text(encoding="utf-8"))
+        assert "TODO" in path.read_text(encoding="utf-8")
+    with pytest.raises(BuildError, match="there is a lesson `01_toy` already"):
+        skeleton.new_lesson(course, "01_other")
+    with pytest.raises(BuildError, match="Write it like 11_sliding_window"):
+        skeleton.new_lesson(course, "eleven")

@@ -8,7 +8,7 @@ from authoring_toy import SLUG, make_course
 from guides import copy_of_the_course
 
 from course_lib.authoring import Course, skeleton
-from course_lib.errors import BuildError
+from course_lib.workspace.errors import BuildError
 
 ROOT = Path(__file__).parent.parent
 

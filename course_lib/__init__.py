@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 OLDEST_PYTHON = (3, 11)
 
 _TOOLS = dict.fromkeys(
-    ("carry_on", "certificate", "check", "hint", "progress"), "course_lib.checks"
+    ("carry_on", "certificate", "check", "hint", "progress"), "course_lib.notebook.session"
 )
 _MODULES = ("attention", "checks", "models", "plotting")
 _HERE = os.path.dirname(os.path.abspath(__file__))

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 from grading_course import CAUSAL, LENGTH
 
-from course_lib.checks.notebook import library, library_import, progress, session
 from course_lib.checks.observe import front_end
+from course_lib.notebook import library, library_import, progress, session
 
 IMPORTS = """import math
 import torch

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib import checks
+import course_lib
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge.prepare import prepare
 from course_lib.checks.observe.call import observe
@@ -30,7 +30,7 @@ def right_mask(num_queries, num_keys=None):
 
 
 def test_a_right_answer_gets_the_full_points_as_a_float(capsys):
-    points = checks.check("causal_mask", right_mask)
+    points = course_lib.check("causal_mask", right_mask)
     assert isinstance(points, float) and points == exercises()["causal_mask"].points
     assert capsys.readouterr().err == ""
 
@@ -121,18 +121,18 @@ def test_constants_score_nothing_anywhere():
 
 
 def test_check_suggests_the_nearest_name(capsys):
-    assert checks.check("mask_softmax") == 0.0
+    assert course_lib.check("mask_softmax") == 0.0
     assert 'did you mean "masked_softmax"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("level", [1, 2, 3])
 def test_hints_have_three_levels(level, capsys):
-    checks.hint("causal_mask", level)
+    course_lib.hint("causal_mask", level)
     assert f"Hint {level} of 3" in capsys.readouterr().out
 
 
 def test_a_hint_level_that_does_not_exist_is_explained(capsys):
-    checks.hint("causal_mask", 4)
+    course_lib.hint("causal_mask", 4)
     assert "levels 1 to 3" in capsys.readouterr().out
 
 
@@ -277,7 +277,7 @@ def own(name):
 
 
 def test_a_lessons_answers_are_checked_together(monkeypatch):
-    from course_lib.checks.notebook import session
+    from course_lib.notebook import session
 
     space = own("masked_softmax")
     answers = {"length_mask": own("length_mask")["length_mask"]}
@@ -285,22 +285,22 @@ def test_a_lessons_answers_are_checked_together(monkeypatch):
     monkeypatch.setattr(session, "_remembered", answers)
     monkeypatch.setattr(session, "_namespace", lambda: space)
     reference = space["length_mask"]
-    assert checks.check("02_masked_softmax") == 1.0
+    assert course_lib.check("02_masked_softmax") == 1.0
     assert space["length_mask"] is reference, "the reference version must be back afterwards"
 
     answers["length_mask"] = lambda valid_lens, max_len: (
         torch.arange(max_len) <= valid_lens.unsqueeze(-1)
     )
-    assert checks.check("02_masked_softmax") < 1.0
+    assert course_lib.check("02_masked_softmax") < 1.0
     del answers["length_mask"]
-    assert checks.check("02_masked_softmax") == 0.0
+    assert course_lib.check("02_masked_softmax") == 0.0
 
 
 def test_a_lesson_checked_together_says_what_is_missing(monkeypatch, capsys):
-    from course_lib.checks.notebook import session
+    from course_lib.notebook import session
 
     monkeypatch.setattr(session, "_remembered", {})
-    assert checks.check("02_masked_softmax") == 0.0
+    assert course_lib.check("02_masked_softmax") == 0.0
     assert "needs your own `length_mask`, `masked_softmax`" in capsys.readouterr().out
 
 

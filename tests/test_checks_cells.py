@@ -9,13 +9,13 @@ import pytest
 from grading_course import CAUSAL, LENGTH, SETUP, UPPER
 from live_notebook import live_notebook
 
-from course_lib import checks
+import course_lib
 from course_lib.checks.judge.grade import judge_observed
-from course_lib.checks.notebook.points import UNSEEN, Points
 from course_lib.checks.observe import cells
 from course_lib.checks.observe.observation import Subject
 from course_lib.checks.observe.suggestion import message_of
 from course_lib.exercises import find
+from course_lib.notebook.points import UNSEEN, Points
 
 OWN = "causal_mask: going on with your own, which passed its check"
 COURSES = "causal_mask: going on with the course's version; "
@@ -36,7 +36,7 @@ def kernel():
 def student(kernel, request):
     """A notebook in which nothing was done yet, in front ends that give cells ids or do not."""
     kernel.run("for name in ('causal_mask', 'length_mask'): globals().pop(name, None)")
-    kernel.run("from course_lib.checks.notebook import session\nsession._right.clear()")
+    kernel.run("from course_lib.notebook import session\nsession._right.clear()")
     names = request.param == "with ids"
 
     def cell(source, name=""):
@@ -253,7 +253,7 @@ def test_what_a_notebook_defines_is_listed_without_its_instances():
 
 
 def test_points_are_a_float_that_shows_nothing():
-    points = checks.check("causal_mask", lambda n, num_keys=None: None)
+    points = course_lib.check("causal_mask", lambda n, num_keys=None: None)
     assert isinstance(points, float) and type(points) is Points and points == 0.0
     assert type(points + 1) is float and json.dumps(Points(3.3)) == "3.3"
     assert [type(f(Points(3.3))) for f in (copy.copy, copy.deepcopy)] == [float] * 2

@@ -11,7 +11,7 @@ import pytest
 import torch
 from waiting import PATIENCE
 
-from course_lib import checks
+import course_lib
 from course_lib.checks import exercises, grade
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.probe import Probe, array, tensor
@@ -179,7 +179,7 @@ ANSWERS = {
 @pytest.mark.parametrize("kind", [*NO_ANSWERS, *ANSWERS])
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
 def test_garbage_gets_a_report_and_no_points(name, kind, capsys):
-    points = checks.check(name, {**NO_ANSWERS, **ANSWERS}[kind])
+    points = course_lib.check(name, {**NO_ANSWERS, **ANSWERS}[kind])
     shown = capsys.readouterr()
     assert isinstance(points, float) and points == 0.0
     assert shown.err == "" and name in shown.out and len(shown.out) < 6000

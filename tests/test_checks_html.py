@@ -6,10 +6,10 @@ import pytest
 import torch
 from pages import what_it_loads, words_of
 
-from course_lib import checks
+import course_lib
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge import html as fragment
-from course_lib.checks.notebook import session
+from course_lib.notebook import session
 
 PAPER, EDITOR = "#ffffff", "#1f1f1f"  # the darkest common ones: JupyterLab #111111, VS Code this
 
@@ -85,8 +85,8 @@ def shown(monkeypatch):
 @pytest.mark.parametrize("level", [1, 2, 3, 4])
 def test_every_hint_says_the_same_as_text_and_as_html(shown, level):
     for name in exercises():
-        checks.hint(name, level)
-    checks.hint("nothing_like_it", level)
+        course_lib.hint(name, level)
+    course_lib.hint("nothing_like_it", level)
     assert len(shown) == len(exercises()) + 1
     for text, page in shown:
         assert words_of(plain(text)) == words_of(page)
@@ -94,7 +94,7 @@ def test_every_hint_says_the_same_as_text_and_as_html(shown, level):
 
 
 def test_code_in_a_hint_keeps_its_lines(shown):
-    checks.hint("bmm_loops", 3)
+    course_lib.hint("bmm_loops", 3)
     ((text, page),) = shown
     code = exercises()["bmm_loops"].hints[2]
     assert code in text and code in page and "<pre" in page

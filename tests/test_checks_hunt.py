@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from course_lib.checks.notebook import hunt
 from course_lib.checks.observe.lessons.broken_modules import BUGS, Sound
+from course_lib.notebook import hunt
 
 LENS = torch.tensor([3, 1, 2])
 INPUTS = tuple(

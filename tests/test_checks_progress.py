@@ -10,8 +10,8 @@ from pages import what_it_loads, words_of
 import course_lib
 from course_lib import checks
 from course_lib.checks.judge.report import Report
-from course_lib.checks.notebook import progress as kept
 from course_lib.cli import main as cli
+from course_lib.notebook import progress as kept
 
 EXERCISE = "causal_mask"
 MOST = checks.exercises()[EXERCISE].points
@@ -51,9 +51,9 @@ def shell(allow_stdin):
 
 
 def test_a_check_in_a_notebook_is_kept_at_the_course_root(place, capsys):
-    points = checks.check(EXERCISE, upper_mask)
+    points = course_lib.check(EXERCISE, upper_mask)
     assert line().best.outcome == "incorrect" and line().best.points == points < MOST
-    checks.check(EXERCISE, right_mask)
+    course_lib.check(EXERCISE, right_mask)
     assert line().best.outcome == "correct" and line().best.points == MOST
     assert line().best.tries == 2
     assert place.is_file() and course_lib.progress().place == place
@@ -112,7 +112,7 @@ def test_a_course_that_cannot_be_written_keeps_it_there_too(place, tmp_path, mon
 
 def test_where_nothing_can_be_written_a_check_goes_on(place, capsys):
     place.parent.write_text("a file where the folder would be")
-    assert checks.check(EXERCISE, right_mask) == MOST
+    assert course_lib.check(EXERCISE, right_mask) == MOST
     assert capsys.readouterr().err == "" and line().best.tries == 0
 
 

@@ -136,7 +136,7 @@ def right(mask, dtype):
 
 def test_a_check_of_a_starred_exercise_says_points_and_the_star(monkeypatch, capsys):
     monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
-    assert checks.check(STARRED, right) == 2.0
+    assert course_lib.check(STARRED, right) == 2.0
     assert f"correct  (2 of 2 points; {OPTIONAL})" in capsys.readouterr().out
     report = judge(find(STARRED), right, seed="any")
     assert (report.points, report.max_points, report.score) == (2.0, 2, 1.0)
@@ -147,7 +147,7 @@ def test_a_check_of_a_starred_exercise_says_points_and_the_star(monkeypatch, cap
 def test_under_grading_its_check_is_worth_nothing(monkeypatch, capsys):
     """Stock nbgrader raises where a result is above the cell's points."""
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
-    assert checks.check(STARRED, right) == 0.0
+    assert course_lib.check(STARRED, right) == 0.0
     assert "2 of 2 points" in capsys.readouterr().out
 
 

@@ -53,7 +53,7 @@ def test_no_file_holds_a_solution_that_is_due(tmp_path, lesson):
 def test_nothing_in_the_sandbox_is_an_answer_to_what_is_due(tmp_path, lesson):
     library = stage_library(tmp_path, lesson)
     # Not searched by running it: what makes a process a kernel, and what stands in for the tools.
-    for room in ("grading", "checks/notebook"):
+    for room in ("grading", "notebook"):
         shutil.rmtree(library / "course_lib" / room)
     assert passing(library, due(lesson)) == {}
     shutil.copy(

@@ -31,7 +31,7 @@ def fresh(code, *, modules=()):
 
 def test_observe_brings_in_no_judge_oracle_or_exercise():
     """Neither what is imported at once nor what a call needs later."""
-    rooms = ("reference", "attention", "exercises", "checks.judge", "checks.notebook")
+    rooms = ("reference", "attention", "exercises", "checks.judge", "notebook")
     secret = [f"course_lib.{name}" for name in rooms]
     code = "import pkgutil, importlib, course_lib.checks.observe as room\n"
     code += "for module in pkgutil.iter_modules(room.__path__, room.__name__ + '.'):\n"

@@ -9,10 +9,11 @@ import pytest
 from grading_course import CAUSAL, LENGTH, UPPER
 from library_notebook import IMPORTS, KEPT, make_course, sit_down, solved_length
 
+import course_lib
 from course_lib import checks
 from course_lib.authoring.paste import solution_source
-from course_lib.checks.notebook import library
-from course_lib.checks.notebook.library_module import parsed
+from course_lib.notebook import library
+from course_lib.notebook.library_module import parsed
 
 TODAY = date.today().isoformat()
 NOT_KEPT = "causal_mask is not kept in your library: "
@@ -257,7 +258,7 @@ def test_a_wrong_answer_later_leaves_the_kept_one(notebook, file, capsys):
     notebook.solve()
     before = file.read_bytes()
     notebook.run(UPPER)
-    assert checks.check("causal_mask", notebook.space["causal_mask"]) < 2
+    assert course_lib.check("causal_mask", notebook.space["causal_mask"]) < 2
     assert file.read_bytes() == before
 
 

@@ -11,8 +11,8 @@ import pytest
 from grading_course import CAUSAL, LENGTH
 from library_notebook import KEPT, Notebook, forget, make_course, sit_down, solved_length
 
-from course_lib.checks.notebook import library, library_import
-from course_lib.checks.notebook.library_source import needs_of
+from course_lib.notebook import library, library_import
+from course_lib.notebook.library_source import needs_of
 from course_lib.workspace.locks import only_one
 
 TODAY = date.today().isoformat()

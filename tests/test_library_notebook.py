@@ -14,9 +14,9 @@ from course_lib import missing_solutions
 from course_lib.authoring import Course
 from course_lib.authoring.assemble import assemble
 from course_lib.authoring.paste import solution_source
-from course_lib.checks.notebook import library, session
-from course_lib.checks.notebook.library import shown_day
 from course_lib.checks.observe import judged_outside
+from course_lib.notebook import library, session
+from course_lib.notebook.library import shown_day
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = "causal_mask: going on with your own, which passed its check\n"

@@ -6,8 +6,8 @@ import pytest
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextToPath
 
-from course_lib.checks.notebook.library_parts import PARTS, parts_of
 from course_lib.exercises import exercises
+from course_lib.notebook.library_parts import PARTS, parts_of
 from course_lib.plotting import colours
 from course_lib.plotting.library_map import MARK, OWN, Part, library_map
 

@@ -10,8 +10,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from site_build import LESSONS, REPOSITORY, ROOT
 
-from course_lib.checks.notebook.points import Points
 from course_lib.cli import main as cli
+from course_lib.notebook.points import Points
 from course_lib.site import build
 from course_lib.site.notebooks import NEEDED, launchable, with_outputs
 from course_lib.site.pages import _launch_options

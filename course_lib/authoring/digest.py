@@ -77,7 +77,7 @@ def influences(sources: list[str], course: Course, slug: str) -> list[Path]:
     starts = {library / "__init__.py", library / "exercises" / "__init__.py"}
     starts |= {library / part / f"{lesson}.py" for part in ("attention", "reference")}
     starts |= set((library / "exercises" / lesson).glob("*.py"))
-    starts |= set((library / "checks").rglob("*.py"))
+    starts |= {*(library / "checks").rglob("*.py"), *(library / "notebook").glob("*.py")}
     return reached(starts, library, sources=sources, found_lazily=solutions_of(course))
 
 

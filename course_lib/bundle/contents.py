@@ -20,7 +20,7 @@ STARTS = (
     "missing_solutions.py",
     "attention/__init__.py",
     "checks/__init__.py",
-    "checks/notebook/session.py",
+    "notebook/session.py",
     "exercises/__init__.py",
 )
 NOT_FOR_STUDENTS = ("authoring", "benchmarks", "bundle", "grading")

@@ -1,37 +1,26 @@
-"""The check engine, in three rooms: observe an answer, judge what was observed, show it.
+"""The checks: an answer goes in, a report with points and one named mistake comes out.
 
 - `observe` calls an answer as a probe says and records what happened, in a student's process;
-- `judge` decides, names the mistake, counts points and writes the report, in a trusted process;
-- `notebook` holds `check`, `hint`, `carry_on`, `progress` and `certificate`, for a notebook.
+- `judge` decides, names the mistake, counts points and writes the report, in a trusted process.
 
-Everything is loaded on first use, so that `course_lib.checks.observe` brings no judge, no oracle
-and no exercise into the process of a student's code.
+The functions below import what they need when they are called. They take an exercise by its name,
+and `course_lib.exercises` lies above this package. `course_lib.checks.observe` must also be
+importable in a student's process, where there is no judge, no oracle and no exercise.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from course_lib.checks.judge.exercise import Exercise, Lesson
     from course_lib.checks.judge.report import Report
 
-_HOMES = {
-    "check": "course_lib.checks.notebook.session",
-    "carry_on": "course_lib.checks.notebook.session",
-    "certificate": "course_lib.checks.notebook.session",
-    "hint": "course_lib.checks.notebook.session",
-    "progress": "course_lib.checks.notebook.session",
-    "exercises": "course_lib.exercises",
-    "lessons": "course_lib.exercises",
-    "Report": "course_lib.checks.judge.report",
-    "Finding": "course_lib.checks.judge.report",
-}
-__all__ = sorted([*_HOMES, "grade"])  # pyright: ignore[reportUnsupportedDunderAll] (from the table)
+__all__ = ["exercises", "grade", "lessons"]
 
 
 def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
-    """Grades any object as an answer to an exercise, without showing anything.
+    """Grade any object as an answer to an exercise, without showing anything.
 
     Args:
         exercise: name of the exercise, a key of `exercises()`, or a lesson's slug for its
@@ -52,11 +41,15 @@ def grade(exercise: str, obj: object, *, seed: object = None) -> Report:
     return grade_exercise(find(exercise), obj, seed=seed)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def exercises() -> dict[str, Exercise]:
+    """Return all exercises by name, in course order."""
+    from course_lib.exercises import exercises as all_exercises
+
+    return all_exercises()
 
 
-def __dir__() -> list[str]:
-    return __all__
+def lessons() -> dict[str, Lesson]:
+    """Return all lessons by slug, in course order, without importing an exercise."""
+    from course_lib.exercises import lessons as all_lessons
+
+    return all_lessons()

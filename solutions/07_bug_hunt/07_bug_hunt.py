@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import carry_on, check, hint, plotting
-from course_lib.checks.notebook import hunt
 from course_lib.checks.observe.lessons import broken_modules as specimens
 from course_lib.checks.observe.lessons.broken_modules import BUGS, INVARIANTS
+from course_lib.notebook import hunt
 
 causal_mask, masked_softmax = carry_on("causal_mask", "masked_softmax")
 split_heads, merge_heads, MultiHeadAttention, is_causal = carry_on(

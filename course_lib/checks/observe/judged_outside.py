@@ -1,6 +1,6 @@
 """`check`, `hint` and their like inside a kernel that grades: the judge is another process.
 
-Takes the place of `checks.notebook.session`, of `checks.notebook.hunt` and of `missing_solutions`
+Takes the place of `notebook.session`, of `notebook.hunt` and of `missing_solutions`
 there, so that a notebook's own calls go on and mean nothing.
 """
 

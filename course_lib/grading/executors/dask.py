@@ -191,7 +191,7 @@ def versions() -> dict[str, str]:
     library = Path(__file__).resolve().parents[2]
     decisive = (
         path
-        for name in ("checks", "exercises", "reference", "grading")
+        for name in ("checks", "exercises", "notebook", "reference", "grading")
         for path in library.glob(f"{name}/**/*.py")
     )
     for path in sorted(decisive):

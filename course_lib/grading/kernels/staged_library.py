@@ -53,12 +53,12 @@ def stage_library(folder: Path, lesson: str) -> Path:
     for name in (*_VISIBLE, *_solutions(lesson), *_of_lessons(lesson)):
         _copy(_PACKAGE / name, target / "course_lib" / name)
     (target / "course_lib" / "grading" / "__init__.py").write_text("")
-    checks = target / "course_lib" / "checks"  # a notebook's own calls go on, and mean nothing
-    (checks / "notebook").mkdir()
-    (checks / "notebook" / "__init__.py").write_text("")
-    outside = checks / "observe" / "judged_outside.py"
-    for place in ("checks/notebook/session", "checks/notebook/hunt", "missing_solutions"):
-        shutil.copy(outside, target / "course_lib" / f"{place}.py")
+    package = target / "course_lib"  # a notebook's own calls go on, and mean nothing
+    (package / "notebook").mkdir()
+    (package / "notebook" / "__init__.py").write_text("")
+    outside = package / "checks" / "observe" / "judged_outside.py"
+    for place in ("notebook/session", "notebook/hunt", "missing_solutions"):
+        shutil.copy(outside, package / f"{place}.py")
     return target
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from course_lib.checks.judge.html import block, hidden, paragraph, table
 from course_lib.checks.judge.report import OPTIONAL, WORDS, Report, amount
-from course_lib.checks.notebook import library, library_import
 from course_lib.checks.observe.front_end import current_shell, someone_answers
 from course_lib.exercises import exercises, find, lessons
+from course_lib.notebook import library, library_import
 from course_lib.workspace.folder import find_root
 
 _COUNTED = ("correct", "incorrect", "raised")
@@ -93,7 +93,7 @@ class Progress:
 
     def _picture(self) -> str:
         """The library as the parts of a Transformer, those in it filled."""
-        from course_lib.checks.notebook.library_parts import parts_of
+        from course_lib.notebook.library_parts import parts_of
         from course_lib.plotting.figures import figure_html
         from course_lib.plotting.library_map import library_map
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.checks.judge.html import block, paragraph
-from course_lib.checks.notebook import library, library_import
-from course_lib.checks.notebook.library_parts import parts_of
 from course_lib.exercises import exercises
+from course_lib.notebook import library, library_import
+from course_lib.notebook.library_parts import parts_of
 
 TITLE = "A Transformer, built by hand"
 COURSES = "the course's"

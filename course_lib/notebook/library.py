@@ -20,12 +20,12 @@ from types import ModuleType
 import course_lib
 from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.report import amount
-from course_lib.checks.notebook import library_import
-from course_lib.checks.notebook.library_import import PACKAGE, folder
-from course_lib.checks.notebook.library_module import Module, parsed
-from course_lib.checks.notebook.library_source import Needs, NotKept, needs_of
 from course_lib.checks.observe.front_end import current_shell
 from course_lib.exercises import exercises, find, lessons
+from course_lib.notebook import library_import
+from course_lib.notebook.library_import import PACKAGE, folder
+from course_lib.notebook.library_module import Module, parsed
+from course_lib.notebook.library_source import Needs, NotKept, needs_of
 from course_lib.workspace.locks import only_one
 
 _SEED = "public"

@@ -12,15 +12,15 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.html import block, inline, listing, paragraph
 from course_lib.checks.judge.report import MIMETYPE, Report
-from course_lib.checks.notebook import library, library_import
-from course_lib.checks.notebook.certificate import Certificate, read_certificate
-from course_lib.checks.notebook.points import Points
-from course_lib.checks.notebook.progress import Progress, keep, read_progress
 from course_lib.checks.observe.cells import watch_cells
 from course_lib.checks.observe.front_end import current_shell
 from course_lib.checks.observe.observation import answer_in, subject_of
 from course_lib.checks.observe.remote import in_place
 from course_lib.exercises import exercises, find, lessons
+from course_lib.notebook import library, library_import
+from course_lib.notebook.certificate import Certificate, read_certificate
+from course_lib.notebook.points import Points
+from course_lib.notebook.progress import Progress, keep, read_progress
 
 NAMING_SECONDS = 0.5  # of processor time, in a notebook; grading takes what it takes
 _remembered: dict[str, object] = {}  # each student's last own answer, for the integration mark

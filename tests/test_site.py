@@ -10,11 +10,9 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from site_build import LESSONS, REPOSITORY, ROOT
 
+from course_lib.authoring.site import NEEDED, _launch_options, build, launchable, with_outputs
 from course_lib.cli import main as cli
 from course_lib.notebook.points import Points
-from course_lib.site import build
-from course_lib.site.notebooks import NEEDED, launchable, with_outputs
-from course_lib.site.pages import _launch_options
 
 CONF = 'html_theme = "basic"\nextensions = ["myst_nb"]\nnb_execution_mode = "off"\n'
 CONF += 'exclude_patterns = ["[A-Z]*.md"]\n'
@@ -141,7 +139,7 @@ def test_what_is_no_site_is_not_replaced(course, capsys):
     (course / "mine").mkdir()
     (course / "mine" / "thesis.txt").touch()
     assert cli.main(["site", "--into", "mine"]) == 2
-    assert "holds something that is no site" in capsys.readouterr().err
+    assert "holds something that is not a site" in capsys.readouterr().err
     assert cli.main(["site", "--into", "README.md"]) == 2
     assert "README.md is a file" in capsys.readouterr().err
     assert (course / "mine" / "thesis.txt").exists()
@@ -164,7 +162,7 @@ def test_what_is_missing_is_named(course, capsys, missing, said):
 
 
 def test_an_environment_without_sphinx_gets_the_command(course, capsys, monkeypatch):
-    monkeypatch.setattr("course_lib.site.pages.PACKAGES", ("sphinx", "not_installed"))
+    monkeypatch.setattr("course_lib.authoring.site.PACKAGES", ("sphinx", "not_installed"))
     assert cli.main(["site"]) == 2
     assert 'run: pip install "attention-course[site]"' in capsys.readouterr().err
 

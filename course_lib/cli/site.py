@@ -28,7 +28,7 @@ def site(
 
     Example: course site --open
     """
-    from course_lib.site import build
+    from course_lib.authoring.site import build
 
     root = course_root()
     into = into or root / "_site"

@@ -1,6 +1,11 @@
-"""Lays the site's sources out, has Sphinx build them, and puts the pages in place."""
+"""`course site`: build the lessons, the guides and the API as static pages, without solutions.
+
+Everything is laid out as in the repository, so that links hold, and Sphinx builds it with
+`site/conf.py`. A lesson's page is the students' notebook with the outputs of the solution.
+"""
 
 import importlib.util
+import inspect
 import io
 import os
 import re
@@ -12,6 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import nbformat
+import torch
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
+
 from course_lib.workspace.errors import SiteError, UsageError
 from course_lib.workspace.folder import lesson_names
 from course_lib.workspace.progress import Step
@@ -21,6 +31,18 @@ PACKAGES = ("sphinx", "myst_nb", "sphinx_book_theme")
 LAUNCH = "launch"  # folder of the site with the notebooks that Colab and Binder open
 BRANCH = "gh-pages"  # the branch that holds the published site, and so those notebooks
 Progress = Callable[[Step], None]
+# What the lessons, the checks and the figures import beyond the standard library and IPython.
+NEEDED = ("jaxtyping", "matplotlib", "numpy", "torch")
+
+INSTALL = """\
+# Where there is only this notebook, as on Colab, this cell installs the course and what it needs.
+from importlib.util import find_spec
+
+if find_spec("course_lib") is None:
+    missing = [name for name in {needed} if find_spec(name) is None]
+    %pip install --quiet --no-deps "attention-course @ git+{repository}"
+    if missing:
+        %pip install --quiet {{" ".join(missing)}}"""
 _REPOSITORY = re.compile(r"(https://github\.com/[\w.-]+/[\w.-]+?)(\.git)?/?")
 
 
@@ -37,7 +59,7 @@ class Site:
 def build(
     root: Path, into: Path, *, repository: str | None = None, progress: Progress | None = None
 ) -> Site:
-    """Builds the site of the course at `root` into the folder `into`, whole or not at all.
+    """Build the site of the course at `root` into the folder `into`, whole or not at all.
 
     Args:
         root: the course's folder.
@@ -68,7 +90,7 @@ def build(
 
 
 def _published(root: Path) -> str | None:
-    """The address that pyproject.toml names, or None."""
+    """Return the address that pyproject.toml names, or None."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     urls = {name.lower(): url for name, url in project.get("urls", {}).items()}
     return urls.get("repository")
@@ -87,7 +109,7 @@ def _github(address: str | None) -> str | None:
 
 
 def _check(root: Path, into: Path) -> list[str]:
-    """Returns the lessons, or says what is in the way."""
+    """Return the lessons, or raise a UsageError that says what is in the way."""
     if not (root / "site" / "conf.py").is_file():
         raise UsageError(f"there is no site/conf.py in {root}; the site is built from a clone")
     if not all(map(importlib.util.find_spec, PACKAGES)):
@@ -105,7 +127,9 @@ def _check(root: Path, into: Path) -> list[str]:
     if into.exists() and not into.is_dir():
         raise UsageError(f"{into} is a file; name a folder with --into")
     if into.is_dir() and any(into.iterdir()) and not (into / ".buildinfo").is_file():
-        raise UsageError(f"{into} holds something that is no site; name another folder with --into")
+        raise UsageError(
+            f"{into} holds something that is not a site; name another folder with --into"
+        )
     return lessons
 
 
@@ -118,11 +142,7 @@ def _solution(root: Path, lesson: str) -> Path:
 
 
 def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
-    """Copies what the pages are made of, each to its own place, so that links between them hold."""
-    import nbformat
-
-    from course_lib.site.notebooks import with_outputs
-
+    """Copy the pages' sources to the same relative places, so that links between them hold."""
     hidden = shutil.ignore_patterns("conf.py", "_static", "__pycache__", ".*", "*.py")
     shutil.copytree(root / "site", source, ignore=hidden)
     shutil.copytree(root / "docs", source / "docs", ignore=hidden)
@@ -143,16 +163,18 @@ def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
 
 
 def _example_of_a_check() -> str:
-    """What the README shows as a picture: an answer, and what its check says."""
+    """Return an answer and the report of its check, as the first page shows them."""
     from course_lib.checks import grade
-    from course_lib.grading.demo_course import SAMPLES, read_sample
 
-    exercise, names = "causal_mask", {}
-    source = read_sample(SAMPLES / "masked_softmax" / "upper_triangle.py").code[exercise]
-    exec(f"import torch\n{source}", names)
-    report = grade(exercise, names[exercise], seed="public").html()
-    code = f'{source}\n\n\ncheck("{exercise}")'
+    report = grade("causal_mask", causal_mask, seed="public").html()
+    code = f'{inspect.getsource(causal_mask)}\n\ncheck("causal_mask")'
     return f"```python\n{code}\n```\n\n```{{raw}} html\n{report}\n```\n"
+
+
+def causal_mask(num_queries: int, num_keys: int | None = None) -> torch.Tensor:
+    if num_keys is None:
+        num_keys = num_queries
+    return torch.triu(torch.ones(num_queries, num_keys, dtype=torch.bool))
 
 
 def _run_sphinx(
@@ -188,7 +210,7 @@ def _run_sphinx(
 
 
 def _follow(app, progress: Progress) -> None:
-    """Has Sphinx say of each page when it is read and when it is written."""
+    """Report a step for each page that Sphinx reads and writes."""
     done: dict[str, None] = {}  # in order, each once
 
     def step(what: str) -> None:
@@ -205,7 +227,7 @@ def _follow(app, progress: Progress) -> None:
 
 
 def _launch_options(repository: str | None) -> dict[str, object]:
-    """The theme's settings for Colab and Binder; none without an address."""
+    """Return the theme's settings for Colab and Binder, which need the repository's address."""
     if repository is None:
         return {}
     return {
@@ -222,11 +244,7 @@ def _launch_options(repository: str | None) -> dict[str, object]:
 
 
 def _add_notebooks(root: Path, lessons: list[str], html: Path, repository: str | None) -> None:
-    """Puts the release where the download button leads, and beside it what is launched."""
-    import nbformat
-
-    from course_lib.site.notebooks import launchable
-
+    """Copy the students' notebooks to where the download and launch buttons point."""
     for lesson in lessons:
         shutil.copy(_release(root, lesson), _release(html / "_sources", lesson))
     if repository is None:
@@ -241,3 +259,32 @@ def _add_notebooks(root: Path, lessons: list[str], html: Path, repository: str |
     course = f"- attention-course @ git+{repository}\n"
     (html / "binder").mkdir()
     (html / "binder" / "environment.yml").write_text(environment.replace("- -e .\n", course))
+
+
+def with_outputs(release: NotebookNode, solution: NotebookNode) -> NotebookNode:
+    """Return the release with the outputs of the solution notebook, matched by cell id.
+
+    Answer cells, their checks and the cells that carry on get none, because those outputs belong
+    to the course's answer.
+    """
+    outputs = {cell.id: cell.outputs for cell in solution.cells if cell.cell_type == "code"}
+    for cell in release.cells:
+        if cell.cell_type == "code" and not _is_exercise(cell):
+            cell.outputs = outputs[cell.id]
+    return release
+
+
+def _is_exercise(cell: NotebookNode) -> bool:
+    nbgrader = cell.metadata.get("nbgrader", {})
+    carries_on = cell.id.endswith("-next")
+    return bool(nbgrader.get("solution") or nbgrader.get("grade") or carries_on)
+
+
+def launchable(release: NotebookNode, repository: str) -> NotebookNode:
+    """Return the release with a first cell that installs the course where it is missing.
+
+    Grading takes only the answers out of a submission, so it ignores this cell.
+    """
+    source = INSTALL.format(needed=NEEDED, repository=repository)
+    release.cells.insert(0, new_code_cell(source, id="install"))
+    return release

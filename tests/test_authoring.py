@@ -11,6 +11,7 @@ import pytest
 from authoring_toy import SLUG, edit, make_course, snapshot, toy_course
 
 from course_lib.authoring import build, check_build
+from course_lib.workspace.errors import BuildError
 
 
 @pytest.fixture(scope="module")
@@ -220,24 +221,64 @@ def test_missing_release_is_built_without_executing(course):
     assert snapshot(course) == before
 
 
-def test_release_somebody_worked_in_is_kept_aside(course):
-    fresh = course.release(SLUG).read_bytes()
-    edit(course.release(SLUG), "raise NotImplementedError()", "return 2 * number")
-    worked_in = course.release(SLUG).read_bytes()
+ANSWERED = ("raise NotImplementedError()", "return 2 * number")
+RUN = ('"execution_count": null', '"execution_count": 1')
+
+
+@pytest.mark.parametrize("work", [ANSWERED, RUN], ids=["answered", "run"])
+@pytest.mark.parametrize("text", ["Words.", "Other words."], ids=["same text", "new text"])
+def test_a_release_somebody_worked_in_stops_the_build(course, work, text):
+    edit(course.release(SLUG), *work)
+    edit(course.text(SLUG), "Words.", text)
+    before = snapshot(course)
+    path = f"notebooks/{SLUG}/{SLUG}.ipynb"
+    with pytest.raises(BuildError, match=f"{path}: .* not replaced. .* git checkout -- {path}"):
+        run(course, force=True)
+    assert snapshot(course) == before
+
+
+def test_the_check_names_a_release_somebody_worked_in(course):
+    edit(course.release(SLUG), *ANSWERED)
     (drift,) = drifts(course)
     assert drift.path == f"notebooks/{SLUG}/{SLUG}.ipynb"
-    result = run(course)
-    assert result.kept.read_bytes() == worked_in
-    assert course.release(SLUG).read_bytes() == fresh
-    assert drifts(course) == []
+    assert drift.command == f"git checkout -- {drift.path}"
 
 
-def test_outdated_release_is_replaced_without_a_copy(course):
+def test_a_release_that_nothing_is_recorded_of_is_not_replaced(course):
+    (course.root / "solutions" / "digests.json").unlink()
+    assert run(course).executed  # the same release again: recorded, not replaced
+    (course.root / "solutions" / "digests.json").unlink()
+    edit(course.release(SLUG), *ANSWERED)
+    before = snapshot(course)
+    with pytest.raises(BuildError, match="not replaced"):
+        run(course)
+    assert snapshot(course) == before
+
+
+def test_a_data_file_somebody_changed_is_not_replaced(course):
+    (course.text(SLUG).parent / "table.csv").write_text("1,2\n")
+    theirs = course.release(SLUG).with_name("table.csv")
+    theirs.write_text("mine\n")
+    with pytest.raises(BuildError, match=r"table\.csv: .* not replaced"):
+        run(course)
+    assert theirs.read_text() == "mine\n"
+    theirs.unlink()
+    run(course)
+    assert theirs.read_text() == "1,2\n"
+
+
+def test_outdated_release_is_replaced(course):
     edit(course.text(SLUG), "Words.", "Other words.")
-    result = run(course)
-    assert result.released
-    assert result.kept is None
+    assert run(course).released
     assert "Other words." in course.release(SLUG).read_text()
+
+
+def test_a_release_with_other_line_endings_is_replaced(course):
+    release = course.release(SLUG)
+    fresh = release.read_bytes()
+    release.write_bytes(fresh.replace(b"\n", b"\r\n"))
+    assert run(course).released
+    assert release.read_bytes() == fresh
 
 
 def test_ids_stay_when_a_cell_is_inserted_elsewhere(course):

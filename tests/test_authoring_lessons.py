@@ -10,7 +10,7 @@ import pytest
 from course_lib.authoring import Course, build, check_build
 from course_lib.authoring.assemble import assemble, undefined_in_solutions
 from course_lib.authoring.paste import find_solution, solution_path
-from course_lib.authoring.release import generated_release
+from course_lib.authoring.release import release_files
 
 ROOT = Path(__file__).resolve().parents[1]
 SLUGS = sorted(path.parent.name for path in (ROOT / "solutions").glob("*/*.py"))
@@ -30,10 +30,9 @@ def slug(request):
 def release(course, slug):
     """The release made from the unexecuted text: folder listing and cells by id."""
     notebook, _ = assemble(course, slug)
-    with generated_release(course, slug, nbformat.writes(notebook)) as folder:
-        files = [path.name for path in folder.rglob("*")]
-        cells = nbformat.read(folder / f"{slug}.ipynb", as_version=4).cells
-    return files, {cell.id: cell for cell in cells}
+    files = release_files(course, slug, nbformat.writes(notebook))
+    cells = nbformat.reads(files[f"{slug}.ipynb"].decode(), as_version=4).cells
+    return list(files), {cell.id: cell for cell in cells}
 
 
 def test_there_are_lessons():

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,17 +41,34 @@ SINGLE_MISTAKES = {
 }
 
 
-def built() -> Path:
-    path = ROOT / "notebooks" / LESSON / f"{LESSON}.ipynb"
-    assert path.is_file(), f"{path} is missing: run `course build {LESSON}`"
-    return path
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """A clone whose notebook a student has worked in."""
+    root = tmp_path_factory.mktemp("clone")
+    shutil.copy(ROOT / "nbgrader_config.py", root)
+    for part in ("solutions", "notebooks"):
+        shutil.copytree(ROOT / part / LESSON, root / part / LESSON)
+    shutil.copy(ROOT / "solutions" / "digests.json", root / "solutions")
+    notebook = root / "notebooks" / LESSON / f"{LESSON}.ipynb"
+    text = notebook.read_text(encoding="utf-8")
+    notebook.write_text(text.replace("raise NotImplementedError()", "return 1", 1), "utf-8")
+    return root
+
+
+def contents(root: Path) -> dict[Path, bytes]:
+    """Every file of a clone but those in demo/."""
+    files = (path for path in root.rglob("*") if path.is_file())
+    return {p: p.read_bytes() for p in files if not p.is_relative_to(root / "demo")}
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory):
-    """The demonstration of one lesson, run once in a folder of its own."""
-    built()
-    return demo(ROOT, [LESSON], folder=tmp_path_factory.mktemp("demo") / "demo")
+def done(clone):
+    """The demonstration of one lesson, run once."""
+    before = contents(clone)
+    finished = demo(clone, [LESSON])
+    assert contents(clone) == before, "the demo has written outside demo/"
+    assert finished.folder == clone / "demo"
+    return finished
 
 
 def record(done, student):
@@ -60,6 +78,11 @@ def record(done, student):
 @pytest.mark.slow
 class TestDemo:
     """One run, looked at from all sides."""
+
+    def test_a_notebook_that_a_student_worked_in_stays_as_it_was(self, clone, done):
+        notebook = clone / "notebooks" / LESSON / f"{LESSON}.ipynb"
+        assert notebook.read_text(encoding="utf-8").count("return 1") == 1
+        assert list(notebook.parent.iterdir()) == [notebook]
 
     @pytest.mark.parametrize("student", ALL_RIGHT)
     def test_right_answers_get_every_point(self, done, student):

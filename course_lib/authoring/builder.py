@@ -2,20 +2,21 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.authoring.assemble import assemble
 from course_lib.authoring.digest import (
     FILE,
+    file_digest,
     input_digest,
     read_digests,
     text_digest,
     with_digests,
 )
 from course_lib.authoring.inputs import SOLUTIONS, Course
-from course_lib.authoring.release import generated_release
+from course_lib.authoring.release import release_files
 from course_lib.workspace.errors import BuildError
 
 Progress = Callable[[object], None]
@@ -23,7 +24,7 @@ Progress = Callable[[object], None]
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What `build` did with one lesson; `kept` is a copy of a hand-edited release, or None."""
+    """What `build` did with one lesson."""
 
     lesson: str
     solution: Path
@@ -31,7 +32,6 @@ class BuildResult:
     executed: bool
     released: bool
     seconds: float
-    kept: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,11 @@ def build(
     progress: Progress | None = None,
     course: Course | None = None,
 ) -> list[BuildResult]:
-    """Builds the source notebook and the release of each lesson that is stale.
+    """Build the source notebook and the release of each lesson that is stale.
 
     All lessons are read before the first is executed; the notebooks of a lesson are replaced
-    together once both are good, so a failure leaves that lesson's old ones untouched.
+    together once both are good, so a failure leaves that lesson's old ones untouched. A file of a
+    release that somebody has worked in is never replaced.
 
     Args:
         root: the course root.
@@ -67,11 +68,13 @@ def build(
         course: another library or other exercises than the installed one, for tests.
 
     Raises:
-        BuildError: names file, line and remedy.
+        BuildError: names file, line and remedy; also if a release was edited since it was built.
     """
     course = course or Course.at(root)
     say = progress or (lambda line: None)
     slugs = course.select(lessons)
+    for slug in slugs:
+        _refuse_if_edited(course, slug, read_digests(course, slug).get("release", {}))
     assembled = {slug: assemble(course, slug) for slug in slugs}
     return [_build_lesson(course, slug, *assembled[slug], force, say) for slug in slugs]
 
@@ -90,23 +93,39 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
     digest = input_digest(notebook, course, slug)
     old = _read(solution)
     executed = force or _solution_drift(old, digest, read_digests(course, slug)) is not None
-    text = None if executed else old
-    if text is None:
-        text = _executed_text(course, slug, notebook, lines, say)
-    with generated_release(course, slug, text) as folder:
-        files = _differing(folder, release.parent)
-        kept = None
-        if files:
-            say(f"{slug}: release")
-            kept = _keep_edited(course, slug, old)
-        if kept:
-            say(f"{slug}: kept the edited {course.relative(release)} as {kept.name}")
-        if executed:
-            digests = with_digests(course, slug, digest, text)
-            replace_files({solution: text.encode(), **digests})
-        replace_files({release.parent / name: (folder / name).read_bytes() for name in files})
+    text = _executed_text(course, slug, notebook, lines, say) if executed or old is None else old
+    files = release_files(course, slug, text)
+    changed = _differing(files, release.parent)
+    _refuse_if_edited(course, slug, changed)
+    if changed:
+        say(f"{slug}: release")
+    replace_files({release.parent / name: files[name] for name in changed})
+    if executed:
+        replace_files({solution: text.encode()})
+    digests = with_digests(course, slug, digest, text, files)
+    replace_files({path: data for path, data in digests.items() if _read_bytes(path) != data})
     seconds = time.monotonic() - start
-    return BuildResult(slug, solution, release, executed, bool(files), seconds, kept)
+    return BuildResult(slug, solution, release, executed, bool(changed), seconds)
+
+
+def _refuse_if_edited(course: Course, slug: str, names: Iterable[str]) -> None:
+    """Raise BuildError if one of these files of the release holds somebody's work."""
+    for name in names:
+        if _is_edited(course, slug, name):
+            path = course.relative(course.release(slug).parent / name)
+            raise BuildError(
+                path,
+                None,
+                "it was edited or run after the course wrote it, so it is not replaced",
+                f"Move it elsewhere, or discard your changes: git checkout -- {path}",
+            )
+
+
+def _is_edited(course: Course, slug: str, name: str) -> bool:
+    """Return whether a file of the release exists and is not what the build last wrote."""
+    data = _read_bytes(course.release(slug).parent / name)
+    written = read_digests(course, slug).get("release", {}).get(name)
+    return data is not None and file_digest(data) != written
 
 
 def _executed_text(course, slug, notebook, lines, say: Progress) -> str:
@@ -126,6 +145,10 @@ def _write(notebook) -> str:
 
 def _read(path: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def _read_bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
 
 
 def _solution_drift(text: str | None, digest: str, noted: dict[str, str]) -> str | None:
@@ -158,60 +181,28 @@ def _drifts(course: Course, slug: str) -> list[Drift]:
 
 
 def check_release(course: Course, slug: str) -> list[Drift]:
-    """Returns how a lesson's release differs from what its source notebook generates, and why."""
+    """Return how a lesson's release differs from what its source notebook generates, and why."""
     text = _read(course.solution(slug))
+    command = f"course build {slug}"
     if text is None:
-        path = course.relative(course.solution(slug))
-        return [Drift(path, "not built yet", f"course build {slug}")]
-    return _release_drifts(course, slug, text)
+        return [Drift(course.relative(course.solution(slug)), "not built yet", command)]
+    folder = course.release(slug).parent
+    drifts = []
+    for name in _differing(release_files(course, slug, text), folder):
+        path = course.relative(folder / name)
+        if not (folder / name).exists():
+            drifts.append(Drift(path, "not built yet", command))
+        elif _is_edited(course, slug, name):
+            reason = "edited or run after the course wrote it"
+            drifts.append(Drift(path, reason, f"git checkout -- {path}"))
+        else:
+            drifts.append(Drift(path, "older than its source notebook", command))
+    return drifts
 
 
-def _release_drifts(course: Course, slug: str, text: str) -> list[Drift]:
-    with generated_release(course, slug, text) as folder:
-        names = _differing(folder, course.release(slug).parent)
-    return [
-        Drift(
-            course.relative(course.release(slug).parent / name),
-            "edited by hand or older than its source notebook"
-            if (course.release(slug).parent / name).exists()
-            else "not built yet",
-            f"course build {slug}",
-        )
-        for name in names
-    ]
-
-
-def _differing(new: Path, old: Path) -> list[str]:
-    """Returns the files of folder `new` that `old` lacks or has otherwise, relative."""
-    names = sorted(p.relative_to(new).as_posix() for p in new.rglob("*") if p.is_file())
-    return [
-        name
-        for name in names
-        if not (old / name).is_file() or (old / name).read_bytes() != (new / name).read_bytes()
-    ]
-
-
-def _keep_edited(course: Course, slug: str, old_solution: str | None) -> Path | None:
-    """Copies a release that someone worked in aside, and returns where to.
-
-    A release that the source notebook on disk still generates is only out of date; any other
-    may hold a person's answers, which a build must not destroy.
-    """
-    release = course.release(slug)
-    if not release.is_file():
-        return None
-    if old_solution is not None:
-        try:
-            with generated_release(course, slug, old_solution) as folder:
-                if (folder / release.name).read_bytes() == release.read_bytes():
-                    return None
-        except BuildError:
-            pass  # an old source notebook that nbgrader refuses cannot vouch for the release
-    taken = sorted(release.parent.glob(f"{slug}.kept-*.ipynb"))
-    number = max([int(p.stem.rpartition("-")[2]) for p in taken], default=0) + 1
-    kept = release.with_name(f"{slug}.kept-{number}.ipynb")
-    os.replace(release, kept)
-    return kept
+def _differing(files: dict[str, bytes], folder: Path) -> list[str]:
+    """Return the names of the files that `folder` lacks or holds with other contents."""
+    return [name for name, data in files.items() if _read_bytes(folder / name) != data]
 
 
 def replace_files(files: dict[Path, bytes]) -> None:

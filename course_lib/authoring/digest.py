@@ -2,7 +2,8 @@
 
 `inputs`: the unexecuted notebook, the code of course_lib that can influence its outputs, and the
 data files beside the lesson text. `solution`: the source notebook as the build wrote it, outputs
-included; it differs once someone has edited that by hand.
+included; it differs once someone has edited that by hand. `release`: each file of the release as
+the build wrote it; one that differs holds somebody's work, and the build does not replace it.
 """
 
 import hashlib
@@ -23,8 +24,7 @@ def input_digest(notebook, course: Course, slug: str) -> str:
     parts = [_BUILDER, json.dumps(notebook, sort_keys=True)]
     parts.append(digest_of(influences(sources, course, slug), course.library))
     for file in sorted(p for p in course.text(slug).parent.rglob("*") if _is_data(p)):
-        data = file.read_bytes().replace(b"\r\n", b"\n")
-        parts += [course.relative(file), hashlib.sha256(data).hexdigest()]
+        parts += [course.relative(file), file_digest(file.read_bytes())]
     return _hash(parts)
 
 
@@ -33,23 +33,35 @@ def text_digest(text: str) -> str:
     return _hash([text])
 
 
-def read_digests(course: Course, slug: str) -> dict[str, str]:
-    """Returns what is noted of a lesson; nothing where that cannot be read."""
+def file_digest(data: bytes) -> str:
+    """Return a digest of a file's contents, whatever its line endings are."""
+    return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
+
+
+def read_digests(course: Course, slug: str) -> dict:
+    """Return what is recorded for a lesson; nothing if that cannot be read."""
     try:
         noted = json.loads(_file(course).read_text(encoding="utf-8"))[slug]
-        return {key: str(noted[key]) for key in ("inputs", "solution")}
-    except (OSError, ValueError, KeyError, TypeError):
+        found = {key: str(noted[key]) for key in ("inputs", "solution")}
+        return {**found, "release": dict(noted.get("release", {}))}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
-def with_digests(course: Course, slug: str, inputs: str, text: str) -> dict[Path, bytes]:
-    """Returns the file of digests as it has to be once a lesson is built anew, by its place."""
+def with_digests(
+    course: Course, slug: str, inputs: str, text: str, release: dict[str, bytes]
+) -> dict[Path, bytes]:
+    """Return the file of digests as it has to be once a lesson is built anew, by its place."""
     try:
         noted = json.loads(_file(course).read_text(encoding="utf-8"))
         noted = {name: value for name, value in noted.items() if name in course.lessons}
     except (OSError, ValueError, AttributeError):
         noted = {}
-    noted[slug] = {"inputs": inputs, "solution": text_digest(text)}
+    noted[slug] = {
+        "inputs": inputs,
+        "solution": text_digest(text),
+        "release": {name: file_digest(data) for name, data in release.items()},
+    }
     written = json.dumps(dict(sorted(noted.items())), indent=1) + "\n"
     return {_file(course): written.encode()}
 

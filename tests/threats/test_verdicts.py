@@ -169,21 +169,22 @@ def test_s01_what_an_earlier_lesson_handed_out_may_be_imported(tmp_path):
 
 # Files of the grader (S11), its environment (S12) and other kernels' sockets (S13) are within reach
 # of what means harm below "strict": no such class is graded there unless its grader says so.
-@pytest.mark.parametrize("row", ["s11", "s12", "s13"])
 @pytest.mark.parametrize("level", ["basic", "off"])
 def test_s11_s12_s13_no_class_is_graded_below_strict_that_is_not_trusted(
-    tmp_path, monkeypatch, capsys, row, level
+    tmp_path, monkeypatch, capsys, level
 ):
     root = make_course(tmp_path)
-    looks = {
-        "s11": "import os\nos.truncate('@', 0)",
-        "s12": "print(open(f'/proc/{__import__(\"os\").getppid()}/environ').read())",
-        "s13": "__import__('socket').socket(1, 1).connect('@')",
-    }
+    looks = (
+        "import os\nos.truncate('@', 0)",
+        "print(open(f'/proc/{__import__(\"os\").getppid()}/environ').read())",
+        "__import__('socket').socket(1, 1).connect('@')",
+    )
     target = tmp_path / "target"
     target.write_text("the grader's own")
     notebook = release(root)
-    notebook.cells.insert(2, new_code_cell(looks[row].replace("@", str(target)), id="look"))
+    for number, look in enumerate(looks):
+        code = look.replace("@", str(target))
+        notebook.cells.insert(2, new_code_cell(code, id=f"look-{number}"))
     hand_in(root, "ada", notebook)
     monkeypatch.chdir(root)
     assert cli.main(["grade", LESSON, "--sandbox", level]) == 2

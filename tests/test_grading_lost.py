@@ -1,6 +1,5 @@
 """What happens where kernels, workers or machines cannot be had, tried without any."""
 
-import asyncio
 import importlib.util
 import json
 import os
@@ -14,15 +13,14 @@ from pathlib import Path
 
 import psutil  # noqa: F401  (asks once what the platform is, which a test replaces)
 import pytest
-from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from course_lib.grading.executors import dask, local, worker
 from course_lib.grading.jobs import Job
-from course_lib.grading.kernels import forked, launch, provisioner, sandbox, spawned
+from course_lib.grading.kernels import forked, launch, sandbox, spawned
 from course_lib.grading.kernels.forked import ForkedKernels
 from course_lib.grading.kernels.guest import lockdown
 from course_lib.grading.kernels.provider import provider
-from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
+from course_lib.grading.kernels.running_kernel import KernelFault
 from course_lib.grading.kernels.sandbox import Limits, Reached
 from course_lib.grading.kernels.staged_library import stage_library
 from course_lib.workspace.errors import GradingError
@@ -194,102 +192,6 @@ def test_compiled_modules_come_along_with_the_library(tmp_path):
     assert compiled.read_bytes() == Path(importlib.util.cache_from_source(str(source))).read_bytes()
 
 
-# --- the provisioner where there is no zygote, and where there is a kernel ----------------
-
-
-class Fake:
-    """A provider without processes."""
-
-    reached = Reached("off")
-
-    def __init__(self):
-        self.killed = []
-
-    def kill(self, kernel):
-        self.killed.append(kernel.name)
-        kernel.ending = {"code": 7}
-        kernel.over.set()
-
-    def close(self):
-        pass
-
-
-def test_where_nothing_is_forked_the_kernelspecs_own_command_runs(monkeypatch):
-    monkeypatch.setattr(provisioner, "_provider", lambda level, folder: Fake())
-    asked = []
-
-    def asking(name):
-        async def ask(self, *args, **options):
-            asked.append(name)
-            return name
-
-        return ask
-
-    methods = ("pre_launch", "launch_kernel", "poll", "wait", "send_signal", "kill", "cleanup")
-    for name in methods:
-        monkeypatch.setattr(LocalProvisioner, name, asking(name))
-    plain = provisioner.ZygoteProvisioner()
-    calls = (
-        plain.pre_launch(),
-        plain.launch_kernel(["python"]),
-        plain.poll(),
-        plain.wait(),
-        plain.send_signal(signal.SIGTERM),
-        plain.kill(),
-        plain.cleanup(),
-    )
-
-    async def in_order():
-        return [await call for call in calls]
-
-    answers = asyncio.run(in_order())
-    assert asked == list(methods) and answers[:4] == list(methods[:4])
-
-
-class Manager:
-    """As much of a kernel manager as an interrupt takes."""
-
-    def __init__(self):
-        self.session, self._control_socket, self.sent = self, "control", []
-
-    def msg(self, kind, content):
-        return kind
-
-    def _connect_control_socket(self):
-        self.sent.append("connected")
-
-    def send(self, socket, message):
-        self.sent.append((socket, message))
-
-
-def test_an_interrupt_is_a_message_and_any_other_signal_is_the_end():
-    fake = Fake()
-    ours = provisioner.ZygoteProvisioner()
-    ours.kernel = Kernel("bird", {"ip": "/x/k"}, fake)
-    manager = ours._trait_values["parent"] = Manager()
-
-    async def signals():
-        await ours.send_signal(0)
-        await ours.send_signal(signal.SIGINT)
-        assert manager.sent == ["connected", ("control", "interrupt_request")]
-        assert await ours.poll() is None and not fake.killed
-        waiting = asyncio.create_task(ours.wait())
-        await asyncio.sleep(3 * provisioner._POLL_SECONDS)
-        assert not waiting.done()
-        await ours.send_signal(signal.SIGTERM)
-        assert await waiting == 7 and ours.kernel is None and fake.killed == ["bird"]
-
-    asyncio.run(signals())
-
-
-def test_to_terminate_is_to_kill():
-    fake = Fake()
-    ours = provisioner.ZygoteProvisioner()
-    ours.kernel = Kernel("bird", {"ip": "/x/k"}, fake)
-    asyncio.run(ours.terminate())
-    assert fake.killed == ["bird"] and asyncio.run(ours.poll()) == 7
-
-
 # --- workers ------------------------------------------------------------------------------
 
 
@@ -344,7 +246,9 @@ def test_a_worker_keeps_no_secret_and_is_deaf_to_ctrl_c():
 def test_the_level_that_is_reached_is_tried_out_and_left(monkeypatch):
     closed = []
 
-    class Trial(Fake):
+    class Trial:
+        reached = Reached("off")
+
         def close(self):
             closed.append(self)
 

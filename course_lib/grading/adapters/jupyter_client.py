@@ -5,18 +5,10 @@ from __future__ import annotations
 import subprocess
 from typing import Any, cast
 
-from jupyter_client.connect import KernelConnectionInfo
 from jupyter_client.manager import KernelManager
 from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 WRITTEN_AGAINST = "8.10.0"
-
-
-def interrupt_by_message(manager: KernelManager) -> None:
-    """Ask a manager's kernel to interrupt itself, without waiting for the answer."""
-    message = manager.session.msg("interrupt_request", content={})
-    manager._connect_control_socket()
-    manager.session.send(manager._control_socket, message)
 
 
 def process_of(manager: KernelManager) -> subprocess.Popen:
@@ -28,8 +20,3 @@ def connection_of(manager: KernelManager) -> dict[str, Any]:
     """How to reach a manager's kernel, as a connection file says it."""
     connection: dict[str, Any] = dict(manager.get_connection_info())
     return {**connection, "key": connection["key"].decode()}
-
-
-def as_connection(connection: dict[str, Any]) -> KernelConnectionInfo:
-    """The same, under the type that the library gives it."""
-    return cast(KernelConnectionInfo, connection)

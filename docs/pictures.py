@@ -20,14 +20,13 @@ from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image, ImageChops
 
 from course_lib.grading.class_report import write_report
-from course_lib.grading.demo_course import SAMPLES, make_folder, read_sample, submit
+from course_lib.grading.demo_course import make_folder, sample_class, submit
 from course_lib.grading.run import grade
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 LESSON = "02_masked_softmax"
-STUDENT = SAMPLES / "masked_softmax" / "upper_triangle.py"
-EXERCISE = "causal_mask"
+STUDENT, EXERCISE = "upper-triangle", "causal_mask"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 QUIET = [
     "--headless",
@@ -66,7 +65,8 @@ def main() -> int:
 def check_page() -> str:
     """The answer and its check, executed in a kernel and exported as a notebook is."""
     set_up = new_code_cell("import torch\nfrom course_lib import check")
-    answer = new_code_cell(read_sample(STUDENT).code[EXERCISE])
+    student = next(student for student in sample_class(LESSON) if student.name == STUDENT)
+    answer = new_code_cell(student.code[EXERCISE])
     notebook = new_notebook(cells=[set_up, answer, new_code_cell(f'check("{EXERCISE}")')])
     NotebookClient(notebook, kernel_name="python3", timeout=120).execute()
     notebook.cells.pop(0)
@@ -78,8 +78,7 @@ def check_page() -> str:
 def class_report(folder: Path) -> Path:
     """Grade the sample class of one lesson in `folder`; return the report's page."""
     make_folder(ROOT, folder)
-    samples = sorted(STUDENT.parent.glob("*.py"))
-    submit(ROOT, folder, LESSON, [read_sample(path) for path in samples])
+    submit(folder, LESSON, sample_class(LESSON))
     grade(folder, LESSON, progress=lambda line: print(line, file=sys.stderr))
     return write_report(folder)
 

@@ -101,7 +101,7 @@ def read_nothing(arguments):
 
 # Beginnings of commands; `course` stands for `python -m course_lib`, too.
 NOT_RUN = {
-    "course demo": Reason("all lessons take five minutes; `course demo 02` is run", read_verb),
+    "course demo": Reason("`course demo 02` is run", read_verb),
     "course test": Reason("it runs the tests, this one among them", read_verb),
     "course lab": Reason("it opens JupyterLab; tests/browser does", read_verb),
     "course bench grading": Reason("stock nbgrader needs minutes for 100", read_verb),

@@ -94,7 +94,8 @@ def test_a_release_that_somebody_worked_in_is_refused(tmp_path, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     assert cli.main(["release", "02", "-q"]) == 1
     error = capsys.readouterr().err
-    assert "edited by hand" in error and f"Run: course build {LESSON}" in error
+    assert "edited or run after the course wrote it" in error
+    assert f"Run: git checkout -- notebooks/{LESSON}/{LESSON}.ipynb" in error
     assert not (tmp_path / "bundles").exists()
 
 

@@ -368,9 +368,9 @@ def test_a_source_that_is_missing_or_refused_is_named_with_the_command(lesson, m
 
     monkeypatch.setattr("course_lib.grading.course.GenerateAssignment", Refusing)
     with pytest.raises(GradingError, match=r"is refused by nbgrader \(no such cell\): run `course"):
-        lesson._generate("02_masked_softmax")
+        lesson.generate("02_masked_softmax", "notebooks")
     with pytest.raises(GradingError, match="does not exist: run `course build 09_none`"):
-        lesson._generate("09_none")
+        lesson.generate("09_none", "notebooks")
 
 
 class Step:
@@ -416,9 +416,10 @@ def test_a_page_is_rendered_anew_with_attachments_and_the_cache_stays_small(monk
 
 
 def test_a_demonstration_needs_lessons_with_a_sample_class(tmp_path):
-    with pytest.raises(GradingError, match="holds no lesson with a sample class"):
-        demo_course._chosen(tmp_path, None)
-    (tmp_path / "solutions" / "02_masked_softmax").mkdir(parents=True)
-    with pytest.raises(GradingError, match="09_none has no sample class; these have: 02_masked_s"):
-        demo_course._chosen(tmp_path, ["09_none"])
-    assert list(demo_course._chosen(tmp_path, None)) == ["02_masked_softmax"]
+    with pytest.raises(GradingError, match="has no lesson with a sample class"):
+        demo_course.demo(tmp_path)
+    refusal = "03_batch_matmul has no sample class; these lessons have one: 02_masked_softmax, 06_"
+    with pytest.raises(GradingError, match=refusal):
+        demo_course.demo(tmp_path, ["03_batch_matmul"])
+    with pytest.raises(GradingError, match="does not exist: run `course build 02_masked_softmax`"):
+        demo_course.demo(tmp_path, ["02_masked_softmax"])

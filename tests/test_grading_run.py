@@ -587,6 +587,7 @@ def test_stock_nbgrader_gives_the_same_grades(tmp_path):
     work = {"blank": release(root), "wrong": honest(root, causal_mask=UPPER)}
     work |= {"colonless": honest(root, causal_mask=COLONLESS), "goes-on": going_on(root)}
     work |= {"misnamed": honest(root, causal_mask=RENAMED)}
+    work["noisy"] = honest(root, causal_mask=THREAD)
     work["nosy"] = honest(root)
     work["nosy"].cells.append(new_code_cell(NOSY, id="nosy"))
     for student, notebook in {**work, "doubled": doubled, "shuffled": shuffled}.items():

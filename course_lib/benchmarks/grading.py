@@ -24,10 +24,9 @@ import nbformat
 from course_lib.benchmarks.memory import status
 from course_lib.grading.course import Course, quiet_nbgrader
 from course_lib.grading.demo_course import (
-    SAMPLES,
     SampleStudent,
     make_folder,
-    read_sample,
+    sample_class,
     submit,
 )
 from course_lib.grading.ledger import Ledger
@@ -144,12 +143,9 @@ def compare(
 
 def make_class(root: Path, folder: Path, lesson: str, submissions: int) -> None:
     """A course folder with the submissions of the sample class, copied until there are enough."""
-    samples = SAMPLES / lesson.partition("_")[2]
-    if not samples.is_dir():
-        raise GradingError(f"{lesson} has no sample class to grade")
-    students = [read_sample(path) for path in sorted(samples.glob("*.py"))]
+    students = sample_class(lesson)
     make_folder(root, folder)
-    submit(root, folder, lesson, [_copy(students, n) for n in range(submissions)])
+    submit(folder, lesson, [_copy(students, n) for n in range(submissions)])
 
 
 def _copy(students: list[SampleStudent], number: int) -> SampleStudent:

@@ -154,7 +154,8 @@ class Course:
         if known and submissions and set(known) != set(released):
             with self.gradebook() as gradebook:
                 change_cells(gradebook, lesson, release, functools.partial(self._keep, lesson))
-        self._generate(lesson)
+        with tempfile.TemporaryDirectory() as scratch:  # the release stays as it is
+            self.generate(lesson, scratch)
 
     def _keep(self, lesson: str, table: str) -> None:
         """What a person gave in cells that a lesson no longer has."""
@@ -171,22 +172,26 @@ class Course:
             cells = {cell.name: cell.checksum for cell in notebook.source_cells}
             return cells, len(notebook.submissions)
 
-    def _generate(self, lesson: str) -> None:
-        """Run generate_assignment for the gradebook's sake; the release stays as it is."""
+    def generate(self, lesson: str, release_directory: str) -> None:
+        """Run generate_assignment: enter a lesson into the gradebook and write its release.
+
+        Raises:
+            GradingError: the lesson is not built, or nbgrader refuses it.
+        """
         source = self.step("source") / lesson / f"{lesson}.ipynb"
         if not source.is_file():
             raise GradingError(f"{source} does not exist: run `course build {lesson}`")
-        with tempfile.TemporaryDirectory() as scratch:
-            config = copy.deepcopy(self.config)  # a plain copy would share its sections
-            config.CourseDirectory.release_directory = scratch
-            coursedir = self.coursedir(lesson, config)
-            try:
-                GenerateAssignment(coursedir=coursedir, config=config, force=True).start()
-            except NbGraderException as error:
-                raise GradingError(
-                    f"{source} is refused by nbgrader ({error}): run `course build {lesson}`, "
-                    f"then `nbgrader generate_assignment {lesson} --force` to see why"
-                ) from error
+        config = copy.deepcopy(self.config)  # a plain copy would share its sections
+        config.CourseDirectory.release_directory = release_directory
+        coursedir = self.coursedir(lesson, config)
+        try:
+            GenerateAssignment(coursedir=coursedir, config=config, force=True).start()
+        except NbGraderException as error:
+            raise GradingError(
+                f"{source} is refused by nbgrader ({error}): run `course build {lesson}`; to see "
+                f"why, `nbgrader generate_assignment {lesson} "
+                "--CourseDirectory.release_directory=.course/release`"
+            ) from error
 
     def check_seed(self) -> str:
         """The secret from which hidden check inputs are drawn, made at first use.

@@ -1,9 +1,9 @@
-"""`course demo`: the bundled sample class, graded in a folder of its own.
+"""`course demo`: grade the bundled sample class in a folder of its own.
 
-A student of the sample class is a file `sample_class/SLUG/STUDENT.py`: `# %% NAME` begins the
-answer to an exercise (the cell's text as it was submitted), `# %% [markdown] ID` a written one.
-What a file leaves out is answered as the course does. The text above the first `# %%` says
-what the student did, in a docstring and constants; imports there are for the reader.
+Each student is a file `sample_class/LESSON/STUDENT.py`. `# %% NAME` begins the answer to an
+exercise, as it was submitted, and `# %% [markdown] ID` a written answer. Exercises that the file
+leaves out have the course's solution. Above the first `# %%`, a docstring and constants say what
+the student did, and the imports are for readers only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from course_lib.grading.run import Settings, grade
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.progress import Step
 
-TRUSTED = Settings(sandbox=None)  # the class is ours: the best sandbox that there is will do
+TRUSTED = Settings(sandbox=None)  # the answers are ours, so any sandbox will do
 SAMPLES = Path(__file__).with_name("sample_class")
 DUE = datetime(2026, 3, 2, 23, 59, tzinfo=UTC)
 _MARK = "# Made by `course demo`, and made anew each time it runs."
@@ -41,38 +41,46 @@ load_subconfig("{CONFIG}", path={{root!r}})
 c.CourseDirectory.source_directory = {{source!r}}
 """
 _CELL = re.compile(r"^# %% (\[markdown\] )?(\w+)$", re.MULTILINE)
-_DIRECTIVES = {"BLANK": False, "DELETED_CHECKS": (), "HOURS_LATE": 0}
 
 
 @dataclass(frozen=True)
 class SampleStudent:
-    """One member of the sample class: what they did, and their answers by name."""
+    """One student of the sample class.
+
+    Attributes:
+        name: as in the gradebook.
+        code: answers to exercises, by name.
+        text: written answers, by grade_id.
+        blank: whether the notebook is submitted as it was released.
+        unanswered: exercises whose cells stay as they were released.
+        deleted_checks: exercises whose check cells are missing.
+        hours_late: hours after the due date.
+    """
 
     name: str
-    story: str
     code: dict[str, str]
     text: dict[str, str]
-    blank: bool
-    deleted_checks: tuple[str, ...]
-    hours_late: float
+    blank: bool = False
+    unanswered: tuple[str, ...] = ()
+    deleted_checks: tuple[str, ...] = ()
+    hours_late: float = 0
 
 
 @dataclass(frozen=True)
 class Demo:
-    """A graded demonstration: the summaries, and where everything lies."""
+    """A graded sample class: the summaries, and the folder that holds everything."""
 
     folder: Path
     summaries: tuple[GradedLesson, ...]
-    stories: dict[str, str]
 
     @property
     def exit_code(self) -> int:
-        """0 if everything a machine can grade is graded."""
+        """Return 0 if everything a machine can grade is graded."""
         return max(summary.exit_code for summary in self.summaries)
 
     @property
     def places(self) -> dict[str, str]:
-        """What lies where, in paths as short as they get."""
+        """Return where to find each result, as paths relative to the current folder."""
         near = Path(os.path.relpath(self.folder))
         course = Path(sys.executable).with_name("course")
         return {
@@ -85,18 +93,18 @@ class Demo:
         }
 
     def as_dict(self) -> dict:
-        """JSON-able."""
+        """Return the demo as data for JSON."""
         lessons = [summary.as_dict() for summary in self.summaries]
         return {"folder": str(self.folder), "lessons": lessons, "places": self.places}
 
     def show(self) -> None:
-        """Print the tables and where everything lies."""
+        """Print the tables and the places of the results."""
         from rich.console import Console
 
         console = Console()
         for summary in self.summaries:
             console.print(summary_table(summary))
-        console.print("\nWhere everything lies")
+        console.print("\nResults")
         for what, where in self.places.items():
             console.print(f"  {what:<17} {where}", soft_wrap=True, highlight=False, markup=False)
 
@@ -108,93 +116,81 @@ def demo(
     folder: Path | None = None,
     progress: Callable[[str | Step], None] | None = None,
 ) -> Demo:
-    """Release each lesson that has a sample class in a folder of its own, and grade the class.
+    """Grade the sample class of each lesson that has one.
 
     Args:
-        root: the course folder; nothing in it is written but `folder`.
-        lessons: only these, by name; all if None.
-        folder: where to work, made anew; `demo/` in the course folder if None.
+        root: the course folder. Nothing in it changes except `folder`.
+        lessons: their names; every lesson with a sample class if None.
+        folder: where to work, emptied first; `demo/` in the course folder if None.
         progress: called at each step with a line of text, or a `Step` that has one.
 
-    Returns:
-        The graded demonstration; report.html, feedback and gradebook lie in its folder.
-
     Raises:
-        GradingError: a lesson has no sample class or is not built, or the folder is not a
-            demonstration.
+        GradingError: a lesson has no sample class or is not built, or the folder holds something
+            else than a demo.
     """
     tell = progress or (lambda line: None)
     root = Path(root).resolve()
     folder = (folder or root / "demo").resolve()
-    found = _chosen(root, lessons)
+    lessons = lessons or [n for n in sample_lessons() if (root / "solutions" / n).is_dir()]
+    if not lessons:
+        raise GradingError(f"{root / 'solutions'} has no lesson with a sample class")
+    classes = {lesson: sample_class(lesson) for lesson in lessons}
     make_folder(root, folder)
-    summaries, stories = [], {}
-    for lesson, samples in found.items():
+    summaries = []
+    for lesson, students in classes.items():
         tell(f"{lesson}: the sample class submits")
-        students = [read_sample(path) for path in sorted(samples.glob("*.py"))]
-        stories |= {student.name: student.story for student in students}
-        submit(root, folder, lesson, students)
+        submit(folder, lesson, students)
         summaries.append(grade(folder, lesson, progress=progress, settings=TRUSTED))
     tell("writing the class report")
     write_report(folder)
-    return Demo(folder, tuple(summaries), stories)
+    return Demo(folder, tuple(summaries))
 
 
-def _chosen(root: Path, lessons: Sequence[str] | None) -> dict[str, Path]:
-    """The folders of the sample classes of some lessons, or of all that have one."""
-    found = sample_lessons(root)
-    if not found:
-        raise GradingError(f"{root / 'solutions'} holds no lesson with a sample class")
-    chosen = list(lessons or found)
-    if without := [lesson for lesson in chosen if lesson not in found]:
-        raise GradingError(f"{without[0]} has no sample class; these have: {', '.join(found)}")
-    return {lesson: found[lesson] for lesson in chosen}
+def sample_lessons() -> list[str]:
+    """Return the lessons that have a sample class."""
+    return sorted(path.name for path in SAMPLES.glob("[0-9]*"))
 
 
-def sample_lessons(root: Path) -> dict[str, Path]:
-    """Lessons of the course that have a sample class, with its folder."""
-    texts = sorted((root / "solutions").glob("*/"))
-    found = {path.name: SAMPLES / path.name.partition("_")[2] for path in texts}
-    return {lesson: samples for lesson, samples in found.items() if samples.is_dir()}
+def sample_class(lesson: str) -> list[SampleStudent]:
+    """Return the students of a lesson's sample class.
+
+    Raises:
+        GradingError: the lesson has no sample class.
+    """
+    if lesson not in sample_lessons():
+        known = ", ".join(sample_lessons())
+        raise GradingError(f"{lesson} has no sample class; these lessons have one: {known}")
+    return [read_sample(path) for path in sorted((SAMPLES / lesson).glob("*.py"))]
 
 
 def make_folder(root: Path, folder: Path) -> None:
     """Make an empty course folder that shares the sources of the course at `root`.
 
     Raises:
-        GradingError: something else is there; nothing is deleted then.
+        GradingError: the folder holds something else than a demo. Nothing is deleted.
     """
     config = folder / CONFIG
     if folder.exists() and any(folder.iterdir()):
-        ours = config.is_file() and config.read_text(encoding="utf-8").startswith(_MARK)
-        if not ours:
-            raise GradingError(f"{folder} is not a demonstration: move it, or name another folder")
+        if not (config.is_file() and config.read_text(encoding="utf-8").startswith(_MARK)):
+            raise GradingError(f"{folder} is not a demo: move it, or name another folder")
         shutil.rmtree(folder)
     (folder / "submitted").mkdir(parents=True, exist_ok=True)
     text = _CONFIG.format(root=str(root), source=str(root / "solutions"))
     config.write_text(text, encoding="utf-8")
 
 
-def submit(root: Path, folder: Path, lesson: str, students: list[SampleStudent]) -> None:
-    """Release a lesson in the demonstration, set its due date, and submit every answer."""
-    from course_lib.authoring import Course as LessonTexts
-    from course_lib.authoring.release import release_files
+def submit(folder: Path, lesson: str, students: Sequence[SampleStudent]) -> None:
+    """Release a lesson in the demo's folder, set its due date, and submit every answer.
 
-    source = root / "solutions" / lesson / f"{lesson}.ipynb"
-    if not source.is_file():
-        raise GradingError(f"{source} does not exist: run `course build {lesson}`")
-    release = folder / "notebooks" / lesson
-    release.mkdir(parents=True)
-    text = source.read_text(encoding="utf-8")
-    for name, data in release_files(LessonTexts.at(root), lesson, text).items():
-        (release / name).parent.mkdir(parents=True, exist_ok=True)
-        (release / name).write_bytes(data)
+    Raises:
+        GradingError: the lesson is not built.
+    """
     course = Course(folder)
-    notebook = nbformat.read(release / f"{lesson}.ipynb", as_version=4)
     with quiet_nbgrader():
-        course.ensure_assignment(lesson, notebook)
+        course.generate(lesson, "notebooks")
         with course.gradebook() as gradebook:
             set_due_date(gradebook, lesson, DUE.isoformat())
+    notebook = nbformat.read(course.release_path(lesson), as_version=4)
     for student in students:
         place = folder / "submitted" / student.name / lesson
         place.mkdir(parents=True)
@@ -205,47 +201,38 @@ def submit(root: Path, folder: Path, lesson: str, students: list[SampleStudent])
 
 def read_sample(path: Path) -> SampleStudent:
     """Read a file of the sample class."""
-    source = path.read_text(encoding="utf-8")
-    marks = list(_CELL.finditer(source))
-    header = ast.parse(source[: marks[0].start()] if marks else source)
-    ends = [mark.start() for mark in marks[1:]] + [len(source)] * bool(marks)
+    head, *cells = _CELL.split(path.read_text(encoding="utf-8"))
     code, text = {}, {}
-    for mark, end in zip(marks, ends, strict=True):
-        body = source[mark.end() : end].strip()
-        if mark[1]:
-            text[mark[2]] = re.sub(r"^# ?", "", body, flags=re.MULTILINE)
+    for markdown, name, body in zip(cells[::3], cells[1::3], cells[2::3], strict=True):
+        if markdown:
+            text[name] = re.sub(r"^# ?", "", body.strip(), flags=re.MULTILINE)
         else:
-            code[mark[2]] = body
-    said = dict(_DIRECTIVES)
-    for node in header.body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            said[node.targets[0].id] = ast.literal_eval(node.value)
-    return SampleStudent(
-        path.stem.replace("_", "-"),
-        (ast.get_docstring(header) or "").splitlines()[0],
-        code,
-        text,
-        said["BLANK"],
-        tuple(said["DELETED_CHECKS"]),
-        said["HOURS_LATE"],
-    )
+            code[name] = body.strip()
+    said = {
+        node.targets[0].id.lower(): ast.literal_eval(node.value)
+        for node in ast.parse(head).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    return SampleStudent(path.stem.replace("_", "-"), code, text, **said)
 
 
 def answer(release: NotebookNode, student: SampleStudent) -> NotebookNode:
-    """The release notebook as the student submits it."""
+    """Return the release notebook as the student submits it."""
     from course_lib.authoring import solution_source
 
     notebook = copy.deepcopy(release)
-    kept = []
+    cells = []
     for cell in notebook.cells:
         about = cell.metadata.get("nbgrader", {})
         name = about.get("grade_id", "")
-        if cell.cell_type == "code" and about.get("solution") and not student.blank:
+        if not about.get("solution"):
+            if name in student.deleted_checks:
+                continue
+        elif cell.cell_type == "markdown":
+            cell.source = student.text.get(name, cell.source)
+        elif not student.blank and name.removesuffix("-answer") not in student.unanswered:
             exercise = name.removesuffix("-answer")
             cell.source = student.code.get(exercise) or solution_source(exercise)
-        elif about.get("solution"):
-            cell.source = student.text.get(name, cell.source)
-        if about.get("solution") or name not in student.deleted_checks:
-            kept.append(cell)
-    notebook.cells = kept
+        cells.append(cell)
+    notebook.cells = cells
     return notebook

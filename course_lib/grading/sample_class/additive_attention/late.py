@@ -1,3 +1,0 @@
-"""Everything right, two hours late."""
-
-HOURS_LATE = 2

@@ -1,3 +1,0 @@
-"""Everything right, a day and a half late."""
-
-HOURS_LATE = 36

@@ -1,3 +1,0 @@
-"""Submitted as it was released."""
-
-BLANK = True

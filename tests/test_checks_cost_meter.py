@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
-from course_lib.checks.judge.expected import expect
+from course_lib.checks.judge.prepare import expect
 from course_lib.checks.judge.violations import judge
 from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.cost_meter import Spending

@@ -9,9 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.checks.judge.comparisons import Problem, close, tolerance_for
+from course_lib.checks.judge.comparisons import (
+    Problem,
+    close,
+    entry_that_differs,
+    in_digits,
+    tolerance_for,
+)
 from course_lib.checks.judge.contract import converted, describe, wrong_device, wrong_type
-from course_lib.checks.judge.difference import entry_that_differs, in_digits
 from course_lib.checks.judge.example import Beside, Example, with_numbers
 from course_lib.checks.judge.exercise import Exercise, Mistake, Returned
 from course_lib.checks.judge.grade import grade, judge_observed

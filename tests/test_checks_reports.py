@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from course_lib.checks import exercises, grade
-from course_lib.checks.judge.difference import entry_that_differs, in_digits
+from course_lib.checks.judge.comparisons import entry_that_differs, in_digits
 from course_lib.checks.judge.example import MARK, _beside
 from course_lib.checks.judge.score import shares_of
 from course_lib.checks.observe.record import Recorded

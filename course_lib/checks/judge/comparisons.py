@@ -1,15 +1,16 @@
-"""Comparisons: given what was expected and what was recorded, what is wrong, if anything?
+"""Compare what was recorded with what was expected.
 
 A comparison gets the probe, the expected result and the record of the outputs, all of the right
-type and shape already, and returns a `Problem` or None. An exercise may bring its own.
-"""
+type and shape already, and returns a `Problem` or None. An exercise may bring its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from course_lib.checks.judge.exercise import Returned
+from course_lib.checks.observe.observation import Observation
 from course_lib.checks.observe.probe import Array, Probe
 from course_lib.checks.observe.record import Recorded
 
@@ -241,3 +242,101 @@ _DROPOUT = {
 }
 
 COMPARISONS: dict[str, Callable] = {"close": close, "dropout_on_weights": dropout_on_weights}
+
+
+def same_records(probe: Probe, ours: dict, theirs: dict, least: float = 0.0) -> bool:
+    return ours.keys() == theirs.keys() and all(
+        same_record(probe, ours[key], theirs[key], least) for key in ours
+    )
+
+
+def same_record(
+    probe: Probe, ours: Recorded | None, theirs: Recorded | None, least: float = 0.0
+) -> bool:
+    """Whether two records hold the same kinds, shapes and numbers."""
+    if ours is None or theirs is None or ours.kind != theirs.kind:
+        return ours is theirs
+    if ours.items or theirs.items:
+        return same_records(probe, ours.items, theirs.items, least)
+    if ours.data is None or theirs.data is None:
+        alike = ours.type_name == theirs.type_name and ours.text == theirs.text
+        return ours.data is theirs.data and alike
+    if ours.data.dtype.kind != theirs.data.dtype.kind:
+        return False
+    tolerance = max(tolerance_for(probe, ours), tolerance_for(probe, theirs), least)
+    return arrays_agree(np.asarray(theirs.data), np.asarray(ours.data), tolerance)
+
+
+def error_of(seen: Observation) -> object:
+    """What tells one error from another: its type and how its message begins."""
+    if (raised := seen.raised) is None:
+        return None
+    words = raised.message.split()
+    words = words[1:] if words and words[0].endswith("()") else words  # whose function it is
+    return raised.type_name, *words[:2]
+
+
+UNEXPECTED = ("TypeError", "got", "an")  # unexpected keyword argument
+
+
+def missing_from(seen: Observation) -> object:
+    """What tells one module without the asked parameters from another."""
+    return seen.without_parameters or sorted((seen.parameters or {}).items())
+
+
+_LEAST_DIGITS, _MOST_DIGITS = 3, 9
+
+
+def differing(expected: np.ndarray, data: np.ndarray, tolerance: float) -> np.ndarray:
+    """Bool, True where two arrays of one shape differ by more than the tolerance.
+
+    NaN agrees with NaN and inf with inf, as in `compare.arrays_agree`.
+    """
+    expected = expected.astype(float)
+    data = data.astype(complex if data.dtype.kind == "c" else float)
+    with np.errstate(all="ignore"):
+        near = np.abs(data - expected) <= tolerance * (1 + np.abs(expected))
+        same = (data == expected) | (np.isnan(expected) & np.isnan(data))
+    return ~((near & np.isfinite(expected)) | same)
+
+
+def named_parts(
+    returns: Sequence[Returned], expected: Any, recorded: Recorded
+) -> list[tuple[str, Any, Recorded]]:
+    """Each number or array of a result: its name, what was expected, what came."""
+    if isinstance(expected, Mapping):
+        return [(str(key), want, recorded.items[key]) for key, want in expected.items()]
+    if len(returns) == 1:
+        return [(returns[0].name, expected, recorded)]
+    return [
+        (contract.name, want, recorded.items[i])
+        for i, (contract, want) in enumerate(zip(returns, expected, strict=True))
+    ]
+
+
+def entry_that_differs(expected: np.ndarray, data: np.ndarray, tolerance: float) -> str:
+    """Says, as "[1, 2] is 0.5; the definition gives 0.25"; "" if no entry differs."""
+    if expected.shape != data.shape:
+        return ""
+    places = np.argwhere(differing(expected, data, tolerance))
+    if not len(places):
+        return ""
+    place = tuple(int(i) for i in places[0])
+    theirs, ours = in_digits([data[place], expected[place]])
+    where = f"[{', '.join(map(str, place))}]" if place else "it"
+    return f"{where} is {theirs}; the definition gives {ours}"
+
+
+def in_digits(values: Iterable[Any]) -> list[str]:
+    """Numbers as short as they are still told apart, all with as many digits."""
+    values = [np.asarray(value).item() for value in values]
+    different = len({str(value) for value in values})
+    for digits in range(_LEAST_DIGITS, _MOST_DIGITS):
+        texts = [_short(value, digits) for value in values]
+        if len(set(texts)) == different:
+            return texts
+    return [_short(value, _MOST_DIGITS) for value in values]
+
+
+def _short(value: Any, digits: int) -> str:
+    return str(value) if isinstance(value, bool | int) else f"{value:.{digits}g}"

@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.judge.comparisons import tolerance_for
-from course_lib.checks.judge.difference import differing, entry_that_differs, named_parts
+from course_lib.checks.judge.comparisons import (
+    differing,
+    entry_that_differs,
+    named_parts,
+    tolerance_for,
+)
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.html import listing, numbers_beside, paragraph
 from course_lib.checks.judge.in_text import (

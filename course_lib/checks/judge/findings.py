@@ -2,6 +2,7 @@
 
 import contextlib
 
+from course_lib.checks.judge.diagnose import Explanation
 from course_lib.checks.judge.example import (
     Example,
     example_of,
@@ -10,7 +11,6 @@ from course_lib.checks.judge.example import (
     with_numbers,
 )
 from course_lib.checks.judge.report import Finding
-from course_lib.checks.judge.reproduce import Explanation
 from course_lib.checks.judge.violations import Violation
 from course_lib.checks.observe.observation import Observation
 from course_lib.reference import Expected

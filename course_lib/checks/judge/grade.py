@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from course_lib.checks.judge.comparisons import Problem
-from course_lib.checks.judge.diagnose import explain
+from course_lib.checks.judge.diagnose import Outcomes, explain
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.findings import (
     by_name,
@@ -16,12 +16,10 @@ from course_lib.checks.judge.findings import (
     findings_of,
     notes_of,
 )
-from course_lib.checks.judge.forbidden import forbidden_in
 from course_lib.checks.judge.prepare import accelerator, pairs, prepare, replays
 from course_lib.checks.judge.report import Finding, Report
-from course_lib.checks.judge.reproduce import Outcomes
 from course_lib.checks.judge.score import BEYOND_A_LIMIT, beyond_a_limit, score_of
-from course_lib.checks.judge.violations import Violation, judge
+from course_lib.checks.judge.violations import Violation, forbidden_in, judge
 from course_lib.checks.observe.call import observe_all
 from course_lib.checks.observe.global_state import random_states_kept
 from course_lib.checks.observe.observation import Observation, Raised, Subject, subject_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.checks.judge.difference import in_digits
+from course_lib.checks.judge.comparisons import in_digits
 from course_lib.checks.observe.probe import Array
 from course_lib.checks.observe.record import Recorded
 

@@ -1,9 +1,8 @@
-"""Decides what an observation violates, from the probe and the oracle alone.
+"""Decide what an observation violates, from the probe and the oracle alone.
 
 Pure functions on plain data. A violation belongs to an aspect (raised, type, shape, values,
-gradients, mutated, dtype, ...); the aspects in `HYGIENE` count for the hygiene share whatever
-the probe, the others for the probe's own part.
-"""
+gradients, mutated, dtype, ...). The aspects in `HYGIENE` count for the hygiene share whatever
+the probe, the others for the probe's own part."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,9 +19,7 @@ from course_lib.checks.judge.contract import (
     wrong_type,
 )
 from course_lib.checks.judge.exercise import Exercise
-from course_lib.checks.judge.spending import overspent
-from course_lib.checks.judge.stopped import raised_problem
-from course_lib.checks.observe.observation import Observation
+from course_lib.checks.observe.observation import Observation, Raised
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import Recorded
 from course_lib.reference import Expected
@@ -221,3 +218,173 @@ def _wrong_gradient(probe, name, value, got: Recorded | None) -> Problem | None:
         f"The gradient of `{name}` is not that of the formula.",
         "Which line of `backward` computes it, and from what that `forward` kept?" if own else "",
     )
+
+
+_SPENDING = {
+    "peak": (
+        "At its peak your code has {spent} bytes in use besides its arguments",
+        "Which of your tensors is as large as all the scores together?",
+    ),
+    "kept": (
+        "After the call {spent} bytes stay in use, for the result and for the backward pass",
+        "Which tensors does autograd keep, and which could you compute again?",
+    ),
+    "functions": (
+        "Your code evaluates exp, tanh or similar functions on {spent} numbers",
+        "What could you apply the function to before queries and keys are combined?",
+    ),
+}
+
+
+def overspent(
+    probe: Probe, quantity: str, limit: int, spent: int | None
+) -> tuple[str, Problem | None]:
+    """An aspect and what is wrong in it; `spent` is None where the meter was not ours."""
+    aspect = f"spent_{quantity}"
+    if spent is None:
+        return f"{aspect}_unmeasured", Problem(
+            "unmeasured",
+            "What your code spends could not be measured, because the course's own meter was "
+            "changed.",
+            "Which cell writes into `course_lib`?",
+        )
+    if spent <= limit:
+        return aspect, None
+    fact, question = _SPENDING[quantity]
+    numbers = f"{fact.format(spent=f'{spent:,}')}; {limit:,} are plenty."
+    return aspect, Problem(aspect, f"{probe.says} {numbers}", question)
+
+
+def forbidden_in(exercise: Exercise, runs, seen) -> list[Violation]:
+    """Calls that the exercise rules out, and loops where it asks for none."""
+    found = []
+    for probe, _ in runs:
+        calls = seen[probe.name].calls if probe.name in seen else {}
+        for name, reason in exercise.forbidden.items():
+            if name in calls:
+                message = f"Your code calls `{name}`, which this exercise rules out. {reason}"
+                found.append(
+                    Violation(probe, "forbidden", Problem("forbidden_call", message), "values")
+                )
+    if exercise.no_loops or exercise.needs_loops:
+        problem = _loops_problem(exercise, runs, seen)
+        if problem is not None:
+            found.append(Violation(runs[0][0], "forbidden", problem, "values"))
+    return found[:1]
+
+
+def _loops_problem(exercise: Exercise, runs, seen) -> Problem | None:
+    """Whether the work done from Python grows with the sizes, and whether it should."""
+    groups: dict[str, list[tuple[int, int]]] = {}
+    for probe, _ in runs:
+        if probe.loops and probe.name in seen:
+            observation = seen[probe.name]
+            if observation.raised is None:
+                work = sum(observation.calls.values()), observation.steps
+                groups.setdefault(probe.loops, []).append(work)
+    compared = [group for group in groups.values() if len(group) > 1]
+    growing = [group for group in compared if len(set(group)) > 1]
+    if exercise.no_loops and growing:
+        (calls, steps), (more_calls, more_steps) = min(growing[0]), max(growing[0])
+        return Problem(
+            "loops",
+            f"The work your code does in Python grows with the size of the problem ({calls} torch "
+            f"calls and {steps} Python steps for a small one, {more_calls} and {more_steps} for a "
+            "larger one): that is a loop, which this exercise rules out.",
+            "Which axes could you add with `[:, None, :]` so that one call does everything?",
+        )
+    if exercise.needs_loops and compared and not growing:
+        return Problem(
+            "no_loop",
+            "Your code makes the same calls whatever the sizes; this exercise asks for the loops "
+            "that such a call hides.",
+            "Along which axes of the result could a `for` loop run, one number or one item at a "
+            "time?",
+        )
+    return None
+
+
+def raised_problem(probe: Probe, seen: Observation, raised: Raised) -> Problem:
+    """What an error says of an answer: its name where it is a usual one, else the error."""
+    if raised.phase == "inject":
+        return _missing_parameter(probe, seen)
+    for said, problem in _USUAL.items():
+        if said in raised.message:
+            return problem
+    where = f" in `{raised.lines[-1][2]}`" if raised.lines and raised.lines[-1][2] else ""
+    during = {"construct": " when built", "backward": " in the backward pass"}.get(raised.phase, "")
+    first_line = raised.message.strip().split("\n")[0][:300]
+    message = f"Your code raised {raised.type_name}{where}{during}: {first_line}"
+    if raised.phase == "construct":
+        options = ", ".join(f"{name}={value!r}" for name, value in (probe.construct or {}).items())
+        return Problem("raised", message, f"Does your `__init__` take `({options})`?")
+    hint = _BACKWARD if raised.phase == "backward" else _CALL
+    return Problem("raised", message, hint)
+
+
+_CALL = "Call it with the input below: which line fails, and what goes into that line?"
+_BACKWARD = "Which step leaves the graph, or writes into a tensor that it needs?"
+_USUAL = {  # what Python or torch says, and what it means
+    "before Module.__init__() call": Problem(
+        "module_not_begun",
+        "Your `__init__` assigns a layer before `super().__init__()` has run, so the module has "
+        "nowhere to keep it.",
+        "Which line has to come first in the `__init__` of every `nn.Module`?",
+    ),
+    "'generator' object does not support the context manager": Problem(
+        "not_a_context_manager",
+        "Your function returns a generator, and `with` cannot use a generator directly.",
+        "Which decorator in `contextlib` turns a function with a `yield` into a context manager?",
+    ),
+}
+
+
+def _missing_parameter(probe: Probe, seen: Observation) -> Problem:
+    """The probe's weights could not be put in: say where they are instead, as far as known."""
+    if seen.without_parameters:
+        return _WITHOUT_PARAMETERS[seen.without_parameters]
+    wanted = {name: tuple(np.shape(data)) for name, data in probe.state.items()}
+    found = seen.parameters or {}
+    if missing_names := [name for name in wanted if name not in found]:
+        missing = _listed({name: wanted[name] for name in missing_names})
+        yours = _listed({name: shape for name, shape in found.items() if name not in wanted})
+        same_shapes = sorted(found.values()) == sorted(wanted.values())
+        return Problem(
+            "parameters_renamed" if same_shapes else "missing_parameter",
+            f"The module lacks the parameters {missing}; besides the right ones it has: {yours}.",
+            f"Is there a layer for `{missing_names[0]}`, assigned to `self` in `__init__`?",
+        )
+    wrong = next(name for name in wanted if found[name] != wanted[name])
+    return Problem(
+        "parameter_shape",
+        f"The parameter `{wrong}` must have shape {wanted[wrong]}; yours has {found[wrong]}.",
+        "Which size does this layer read, and which does it write?",
+    )
+
+
+def _listed(shapes: dict[str, tuple]) -> str:
+    """The first few names with their shapes, and how many more there are."""
+    first = ", ".join(f"`{name}` {shape}" for name, shape in list(shapes.items())[:4]) or "none"
+    return first + f" and {len(shapes) - 4} more" * (len(shapes) > 4)
+
+
+_WITHOUT_PARAMETERS = {
+    "in_forward": Problem(
+        "parameters_in_forward",
+        "You make your layers in `forward`: every call draws new weights, and no optimiser or "
+        "checkpoint ever sees them.",
+        "What belongs in `__init__`, and what in `forward`?",
+    ),
+    "plain_tensors": Problem(
+        "plain_tensors",
+        "Your weights are plain tensors: `parameters()` does not list them, so no optimiser, "
+        "`.to()` or checkpoint reaches them.",
+        "What does `nn.Linear`, or `nn.Parameter`, do that an assignment does not?",
+    ),
+    "in_a_list": Problem(
+        "layers_in_a_list",
+        "Your layers are in a Python list or dict: the module does not see them, so neither "
+        "does an optimiser.",
+        "What does `nn.ModuleList` do that a list does not?",
+    ),
+}

@@ -269,30 +269,20 @@ W_Q, W_K, W_V = torch.zeros(8, 4), torch.zeros(8, 6), torch.zeros(8)
         (
             lambda _: additive_scores(QUERIES, KEYS[:1], W_Q, W_K, W_V),
             ValueError,
-            r"`keys` must have shape .* = \(2, any, any\); got \(1, 5, 6\)",
+            r"`keys` must have shape .*; got \(1, 5, 6\)",
         ),
         (
             lambda _: additive_scores(QUERIES, KEYS, W_K, W_K, W_V),
             ValueError,
-            r"`w_q` must have shape \(num_hiddens, query_size\) = \(8, 4\); got \(8, 6\)",
+            r"`w_q` must have shape \(num_hiddens, query_size\); got \(8, 6\)",
         ),
         (
             lambda _: additive_scores(QUERIES, KEYS, W_Q, W_K[:7], W_V),
             ValueError,
-            r"`w_k` must have shape .* = \(8, 6\); got \(7, 6\)",
+            r"`w_k` must have shape .*; got \(7, 6\)",
         ),
         (lambda _: additive_scores(QUERIES, KEYS, W_Q, W_K, W_V[None]), ValueError, r"`w_v` must"),
-        (
-            lambda _: additive_scores(QUERIES, KEYS, W_Q, W_K, W_V.double()),
-            TypeError,
-            r"all tensors must have the same dtype",
-        ),
         (lambda _: additive_scores([[1.0]], KEYS, W_Q, W_K, W_V), TypeError, r"got list"),
-        (
-            lambda _: additive_scores(QUERIES.to("meta"), KEYS, W_Q, W_K, W_V),
-            ValueError,
-            r"all tensors must have the same device; got `queries` meta, `keys` cpu",
-        ),
         (
             lambda kind: kind(4, 6, 8)(QUERIES, KEYS, VALUES[:, :4]),
             ValueError,
@@ -328,18 +318,7 @@ W_Q, W_K, W_V = torch.zeros(8, 4), torch.zeros(8, 6), torch.zeros(8)
             ValueError,
             r"\(batch,\) = \(2,\)",
         ),
-        (
-            lambda kind: kind(4, 6, 8)(QUERIES.double(), KEYS, VALUES),
-            TypeError,
-            r"all tensors must have the same dtype",
-        ),
-        (
-            lambda kind: kind(4, 6, 8)(QUERIES.double(), KEYS.double(), VALUES.double()),
-            TypeError,
-            r"all tensors must have the same dtype; .*weights torch.float32",
-        ),
-        (lambda kind: kind(4, 6, 2.5), TypeError, r"`num_hiddens` must be an int"),
-        (lambda kind: kind(-1, 6, 8), ValueError, r"`query_size` must be >= 0; got -1"),
+        (lambda kind: kind(4, 6, 8)(QUERIES, KEYS), TypeError, r"missing .*'values'"),
         (lambda kind: kind(4, 6, 8, 1.5), ValueError, r"between 0 and 1"),
     ],
 )

@@ -177,7 +177,7 @@ def test_cost_counts_what_the_loops_do(generator):
         (
             lambda: bmm(torch.ones(2, 3, 4), torch.ones(2, 5, 6)),
             ValueError,
-            r"`b` must have shape \(\*batch, k, m\) = \(2, 4, any\); got \(2, 5, 6\)",
+            r"`b` must have shape \(\*batch, k, m\); got \(2, 5, 6\)",
         ),
         (
             lambda: bmm(torch.ones(2, 3, 4), torch.ones(1, 4, 6)),
@@ -193,22 +193,12 @@ def test_cost_counts_what_the_loops_do(generator):
         (
             lambda: bmm_loops(torch.ones(2, 3, 4), torch.ones(3, 4, 5)),
             ValueError,
-            r"`b` must have shape \(batch, k, m\) = \(2, 4, any\); got \(3, 4, 5\)",
+            r"`b` must have shape \(batch, k, m\); got \(3, 4, 5\)",
         ),
         (
             lambda: batched_scores(torch.ones(2, 3, 4), torch.ones(2, 5, 3)),
             ValueError,
             r"`keys` must have shape .* got \(2, 5, 3\)",
-        ),
-        (
-            lambda: batched_scores(torch.ones(2, 3, 4), torch.ones(2, 5, 4).double()),
-            TypeError,
-            "all tensors must have the same dtype",
-        ),
-        (
-            lambda: batched_scores(torch.ones(2, 3, 4), torch.ones(2, 5, 4, device="meta")),
-            ValueError,
-            "all tensors must have the same device",
         ),
         (
             lambda: batched_scores(torch.ones(2, 3, dtype=torch.long), torch.ones(4, 3)),
@@ -223,15 +213,7 @@ def test_cost_counts_what_the_loops_do(generator):
         (
             lambda: weighted_sum([[1.0]], torch.ones(1, 1)),
             TypeError,
-            r"`weights` must be a torch.Tensor; got list",
-        ),
-        (lambda: attention_cost(1, -2, 3, 4, 5), ValueError, "`num_queries` must be >= 0; got -2"),
-        (lambda: attention_cost(1, 2, 3, 4, -5), ValueError, "`d_v` must be >= 0; got -5"),
-        (lambda: attention_cost(1.0, 2, 3, 4, 5), TypeError, "`batch` must be an int; got float"),
-        (
-            lambda: attention_cost(1, 2, 3, 4, 5, bytes_per_element="4"),
-            TypeError,
-            "`bytes_per_element` must be an int; got str",
+            r"`weights` must be a float tensor; got list",
         ),
     ],
 )

@@ -256,15 +256,9 @@ def test_device_is_kept(kernel_pooling, problem):
         ({"values": torch.zeros(4, 2)}, r"`values` must have shape .*got \(4, 2\)"),
         ({"keys": torch.zeros(5, 3)}, r"`keys` must have shape .*got \(5, 3\)"),
         ({"queries": torch.zeros(4)}, r"`queries` must have shape \(num_queries, d\)"),
-        ({"bandwidth": 0.0}, r"`bandwidth` must be finite and > 0; got 0.0"),
-        ({"bandwidth": -1.0}, r"`bandwidth` must be finite and > 0; got -1.0"),
-        ({"bandwidth": math.nan}, r"`bandwidth` must be finite and > 0; got nan"),
-        ({"bandwidth": math.inf}, r"`bandwidth` must be finite and > 0; got inf"),
-        ({"bandwidth": torch.tensor(-2.0)}, r"`bandwidth` must be finite and > 0; got -2.0"),
-        ({"bandwidth": torch.ones(2)}, r"`bandwidth` must be one number; got shape \(2,\)"),
     ],
 )
-def test_wrong_shapes_and_bandwidths_are_refused(kernel_pooling, change, message):
+def test_wrong_shapes_are_refused(kernel_pooling, change, message):
     arguments = {
         "queries": torch.zeros(3, 4),
         "keys": torch.zeros(5, 4),
@@ -278,27 +272,12 @@ def test_wrong_shapes_and_bandwidths_are_refused(kernel_pooling, change, message
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: squared_distances([[1.0]], torch.ones(2, 1)), "`queries` must be a torch.Tensor"),
+        (lambda: squared_distances([[1.0]], torch.ones(2, 1)), "`queries` must be a float tensor"),
         (
             lambda: squared_distances(torch.ones(2, 1, dtype=torch.long), torch.ones(2, 1)),
             "`queries` must be a float tensor; got a tensor of int64",
         ),
-        (
-            lambda: squared_distances(torch.ones(2, 1), torch.ones(2, 1).double()),
-            "all tensors must have the same dtype",
-        ),
-        (
-            lambda: leave_one_out(torch.ones(3), torch.ones(3), "1"),
-            "`bandwidth` must be a number; got str",
-        ),
-        (
-            lambda: leave_one_out(torch.ones(3), torch.ones(3), True),
-            "`bandwidth` must be a number; got bool",
-        ),
-        (
-            lambda: fit_bandwidth(torch.ones(3), torch.ones(3), num_steps=2.5),
-            "`num_steps` must be an int; got float",
-        ),
+        (lambda: leave_one_out(torch.ones(3), bandwidth=1.0), "missing .*'targets'"),
     ],
 )
 def test_wrong_types_are_refused(call, message):
@@ -311,31 +290,19 @@ def test_wrong_types_are_refused(call, message):
     [
         (
             lambda: leave_one_out(torch.ones(3), torch.ones(4), 1.0),
-            r"`targets` must have shape \(num_points\) = \(3\); got \(4,\)",
+            r"`targets` must have shape \(num_points\); got \(4,\)",
         ),
         (
             lambda: leave_one_out(torch.ones(3, 1), torch.ones(3), 1.0),
             r"`inputs` must have shape \(num_points\)",
         ),
         (
-            lambda: fit_bandwidth(torch.ones(3), torch.ones(3), initial=-1.0),
-            "`initial` must be finite and > 0; got -1.0",
-        ),
-        (
-            lambda: fit_bandwidth(torch.ones(3), torch.ones(3), lr=0.0),
-            "`lr` must be finite and > 0; got 0.0",
-        ),
-        (
-            lambda: fit_bandwidth(torch.ones(3), torch.ones(3), num_steps=-1),
-            "`num_steps` must be >= 0; got -1",
-        ),
-        (
             lambda: gaussian_as_dot_product(torch.ones(2, 3), torch.ones(4, 2), 1.0),
-            r"`keys` must have shape \(num_keys, d\) = \(4, 3\); got \(4, 2\)",
+            r"`keys` must have shape \(num_keys, d\); got \(4, 2\)",
         ),
     ],
 )
-def test_sizes_and_numbers_that_do_not_fit_are_refused(call, message):
+def test_sizes_that_do_not_fit_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 

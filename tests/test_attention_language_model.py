@@ -46,9 +46,7 @@ def test_a_head_that_always_looks_there_has_the_score_one():
     assert induction_score(both, period).tolist() == [0.0, 1.0]
 
 
-def test_scores_refuse_what_is_no_period_or_no_square():
-    with pytest.raises(ValueError, match="`period` must be >= 1; got 0"):
-        induction_score(torch.ones(2, 3, 3), 0)
+def test_scores_refuse_a_map_that_is_not_square():
     with pytest.raises(ValueError, match="must have shape"):
         previous_token_score(torch.ones(2, 3, 4))
 

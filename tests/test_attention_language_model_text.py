@@ -57,7 +57,7 @@ def test_neither_the_last_logits_nor_the_first_token_count():
 def test_the_loss_says_what_does_not_fit():
     with pytest.raises(ValueError, match="`tokens` must have shape"):
         next_token_loss(torch.zeros(2, 4, 5), torch.zeros(2, 3, dtype=torch.int64))
-    with pytest.raises(TypeError, match="`tokens` must be a int"):
+    with pytest.raises(TypeError, match="`tokens` must be an integer"):
         next_token_loss(torch.zeros(2, 4, 5), torch.zeros(2, 4))
 
 

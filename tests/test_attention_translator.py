@@ -136,21 +136,16 @@ IDS = torch.tensor([[1, 2], [3, 0]])
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: shift_right(IDS.double(), 1), TypeError, "`targets` must be .* int tensor"),
+        (lambda: shift_right(IDS.double(), 1), TypeError, "`targets` must be an integer tensor"),
         (
             lambda: masked_cross_entropy(torch.zeros(2, 3, 4), IDS, torch.tensor([1, 2])),
             ValueError,
-            r"`targets` must have shape \(batch, num_positions\) = \(2, 3\)",
+            r"`targets` must have shape \(batch, num_positions\); got \(2, 2\)",
         ),
         (
             lambda: masked_cross_entropy(torch.zeros(2, 2, 4), IDS, torch.tensor([1, 3])),
             ValueError,
-            r"`valid_lens` must lie in 0\.\.num_keys = 0\.\.2; got 3",
-        ),
-        (
-            lambda: greedy_decode(torch.nn.Identity(), IDS, torch.tensor([1, 2]), 0, 1, -1),
-            ValueError,
-            "`max_len` must be >= 0; got -1",
+            r"`valid_lens` must lie in 0\.\.max_len = 0\.\.2; got 3",
         ),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from course_lib.attention._checked import _describe_type as describe_type
+from course_lib.attention._checked import describe_type
 
 
 def checked_blocks(function: Callable) -> Callable:

@@ -212,7 +212,7 @@ class CausalSelfAttention(nn.Module):
         projected = self.W_qkv(x).chunk(3, dim=-1)
         q, k, v = (split_heads(part, self.num_heads) for part in projected)
         scores = q @ k.mT / math.sqrt(q.shape[-1])  # (batch, num_heads, n, n)
-        past = causal_mask(x.shape[1]).to(x.device)
+        past = causal_mask(x.shape[1], device=x.device)
         weights = masked_softmax(scores, valid_lens, past)
         self.attention_weights = weights.detach()
         return self.W_o(merge_heads(weights @ v))

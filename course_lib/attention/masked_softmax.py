@@ -49,7 +49,9 @@ def length_mask(valid_lens: Int[Tensor, "..."], max_len: int) -> Bool[Tensor, ".
 
 
 @checked
-def causal_mask(num_queries: int, num_keys: int | None = None) -> Bool[Tensor, "n m"]:
+def causal_mask(
+    num_queries: int, num_keys: int | None = None, *, device: torch.device | str | None = None
+) -> Bool[Tensor, "n m"]:
     """Lets each query see its own position and earlier ones, the last query all keys.
 
     The last query is aligned with the last key: query `i` sees keys `j <= i + m - n`. This
@@ -58,6 +60,7 @@ def causal_mask(num_queries: int, num_keys: int | None = None) -> Bool[Tensor, "
     Args:
         num_queries: n, at least 1.
         num_keys: m, at least 0; as many as queries if not given.
+        device: where the mask is made, as in `torch.ones`.
 
     Returns:
         Bool mask `(num_queries, num_keys)`, True = may attend.
@@ -66,7 +69,7 @@ def causal_mask(num_queries: int, num_keys: int | None = None) -> Bool[Tensor, "
     """
     if num_keys is None:
         num_keys = num_queries
-    everything = torch.ones(num_queries, num_keys, dtype=torch.bool)
+    everything = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
     return everything.tril(diagonal=num_keys - num_queries)
 
 

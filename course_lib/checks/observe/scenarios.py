@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import torch
 
-from course_lib.checks.observe.fake_device import REFUSAL, Elsewhere
+from course_lib.checks.observe.fake_device import NAME, REFUSAL, Elsewhere
 
 SCENARIOS: dict[str, Callable] = {}
 BUILDERS: dict[str, Callable] = {}
@@ -158,6 +158,16 @@ def after_another_device(target, probe, args, kwargs):
         except Exception as error:
             if REFUSAL in str(error):
                 raise
+    return target(*args.values(), **kwargs)
+
+
+@scenario
+def with_a_device(target, probe, args, kwargs):
+    """One call, after one in which `device=` names another device, where the result must be."""
+    with Elsewhere():
+        result = target(*args.values(), **kwargs, device=NAME)
+        if isinstance(result, torch.Tensor) and result.device.type != NAME:
+            raise RuntimeError(f"device={NAME!r} was given, but the result is on {result.device}.")
     return target(*args.values(), **kwargs)
 
 

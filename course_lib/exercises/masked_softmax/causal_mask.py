@@ -45,28 +45,32 @@ def _causal_mask_probes(rng) -> list[Probe]:
         edge("no_keys", num_queries=2, by_name={"num_keys": 0}).says(
             "`num_keys=0` asks for a mask without columns; only None means as many keys as queries."
         ),
+        edge(
+            "another_device", num_queries=2, by_name={"num_keys": 3}, scenario="with_a_device"
+        ).says(
+            "`device=` says where the mask is made, as in `torch.ones`. With the name of a GPU, the "
+            "mask is on that GPU."
+        ),
     ]
 
 
-def _ones(num_queries, num_keys=None) -> torch.Tensor:
-    num_keys = num_queries if num_keys is None else num_keys
-    return torch.ones(num_queries, num_keys, dtype=torch.bool)
+def _made_of_ones(change: Callable) -> Callable:
+    """A wrong mask: what `change` makes of a matrix of True."""
 
-
-def _triangle(diagonal, upper=False) -> Callable:
-    """A triangle of True whose diagonal is shifted by so much from the right one."""
-
-    def model(num_queries, num_keys=None) -> torch.Tensor:
-        ones = _ones(num_queries, num_keys)
-        offset = ones.shape[1] - num_queries + diagonal
-        return ones.triu(offset) if upper else ones.tril(offset)
+    def model(num_queries, num_keys=None, *, device=None) -> torch.Tensor:
+        num_keys = num_queries if num_keys is None else num_keys
+        return change(torch.ones(num_queries, num_keys, dtype=torch.bool, device=device))
 
     return model
 
 
-def _to_add(num_queries, num_keys=None) -> torch.Tensor:
-    allowed = _triangle(0)(num_queries, num_keys)
-    return torch.zeros(allowed.shape).masked_fill(~allowed, -math.inf)
+def _offset(ones) -> int:
+    return ones.shape[1] - ones.shape[0]
+
+
+def _to_add(ones) -> torch.Tensor:
+    future = ones.triu(_offset(ones) + 1)
+    return torch.zeros(ones.shape, device=ones.device).masked_fill(future, -math.inf)
 
 
 def _cell_of(probe, outputs, should_see) -> tuple[int, int, int] | None:
@@ -106,7 +110,7 @@ EXERCISE = Exercise(
     mistakes=(
         mistake(
             "top_left_aligned",
-            lambda num_queries, num_keys=None: _ones(num_queries, num_keys).tril(),
+            _made_of_ones(lambda ones: ones.tril()),
         ).says(
             "Square masks are right. With n != m yours aligns the first query with the first "
             "key; here the last query is aligned with the last key.",
@@ -114,32 +118,34 @@ EXERCISE = Exercise(
         ),
         mistake(
             "upper_triangular",
-            lambda num_queries, num_keys=None: _ones(num_queries, num_keys).triu(),
+            _made_of_ones(lambda ones: ones.triu()),
+            twins=(_made_of_ones(lambda ones: ones.triu(_offset(ones))),),
         ).says(
             "Your mask is upper triangular: every query sees the future and not the past.",
             "Rows are queries: which keys may the first row see?",
         ),
-        mistake("true_means_drop", _triangle(1, upper=True)).says(
+        mistake("true_means_drop", _made_of_ones(lambda ones: ones.triu(_offset(ones) + 1))).says(
             "The pattern is right but inverted: yours is True where a key is dropped.",
             "What does True mean in this course's masks?",
         ),
-        mistake("own_key_dropped", _triangle(-1)).says(
+        mistake("own_key_dropped", _made_of_ones(lambda ones: ones.tril(_offset(ones) - 1))).says(
             "No query sees its own position: the diagonal is missing, and the first row of a "
             "square mask is empty.",
             "May a token attend to itself?",
         ),
-        mistake("one_step_ahead", _triangle(1)).says(
+        mistake("one_step_ahead", _made_of_ones(lambda ones: ones.tril(_offset(ones) + 1))).says(
             "Every query sees one key too many: the one right after it.",
             "Which is the last key that query 0 of a square mask may see?",
         ),
-        mistake("additive_instead_of_bool", _to_add).says(
+        mistake("additive_instead_of_bool", _made_of_ones(_to_add)).says(
             "This is an additive mask (0 and -inf); the exercise asks for a bool mask.",
             "Which step turns it into numbers?",
         ),
         mistake(
-            "num_keys_ignored", lambda num_queries, num_keys=None: _ones(num_queries, None).tril()
+            "num_keys_ignored",
+            _made_of_ones(lambda ones: ones.new_ones(len(ones), len(ones)).tril()),
         ).says("The mask always has as many keys as queries.", "Where does `num_keys` enter?"),
-        mistake("no_mask_at_all", _ones).says(
+        mistake("no_mask_at_all", _made_of_ones(lambda ones: ones)).says(
             "Every query sees every key, the future included.", "Which keys come after query i?"
         ),
     ),

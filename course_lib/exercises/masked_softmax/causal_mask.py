@@ -48,8 +48,8 @@ def _causal_mask_probes(rng) -> list[Probe]:
         edge(
             "another_device", num_queries=2, by_name={"num_keys": 3}, scenario="with_a_device"
         ).says(
-            "`device=` says where the mask is made, as in `torch.ones`. With the name of a GPU, the "
-            "mask is on that GPU."
+            "`device=` says where the mask is made, as in `torch.ones`. Given a GPU, it makes the "
+            "mask there."
         ),
     ]
 

@@ -25,9 +25,10 @@ c.Autograde.sanitize_preprocessors = {sanitize}
 c.Autograde.autograde_preprocessors = {autograde}
 """
 SETUP = "import torch\n\nfrom course_lib import check, hint"
-CAUSAL = """def causal_mask(num_queries, num_keys=None):
+CAUSAL = """def causal_mask(num_queries, num_keys=None, *, device=None):
     m = num_queries if num_keys is None else num_keys
-    return torch.arange(m) <= torch.arange(num_queries)[:, None] + m - num_queries"""
+    rows = torch.arange(num_queries, device=device)[:, None]
+    return torch.arange(m, device=device) <= rows + m - num_queries"""
 LENGTH = """def length_mask(valid_lens, max_len):
     return torch.arange(max_len, device=valid_lens.device) < valid_lens[..., None]"""
 UPPER = CAUSAL.replace("<=", ">=")

@@ -369,7 +369,7 @@ def test_a_lesson_works_in_its_bundle(student):
     solution = nbformat.read(ROOT / f"solutions/{LESSON}/{LESSON}.ipynb", as_version=4)
     right = {cell.id: cell.source for cell in solution.cells}["stable_softmax-answer"]
     wrong = textwrap.dedent("""
-        def causal_mask(num_queries, num_keys=None):
+        def causal_mask(num_queries, num_keys=None, *, device=None):
             return torch.ones(num_queries, num_keys or num_queries).triu().bool()
     """)
     answers = {"stable_softmax-answer": right, "causal_mask-answer": wrong}

@@ -20,9 +20,9 @@ from course_lib.notebook.points import UNSEEN, Points
 OWN = "causal_mask: going on with your own, which passed its check"
 COURSES = "causal_mask: going on with the course's version; "
 CARRY_ON = 'causal_mask = carry_on("causal_mask")'
-COLONLESS = CAUSAL.replace("num_keys=None):", "num_keys=None)")
+COLONLESS = CAUSAL.replace("device=None):", "device=None)")
 BAD_HEAD = CAUSAL.replace("num_keys=None", "num_keys: Optoinal[int] = None")
-MISSPELT = CAUSAL.replace("torch.arange(m)", "torch.arnage(m)")
+MISSPELT = CAUSAL.replace("torch.arange(m,", "torch.arnage(m,")
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_a_syntax_error_is_an_error_with_pythons_own_line(student):
     report = student.check()
     assert "causal_mask: stopped with an error  (0 of 2 points)" in report
     assert "SyntaxError: expected ':'" in report
-    assert "(line 1: `def causal_mask(num_queries, num_keys=None)`)" in report
+    assert "(line 1: `def causal_mask(num_queries, num_keys=None, *, device=None)`)" in report
     student.answer(CAUSAL)
     assert "2 of 2 points" in student.check()
 
@@ -196,7 +196,9 @@ def test_the_only_function_of_the_answers_cell_is_recognised(student):
 
 
 def test_another_name_beside_the_stub_is_recognised(student):
-    student.answer("def causal_mask(num_queries, num_keys=None):\n    raise NotImplementedError()")
+    student.answer(
+        "def causal_mask(num_queries, num_keys=None, *, device=None):\n    raise NotImplementedError()"
+    )
     student(CAUSAL.replace("causal_mask", "Causal_Mask"))
     assert "You have `Causal_Mask`; the exercise asks for `causal_mask`." in student.check()
     student("del Causal_Mask")

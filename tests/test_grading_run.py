@@ -59,12 +59,14 @@ warnings.warn("careful")
 """
 NAMES = ("causal_mask", "length_mask")
 STUCK = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True:\n    pass"
-COLONLESS = CAUSAL.replace("num_keys=None):", "num_keys=None)")
+COLONLESS = CAUSAL.replace("device=None):", "device=None)")
 RENAMED = CAUSAL.replace("causal_mask", "lower_triangle")
 GOES_ON = """from course_lib import carry_on
 causal_mask = carry_on("causal_mask")
 causal_mask.__module__"""
-LOOPS = "def causal_mask(num_queries, num_keys=None):\n    while True:\n        pass"
+LOOPS = (
+    "def causal_mask(num_queries, num_keys=None, *, device=None):\n    while True:\n        pass"
+)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +134,7 @@ def test_a_warning_and_a_thread_on_stderr_cost_nothing(graded):
     assert record(graded, "noisy").rows[0].points == 2
 
 
-STOPPED = "SyntaxError: expected ':' (line 1: `def causal_mask(num_queries, num_keys=None)`)"
+STOPPED = "SyntaxError: expected ':' (line 1: `def causal_mask(num_queries, num_keys=None, *, device=None)`)"
 WANTED = "You have `lower_triangle`; the exercise asks for `causal_mask`."
 
 

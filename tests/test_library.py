@@ -94,12 +94,14 @@ def test_helpers_constants_and_aliases_come_along(notebook, file):
     notebook.run(
         IMPORTS,
         "EPS, BIG = 0, float('inf')\nNAMES = ['a']\nunused = 1",
-        "def above(n, m):\n    return torch.arange(m) - torch.arange(n)[:, None] + EPS",
+        "def above(n, m, device):\n"
+        "    rows = torch.arange(n, device=device)[:, None]\n"
+        "    return torch.arange(m, device=device) - rows + EPS",
         "compare = torch.le",
-        "def causal_mask(num_queries, num_keys=None):\n"
+        "def causal_mask(num_queries, num_keys=None, *, device=None):\n"
         "    assert NAMES and BIG > 1\n"
         "    m = num_queries if num_keys is None else num_keys\n"
-        "    distance = F.relu(above(num_queries, m) - (m - num_queries))\n"
+        "    distance = F.relu(above(num_queries, m, device) - (m - num_queries))\n"
         "    return compare(distance, 0)",
     )
     assert notebook.keep("causal_mask") == KEPT
@@ -205,7 +207,7 @@ def test_every_answer_of_the_course_can_be_kept(notebook, course):
     [
         (["W = torch.ones(3)", f"{CAUSAL} * (W.sum() > 0)"], "it uses `W`, which is neither a"),
         (
-            ["layer = nn.ReLU()", f"{CAUSAL} & (layer(1.0 * torch.ones(1)) > 0)"],
+            ["layer = nn.ReLU()", f"{CAUSAL} & (layer(1.0 * torch.ones(())) > 0)"],
             "it uses `layer`, which is",
         ),
         ([f"{CAUSAL} & globals()['there']"], "in a file of its own `causal_mask` gets 0 of 2"),

@@ -19,12 +19,14 @@ TOKEN = "a-token-of-this-test"
 WRITTEN = "empty_row_choice"
 REMARK = "Say what the second choice costs."
 HEAD = """\
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     num_keys = num_queries if num_keys is None else num_keys
 """
-WRONG = HEAD + "    return torch.ones(num_queries, num_keys, dtype=torch.bool).triu()"
+WRONG = (
+    HEAD + "    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).triu()"
+)
 RIGHT = HEAD + (
-    "    everything = torch.ones(num_queries, num_keys, dtype=torch.bool)\n"
+    "    everything = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)\n"
     "    return everything.tril(num_keys - num_queries)"
 )
 # JupyterLab's body has no height, so axe-core takes everything in it for invisible.
@@ -141,7 +143,7 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
     assert page.get_by_role("status").filter(has_text="not yet").count() == 0
     assert page.get_by_text("official Jupyter news").count() == 0
 
-    lab.write(lab.cell("def causal_mask(num_queries: int"), WRONG)
+    lab.write(lab.cell("num_queries: int, num_keys: int | None = None, *, device"), WRONG)
     page.keyboard.press("Shift+Enter")  # the check below it
     said = lab.report("causal_mask: not yet")
     assert "Your mask is upper triangular" in said and "The smallest input that fails" in said
@@ -152,7 +154,7 @@ def test_a_student_gets_from_a_wrong_answer_to_a_validated_one(course, address, 
     lab.look_at(page.get_by_text("Hint 3 of 3 for causal_mask"))
     assert axe(page, reports, sees="keeps the lower triangle") == []
 
-    lab.write(lab.cell("def causal_mask(num_queries, num_keys=None)"), RIGHT)
+    lab.write(lab.cell("def causal_mask(num_queries, num_keys=None, *, device=None)"), RIGHT)
     page.keyboard.press("Shift+Enter")
     assert "2 of 2 points" in lab.report("causal_mask: correct")
     below = lab.cell('check("causal_mask")').locator(".jp-OutputArea-output")

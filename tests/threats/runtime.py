@@ -4,7 +4,7 @@ from corpus import FULL, answer
 from grading_course import CAUSAL
 
 ALONE = "import os\nassert os.getpid() == 1  # only where there is a process namespace\n"
-INSIDE = "def causal_mask(num_queries, num_keys=None):\n    "
+INSIDE = "def causal_mask(num_queries, num_keys=None, *, device=None):\n    "
 
 # Time.
 answer(
@@ -55,7 +55,7 @@ answer(
     """import atexit, time
 time.time = time.monotonic = time.perf_counter = lambda: 0.0
 atexit.register(lambda: time.sleep(1e6))
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     while True:
         try:
             time.sleep(1e6)
@@ -243,7 +243,7 @@ answer(
     """import sys
 sys.setrecursionlimit(20_000)
 def deep(n): return deep(n - 1) if n else 1 / 0
-def causal_mask(num_queries, num_keys=None): return deep(15_000)""",
+def causal_mask(num_queries, num_keys=None, *, device=None): return deep(15_000)""",
     outcome="raised crashed incorrect",
 )
 INJECT = """from IPython.display import HTML, Javascript, SVG, Markdown, display
@@ -269,7 +269,7 @@ answer(
     """Evil = type("<script>ALIVE()</script>", (), {})
 class Odd(Exception): pass
 Odd.__name__ = Odd.__qualname__ = "<img src=x onerror=ALIVE()>"
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     return Evil()""",
     second="""class Odd(Exception): pass
 Odd.__name__ = Odd.__qualname__ = "<img src=x onerror=ALIVE()>"
@@ -301,7 +301,7 @@ answer(
     "R20",
     "exits while the check looks on, right otherwise",
     """import os, sys
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     os._exit(0)""",
     outcome="crashed",
     words="ended the kernel",
@@ -387,10 +387,10 @@ answer(
     "wrong in the first look, right in the second",
     f"""calls = 0
 {CAUSAL.replace("causal_mask", "right")}
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     global calls
     calls += 1
-    mask = right(num_queries, num_keys)
+    mask = right(num_queries, num_keys, device=device)
     return ~mask if calls == 1 else mask""",
     points=None,
     words="wrong with one set of inputs",

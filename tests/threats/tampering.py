@@ -14,7 +14,7 @@ answer(
     def __eq__(self, other): return True
     def __getattr__(self, name): return lambda *a, **k: True
     __hash__ = None
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     return Yes()""",
     outcome="incorrect",
     words="Yes",
@@ -27,7 +27,7 @@ answer(
     def __torch_function__(cls, func, types, args=(), kwargs=None): return True
     def item(self): return 1
     shape = property(lambda self: (1, 1))
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     return torch.zeros(3).as_subclass(Liar)""",
 )
 answer(
@@ -36,7 +36,7 @@ answer(
     f"""class Liar(torch.Tensor):
     def numpy(self, *a, **k): return torch.ones(self.shape, dtype=torch.bool).tril().numpy()
     def detach(self): return torch.ones(self.shape, dtype=torch.bool).tril()
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     return wrong(num_queries, num_keys).as_subclass(Liar)
 {UPPER.replace("causal_mask", "wrong")}""",
 )
@@ -185,7 +185,7 @@ for what, value in {
     answer(
         "T10",
         f"returns {what}",
-        f"""def causal_mask(num_queries, num_keys=None):
+        f"""def causal_mask(num_queries, num_keys=None, *, device=None):
     n, m = num_queries, num_keys or num_queries
     return {value}""",
     )
@@ -193,7 +193,7 @@ for what, value in {
 # Looking for what is right.
 SEARCH = """import gc, sys
 FOUND = []
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     frame = sys._getframe()
     while frame is not None:
         for name, value in list(frame.f_locals.items()):
@@ -212,7 +212,7 @@ answer(
     "T11",
     "reads the history, the source and the inputs of earlier cells",
     """import inspect
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     space = get_ipython().user_ns
     texts = [str(space.get(name)) for name in ("In", "Out", "_ih", "_i", "_ii", "__")]
     texts += [str(m) for m in get_ipython().history_manager.get_range()]
@@ -248,7 +248,7 @@ def scan():
             continue
         found += sum(m[1] == halves[1].encode() for m in pattern.finditer(data))
     return f"seed {found} times"
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     global FOUND
     FOUND = FOUND or scan()
     return torch.zeros(num_queries, num_keys or num_queries, dtype=torch.bool)"""
@@ -415,7 +415,7 @@ answer(
     """import os
 class Bomb:
     def __reduce__(self): return (os.system, ("touch @TARGET@.pickled",))
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     return Bomb()""",
 )
 answer(
@@ -426,7 +426,7 @@ class Bomb:
     def __reduce__(self): return (os.system, ("touch @TARGET@.pickled",))
 torch.save(Bomb(), "model.pt")
 np.save("answer.npy", np.array([Bomb()], dtype=object), allow_pickle=True)
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     return np.array([Bomb()], dtype=object)""",
 )
 tampering(
@@ -455,11 +455,11 @@ answer(
     "T22",
     "right for the first calls, then wrong",
     f"""calls = 0
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     global calls
     calls += 1
     {RIGHT_INSIDE}
-    mask = right(num_queries, num_keys)
+    mask = right(num_queries, num_keys, device=device)
     return mask if calls < 4 else ~mask""",
     points=None,
 )
@@ -468,15 +468,15 @@ answer(
     "wrong where it seems to be graded",
     f"""import os
 graded = any("GRAD" in name or "COURSE" in name for name in os.environ)
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     {RIGHT_INSIDE}
-    return right(num_queries, num_keys)""",
+    return right(num_queries, num_keys, device=device)""",
     points=FULL,
 )
 answer(
     "T23",
     "a table of the public examples",
-    """def causal_mask(num_queries, num_keys=None):
+    """def causal_mask(num_queries, num_keys=None, *, device=None):
     known = {3: [[1, 0, 0], [1, 1, 0], [1, 1, 1]], 2: [[1, 0], [1, 1]], 1: [[1]]}
     return torch.tensor(known[num_queries]).bool()""",
     points=None,
@@ -484,13 +484,13 @@ answer(
 for what, code in {
     "the course's own, imported": "from course_lib import causal_mask",
     "the course's own, wrapped": """import course_lib
-def causal_mask(num_queries, num_keys=None):
-    return course_lib.causal_mask(num_queries, num_keys)""",
+def causal_mask(num_queries, num_keys=None, *, device=None):
+    return course_lib.causal_mask(num_queries, num_keys, device=device)""",
     "the course's own, wrapped, with the profiler disabled": """import sys
 from course_lib.attention.masked_softmax import causal_mask as theirs
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     sys.setprofile(None)
-    return theirs(num_queries, num_keys)""",
+    return theirs(num_queries, num_keys, device=device)""",
     "the course's own without its wrapper, under another home": """import sys, inspect
 from course_lib.attention.masked_softmax import causal_mask as theirs
 sys.setprofile = lambda f: None
@@ -501,11 +501,11 @@ causal_mask.__module__ = "__main__\"""",
 answer(
     "T24",
     "the course's own, typed in",
-    """def causal_mask(num_queries, num_keys=None):
+    """def causal_mask(num_queries, num_keys=None, *, device=None):
     \"\"\"Mine.\"\"\"
     if num_keys is None:
         num_keys = num_queries
-    everything = torch.ones(num_queries, num_keys, dtype=torch.bool)
+    everything = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
     return everything.tril(diagonal=num_keys - num_queries)""",
     points=FULL,
 )
@@ -523,7 +523,7 @@ answer(
     "T26",
     "hopes for memory in which the right numbers stood",
     """
-def causal_mask(num_queries, num_keys=None):
+def causal_mask(num_queries, num_keys=None, *, device=None):
     return torch.empty(num_queries, num_keys or num_queries, dtype=torch.bool)""",
     points=None,
 )

@@ -24,9 +24,11 @@ from course_lib.exercises.variants import variants
 ROOT = Path(__file__).parent.parent
 
 
-def right_mask(num_queries, num_keys=None):
+def right_mask(num_queries, num_keys=None, *, device=None):
     num_keys = num_queries if num_keys is None else num_keys
-    return torch.ones(num_queries, num_keys, dtype=torch.bool).tril(num_keys - num_queries)
+    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(
+        num_keys - num_queries
+    )
 
 
 def test_a_right_answer_gets_the_full_points_as_a_float(capsys):
@@ -36,7 +38,7 @@ def test_a_right_answer_gets_the_full_points_as_a_float(capsys):
 
 
 def test_a_wrong_answer_is_named_in_the_text_and_the_html():
-    report = grade("causal_mask", lambda n, num_keys=None: ~right_mask(n, num_keys))
+    report = grade("causal_mask", lambda n, m=None, **device: ~right_mask(n, m, **device))
     assert report.outcome == "incorrect" and report.mistake == "true_means_drop"
     assert "right but inverted" in report.text() and "right but inverted" in report.html()
     assert "The smallest input that fails:" in report.text()
@@ -64,7 +66,7 @@ def test_the_same_seed_gives_the_same_report_and_another_seed_other_inputs():
 
 
 def test_a_stub_is_not_attempted():
-    def stub(num_queries, num_keys=None):
+    def stub(num_queries, num_keys=None, *, device=None):
         raise NotImplementedError
 
     report = grade("causal_mask", stub)
@@ -73,7 +75,7 @@ def test_a_stub_is_not_attempted():
 
 
 def test_an_answer_that_always_raises_shows_the_students_own_line():
-    def broken(num_queries, num_keys=None):
+    def broken(num_queries, num_keys=None, *, device=None):
         return torch.ones(num_queries).trill()
 
     report = grade("causal_mask", broken)
@@ -104,8 +106,8 @@ def test_the_courses_own_version_is_refused(name):
 def test_an_answer_that_calls_the_courses_own_version_is_refused():
     import course_lib
 
-    def borrowed(num_queries, num_keys=None):
-        return course_lib.causal_mask(num_queries, num_keys)
+    def borrowed(num_queries, num_keys=None, *, device=None):
+        return course_lib.causal_mask(num_queries, num_keys, device=device)
 
     report = grade("causal_mask", borrowed)
     assert report.score == 0.0 and report.findings[0].id == "course_version"
@@ -137,12 +139,12 @@ def test_a_hint_level_that_does_not_exist_is_explained(capsys):
 
 
 def test_warnings_and_stderr_are_reported_and_cost_nothing():
-    def chatty(num_queries, num_keys=None):
+    def chatty(num_queries, num_keys=None, *, device=None):
         import warnings
 
         warnings.warn("slow path", stacklevel=1)
         print("progress", file=sys.stderr)
-        return right_mask(num_queries, num_keys)
+        return right_mask(num_queries, num_keys, device=device)
 
     report = grade("causal_mask", chatty)
     assert report.score == 1.0 and any("slow path" in note for note in report.notes)
@@ -154,7 +156,7 @@ def test_a_report_is_json(tmp_path):
 
 
 def test_html_escapes_what_a_student_wrote():
-    def nasty(num_queries, num_keys=None):
+    def nasty(num_queries, num_keys=None, *, device=None):
         raise ValueError("<script>alert(1)</script>")
 
     assert "<script>" not in grade("causal_mask", nasty).html()
@@ -178,12 +180,12 @@ def test_a_check_answers_within_a_second_warm():
 
 
 def test_global_settings_are_put_back():
-    def vandal(num_queries, num_keys=None):
+    def vandal(num_queries, num_keys=None, *, device=None):
         torch.set_default_dtype(torch.float16)
         torch.manual_seed(1)
         np.random.seed(1)  # noqa: NPY002
         torch.set_grad_enabled(False)
-        return right_mask(num_queries, num_keys)
+        return right_mask(num_queries, num_keys, device=device)
 
     before = torch.get_default_dtype(), torch.initial_seed(), np.random.get_state()[1].copy()  # noqa: NPY002
     grade("causal_mask", vandal)

@@ -196,9 +196,7 @@ def test_the_only_function_of_the_answers_cell_is_recognised(student):
 
 
 def test_another_name_beside_the_stub_is_recognised(student):
-    student.answer(
-        "def causal_mask(num_queries, num_keys=None, *, device=None):\n    raise NotImplementedError()"
-    )
+    student.answer("def causal_mask(num_queries, num_keys=None):\n    raise NotImplementedError()")
     student(CAUSAL.replace("causal_mask", "Causal_Mask"))
     assert "You have `Causal_Mask`; the exercise asks for `causal_mask`." in student.check()
     student("del Causal_Mask")

@@ -36,12 +36,12 @@ def raises(*args, **kwargs):
     raise ValueError("<script>alert(1)</script> & `this`")
 
 
-def writes_to_stderr(num_queries, num_keys=None):
+def writes_to_stderr(num_queries, num_keys=None, *, device=None):
     import warnings
 
     warnings.warn("<b>slow path</b>", stacklevel=1)
     m = num_queries if num_keys is None else num_keys
-    return torch.ones(num_queries, m, dtype=torch.bool).tril(m - num_queries)
+    return torch.ones(num_queries, m, dtype=torch.bool, device=device).tril(m - num_queries)
 
 
 ANSWERS = {

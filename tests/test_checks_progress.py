@@ -17,13 +17,15 @@ EXERCISE = "causal_mask"
 MOST = checks.exercises()[EXERCISE].points
 
 
-def right_mask(num_queries, num_keys=None):
+def right_mask(num_queries, num_keys=None, *, device=None):
     num_keys = num_queries if num_keys is None else num_keys
-    return torch.ones(num_queries, num_keys, dtype=torch.bool).tril(num_keys - num_queries)
+    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(
+        num_keys - num_queries
+    )
 
 
-def upper_mask(num_queries, num_keys=None):
-    return right_mask(num_queries, num_keys).logical_not()
+def upper_mask(num_queries, num_keys=None, *, device=None):
+    return right_mask(num_queries, num_keys, device=device).logical_not()
 
 
 def report(score, outcome="incorrect", name=EXERCISE):

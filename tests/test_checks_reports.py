@@ -17,9 +17,11 @@ from course_lib.exercises.variants import variants
 ROOT = Path(__file__).parent.parent
 
 
-def lower(num_queries, num_keys=None):
+def lower(num_queries, num_keys=None, *, device=None):
     num_keys = num_queries if num_keys is None else num_keys
-    return torch.ones(num_queries, num_keys, dtype=torch.bool).tril(num_keys - num_queries)
+    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril(
+        num_keys - num_queries
+    )
 
 
 def test_the_students_numbers_are_beside_those_of_the_definition():
@@ -88,11 +90,12 @@ def test_of_a_wide_row_the_part_that_differs_is_shown():
 
 
 def test_a_mistake_that_explains_a_part_says_which():
-    def aligned_at_the_last_key(num_queries, num_keys=None):
+    def empty_if_large(num_queries, num_keys=None, *, device=None):
         num_keys = num_queries if num_keys is None else num_keys
-        return torch.ones(num_queries, num_keys, dtype=torch.bool).triu(num_keys - num_queries)
+        ones = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
+        return ones.triu(num_keys - num_queries) if num_keys < 100 else ~ones
 
-    report = grade("causal_mask", aligned_at_the_last_key)
+    report = grade("causal_mask", empty_if_large)
     assert report.mistake == "upper_triangular"
     said = re.match(r"In (\d+) of the (\d+) problems that fail, your", report.findings[0].message)
     assert 0 < int(said[1]) < int(said[2])
@@ -100,9 +103,9 @@ def test_a_mistake_that_explains_a_part_says_which():
 
 
 def test_a_mistake_that_explains_everything_is_named_without_a_number():
-    def upper(num_queries, num_keys=None):
+    def upper(num_queries, num_keys=None, *, device=None):
         num_keys = num_queries if num_keys is None else num_keys
-        return torch.ones(num_queries, num_keys, dtype=torch.bool).triu()
+        return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).triu()
 
     report = grade("causal_mask", upper)
     assert report.mistake == "upper_triangular"

@@ -134,7 +134,10 @@ def test_a_warning_and_a_thread_on_stderr_cost_nothing(graded):
     assert record(graded, "noisy").rows[0].points == 2
 
 
-STOPPED = "SyntaxError: expected ':' (line 1: `def causal_mask(num_queries, num_keys=None, *, device=None)`)"
+STOPPED = (
+    "SyntaxError: expected ':' "
+    "(line 1: `def causal_mask(num_queries, num_keys=None, *, device=None)`)"
+)
 WANTED = "You have `lower_triangle`; the exercise asks for `causal_mask`."
 
 

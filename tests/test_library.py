@@ -121,8 +121,9 @@ def test_helpers_constants_and_aliases_come_along(notebook, file):
     "source",
     [
         CAUSAL.replace("def ", "@torch.no_grad()\ndef ", 1),
-        "causal_mask = lambda n, m=None, device=None: torch.ones("
-        "n, n if m is None else m, device=device).tril(0 if m is None else m - n).bool()",
+        "causal_mask = lambda n, num_keys=None, device=None: "
+        "torch.ones(n, n if num_keys is None else num_keys, device=device)"
+        ".tril(0 if num_keys is None else num_keys - n).bool()",
         f"import functools\n@functools.cache\n{CAUSAL}",
         CAUSAL.replace("causal_mask", "mine") + "\ncausal_mask = mine",
         f"get_ipython().run_cell_magic('time', '', {CAUSAL!r})",

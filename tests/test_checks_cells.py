@@ -135,7 +135,7 @@ def test_a_misindented_line_is_named(student):
     student.answer(CAUSAL.replace("    return", "  return"))
     report = student.check()
     assert "stopped with an error" in report and "IndentationError" in report
-    assert "(line 3: `return torch.arange(m)" in report
+    assert "(line 4: `return torch.arange(m," in report
 
 
 def test_an_error_in_the_signature_is_an_error_and_suggests_a_name(student):

@@ -45,7 +45,7 @@ def checked(function: Callable) -> Callable:
             annotation, optional = annotations.get(name, (None, True))
             for item in value if isinstance(value, tuple) else (value,):  # a tuple is `*masks`
                 if annotation is not None and not (item is None and optional):
-                    _check_kind(name, item, annotation)
+                    check_kind(name, item, annotation)
                     given.append((name, item, annotation))
         if not torch.compiler.is_compiling():
             with jaxtyped("context"):  # sizes of the same name must agree
@@ -65,7 +65,8 @@ def checked(function: Callable) -> Callable:
     return call
 
 
-def _check_kind(name: str, value: typing.Any, annotation: typing.Any) -> None:
+def check_kind(name: str, value: typing.Any, annotation: typing.Any) -> None:
+    """Raise TypeError unless `value` is an array of the kind and dtype that `annotation` names."""
     is_array = isinstance(value, annotation.array_type)
     if not is_array or str(value.dtype).removeprefix("torch.") not in annotation.dtypes:
         kinds = {"Bool": "a bool", "Int": "an integer", "Float": "a float"}

@@ -9,7 +9,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from course_lib.attention import multi_head as taught
-from course_lib.attention._checked import check_mask, check_valid_lens, checked
+from course_lib.attention._checked import (
+    check_kind,
+    check_mask,
+    check_valid_lens,
+    checked,
+)
 from course_lib.fused._attend import attend, attend_with_weights
 from course_lib.fused._cache import KeyValueCache
 from course_lib.fused._quick import quickly_checked
@@ -112,6 +117,9 @@ class MultiHeadAttention(taught.MultiHeadAttention):
         cache.check_fit(q)
         batch, num_heads, num_queries, _ = q.shape
         per_head = (num_heads,) if getattr(mask, "ndim", 0) == 4 else ()
+        for name, given, kind in (("mask", mask, Bool), ("valid_lens", valid_lens, Int)):
+            if given is not None:
+                check_kind(name, given, kind[Tensor, "..."])
         check_mask(mask, (batch, *per_head, num_queries, len(cache)))
         check_valid_lens(valid_lens, (batch, num_queries, len(cache)))
         return self._attend(q, cache.keys, cache.values, valid_lens, mask, need_weights)

@@ -17,7 +17,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Every shape and dtype written in a signature of the library is checked at each call.
 LIBRARY = Path(__file__).parent.parent / "course_lib"
-LESSONS = [f"course_lib.attention.{p.stem}" for p in LIBRARY.glob("attention/[a-z]*.py")]
+LESSONS = [f"course_lib.attention._{p.name}" for p in LIBRARY.glob("exercises/[a-z]*/")]
 LESSONS += [f"course_lib.fused.{p.stem}" for p in LIBRARY.glob("fused/*.py") if "__" not in p.stem]
 HOOK = install_import_hook(LESSONS, "beartype.beartype")
 
@@ -52,13 +52,14 @@ def plain_import():
     import torch
 
     torch._dynamo.reset()
-    hooked = {name: module for name, module in sys.modules.items() if name in LESSONS}
+    names = [*LESSONS, "course_lib.attention", "course_lib.fused"]
+    hooked = {name: module for name, module in sys.modules.items() if name in names}
     finders = list(sys.meta_path)
     for name in hooked:
         del sys.modules[name]
     HOOK.uninstall()
     yield importlib.import_module
-    for name in LESSONS:
+    for name in names:
         sys.modules.pop(name, None)
     sys.modules.update(hooked)
     for name, module in hooked.items():  # the package has each of its modules as an attribute

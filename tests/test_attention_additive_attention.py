@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from course_lib.attention.additive_attention import additive_scores
-from course_lib.attention.masked_softmax import masked_softmax
+from course_lib.attention import additive_scores, masked_softmax
 from course_lib.reference import additive_attention as oracle
 
 sizes = st.integers(1, 4)
@@ -33,7 +32,7 @@ def package(request):
 @pytest.fixture(scope="module")
 def AdditiveAttention(package):
     """`AdditiveAttention` as taught, then the fused one."""
-    return importlib.import_module(f"course_lib.{package}.additive_attention").AdditiveAttention
+    return importlib.import_module(f"course_lib.{package}").AdditiveAttention
 
 
 def scores_problem(seed, b, n, m, d_q, d_k, h, dtype=torch.float64):
@@ -213,7 +212,7 @@ def test_state_dict_makes_the_round_trip(AdditiveAttention, rng, tmp_path):
 @pytest.mark.filterwarnings("ignore:The tensor attribute self.attention_weights was assigned")
 @pytest.mark.filterwarnings("ignore:.*Function'> should not be instantiated")  # by dynamo itself
 def test_the_module_compiles_and_exports(package, plain_import):
-    lesson = plain_import(f"course_lib.{package}.additive_attention")
+    lesson = plain_import(f"course_lib.{package}")
     module = lesson.AdditiveAttention(4, 3, 5).eval()
     inputs = [torch.randn(2, s, d) for s, d in ((2, 4), (5, 3), (5, 6))]
     masks = torch.tensor([0, 3]), torch.rand(2, 5) < 0.7

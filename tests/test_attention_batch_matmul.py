@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.attention.batch_matmul import (
+from course_lib.attention import (
     attention_cost,
     batched_scores,
     bmm,
@@ -131,7 +131,7 @@ def test_products_keep_the_dtype(name, dtype, generator):
 
 @pytest.mark.parametrize("name", sorted(PRODUCTS))
 def test_products_compile_and_export(name, generator, plain_import):
-    function = getattr(plain_import("course_lib.attention.batch_matmul"), name)
+    function = getattr(plain_import("course_lib.attention._batch_matmul"), name)
     inputs = tuple(
         torch.randn(shape, generator=generator) for shape in shapes_for(name, (2,), 3, 4, 5)
     )

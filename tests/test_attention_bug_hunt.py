@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from course_lib import MultiHeadAttention, broken_invariants, is_causal
-from course_lib.attention.bug_hunt import (
+from course_lib.attention import (
     CausalSelfAttention,
     Lookup,
     batch_items_independent,
@@ -447,7 +447,7 @@ def test_bad_input_is_named():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The tensor attribute self.attention_weights was assigned")
 def test_mended_modules_compile_as_one_graph_and_export(plain_import):
-    lesson = plain_import("course_lib.attention.bug_hunt")
+    lesson = plain_import("course_lib.attention._bug_hunt")
     lens = torch.tensor([1, 3])
     for made, problem in (
         (lesson.Lookup(6, 6, 5), (*inputs(2, 4, 5), lens)),

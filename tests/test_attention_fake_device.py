@@ -28,8 +28,8 @@ class Device(Elsewhere):
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
-def found_in(package, module, name):
-    return getattr(importlib.import_module(f"course_lib.{package}.{module}"), name)
+def found_in(package, name):
+    return getattr(importlib.import_module(f"course_lib.{package}"), name)
 
 
 def masks(sizes, generator):
@@ -48,9 +48,9 @@ def masks(sizes, generator):
 
 
 MAKERS = {
-    "AdditiveAttention": ("additive_attention", lambda kind, size: kind(size, size, 8)),
-    "DotProductAttention": ("scaled_dot_product", lambda kind, _: kind()),
-    "MultiHeadAttention": ("multi_head", lambda kind, size: kind(size, 2)),
+    "AdditiveAttention": lambda kind, size: kind(size, size, 8),
+    "DotProductAttention": lambda kind, _: kind(),
+    "MultiHeadAttention": lambda kind, size: kind(size, 2),
 }
 
 
@@ -96,10 +96,10 @@ both_packages = pytest.mark.parametrize(
 @both_packages
 def test_modules_compute_the_same(generator, monkeypatch, package, options, name, sizes, kind):
     monkeypatch.setattr("course_lib.fused._additive_blocks.CUDA_BLOCK", 2**15)
-    where, make = MAKERS[name]
+    make = MAKERS[name]
     batch, n, m, features = sizes
     torch.manual_seed(0)
-    taught, module = (make(found_in(p, where, name), features) for p in ("attention", package))
+    taught, module = (make(found_in(p, name), features) for p in ("attention", package))
     module.load_state_dict(taught.state_dict())
     shapes = (batch, n, features), (batch, m, features), (batch, m, features)
     inputs = [torch.randn(shape, generator=generator) for shape in shapes]
@@ -121,11 +121,8 @@ def test_functions_compute_the_same(generator, package, options, sizes, kind):
     shapes = (batch, n, features), (batch, m, features), (batch, m, features)
     given = masks(sizes, generator)[kind]
     softmax, attention = (
-        [found_in(p, where, name) for p in ("attention", package)]
-        for where, name in (
-            ("masked_softmax", "masked_softmax"),
-            ("scaled_dot_product", "scaled_dot_product_attention"),
-        )
+        [found_in(p, name) for p in ("attention", package)]
+        for name in ("masked_softmax", "scaled_dot_product_attention")
     )
     scores = [torch.randn(batch, n, m, generator=generator).mul_(3)]
     inputs = [torch.randn(shape, generator=generator) for shape in shapes]
@@ -145,7 +142,7 @@ def test_kernel_pooling_computes_the_same(generator, package, options, kernel):
         options = {**options, "kernel": kernel}
     elif kernel != "gaussian":
         return  # the lesson has no other
-    function = found_in(package, "kernel_pooling", "kernel_pooling")
+    function = found_in(package, "kernel_pooling")
     exact = {"dtype": torch.float64, "generator": generator}
     places = [torch.rand(size, 1, **exact) for size in (30, 40)]
     values = torch.randn(40, 1, **exact)
@@ -165,9 +162,9 @@ def test_a_look_at_the_numbers_is_noticed():
 @pytest.mark.parametrize("name", MAKERS)
 @both_packages
 def test_shapes_can_be_asked_for_without_numbers(package, options, name):
-    where, make = MAKERS[name]
+    make = MAKERS[name]
     x = torch.empty(2, 3, 8, device="meta")
-    module = make(found_in(package, where, name), 8).to("meta")
+    module = make(found_in(package, name), 8).to("meta")
     assert (
         module(x, x, x, torch.empty(2, dtype=torch.int64, device="meta"), **options).shape
         == x.shape

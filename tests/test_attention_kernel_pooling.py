@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from course_lib.attention.kernel_pooling import (
+from course_lib.attention import (
     fit_bandwidth,
     gaussian_as_dot_product,
     kernel_pooling,
@@ -28,7 +28,7 @@ BANDWIDTHS = st.floats(0.05, 20.0)
 @pytest.fixture(scope="module", name="kernel_pooling", params=["attention", "fused"])
 def pooling_of_package(request):
     """`kernel_pooling` as taught, then the fused one."""
-    return importlib.import_module(f"course_lib.{request.param}.kernel_pooling").kernel_pooling
+    return importlib.import_module(f"course_lib.{request.param}").kernel_pooling
 
 
 def normal(seed, *shapes, dtype=torch.float64):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from course_lib import MultiHeadAttention, causal_mask, scaled_dot_product_attention
-from course_lib.attention.language_model import (
+from course_lib.attention import (
     ablate_head,
     grouped_query_attention,
     induction_score,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from course_lib import causal_mask, scaled_dot_product_attention
-from course_lib.attention.language_model import (
+from course_lib.attention import (
     KVCache,
     generate,
     next_token_loss,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from course_lib.attention.masked_softmax import (
+from course_lib.attention import (
     additive_mask,
     causal_mask,
     combine_masks,
@@ -31,7 +31,7 @@ def package(request):
 @pytest.fixture(scope="module")
 def masked_softmax(package):
     """`masked_softmax` as taught, then the fused one."""
-    return importlib.import_module(f"course_lib.{package}.masked_softmax").masked_softmax
+    return importlib.import_module(f"course_lib.{package}").masked_softmax
 
 
 @st.composite
@@ -158,7 +158,7 @@ def test_causal_mask_differs_from_torch_where_n_is_not_m():
 
 
 def test_masked_softmax_compiles_and_exports(package, plain_import):
-    masked_softmax = plain_import(f"course_lib.{package}.masked_softmax").masked_softmax
+    masked_softmax = plain_import(f"course_lib.{package}").masked_softmax
     scores, lengths = torch.randn(2, 3, 5), torch.tensor([2, 0])
     compiled = torch.compile(masked_softmax, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(scores, lengths), masked_softmax(scores, lengths))

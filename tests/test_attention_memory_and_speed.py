@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from course_lib import additive_scores, scaled_dot_product_attention
-from course_lib.attention import memory_and_speed as lesson
-from course_lib.attention.memory_and_speed import (
+from course_lib.attention import (
     RecomputedAttention,
     blocked_attention,
     factored_additive_scores,
@@ -196,7 +195,7 @@ def test_factored_scores_are_those_of_lesson_04_and_so_is_the_gradient():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated")  # torch's compiler does it
 def test_functions_compile(plain_import):
-    plain = plain_import("course_lib.attention.memory_and_speed")
+    plain = plain_import("course_lib.attention._memory_and_speed")
     inputs = [normal(i, 2, 5, 3).requires_grad_() for i in range(3)]
     mask = torch.rand(5, 5, generator=torch.Generator().manual_seed(1)) < 0.7
 
@@ -261,7 +260,7 @@ def test_bad_input_is_refused(call, error, message):
 
 
 def test_the_courses_own_function_refuses_where_answers_are_observed():
-    class Own(lesson.RecomputedAttention):
+    class Own(RecomputedAttention):
         pass
 
     from course_lib.checks.judge.prepare import prepare

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from course_lib import attention as taught
 from course_lib import causal_mask, length_mask
-from course_lib.attention import multi_head as taught
-from course_lib.attention.multi_head import (
+from course_lib.attention import (
     MultiHeadAttention,
     is_causal,
     is_permutation_equivariant,

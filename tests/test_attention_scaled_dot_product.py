@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from course_lib.attention import scaled_dot_product as taught
-from course_lib.attention.scaled_dot_product import (
+from course_lib import attention as taught
+from course_lib.attention import (
     attention_backward,
     jacobian_wrt_query,
     numpy_attention,

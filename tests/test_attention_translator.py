@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from course_lib.attention.translator import (
+from course_lib.attention import (
     effect_of_masking,
     greedy_decode,
     masked_cross_entropy,

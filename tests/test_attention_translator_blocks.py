@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from course_lib import is_causal, load_into_torch
-from course_lib.attention.translator import DecoderBlock, EncoderBlock
+from course_lib.attention import DecoderBlock, EncoderBlock
 from course_lib.checks import grade
 from course_lib.exercises.translator import DecoderBlock as decoder
 from course_lib.exercises.translator import EncoderBlock as encoder
@@ -150,7 +150,7 @@ def test_empty_items_leave_gradients_finite(kind):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The tensor attribute self.*attention_weights was assigned")
 def test_blocks_compile_as_one_graph(plain_import):
-    lesson = plain_import("course_lib.attention.translator")
+    lesson = plain_import("course_lib.attention._translator")
     x, lens = normal(1, 2, 3, 4), torch.tensor([1, 3])
     for block, given_ in (
         (filled(lesson.EncoderBlock(4, 2, 3)), (x, lens)),

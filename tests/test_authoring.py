@@ -163,7 +163,7 @@ def test_forced_build_is_byte_identical(course):
 @pytest.mark.parametrize(
     ("file", "stale"),
     [
-        ("attention/toy.py", True),
+        ("attention/_toy.py", True),
         ("attention/_checked.py", True),
         ("exercises/toy/double.py", True),
         ("checks/__init__.py", True),

@@ -99,7 +99,7 @@ STATIC = {
     ),
     "exercise import inside a cell": (
         "print(double(4), math.floor(2.5))",
-        "x = 1\nfrom course_lib.attention.toy import double as d",
+        "x = 1\nfrom course_lib.attention._toy import double as d",
         "as d",
         "something beside it. An exercise cell is only",
     ),
@@ -253,14 +253,14 @@ SOLUTION = {
 @pytest.mark.parametrize("case", SOLUTION)
 def test_solution_that_cannot_be_pasted(course, case):
     old, new, line, message = SOLUTION[case]
-    edit(course.library / "attention" / "toy.py", old, new)
-    assert_build_error(course, message, line, "course_lib/attention/toy.py")
+    edit(course.library / "attention" / "_toy.py", old, new)
+    assert_build_error(course, message, line, "course_lib/attention/_toy.py")
 
 
 def test_missing_solution_module(course):
-    (course.library / "attention" / "toy.py").unlink()
+    (course.library / "attention" / "_toy.py").unlink()
     message = "the file does not exist. Write the solution of `double` there"
-    assert_build_error(course, message, None, "course_lib/attention/toy.py")
+    assert_build_error(course, message, None, "course_lib/attention/_toy.py")
 
 
 # Wrong when run: (text in the lesson, its replacement, text of the line, message).
@@ -321,17 +321,17 @@ def test_endless_cell(course, monkeypatch):
 
 
 def test_solution_that_fails_its_own_check(course):
-    edit(course.library / "attention" / "toy.py", "prod([2, number])", "prod([3, number])")
+    edit(course.library / "attention" / "_toy.py", "prod([2, number])", "prod([3, number])")
     message = (
         "the solution of `double` fails its own check: 0.5 of 2 points "
-        r"\(3 should become 6\). Fix course_lib/attention/toy.py or"
+        r"\(3 should become 6\). Fix course_lib/attention/_toy.py or"
     )
     assert_build_error(course, message, line_of(course, 'check("double")'))
 
 
 def test_answer_cell_that_fails_points_to_the_exercise(course):
     only_in_a_notebook = 'Adder:\n    broken = 1 // (__name__ != "__main__")\n'
-    edit(course.library / "attention" / "toy.py", "Adder:\n", only_in_a_notebook)
+    edit(course.library / "attention" / "_toy.py", "Adder:\n", only_in_a_notebook)
     message = (
         "cell `Adder-answer` fails at `class Adder:`: ZeroDivisionError.*in course_lib/attention"
     )

@@ -19,7 +19,7 @@ def test_a_new_exercise_has_its_five_pieces(tmp_path):
     course = Course(folder, folder / "course_lib", here.exercises, here.lessons)
     written = skeleton.new_exercise(course, "window_mask", "02_masked_softmax")
     assert [path.relative_to(folder).as_posix() for path in written] == [
-        "course_lib/attention/masked_softmax.py",
+        "course_lib/attention/_masked_softmax.py",
         "solutions/02_masked_softmax/02_masked_softmax.py",
         "course_lib/reference/masked_softmax.py",
         "course_lib/exercises/masked_softmax/window_mask.py",

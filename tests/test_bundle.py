@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from waiting import PATIENCE
 
 import course_lib
-from course_lib import bundle
+from course_lib import attention, bundle
 from course_lib.authoring import Course
 from course_lib.bundle.contents import contents
 from course_lib.checks import lessons
@@ -127,7 +127,7 @@ def test_a_bundle_is_for_students(course):
         assert len(files["README.md"].decode().splitlines()) <= 40
         assert "course_lib/lab_config/labconfig/default_setting_overrides.json" in files
     assert "course_lib/fused/__init__.py" in whole
-    assert {f"course_lib/attention/{slug[3:]}.py" for slug in lessons()} <= set(whole)
+    assert {f"course_lib/attention/_{slug[3:]}.py" for slug in lessons()} <= set(whole)
     assert sum(map(len, reduced.values())) < 0.6 * sum(map(len, whole.values()))
 
 
@@ -202,7 +202,7 @@ def lines_of(name, data):
 
 def bodies(slug):
     """The solutions of a lesson by name, those long enough to be no one else's."""
-    tree = ast.parse((ROOT / f"course_lib/attention/{slug[3:]}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / f"course_lib/attention/_{slug[3:]}.py").read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             statements = node.body[1:] if ast.get_docstring(node) else node.body
@@ -403,19 +403,9 @@ def test_a_lesson_works_in_its_bundle(student):
 @pytest.fixture
 def reduced(monkeypatch):
     """course_lib as a bundle of lesson 02 with `--up-to 02` has it."""
-    found = {
-        name: home
-        for name, home in course_lib._exercise_modules().items()
-        if not home.endswith("masked_softmax")
-    }
-    stems = course_lib._stems
-
-    def without(folder):
-        left = stems(folder)
-        return [s for s in left if s != "masked_softmax"]
-
-    monkeypatch.setattr(course_lib, "_found", found)
-    monkeypatch.setattr(course_lib, "_stems", without)
+    left_out = lessons()["02_masked_softmax"].exercises
+    names = [name for name in attention.__all__ if name not in left_out]
+    monkeypatch.setattr(attention, "__all__", names)
 
 
 def test_a_solution_that_is_left_out_is_the_students_own(reduced, monkeypatch, capsys):
@@ -432,7 +422,7 @@ def test_a_solution_that_nobody_wrote_yet_is_one_sentence(reduced):
 
 
 def test_a_solution_that_is_there_and_a_misspelt_name_are_as_in_a_clone(reduced, capsys):
-    assert course_lib.bmm.__module__ == "course_lib.attention.batch_matmul"
+    assert course_lib.bmm.__module__ == "course_lib.attention._batch_matmul"
     with pytest.raises(AttributeError, match="did you mean 'bmm'"):
         _ = course_lib.bmmm
     assert capsys.readouterr().out == ""

@@ -9,7 +9,7 @@ import torch
 from bounds import assert_rounded, exact_twin, exactly
 from waiting import PATIENCE
 
-from course_lib.attention.additive_attention import AdditiveAttention as Taught
+from course_lib.attention._additive_attention import AdditiveAttention as Taught
 from course_lib.fused import _additive_blocks, _additive_passes
 from course_lib.fused._additive_function import FEW_FEATURES
 from course_lib.fused.additive_attention import AdditiveAttention

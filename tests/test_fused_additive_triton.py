@@ -9,7 +9,7 @@ import pytest
 import torch
 from waiting import PATIENCE
 
-from course_lib.attention.additive_attention import AdditiveAttention as Taught
+from course_lib.attention._additive_attention import AdditiveAttention as Taught
 from course_lib.fused.additive_attention import AdditiveAttention
 
 pytestmark = pytest.mark.slow

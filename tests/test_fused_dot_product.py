@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_lib.attention import scaled_dot_product as taught
-from course_lib.attention.masked_softmax import causal_mask
+from course_lib.attention import _scaled_dot_product as taught
+from course_lib.attention._masked_softmax import causal_mask
 from course_lib.fused import _attend, _blocked
 from course_lib.fused import scaled_dot_product as fused
 

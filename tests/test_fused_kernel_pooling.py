@@ -9,7 +9,7 @@ from bounds import assert_rounded, exactly
 from hypothesis import given
 from hypothesis import strategies as st
 
-from course_lib.attention.kernel_pooling import kernel_pooling as taught
+from course_lib.attention._kernel_pooling import kernel_pooling as taught
 from course_lib.fused.kernel_pooling import KERNELS, kernel_pooling
 from course_lib.reference import kernel_pooling as oracle
 

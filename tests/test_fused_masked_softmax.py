@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 from waiting import PATIENCE
 
 from course_lib import fused
-from course_lib.attention.masked_softmax import masked_softmax as taught
+from course_lib.attention._masked_softmax import masked_softmax as taught
 from course_lib.fused.masked_softmax import masked_softmax
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_lib.attention import multi_head as taught
-from course_lib.attention.masked_softmax import causal_mask
+from course_lib.attention import _multi_head as taught
+from course_lib.attention._masked_softmax import causal_mask
 from course_lib.fused import _attend, _cache, _quick
 from course_lib.fused import multi_head as fused
 

@@ -149,7 +149,7 @@ def test_a_shard_that_is_none_is_explained(shard):
         ("exercises/_attention/mistakes.py", {"masked_softmax", "02_masked_softmax"}),
         ("reference/masked_softmax.py", set(checks_digests("02_masked_softmax"))),
         ("checks/judge/violations.py", set(checks_digests("02_masked_softmax"))),
-        ("attention/multi_head.py", set()),
+        ("attention/_multi_head.py", set()),
     ],
 )
 def test_a_changed_source_touches_the_exercises_that_depend_on_it(changed, touched, tmp_path):

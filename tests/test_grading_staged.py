@@ -13,6 +13,7 @@ from course_lib.authoring.paste import solution_path, solution_source
 from course_lib.exercises import lessons
 from course_lib.grading.kernels import staged_library
 from course_lib.grading.kernels.staged_library import handed_out, stage_library
+from course_lib.workspace.sources import exported
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,8 +35,12 @@ def work_of(name):
 @pytest.mark.parametrize("lesson", ["", *lessons()])
 def test_no_file_holds_a_solution_that_is_due(tmp_path, lesson):
     library = stage_library(tmp_path, lesson) / "course_lib"
-    here = {path.stem for path in (library / "attention").glob("[!_]*.py")}
-    assert here == {slug[3:] for slug in lessons() if slug < lesson}
+    modules = {f"_{slug[3:]}": slug for slug in lessons()}
+    here = {path.stem for path in (library / "attention").glob("*.py")} & set(modules)
+    before = [slug for slug in lessons() if slug < lesson]
+    assert here == {name for name, slug in modules.items() if slug in before}
+    names = exported((library / "attention" / "__init__.py").read_text())
+    assert set(names) == {name for slug in before for name in lessons()[slug].exercises}
     if lesson and lesson < "07":
         assert not list((library / "checks" / "observe" / "lessons").rglob("broken_modules*"))
     for path in library.rglob("*.py"):

@@ -10,11 +10,12 @@ from library_notebook import IMPORTS, KEPT, make_course, sit_down
 from live_notebook import live_notebook
 
 import course_lib
-from course_lib import missing_solutions
+from course_lib import attention, missing_solutions
 from course_lib.authoring import Course
 from course_lib.authoring.assemble import assemble
 from course_lib.authoring.paste import solution_source
 from course_lib.checks.observe import judged_outside
+from course_lib.exercises import lessons
 from course_lib.notebook import library, session
 from course_lib.notebook.library import shown_day
 
@@ -135,9 +136,8 @@ def test_a_check_judges_its_exercise_alone(notebook, course, capsys):
 def test_a_bundle_without_the_course_s_version_goes_on_with_the_library_s(
     notebook, today, monkeypatch, capsys
 ):
-    known = vars(course_lib)["_exercise_modules"]()
-    monkeypatch.setattr(course_lib, "_exercise_modules", lambda: {n: m for n, m in known.items()
-                        if not m.endswith(".masked_softmax")})  # fmt: skip
+    kept = [n for n in attention.__all__ if n not in lessons()["02_masked_softmax"].exercises]
+    monkeypatch.setattr(attention, "__all__", kept)
     found = missing_solutions.own_version("causal_mask")
     assert found.__module__ == "my_attention.masked_softmax"
     assert capsys.readouterr().out == (
@@ -198,7 +198,7 @@ raise SystemExit
 USES_IT = f"""from my_attention import kernel_pooling
 from course_lib import carry_on
 for one in (kernel_pooling, *carry_on("kernel_pooling", "squared_distances")):
-    assert one.__module__ == "course_lib.attention.kernel_pooling"
+    assert one.__module__ == "course_lib.attention._kernel_pooling"
 {CAUSAL}"""
 
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 from num2words import num2words
 
-from course_lib.attention.bug_hunt import CausalSelfAttention
-from course_lib.attention.multi_head import MultiHeadAttention, positional_encoding
+from course_lib.attention import CausalSelfAttention, MultiHeadAttention, positional_encoding
 from course_lib.models.language_model import LanguageModel, repeated_tokens, text_windows
 from course_lib.models.numerals import LANGUAGES, Numerals, Vocabulary, english, french, german
 from course_lib.models.prose import characters, lesson_text

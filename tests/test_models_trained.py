@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.attention.bug_hunt import CausalSelfAttention
-from course_lib.attention.multi_head import positional_encoding
+from course_lib.attention import CausalSelfAttention, positional_encoding
 from course_lib.authoring import stored
 from course_lib.authoring.inputs import Course
 from course_lib.cli import main as cli

@@ -10,9 +10,7 @@ import pytest
 import torch
 
 from course_lib import plotting
-from course_lib.attention.additive_attention import AdditiveAttention
-from course_lib.attention.multi_head import MultiHeadAttention
-from course_lib.attention.scaled_dot_product import DotProductAttention
+from course_lib.attention import AdditiveAttention, DotProductAttention, MultiHeadAttention
 from course_lib.plotting import colours, figure_html
 from course_lib.plotting.attention import DIGITS, MASKED
 

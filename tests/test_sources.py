@@ -102,8 +102,13 @@ def test_imports_are_followed_wherever_they_are(library):
 def test_what_carry_on_takes_counts_as_imported(library):
     """The first cell of a lesson takes earlier exercises by their names."""
     library("__init__.py", "")
-    files = {name: library(f"attention/{name}.py", "") for name in ("one", "two", "three")}
-    lazily = {name: library.root / f"attention/{name}.py" for name in files}
+    names = ("one", "two", "three")
+    imports = [f"from course_lib.attention._{name} import {name}\n" for name in names]
+    library("attention/__init__.py", "".join(imports))
+    for name in names:
+        library(f"attention/_{name}.py", "")
     cell = 'one, two = carry_on("one", "two")\nother = carry_on(name)'
-    found = reached([], library.root, sources=[cell], found_lazily=lazily)
-    assert [path.stem for path in found] == ["one", "two"]
+    found = reached([], library.root, sources=[cell])
+    assert [path.stem for path in found] == ["_one", "_two"]
+    for cell in ("from course_lib import three", "from course_lib.attention import three"):
+        assert [p.stem for p in reached([], library.root, sources=[cell])] == ["_three"]

@@ -1,4 +1,147 @@
-"""The course's solutions: one module a lesson, each read like the explanation of its lesson.
+"""The course's solutions: one module per lesson, each read like the explanation of its lesson.
 
-Every public function and class is an exercise; the build pastes its source into the lesson.
+Every exported function and class is an exercise; the build pastes its source into the lesson. The
+modules are private, because two of them share their name with a function.
 """
+
+from course_lib.attention._additive_attention import (
+    AdditiveAttention,
+    additive_scores,
+)
+from course_lib.attention._batch_matmul import (
+    attention_cost,
+    batched_scores,
+    bmm,
+    bmm_loops,
+    weighted_sum,
+)
+from course_lib.attention._bug_hunt import (
+    CausalSelfAttention,
+    Lookup,
+    batch_items_independent,
+    broken_invariants,
+    keys_permutation_invariant,
+    masking_equals_deleting,
+)
+from course_lib.attention._kernel_pooling import (
+    fit_bandwidth,
+    gaussian_as_dot_product,
+    kernel_pooling,
+    leave_one_out,
+    squared_distances,
+)
+from course_lib.attention._language_model import (
+    KVCache,
+    ablate_head,
+    generate,
+    grouped_query_attention,
+    induction_score,
+    next_token_loss,
+    previous_token_score,
+    rotary_embedding,
+)
+from course_lib.attention._masked_softmax import (
+    additive_mask,
+    causal_mask,
+    combine_masks,
+    length_mask,
+    masked_softmax,
+    stable_softmax,
+)
+from course_lib.attention._memory_and_speed import (
+    RecomputedAttention,
+    blocked_attention,
+    factored_additive_scores,
+    softmax_statistics,
+)
+from course_lib.attention._multi_head import (
+    MultiHeadAttention,
+    is_causal,
+    is_permutation_equivariant,
+    load_into_torch,
+    merge_heads,
+    positional_encoding,
+    shift_matrix,
+    split_heads,
+)
+from course_lib.attention._scaled_dot_product import (
+    DotProductAttention,
+    attention_backward,
+    jacobian_wrt_query,
+    numpy_attention,
+    scaled_dot_product_attention,
+    score_variance,
+)
+from course_lib.attention._translator import (
+    DecoderBlock,
+    EncoderBlock,
+    effect_of_masking,
+    greedy_decode,
+    masked_cross_entropy,
+    pad_batch,
+    shift_right,
+)
+from course_lib.attention._whole_game import (
+    most_attended,
+)
+
+__all__ = [
+    "AdditiveAttention",
+    "CausalSelfAttention",
+    "DecoderBlock",
+    "DotProductAttention",
+    "EncoderBlock",
+    "KVCache",
+    "Lookup",
+    "MultiHeadAttention",
+    "RecomputedAttention",
+    "ablate_head",
+    "additive_mask",
+    "additive_scores",
+    "attention_backward",
+    "attention_cost",
+    "batch_items_independent",
+    "batched_scores",
+    "blocked_attention",
+    "bmm",
+    "bmm_loops",
+    "broken_invariants",
+    "causal_mask",
+    "combine_masks",
+    "effect_of_masking",
+    "factored_additive_scores",
+    "fit_bandwidth",
+    "gaussian_as_dot_product",
+    "generate",
+    "greedy_decode",
+    "grouped_query_attention",
+    "induction_score",
+    "is_causal",
+    "is_permutation_equivariant",
+    "jacobian_wrt_query",
+    "kernel_pooling",
+    "keys_permutation_invariant",
+    "leave_one_out",
+    "length_mask",
+    "load_into_torch",
+    "masked_cross_entropy",
+    "masked_softmax",
+    "masking_equals_deleting",
+    "merge_heads",
+    "most_attended",
+    "next_token_loss",
+    "numpy_attention",
+    "pad_batch",
+    "positional_encoding",
+    "previous_token_score",
+    "rotary_embedding",
+    "scaled_dot_product_attention",
+    "score_variance",
+    "shift_matrix",
+    "shift_right",
+    "softmax_statistics",
+    "split_heads",
+    "squared_distances",
+    "stable_softmax",
+    "weighted_sum",
+]

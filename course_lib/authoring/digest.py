@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from course_lib.authoring.inputs import SOLUTIONS, Course
+from course_lib.authoring.paste import solution_path
 from course_lib.workspace.sources import digest_of, reached
 
 FILE = "digests.json"
@@ -87,13 +88,7 @@ def influences(sources: list[str], course: Course, slug: str) -> list[Path]:
     """
     library, lesson = course.library, slug[3:]
     starts = {library / "__init__.py", library / "exercises" / "__init__.py"}
-    starts |= {library / part / f"{lesson}.py" for part in ("attention", "reference")}
+    starts |= {solution_path(library, slug), library / "reference" / f"{lesson}.py"}
     starts |= set((library / "exercises" / lesson).glob("*.py"))
     starts |= {*(library / "checks").rglob("*.py"), *(library / "notebook").glob("*.py")}
-    return reached(starts, library, sources=sources, found_lazily=solutions_of(course))
-
-
-def solutions_of(course: Course) -> dict[str, Path]:
-    """Returns the file of each solution, which course_lib finds by its name."""
-    folder = course.library / "attention"
-    return {name: folder / f"{e.lesson[3:]}.py" for name, e in course.exercises.items()}
+    return reached(starts, library, sources=sources)

@@ -33,7 +33,7 @@ class Solution:
 
 def solution_path(library: Path, lesson: str) -> Path:
     """Returns the module that holds the solutions of lesson `NN_slug`."""
-    return library / "attention" / f"{lesson[3:]}.py"
+    return library / "attention" / f"_{lesson[3:]}.py"
 
 
 def solution_source(name: str, library: Path | None = None) -> str:

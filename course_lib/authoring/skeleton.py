@@ -10,7 +10,9 @@ from string import Template
 
 from course_lib.authoring.did_you_mean import did_you_mean
 from course_lib.authoring.inputs import Course
+from course_lib.authoring.paste import solution_path
 from course_lib.workspace.errors import BuildError
+from course_lib.workspace.sources import exported, with_exports
 
 PLACEHOLDER = "TODO"
 
@@ -150,6 +152,8 @@ from course_lib.reference import Expected
 def new_exercise(course: Course, name: str, slug: str) -> list[Path]:
     """Writes the skeleton of an exercise into the five places of an existing lesson.
 
+    `attention/__init__.py` exports its name, and the lesson's `__init__.py` lists it.
+
     Returns:
         The files to work on, in the order of the work.
 
@@ -167,7 +171,8 @@ def new_exercise(course: Course, name: str, slug: str) -> list[Path]:
         raise BuildError("course new", None, f"there is no lesson `{slug}`", remedy)
     places = places_of(course, name, slug)
     solution, text, oracle, exercise, variants = places
-    order = exercise.with_name("__init__.py")
+    order, init = exercise.with_name("__init__.py"), solution.with_name("__init__.py")
+    exports = init.read_text("utf-8")
     written = {
         solution: solution.read_text("utf-8").rstrip("\n") + "\n" + SOLUTION.substitute(name=name),
         text: _with_statement(text.read_text("utf-8"), name, slug),
@@ -175,6 +180,7 @@ def new_exercise(course: Course, name: str, slug: str) -> list[Path]:
         exercise: EXERCISE.substitute(name=name),
         variants: VARIANTS.substitute(name=name),
         order: _with_name(order, name, course),
+        init: with_exports(exports, exported(exports) | {name: solution.stem}),
     }
     _write(written)
     return places
@@ -203,7 +209,7 @@ def new_lesson(course: Course, slug: str) -> list[Path]:
     library = course.library
     written = {
         course.text(slug): LESSON_TEXT.substitute(words),
-        library / "attention" / f"{name}.py": ATTENTION.substitute(words),
+        solution_path(library, slug): ATTENTION.substitute(words),
         library / "reference" / f"{name}.py": REFERENCE.substitute(words),
         library / "exercises" / name / "__init__.py": LESSON.substitute(words),
     }
@@ -215,7 +221,7 @@ def places_of(course: Course, name: str, slug: str) -> list[Path]:
     """The five files of an exercise: solution, lesson text, oracle, exercise, written answers."""
     library, lesson = course.library, slug[3:]
     return [
-        library / "attention" / f"{lesson}.py",
+        solution_path(library, slug),
         course.text(slug),
         library / "reference" / f"{lesson}.py",
         library / "exercises" / lesson / f"{name}.py",
@@ -230,7 +236,8 @@ def check_placeholders(course: Course, slug: str) -> None:
         BuildError: names the first such line.
     """
     lesson, library = slug[3:], course.library
-    files = [course.text(slug), *(library / p / f"{lesson}.py" for p in ("attention", "reference"))]
+    solution = solution_path(library, slug)
+    files = [course.text(slug), solution, library / "reference" / f"{lesson}.py"]
     files += sorted((library / "exercises" / lesson).glob("*.py"))
     files += sorted((course.root / "tests" / "variants" / lesson).glob("*.py"))
     for path in files:

@@ -15,8 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.attention.bug_hunt import CausalSelfAttention
-from course_lib.attention.multi_head import positional_encoding
+from course_lib.attention import CausalSelfAttention, positional_encoding
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.read import read_cells
 from course_lib.models.language_model import LanguageModel, repeated_tokens

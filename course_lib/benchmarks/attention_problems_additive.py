@@ -74,7 +74,7 @@ def masked_softmax(batch: int, n: int, *, per_query: bool, size: str, quick=Fals
 
 
 def _taught_softmax() -> Callable[..., Tensor]:
-    from course_lib.attention.masked_softmax import masked_softmax
+    from course_lib.attention import masked_softmax
 
     return masked_softmax
 
@@ -106,7 +106,7 @@ def kernel_regression(n: int, kernel: str, bandwidth: float, *, size: str, quick
         return lambda: textbook.kernel_regression(*arguments)[:, None]
 
     def taught(x: dict) -> Call:
-        from course_lib.attention.kernel_pooling import kernel_pooling
+        from course_lib.attention import kernel_pooling
 
         return lambda: kernel_pooling(*columns(x), bandwidth)[0]
 
@@ -215,6 +215,6 @@ def _fused() -> ModuleType:
 
 
 def _taught_additive() -> ModuleType:
-    from course_lib.attention import additive_attention
+    from course_lib import attention
 
-    return additive_attention
+    return attention

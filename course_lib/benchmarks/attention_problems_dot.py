@@ -152,7 +152,7 @@ def _torch_heads(embed_dim: int, num_heads: int, kind: str) -> Maker:
     """nn.MultiheadAttention with the weights of the course's own."""
 
     def make(x: dict) -> Call:
-        from course_lib.attention.multi_head import load_into_torch
+        from course_lib.attention import load_into_torch
 
         source = same_weights(x, _taught_heads().MultiHeadAttention(embed_dim, num_heads))
         module = nn.MultiheadAttention(embed_dim, num_heads, bias=False, batch_first=True)
@@ -226,12 +226,12 @@ def _fused() -> ModuleType:
 
 
 def _taught_dot() -> ModuleType:
-    from course_lib.attention import scaled_dot_product
+    from course_lib import attention
 
-    return scaled_dot_product
+    return attention
 
 
 def _taught_heads() -> ModuleType:
-    from course_lib.attention import multi_head
+    from course_lib import attention
 
-    return multi_head
+    return attention

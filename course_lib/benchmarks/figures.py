@@ -20,8 +20,7 @@ import torch
 from matplotlib.figure import Figure
 
 from course_lib import plotting
-from course_lib.attention.bug_hunt import CausalSelfAttention
-from course_lib.attention.masked_softmax import masked_softmax
+from course_lib.attention import CausalSelfAttention, masked_softmax
 from course_lib.models import trained
 from course_lib.plotting import Plot
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from course_lib.authoring.digest import solutions_of
 from course_lib.authoring.inputs import Course
+from course_lib.authoring.paste import solution_path
 from course_lib.bundle.student_project import environment, project, readme
-from course_lib.workspace.sources import reached
+from course_lib.workspace.sources import of_lessons, reached
 
 COPIED = ("LICENSE", "constraints.txt", "nbgrader_config.py")
 # What nothing else imports by a statement: the verbs, and what is found when it is first used.
@@ -47,6 +47,8 @@ def contents(course: Course, lessons: Sequence[str], up_to: str | None) -> dict[
     settings = sorted((library / "lab_config").rglob("*.json"))
     for path in [*library_files(course, lessons, up_to), *settings]:
         files[f"course_lib/{path.relative_to(library).as_posix()}"] = path.read_bytes()
+    init = of_lessons(library, solved(course, up_to))
+    files["course_lib/attention/__init__.py"] = init.encode()
     return files
 
 
@@ -60,19 +62,17 @@ def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> 
     starts |= {path for slug in known for path in (library / "exercises" / slug[3:]).glob("*.py")}
     starts |= {library / f"checks/observe/lessons/{slug[3:]}.py" for slug in known}
     starts |= {library / f"reference/{slug[3:]}.py" for slug in known}  # found by their names
-    starts |= {library / "attention" / f"{slug[3:]}.py" for slug in solved(course, up_to)}
     left_out = {library / part for part in NOT_FOR_STUDENTS}
     if up_to is None:  # lesson 08 points at it
         starts |= set(library.glob("fused/*.py"))
     else:
         hidden = [slug for slug in course.lessons if slug >= up_to]
-        left_out |= {library / "fused", *(library / f"attention/{s[3:]}.py" for s in hidden)}
+        left_out |= {library / "fused", *(solution_path(library, slug) for slug in hidden)}
     notebooks = [nbformat.read(course.release(slug), as_version=4) for slug in lessons]
     sources = [cell.source for nb in notebooks for cell in nb.cells if cell.cell_type == "code"]
     return reached(
         starts,
         library,
         sources=sources,
-        found_lazily=solutions_of(course),
         skip=lambda p: bool(left_out & {p, *p.parents}),
     )

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lib.attention._additive_attention import additive_scores
 from course_lib.attention._checked import checked
-from course_lib.attention.additive_attention import additive_scores
 from course_lib.fused._additive_function import BlockedAdditive, by_formula, is_small
 from course_lib.fused._additive_small import SmallAdditive
 from course_lib.fused._quick import quickly_checked

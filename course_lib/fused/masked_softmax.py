@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from course_lib.attention.masked_softmax import masked_softmax as taught_masked_softmax
+from course_lib.attention._masked_softmax import masked_softmax as taught_masked_softmax
 from course_lib.fused._quick import quickly_checked
 
 

@@ -8,7 +8,7 @@ writes its result in the same order, so that merging the heads is a view as well
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from course_lib.attention import multi_head as taught
+from course_lib.attention import _multi_head as taught
 from course_lib.attention._checked import (
     check_kind,
     check_mask,

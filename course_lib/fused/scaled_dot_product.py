@@ -12,7 +12,7 @@ import math
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from course_lib.attention import scaled_dot_product as taught
+from course_lib.attention import _scaled_dot_product as taught
 from course_lib.fused._attend import FEW_KEYS, attend, attend_with_weights
 from course_lib.fused._quick import quickly_checked
 

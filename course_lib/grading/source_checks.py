@@ -117,7 +117,7 @@ def _is_metered(exercise: str) -> bool:
 
 @functools.cache
 def _solutions(slug: str) -> dict[str, str]:
-    path = _SOLUTIONS / f"{slug}.py"
+    path = _SOLUTIONS / f"_{slug}.py"
     return dict(_definitions(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 

@@ -177,7 +177,7 @@ def _needs(
             return f"{name} = {key}" if renamed else ""
         if find(key).lesson != lesson and key in others:
             return f"from {PACKAGE} import {key}{renamed}"
-        if key in vars(course_lib)["_exercise_modules"]():
+        if key in course_lib.attention.__all__:
             return f"from course_lib import {key}{renamed}"
         raise NotKept(f"it uses `{key}`, which is not in it yet; run its check first, then this")
 

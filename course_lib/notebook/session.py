@@ -140,7 +140,7 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
         _from_library[exercise] = kept.value
         said = f"your own from my_attention ({library.shown_day(kept.day)})"
         return _Going(kept.value, said, f"your own NAMES{said.removeprefix('your own')}")
-    if exercise not in vars(course_lib)["_exercise_modules"]():  # looked up, and said, there
+    if exercise not in course_lib.attention.__all__:  # looked up, and said, there
         return _Going(getattr(course_lib, exercise), "")
     return _Going(getattr(course_lib, exercise), f"the course's version; {why}", _COURSES)
 
@@ -159,11 +159,12 @@ def _summed_up(going: dict[str, _Going]) -> str:
 def _courses_helpers(wanted: Exercise, namespace: dict) -> Iterator[None]:
     """A check judges one exercise: what `carry_on` took for it from the student's answers to
     earlier lessons is the course's meanwhile, as under grading."""
-    courses = vars(course_lib)["_exercise_modules"]()
     taken = [
         name
         for name, value in _from_library.items()
-        if namespace.get(name) is value and name in courses and find(name).lesson != wanted.lesson
+        if namespace.get(name) is value
+        and name in course_lib.attention.__all__
+        and find(name).lesson != wanted.lesson
     ]
     with in_place({name: getattr(course_lib, name) for name in taken}, namespace):
         yield

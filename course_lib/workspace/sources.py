@@ -23,25 +23,26 @@ def reached(
     library: Path,
     *,
     sources: Iterable[str] = (),
-    found_lazily: Mapping[str, Path] | None = None,
     skip: Callable[[Path], bool] = lambda path: False,
 ) -> list[Path]:
     """Return `files` and everything in a library that they and `sources` import, sorted.
 
     Followed are imports wherever they are in a file, and with a module the packages around it and
-    the texts and arrays beside it that it names.
+    the texts and arrays beside it that it names. A solution imported from `course_lib` or
+    `course_lib.attention` leads to the module that defines it, not to those of all lessons.
 
     Args:
         files: where to begin.
         library: the folder course_lib.
         sources: of cells in a notebook.
-        found_lazily: the files of names that `course_lib` finds when they are first used.
         skip: a file for which this is true is left out, and so is what only it imports.
     """
-    lazily = found_lazily or {}
+    init = library / "attention" / "__init__.py"
+    modules = exported(init.read_text(encoding="utf-8")) if init.is_file() else {}
+    solutions = {name: init.with_name(f"{module}.py") for name, module in modules.items()}
     todo = set(files)
     for source in sources:
-        todo |= _files_of(source, library, lazily)
+        todo |= _files_of(source, library, solutions)
     done: set[Path] = set()
     while todo:
         path = todo.pop()
@@ -51,7 +52,7 @@ def reached(
         # `course_lib` itself is lazy: it imports nothing before it is asked.
         if path.suffix == ".py" and path != library / "__init__.py":
             source = path.read_text(encoding="utf-8")
-            todo |= _files_of(source, library, lazily)
+            todo |= _files_of(source, library, solutions)
             todo |= {path.with_name(name) for name in _BESIDE.findall(source)}
     return sorted(done)
 
@@ -106,12 +107,13 @@ def _starts_with_text(body: list[ast.stmt]) -> bool:
     return isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", None), str)
 
 
-def _files_of(source: str, library: Path, lazily: Mapping[str, Path]) -> set[Path]:
+def _files_of(source: str, library: Path, solutions: Mapping[str, Path]) -> set[Path]:
     """The files of a library that a source imports."""
     found: set[Path] = set()
     for dotted in _imported(source):
-        if dotted[1:] and dotted[1] in lazily:
-            found.add(lazily[dotted[1]])
+        package, name = dotted[1:-1], dotted[-1]
+        if package in ((), ("attention",)) and name in solutions:
+            found.add(solutions[name])
             continue
         for length in range(2, len(dotted) + 1):
             stem = library.joinpath(*dotted[1:length])
@@ -166,3 +168,40 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
     yield table
     for child in table.get_children():
         yield from _tables(child)
+
+
+def exported(init: str) -> dict[str, str]:
+    """Map each name that the source of `attention/__init__.py` exports to its module."""
+    nodes = [node for node in ast.parse(init).body if isinstance(node, ast.ImportFrom)]
+    return {
+        alias.name: (node.module or "").rpartition(".")[2] for node in nodes for alias in node.names
+    }
+
+
+def of_lessons(library: Path, lessons: Iterable[str]) -> str:
+    """Return a shorter `attention/__init__.py`, for a copy with only these lessons' solutions."""
+    init = (library / "attention" / "__init__.py").read_text(encoding="utf-8")
+    kept = {f"_{slug[3:]}" for slug in lessons}
+    return with_exports(init, {n: module for n, module in exported(init).items() if module in kept})
+
+
+def with_exports(init: str, exports: Mapping[str, str]) -> str:
+    """Return the source of `attention/__init__.py` with other exports.
+
+    Args:
+        init: the source, of which the docstring is kept.
+        exports: the names to export, each with its module.
+    """
+    docstring = init.splitlines()[: ast.parse(init).body[0].end_lineno]
+    lines = [*docstring, ""]
+    for module in sorted(set(exports.values())):
+        names = [name for name in exports if exports[name] == module]
+        lines += [f"from course_lib.attention.{module} import (", *_listed(names, "{}"), ")"]
+    lines += ["", "__all__ = [", *_listed(exports, '"{}"'), "]"]
+    return "\n".join(lines) + "\n"
+
+
+def _listed(names: Iterable[str], form: str) -> list[str]:
+    """One name a line in the order that ruff wants: classes first."""
+    ordered = sorted(names, key=lambda name: (not name[0].isupper(), name))
+    return [f"    {form.format(name)}," for name in ordered]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from page_scripts import THEMES
 
-from course_lib.attention.bug_hunt import CausalSelfAttention
+from course_lib.attention import CausalSelfAttention
 from course_lib.models import trained
 from course_lib.models.numerals import Numerals, german
 from course_lib.models.whole_game import translate

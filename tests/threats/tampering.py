@@ -487,12 +487,12 @@ for what, code in {
 def causal_mask(num_queries, num_keys=None, *, device=None):
     return course_lib.causal_mask(num_queries, num_keys, device=device)""",
     "the course's own, wrapped, with the profiler disabled": """import sys
-from course_lib.attention.masked_softmax import causal_mask as theirs
+from course_lib.attention import causal_mask as theirs
 def causal_mask(num_queries, num_keys=None, *, device=None):
     sys.setprofile(None)
     return theirs(num_queries, num_keys, device=device)""",
     "the course's own without its wrapper, under another home": """import sys, inspect
-from course_lib.attention.masked_softmax import causal_mask as theirs
+from course_lib.attention import causal_mask as theirs
 sys.setprofile = lambda f: None
 causal_mask = inspect.unwrap(theirs)
 causal_mask.__module__ = "__main__\"""",

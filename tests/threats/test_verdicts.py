@@ -37,21 +37,21 @@ ROOT = Path(__file__).parents[2]
 
 
 BORROWED = {  # an answer to masked_softmax that runs the course's own code
-    "import": "from course_lib.attention.masked_softmax import masked_softmax",
+    "import": "from course_lib.attention import masked_softmax",
     "by name": "from course_lib import masked_softmax",
     "getsource": """import inspect
 import course_lib
 exec(inspect.getsource(course_lib.masked_softmax))""",
-    "code object": """import course_lib.attention.masked_softmax as theirs
+    "code object": """import course_lib.attention._masked_softmax as theirs
 masked_softmax = type(lambda: 0)(theirs.masked_softmax.__code__, vars(theirs))""",
     "marshal": """import course_lib, glob, marshal, os
 home = os.path.dirname(course_lib.__file__)
-(path,) = glob.glob(home + "/attention/__pycache__/masked_softmax.*.pyc")
+(path,) = glob.glob(home + "/attention/__pycache__/_masked_softmax.*.pyc")
 exec(marshal.loads(open(path, "rb").read()[16:]))""",
     "the file": """import course_lib, os
-exec(open(os.path.dirname(course_lib.__file__) + "/attention/masked_softmax.py").read())""",
+exec(open(os.path.dirname(course_lib.__file__) + "/attention/_masked_softmax.py").read())""",
     "sys.modules": """import sys
-(theirs,) = [m for n, m in list(sys.modules.items()) if n.endswith("attention.masked_softmax")]
+(theirs,) = [m for n, m in list(sys.modules.items()) if n.endswith("attention._masked_softmax")]
 masked_softmax = theirs.masked_softmax""",
     "gc": """import gc, types
 def holds(code):
@@ -126,7 +126,7 @@ def test_s01_no_line_of_a_solution_that_is_still_due_can_be_read(borrowers):
         line.strip()
         for slug in lessons()
         if slug >= LESSON
-        for line in (ROOT / "course_lib" / "attention" / f"{slug[3:]}.py").read_text().splitlines()
+        for line in (ROOT / "course_lib" / "attention" / f"_{slug[3:]}.py").read_text().splitlines()
     }
     secret = {line for line in secret - handed_out if len(line) > 30}
     assert len(secret) > 200
@@ -154,9 +154,7 @@ def test_s01_what_an_earlier_lesson_handed_out_may_be_imported(tmp_path):
     source = solution_source("scaled_dot_product_attention")
     for cell in notebook.cells:
         if grade_id(cell) == "scaled_dot_product_attention-answer":
-            cell.source = (
-                f"from course_lib.attention.masked_softmax import masked_softmax\n{source}"
-            )
+            cell.source = f"from course_lib.attention import masked_softmax\n{source}"
     runner = Runner(None, QUICK.limits)
     try:
         result = runner.run(Job("ada", later, "key", notebook, "seed"))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from course_lib.exercises import lessons
-from course_lib.workspace.sources import reached
+from course_lib.workspace.sources import of_lessons, reached
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 # Rooms, no list of modules; of the solutions what all share, and those of the lessons before.
@@ -52,6 +52,8 @@ def stage_library(folder: Path, lesson: str) -> Path:
     target = library_of(folder, lesson)
     for name in (*_VISIBLE, *_solutions(lesson), *_of_lessons(lesson)):
         _copy(_PACKAGE / name, target / "course_lib" / name)
+    init = of_lessons(_PACKAGE, handed_out(lesson))
+    (target / "course_lib" / "attention" / "__init__.py").write_text(init, encoding="utf-8")
     (target / "course_lib" / "grading" / "__init__.py").write_text("")
     package = target / "course_lib"  # a notebook's own calls go on, and mean nothing
     (package / "notebook").mkdir()
@@ -63,9 +65,10 @@ def stage_library(folder: Path, lesson: str) -> Path:
 
 
 def _solutions(lesson: str) -> Iterator[str]:
-    before = {slug[3:] for slug in handed_out(lesson)}
-    for path in sorted((_PACKAGE / "attention").glob("*.py")):
-        if path.stem.startswith("_") or path.stem in before:
+    """The solutions of earlier lessons, and what all solutions share."""
+    left_out = {f"_{slug[3:]}" for slug in set(lessons()) - set(handed_out(lesson))}
+    for path in sorted((_PACKAGE / "attention").glob("_[a-z]*.py")):
+        if path.stem not in left_out:
             yield f"attention/{path.name}"
 
 

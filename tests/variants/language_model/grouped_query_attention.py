@@ -5,12 +5,9 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.attention import masked_softmax as lesson_02
-from course_lib.attention import scaled_dot_product as lesson_05
+from course_lib.attention import masked_softmax
+from course_lib.attention import scaled_dot_product_attention as sdpa
 from course_lib.exercises.variants import faulty, right, wrong, wrong_in
-
-masked_softmax = lesson_02.masked_softmax
-sdpa = lesson_05.scaled_dot_product_attention
 
 
 def refuse(h, g):

@@ -5,7 +5,7 @@ import types
 
 import torch
 
-from course_lib.attention.memory_and_speed import blocked_attention
+from course_lib.attention import blocked_attention
 from course_lib.exercises.variants import faulty, right, wrong
 
 

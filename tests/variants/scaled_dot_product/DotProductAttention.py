@@ -6,8 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.attention.masked_softmax import masked_softmax
-from course_lib.attention.scaled_dot_product import scaled_dot_product_attention
+from course_lib.attention import masked_softmax, scaled_dot_product_attention
 from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.attention.scaled_dot_product import scaled_dot_product_attention
+from course_lib.attention import scaled_dot_product_attention
 from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.attention.multi_head import MultiHeadAttention
+from course_lib.attention import MultiHeadAttention
 from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 

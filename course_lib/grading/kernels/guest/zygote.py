@@ -61,12 +61,9 @@ IPython.core.debugger IPython.core.oinspect IPython.core.logger tornado.queues
 
 def _import_everything() -> None:
     """All of it before the first fork."""
-    import course_lib
 
     import_without_debugger()
     for name in _WARM.split():
-        importlib.import_module(name)
-    for name in vars(course_lib)["_exercise_modules"]().values():
         importlib.import_module(name)
     import matplotlib
     import numpy as np

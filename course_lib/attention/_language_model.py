@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib.attention._checked import checked
-from course_lib.attention.masked_softmax import masked_softmax
+from course_lib.attention._masked_softmax import masked_softmax
 
 
 @checked

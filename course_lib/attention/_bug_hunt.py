@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention._checked import checked
-from course_lib.attention.masked_softmax import causal_mask, masked_softmax
-from course_lib.attention.multi_head import merge_heads, split_heads
+from course_lib.attention._masked_softmax import causal_mask, masked_softmax
+from course_lib.attention._multi_head import merge_heads, split_heads
 
 
 @checked

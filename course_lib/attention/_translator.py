@@ -10,10 +10,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from course_lib.attention._bug_hunt import CausalSelfAttention
 from course_lib.attention._checked import checked
-from course_lib.attention.bug_hunt import CausalSelfAttention
-from course_lib.attention.masked_softmax import length_mask
-from course_lib.attention.multi_head import MultiHeadAttention
+from course_lib.attention._masked_softmax import length_mask
+from course_lib.attention._multi_head import MultiHeadAttention
 
 
 @checked

@@ -10,8 +10,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from course_lib.attention._checked import checked
+from course_lib.attention._masked_softmax import masked_softmax
 from course_lib.attention._modules import checked_transfer
-from course_lib.attention.masked_softmax import masked_softmax
 
 
 @checked

@@ -29,7 +29,7 @@ OTHER_PROCESSOR = {
 
 
 def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False) -> int:
-    """Run the parts, print a line for each and the total at the end, and return the exit code.
+    """Run the parts, print what each took and the total at the end, and return the exit code.
 
     Args:
         root: the clone.
@@ -37,16 +37,16 @@ def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False
         everything: include slow tests and notebooks, as happens anyway if the variable CI is set.
     """
     everything = everything or bool(os.environ.get("CI"))
-    quick = [] if everything else ["-m", "not slow"]
+    quick = ["-m", "not slow"]
     numeric = sorted(map(str, (root / "tests").glob("test_attention_*.py")))
     parts = {
         "style": lambda: _style(root),
-        "tests": lambda: _pytest(root, [*TWO_WORKERS, "tests", *quick]),
+        "tests": lambda: _pytest(root, [*TWO_WORKERS, "tests", *([] if everything else quick)]),
         "drift": lambda: _drift(root),
     }
     if everything:
         parts["notebooks and numeric tests, as on another processor"] = lambda: _pytest(
-            root, [*TWO_WORKERS, "--nbval", "solutions", *numeric], OTHER_PROCESSOR
+            root, [*TWO_WORKERS, "--nbval", "solutions", *numeric, *quick], OTHER_PROCESSOR
         )
     if pytest_args:
         parts = {"tests": lambda: _pytest(root, pytest_args)}

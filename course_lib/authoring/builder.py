@@ -1,4 +1,4 @@
-"""Builds what is stale and puts it in place; tells what has drifted without executing anything."""
+"""Build the notebooks of stale lessons, and say what is stale without executing anything."""
 
 import os
 import time
@@ -36,7 +36,7 @@ class BuildResult:
 
 @dataclass(frozen=True)
 class Drift:
-    """A file that does not fit its source: which, why, and the command that fixes it."""
+    """A file that does not match its source: which one, why, and the command that fixes it."""
 
     path: str
     reason: str
@@ -82,7 +82,7 @@ def build(
 def check_build(
     root: Path, lessons: Sequence[str] | None = None, *, course: Course | None = None
 ) -> list[Drift]:
-    """Returns what `build` would change, and why, without executing a cell."""
+    """Return what `build` would change and why, without executing a cell."""
     course = course or Course.at(root)
     return [drift for slug in course.select(lessons) for drift in _drifts(course, slug)]
 
@@ -152,7 +152,7 @@ def _read_bytes(path: Path) -> bytes | None:
 
 
 def _solution_drift(text: str | None, digest: str, noted: dict[str, str]) -> str | None:
-    """Returns why a source notebook is not the one that would be built, or None."""
+    """Return why a source notebook is not the one that would be built, or None."""
     if text is None:
         return "not built yet"
     if not noted:
@@ -206,7 +206,7 @@ def _differing(files: dict[str, bytes], folder: Path) -> list[str]:
 
 
 def replace_files(files: dict[Path, bytes]) -> None:
-    """Writes files so that a crash leaves each either old or new, never half."""
+    """Write files so that a crash leaves each either old or new, never half."""
     for path, data in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f".{path.name}.new")

@@ -34,7 +34,7 @@ def release_files(course: Course, slug: str, notebook: str) -> dict[str, bytes]:
 
 
 def _generate(course: Course, slug: str, root: Path) -> None:
-    """Runs generate_assignment on the scratch course at `root`, as with the flag --no-db."""
+    """Run generate_assignment on the scratch course at `root`, as with the flag --no-db."""
     from nbgrader.converters import GenerateAssignment
     from nbgrader.coursedir import CourseDirectory
     from nbgrader.utils import capture_log

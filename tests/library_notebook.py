@@ -6,15 +6,14 @@ from types import SimpleNamespace
 from grading_course import CAUSAL, LENGTH
 
 from course_lib.checks.observe import front_end
-from course_lib.notebook import library, library_import, progress, session
+from course_lib.notebook import _local, _progress, library
 
 IMPORTS = """import math
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F"""
-CAUSAL_PATH = "my_attention/masked_softmax.py"
-KEPT = f"causal_mask: kept in your own library, {CAUSAL_PATH}"
+KEPT = "causal_mask: kept in your own library, my_attention/_causal_mask.py"
 
 
 class Notebook:
@@ -50,12 +49,12 @@ def solved_length(notebook):
 
 def make_course(tmp_path, monkeypatch):
     """A course's folder, where the kernel works in a lesson's; forgotten in the end."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
     root = tmp_path / "Mein Kürs 注意"
     lesson = root / "notebooks" / "02_masked_softmax"
     lesson.mkdir(parents=True)
     (root / "nbgrader_config.py").touch()
     monkeypatch.chdir(lesson)
-    library_import.install()
     yield root
     forget()
 
@@ -63,10 +62,10 @@ def make_course(tmp_path, monkeypatch):
 def sit_down(monkeypatch):
     """Opens a notebook: from now on it is this one that asks."""
     made = Notebook()
-    for module in (library, library_import, progress, front_end, session):
+    for module in (library, _progress, front_end, _local):
         monkeypatch.setattr(module, "current_shell", lambda: made.shell)
-    for memory in (session._right, session._remembered, session._from_library):
-        memory.clear()
+    monkeypatch.setattr(_local, "session", _local.Session())
+    library.make_importable()
     return made
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import course_lib
 from course_lib.exercises import exercises
-from course_lib.notebook.certificate import COURSES, TITLE, Certificate
+from course_lib.notebook._certificate import COURSES, TITLE, Certificate
 from course_lib.notebook.library_parts import parts_of
 from course_lib.plotting.certificate import certificate as picture
 from course_lib.plotting.library_map import library_map as inner
@@ -68,7 +68,6 @@ def place(tmp_path, monkeypatch):
 def test_it_counts_the_library_of_whoever_works_and_none_in_a_program(place, monkeypatch):
     assert course_lib.certificate().own == {}
     notebook = library_notebook.sit_down(monkeypatch)
-    monkeypatch.setattr("course_lib.notebook.library_import.current_shell", lambda: notebook.shell)
     notebook.solve()
     shown = course_lib.certificate()
     assert set(shown.own) == {"causal_mask"} and shown.place == place / "my_attention"

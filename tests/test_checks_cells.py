@@ -11,11 +11,11 @@ from live_notebook import live_notebook
 
 import course_lib
 from course_lib.checks.judge.grade import judge_observed
+from course_lib.checks.judge.points import UNSEEN, Points
 from course_lib.checks.observe import cells
 from course_lib.checks.observe.observation import Subject
 from course_lib.checks.observe.suggestion import message_of
 from course_lib.exercises import find
-from course_lib.notebook.points import UNSEEN, Points
 
 OWN = "causal_mask: going on with your own, which passed its check"
 COURSES = "causal_mask: going on with the course's version; "
@@ -36,7 +36,7 @@ def kernel():
 def student(kernel, request):
     """A notebook in which nothing was done yet, in front ends that give cells ids or do not."""
     kernel.run("for name in ('causal_mask', 'length_mask'): globals().pop(name, None)")
-    kernel.run("from course_lib.notebook import session\nsession._right.clear()")
+    kernel.run("from course_lib.notebook import _local\n_local.session.right.clear()")
     names = request.param == "with ids"
 
     def cell(source, name=""):

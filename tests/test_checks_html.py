@@ -9,7 +9,7 @@ from pages import what_it_loads, words_of
 import course_lib
 from course_lib.checks import exercises, grade
 from course_lib.checks.judge import html as fragment
-from course_lib.notebook import session
+from course_lib.notebook import _local
 
 PAPER, EDITOR = "#ffffff", "#1f1f1f"  # the darkest common ones: JupyterLab #111111, VS Code this
 
@@ -78,7 +78,7 @@ def test_what_a_page_loads_is_found():
 def shown(monkeypatch):
     """Collects what `hint` displays, as text and as HTML."""
     bundles = []
-    monkeypatch.setattr(session, "_show", lambda text, page: bundles.append((text, page)))
+    monkeypatch.setattr(_local, "_show", lambda text, page: bundles.append((text, page)))
     return bundles
 
 

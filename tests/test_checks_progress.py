@@ -1,6 +1,7 @@
 """Progress: who keeps it, where, and that nothing which goes wrong with it reaches a student."""
 
 import json
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,8 @@ import course_lib
 from course_lib import checks
 from course_lib.checks.judge.report import Report
 from course_lib.cli import main as cli
-from course_lib.notebook import progress as kept
+from course_lib.notebook import _progress as kept
+from course_lib.workspace.locks import only_one
 
 EXERCISE = "causal_mask"
 MOST = checks.exercises()[EXERCISE].points
@@ -153,6 +155,20 @@ def test_a_write_that_fails_leaves_the_old_file(place, monkeypatch):
     assert place.read_bytes() == before
 
 
+def test_two_open_lessons_do_not_lose_each_other_s_progress(place):
+    place.parent.mkdir()
+    with only_one(place.with_name("progress.lock"), waiting=lambda: None):
+        second = threading.Thread(target=lambda: kept.keep(report(1.0, "correct")))
+        second.start()
+        second.join(0.5)
+        assert second.is_alive()
+        best = {"outcome": "correct", "points": 2.0, "when": "2026-01-02T00:00:00+00:00"}
+        content = {"best": {"bmm": best}}
+        place.write_text(json.dumps(content), encoding="utf-8")
+    second.join()
+    assert line("bmm").best.outcome == line().best.outcome == "correct"
+
+
 def test_progress_has_each_check_of_the_course_once(place):
     shown = course_lib.progress()
     names = [one.exercise for one in shown.lines]
@@ -189,7 +205,7 @@ def test_the_library_is_counted_and_drawn(place):
         course_lib.progress().text()
     )
     folder.mkdir()
-    (folder / "masked_softmax.py").write_text(
+    (folder / "_causal_mask.py").write_text(
         "# causal_mask: full marks on 2026-01-02\ncausal_mask = 1"
     )
     shown = course_lib.progress()

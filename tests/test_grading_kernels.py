@@ -102,7 +102,7 @@ def test_the_library_in_it_has_no_judge(kernels, client):
         "reference",
         "checks.judge",
         "exercises",
-        "notebook.progress",
+        "notebook._local",
         "grading.run",
     ):
         assert error_of(client, f"import course_lib.{name}") == "ModuleNotFoundError"

@@ -39,6 +39,17 @@ def test_observe_brings_in_no_judge_oracle_or_exercise():
     assert fresh(code, modules=secret) == []
 
 
+def test_the_first_check_imports_only_its_own_lesson_s_exercises():
+    code = "import sys, course_lib\ncourse_lib.check('causal_mask', len)\n"
+    code += "print([m for m in sys.modules if m.startswith('course_lib.exercises.')])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, check=True
+    )
+    modules = [name.split(".")[2:] for name in ast.literal_eval(done.stdout.splitlines()[-1])]
+    lessons = {parts[0] for parts in modules if len(parts) > 1 and not parts[0].startswith("_")}
+    assert lessons == {"masked_softmax"}
+
+
 def test_import_course_lib_is_fast_and_brings_in_nothing_heavy():
     heavy = ["torch", "numpy", "matplotlib", "typer", "nbgrader", "course_lib.checks"]
     assert fresh("import course_lib", modules=heavy) == []

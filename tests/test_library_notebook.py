@@ -1,5 +1,8 @@
 """What a notebook goes on with: the session's answer, the library's, the course's; and who asks."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -10,13 +13,12 @@ from library_notebook import IMPORTS, KEPT, make_course, sit_down
 from live_notebook import live_notebook
 
 import course_lib
-from course_lib import attention, missing_solutions
+from course_lib import attention
 from course_lib.authoring import Course
 from course_lib.authoring.assemble import assemble
 from course_lib.authoring.paste import solution_source
-from course_lib.checks.observe import judged_outside
 from course_lib.exercises import lessons
-from course_lib.notebook import library, session
+from course_lib.notebook import _local, library
 from course_lib.notebook.library import shown_day
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,7 +34,7 @@ def course(tmp_path, monkeypatch):
 @pytest.fixture
 def notebook(course, monkeypatch):
     made = sit_down(monkeypatch)
-    monkeypatch.setattr(session, "_namespace", lambda: made.space)
+    monkeypatch.setattr(_local, "_namespace", lambda: made.space)
     made.run(IMPORTS)
     return made
 
@@ -46,91 +48,111 @@ def today(notebook):
 def test_a_check_keeps_what_it_found_right_and_says_so_once(notebook, capsys):
     notebook.run(CAUSAL)
     for said in (f"{KEPT}\n", "", ""):
-        assert session.check("causal_mask") == 2
+        assert _local.check("causal_mask") == 2
         assert capsys.readouterr().out.endswith(f"correct  (2 of 2 points)\n{said}")
 
 
 def test_a_check_that_cannot_keep_it_gives_its_points_and_a_sentence(notebook, capsys):
     notebook.run("W = torch.ones(1)", f"{CAUSAL} * (W > 0)")
-    assert session.check("causal_mask") == 2
+    assert _local.check("causal_mask") == 2
     assert "causal_mask is not kept in your library: it uses `W`" in capsys.readouterr().out
 
 
 def test_the_answer_of_this_session_comes_first(notebook, today, capsys):
     notebook.run(f"{CAUSAL}  # newer")
-    session.check("causal_mask")
+    _local.check("causal_mask")
     capsys.readouterr()
-    assert session.carry_on("causal_mask") is notebook.space["causal_mask"]
+    assert _local.carry_on("causal_mask") is notebook.space["causal_mask"]
     assert capsys.readouterr().out == OWN
 
 
 def test_then_comes_the_library_and_then_the_course(notebook, today, capsys):
-    found = session.carry_on("causal_mask")
-    assert found.__module__ == "my_attention.masked_softmax"
+    found = _local.carry_on("causal_mask")
+    assert found.__module__ == "my_attention._causal_mask"
     own = f"causal_mask: going on with your own from my_attention ({today})\n"
     assert capsys.readouterr().out == own
     notebook.run(UPPER)
-    session.check("causal_mask")
+    _local.check("causal_mask")
     capsys.readouterr()
-    assert session.carry_on("causal_mask") is found and capsys.readouterr().out == own
-    library._path_of("causal_mask").unlink()
-    assert session.carry_on("causal_mask") is course_lib.causal_mask
+    assert _local.carry_on("causal_mask") is found and capsys.readouterr().out == own
+    (library.folder() / "_causal_mask.py").unlink()
+    assert _local.carry_on("causal_mask") is course_lib.causal_mask
     assert capsys.readouterr().out == COURSES
 
 
 def test_several_names_give_a_tuple_and_one_line(notebook, today, capsys):
-    mine, theirs, other = session.carry_on("causal_mask", "masked_softmax", "bmm")
-    assert mine.__module__ == "my_attention.masked_softmax"
+    mine, theirs, other = _local.carry_on("causal_mask", "masked_softmax", "bmm")
+    assert mine.__module__ == "my_attention._causal_mask"
     assert (theirs, other) == (course_lib.masked_softmax, course_lib.bmm)
     assert capsys.readouterr().out == (
         f"Going on with your own causal_mask from my_attention ({today}); "
         "the course's masked_softmax, bmm\n"
     )
-    assert session.carry_on("bmm", "bmm_loops") == (course_lib.bmm, course_lib.bmm_loops)
+    assert _local.carry_on("bmm", "bmm_loops") == (course_lib.bmm, course_lib.bmm_loops)
     assert capsys.readouterr().out == "Going on with the course's bmm, bmm_loops\n"
     with pytest.raises(ValueError, match='did you mean "bmm"'):
-        session.carry_on("causal_mask", "bmmm")
+        _local.carry_on("causal_mask", "bmmm")
 
 
 def test_a_program_sees_the_course_s_version_whatever_the_library_holds(
     notebook, today, monkeypatch, capsys
 ):
     notebook.shell.kernel.get_parent("shell")["content"]["allow_stdin"] = False
-    assert session.carry_on("causal_mask") is course_lib.causal_mask
+    assert _local.carry_on("causal_mask") is course_lib.causal_mask
     assert capsys.readouterr().out == COURSES
-    both = session.carry_on("causal_mask", "length_mask")
+    both = _local.carry_on("causal_mask", "length_mask")
     said = capsys.readouterr().out
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     notebook.shell.kernel.get_parent("shell")["content"]["allow_stdin"] = True
-    assert session.carry_on("causal_mask", "length_mask") == both
+    assert _local.carry_on("causal_mask", "length_mask") == both
     assert (
         capsys.readouterr().out == said == "Going on with the course's causal_mask, length_mask\n"
     )
-    assert judged_outside.carry_on("causal_mask", "length_mask") == both
-    assert capsys.readouterr().out == said
 
 
-@pytest.mark.parametrize("name", sorted(course_lib._TOOLS))
-def test_what_a_notebook_imports_is_there_under_grading(name):
-    assert callable(getattr(judged_outside, name))
+GRADED = """import course_lib.notebook as tools
+from course_lib.notebook import carry_on, check
+assert all(getattr(tools, name).__module__.endswith("._graded") for name in tools.__all__)
+assert carry_on("causal_mask", "length_mask") == (tools._graded.course_lib.causal_mask, length_mask)
+def bmm(a, b): return a @ b
+assert check("bmm") == 0.0
+from my_attention import bmm as mine, causal_mask
+assert mine is bmm and causal_mask is tools._graded.course_lib.causal_mask
+"""
+
+
+def test_the_other_implementation_decides_nothing_and_my_attention_gives_what_carry_on_gives():
+    code = f"from course_lib import length_mask\n{GRADED}"
+    stand_in = ROOT / "course_lib" / "notebook" / "stand_in"
+    environ = {**os.environ, "COURSE_JUDGED_OUTSIDE": "1", "PYTHONPATH": str(stand_in)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.stderr, done.stdout.splitlines()) == (
+        "",
+        [
+            "Going on with the course's causal_mask, length_mask",
+            "bmm: judged outside this notebook, after this cell",
+        ],
+    )
 
 
 def test_a_check_judges_its_exercise_alone(notebook, course, capsys):
     """What comes from an earlier lesson's library is the course's meanwhile, as under grading."""
     notebook.run(*map(solution_source, ("length_mask", "masked_softmax")))
     notebook.keep("masked_softmax")
-    file = course / "my_attention" / "masked_softmax.py"
+    file = course / "my_attention" / "_masked_softmax.py"
     text = file.read_text(encoding="utf-8").replace("def masked_softmax(", "def right(")
     file.write_text(text + "\n\ndef masked_softmax(*arguments):\n    raise ZeroDivisionError\n")
-    notebook.space["masked_softmax"] = broken = session.carry_on("masked_softmax")
+    notebook.space["masked_softmax"] = broken = _local.carry_on("masked_softmax")
     with pytest.raises(ZeroDivisionError):
         broken(1)
     notebook.run(solution_source("scaled_dot_product_attention"))
-    assert session.check("scaled_dot_product_attention") == 8
+    assert _local.check("scaled_dot_product_attention") == 8
     assert notebook.space["masked_softmax"] is broken
-    assert "kept in your own library" in capsys.readouterr().out
-    other = (course / "my_attention" / "scaled_dot_product.py").read_text(encoding="utf-8")
-    assert "from course_lib import masked_softmax\n" in other, "its own would not be right"
+    assert (
+        "in a file of its own `scaled_dot_product_attention` gets 0 of" in capsys.readouterr().out
+    )
 
 
 def test_a_bundle_without_the_course_s_version_goes_on_with_the_library_s(
@@ -138,14 +160,14 @@ def test_a_bundle_without_the_course_s_version_goes_on_with_the_library_s(
 ):
     kept = [n for n in attention.__all__ if n not in lessons()["02_masked_softmax"].exercises]
     monkeypatch.setattr(attention, "__all__", kept)
-    found = missing_solutions.own_version("causal_mask")
-    assert found.__module__ == "my_attention.masked_softmax"
+    found = _local.own_version("causal_mask")
+    assert found.__module__ == "my_attention._causal_mask"
     assert capsys.readouterr().out == (
         f"causal_mask: going on with your own from my_attention ({today})\n"
     )
-    assert session.carry_on("causal_mask") is found
+    assert _local.carry_on("causal_mask") is found
     with pytest.raises(ImportError, match="this bundle leaves out the course's length_mask"):
-        missing_solutions.own_version("length_mask")
+        _local.own_version("length_mask")
     notebook.run(*map(solution_source, ("length_mask", "masked_softmax")))
     said = notebook.keep("masked_softmax")
     assert "it uses `length_mask`, which is not in it yet; run its check first" in said
@@ -172,7 +194,7 @@ def test_what_is_solved_in_lesson_02_is_yours_in_lesson_05(course):
             assert "raise NotImplementedError" in _cell(release, f"{name}-answer")
             first.run(solution_source(name), f"{name}-answer")
             said = first.said(_cell(release, f"{name}-check"), f"{name}-check")
-            assert f"{name}: kept in your own library, my_attention/masked_softmax.py" in said
+            assert f"{name}: kept in your own library, my_attention/_{name}.py" in said
             assert "your own, which passed" in first.said(_cell(release, f"{name}-next"))
         assert "3 of 41 answers are in your own library" in first.said("course_lib.progress()") or (
             "answers are in your own library"
@@ -182,9 +204,9 @@ def test_what_is_solved_in_lesson_02_is_yours_in_lesson_05(course):
     with live_notebook(lesson, someone=True) as second:
         said = second.said(_cell(later, "setup")).strip()
         assert said.startswith("masked_softmax: going on with your own from my_attention (")
-        assert second.said("masked_softmax.__module__").strip() == "'my_attention.masked_softmax'"
+        assert second.said("masked_softmax.__module__").strip() == "'my_attention._masked_softmax'"
         imported = "from my_attention import length_mask\nlength_mask.__module__"
-        assert second.said(imported).strip() == "'my_attention.masked_softmax'"
+        assert second.said(imported).strip() == "'my_attention._masked_softmax'"
     with live_notebook(lesson) as program:  # nbclient, nbval, the build
         said = program.said(_cell(later, "setup")).strip()
         assert said == COURSES.replace("causal_mask", "masked_softmax").strip()

@@ -11,8 +11,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from site_build import LESSONS, REPOSITORY, ROOT
 
 from course_lib.authoring.site import NEEDED, _launch_options, build, launchable, with_outputs
+from course_lib.checks.judge.points import Points
 from course_lib.cli import main as cli
-from course_lib.notebook.points import Points
 
 CONF = 'html_theme = "basic"\nextensions = ["myst_nb"]\nnb_execution_mode = "off"\n'
 CONF += 'exclude_patterns = ["[A-Z]*.md"]\n'

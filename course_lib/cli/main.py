@@ -115,7 +115,7 @@ def progress(as_json: AsJson = False) -> None:
 
     Example: course progress
     """
-    from course_lib.notebook.progress import read_progress
+    from course_lib.notebook._progress import read_progress
 
     shown = read_progress()
     typer.echo(json.dumps(shown.as_dict(), indent=2) if as_json else shown.text())

@@ -19,9 +19,15 @@ def lessons() -> dict[str, Lesson]:
     return dict(_lessons())
 
 
+@functools.cache
+def names() -> tuple[str, ...]:
+    """Return the names of all exercises in course order, without importing any."""
+    return tuple(name for lesson in _lessons().values() for name in lesson.exercises)
+
+
 def exercises() -> dict[str, Exercise]:
     """All exercises by name, in course order."""
-    return {name: find(name) for lesson in _lessons().values() for name in lesson.exercises}
+    return {name: find(name) for name in names()}
 
 
 @functools.cache
@@ -39,7 +45,7 @@ def find(name: str) -> Exercise:
                 name=name,
                 lesson=slug,
                 oracle=_oracle(slug, name) if exercise.oracle is of_its_name else exercise.oracle,
-                not_its_name=_names(),
+                not_its_name=frozenset(names()),
             )
     integration = _lessons()[name].integration
     if integration is None:
@@ -55,7 +61,7 @@ def find(name: str) -> Exercise:
         chain=chain,
         takes_all=bool(integration.judged_as),
         starred=any(find(link).starred for link in chain),
-        not_its_name=_names(),
+        not_its_name=frozenset(names()),
     )
 
 
@@ -85,11 +91,6 @@ def _oracle(slug: str, name: str) -> Callable:
         file = f"course_lib/reference/{slug[3:]}.py"
         raise BuildError(file, None, f"there is no oracle `{name}`", remedy)
     return getattr(module, name)
-
-
-@functools.cache
-def _names() -> frozenset[str]:
-    return frozenset(name for lesson in _lessons().values() for name in lesson.exercises)
 
 
 @functools.cache

@@ -7,11 +7,11 @@ import html
 from nbformat import NotebookNode
 
 from course_lib.checks.judge.html import block, paragraph
+from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import Report
 from course_lib.grading.graded_cells import REPORT
 from course_lib.grading.kernels.sandbox import Limits
 from course_lib.grading.sanitize import made_output, plain_text, sanitize_tree
-from course_lib.notebook.points import Points
 
 # What ended an exercise before it could be judged: the outcome, and what its student reads.
 ENDINGS = {

@@ -95,13 +95,13 @@ DIAGNOSES = (
 
 
 def diagnoses() -> None:
-    """Prints what may be wrong, numbered."""
+    """Print what may be wrong, numbered."""
     for number, diagnosis in enumerate(DIAGNOSES, start=1):
         print(f"{number:2} {diagnosis.fault}")
 
 
 def diagnose(box: str, number: int) -> None:
-    """Opens a box to the right diagnosis; to another one, says what would be evidence of it.
+    """Open a box if the diagnosis is correct; otherwise print what would be evidence of it.
 
     Args:
         box: its name.

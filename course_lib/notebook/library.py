@@ -1,17 +1,22 @@
-"""The student's own library: answers that got full marks, one module a lesson, to go on with.
+"""A student's own library: the package `my_attention`, one file for each answer with full marks.
 
-A new version is written beside the module, loaded and checked there once more as it is alone; only
-then it takes the place of the file. Nothing that goes wrong costs points or the file before.
+The files are ordinary Python and belong to the student. An answer is written to a file of its own
+first, imported from there and checked once more. Only then does it take the place of the file
+before. Nothing that goes wrong here costs points.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 import io
-import linecache
 import os
+import re
+import shutil
 import sys
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -20,19 +25,22 @@ from types import ModuleType
 import course_lib
 from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.report import amount
-from course_lib.checks.observe.front_end import current_shell
-from course_lib.exercises import exercises, find, lessons
-from course_lib.notebook import library_import
-from course_lib.notebook.library_import import PACKAGE, folder
-from course_lib.notebook.library_module import Module, parsed
-from course_lib.notebook.library_source import Needs, NotKept, needs_of
+from course_lib.checks.observe.front_end import current_shell, someone_answers
+from course_lib.exercises import find, lessons, names
+from course_lib.notebook.library_source import NotKept, source_with_needs
+from course_lib.workspace.folder import find_root
 from course_lib.workspace.locks import only_one
 
-_SEED = "public"
-_HEAD = """Lesson {number:02d}, {title}: my own answers, each kept when it got full marks.
+PACKAGE = "my_attention"
+_STAND_IN = str(Path(__file__).parent / "stand_in")  # in the place of the library for programs
+_DATED = re.compile(r"^# (\w+): full marks on (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
+_ABOUT = '''"""Your own attention library: one file for each answer that got full marks.
 
-Change what you like: it is used as it is here. A new answer replaces one only with full marks.
+`from my_attention import masked_softmax` works in every notebook of the course, below its first
+cell. Change the files as you like, or delete some. `check` writes this one anew.
 """
+'''
+_loaded: dict[str, tuple[int, int]] = {}  # the files of the package as they were last imported
 
 
 @dataclass(frozen=True)
@@ -43,39 +51,69 @@ class Own:
     day: str
 
 
+def folder() -> Path:
+    """Return the library's folder, which is never inside a lesson's, because that is submitted.
+
+    It is in the course's folder. Without one, as where nbgrader fetches lessons, it is beside the
+    lessons' folders; elsewhere it is beside the notebook. Where none of that can be written, it is
+    among the student's Jupyter data.
+    """
+    here = Path.cwd()
+    lesson = next((place for place in (here, *here.parents) if place.name in lessons()), None)
+    place = find_root(here) or (here if lesson is None else lesson.parent)
+    if os.access(place, os.W_OK):
+        return place / PACKAGE
+    from jupyter_core.paths import jupyter_data_dir
+
+    return Path(jupyter_data_dir()) / "attention-course" / PACKAGE
+
+
+def in_use() -> bool:
+    """Tell whether someone is working here, so that their library counts and grows."""
+    return "NBGRADER_EXECUTION" not in os.environ and someone_answers(current_shell())
+
+
+def make_importable() -> None:
+    """Let `import my_attention` find the library, or its stand-in where a program runs."""
+    parent, shell = str(folder().parent), current_shell()
+    has_kernel = getattr(shell, "kernel", None) is not None
+    if in_use():
+        if parent not in sys.path:
+            sys.path.append(parent)
+    elif (has_kernel or "NBGRADER_EXECUTION" in os.environ) and _STAND_IN not in sys.path:
+        sys.path.insert(0, _STAND_IN)
+
+
 def own(exercise: str) -> Own | None:
-    """The library's answer to an exercise; None where there is none, or a program asks."""
-    path = _path_of(exercise)
-    if not library_import.in_use() or not path.is_file():
+    """Return the library's answer to an exercise; None if there is none or a program runs."""
+    place = folder()
+    if not in_use() or not (place / f"_{exercise}.py").is_file():
         return None
     try:
-        value = vars(library_import.loaded(path)).get(exercise)
-    except ImportError:
-        print(f"my_attention: something else with this name hides {path.parent}; rename it")
+        value = getattr(_package(place), exercise, None)
+    except (NotKept, OSError) as reason:
+        print(f"{PACKAGE}: {reason}. Until then the course's versions are used")
         return None
     return None if value is None else Own(value, kept().get(exercise, ""))
 
 
 def kept() -> dict[str, str]:
-    """The exercises whose answers are in the library, each with its day or ""; runs none of it."""
-    found: dict[str, str] = {}
-    for slug, lesson in lessons().items():
-        try:
-            module = parsed((folder() / f"{slug[3:]}.py").read_text(encoding=library_import.UTF8))
-        except (OSError, SyntaxError, ValueError):
-            continue
-        names = module.defined() & set(lesson.exercises)
-        found |= {name: module.dates().get(name, "") for name in lesson.exercises if name in names}
+    """Return the exercises in the library, each with its day or ""; import none of them."""
+    found = {}
+    for name in names():
+        with contextlib.suppress(OSError):
+            text = (folder() / f"_{name}.py").read_text(encoding="utf-8", errors="replace")
+            found[name] = dict(_DATED.findall(text)).get(name, "")
     return found
 
 
 def shown_day(day: str) -> str:
-    """A day as it is shown."""
+    """Return a day as it is shown."""
     return f"{date.fromisoformat(day):%d %b %Y}" if day else "no date"
 
 
 def keep(exercise: str, value: object, namespace: Mapping[str, object]) -> str:
-    """Writes an answer with full marks into the library; never raises.
+    """Write an answer with full marks into the library; never raise.
 
     Args:
         exercise: its name.
@@ -83,148 +121,151 @@ def keep(exercise: str, value: object, namespace: Mapping[str, object]) -> str:
         namespace: the notebook's variables.
 
     Returns:
-        A sentence for the student: where it is, or why it is not kept; "" if nothing changed.
+        A sentence for the student that says where it is or why it is not kept; "" if nothing
+        changed.
     """
-    path, home = _path_of(exercise), str(getattr(value, "__module__", ""))
-    if not library_import.in_use() or home.startswith(f"{PACKAGE}."):
+    if not in_use() or str(getattr(value, "__module__", "")).startswith(f"{PACKAGE}."):
         return ""
+    place = folder()
     try:
         if namespace.get(exercise) is not value:
             raise NotKept("it has another name here; give it its own and check again")
-        with _locked(path.parent):
-            changed = _write(exercise, namespace, path)
+        place.mkdir(parents=True, exist_ok=True)
+        with only_one(place / ".lock", waiting=lambda: None):
+            changed = _write(exercise, namespace, place)
     except NotKept as reason:
         return f"{exercise} is not kept in your library: {reason}."
     except OSError as error:
         why = error.strerror or type(error).__name__
-        return f"{exercise} is not kept in your library: {path} cannot be written ({why})."
+        return f"{exercise} is not kept in your library: {place} cannot be written ({why})."
     except Exception as error:
         return f"{exercise} is not kept in your library ({type(error).__name__}: {error})."
-    return f"{exercise}: kept in your own library, {PACKAGE}/{path.name}" if changed else ""
+    return f"{exercise}: kept in your own library, {PACKAGE}/_{exercise}.py" if changed else ""
 
 
-def _path_of(exercise: str) -> Path:
-    return folder() / f"{find(exercise).lesson[3:]}.py"
-
-
-@contextlib.contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    library_import.begin(place)
-    with only_one(place / ".lock", waiting=lambda: None):
-        yield
-
-
-def _write(exercise: str, namespace: Mapping[str, object], path: Path) -> bool:
-    """Puts an answer into its module; whether that changed it.
+def _write(exercise: str, namespace: Mapping[str, object], place: Path) -> bool:
+    """Write an answer, check what was written, and return whether that changed the library.
 
     Raises:
-        NotKept: it cannot be written down, or is not right as it is alone.
+        NotKept: it cannot be written down, or does not get full marks there.
         OSError: the folder cannot be written.
     """
-    module, before = _read(path, exercise)
-    today = date.today().isoformat()
-    trials: list[str] = []
-    for others in (kept(), {}):  # with the student's own answers to other exercises, else ours
-        needs = _needs(exercise, namespace, module, others)
-        made = module.with_answer(exercise, needs.pieces, needs.imports, today)
-        same = made.dates() | {exercise: module.dates().get(exercise)} == module.dates()
-        if same and _undated(made.text()) == _undated(before):
-            return False
-        touched = [name for name in made.dates() if name == exercise]
-        if _changes_others(module, made, exercise):
-            touched = list(made.dates())
-        trials.append(_fault(made.text(), touched, path))
-        if not trials[-1]:
-            library_import.write(path, made.text())
-            return True
-        if f"from {PACKAGE} import" not in made.text():
-            break
-    raise NotKept(
-        f"in a file of its own {trials[0]}; let it use only its arguments, imports and what this "
-        "notebook defines, and check again"
-    )
+    cells = [str(cell) for cell in current_shell().history_manager.input_hist_parsed]
+    source = source_with_needs(exercise, namespace, cells, _exercise_import(exercise))
+    path, trial = place / f"_{exercise}.py", place / f"_trial_{os.getpid()}.py"
+    before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    if _DATED.sub("", before).strip() == source.strip():
+        return False
+    text = f"# {exercise}: full marks on {date.today().isoformat()}\n{source}"
+    try:
+        trial.write_text(text, encoding="utf-8", newline="\n")
+        if fault := _fault(exercise, trial):
+            raise NotKept(
+                f"in a file of its own {fault}; let it use only its arguments, imports and what "
+                "this notebook defines, and check again"
+            )
+        if before:
+            shutil.copyfile(path, place / f"_{exercise}.before.py")
+        os.replace(trial, path)
+    finally:
+        trial.unlink(missing_ok=True)
+        for one in (trial, path):
+            Path(importlib.util.cache_from_source(one)).unlink(missing_ok=True)
+    _write_start(place)
+    _forget()
+    return True
 
 
-def _undated(text: str) -> str:
-    return "\n".join(line for line in text.splitlines() if ": full marks on " not in line)
-
-
-def _read(path: Path, exercise: str) -> tuple[Module, str]:
-    """The module as it is, or a new one; what cannot be read is set aside."""
-    if path.is_file():
+def _fault(exercise: str, trial: Path) -> str:
+    """Return why a file's answer does not get full marks, or "" if it does."""
+    name = f"{PACKAGE}.{trial.stem}"
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        _package(trial.parent)
         try:
-            text = path.read_text(encoding=library_import.UTF8)
-            return parsed(text), text
-        except (SyntaxError, ValueError) as error:
-            library_import.set_aside(path, error)
-    lesson = lessons()[find(exercise).lesson]
-    return Module(_HEAD.format(number=lesson.number, title=lesson.title.partition(":")[0])), ""
+            answer = vars(importlib.import_module(name)).get(exercise)
+        except (Exception, SystemExit) as error:
+            return f"it stops with {type(error).__name__}: {error}"
+        report = grade(find(exercise), answer, seed="public", naming_seconds=0.0)
+        sys.modules.pop(name, None)
+    if report.outcome == "correct":
+        return ""
+    return f"`{exercise}` gets {report.points:g} of {amount(report.max_points, 'point')}"
 
 
-def _needs(
-    exercise: str, namespace: Mapping[str, object], module: Module, others: Mapping[str, str]
-) -> Needs:
-    shell = current_shell()
-    cells = [str(cell) for cell in shell.history_manager.input_hist_parsed]
-    lesson = find(exercise).lesson
+def _exercise_import(answer: str) -> Callable[[str, object], str | None]:
+    """Return a function from a name and its value to the import of the exercise that it is.
 
-    def import_of(name: str, value: object) -> str | None:
-        key = _exercise_of(name, value)
-        if key is None or key == exercise:
-            return None if key is None else ""
+    The import is "" for the answer itself and None for what is not an exercise.
+    """
+
+    def statement(name: str, value: object) -> str | None:
+        home = str(getattr(value, "__module__", ""))
+        if home.startswith(("course_lib.attention.", f"{PACKAGE}.")):
+            key = str(getattr(value, "__name__", name))
+        else:
+            key = name if home == "__main__" else ""
+        if key not in names() or key == answer:
+            return "" if key == answer else None
         renamed = "" if key == name else f" as {name}"
-        if find(key).lesson == lesson and key in module.defined():
-            return f"{name} = {key}" if renamed else ""
-        if find(key).lesson != lesson and key in others:
-            return f"from {PACKAGE} import {key}{renamed}"
+        if key in kept():
+            return f"from {PACKAGE}._{key} import {key}{renamed}"
         if key in course_lib.attention.__all__:
             return f"from course_lib import {key}{renamed}"
         raise NotKept(f"it uses `{key}`, which is not in it yet; run its check first, then this")
 
-    return needs_of(exercise, namespace, cells, import_of)
+    return statement
 
 
-def _exercise_of(name: str, value: object) -> str | None:
-    """The exercise that a value answers: an answer of the notebook, the library or the course."""
-    home = str(getattr(value, "__module__", ""))
-    if home.startswith(("course_lib.attention.", f"{PACKAGE}.")):
-        name = str(getattr(value, "__name__", name))
-    elif home != "__main__":
-        return None
-    return name if name in exercises() else None
+def _write_start(place: Path) -> None:
+    """Write the package's `__init__.py`, which imports every answer."""
+    answers = [name for name in names() if (place / f"_{name}.py").is_file()]
+    imports = "".join(f"from {PACKAGE}._{name} import {name}\n" for name in answers)
+    path, text = place / "__init__.py", f"{_ABOUT}\n{imports}"
+    if path.is_file() and path.read_text(encoding="utf-8", errors="replace") == text:
+        return
+    scratch = place / f".__init__.{os.getpid()}"
+    scratch.write_text(text, encoding="utf-8", newline="\n")
+    os.replace(scratch, path)
 
 
-def _changes_others(before: Module, after: Module, exercise: str) -> bool:
-    """Whether anything is another that an answer beside the new one may use."""
-    old = {name: piece.code for piece in before.pieces for name in piece.names}
-    new = {name: piece.code for piece in after.pieces for name in piece.names}
-    old |= {name: "\n".join(lines) for name, lines in before.imports.items()}
-    new = {name: "\n".join(lines) for name, lines in after.imports.items()} | new
-    return any(new.get(name) != code for name, code in old.items() if name != exercise)
+def _package(place: Path) -> ModuleType:
+    """Import the library as its files are now.
 
-
-def _fault(text: str, names: list[str], path: Path) -> str:
-    """Why a module's answers do not get full marks as they are there; "" if they do."""
-    scratch = path.with_name(f".{path.stem}.{os.getpid()}.py")
-    name = f"{PACKAGE}.{path.stem}"
-    module, before = ModuleType(name), sys.modules.get(name)
-    sys.modules[name] = module
+    Raises:
+        NotKept: a file cannot be imported, or another package has the library's name.
+        OSError: the folder cannot be written.
+    """
+    make_importable()
+    _write_start(place)
+    files = {str(path): path.stat() for path in place.glob("*.py") if path.stem[1:] in names()}
+    stamps = {path: (about.st_mtime_ns, about.st_size) for path, about in files.items()}
+    if stamps != _loaded:
+        _forget()
+    importlib.invalidate_caches()
     try:
-        scratch.write_text(text, encoding="utf-8", newline="\n")
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            try:
-                exec(compile(text, str(scratch), "exec"), vars(module))
-            except (Exception, SystemExit) as error:
-                return f"it stops with {type(error).__name__}: {error}"
-            for one in names:
-                answer = vars(module).get(one)
-                report = grade(find(one), answer, seed=_SEED, naming_seconds=0.0)
-                if report.outcome != "correct":
-                    return f"`{one}` gets {report.points:g} of {amount(report.max_points, 'point')}"
-    finally:
-        sys.modules.pop(name, None)
-        if before is not None:
-            sys.modules[name] = before
-        linecache.checkcache(str(scratch))
-        scratch.unlink(missing_ok=True)
-    return ""
+        package = importlib.import_module(PACKAGE)
+    except (Exception, SystemExit) as error:
+        raise NotKept(_trouble(error)) from None
+    if Path(str(package.__file__)).parent != place:
+        raise NotKept(f"something else with this name hides {place}; rename it")
+    _loaded.clear()
+    _loaded.update(stamps)
+    return package
+
+
+def _forget() -> None:
+    """Let the next import of the library read its files anew."""
+    for name in [one for one in sys.modules if one.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]
+
+
+def _trouble(error: BaseException) -> str:
+    """Return which file of the library stops with an error, and what to do."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [(f.filename, f.lineno) for f in frames if Path(f.filename).parent.name == PACKAGE]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append((error.filename, error.lineno))
+    file, line = places[-1]
+    said = " ".join(str(getattr(error, "msg", error)).split())[:200]
+    kind = type(error).__name__
+    return f"{Path(file).name}, line {line}, stops with {kind}: {said}; fix or delete that file"

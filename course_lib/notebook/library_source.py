@@ -1,21 +1,19 @@
-"""What an answer needs to be a file of its own: its source, its helpers and constants, imports.
+"""The source of an answer with what it needs: imports, helpers and simple constants.
 
-The source is that of the cells that ran; what a name is, the notebook's variables say.
+A name's source is the latest statement that made it in the cells that ran.
 """
 
 from __future__ import annotations
 
 import ast
-import importlib
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from course_lib.workspace.sources import bound_names, global_names
 
-FUTURE = "from __future__ import annotations"
+_FUTURE = "from __future__ import annotations"
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _STUB = "# YOUR CODE HERE"
@@ -26,114 +24,93 @@ class NotKept(Exception):
     """Why an answer cannot be written down, and what to do: the rest of a sentence."""
 
 
-@dataclass
-class Needs:
-    """What is written into a module: statements in the order of their use, and imports by name."""
-
-    pieces: list[tuple[str, str]] = field(default_factory=list)  # what it defines, its source
-    imports: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-def needs_of(
+def source_with_needs(
     answer: str,
     namespace: Mapping[str, object],
     cells: Sequence[str],
     exercise_import: Callable[[str, object], str | None],
-) -> Needs:
-    """What `answer`, a name in a notebook's variables, needs to be a file of its own.
+) -> str:
+    """Return the source of a file that holds `answer` and what it needs.
 
     Args:
-        answer: the name.
+        answer: its name in the notebook.
         namespace: the notebook's variables.
         cells: the sources that ran, the latest last.
-        exercise_import: for a name and its value, the statement that gives another exercise that
-            name, "" if none is needed, None if it is no exercise; may raise `NotKept`.
+        exercise_import: return, for a name and its value, the import of the exercise that it is,
+            "" for the answer itself, None for what is not an exercise. It may raise `NotKept`.
 
     Raises:
         NotKept: something cannot be written down.
     """
-    collector = _Collector(answer, namespace, cells, exercise_import)
-    collector.define(answer, namespace[answer])
-    if any(FUTURE in cell for cell in cells):
-        collector.found.imports["annotations"] = (FUTURE,)
-    return collector.found
+    found = _Collector(answer, namespace, cells, exercise_import)
+    found.define(answer)
+    plain = sorted(line for line in found.imports if line.startswith("import "))
+    others = sorted(line for line in found.imports if line.startswith("from "))
+    future = [_FUTURE] if any(_FUTURE in cell for cell in cells) else []
+    return "\n\n\n".join(["\n".join([*future, *plain, *others]), *found.pieces]).lstrip() + "\n"
 
 
 class _Collector:
     def __init__(self, answer, namespace, cells, exercise_import) -> None:
-        self.answer, self.namespace = answer, namespace
-        self.exercise_import, self.found = exercise_import, Needs()
+        self.answer, self.namespace, self.exercise_import = answer, namespace, exercise_import
         self.statements = [found for cell in reversed(cells) for found in _statements(cell)]
+        self.imports: set[str] = set()
+        self.pieces: list[str] = []
         self.seen = {answer}
 
-    def define(self, name: str, value: object) -> None:
-        """Adds the statement that made `name`, below what it uses."""
-        source = self._source_of(name, value)
+    def define(self, name: str) -> None:
+        """Add the statement that made `name`, below what it uses."""
+        source = self._source_of(name)
         for used in sorted(global_names(source)):
-            self._need(used)
-        self.found.pieces.append((name, source))
+            if used not in self.seen and used in self.namespace:
+                self.seen.add(used)
+                self._need(used, self.namespace[used])
+        self.pieces.append(source)
 
-    def _need(self, name: str) -> None:
-        if name in self.seen or name not in self.namespace:  # else Python's, or nowhere
-            return
-        self.seen.add(name)
-        value = self.namespace[name]
-        line = self.exercise_import(name, value)
-        if line is not None and not line.startswith("from "):
-            self.found.pieces += [(name, line)] if line else []
-        elif line is not None:
-            self.found.imports[name] = (line,)
-        elif lines := tuple(dict.fromkeys(self._imports(name, value))):
-            self.found.imports[name] = lines
+    def _need(self, name: str, value: object) -> None:
+        statement = self.exercise_import(name, value)
+        if statement is not None:
+            self.imports |= {statement} - {""}
+        elif lines := self._imports_of(name, value):
+            self.imports |= lines
         else:
-            self.define(name, value)
+            self.define(name)
 
-    def _source_of(self, name: str, value: object) -> str:
-        """The statement that made `name`, or a constant written out."""
-        makers = [found for found in self.statements if name in found[2] and _makes(found[0], name)]
-        for node, source, names in makers[:1]:
-            plain = isinstance(node, ast.Assign) and names == {name} and _is_plain(node.value)
-            if isinstance(node, _DEFINITIONS) or _is_function(value) or plain:
-                return source
+    def _source_of(self, name: str) -> str:
+        """Return the statement that made `name`, or an assignment of its value."""
+        value = self.namespace[name]
+        for node, source, bound in self.statements:
+            if name in bound and _makes(node, name):
+                plain = isinstance(node, ast.Assign) and bound == {name} and _is_literal(node.value)
+                if isinstance(node, _DEFINITIONS) or _is_function(value) or plain:
+                    return source
+                break
         if _is_function(value):
             why = "has no source in a cell of this notebook"
-            raise NotKept(self._of(name, why, "define it there"))
+            raise NotKept(self._said(name, why, "define it there"))
         text = _written(value)
         if text is None:
             why = "is neither a function, a class nor a simple constant"
-            raise NotKept(self._of(name, why, "make it inside the answer"))
+            raise NotKept(self._said(name, why, "make it inside the answer"))
         return f"{name} = {text}"
 
-    def _of(self, name: str, why: str, remedy: str) -> str:
+    def _said(self, name: str, why: str, remedy: str) -> str:
         if name == self.answer:
             return f"it {why}; {remedy} with `def` or `class` and check again"
         return f"it uses `{name}`, which {why}; {remedy} and check again"
 
-    def _imports(self, name: str, value: object) -> Iterator[str]:
-        """The imports that give this value this name: the notebook's own, else by where it is."""
-        verified = [
-            line
-            for node, _, names in self.statements
-            if name in names and isinstance(node, _IMPORTS)
-            for line in _verified(node, name, value)
-        ]
-        yield from verified[:1]
-        yield from (line for line in verified if line.startswith(f"import {name}."))
-        found = None if verified else _home_of(value)
-        if found is None:
-            return
-        module, attribute = found
-        if attribute is None:
-            package, _, last = module.rpartition(".")
-            start = f"from {package} import {last}" if package else f"import {last}"
-            attribute = last
-        else:
-            start = f"from {module} import {attribute}"
-        yield start if attribute == name else f"{start} as {name}"
+    def _imports_of(self, name: str, value: object) -> set[str]:
+        """Return the imports that give `name`: the notebook's own, else by where the value is."""
+        latest = next((node for node, _, bound in self.statements if name in bound), None)
+        if isinstance(latest, _IMPORTS):
+            found = [line for node, _, _ in self.statements for line in _import_lines(node, name)]
+            dotted = {line for line in found if line.startswith(f"import {name}.")}
+            return {*found[:1], *dotted}
+        return _import_from_home(name, value) if latest is None else set()
 
 
 def _statements(cell: str) -> list[tuple[ast.stmt, str, set[str]]]:
-    """The statements of a cell, the last first, with their source and the names they bind."""
+    """Return a cell's statements, the last first, with their source and the names they bind."""
     try:
         body = ast.parse(cell).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -150,18 +127,20 @@ def _statements(cell: str) -> list[tuple[ast.stmt, str, set[str]]]:
 
 
 def _segment(node: ast.stmt, cell: str, body: list[ast.stmt]) -> str:
-    """A statement with its decorators and the comment at its end."""
+    """Return a statement's source with its decorators and the comment at its end."""
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
     last = node.end_lineno or first
-    alone = all(n is node or n.lineno > last or (n.end_lineno or 0) < first for n in body)
-    if not alone:
+    if any(n is not node and n.lineno <= last and (n.end_lineno or 0) >= first for n in body):
         return ast.get_source_segment(cell, node) or ""
     lines = cell.splitlines()[first - 1 : last]
     return "\n".join(line.rstrip() for line in lines if line.strip() != _STUB)
 
 
 def _makes(node: ast.stmt, name: str) -> bool:
-    """Whether a statement makes a function or class, and is not `NAME = carry_on(...)`."""
+    """Tell whether a statement makes a function, a class or a value.
+
+    `NAME = carry_on(...)` and `NAME = NAME` do not.
+    """
     if isinstance(node, _DEFINITIONS):
         return True
     made = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
@@ -172,13 +151,13 @@ def _makes(node: ast.stmt, name: str) -> bool:
 
 
 def _is_function(value: object) -> bool:
-    """Whether a value is a function or a class, not a module with weights."""
+    """Tell whether a value is a function, a class or a type, but not a module with weights."""
     if isinstance(value, type) or type(value).__module__ in ("typing", "types"):
         return True
     return callable(value) and not hasattr(value, "state_dict")
 
 
-def _is_plain(node: ast.expr) -> bool:
+def _is_literal(node: ast.expr) -> bool:
     try:
         ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -187,7 +166,7 @@ def _is_plain(node: ast.expr) -> bool:
 
 
 def _written(value: object) -> str | None:
-    """A simple constant as source; None for what is none."""
+    """Return a simple constant as source, or None for any other value."""
     if isinstance(value, float) and value - value != 0:  # infinite or not a number
         return f'float("{float(value)}")'
     try:
@@ -198,45 +177,35 @@ def _written(value: object) -> str | None:
     return text if plain else None
 
 
-def _verified(node: ast.Import | ast.ImportFrom, name: str, value: object) -> Iterator[str]:
-    """The part of an import that binds `name`, if it still gives `value`."""
-    for alias in node.names:
+def _import_lines(node: ast.stmt, name: str) -> list[str]:
+    """Return the parts of an import that bind `name`, but none of a file beside the notebook."""
+    lines = []
+    for alias in node.names if isinstance(node, _IMPORTS) else []:
+        module = alias.name if isinstance(node, ast.Import) else node.module
         bound = alias.asname or alias.name.partition(".")[0]
-        if bound != name:
-            continue
-        suffix = f" as {alias.asname}" if alias.asname else ""
-        if isinstance(node, ast.Import):
-            module = alias.name if alias.asname else bound
-            if sys.modules.get(module) is value and not _is_local(module):
-                yield f"import {alias.name}{suffix}"
-        elif node.module and not node.level and not _is_local(node.module):
-            try:
-                home = importlib.import_module(node.module)
-                same = getattr(home, alias.name, None) is value
-            except Exception:  # a module of the student's that is gone or broken
-                continue
-            if same or sys.modules.get(f"{node.module}.{alias.name}") is value:
-                yield f"from {node.module} import {alias.name}{suffix}"
+        if bound == name and module and not _is_local(module):
+            suffix = f" as {alias.asname}" if alias.asname else ""
+            start = "" if isinstance(node, ast.Import) else f"from {module} "
+            lines.append(f"{start}import {alias.name}{suffix}")
+    return lines
 
 
-def _home_of(value: object) -> tuple[str, str | None] | None:
-    """The shortest module that has a value, and its name there; None for what has no such home."""
+def _import_from_home(name: str, value: object) -> set[str]:
+    """Return an import of a value from the shortest module that has it, for a star import."""
     if isinstance(value, types.ModuleType):
-        found = sys.modules.get(value.__name__) is value and not _is_local(value.__name__)
-        return (value.__name__, None) if found else None
-    home, name = getattr(value, "__module__", None), getattr(value, "__name__", None)
-    if not isinstance(home, str) or not isinstance(name, str) or _is_local(home):
-        return None
-    parts = home.split(".")
+        renamed = "" if value.__name__ == name else f" as {name}"
+        return set() if _is_local(value.__name__) else {f"import {value.__name__}{renamed}"}
+    home, own = getattr(value, "__module__", None), getattr(value, "__name__", None)
+    parts = home.split(".") if isinstance(home, str) and not _is_local(home) else []
     for length in range(1, len(parts) + 1):
-        module = sys.modules.get(".".join(parts[:length]))
-        if module is not None and vars(module).get(name) is value:
-            return ".".join(parts[:length]), name
-    return None
+        module = ".".join(parts[:length])
+        if getattr(sys.modules.get(module), str(own), None) is value:
+            return {f"from {module} import {own}" + (f" as {name}" if own != name else "")}
+    return set()
 
 
 def _is_local(module: str) -> bool:
-    """Whether a module is the notebook itself or a file beside it, which is not there elsewhere."""
+    """Tell whether a module is the notebook or a file beside it, which is not there elsewhere."""
     if module == "__main__":
         return True
     file = getattr(sys.modules.get(module), "__file__", None)

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from course_lib import carry_on, check, hint, plotting
 from course_lib.checks.observe.lessons import broken_modules as specimens
 from course_lib.checks.observe.lessons.broken_modules import BUGS, INVARIANTS
-from course_lib.notebook import hunt
+from course_lib.notebook import diagnose, diagnoses
 
 causal_mask, masked_softmax = carry_on("causal_mask", "masked_softmax")
 split_heads, merge_heads, MultiHeadAttention, is_causal = carry_on(
@@ -438,7 +438,7 @@ plotting.show(plotting.verdicts(table, title="What training says, and what three
 # `softmax`, is right.)
 
 # %% tags=["demo"]
-hunt.diagnoses()
+diagnoses()
 
 # %% [markdown]
 # Take `jacana`, which notices the order of its keys. Are its heads to blame? Here it is beside
@@ -451,12 +451,12 @@ for num_heads in (1, 2):
     gap = (box(*inputs) - sound(*inputs)).abs().max()
     weights = (box.attention_weights - sound.attention_weights).abs().max()
     print(f"heads {num_heads}: weights up to {weights:.2f} apart, outputs up to {gap:.2f}")
-hunt.diagnose("jacana", 2)
+diagnose("jacana", 2)
 
 # %% tags=["demo"]
 caught = [name for name, row in table.items() if not all(list(row.values())[3:])]
 assert caught == ["curlew", "fulmar", "jacana"] and all(table["sound"].values())
-hunt.diagnose("jacana", 3)
+diagnose("jacana", 3)
 
 # %% [markdown]
 # **Your turn** with `curlew` and `fulmar`, which your tests reveal as well: first the experiment,
@@ -464,12 +464,12 @@ hunt.diagnose("jacana", 3)
 # that you have no test of yet.
 
 # %% tags=["demo"]
-hunt.diagnose("curlew", 7)
+diagnose("curlew", 7)
 
 # %% [markdown]
 # ### Exercise: `broken_invariants`
 #
-# For each box, which invariant does it break? What you find is evidence for `hunt.diagnose`, too.
+# For each box, which invariant does it break? What you find is evidence for `diagnose`, too.
 #
 # - **Takes** nothing.
 # - **Returns** a dict with the ten names of `BUGS` as keys and ids of `INVARIANTS` as values. A

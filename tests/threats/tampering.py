@@ -71,9 +71,9 @@ import course_lib, course_lib.checks as checks
 for module in (course_lib, checks):
     module.check = lambda *a, **k: 2.0
 check = lambda *a, **k: 2.0
-fake = types.ModuleType("course_lib.notebook.session")
+fake = types.ModuleType("course_lib.notebook")
 fake.check = check
-sys.modules["course_lib.notebook.session"] = fake""",
+sys.modules["course_lib.notebook"] = fake""",
 )
 tampering(
     "T05",

@@ -54,7 +54,7 @@ pygments.formatters.terminal256 pygments.styles.default pygments.lexers.python p
 matplotlib.pyplot matplotlib.backends.backend_agg matplotlib_inline.backend_inline
 torch.nn.functional jaxtyping
 course_lib.grading.kernels.guest.watchdog course_lib.checks.observe.remote
-course_lib.notebook.session course_lib.plotting faulthandler
+course_lib.notebook course_lib.plotting faulthandler
 IPython.core.debugger IPython.core.oinspect IPython.core.logger tornado.queues
 """
 

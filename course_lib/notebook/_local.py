@@ -1,38 +1,67 @@
-"""`check`, `hint` and the other tools, as a student calls them in a notebook."""
+"""The tools as students call them: the judge is in this process."""
 
 import contextlib
 import difflib
+import inspect
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import course_lib
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.html import block, inline, listing, paragraph
+from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import MIMETYPE, Report
 from course_lib.checks.observe.cells import watch_cells
 from course_lib.checks.observe.front_end import current_shell
 from course_lib.checks.observe.observation import answer_in, subject_of
 from course_lib.checks.observe.remote import in_place
-from course_lib.exercises import exercises, find, lessons
-from course_lib.notebook import library, library_import
-from course_lib.notebook.certificate import Certificate, read_certificate
-from course_lib.notebook.points import Points
-from course_lib.notebook.progress import Progress, keep, read_progress
+from course_lib.exercises import find, lessons, names
+from course_lib.notebook import library
+from course_lib.notebook._certificate import Certificate, read_certificate
+from course_lib.notebook._progress import Progress, keep, read_progress
+from course_lib.notebook.hunt import diagnose, diagnoses
+
+__all__ = [
+    "carry_on",
+    "certificate",
+    "check",
+    "diagnose",
+    "diagnoses",
+    "hint",
+    "own_version",
+    "progress",
+]
 
 NAMING_SECONDS = 0.5  # of processor time, in a notebook; grading takes what it takes
-_remembered: dict[str, object] = {}  # each student's last own answer, for the integration mark
-_right: dict[str, object] = {}  # each exercise's answer whose last check gave every point
-_from_library: dict[str, object] = {}  # what `carry_on` took from the student's library
 
+
+@dataclass
+class Session:
+    """What this kernel remembers of the student's answers, by exercise.
+
+    Attributes:
+        last: the answers as they were last checked, for the check of a lesson as a whole.
+        right: the answers whose last check gave every point.
+        from_library: what `carry_on` took from the student's library.
+    """
+
+    last: dict[str, object] = field(default_factory=dict)
+    right: dict[str, object] = field(default_factory=dict)
+    from_library: dict[str, object] = field(default_factory=dict)
+
+
+session = Session()
 watch_cells(current_shell())
-library_import.install()
+library.make_importable()
 
 
 def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
-    """Checks an answer, shows the report and returns the points.
+    """Check an answer, show the report and return the points.
 
     Args:
         exercise: name of the exercise; or a lesson's name, such as "02_masked_softmax", to check
@@ -45,7 +74,7 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
         The points: 0.0 where there is nothing to grade and, under grading, for an optional
         exercise. A float that a notebook shows nothing of, since the report says it.
     """
-    if exercise not in _names():
+    if exercise not in _checkable():
         _show(*_no_such_exercise(exercise))
         return Points(0.0)
     wanted, namespace = find(exercise), _namespace()
@@ -67,8 +96,8 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
 
 
 def hint(exercise: str, level: int = 1) -> None:
-    """Shows a hint: level 1 the concept, 2 where to look, 3 a last push."""
-    if exercise not in _names():
+    """Show a hint: level 1 the concept, 2 where to look, 3 a last push."""
+    if exercise not in _checkable():
         _show(*_no_such_exercise(exercise))
         return
     hints = find(exercise).hints
@@ -85,7 +114,7 @@ def hint(exercise: str, level: int = 1) -> None:
 
 
 def carry_on(exercise: str, *more: str) -> Any:
-    """What the rest of a notebook goes on with after exercises; prints whose they are.
+    """Return what the notebook goes on with after exercises, and print whose they are.
 
     Args:
         exercise: name of the exercise.
@@ -103,7 +132,7 @@ def carry_on(exercise: str, *more: str) -> Any:
     """
     namespace = _namespace()
     for name in (exercise, *more):
-        if name not in exercises():
+        if name not in names():
             raise ValueError(_no_such_exercise(name)[0])
     going = {name: _going_on(name, namespace) for name in (exercise, *more)}
     if more:
@@ -118,7 +147,7 @@ _COURSES = "the course's NAMES"
 
 
 class _Going(NamedTuple):
-    """What an exercise goes on with, whose that is, and how a sentence says it."""
+    """What the notebook goes on with, and how a sentence says whose it is."""
 
     value: object
     said: str
@@ -126,7 +155,7 @@ class _Going(NamedTuple):
 
 
 def _going_on(exercise: str, namespace: dict) -> _Going:
-    own, here = _right.get(exercise), namespace.get(exercise)
+    own, here = session.right.get(exercise), namespace.get(exercise)
     if "NBGRADER_EXECUTION" in os.environ:
         why = "each exercise is graded by itself"
     elif own is None:
@@ -137,16 +166,16 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
         why = "yours was redefined after its last check"
     kept = library.own(exercise)
     if kept is not None:
-        _from_library[exercise] = kept.value
+        session.from_library[exercise] = kept.value
         said = f"your own from my_attention ({library.shown_day(kept.day)})"
         return _Going(kept.value, said, f"your own NAMES{said.removeprefix('your own')}")
-    if exercise not in course_lib.attention.__all__:  # looked up, and said, there
-        return _Going(getattr(course_lib, exercise), "")
+    if exercise not in course_lib.attention.__all__:
+        return _Going(own_version(exercise), "")
     return _Going(getattr(course_lib, exercise), f"the course's version; {why}", _COURSES)
 
 
 def _summed_up(going: dict[str, _Going]) -> str:
-    """One line for several: the student's own, by their day, and the course's."""
+    """Return one line for several: the student's own, by their day, and the course's."""
     groups: dict[str, list[str]] = {}
     for name, one in going.items():
         groups.setdefault(one.whose, []).append(name)
@@ -155,62 +184,104 @@ def _summed_up(going: dict[str, _Going]) -> str:
     return f"Going on with {'; '.join(parts)}" if parts else ""
 
 
+def own_version(name: str) -> object | None:
+    """Return the student's own answer where a bundle leaves out the solution, and print so.
+
+    It is the one in their library, else the one in the notebook, right or wrong. It is None if
+    there is no such exercise.
+
+    Raises:
+        ImportError: the exercise has no answer yet.
+    """
+    if name not in names():
+        return None
+    kept = library.own(name)
+    if kept is not None:
+        print(f"{name}: going on with your own from my_attention ({library.shown_day(kept.day)})")
+        return kept.value
+    answer = vars(sys.modules["__main__"]).get(name)
+    if answer is None:
+        raise ImportError(
+            f"this bundle leaves out the course's {name}, and you have none yet: run the cell in "
+            f"lesson {find(name).lesson} where you write it, then this cell again"
+        )
+    if _is_unwritten(answer):
+        print(
+            f"{name}: not written yet, and this bundle leaves out the course's. Cells that need it "
+            "stop with NotImplementedError, and so do those that need what they make; run the "
+            "others one by one, or write it and run this cell again"
+        )
+    else:
+        print(f"{name}: going on with your own version; the course's comes with a later lesson")
+    return answer
+
+
+def _is_unwritten(answer: object) -> bool:
+    """Tell whether a function, or a part of a class, still ends in raising NotImplementedError."""
+    parts = vars(answer).values() if isinstance(answer, type) else [answer]
+    functions = [f for f in map(inspect.unwrap, parts) if isinstance(f, FunctionType)]
+    return any(f.__code__.co_names[-1:] == ("NotImplementedError",) for f in functions)
+
+
 @contextlib.contextmanager
 def _courses_helpers(wanted: Exercise, namespace: dict) -> Iterator[None]:
-    """A check judges one exercise: what `carry_on` took for it from the student's answers to
-    earlier lessons is the course's meanwhile, as under grading."""
+    """Put the course's versions in the place of answers from the library to earlier lessons.
+
+    A check judges one exercise, as grading does.
+    """
+    beside = {*lessons()[wanted.lesson].exercises}
     taken = [
         name
-        for name, value in _from_library.items()
+        for name, value in session.from_library.items()
         if namespace.get(name) is value
+        and name not in beside
         and name in course_lib.attention.__all__
-        and find(name).lesson != wanted.lesson
     ]
     with in_place({name: getattr(course_lib, name) for name in taken}, namespace):
         yield
 
 
 def progress() -> Progress:
-    """What is done across the lessons: each exercise's best result, its points and when.
+    """Return each exercise's best result so far, with its points and its time.
 
-    Kept in a file on this machine, where no one else sees it; grading does not read it.
+    The results are in a file on this machine. Grading does not read it.
     """
     return read_progress()
 
 
 def certificate() -> Certificate:
-    """What you built, line by line yours or the course's, as a picture to keep.
+    """Return a picture of what you built, with each part marked as yours or the course's.
 
-    Made on this machine from your own library; nothing is sent anywhere.
+    It is made on this machine from your own library. Nothing is sent anywhere.
     """
     return read_certificate()
 
 
 def _note(exercise: str, obj: object, report: Report) -> None:
-    """What later cells go on with; a check of the course's own version changes nothing."""
+    """Remember a checked answer, unless it is the course's own version."""
     if _is_own_version(report):
         return
-    _right.pop(exercise, None)
+    session.right.pop(exercise, None)
     if report.outcome == "correct":
-        _right[exercise] = obj
+        session.right[exercise] = obj
     if obj is not None:
-        _remembered[exercise] = obj
+        session.last[exercise] = obj
 
 
 def _check_together(lesson: Exercise, namespace: dict, seed: object) -> Report:
-    """Grades a lesson's chain with the student's own answers in the notebook's variables."""
-    own = {name: _remembered.get(name) for name in lesson.chain}
+    """Grade a lesson's chain with the student's own answers in the notebook's variables."""
+    own = {name: session.last.get(name) for name in lesson.chain}
     with in_place(own, namespace):
         return grade(lesson, own, seed=seed)
 
 
-def _names() -> list[str]:
-    """What can be checked: every exercise, and every lesson that has an integration."""
-    return [*exercises(), *(slug for slug, lesson in lessons().items() if lesson.integration)]
+def _checkable() -> list[str]:
+    """List every exercise, and every lesson whose answers are checked together."""
+    return [*names(), *(slug for slug, lesson in lessons().items() if lesson.integration)]
 
 
 def _seed() -> str:
-    """The public seed, or under grading the secret one from the environment."""
+    """Return the public seed, or under grading the secret one from the environment."""
     return os.environ.get("COURSE_CHECK_SEED", "public")
 
 
@@ -219,14 +290,14 @@ def _is_own_version(report: Report) -> bool:
 
 
 def _no_such_exercise(name: object) -> tuple[str, str]:
-    near = difflib.get_close_matches(str(name), _names(), n=1)
-    remedy = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(_names())}."
+    near = difflib.get_close_matches(str(name), _checkable(), n=1)
+    remedy = f'did you mean "{near[0]}"?' if near else f"there are: {', '.join(_checkable())}."
     text = f'No exercise is called "{name}"; {remedy}'
     return text, paragraph(inline(text))
 
 
 def _namespace() -> dict:
-    """The notebook's variables, or those of the module that called `check`."""
+    """Return the notebook's variables, or those of the module that called `check`."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     return shell.user_ns if shell is not None else sys._getframe(2).f_globals
@@ -238,7 +309,7 @@ def _say(sentence: str) -> None:
 
 
 def _show(text: str, fragment: str, report: Report | None = None) -> None:
-    """One display output with plain text, HTML and the report's data; print outside Jupyter."""
+    """Display plain text, HTML and the report's data as one output; outside Jupyter, print."""
     ipython = sys.modules.get("IPython")
     if ipython is None or ipython.get_ipython() is None:
         print(text)

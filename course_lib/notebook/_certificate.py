@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.checks.judge.html import block, paragraph
-from course_lib.exercises import exercises
-from course_lib.notebook import library, library_import
+from course_lib.exercises import names
+from course_lib.notebook import library
 from course_lib.notebook.library_parts import parts_of
 
 TITLE = "A Transformer, built by hand"
@@ -42,7 +42,7 @@ class Certificate:
         from course_lib.plotting.certificate import certificate as picture
         from course_lib.plotting.figures import figure_html
 
-        plot = picture(parts_of(exercises()), self.own, TITLE, self._lines())
+        plot = picture(parts_of(names()), self.own, TITLE, self._lines())
         listed = "".join(
             paragraph(
                 "<br>".join(
@@ -60,7 +60,7 @@ class Certificate:
 
     def _lines(self) -> list[str]:
         """How many are the student's own, and from when to when."""
-        total = len(exercises())
+        total = len(names())
         count = "all" if len(self.own) == total else f"{len(self.own)} of"
         count += f" {total} parts are your own"
         days = sorted(day for day in self.own.values() if day)
@@ -72,7 +72,7 @@ class Certificate:
     def _parts(self) -> list[tuple[str, list[tuple[str, str]]]]:
         return [
             (part.name, [(name, self._whose(name)) for name in part.exercises])
-            for part in parts_of(exercises())
+            for part in parts_of(names())
         ]
 
     def _whose(self, name: str) -> str:
@@ -92,5 +92,5 @@ class Certificate:
 
 def read_certificate() -> Certificate:
     """What the library tells; under grading and in a program it counts as empty."""
-    own = library.kept() if library_import.in_use() else {}
-    return Certificate(own, library_import.folder())
+    own = library.kept() if library.in_use() else {}
+    return Certificate(own, library.folder())

@@ -17,9 +17,10 @@ from pathlib import Path
 from course_lib.checks.judge.html import block, hidden, paragraph, table
 from course_lib.checks.judge.report import OPTIONAL, WORDS, Report, amount
 from course_lib.checks.observe.front_end import current_shell, someone_answers
-from course_lib.exercises import exercises, find, lessons
-from course_lib.notebook import library, library_import
+from course_lib.exercises import find, lessons, names
+from course_lib.notebook import library
 from course_lib.workspace.folder import find_root
+from course_lib.workspace.locks import only_one
 
 _COUNTED = ("correct", "incorrect", "raised")
 _NOT_BEGUN = "not_attempted"
@@ -97,12 +98,12 @@ class Progress:
         from course_lib.plotting.figures import figure_html
         from course_lib.plotting.library_map import library_map
 
-        plot = library_map(parts_of(exercises()), self.library, self._next())
+        plot = library_map(parts_of(names()), self.library, self._next())
         return figure_html(plot, inline=True)
 
     def _next(self) -> list[str]:
         """The first exercises that are not in the library yet."""
-        return [name for name in exercises() if name not in self.library][:3]
+        return [name for name in names() if name not in self.library][:3]
 
     def _begun(self) -> list[tuple[str, list[Line]]]:
         """Lessons with at least one try, by their titles."""
@@ -116,7 +117,7 @@ class Progress:
         begun = [title for title, _ in self._begun()]
         others = [title for slug in lessons() if (title := _title(slug)) not in begun]
         waiting = [f"Not begun: {'; '.join(others)}."] if others else []
-        count = f"{len(self.library)} of {len(exercises())} answers are in your own library"
+        count = f"{len(self.library)} of {len(names())} answers are in your own library"
         following = f"; next: {', '.join(self._next())}" if self._next() else ""
         where = f"{count}, {self.library_place}{following}."
         return [*waiting, where, _ALONE, f"Kept on this machine only, in {self.place}."]
@@ -132,13 +133,13 @@ def read_progress() -> Progress:
     """The progress that the file tells."""
     place = file_of_progress()
     best = _read(place)
-    names = [
+    checked = [
         (slug, name)
         for slug, lesson in lessons().items()
         for name in (*lesson.exercises, *([slug] if lesson.integration else []))
     ]
-    lines = [_line(slug, name, best.get(name, Best())) for slug, name in names]
-    return Progress(tuple(lines), place, library.kept(), library_import.folder())
+    lines = [_line(slug, name, best.get(name, Best())) for slug, name in checked]
+    return Progress(tuple(lines), place, library.kept(), library.folder())
 
 
 def _line(slug: str, name: str, best: Best) -> Line:
@@ -165,19 +166,20 @@ def file_of_progress() -> Path:
 
 
 def _note(place: Path, report: Report) -> None:
-    best = _read(place)
-    before = best.get(report.exercise, Best())
-    tries, result = before.tries + 1, before
-    better = report.points > before.points
-    if better or (report.points == before.points and before.outcome != "correct"):
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        result = Best(report.outcome, report.points, now)
-    best[report.exercise] = Best(result.outcome, result.points, result.when, tries)
     place.parent.mkdir(parents=True, exist_ok=True)
-    scratch = place.with_name(f".{place.name}.{os.getpid()}")
-    content = {"version": 1, "best": {name: asdict(one) for name, one in best.items()}}
-    scratch.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    os.replace(scratch, place)
+    with only_one(place.with_name("progress.lock"), waiting=lambda: None):
+        best = _read(place)
+        before = best.get(report.exercise, Best())
+        tries, result = before.tries + 1, before
+        better = report.points > before.points
+        if better or (report.points == before.points and before.outcome != "correct"):
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            result = Best(report.outcome, report.points, now)
+        best[report.exercise] = Best(result.outcome, result.points, result.when, tries)
+        scratch = place.with_name(f".{place.name}.{os.getpid()}")
+        content = {"version": 1, "best": {name: asdict(one) for name, one in best.items()}}
+        scratch.write_text(json.dumps(content, indent=1), encoding="utf-8")
+        os.replace(scratch, place)
 
 
 def _read(place: Path) -> dict[str, Best]:

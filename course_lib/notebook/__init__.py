@@ -23,12 +23,11 @@ else:
         carry_on,
         certificate,
         check,
-        diagnose,
-        diagnoses,
         hint,
         own_version,
         progress,
     )
+    from course_lib.notebook.hunt import diagnose, diagnoses
 
 __all__ = [
     "carry_on",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import sys
-import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -71,7 +70,7 @@ class _Collector:
         statement = self.exercise_import(name, value)
         if statement is not None:
             self.imports |= {statement} - {""}
-        elif lines := self._imports_of(name, value):
+        elif lines := self._imports_of(name):
             self.imports |= lines
         else:
             self.define(name)
@@ -81,8 +80,7 @@ class _Collector:
         value = self.namespace[name]
         for node, source, bound in self.statements:
             if name in bound and _makes(node, name):
-                plain = isinstance(node, ast.Assign) and bound == {name} and _is_literal(node.value)
-                if isinstance(node, _DEFINITIONS) or _is_function(value) or plain:
+                if isinstance(node, _DEFINITIONS) or _is_function(value):
                     return source
                 break
         if _is_function(value):
@@ -99,14 +97,13 @@ class _Collector:
             return f"it {why}; {remedy} with `def` or `class` and check again"
         return f"it uses `{name}`, which {why}; {remedy} and check again"
 
-    def _imports_of(self, name: str, value: object) -> set[str]:
-        """Return the imports that give `name`: the notebook's own, else by where the value is."""
+    def _imports_of(self, name: str) -> set[str]:
+        """Return the notebook's imports that give `name`, if an import made it last."""
         latest = next((node for node, _, bound in self.statements if name in bound), None)
-        if isinstance(latest, _IMPORTS):
-            found = [line for node, _, _ in self.statements for line in _import_lines(node, name)]
-            dotted = {line for line in found if line.startswith(f"import {name}.")}
-            return {*found[:1], *dotted}
-        return _import_from_home(name, value) if latest is None else set()
+        if not isinstance(latest, _IMPORTS):
+            return set()
+        found = [line for node, _, _ in self.statements for line in _import_lines(node, name)]
+        return {*found[:1], *(line for line in found if line.startswith(f"import {name}."))}
 
 
 def _statements(cell: str) -> list[tuple[ast.stmt, str, set[str]]]:
@@ -121,18 +118,15 @@ def _statements(cell: str) -> list[tuple[ast.stmt, str, set[str]]]:
             case ast.Expr(ast.Call(ast.Attribute(attr="run_cell_magic"), [_, _, ast.Constant(b)])):
                 found = _statements(str(b)) + found
             case _:
-                source = _segment(node, cell, body)
+                source = _segment(node, cell)
                 found.insert(0, (node, source, bound_names(source)))
     return found
 
 
-def _segment(node: ast.stmt, cell: str, body: list[ast.stmt]) -> str:
-    """Return a statement's source with its decorators and the comment at its end."""
+def _segment(node: ast.stmt, cell: str) -> str:
+    """Return a statement's lines, with its decorators and the comment at its end."""
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-    last = node.end_lineno or first
-    if any(n is not node and n.lineno <= last and (n.end_lineno or 0) >= first for n in body):
-        return ast.get_source_segment(cell, node) or ""
-    lines = cell.splitlines()[first - 1 : last]
+    lines = cell.splitlines()[first - 1 : node.end_lineno]
     return "\n".join(line.rstrip() for line in lines if line.strip() != _STUB)
 
 
@@ -155,14 +149,6 @@ def _is_function(value: object) -> bool:
     if isinstance(value, type) or type(value).__module__ in ("typing", "types"):
         return True
     return callable(value) and not hasattr(value, "state_dict")
-
-
-def _is_literal(node: ast.expr) -> bool:
-    try:
-        ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return False
-    return True
 
 
 def _written(value: object) -> str | None:
@@ -188,20 +174,6 @@ def _import_lines(node: ast.stmt, name: str) -> list[str]:
             start = "" if isinstance(node, ast.Import) else f"from {module} "
             lines.append(f"{start}import {alias.name}{suffix}")
     return lines
-
-
-def _import_from_home(name: str, value: object) -> set[str]:
-    """Return an import of a value from the shortest module that has it, for a star import."""
-    if isinstance(value, types.ModuleType):
-        renamed = "" if value.__name__ == name else f" as {name}"
-        return set() if _is_local(value.__name__) else {f"import {value.__name__}{renamed}"}
-    home, own = getattr(value, "__module__", None), getattr(value, "__name__", None)
-    parts = home.split(".") if isinstance(home, str) and not _is_local(home) else []
-    for length in range(1, len(parts) + 1):
-        module = ".".join(parts[:length])
-        if getattr(sys.modules.get(module), str(own), None) is value:
-            return {f"from {module} import {own}" + (f" as {name}" if own != name else "")}
-    return set()
 
 
 def _is_local(module: str) -> bool:

@@ -1,6 +1,6 @@
-"""The end of the course: what a student built, line by line theirs or the course's.
+"""Show at the end of the course which parts of a Transformer are the student's own.
 
-It is made from their own library alone, and nothing of it leaves the machine.
+The certificate is made from their library alone, and nothing leaves the machine.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COURSES = "the course's"
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is built; shows itself as a picture and a table in a notebook, else as text.
+    """The parts and whose they are, as a picture in a notebook and as text elsewhere.
 
     Attributes:
         own: the exercises whose answers are in the student's library, each with its day or "".
@@ -31,14 +31,14 @@ class Certificate:
     place: Path
 
     def text(self) -> str:
-        """What is built, as plain text."""
+        """Return the certificate as plain text."""
         lines = [TITLE, *self._lines()]
         for part, rows in self._parts():
             lines += ["", part, *(f"  {name}: {whose}" for name, whose in rows)]
         return "\n".join([*lines, "", self._note()])
 
     def html(self) -> str:
-        """What is built, as an HTML fragment that says what the text says."""
+        """Return an HTML fragment with the same content as the text."""
         from course_lib.plotting.certificate import certificate as picture
         from course_lib.plotting.figures import figure_html
 
@@ -59,7 +59,7 @@ class Certificate:
         return block("neutral", [figure_html(plot, inline=True), folded, note])
 
     def _lines(self) -> list[str]:
-        """How many are the student's own, and from when to when."""
+        """Return how many parts are the student's own, and the first and last day."""
         total = len(names())
         count = "all" if len(self.own) == total else f"{len(self.own)} of"
         count += f" {total} parts are your own"
@@ -91,6 +91,6 @@ class Certificate:
 
 
 def read_certificate() -> Certificate:
-    """What the library tells; under grading and in a program it counts as empty."""
+    """Read the certificate from the library, which counts as empty where a program runs."""
     own = library.kept() if library.in_use() else {}
     return Certificate(own, library.folder())

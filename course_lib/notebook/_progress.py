@@ -1,7 +1,7 @@
-"""What a student has done so far: each check's best result, kept in one small file of their own.
+"""Keep each check's best result in one small file, and show it.
 
 Only a check that someone runs in a notebook counts, not one that a program runs (grading, the
-build, nbval). Nothing that goes wrong with the file reaches the student: then there is no progress.
+build, nbval). A problem with the file never reaches the student. It only costs the progress.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Progress:
-    """What is done across the lessons; shows itself as a table in a notebook, else as text."""
+    """Results across the lessons, shown as a table in a notebook and as text elsewhere."""
 
     lines: tuple[Line, ...]
     place: Path
-    library: dict[str, str] = field(default_factory=dict)  # whose answers are kept, since when
+    library: dict[str, str] = field(default_factory=dict)  # the exercises in it, each with its day
     library_place: Path = Path()
 
     def as_dict(self) -> dict:
-        """The progress as JSON-able data: its lines, the sums, the library, where both are."""
+        """Return the lines, the sums, the library and both places as data for JSON."""
         lines = [asdict(line) | asdict(line.best) for line in self.lines]
         for line in lines:
             del line["best"]
@@ -67,7 +67,7 @@ class Progress:
         return {"exercises": lines, **_sums(self.lines), "library": library, "place": place}
 
     def text(self) -> str:
-        """The progress as plain text."""
+        """Return the progress as plain text."""
         lines = [f"Your progress: {_summed(self.lines)}"]
         for title, part in self._begun():
             width = max(len(_name(line)) for line in part)
@@ -79,7 +79,7 @@ class Progress:
         return "\n".join([*lines, "", *self._notes()])
 
     def html(self) -> str:
-        """The progress as an HTML fragment that says what the text says."""
+        """Return an HTML fragment with the same content as the text."""
         groups = []
         for title, part in self._begun():
             lesson = f"{html.escape(title)}<br>{_summed(part)}"
@@ -93,7 +93,7 @@ class Progress:
         return block("neutral", parts)
 
     def _picture(self) -> str:
-        """The library as the parts of a Transformer, those in it filled."""
+        """Draw the parts of a Transformer, with the student's own filled."""
         from course_lib.notebook.library_parts import parts_of
         from course_lib.plotting.figures import figure_html
         from course_lib.plotting.library_map import library_map
@@ -102,11 +102,11 @@ class Progress:
         return figure_html(plot, inline=True)
 
     def _next(self) -> list[str]:
-        """The first exercises that are not in the library yet."""
+        """Return the first exercises that are not in the library yet."""
         return [name for name in names() if name not in self.library][:3]
 
     def _begun(self) -> list[tuple[str, list[Line]]]:
-        """Lessons with at least one try, by their titles."""
+        """Return the lessons with at least one try, by title."""
         parts = [
             (_title(slug), [line for line in self.lines if line.lesson == slug])
             for slug in lessons()
@@ -130,7 +130,7 @@ class Progress:
 
 
 def read_progress() -> Progress:
-    """The progress that the file tells."""
+    """Return the progress that is in the file."""
     place = file_of_progress()
     best = _read(place)
     checked = [
@@ -148,7 +148,7 @@ def _line(slug: str, name: str, best: Best) -> Line:
 
 
 def keep(report: Report) -> None:
-    """Notes the result of a check that someone ran in a notebook; never raises."""
+    """Record the result of a check that someone ran in a notebook; never raise."""
     if report.outcome not in _COUNTED or not someone_answers(current_shell()):
         return
     with contextlib.suppress(Exception):
@@ -156,7 +156,7 @@ def keep(report: Report) -> None:
 
 
 def file_of_progress() -> Path:
-    """In the course's folder, where that is the student's own; else among their Jupyter data."""
+    """Return the file: in the course's folder if that can be written, else in the Jupyter data."""
     root = find_root(Path.cwd())
     if root is not None and os.access(root, os.W_OK):
         return root / ".course" / "progress.json"
@@ -183,7 +183,7 @@ def _note(place: Path, report: Report) -> None:
 
 
 def _read(place: Path) -> dict[str, Best]:
-    """The results in the file; one that is damaged is put aside, beside the next one."""
+    """Return the results in the file. Rename a damaged file, so that the next one begins anew."""
     try:
         content = json.loads(place.read_text(encoding="utf-8"))["best"]
         best = {name: Best(**one) for name, one in content.items()}
@@ -214,7 +214,7 @@ def _title(slug: str) -> str:
 
 
 def _sums(lines) -> dict:
-    """What is done of the core path, and apart from it of what is optional."""
+    """Count what is correct, separately for the core path and for optional exercises."""
     core = [line for line in lines if not line.starred]
     starred = [line for line in lines if line.starred]
     return {
@@ -243,5 +243,5 @@ def _points(line: Line) -> str:
 
 
 def _local(when: str) -> str:
-    """A time as the student's clock shows it."""
+    """Return a time in the student's time zone."""
     return f"{datetime.fromisoformat(when).astimezone():%d %b %Y, %H:%M}" if when else ""

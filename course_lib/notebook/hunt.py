@@ -1,4 +1,4 @@
-"""The black boxes of lesson 07: a diagnosis opens one, and a wrong one names what would show it."""
+"""Let students of lesson 07 open a black box by diagnosing its fault."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from course_lib.plotting.source import show_source
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What may be wrong with a box.
+    """A fault that a box may have.
 
     Attributes:
-        fault: in a few words.
-        evidence: what holds for a module with this fault, and for no other box.
-        box: the box that has it; "" for none.
+        fault: a description in a few words.
+        evidence: a measurement that is true of a module with this fault and of no other box.
+        box: the box with this fault; "" if there is none.
     """
 
     fault: str

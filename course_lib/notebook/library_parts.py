@@ -1,7 +1,7 @@
-"""Which exercise is which part of a Transformer, for the picture of a student's library.
+"""List which exercise is which part of a Transformer, for the picture of a student's library.
 
-In the order in which numbers go through it. An exercise that does not exist (yet) is left out of
-the picture, one that is named nowhere here is shown at its end.
+The parts are in the order of the computation. A name without an exercise is left out of the
+picture, and an exercise that is not named here is shown at its end.
 """
 
 from collections.abc import Iterable
@@ -68,7 +68,7 @@ PARTS = (
 
 
 def parts_of(exercises: Iterable[str]) -> list[Part]:
-    """The parts with these exercises, none of them empty, each exercise once."""
+    """Return the parts that hold these exercises, without empty parts."""
     known = list(exercises)
     placed = {name for part in PARTS for name in part.exercises}
     others = Part("others", -1, tuple(name for name in known if name not in placed))

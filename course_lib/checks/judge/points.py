@@ -1,4 +1,4 @@
-"""The points that `check` returns: a number for nbgrader, nothing to see below the report."""
+"""The points that `check` returns: a number for nbgrader that a notebook does not show."""
 
 
 class Points(float):

@@ -167,11 +167,11 @@ def _import_lines(node: ast.stmt, name: str) -> list[str]:
     """Return the parts of an import that bind `name`, but none of a file beside the notebook."""
     lines = []
     for alias in node.names if isinstance(node, _IMPORTS) else []:
-        module = alias.name if isinstance(node, ast.Import) else node.module
+        module = node.module if isinstance(node, ast.ImportFrom) else alias.name
         bound = alias.asname or alias.name.partition(".")[0]
         if bound == name and module and not _is_local(module):
             suffix = f" as {alias.asname}" if alias.asname else ""
-            start = "" if isinstance(node, ast.Import) else f"from {module} "
+            start = f"from {module} " if isinstance(node, ast.ImportFrom) else ""
             lines.append(f"{start}import {alias.name}{suffix}")
     return lines
 

@@ -53,7 +53,7 @@ def test_a_check_keeps_what_it_found_right_and_says_so_once(notebook, capsys):
 
 
 def test_a_check_that_cannot_keep_it_gives_its_points_and_a_sentence(notebook, capsys):
-    notebook.run("W = torch.ones(1)", f"{CAUSAL} * (W > 0)")
+    notebook.run("W = torch.ones(1)", f"{CAUSAL} * bool(W > 0)")
     assert _local.check("causal_mask") == 2
     assert "causal_mask is not kept in your library: it uses `W`" in capsys.readouterr().out
 

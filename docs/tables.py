@@ -13,7 +13,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from course_lib.authoring import Course
+from course_lib.authoring.inputs import Course
 from course_lib.authoring.times import course_times, spoken
 from course_lib.checks import exercises, lessons
 from course_lib.exercises import find

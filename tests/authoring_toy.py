@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-from course_lib.authoring import Course
+from course_lib.authoring.inputs import Course
 
 ROOT = Path(__file__).resolve().parents[1]
 SLUG = "01_toy"

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from grading_course import LESSON, UPPER, hand_in, honest, make_course, release
 
-from course_lib.grading import Settings, grade, run
+from course_lib.grading import run
 from course_lib.grading.executors.local import Serial
+from course_lib.grading.run import Settings, grade
 
 
 class Canned:

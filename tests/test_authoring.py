@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from authoring_toy import SLUG, edit, make_course, snapshot, toy_course
 
-from course_lib.authoring import build, check_build
+from course_lib.authoring.builder import build, check_build
 from course_lib.workspace.errors import BuildError
 
 

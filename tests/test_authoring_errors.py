@@ -6,7 +6,7 @@ import pytest
 from authoring_toy import LESSON, SLUG, edit, make_course, snapshot
 from waiting import PATIENCE
 
-from course_lib.authoring import build, check_build
+from course_lib.authoring.builder import build, check_build
 from course_lib.workspace.errors import BuildError
 
 TEXT = f"solutions/{SLUG}/{SLUG}.py"

@@ -6,8 +6,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.authoring import Course
 from course_lib.authoring.assemble import assemble, undefined_in_solutions
+from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import find_solution, solution_path
 from course_lib.authoring.release import release_files
 

@@ -7,7 +7,8 @@ import pytest
 from authoring_toy import SLUG, make_course
 from guides import copy_of_the_course
 
-from course_lib.authoring import Course, skeleton
+from course_lib.authoring import skeleton
+from course_lib.authoring.inputs import Course
 from course_lib.workspace.errors import BuildError
 
 ROOT = Path(__file__).parent.parent

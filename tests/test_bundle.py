@@ -20,7 +20,7 @@ from waiting import PATIENCE
 
 import course_lib
 from course_lib import attention, bundle
-from course_lib.authoring import Course
+from course_lib.authoring.inputs import Course
 from course_lib.bundle.contents import contents
 from course_lib.checks import lessons
 from course_lib.cli import main as cli

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from answers_within import passing
 
-from course_lib.authoring import Course
+from course_lib.authoring.inputs import Course
 from course_lib.bundle.contents import contents
 from course_lib.checks import lessons
 

@@ -269,7 +269,7 @@ def test_any_value_can_be_recorded(value):
 
 def own(name):
     """The course's solution as a student's own code: same source, another module."""
-    from course_lib.authoring import solution_source
+    from course_lib.authoring.paste import solution_source
 
     space = {"torch": torch, "np": np, "math": math, "Tensor": torch.Tensor}
     exec("from jaxtyping import Bool, Float, Int", space)

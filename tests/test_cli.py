@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from course_lib import authoring, grading
+from course_lib.authoring import builder
 from course_lib.cli import main as cli
-from course_lib.grading import class_table
+from course_lib.grading import class_report, class_table, demo_course, run
 from course_lib.grading.graded import GradedLesson, GradedSubmission
 from course_lib.workspace import folder
 from course_lib.workspace.errors import BuildError, GradingError
@@ -108,7 +108,7 @@ def test_build_passes_its_arguments_on_and_says_what_was_done(course, monkeypatc
         progress("working")
         return [result]
 
-    monkeypatch.setattr(authoring, "build", build, raising=False)
+    monkeypatch.setattr(builder, "build", build)
     assert cli.main(["build", "02", "--force"]) == 0
     assert seen == {"root": course, "lessons": ["02_masked_softmax"], "force": True}
     said = capsys.readouterr()
@@ -121,7 +121,7 @@ def test_quiet_shows_no_progress(course, monkeypatch):
         assert progress is None
         return []
 
-    monkeypatch.setattr(authoring, "build", build, raising=False)
+    monkeypatch.setattr(builder, "build", build)
     assert cli.main(["build", "--quiet"]) == 0
 
 
@@ -129,7 +129,7 @@ def test_a_build_error_is_shown_as_it_is(course, monkeypatch, capsys):
     def build(*arguments, **options):
         raise BuildError("lesson.py", 3, "points are missing", "add them")
 
-    monkeypatch.setattr(authoring, "build", build, raising=False)
+    monkeypatch.setattr(builder, "build", build)
     assert cli.main(["build"]) == 1
     error = capsys.readouterr().err
     assert error.startswith("course: lesson.py:3")
@@ -138,7 +138,7 @@ def test_a_build_error_is_shown_as_it_is(course, monkeypatch, capsys):
 
 @pytest.mark.parametrize(("drifts", "code"), [([], 0), (["a.ipynb: stale. Run: course build"], 1)])
 def test_build_check_fails_on_drift(course, monkeypatch, capsys, drifts, code):
-    monkeypatch.setattr(authoring, "check_build", lambda root, lessons: drifts, raising=False)
+    monkeypatch.setattr(builder, "check_build", lambda root, lessons: drifts)
     assert cli.main(["build", "--check"]) == code
     assert (drifts or ["every notebook matches"])[0] in capsys.readouterr().out
 
@@ -150,7 +150,7 @@ def test_grade_grades_each_lesson_and_returns_the_worst_code(course, monkeypatch
         asked.append((lesson, students, settings.sandbox, settings.shard))
         return summary(3 if lesson.startswith("02") else 0)
 
-    monkeypatch.setattr(grading, "grade", grade, raising=False)
+    monkeypatch.setattr(run, "grade", grade)
     monkeypatch.setattr(class_table, "show", lambda summary: summary.show())
     arguments = ["--student", "ada", "--sandbox", "basic", "--trusted", "--shard", "1/2", "-q"]
     assert cli.main(["grade", "02", "05", *arguments]) == 3
@@ -165,7 +165,7 @@ def test_grade_shows_the_students_that_were_asked_for(course, monkeypatch, capsy
         "02_masked_softmax",
         (GradedSubmission("ada"), GradedSubmission("eve", problem="damaged: ask for it again")),
     )
-    monkeypatch.setattr(grading, "grade", lambda *a, **k: whole, raising=False)
+    monkeypatch.setattr(run, "grade", lambda *a, **k: whole)
     assert cli.main(["grade", "02", "--student", student, "-q"]) == code
     out = capsys.readouterr().out
     assert "02_masked_softmax: 1 student\n" in out
@@ -176,7 +176,7 @@ def test_grade_shows_the_students_that_were_asked_for(course, monkeypatch, capsy
 
 
 def test_grade_as_json_prints_one_document(course, monkeypatch, capsys):
-    monkeypatch.setattr(grading, "grade", lambda *a, **k: summary(), raising=False)
+    monkeypatch.setattr(run, "grade", lambda *a, **k: summary())
     assert cli.main(["grade", "02", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == [{"lesson": "x"}]
 
@@ -189,7 +189,7 @@ def test_a_grading_error_is_shown_as_it_is(course, monkeypatch, capsys):
     def grade(*arguments, **options):
         raise GradingError("nothing in submitted/; collect first")
 
-    monkeypatch.setattr(grading, "grade", grade, raising=False)
+    monkeypatch.setattr(run, "grade", grade)
     assert cli.main(["grade", "02"]) == 1
     assert capsys.readouterr().err == "course: nothing in submitted/; collect first\n"
 
@@ -199,7 +199,7 @@ def test_demo_shows_its_result_and_returns_its_code(course, monkeypatch, capsys)
         assert (root, lessons, folder) == (course, ["02_masked_softmax"], Path("there"))
         return summary(3)
 
-    monkeypatch.setattr(grading, "demo", demo, raising=False)
+    monkeypatch.setattr(demo_course, "demo", demo)
     assert cli.main(["demo", "02", "--folder", "there", "-q"]) == 3
     assert capsys.readouterr().out == "the table\n"
 
@@ -224,7 +224,7 @@ def test_report_says_where_the_page_lies(course, monkeypatch, capsys):
     def write_report(root, lesson):
         return root / f"{lesson}.html"
 
-    monkeypatch.setattr(grading, "write_report", write_report, raising=False)
+    monkeypatch.setattr(class_report, "write_report", write_report)
     assert cli.main(["report", "02"]) == 0
     assert capsys.readouterr().out.strip().endswith("02_masked_softmax.html")
 
@@ -252,7 +252,7 @@ def test_an_interrupt_is_no_traceback(course, monkeypatch, capsys):
     def build(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(authoring, "build", build, raising=False)
+    monkeypatch.setattr(builder, "build", build)
     assert cli.main(["build"]) == 130
     assert "Traceback" not in capsys.readouterr().err
 

@@ -14,7 +14,7 @@ from grading_course import LESSON, QUICK, UPPER, hand_in, honest, make_course
 from waiting import PATIENCE
 
 from course_lib.cli import main as cli
-from course_lib.grading import grade
+from course_lib.grading.run import grade
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = typer.main.get_command(cli.app).commands

@@ -16,8 +16,8 @@ from grading_course import make_course as make_lesson
 
 import course_lib
 from course_lib import checks
-from course_lib.authoring import Course
 from course_lib.authoring.assemble import assemble
+from course_lib.authoring.inputs import Course
 from course_lib.authoring.times import (
     MOST_CORE,
     MOST_WHOLE,
@@ -32,13 +32,13 @@ from course_lib.checks.judge.grade import grade as judge
 from course_lib.checks.judge.report import OPTIONAL
 from course_lib.cli import main as cli
 from course_lib.exercises import find
-from course_lib.grading import grade
 from course_lib.grading.class_report import needs_a_look, render
 from course_lib.grading.class_table import summary_table
 from course_lib.grading.course import Course as Graded
 from course_lib.grading.exports.table import grades_table
 from course_lib.grading.graded import GradedExercise, GradedLesson, GradedSubmission
 from course_lib.grading.graded_cells import REPORT, read_check
+from course_lib.grading.run import grade
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import bound_names, undefined_names
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from grading_course import CAUSAL, LENGTH, LESSON, QUICK, hand_in, honest, make_course
 
-from course_lib.grading import demo_course, grade
+from course_lib.grading import demo_course
 from course_lib.grading.executors import local as executors
 from course_lib.grading.kernels import client as clients
 from course_lib.grading.kernels.client import Client
@@ -19,6 +19,7 @@ from course_lib.grading.kernels.guest.meter import Used
 from course_lib.grading.kernels.provider import provider
 from course_lib.grading.kernels.running_kernel import Kernel, KernelFault
 from course_lib.grading.ledger import MAX_ATTEMPTS
+from course_lib.grading.run import grade
 from course_lib.grading.runner import Runner
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]

@@ -11,7 +11,7 @@ import pytest
 from grading_course import CAUSAL, LESSON, QUICK, cell_of, hand_in, honest, make_course
 from waiting import PATIENCE
 
-from course_lib.grading import grade
+from course_lib.grading.run import grade
 
 pytestmark = [
     pytest.mark.slow,

@@ -16,13 +16,13 @@ import pytest
 from grading_course import LENGTH, LESSON, QUICK, UPPER, hand_in, honest, make_course
 from waiting import PATIENCE, wait_until
 
-from course_lib.grading import Settings, grade
 from course_lib.grading.course import Course
 from course_lib.grading.executors import dask as on_dask
 from course_lib.grading.executors import executor
 from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels import sandbox
 from course_lib.grading.ledger import Ledger
+from course_lib.grading.run import Settings, grade
 from course_lib.workspace.errors import GradingError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]

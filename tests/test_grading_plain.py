@@ -12,8 +12,9 @@ from nbformat.v4 import new_code_cell, new_notebook
 from waiting import PATIENCE
 
 from course_lib.cli import main as cli
-from course_lib.grading import grade, preprocessors
+from course_lib.grading import preprocessors
 from course_lib.grading.course import Course
+from course_lib.grading.run import grade
 
 pytestmark = pytest.mark.slow
 NAME = "homework"

@@ -17,9 +17,10 @@ from grading_course import LESSON, QUICK, hand_in, honest, release
 from waiting import wait_until
 
 from course_lib.cli.main import main
-from course_lib.grading import grade, run
+from course_lib.grading import run
 from course_lib.grading.course import Course
 from course_lib.grading.executors import worker as executors
+from course_lib.grading.run import grade
 from course_lib.workspace.errors import GradingError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("warm")]

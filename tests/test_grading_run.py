@@ -34,7 +34,8 @@ from nbformat.v4 import new_code_cell
 from nbgrader.dbutil import write_alembic_ini
 from waiting import PATIENCE
 
-from course_lib.grading import grade, judging, plan, run, runner, write_report
+from course_lib.grading import judging, plan, run, runner
+from course_lib.grading.class_report import write_report
 from course_lib.grading.class_table import show
 from course_lib.grading.course import Course
 from course_lib.grading.executors import local as executors
@@ -42,6 +43,7 @@ from course_lib.grading.executors.local import set_aside
 from course_lib.grading.kernels.client import Client
 from course_lib.grading.ledger import MAX_ATTEMPTS
 from course_lib.grading.pouring import Pouring
+from course_lib.grading.run import grade
 from course_lib.grading.runner import Runner
 from course_lib.workspace.errors import GradingError
 

@@ -14,8 +14,8 @@ from live_notebook import live_notebook
 
 import course_lib
 from course_lib import attention
-from course_lib.authoring import Course
 from course_lib.authoring.assemble import assemble
+from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import solution_source
 from course_lib.exercises import lessons
 from course_lib.notebook import _local, library
@@ -238,7 +238,7 @@ def graded_course(tmp_path):
 
 @pytest.mark.slow
 def test_course_grade_never_reads_a_library(graded_course):
-    from course_lib.grading import grade
+    from course_lib.grading.run import grade
 
     (record,) = grade(graded_course, LESSON, settings=QUICK).students
     assert record.points == 4

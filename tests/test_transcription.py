@@ -6,7 +6,7 @@ import pytest
 from transcription import statements, told
 
 from course_lib import checks
-from course_lib.authoring import Course
+from course_lib.authoring.inputs import Course
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 0.3  # of the tokens: calls that a statement must name stand in solutions, too

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from course_lib.authoring import Course
+from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import BEGIN, solution_source
 from course_lib.authoring.read import read_cells
 from course_lib.authoring.roles import assign_roles

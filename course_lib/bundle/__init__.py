@@ -60,8 +60,8 @@ def release(
     Raises:
         ReleaseError: a lesson was edited by hand, is not built, or comes after `up_to`.
     """
-    from course_lib.authoring import Course, check_release
-    from course_lib.authoring.builder import replace_files
+    from course_lib.authoring.builder import check_release, replace_files
+    from course_lib.authoring.inputs import Course
     from course_lib.bundle.contents import contents, solved
 
     say = progress or (lambda line: None)

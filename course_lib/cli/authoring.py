@@ -26,19 +26,19 @@ def build(
 
     Example: course build 02_masked_softmax
     """
-    from course_lib import authoring
+    from course_lib.authoring import builder
 
     root = course_root()
     chosen = chosen_lessons(root, lessons)
     if check:
-        drifts = authoring.check_build(root, chosen)
+        drifts = builder.check_build(root, chosen)
         if as_json:
             typer.echo(json.dumps([asdict(drift) for drift in drifts], indent=2))
         else:
             lines = [str(drift) for drift in drifts]
             typer.echo("\n".join(lines or ["every notebook matches its lesson text"]))
         raise typer.Exit(1 if drifts else 0)
-    results = authoring.build(root, chosen, force=force, progress=progress(quiet))
+    results = builder.build(root, chosen, force=force, progress=progress(quiet))
     if as_json:
         typer.echo(json.dumps([asdict(result) for result in results], indent=2, default=str))
         return
@@ -108,7 +108,7 @@ def times(lessons: Lessons = None, as_json: AsJson = False) -> None:
 
     Example: course times
     """
-    from course_lib.authoring import Course
+    from course_lib.authoring.inputs import Course
     from course_lib.authoring.times import as_text, course_times
 
     root = course_root()
@@ -138,7 +138,8 @@ def new_exercise(
 
     Example: course new exercise window_mask --lesson 02
     """
-    from course_lib.authoring import Course, skeleton
+    from course_lib.authoring import skeleton
+    from course_lib.authoring.inputs import Course
 
     root = course_root()
     course = Course.at(root)
@@ -156,7 +157,8 @@ def new_lesson(
 
     Example: course new lesson 11_sliding_window
     """
-    from course_lib.authoring import Course, skeleton
+    from course_lib.authoring import skeleton
+    from course_lib.authoring.inputs import Course
 
     course = Course.at(course_root())
     for path in skeleton.new_lesson(course, slug):

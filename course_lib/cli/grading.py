@@ -26,11 +26,11 @@ def demo(
 
     Example: course demo 02_masked_softmax
     """
-    from course_lib import grading
+    from course_lib.grading import demo_course
 
     root = course_root()
     chosen = chosen_lessons(root, lessons)
-    result = grading.demo(root, chosen, folder=folder, progress=progress(quiet))
+    result = demo_course.demo(root, chosen, folder=folder, progress=progress(quiet))
     if as_json:
         typer.echo(json.dumps(result.as_dict(), indent=2))
     else:
@@ -63,15 +63,15 @@ def grade(
 
     Example: course grade 02_masked_softmax --student ada
     """
-    from course_lib import grading
+    from course_lib.grading import run
     from course_lib.grading.class_table import show
 
     root = course_root()
     if sandbox != "strict" and not trusted:
         raise UsageError(_UNTRUSTED.format(sandbox))
-    settings = grading.Settings(executor, sandbox, workers, shard, force=force)
+    settings = run.Settings(executor, sandbox, workers, shard, force=force)
     graded = (
-        grading.grade(root, lesson, students=student, progress=progress(quiet), settings=settings)
+        run.grade(root, lesson, students=student, progress=progress(quiet), settings=settings)
         for lesson in chosen_assignments(root, lessons) or []
     )
     summaries = [lesson.only(student) if student else lesson for lesson in graded]
@@ -93,12 +93,12 @@ def report(
 
     Example: course report 02_masked_softmax
     """
-    from course_lib import grading
+    from course_lib.grading import class_report
 
     root = course_root()
     chosen = chosen_assignments(root, [lesson] if lesson else None)
     with working("reading the gradebook", quiet):
-        page = str(grading.write_report(root, chosen[0] if chosen else None))
+        page = str(class_report.write_report(root, chosen[0] if chosen else None))
     typer.echo(json.dumps({"report": page}) if as_json else page)
 
 

@@ -9,27 +9,3 @@ check cell is worth, `graded` holds a graded submission from there on, `read_gra
 back, `class_report`, `class_table` and `exports` show it and pass it on. docs/architecture.md has
 the picture.
 """
-
-from importlib import import_module
-from typing import Any
-
-_PUBLIC = {
-    "ExportRequest": "exports",
-    "GradedLesson": "graded",
-    "Settings": "run",
-    "demo": "demo_course",
-    "export": "exports",
-    "grade": "run",
-    "write_report": "class_report",
-}
-
-__all__ = sorted(_PUBLIC)  # pyright: ignore[reportUnsupportedDunderAll] (from the table)
-
-
-def __getattr__(name: str) -> Any:
-    """Import late: nbgrader alone takes more than a second."""
-    if name not in _PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_PUBLIC[name]}"), name)
-    globals()[name] = value  # a submodule of the same name must not shadow the function
-    return value

@@ -218,7 +218,7 @@ def read_sample(path: Path) -> SampleStudent:
 
 def answer(release: NotebookNode, student: SampleStudent) -> NotebookNode:
     """Return the release notebook as the student submits it."""
-    from course_lib.authoring import solution_source
+    from course_lib.authoring.paste import solution_source
 
     notebook = copy.deepcopy(release)
     cells = []

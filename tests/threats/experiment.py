@@ -18,12 +18,12 @@ import pytest
 from corpus import THREATS, Lab, Threat
 from grading_course import LESSON, RIGHT, honest, make_course
 
-from course_lib.grading import GradedLesson, Settings, grade
 from course_lib.grading.course import Course
-from course_lib.grading.graded import GradedSubmission
+from course_lib.grading.graded import GradedLesson, GradedSubmission
 from course_lib.grading.graded_cells import is_check
 from course_lib.grading.kernels import sandbox
 from course_lib.grading.kernels.sandbox import Limits
+from course_lib.grading.run import Settings, grade
 
 LIMITS = Limits(
     memory=1_000_000_000,

@@ -37,7 +37,7 @@ import json, sys
 sys.path.insert(0, sys.argv[2])
 from pathlib import Path
 from course_lib.benchmarks.memory import status
-from course_lib.grading import Settings, grade
+from course_lib.grading.run import Settings, grade
 from course_lib.grading.kernels.sandbox import Limits
 settings = Settings("serial", "strict", limits=Limits(cell_seconds=20.0))
 summary = grade(Path(sys.argv[1]), sys.argv[3], settings=settings)

@@ -17,11 +17,12 @@ import pytest
 from grading_course import CAUSAL, LESSON, RIGHT, UPPER, hand_in, honest, make_course
 from waiting import wait_until
 
-from course_lib.grading import grade, run
+from course_lib.grading import run
 from course_lib.grading.executors import dask as on_dask
 from course_lib.grading.exports import ExportRequest, export
 from course_lib.grading.jobs import Job
 from course_lib.grading.ledger import Ledger
+from course_lib.grading.run import grade
 from course_lib.grading.runner import Runner
 from course_lib.workspace.errors import GradingError
 

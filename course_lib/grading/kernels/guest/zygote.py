@@ -52,22 +52,25 @@ zmq.utils.garbage jupyter_client.session tornado.platform.asyncio comm IPython.c
 IPython.core.pylabtools IPython.extensions.storemagic IPython.lib.display stack_data.formatting
 pygments.formatters.terminal256 pygments.styles.default pygments.lexers.python pure_eval.utils
 matplotlib.pyplot matplotlib.backends.backend_agg matplotlib_inline.backend_inline
-torch.nn.functional jaxtyping
-course_lib.grading.kernels.guest.watchdog course_lib.checks.observe.remote
-course_lib.notebook course_lib.plotting faulthandler
+torch.nn.functional jaxtyping faulthandler
 IPython.core.debugger IPython.core.oinspect IPython.core.logger tornado.queues
 """
 
 
 def _import_everything() -> None:
     """All of it before the first fork."""
-
     import_without_debugger()
     for name in _WARM.split():
         importlib.import_module(name)
     import matplotlib
     import numpy as np
     import torch
+
+    import course_lib.attention
+    import course_lib.checks.observe.remote
+    import course_lib.grading.kernels.guest.watchdog
+    import course_lib.notebook
+    import course_lib.plotting  # noqa: F401
 
     flush_what_there_is()
     name_cells_quickly()

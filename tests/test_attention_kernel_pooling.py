@@ -1,6 +1,5 @@
 """Lesson 01's solutions, and fused pooling, against the oracle, by properties, on bad input."""
 
-import importlib
 import inspect
 import math
 
@@ -11,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from course_lib import attention as taught
+from course_lib import fused
 from course_lib.attention import (
     fit_bandwidth,
     gaussian_as_dot_product,
@@ -25,10 +26,12 @@ SEEDS = st.integers(0, 10_000)
 BANDWIDTHS = st.floats(0.05, 20.0)
 
 
-@pytest.fixture(scope="module", name="kernel_pooling", params=["attention", "fused"])
+@pytest.fixture(
+    scope="module", name="kernel_pooling", params=[taught, fused], ids=["taught", "fused"]
+)
 def pooling_of_package(request):
     """`kernel_pooling` as taught, then the fused one."""
-    return importlib.import_module(f"course_lib.{request.param}").kernel_pooling
+    return request.param.kernel_pooling
 
 
 def normal(seed, *shapes, dtype=torch.float64):

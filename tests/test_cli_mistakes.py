@@ -131,7 +131,6 @@ def test_the_exit_codes_are_in_the_help(capsys):
         ("grade 02 --student zoe", 1, "nothing from zoe"),
         ("grade 02 --workers -1", 2, "--workers"),
         ("matrix 02 --seeds 0", 2, "--seeds"),
-        ("bench attention --quick --device tpu", 2, "got tpu"),
         ("release 02 --up-to 99", 2, "there is no lesson 99"),
         ("release 02 --into a-file", 1, "a-file: "),
         ("release 02 --into /proc/nowhere", 1, "/proc/nowhere"),

@@ -1,215 +1,220 @@
-"""`course bench attention`: the course's attentions against the textbook forms and PyTorch.
+"""`course bench attention`: the time of `course_lib.fused` beside the taught form and PyTorch.
 
-Every candidate of a problem computes the same numbers in the same run on one torch thread. What
-counts is the ratio to the textbook form, the peak memory in a process of its own, and how far the
-fast form is from the floor that the machine's own ceilings set.
+All candidates of a problem get the same inputs and must agree before they are timed. They take
+turns on one thread, so a machine that slows down slows all of them, and the ratio is the median
+of the ratios within one round. Time is the processor time of this process.
 """
 
-from __future__ import annotations
-
-import datetime
 import json
-import os
 import platform
 import statistics
+import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from course_lib.benchmarks import attention_measure as measure
-from course_lib.benchmarks.attention_plan import TARGETS, Target, problems
-from course_lib.benchmarks.attention_problems import Problem, step
+from course_lib import attention, fused
 
-Tell = Callable[[str], None]
-TOLERANCE = 2e-3  # between candidates, in float32
-COMPILED = ("compiled", "formula", "flex")
+Call = Callable[[], Tensor]
+Problem = tuple[dict[str, Call], list[Tensor]]  # candidates by name, and what gets gradients
 
 
-@dataclass
+@dataclass(frozen=True)
 class Row:
-    """One problem, forward alone or with backward.
-
-    Attributes:
-        seconds: a call of each candidate, the median over the rounds.
-        ratios: to the textbook form, the median of the ratios in each round.
-        against_torch: of the fast form to PyTorch's own, if there is one.
-        peaks: bytes beyond the inputs.
-        floor: seconds below which the machine's ceilings let nobody go; None where not derived.
-        failures: candidates that could not run, and why.
-    """
+    """One problem, forward alone or with the backward pass: milliseconds and ratios of fused."""
 
     problem: str
-    size: str
     passes: str
-    seconds: dict[str, float] = field(default_factory=dict)
-    ratios: dict[str, float] = field(default_factory=dict)
-    against_torch: float | None = None
-    peaks: dict[str, int] = field(default_factory=dict)
-    floor: float | None = None
-    failures: dict[str, str] = field(default_factory=dict)
+    milliseconds: dict[str, float]
+    ratio_to_taught: float
+    ratio_to_torch: float | None
 
 
-@dataclass
-class Verdict:
-    """What a promise came to: the worst measured figure, or None if nothing was measured."""
-
-    target: Target
-    measured: float | None
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the promise is kept; None if it was not measured."""
-        return None if self.measured is None else self.measured <= self.target.limit
+def _normal(*shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-@dataclass
-class Comparison:
-    """All rows, and what ran them."""
-
-    rows: list[Row]
-    machine: str
-    device: str
-    date: str
-    quick: bool
-    ceilings: measure.Ceilings
-
-    def verdicts(self) -> list[Verdict]:
-        """Every promise with what was measured."""
-        return [Verdict(target, self._measured(target)) for target in TARGETS]
-
-    def _measured(self, target: Target) -> float | None:
-        found = []
-        for row in self.rows:
-            fits = row.problem.startswith(target.problem) and row.passes == target.passes
-            values = row.peaks if target.memory else row.ratios
-            if not fits or target.candidate not in values or target.base not in values:
-                continue
-            if not target.memory and target.base == "torch" and target.candidate == "fast":
-                found.append(row.against_torch)
-            else:
-                found.append(values[target.candidate] / values[target.base])
-        return max(found, default=None)
-
-    def as_dict(self) -> dict:
-        """JSON-able; times in seconds, memory in bytes."""
-        verdicts = [
-            {**asdict(v.target), "measured": v.measured, "met": v.met} for v in self.verdicts()
-        ]
-        return {
-            "date": self.date,
-            "machine": self.machine,
-            "device": self.device,
-            "quick": self.quick,
-            "ceilings_per_second": asdict(self.ceilings),
-            "rows": [asdict(row) for row in self.rows],
-            "held_to": verdicts,
-        }
+def _softmax(batch: int, n: int) -> Problem:
+    scores = _normal(batch, n, n).requires_grad_()
+    lengths = torch.linspace(1, n, batch).long()
+    return {
+        "taught": lambda: attention.masked_softmax(scores, lengths),
+        "fused": lambda: fused.masked_softmax(scores, lengths),
+    }, [scores]
 
 
-def compare(
-    *, quick: bool = False, device: str = "cpu", tell: Tell = lambda line: None
-) -> Comparison:
-    """Measure everything, from small to large.
+def _pooling(n: int) -> Problem:
+    places, values = _normal(n, 1).requires_grad_(), _normal(n, 2).requires_grad_()
+    return {
+        "taught": lambda: attention.kernel_pooling(places, places, values, 0.2)[0],
+        "fused": lambda: fused.kernel_pooling(places, places, values, 0.2, need_weights=False)[0],
+    }, [places, values]
+
+
+def _additive(batch: int, n: int, num_hiddens: int) -> Problem:
+    x = _normal(batch, n, num_hiddens).requires_grad_()
+    taught = attention.AdditiveAttention(num_hiddens, num_hiddens, num_hiddens)
+    fast = fused.AdditiveAttention(num_hiddens, num_hiddens, num_hiddens)
+    fast.load_state_dict(taught.state_dict())
+    return {"taught": lambda: taught(x, x, x), "fused": lambda: fast(x, x, x)}, [x]
+
+
+def _dot_product(batch: int, n: int, d: int, masking: str) -> Problem:
+    x = _normal(batch, n, d).requires_grad_()
+    lengths, mask, for_torch = _masks(masking, batch, n)
+    taught, fast = attention.DotProductAttention(), fused.DotProductAttention()
+    heads = x.unsqueeze(1)
+    return {
+        "taught": lambda: taught(x, x, x, lengths, mask),
+        "fused": lambda: fast(x, x, x, lengths, mask),
+        "torch": lambda: F.scaled_dot_product_attention(
+            heads, heads, heads, attn_mask=for_torch
+        ).squeeze(1),
+    }, [x]
+
+
+def _multi_head(batch: int, n: int, embed_dim: int, num_heads: int, masking: str) -> Problem:
+    x = _normal(batch, n, embed_dim).requires_grad_()
+    lengths, mask, for_torch = _masks(masking, batch, n)
+    taught = attention.MultiHeadAttention(embed_dim, num_heads)
+    fast = fused.MultiHeadAttention(embed_dim, num_heads)
+    fast.load_state_dict(taught.state_dict())
+    module = nn.MultiheadAttention(embed_dim, num_heads, bias=False, batch_first=True)
+    attention.load_into_torch(taught, module)
+    options: dict = {"need_weights": False}
+    if lengths is not None and for_torch is not None:
+        options["key_padding_mask"] = ~for_torch[:, 0, 0]
+    elif mask is not None:
+        options["attn_mask"] = ~mask
+    return {
+        "taught": lambda: taught(x, x, x, lengths, mask),
+        "fused": lambda: fast(x, x, x, lengths, mask),
+        "torch": lambda: module(x, x, x, **options)[0],
+    }, [x]
+
+
+def _masks(masking: str, batch: int, n: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return lengths and mask for the course's functions, and the same as one mask for torch."""
+    if masking == "causal":
+        mask = attention.causal_mask(n)
+        return None, mask, mask
+    if masking == "padded":
+        lengths = torch.linspace(1, n, batch).long()
+        return lengths, None, attention.length_mask(lengths, n)[:, None, None]
+    return None, None, None
+
+
+TEACHING: dict[str, Callable[[], Problem]] = {
+    "masked softmax 2x10x10": lambda: _softmax(2, 10),
+    "kernel pooling 50": lambda: _pooling(50),
+    "additive 2x10x10, H=8": lambda: _additive(2, 10, 8),
+    "dot product 2x10, d=8": lambda: _dot_product(2, 10, 8, "none"),
+    "multi-head 2x10, 32, 4 heads": lambda: _multi_head(2, 10, 32, 4, "none"),
+}
+LARGE: dict[str, Callable[[], Problem]] = {
+    "masked softmax 32x512x512": lambda: _softmax(32, 512),
+    "kernel pooling 4096": lambda: _pooling(4096),
+    "additive 16x128x128, H=256": lambda: _additive(16, 128, 256),
+    "dot product 8x1024, d=64": lambda: _dot_product(8, 1024, 64, "none"),
+    "dot product 8x1024, d=64, padded": lambda: _dot_product(8, 1024, 64, "padded"),
+    "dot product 8x1024, d=64, causal": lambda: _dot_product(8, 1024, 64, "causal"),
+    "multi-head 8x512, 256, 8 heads": lambda: _multi_head(8, 512, 256, 8, "none"),
+    "multi-head 8x512, 256, 8 heads, padded": lambda: _multi_head(8, 512, 256, 8, "padded"),
+}
+
+
+def measure(*, quick: bool = False, tell: Callable[[str], None] = lambda line: None) -> list[Row]:
+    """Time every problem, forward alone and with the backward pass.
 
     Args:
-        quick: a choice of problems and of candidates that takes less than a minute.
-        device: cpu or cuda.
-        tell: called with a line at each step.
-
-    Raises:
-        ValueError: `device` is not there.
-        RuntimeError: a candidate does not compute what the textbook form does.
+        quick: only the small problems.
+        tell: called with the name of each problem.
     """
-    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
-        raise ValueError(f"`device` must be cpu, or cuda where torch sees a GPU; got {device}.")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        tell("ceilings of this machine")
-        ceilings = measure.measure_ceilings(device)
         rows = []
-        for problem in problems(quick=quick):
-            torch._dynamo.reset()
-            for passes in problem.passes[-1:] if quick else problem.passes:
-                tell(f"{problem.name}, {passes}")
-                rows.append(_row(problem, passes, ceilings, quick, device))
+        for name, make in (TEACHING if quick else TEACHING | LARGE).items():
+            tell(name)
+            torch.manual_seed(0)
+            candidates, leaves = make()
+            with torch.no_grad():
+                expected = candidates["taught"]()
+                for call in candidates.values():
+                    torch.testing.assert_close(call(), expected, rtol=1e-4, atol=1e-4)
+                rows.append(_row(name, "forward", candidates))
+            both = {key: _with_backward(call, leaves) for key, call in candidates.items()}
+            rows.append(_row(name, "both", both))
+        return rows
     finally:
         torch.set_num_threads(threads)
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return Comparison(rows, machine(device), device, today, quick, ceilings)
 
 
-def _row(problem: Problem, passes: str, ceilings, quick: bool, device: str) -> Row:
-    row = Row(problem.name, problem.size, passes)
-    steps = _prepared(problem, passes, quick, device, row.failures)
-    times = measure.race(steps, seconds=0.5 if quick else 2.5, device=device)
-    row.seconds = {name: statistics.median(found) for name, found in times.items()}
-    row.ratios = {name: measure.ratio(times, name, "textbook") for name in times}
-    if {"fast", "torch"} <= times.keys():
-        row.against_torch = measure.ratio(times, "fast", "torch")
-    if passes in problem.work:
-        row.floor = ceilings.floor(problem.work[passes])
-    del steps
-    if problem.size != "teaching" and passes == "both" and not quick:
-        for name in ("textbook", "taught", "fast", "torch"):
-            if name in times:
-                peak = measure.peak_in_fresh_process(problem.name, name, passes, device)
-                row.peaks |= {} if peak is None else {name: peak}
-    return row
+def _with_backward(call: Call, leaves: list[Tensor]) -> Callable[[], object]:
+    return lambda: torch.autograd.grad(call().square().sum(), leaves)
 
 
-def _prepared(problem: Problem, passes: str, quick: bool, device: str, failures: dict) -> dict:
-    """A warmed-up call for each candidate that can run and agrees with the textbook form."""
-    steps, expected = {}, None
-    for name in problem.candidates:
-        if quick and name in COMPILED:
-            continue
-        try:
-            call = step(problem, name, passes, device)
-            outputs = call().detach()
-        except (ImportError, NotImplementedError, RuntimeError, TypeError) as error:
-            failures[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
-            continue
-        expected = outputs if expected is None else expected
-        difference = (outputs - expected).abs().max().item()
-        if not difference < TOLERANCE:
-            raise RuntimeError(f"{problem.name}: {name} differs from the textbook by {difference}")
-        steps[name] = call
-    return steps
+def _row(name: str, passes: str, calls: dict[str, Callable[[], object]]) -> Row:
+    times = race(calls)
+    milliseconds = {key: 1000 * statistics.median(found) for key, found in times.items()}
+    to_torch = _ratio(times, "torch") if "torch" in times else None
+    return Row(name, passes, milliseconds, _ratio(times, "taught"), to_torch)
 
 
-def machine(device: str) -> str:
-    """The machine in words."""
-    model = next((line for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "")
-    cpu = model.partition(": ")[2] or platform.processor() or platform.machine()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    memory = next((line for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), "")
-    gibibytes = f", {int(memory.split()[1]) / 2**20:.0f} GiB" if memory else ""
-    gpu = f"; {torch.cuda.get_device_name()}" if device == "cuda" else ""
-    return (
-        f"{cpu}, {cores} cores, one of them used{gibibytes}{gpu}; {platform.system()}, "
-        f"Python {platform.python_version()}, torch {torch.__version__}"
+def race(calls: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str, list[float]]:
+    """Return for each call its processor seconds in each round; short calls are repeated."""
+    repeats = {}
+    for name, call in calls.items():
+        call()
+        started = time.process_time()
+        call()
+        repeats[name] = max(1, round(0.01 / max(time.process_time() - started, 1e-6)))
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            started = time.process_time()
+            for _ in range(repeats[name]):
+                call()
+            times[name].append((time.process_time() - started) / repeats[name])
+    return times
+
+
+def _ratio(times: dict[str, list[float]], base: str) -> float:
+    return statistics.median(
+        ours / other for ours, other in zip(times["fused"], times[base], strict=True)
     )
 
 
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
+def machine() -> str:
+    """Return what ran the benchmark, in one line."""
+    return (
+        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, "
+        f"torch {torch.__version__}, one thread"
+    )
 
 
-def to_json(comparison: Comparison) -> str:
-    """The comparison as one JSON document."""
-    return json.dumps(comparison.as_dict(), indent=2)
+def text(rows: list[Row]) -> str:
+    """Return the rows as a Markdown table, with the machine above it."""
+    lines = [
+        f"{machine()}.",
+        "",
+        "| problem | pass | taught, ms | fused, ms | torch, ms | fused / taught | fused / torch |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        times = [
+            f"{row.milliseconds[key]:.3g}" if key in row.milliseconds else ""
+            for key in ("taught", "fused", "torch")
+        ]
+        to_torch = "" if row.ratio_to_torch is None else f"{row.ratio_to_torch:.2f}"
+        cells = row.problem, row.passes, *times, f"{row.ratio_to_taught:.2f}", to_torch
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
-def from_json(text: str) -> Comparison:
-    """The comparison that `to_json` wrote."""
-    saved = json.loads(text)
-    rows = [Row(**row) for row in saved["rows"]]
-    ceilings = measure.Ceilings(**saved["ceilings_per_second"])
-    about = {name: saved[name] for name in ("machine", "device", "date", "quick")}
-    return Comparison(rows, **about, ceilings=ceilings)
+def to_json(rows: list[Row]) -> str:
+    """Return the rows and the machine as one JSON document."""
+    return json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}, indent=2)

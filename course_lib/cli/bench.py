@@ -11,7 +11,7 @@ from course_lib.workspace.folder import chosen_lessons, course_root
 
 verbs = typer.Typer()
 _LESSON = "grading, checks: which lessons; may be repeated."
-_QUICK = "attention: no memory, no compiler; checks: five answers of a kind; figures: drawn once."
+_QUICK = "attention: small inputs only; checks: five answers of a kind; figures: drawn once."
 
 
 @verbs.command()
@@ -26,10 +26,6 @@ def bench(
     sandbox: Annotated[Sandbox, typer.Option(help="Which sandbox to use.")] = "strict",
     stock: Annotated[bool, typer.Option(help="Run stock nbgrader on the same class.")] = True,
     quick: Annotated[bool, typer.Option("--quick", help=_QUICK)] = False,
-    device: Annotated[str, typer.Option(help="attention: cpu or cuda.")] = "cpu",
-    into: Annotated[
-        Path | None, typer.Option("--into", help="attention: folder for the numbers and a plot.")
-    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -45,7 +41,7 @@ def bench(
     if what == "figures":
         return _figures(quick, as_json)
     if what == "attention":
-        return _attention(quick, device, into, as_json, tell)
+        return _attention(quick, as_json, tell)
     root = course_root()
     if what == "checks":
         return _checks(root, chosen_lessons(root, lesson), quick, as_json, tell)
@@ -83,17 +79,9 @@ def _checks(root: Path, slugs: list[str] | None, quick: bool, as_json: bool, tel
     typer.echo(checks.to_json(measured) if as_json else measured.text())
 
 
-def _attention(quick: bool, device: str, into: Path | None, as_json: bool, tell) -> None:
-    """Needs no course around it."""
-    from course_lib.benchmarks import attention, attention_report
+def _attention(quick: bool, as_json: bool, tell) -> None:
+    """The taught, the fused and PyTorch's forms; needs no course around it."""
+    from course_lib.benchmarks import attention
 
-    try:
-        comparison = attention.compare(quick=quick, device=device, tell=tell)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    if as_json:
-        typer.echo(attention.to_json(comparison))
-    else:
-        attention_report.show(comparison)
-    for path in attention_report.save(comparison, into) if into else ():
-        tell(f"written: {path}")
+    rows = attention.measure(quick=quick, tell=tell)
+    typer.echo(attention.to_json(rows) if as_json else attention.text(rows))

@@ -1,0 +1,78 @@
+"""Attention for a block of queries at a time, and the masks that go with it."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from course_lib.attention import length_mask
+
+BLOCK = 2**20  # numbers in a block; with smaller ones the calls cost more than the cache saves
+
+Average = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+
+
+def allowed_keys(
+    shape: tuple[int, ...], valid_lens: Tensor | None, mask: Tensor | None
+) -> Tensor | None:
+    """Combine lengths and mask into one mask, True = may attend.
+
+    Args:
+        shape: of the weights, `(*batch, num_queries, num_keys)`.
+        valid_lens: `(batch,)` or `(batch, num_queries)`.
+        mask: broadcastable to `shape`.
+
+    Returns:
+        A mask broadcastable to `shape`, or None if every key is allowed.
+    """
+    if valid_lens is None:
+        return mask
+    real = length_mask(valid_lens, shape[-1])
+    num_queries = shape[-2] if valid_lens.dim() == 2 else 1
+    real = real.reshape(shape[0], *[1] * (len(shape) - 3), num_queries, shape[-1])
+    return real if mask is None else real & mask
+
+
+def in_blocks(
+    average: Average,
+    numbers_per_query: int,
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    allowed: Tensor | None = None,
+) -> Tensor:
+    """Call `average` for blocks of queries and join the outputs.
+
+    The backward pass computes each block again, so it needs no more memory than the forward pass.
+
+    Args:
+        average: maps queries, keys, values and mask of a block to its outputs.
+        numbers_per_query: how many numbers `average` stores for one query of one batch item.
+        queries, keys, values: `(batch, ..., num_positions, features)`.
+        allowed: mask broadcastable to `(batch, ..., num_queries, num_keys)`, or None.
+
+    Returns:
+        Tensor `(batch, ..., num_queries, v)`.
+    """
+    batch, num_queries = queries.shape[0], queries.shape[-2]
+    rows = max(1, BLOCK // max(1, numbers_per_query))
+    items = max(1, BLOCK // max(1, num_queries * numbers_per_query))
+    if rows >= num_queries and items >= batch:
+        return average(queries, keys, values, allowed)
+    if allowed is not None:
+        allowed = allowed.expand(*queries.shape[:-1], keys.shape[-2])
+    outputs = []
+    for i in range(0, batch, items):
+        item = slice(i, i + items)
+        of_item = []
+        for row in range(0, num_queries, rows):
+            part = ..., slice(row, row + rows), slice(None)
+            block = queries[item][part], keys[item], values[item]
+            mask = None if allowed is None else allowed[item][part]
+            if torch.is_grad_enabled():
+                of_item.append(checkpoint(average, *block, mask, use_reentrant=False))
+            else:
+                of_item.append(average(*block, mask))
+        outputs.append(torch.cat(of_item, dim=-2))
+    return torch.cat(outputs)

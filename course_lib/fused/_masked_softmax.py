@@ -1,0 +1,64 @@
+"""Masked softmax with one masking pass forward and none backward."""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from course_lib.attention._checked import checked
+from course_lib.fused._blocks import allowed_keys
+
+
+@checked
+def masked_softmax(
+    scores: Float[Tensor, "*batch num_queries num_keys"],
+    valid_lens: Int[Tensor, "..."] | None = None,
+    mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "*batch num_queries num_keys"]:
+    """Return softmax weights over the allowed keys; the other keys get weight 0.
+
+    Differs from `course_lib.attention.masked_softmax` in speed only. The backward pass stores the
+    weights and no mask: where a weight is 0, so is the gradient of its score.
+
+    Args:
+        scores: one score for each query and key.
+        valid_lens: how many leading keys are real, `(batch,)` or `(batch, num_queries)`.
+        mask: True = may attend, broadcastable to `scores`. With both given, a key must be
+            allowed by both.
+
+    Returns:
+        Weights of the shape of `scores`; each row sums to 1, or to 0 if no key is allowed.
+    """
+    return softmax_of_allowed(scores, allowed_keys(scores.shape, valid_lens, mask))
+
+
+def softmax_of_allowed(scores: Tensor, allowed: Tensor | None) -> Tensor:
+    """Return softmax weights over the keys allowed by one mask, or over all keys for None."""
+    if allowed is None:
+        return torch.softmax(scores, dim=-1)
+    return _SoftmaxOfAllowed.apply(scores, allowed)
+
+
+class _SoftmaxOfAllowed(torch.autograd.Function):
+    """Softmax over the allowed keys, with zeros in rows without one."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(scores: Tensor, allowed: Tensor) -> Tensor:
+        """Return the weights, of the shape of `scores`."""
+        weights = torch.softmax(torch.where(allowed, scores, -math.inf), dim=-1)
+        return weights.masked_fill_(~allowed.any(dim=-1, keepdim=True), 0.0)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output) -> None:
+        """Save the weights."""
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx, *grads) -> tuple[Tensor, None]:
+        """Return the gradient of the scores, which is differentiable again."""
+        (weights,) = ctx.saved_tensors
+        backward = torch.ops.aten._softmax_backward_data
+        return backward(grads[0], weights, -1, weights.dtype), None

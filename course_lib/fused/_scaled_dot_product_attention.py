@@ -1,0 +1,114 @@
+"""Scaled dot-product attention by `torch.nn.functional.scaled_dot_product_attention`.
+
+PyTorch's fused kernel takes four axes, the same number of features in all three inputs, and no
+dropout on a CPU. With other inputs it falls back to the full score matrix. `attend` brings the
+inputs into that form: zeros appended to the features change no product.
+"""
+
+import math
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from course_lib.attention._checked import checked
+from course_lib.fused._blocks import allowed_keys, in_blocks
+from course_lib.fused._masked_softmax import masked_softmax, softmax_of_allowed
+
+
+@checked
+def scaled_dot_product_attention(
+    queries: Float[Tensor, "*batch num_queries d"],
+    keys: Float[Tensor, "*batch num_keys d"],
+    values: Float[Tensor, "*batch num_keys v"],
+    valid_lens: Int[Tensor, "..."] | None = None,
+    mask: Bool[Tensor, "..."] | None = None,
+    *,
+    need_weights: bool = True,
+) -> tuple[
+    Float[Tensor, "*batch num_queries v"], Float[Tensor, "*batch num_queries num_keys"] | None
+]:
+    """Average the values with weights softmax(Q K^T / sqrt(d)).
+
+    Args:
+        queries, keys, values, valid_lens, mask: as in
+            `course_lib.attention.scaled_dot_product_attention`.
+        need_weights: whether to return the weights. Without them, memory grows with
+            `num_queries + num_keys` (plus the mask, if one is given).
+
+    Returns:
+        `(outputs, attention_weights)`, or `(outputs, None)` without weights. A query that may
+        attend to no key gets zeros.
+
+    Source: Dao et al. 2022, https://arxiv.org/abs/2205.14135
+    """
+    if not need_weights:
+        return attend(queries, keys, values, valid_lens, mask), None
+    scores = _scores(queries, keys)
+    attention_weights = masked_softmax(scores, valid_lens, mask)
+    return attention_weights @ values, attention_weights
+
+
+def attend(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    valid_lens: Tensor | None = None,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Return the outputs of scaled dot-product attention, `(*batch, num_queries, v)`.
+
+    Args:
+        queries, keys, values, valid_lens, mask: as in `scaled_dot_product_attention`.
+        dropout: probability of dropping a weight.
+    """
+    *lead, num_queries, d = queries.shape
+    num_keys, v = values.shape[-2:]
+    allowed = allowed_keys((*lead, num_queries, num_keys), valid_lens, mask)
+    four_axes = lead[0] if lead else 1, math.prod(lead[1:])  # (batch, heads)
+    queries, keys, values = (x.reshape(*four_axes, *x.shape[-2:]) for x in (queries, keys, values))
+    empty = None
+    if allowed is not None:
+        allowed = _with_four_axes(allowed, lead)  # (batch or 1, heads or 1, n or 1, m or 1)
+        # The kernel adds -inf to masked scores, which is NaN if the score of padding is inf.
+        keys = keys.masked_fill(~allowed.any(dim=-2).unsqueeze(-1), 0.0)
+        empty = ~allowed.any(dim=-1, keepdim=True)
+    if dropout and queries.device.type == "cpu":
+        outputs = _attend_with_dropout(queries, keys, values, allowed, dropout)
+    else:
+        wide = max(d, v)
+        padded = (F.pad(x, (0, wide - x.shape[-1])) for x in (queries, keys, values))
+        outputs = F.scaled_dot_product_attention(
+            *padded,
+            attn_mask=None if allowed is None else allowed | empty,
+            dropout_p=dropout,
+            scale=1 / math.sqrt(d),
+        )[..., :v]
+        if empty is not None:
+            outputs = outputs.masked_fill(empty, 0.0)
+    return outputs.reshape(*lead, num_queries, v)
+
+
+def _attend_with_dropout(queries, keys, values, allowed, dropout) -> Tensor:
+    def average(queries, keys, values, allowed) -> Tensor:
+        weights = softmax_of_allowed(_scores(queries, keys), allowed)
+        return F.dropout(weights, dropout) @ values
+
+    numbers_per_query = queries.shape[1] * keys.shape[-2]  # heads * num_keys
+    return in_blocks(average, numbers_per_query, queries, keys, values, allowed)
+
+
+def _scores(queries: Tensor, keys: Tensor) -> Tensor:
+    """Return `(*batch, num_queries, num_keys)`; dividing first overflows later in float16."""
+    return (queries / math.sqrt(queries.shape[-1])) @ keys.mT
+
+
+def _with_four_axes(allowed: Tensor, lead: list[int]) -> Tensor:
+    """Reshape a mask that broadcasts to `(*lead, n, m)` for use with `(batch, heads, n, m)`."""
+    allowed = allowed.reshape(*[1] * (len(lead) + 2 - allowed.dim()), *allowed.shape)
+    first, heads = allowed.shape[0] if lead else 1, math.prod(allowed.shape[1:-2])
+    if heads > 1 and heads != math.prod(lead[1:]):
+        allowed = allowed.expand(-1, *lead[1:], -1, -1)
+        heads = math.prod(lead[1:])
+    return allowed.reshape(first, heads, *allowed.shape[-2:])

@@ -1,0 +1,402 @@
+"""`course_lib.fused`: the numbers and gradients of `course_lib.attention`, without its storage."""
+
+import functools
+import inspect
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+from bounds import assert_rounded, exact_twin, exactly
+from hypothesis import given
+from hypothesis import strategies as st
+from waiting import PATIENCE
+
+from course_lib import attention, fused
+from course_lib.attention import causal_mask
+from course_lib.fused import _blocks
+
+pytestmark = pytest.mark.slow
+taught_function = attention.scaled_dot_product_attention
+SIZES = st.integers(1, 6)
+MODULES = {
+    "AdditiveAttention": (attention, (4, 6, 5)),
+    "DotProductAttention": (attention, ()),
+    "MultiHeadAttention": (attention, (6, 3)),
+}
+KINDS = ("none", "items", "queries", "mask", "keys", "both", "causal", "nothing")
+
+
+@pytest.fixture(params=["one block", "many blocks"])
+def blocks(request, monkeypatch):
+    """Compute all queries at once, or a few at a time."""
+    if request.param == "many blocks":
+        monkeypatch.setattr(_blocks, "BLOCK", 60)
+
+
+def normal(seed, *shape, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def masks(kind, batch, n, m):
+    """Return `(valid_lens, mask)` of a kind, with queries and items that see no key."""
+    generator = torch.Generator().manual_seed(batch + 10 * n + 100 * m)
+    of_items = torch.randint(0, m + 1, (batch,), generator=generator)
+    allowed = torch.rand(batch, n, m, generator=generator) < 0.5
+    return {
+        "none": (None, None),
+        "items": (of_items, None),
+        "queries": (torch.randint(0, m + 1, (batch, n), generator=generator), None),
+        "mask": (None, allowed),
+        "keys": (None, allowed[0, 0]),
+        "both": (of_items, allowed),
+        "causal": (None, causal_mask(n, m)),
+        "nothing": (torch.zeros(batch, dtype=torch.int64), None),
+    }[kind]
+
+
+def with_gradients(function, inputs, parameters=()):
+    """Return the outputs and the gradients of inputs and parameters."""
+    leaves = [x.detach().clone().requires_grad_() for x in inputs]
+    outputs = function(*leaves)
+    grad = torch.linspace(-1, 1, outputs.numel()).to(outputs).view(outputs.shape)
+    return outputs.detach(), *torch.autograd.grad(outputs, [*leaves, *parameters], grad)
+
+
+def assert_same(ours, taught, inputs, *given):
+    """Compare a function or module in its dtype with the taught one in exact arithmetic."""
+    dtype, parameters, exact_parameters = inputs[0].dtype, [], []
+    if isinstance(taught, torch.nn.Module):
+        taught = exact_twin(taught, dtype)
+        parameters, exact_parameters = [*ours.parameters()], [*taught.parameters()]
+    exact = [exactly(x, dtype) for x in inputs]
+    expected = with_gradients(lambda *x: taught(*x, *given), exact, exact_parameters)
+    found = with_gradients(lambda *x: ours(*x, *given), inputs, parameters)
+    assert all(part.isfinite().all() for part in found)
+    assert_rounded(found, expected)
+
+
+def pair(name, *, dropout=0.0, dtype=torch.float64):
+    """Return the fused and the taught module with the same weights, and their inputs' widths."""
+    package, sizes = MODULES[name]
+    torch.manual_seed(0)
+    ours, taught = (getattr(p, name)(*sizes, dropout=dropout).to(dtype) for p in (fused, package))
+    ours.load_state_dict(taught.state_dict())
+    widths = {"AdditiveAttention": (4, 6, 5), "DotProductAttention": (4, 4, 7)}
+    return ours, taught, widths.get(name, (6, 6, 6))
+
+
+def inputs_for(widths, batch, n, m, dtype=torch.float64):
+    sizes = zip((n, m, m), widths, strict=True)
+    return [normal(i, batch, size, width, dtype=dtype) for i, (size, width) in enumerate(sizes)]
+
+
+# ---------------------------------------------------------------- modules
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_give_the_taught_numbers_and_gradients(name, kind, dtype):
+    ours, taught, widths = pair(name, dtype=dtype)
+    for batch, n, m in ((3, 4, 5), (2, 9, 9), (1, 1, 30)):
+        inputs = inputs_for(widths, batch, n, m, dtype)
+        assert_same(ours, taught, inputs, *masks(kind, batch, n, m))
+    assert ours.attention_weights is None
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("shape", [(0, 3, 5), (2, 0, 5), (2, 3, 0)])
+def test_modules_accept_no_item_no_query_and_no_key(name, shape):
+    ours, taught, widths = pair(name)
+    inputs = inputs_for(widths, *shape)
+    torch.testing.assert_close(ours(*inputs), taught(*inputs))
+
+
+def test_multi_head_takes_a_mask_for_each_head():
+    ours, taught, widths = pair("MultiHeadAttention")
+    mask = torch.rand(2, 3, 4, 5, generator=torch.Generator().manual_seed(1)) < 0.5
+    assert_same(ours, taught, inputs_for(widths, 2, 4, 5), torch.tensor([5, 2]), mask)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_have_the_taught_arguments(name):
+    ours, taught = getattr(fused, name), getattr(MODULES[name][0], name)
+    for method in ("__init__", "forward"):
+        found, expected = (inspect.signature(getattr(c, method)) for c in (ours, taught))
+        assert list(found.parameters) == list(expected.parameters)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("name", MODULES)
+def test_dropout_is_drawn_again_in_backward_and_acts_in_train_mode_only(name):
+    ours, taught, (d, d_k, _) = pair(name, dropout=0.5)
+    v = d if name == "MultiHeadAttention" else 3
+    inputs = [x.requires_grad_() for x in inputs_for((d, d_k, v), 2, 4, 5)]
+    lengths = torch.tensor([5, 0])
+
+    def seeded(*tensors):
+        torch.manual_seed(3)
+        return ours(*tensors, lengths)
+
+    assert torch.autograd.gradcheck(seeded, inputs, fast_mode=True)
+    assert not torch.equal(ours(*inputs, lengths)[0], ours(*inputs, lengths)[0])
+    state = torch.get_rng_state()
+    torch.testing.assert_close(ours.eval()(*inputs, lengths), taught.eval()(*inputs, lengths))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("name", ["AdditiveAttention", "DotProductAttention"])
+def test_dropout_drops_its_share_and_scales_the_rest(name):
+    ours, taught, (d, d_k, _) = pair(name, dropout=0.25)
+    queries, keys, _ = inputs_for((d, d_k, 1), 8, 20, 20)
+    values = torch.eye(20, dtype=torch.float64).expand(8, 20, 20)  # outputs are the weights
+    dropped, weights = ours(queries, keys, values), taught.eval()(queries, keys, values)
+    kept = dropped != 0
+    torch.testing.assert_close(dropped[kept], weights[kept] / 0.75)
+    assert 0.2 < 1 - kept.double().mean() < 0.3
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+@pytest.mark.parametrize("kind", ["none", "items"])
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_store_nothing_as_large_as_the_scores(name, kind, dropout, monkeypatch):
+    monkeypatch.setattr(_blocks, "BLOCK", 2**12)
+    ours, _, widths = pair(name, dropout=dropout)
+    n = 520
+    inputs = [x.requires_grad_() for x in inputs_for(widths, 2, n, n)]
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
+        ours(*inputs, *masks(kind, 2, n, n))
+    assert kept and max(tensor.numel() for tensor in kept) <= 2 * n * 20
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_stays_near_and_keeps_its_dtype(name, dtype):
+    ours, taught, widths = pair(name)
+    inputs = inputs_for(widths, 2, 13, 14)
+    expected = taught(*inputs, torch.tensor([0, 7]))
+    found = ours.to(dtype)(*(x.to(dtype) for x in inputs), torch.tensor([0, 7]))
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), expected, atol=0.03, rtol=0.03)
+
+
+@pytest.mark.parametrize("name", ["AdditiveAttention", "MultiHeadAttention"])
+def test_autocast_gives_the_taught_dtype(name):
+    ours, taught, widths = pair(name, dtype=torch.float32)
+    inputs = inputs_for(widths, 2, 4, 5, torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found, expected = ours(*inputs), taught(*inputs)
+    assert found.dtype == expected.dtype
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
+    found.sum().backward()
+    assert all(p.grad.dtype == torch.float32 for p in ours.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "error", "match"),
+    [
+        ("AdditiveAttention", {"values": torch.zeros(2, 4, 5)}, ValueError, "`values` must have"),
+        ("MultiHeadAttention", {"values": torch.zeros(2, 4, 6)}, ValueError, "`values` must have"),
+        ("DotProductAttention", {"mask": torch.ones(3, 5)}, TypeError, "`mask` must be a bool"),
+        ("DotProductAttention", {"valid_lens": torch.tensor([6, 1])}, ValueError, "got 6"),
+    ],
+)
+def test_bad_arguments_are_named(name, change, error, match):
+    ours, _, widths = pair(name, dtype=torch.float32)
+    good = dict(
+        zip(
+            ("queries", "keys", "values"),
+            inputs_for(widths, 2, 3, 5, torch.float32),
+            strict=True,
+        )
+    )
+    with pytest.raises(error, match=match):
+        ours(**good | change)
+
+
+# ---------------------------------------------------------------- dot product
+@st.composite
+def problems(draw):
+    """Any leading axes and sizes, with any lengths and masks."""
+    lead = tuple(draw(st.lists(st.integers(1, 3), max_size=3)))
+    n, m, d, v = (draw(SIZES) for _ in range(4))
+    seed = draw(st.integers(0, 999))
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {"none": None, "items": lead[:1], "queries": (*lead[:1], n)}
+    shape = shapes[draw(st.sampled_from([*shapes] if lead else ["none"]))]
+    lens = None if shape is None else torch.randint(0, m + 1, shape, generator=generator)
+    shapes = {"none": None, "keys": (m,), "pairs": (n, m), "whole": (*lead, n, m)}
+    shapes |= {"one item": (*[1] * len(lead[:1]), *lead[1:], n, 1), "rows": (*lead, n, 1)}
+    shape = shapes[draw(st.sampled_from([*shapes]))]
+    mask = None if shape is None else torch.rand(shape, generator=generator) < 0.6
+    inputs = [normal(seed + i, *lead, *s) for i, s in enumerate(((n, d), (m, d), (m, v)))]
+    return inputs, lens, mask
+
+
+@given(problems())
+def test_the_function_gives_the_taught_numbers_for_any_leading_axes(problem):
+    inputs, lens, mask = problem
+    for need_weights in (True, False):
+
+        def ours(*arguments, need_weights=need_weights):
+            return fused.scaled_dot_product_attention(*arguments, need_weights=need_weights)[0]
+
+        assert_same(ours, lambda *x: taught_function(*x)[0], inputs, lens, mask)
+    _, expected = taught_function(*inputs, lens, mask)
+    _, weights = fused.scaled_dot_product_attention(*inputs, lens, mask)
+    torch.testing.assert_close(weights, expected)
+    assert fused.scaled_dot_product_attention(*inputs, need_weights=False)[1] is None
+
+
+@pytest.mark.parametrize("garbage", [math.nan, math.inf, 1e300])
+def test_garbage_in_padding_changes_nothing(garbage):
+    q, k, v = inputs_for((4, 4, 4), 2, 5, 6)
+    lengths = torch.tensor([2, 6])
+    expected = taught_function(q, k, v, lengths)[0]
+    k[0, 2:] = garbage
+    for need_weights in (True, False):
+        found, _ = fused.scaled_dot_product_attention(q, k, v, lengths, need_weights=need_weights)
+        torch.testing.assert_close(found, expected)
+
+
+def test_half_precision_does_not_overflow_before_the_root():
+    q = torch.full((1, 64), 60.0, dtype=torch.float16)
+    for need_weights in (True, False):
+        outputs, _ = fused.scaled_dot_product_attention(
+            q, q.repeat(2, 1), torch.ones(2, 1).half(), need_weights=need_weights
+        )
+        assert outputs.item() == 1
+
+
+def test_second_derivatives_come_with_the_weights_and_are_refused_without():
+    inputs = [x.requires_grad_() for x in inputs_for((4, 4, 4), 2, 3, 5)]
+    mask = causal_mask(3, 5)
+
+    def outputs(*tensors):
+        return fused.scaled_dot_product_attention(*tensors, mask=mask)[0]
+
+    assert torch.autograd.gradgradcheck(outputs, inputs, fast_mode=True)
+    found, _ = fused.scaled_dot_product_attention(*inputs, need_weights=False)
+    with pytest.raises(RuntimeError, match="is not implemented"):
+        torch.autograd.grad(found.sum(), inputs, create_graph=True)[0].sum().backward()
+
+
+# ---------------------------------------------------------------- masked softmax
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("kind", KINDS)
+def test_masked_softmax_gives_the_taught_numbers(kind, dtype):
+    scores = 3 * normal(0, 4, 6, 9, dtype=dtype)
+    assert_same(fused.masked_softmax, attention.masked_softmax, [scores], *masks(kind, 4, 6, 9))
+
+
+def test_masked_softmax_takes_heads_and_has_second_derivatives():
+    scores = normal(0, 2, 3, 2, 4).requires_grad_()
+    for lengths in (torch.tensor([1, 4]), torch.tensor([[1, 4], [2, 0]])):
+        torch.testing.assert_close(
+            fused.masked_softmax(scores, lengths), attention.masked_softmax(scores, lengths)
+        )
+        assert torch.autograd.gradgradcheck(
+            lambda s, k=lengths: fused.masked_softmax(s, k), (scores,)
+        )
+
+
+def test_masked_softmax_stores_only_its_weights_for_backward():
+    stored = []
+    scores = normal(0, 4, 6, 9).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (stored.append(t), t)[1], lambda t: t):
+        weights = fused.masked_softmax(scores, torch.tensor([9, 0, 3, 1]))
+    assert [tensor.data_ptr() for tensor in stored] == [weights.data_ptr()]
+
+
+@pytest.mark.parametrize("garbage", [math.nan, math.inf])
+def test_masked_softmax_ignores_garbage_in_masked_scores(garbage):
+    scores, lengths = normal(0, 3, 4, 5), torch.tensor([5, 2, 3])
+    dirty = scores.masked_fill(torch.arange(5) >= lengths[:, None, None], garbage).requires_grad_()
+    weights = fused.masked_softmax(dirty, lengths)
+    torch.testing.assert_close(weights, attention.masked_softmax(scores, lengths))
+    weights.square().sum().backward()
+    assert dirty.grad.isfinite().all()
+
+
+# ---------------------------------------------------------------- kernel pooling
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("need_weights", [True, False])
+@given(st.integers(0, 999), SIZES, st.integers(1, 20), st.integers(1, 3), st.floats(0.05, 20.0))
+def test_kernel_pooling_gives_the_taught_numbers(need_weights, seed, n, m, d, bandwidth):
+    queries, keys, values = normal(seed, n, d), normal(seed + 1, m, d), normal(seed + 2, m, 2)
+    h = torch.tensor(bandwidth, dtype=torch.float64)
+    found, expected = (
+        with_gradients(lambda *x, f=function: f(*x)[0], [queries, keys, values, h])
+        for function in (
+            functools.partial(fused.kernel_pooling, need_weights=need_weights),
+            attention.kernel_pooling,
+        )
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_kernel_pooling_returns_weights_only_if_wanted():
+    problem = normal(0, 3, 1), normal(1, 5, 1), normal(2, 5, 2), 1.0
+    expected = attention.kernel_pooling(*problem)[1]
+    torch.testing.assert_close(fused.kernel_pooling(*problem)[1], expected)
+    assert fused.kernel_pooling(*problem, need_weights=False)[1] is None
+
+
+def test_kernel_pooling_names_flat_values():
+    queries, keys = torch.zeros(3, 1), torch.zeros(5, 1)
+    with pytest.raises(ValueError, match=r"`values` must have shape \(num_keys, v\).*got \(5,\)"):
+        fused.kernel_pooling(queries, keys, torch.zeros(5), 1.0, need_weights=False)
+
+
+# ---------------------------------------------------------------- memory, devices
+def test_kernel_pooling_stores_nothing_as_large_as_the_weights(monkeypatch):
+    monkeypatch.setattr(_blocks, "BLOCK", 2**12)
+    x, kept = normal(0, 300, 1).requires_grad_(), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
+        fused.kernel_pooling(x, x, x, 0.1, need_weights=False)
+    assert kept and max(tensor.numel() for tensor in kept) <= 300 * 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_long_dot_product_stays_small_in_memory():
+    """With n = 8192 one float32 matrix of n x n takes 268 MB, and autograd would keep several."""
+    code = """
+import torch
+from course_lib.benchmarks.memory import status
+from course_lib import fused
+def step(n):
+    x = torch.randn(1, n, 8, requires_grad=True)
+    fused.scaled_dot_product_attention(x, x, x, need_weights=False)[0].sum().backward()
+step(64)
+before = status("VmHWM")
+step(8192)
+print((status("VmHWM") - before) / 1e6)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 100
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_on_cuda(name, kind):
+    ours, taught, widths = pair(name, dtype=torch.float32)
+    given = masks(kind, 3, 40, 50)
+    inputs = inputs_for(widths, 3, 40, 50, torch.float32)
+    expected = taught(*inputs, *given)
+    on_gpu = [None if part is None else part.cuda() for part in given]
+    found = ours.cuda()(*(x.cuda() for x in inputs), *on_gpu)
+    torch.testing.assert_close(found.cpu(), expected, atol=1e-3, rtol=1e-3)
+
+
+def test_the_package_exports_functions_and_classes():
+    for name in fused.__all__:
+        assert callable(getattr(fused, name))
+        assert getattr(fused, name).__module__.startswith("course_lib.fused.")

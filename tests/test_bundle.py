@@ -19,9 +19,9 @@ from packaging.utils import canonicalize_name
 from waiting import PATIENCE
 
 import course_lib
-from course_lib import attention, bundle
+from course_lib import attention
 from course_lib.authoring.inputs import Course
-from course_lib.bundle.contents import contents
+from course_lib.authoring.release import FOLDER, bundle_name, contents, packed
 from course_lib.checks import lessons
 from course_lib.cli import main as cli
 from course_lib.setup import bootstrap
@@ -38,9 +38,9 @@ def course():
 
 def unzipped(course, folder, slugs, up_to=None):
     """What a student has after unzipping a bundle into `folder`."""
-    data = bundle.packed(contents(course, slugs, up_to))
+    data = packed(contents(course, slugs, up_to))
     zipfile.ZipFile(io.BytesIO(data)).extractall(folder)
-    return folder / bundle.FOLDER
+    return folder / FOLDER
 
 
 def python(*arguments, executable=sys.executable, **options):
@@ -101,7 +101,7 @@ def test_a_release_that_somebody_worked_in_is_refused(tmp_path, monkeypatch, cap
 
 def test_several_lessons_share_a_bundle(course):
     slugs = ["01_kernel_pooling", "03_batch_matmul"]
-    assert bundle.bundle_name(slugs) == "lessons_01_03"
+    assert bundle_name(slugs) == "lessons_01_03"
     files = contents(course, slugs, None)
     found = [name for name in files if name.startswith("notebooks/")]
     assert found == [f"notebooks/{slug}/{slug}.ipynb" for slug in slugs]

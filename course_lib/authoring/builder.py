@@ -16,7 +16,7 @@ from course_lib.authoring.digest import (
     with_digests,
 )
 from course_lib.authoring.inputs import SOLUTIONS, Course
-from course_lib.authoring.release import release_files
+from course_lib.authoring.student_version import release_files
 from course_lib.workspace.errors import BuildError
 
 Progress = Callable[[object], None]

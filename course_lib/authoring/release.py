@@ -1,64 +1,229 @@
-"""The student release, by stock nbgrader in this process and in a scratch course.
+"""`course release`: the zip that an instructor hands out, which works by itself.
 
-The gradebook is not touched: grading, or `nbgrader generate_assignment`, enters an assignment.
+A bundle holds the lessons' notebooks, the part of course_lib that they and a student's verbs
+import, and a project file of its own. The same course gives the same bytes.
 """
 
-import shutil
-import tempfile
+import hashlib
+import io
+import json
+import re
+import string
+import tomllib
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from course_lib.authoring.inputs import RELEASE, SOLUTIONS, Course
-from course_lib.workspace.errors import BuildError
-from course_lib.workspace.folder import load_config
+import nbformat
+from packaging.requirements import Requirement
 
-if TYPE_CHECKING:
-    from traitlets.config import Config
+from course_lib.authoring.builder import check_release, replace_files
+from course_lib.authoring.inputs import Course
+from course_lib.authoring.paste import solution_path
+from course_lib.workspace.errors import ReleaseError
+from course_lib.workspace.sources import of_lessons, reached
+
+FOLDER = "attention-course"  # the same for each lesson: unzipped over it, the next week adds to it
+INTO = "bundles"
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can hold
+COPIED = ("LICENSE", "constraints.txt", "nbgrader_config.py")
+# Where the search for imports begins.
+STARTS = (
+    "__init__.py",
+    "__main__.py",
+    "setup/bootstrap.py",
+    "cli/__main__.py",
+    "cli/main.py",
+    "setup/doctor.py",
+    "attention/__init__.py",
+    "checks/__init__.py",
+    "notebook/__init__.py",
+    "notebook/stand_in/my_attention.py",
+    "exercises/__init__.py",
+)
+NOT_FOR_STUDENTS = ("authoring", "benchmarks", "grading")
+_KEPT = ("name", "description", "readme", "license", "license-files", "requires-python", "dynamic")
 
 
-def release_files(course: Course, slug: str, notebook: str) -> dict[str, bytes]:
-    """Return the files of a lesson's release, by name, made from the text of its source notebook.
+@dataclass(frozen=True)
+class Bundle:
+    """A written zip: where, for which lessons, with the solutions of which."""
+
+    path: Path
+    lessons: tuple[str, ...]
+    solutions: tuple[str, ...]
+    files: int
+    bytes: int
+    sha256: str
+
+    def as_dict(self) -> dict:
+        """Return the same as plain data."""
+        return {**asdict(self), "path": str(self.path)}
+
+    def text(self) -> str:
+        """Return one line about what was made, for a terminal."""
+        held = f"solutions of {', '.join(self.solutions) or 'no lesson'}"
+        return f"{self.path}: {self.files} files, {self.bytes / 1000:.0f} kB, {held}"
+
+
+def make_bundle(
+    root: Path,
+    lessons: Sequence[str],
+    *,
+    up_to: str | None = None,
+    into: Path | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Bundle:
+    """Write the bundle of one or several lessons.
+
+    Args:
+        root: the course folder.
+        lessons: slugs of the lessons to hand out.
+        up_to: the solutions of this lesson and of later ones are left out, with all that belongs
+            to later lessons only; every solution is in the bundle if None.
+        into: folder for the zip; `bundles` in the course folder if None.
+        progress: called with a line of text before each step.
 
     Raises:
-        BuildError: nbgrader refuses the notebook.
+        ReleaseError: a lesson was edited by hand, is not built, or comes after `up_to`.
     """
-    with tempfile.TemporaryDirectory(prefix="course-release-") as scratch:
-        root = Path(scratch).resolve()
-        source, release = root / SOLUTIONS / slug, root / RELEASE / slug
-        hidden = shutil.ignore_patterns("*.py", "*.ipynb", "*.pyc", "__pycache__", ".*")
-        shutil.copytree(course.text(slug).parent, source, ignore=hidden)
-        (source / f"{slug}.ipynb").write_text(notebook, encoding="utf-8", newline="\n")
-        _generate(course, slug, root)
-        files = sorted(path for path in release.rglob("*") if path.is_file())
-        return {path.relative_to(release).as_posix(): path.read_bytes() for path in files}
+    say = progress or (lambda line: None)
+    course = Course.at(root)
+    late = [slug for slug in lessons if up_to is not None and slug > up_to]
+    if late:
+        raise ReleaseError(
+            f"{late[0]} comes after {up_to} and needs its solutions; name a later lesson: "
+            f"course release {' '.join(lessons)} --up-to {late[-1]}"
+        )
+    for slug in lessons:
+        say(f"{slug}: comparing the release with its source notebook")
+        if drifts := check_release(course, slug):
+            raise ReleaseError(str(drifts[0]))
+    say("packing")
+    files = contents(course, lessons, up_to)
+    data = packed(files)
+    path = (root / INTO if into is None else into) / f"{bundle_name(lessons)}.zip"
+    replace_files({path: data})
+    held = tuple(solved(course, up_to))
+    digest = hashlib.sha256(data).hexdigest()
+    return Bundle(path, tuple(lessons), held, len(files), len(data), digest)
 
 
-def _generate(course: Course, slug: str, root: Path) -> None:
-    """Run generate_assignment on the scratch course at `root`, as with the flag --no-db."""
-    from nbgrader.converters import GenerateAssignment
-    from nbgrader.coursedir import CourseDirectory
-    from nbgrader.utils import capture_log
-    from traitlets.config import Config
-
-    config = _load_config(course.root)
-    config.merge(Config({"SaveCells": {"enabled": False}}))
-    config.merge(Config({"GenerateAssignment": {"no_database": True}}))
-    directory = CourseDirectory(config=config)
-    directory.root, directory.assignment_id = str(root), slug
-    converter = GenerateAssignment(coursedir=directory, config=config)
-    converter.force = True
-    result = capture_log(converter)
-    if not result["success"]:
-        lines = f"{result.get('log', '')}{result.get('error', '')}".splitlines()
-        errors = [line.removeprefix("[ERROR] ") for line in lines if "rror" in line]
-        reason = errors[0].rstrip(".") if errors else "no reason given"
-        where = f"{SOLUTIONS}/{slug}/{slug}.ipynb"
-        what = f"nbgrader cannot make the release: {reason}"
-        raise BuildError(where, None, what, f"Run: nbgrader generate_assignment {slug} --debug")
+def bundle_name(lessons: Sequence[str]) -> str:
+    """Name a bundle by its lesson, or by the numbers of several."""
+    return lessons[0] if len(lessons) == 1 else "_".join(["lessons", *(s[:2] for s in lessons)])
 
 
-def _load_config(root: Path) -> "Config":
-    if not (root / "nbgrader_config.py").is_file():
-        what, remedy = "the file does not exist", "Run this in the folder of a course."
-        raise BuildError(root / "nbgrader_config.py", None, what, remedy)
-    return load_config(root)
+def packed(files: dict[str, bytes]) -> bytes:
+    """Pack files by name into a zip that depends on nothing else: no date, owner or order."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(f"{FOLDER}/{name}", _LONG_AGO)
+            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, files[name])
+    return buffer.getvalue()
+
+
+def solved(course: Course, up_to: str | None) -> list[str]:
+    """Return the lessons whose solutions a bundle holds."""
+    return [slug for slug in course.lessons if up_to is None or slug < up_to]
+
+
+def contents(course: Course, lessons: Sequence[str], up_to: str | None) -> dict[str, bytes]:
+    """Return every file of a bundle by its name."""
+    root, library = course.root, course.library
+    files = {name: (root / name).read_bytes() for name in COPIED}
+    files["pyproject.toml"] = project(root).encode()
+    files["environment.yml"] = environment(root).encode()
+    files["README.md"] = readme(course, lessons, up_to).encode()
+    for slug in lessons:
+        folder = course.release(slug).parent
+        for path in sorted(folder.rglob("*")):
+            hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+            if path.is_file() and not hidden:
+                files[path.relative_to(root).as_posix()] = path.read_bytes()
+    settings = sorted((library / "lab_config").rglob("*.json"))
+    for path in [*library_files(course, lessons, up_to), *settings]:
+        files[f"course_lib/{path.relative_to(library).as_posix()}"] = path.read_bytes()
+    init = of_lessons(library, solved(course, up_to))
+    files["course_lib/attention/__init__.py"] = init.encode()
+    return files
+
+
+def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> list[Path]:
+    """Return the part of course_lib that the lessons, their checks and the verbs need."""
+    library = course.library
+    known = [slug for slug in course.lessons if up_to is None or slug <= up_to]
+    starts = {library / name for name in STARTS}
+    starts |= {path for slug in known for path in (library / "exercises" / slug[3:]).glob("*.py")}
+    starts |= {library / f"checks/observe/lessons/{slug[3:]}.py" for slug in known}
+    starts |= {library / f"reference/{slug[3:]}.py" for slug in known}  # found by their names
+    left_out = {library / part for part in NOT_FOR_STUDENTS}
+    if up_to is None:  # lesson 08 points at it
+        starts |= set(library.glob("fused/*.py"))
+    else:
+        hidden = [slug for slug in course.lessons if slug >= up_to]
+        left_out |= {library / "fused", *(solution_path(library, slug) for slug in hidden)}
+    notebooks = [nbformat.read(course.release(slug), as_version=4) for slug in lessons]
+    sources = [cell.source for nb in notebooks for cell in nb.cells if cell.cell_type == "code"]
+    return reached(
+        starts,
+        library,
+        sources=sources,
+        skip=lambda p: bool(left_out & {p, *p.parents}),
+    )
+
+
+def project(root: Path) -> str:
+    """Return a pyproject.toml with the student core and nothing optional."""
+    whole = _pyproject(root)
+    about = whole["project"]
+    lines = ["[build-system]", *_entries(whole["build-system"])]
+    lines += ["", "[project]", *_entries({key: about[key] for key in _KEPT})]
+    lines += _entries({"dependencies": about["dependencies"]})
+    lines += ["", "[project.scripts]", *_entries(about["scripts"])]
+    hatch = whole["tool"]["hatch"]
+    lines += ["", "[tool.hatch.version]", *_entries(hatch["version"])]
+    wheel = hatch["build"]["targets"]["wheel"]
+    lines += ["", "[tool.hatch.build.targets.wheel]", *_entries(wheel)]
+    return "\n".join(lines) + "\n"
+
+
+def _pyproject(root: Path) -> dict:
+    return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def _entries(table: dict) -> list[str]:
+    """Return TOML lines; strings and lists of strings are written as in JSON."""
+    return [f"{key} = {json.dumps(value, indent=4)}" for key, value in table.items()]
+
+
+def environment(root: Path) -> str:
+    """Return the clone's environment.yml without comments and without what is optional."""
+    optional = _pyproject(root)["project"]["optional-dependencies"]
+    names = {Requirement(line).name for lines in optional.values() for line in lines}
+    lines = (root / "environment.yml").read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = []
+    for line in lines:
+        package = re.match(r"\s+- ([\w.-]+)", line)
+        if not line.startswith("#") and not (package and package[1] in names):
+            kept.append(line)
+    return "".join(kept)
+
+
+def readme(course: Course, lessons: Sequence[str], up_to: str | None) -> str:
+    """Return the one screen that a student reads first."""
+    template = Path(__file__).with_name("bundle_readme.md").read_text(encoding="utf-8")
+    listed = [
+        f"- `{course.relative(course.release(s))}`: {course.lessons[s].title}" for s in lessons
+    ]
+    left_out = ""
+    if up_to is not None:
+        left_out = (
+            f"\n- The course's solutions of {up_to[:2]} come later. Until then that cell goes on"
+            "\n  with your own answer as it is; cells that use an unfinished one stop."
+        )
+    return string.Template(template).substitute(lessons="\n".join(listed), left_out=left_out)

@@ -31,10 +31,10 @@ def release(
 
     Example: course release 02 --up-to 02
     """
-    from course_lib import bundle
+    from course_lib.authoring.release import make_bundle
 
     root = course_root()
     chosen = list(dict.fromkeys(chosen_lessons(root, lessons) or []))
     last = find_lesson(lesson_names(root), up_to) if up_to else None
-    made = bundle.release(root, sorted(chosen), up_to=last, into=into, progress=progress(quiet))
+    made = make_bundle(root, sorted(chosen), up_to=last, into=into, progress=progress(quiet))
     typer.echo(json.dumps(made.as_dict(), indent=2) if as_json else made.text())

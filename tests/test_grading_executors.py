@@ -19,7 +19,6 @@ from waiting import PATIENCE, wait_until
 from course_lib.grading.course import Course
 from course_lib.grading.executors import dask as on_dask
 from course_lib.grading.executors import executor
-from course_lib.grading.jobs import Job, Result
 from course_lib.grading.kernels import sandbox
 from course_lib.grading.ledger import Ledger
 from course_lib.grading.run import Settings, grade
@@ -118,37 +117,6 @@ def test_a_killed_dask_worker_costs_nobody(cluster, tmp_path):
     summary = grade(root, LESSON, settings=replace(QUICK, executor=name))
     thread.join()
     assert points(summary) == EXPECTED and summary.exit_code == 0
-
-
-def poisoned(job, *arguments):
-    """On a worker: bob takes every worker along."""
-    if job.student == "bob":
-        os._exit(9)
-    return Result(job.student, job.lesson, job.key, notebook="graded")
-
-
-def test_a_poison_submission_costs_dask_workers_and_nobody_else(tmp_path, monkeypatch):
-    """Not even those who wait on the same worker: with one worker, and none may be lost, all do."""
-    distributed = pytest.importorskip("distributed", reason="pip install 'dask[distributed]'")
-    import dask
-
-    monkeypatch.setattr(on_dask, "run_on_worker", poisoned)
-    monkeypatch.setattr("course_lib.grading.executors.dask.AHEAD", 3)
-    options = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        distributed.LocalCluster(processes=True, **options) as running,
-    ):
-        name = "dask://" + running.scheduler_address.removeprefix("tcp://")
-        workers = executor(name, limits=QUICK.limits)
-        jobs = [Job(student, LESSON, student, "{}", "seed") for student in ("bob", "ada", "eve")]
-        found = {result.student: result for result in workers.run(jobs)}
-        workers.close()
-    assert "--force" in found.pop("bob").fault
-    assert {name: result.notebook for name, result in found.items()} == {
-        "ada": "graded",
-        "eve": "graded",
-    }
 
 
 def _is_whole(path: Path) -> bool:

@@ -22,7 +22,7 @@ from course_lib.authoring.builder import check_release, replace_files
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import solution_path
 from course_lib.workspace.errors import ReleaseError
-from course_lib.workspace.sources import of_lessons, reached
+from course_lib.workspace.sources import attention_init, reached
 
 FOLDER = "attention-course"  # the same for each lesson: unzipped over it, the next week adds to it
 INTO = "bundles"
@@ -148,7 +148,7 @@ def contents(course: Course, lessons: Sequence[str], up_to: str | None) -> dict[
     settings = sorted((library / "lab_config").rglob("*.json"))
     for path in [*library_files(course, lessons, up_to), *settings]:
         files[f"course_lib/{path.relative_to(library).as_posix()}"] = path.read_bytes()
-    init = of_lessons(library, solved(course, up_to))
+    init = attention_init(library, solved(course, up_to))
     files["course_lib/attention/__init__.py"] = init.encode()
     return files
 

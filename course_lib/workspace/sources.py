@@ -178,7 +178,7 @@ def exported(init: str) -> dict[str, str]:
     }
 
 
-def of_lessons(library: Path, lessons: Iterable[str]) -> str:
+def attention_init(library: Path, lessons: Iterable[str]) -> str:
     """Return a shorter `attention/__init__.py`, for a copy with only these lessons' solutions."""
     init = (library / "attention" / "__init__.py").read_text(encoding="utf-8")
     kept = {f"_{slug[3:]}" for slug in lessons}

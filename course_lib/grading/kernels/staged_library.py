@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from course_lib.exercises import lessons
-from course_lib.workspace.sources import of_lessons, reached
+from course_lib.workspace.sources import attention_init, reached
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 # Rooms, no list of modules; of the solutions what all share, and those of the lessons before.
@@ -54,7 +54,7 @@ def stage_library(folder: Path, lesson: str) -> Path:
     target = library_of(folder, lesson)
     for name in (*_VISIBLE, *_solutions(lesson), *_of_lessons(lesson)):
         _copy(_PACKAGE / name, target / "course_lib" / name)
-    init = of_lessons(_PACKAGE, handed_out(lesson))
+    init = attention_init(_PACKAGE, handed_out(lesson))
     (target / "course_lib" / "attention" / "__init__.py").write_text(init, encoding="utf-8")
     (target / "course_lib" / "grading" / "__init__.py").write_text("")
     shutil.copy(_PACKAGE / "notebook" / "stand_in" / "my_attention.py", target)

@@ -48,6 +48,7 @@ class AdditiveAttention(nn.Module):
         query_size, key_size: numbers in a query and in a key; they may differ.
         num_hiddens: features in which the two are added.
         dropout: probability of dropping an attention weight, in train mode only.
+        device, dtype: those of the weights, as in `torch.nn`.
 
     Attributes:
         attention_weights: weights of the last call, `(batch, num_queries, num_keys)`, before
@@ -57,12 +58,22 @@ class AdditiveAttention(nn.Module):
     """
 
     @checked
-    def __init__(self, query_size: int, key_size: int, num_hiddens: int, dropout: float = 0.0):
+    def __init__(
+        self,
+        query_size: int,
+        key_size: int,
+        num_hiddens: int,
+        dropout: float = 0.0,
+        *,
+        device=None,
+        dtype=None,
+    ):
         """Makes the layers `W_q`, `W_k` and `w_v`, all without bias."""
         super().__init__()
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
-        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
+        factory_kwargs = {"device": device, "dtype": dtype}
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False, **factory_kwargs)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False, **factory_kwargs)
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False, **factory_kwargs)
         self.dropout = nn.Dropout(dropout)
 
     @checked

@@ -133,16 +133,27 @@ class Lookup(nn.Module):
         key_size: features of a key.
         num_hiddens: features that the two are compared in.
         dropout: probability of dropping a weight, in train mode.
+        device, dtype: those of the weights, as in `torch.nn`.
 
     Source: Vaswani et al. 2017, section 3.2.1, https://arxiv.org/abs/1706.03762
     """
 
-    def __init__(self, query_size: int, key_size: int, num_hiddens: int, dropout: float = 0.0):
+    def __init__(
+        self,
+        query_size: int,
+        key_size: int,
+        num_hiddens: int,
+        dropout: float = 0.0,
+        *,
+        device=None,
+        dtype=None,
+    ):
         """Makes `W_q` and `W_k`, both without bias."""
         super().__init__()
         self.query_size, self.key_size = query_size, key_size
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
+        factory_kwargs = {"device": device, "dtype": dtype}
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False, **factory_kwargs)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False, **factory_kwargs)
         self.dropout = nn.Dropout(dropout)
 
     @checked
@@ -179,11 +190,12 @@ class CausalSelfAttention(nn.Module):
     Args:
         embed_dim: features of inputs and outputs.
         num_heads: how many heads share them; must divide `embed_dim`.
+        device, dtype: those of the weights, as in `torch.nn`.
 
     Source: Vaswani et al. 2017, section 3.2, https://arxiv.org/abs/1706.03762
     """
 
-    def __init__(self, embed_dim: int, num_heads: int):
+    def __init__(self, embed_dim: int, num_heads: int, *, device=None, dtype=None):
         """Makes `W_qkv` and `W_o`, both without bias."""
         super().__init__()
         if num_heads < 1 or embed_dim % num_heads != 0:
@@ -191,8 +203,9 @@ class CausalSelfAttention(nn.Module):
                 f"`num_heads` must be >= 1 and divide embed_dim = {embed_dim}; got {num_heads}."
             )
         self.embed_dim, self.num_heads = embed_dim, num_heads
-        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False)
+        factory_kwargs = {"device": device, "dtype": dtype}
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False, **factory_kwargs)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False, **factory_kwargs)
 
     @checked
     def forward(

@@ -75,11 +75,21 @@ class MultiHeadAttention(nn.Module):
         num_heads: how many heads share them; must divide `embed_dim`.
         dropout: probability of dropping a weight, in train mode.
         bias: whether the four projections have a bias.
+        device, dtype: those of the weights, as in `torch.nn`.
 
     Source: Vaswani et al. 2017, section 3.2.2, https://arxiv.org/abs/1706.03762
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = False):
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = False,
+        *,
+        device=None,
+        dtype=None,
+    ):
         """Makes the four projections, each `(embed_dim, embed_dim)`."""
         super().__init__()
         if num_heads < 1 or embed_dim % num_heads != 0:
@@ -87,10 +97,11 @@ class MultiHeadAttention(nn.Module):
                 f"`num_heads` must be >= 1 and divide embed_dim = {embed_dim}; got {num_heads}."
             )
         self.embed_dim, self.num_heads = embed_dim, num_heads
-        self.W_q = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.W_k = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.W_v = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
+        factory_kwargs = {"device": device, "dtype": dtype}
+        self.W_q = nn.Linear(embed_dim, embed_dim, bias, **factory_kwargs)
+        self.W_k = nn.Linear(embed_dim, embed_dim, bias, **factory_kwargs)
+        self.W_v = nn.Linear(embed_dim, embed_dim, bias, **factory_kwargs)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias, **factory_kwargs)
         self.dropout = nn.Dropout(dropout)
 
     @checked

@@ -90,19 +90,23 @@ class EncoderBlock(nn.Module):
         embed_dim: features of inputs and outputs.
         num_heads: how many heads the attention has; must divide `embed_dim`.
         hidden_dim: features between the two layers of the feed-forward network.
+        device, dtype: those of the weights, as in `torch.nn`.
 
     Source: Xiong et al. 2020, section 3, https://arxiv.org/abs/2002.04745
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, hidden_dim: int):
+    def __init__(self, embed_dim: int, num_heads: int, hidden_dim: int, *, device=None, dtype=None):
         """Makes `attention`, `norm_1`, `norm_2` and `feed_forward`."""
         super().__init__()
+        factory_kwargs = {"device": device, "dtype": dtype}
         self.embed_dim = embed_dim
-        self.attention = MultiHeadAttention(embed_dim, num_heads)
-        self.norm_1 = nn.LayerNorm(embed_dim)
-        self.norm_2 = nn.LayerNorm(embed_dim)
+        self.attention = MultiHeadAttention(embed_dim, num_heads, **factory_kwargs)
+        self.norm_1 = nn.LayerNorm(embed_dim, **factory_kwargs)
+        self.norm_2 = nn.LayerNorm(embed_dim, **factory_kwargs)
         self.feed_forward = nn.Sequential(
-            nn.Linear(embed_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, embed_dim)
+            nn.Linear(embed_dim, hidden_dim, **factory_kwargs),
+            nn.ReLU(),
+            nn.Linear(hidden_dim, embed_dim, **factory_kwargs),
         )
 
     @checked
@@ -137,22 +141,26 @@ class DecoderBlock(nn.Module):
         embed_dim: features of inputs, memory and outputs.
         num_heads: how many heads each attention has; must divide `embed_dim`.
         hidden_dim: features between the two layers of the feed-forward network.
+        device, dtype: those of the weights, as in `torch.nn`.
 
     Source: Xiong et al. 2020, section 3, https://arxiv.org/abs/2002.04745
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, hidden_dim: int):
+    def __init__(self, embed_dim: int, num_heads: int, hidden_dim: int, *, device=None, dtype=None):
         """Makes `self_attention`, `cross_attention`, `feed_forward` and `norm_1` to `norm_3`."""
         super().__init__()
+        factory_kwargs = {"device": device, "dtype": dtype}
         self.embed_dim = embed_dim
-        self.self_attention = CausalSelfAttention(embed_dim, num_heads)
-        self.cross_attention = MultiHeadAttention(embed_dim, num_heads)
+        self.self_attention = CausalSelfAttention(embed_dim, num_heads, **factory_kwargs)
+        self.cross_attention = MultiHeadAttention(embed_dim, num_heads, **factory_kwargs)
         self.feed_forward = nn.Sequential(
-            nn.Linear(embed_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, embed_dim)
+            nn.Linear(embed_dim, hidden_dim, **factory_kwargs),
+            nn.ReLU(),
+            nn.Linear(hidden_dim, embed_dim, **factory_kwargs),
         )
-        self.norm_1 = nn.LayerNorm(embed_dim)
-        self.norm_2 = nn.LayerNorm(embed_dim)
-        self.norm_3 = nn.LayerNorm(embed_dim)
+        self.norm_1 = nn.LayerNorm(embed_dim, **factory_kwargs)
+        self.norm_2 = nn.LayerNorm(embed_dim, **factory_kwargs)
+        self.norm_3 = nn.LayerNorm(embed_dim, **factory_kwargs)
 
     @checked
     def forward(

@@ -576,7 +576,8 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 # `BrokenLookup` has four faults. Write the module as it should be; you may start from a copy.
 #
 # - **Built as** `Lookup(query_size, key_size, num_hiddens, dropout=0.0)` with layers `W_q` and
-#   `W_k`, `nn.Linear` without bias, into `num_hiddens` features.
+#   `W_k`, `nn.Linear` without bias, into `num_hiddens` features. The keywords `device=None` and
+#   `dtype=None` go to each layer, as in lesson 04.
 # - **Called as** `module(queries, keys, values, valid_lens=None)` with `queries` `(B, n, query_size)`,
 #   `keys` `(B, m, key_size)`, `values` `(B, m, v)`; returns `(B, n, v)`.
 # - `attention_weights` holds the weights `(B, n, m)`, before dropout and detached. An item of
@@ -615,7 +616,7 @@ assert not is_causal(broken, x)
 # - **Built as** `CausalSelfAttention(embed_dim, num_heads)` with `W_qkv`, `nn.Linear` from
 #   `embed_dim` to `3 * embed_dim`, and `W_o`, both without bias. The first third of the outputs of
 #   `W_qkv` are the queries, the second the keys, the third the values; each is cut into heads as in
-#   lesson 06.
+#   lesson 06. The keywords `device=None` and `dtype=None` go to both layers, as in lesson 04.
 # - **Called as** `module(x, valid_lens=None)` with `x` `(B, n, embed_dim)` and `valid_lens` `(B,)`;
 #   returns `(B, n, embed_dim)`. Position $i$ attends to the real positions $j \le i$.
 # - `attention_weights` holds the weights `(B, h, n, n)`, detached. An item of length 0 gets zeros.

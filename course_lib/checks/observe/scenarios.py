@@ -144,6 +144,20 @@ def built_by_position(target, probe, args, kwargs):
 
 
 @scenario
+def made_with_device_and_dtype(target, probe, args, kwargs):
+    """One call of a module, after another was made with `device=` and `dtype=`."""
+    asked = {"device": torch.device(NAME), "dtype": torch.float64}
+    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
+        made = type(target)(**probe.construct, **asked)
+    for name, parameter in made.named_parameters():
+        for what, value in asked.items():
+            if getattr(parameter, what) != value:
+                got = getattr(parameter, what)
+                raise RuntimeError(f"{what}={value} was given, but {name} has {what} {got}.")
+    return target(*args.values(), **kwargs)
+
+
+@scenario
 def after_another_device(target, probe, args, kwargs):
     """One call, after one with all tensors on another device (`elsewhere`).
 

@@ -164,6 +164,9 @@ def _module_edges(rng) -> list[Probe]:
     return [
         edge("masked_score_far_above", "A masked key changes nothing, however large its score is.",
              _far_above(rng), mask=np.array([[True, True, False]])),
+        edge("device_and_dtype", "`device=` and `dtype=` say where and in which dtype the weights "
+             "are made. Pass both on to each layer.", _module_problem(rng, 1, 2, 3, 2, 3, 4, 5),
+             scenario="made_with_device_and_dtype"),
         edge("int32_lengths", "Lengths may be int32 or int64.",
              _module_problem(rng, 2, 3, 5, 4, 6, 8, 7),
              valid_lens=np.array([[1, 4, 2], [3, 5, 0]], dtype=np.int32)),

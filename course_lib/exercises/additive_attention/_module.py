@@ -16,11 +16,13 @@ class _Additive(AttentionModule):
 
     product = root = NO_STEP
 
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0) -> None:
+    def __init__(
+        self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None
+    ) -> None:
         super().__init__(dropout)
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
-        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False, device=device, dtype=dtype)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False, device=device, dtype=dtype)
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False, device=device, dtype=dtype)
 
     def project(self, queries, keys, values) -> Sequence[torch.Tensor]:
         return self.W_q(queries), self.W_k(keys), values

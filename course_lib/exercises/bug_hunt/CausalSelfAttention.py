@@ -173,6 +173,10 @@ def _causal_edges(rng) -> list[Probe]:
               "edges", **garbage),
         Probe("train", "The module has no dropout: train and eval mode give the same.",
               "edges", training=True, **_causal_problem(rng, 2, 5, 6, 1, [3, 5])),
+        Probe("device_and_dtype", "`device=` and `dtype=` say where and in which dtype the weights "
+              "are made. Pass both on to each layer.", "edges",
+              scenario="made_with_device_and_dtype",
+              **_causal_problem(rng, 1, 3, 4, 2, [2])),
         Probe("after_another_call", "Each call is independent: outputs and `attention_weights` "
                                     "are those of the last one.",
               "edges", scenario="after_another_call",

@@ -161,6 +161,10 @@ def _lookup_edges(rng) -> list[Probe]:
               "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),
         Probe("train_empty", "An item without a real key gets zeros in train mode too.",
               "edges", training=True, **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [0, 4])),
+        Probe("device_and_dtype", "`device=` and `dtype=` say where and in which dtype the weights "
+              "are made. Pass both on to each layer.", "edges",
+              scenario="made_with_device_and_dtype",
+              **lookup_problem(rng, 1, 2, 3, (2, 3, 4), 5, [2])),
         Probe("after_another_call", "Each call is independent: outputs and `attention_weights` "
               "are those of the last one.", "edges", scenario="after_another_call",
               **lookup_problem(rng, 2, 3, 5, (4, 4, 4), 2, [2, 4])),

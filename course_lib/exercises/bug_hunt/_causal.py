@@ -46,11 +46,11 @@ class _Causal(WithHeads, AttentionModule):
 
     own = drop = NO_STEP
 
-    def __init__(self, embed_dim, num_heads) -> None:
+    def __init__(self, embed_dim, num_heads, *, device=None, dtype=None) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False)
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False, device=device, dtype=dtype)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False, device=device, dtype=dtype)
 
     def forward(self, x, valid_lens=None) -> torch.Tensor:
         return self.result(self.attend((x, x, x), valid_lens)[0], valid_lens)

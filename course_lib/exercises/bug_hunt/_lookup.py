@@ -17,10 +17,12 @@ class _Lookup(AttentionModule):
 
     own = NO_STEP
 
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0) -> None:
+    def __init__(
+        self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None
+    ) -> None:
         super().__init__(dropout)
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False, device=device, dtype=dtype)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False, device=device, dtype=dtype)
 
     def forward(self, queries, keys, values, valid_lens=None) -> Tensor:
         return self.attend((queries, keys, values), valid_lens)[0]

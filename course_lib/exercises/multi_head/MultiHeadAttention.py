@@ -157,6 +157,9 @@ def _attention_edges(rng, probe) -> list[Probe]:
         edge("as_many_queries_as_keys", "Queries, keys and values keep their roles even if all "
                                         "have the same shape.", (2, 4, 4, 2, 3)),
         edge("one_head", "One head must be plain attention.", (2, 3, 4, 1, 5)),
+        edge("device_and_dtype", "`device=` and `dtype=` say where and in which dtype the weights "
+                                 "are made. Pass both on to each layer.",
+             (1, 2, 3, 2, 2), scenario="made_with_device_and_dtype"),
         edge("one_feature_each", "As many heads as features must work.", (2, 3, 4, 5, 1)),
         edge("one_query_one_key", "A single query and a single key must keep their axes.",
              (1, 1, 1, 2, 2)),

@@ -13,10 +13,14 @@ from course_lib.exercises._attention.steps import Softmax
 class _MultiHead(WithHeads, AttentionModule):
     """The right module: the steps layers and split before, merge after the average."""
 
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False) -> None:
+    def __init__(
+        self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None
+    ) -> None:
         super().__init__(dropout)
         self.num_heads = num_heads
-        layers = (nn.Linear(embed_dim, embed_dim, bias=bias) for _ in range(4))
+        layers = (
+            nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype) for _ in range(4)
+        )
         self.W_q, self.W_k, self.W_v, self.W_o = layers
 
     def layers(self, queries, keys, values) -> tuple[Tensor, Tensor, Tensor]:

@@ -121,6 +121,14 @@ def _edges(rng) -> list[Probe]:
         edge("all_of_length_0", **problem(2, (4, 3), (4, 2, 5), [0, 0])).says(
             "If no item has a memory, the cross-attention adds nothing."
         ),
+        edge(
+            "device_and_dtype",
+            scenario="made_with_device_and_dtype",
+            **problem(1, (2, 3), (4, 2, 5), [2]),
+        ).says(
+            "`device=` and `dtype=` say where and in which dtype the weights are made. Pass both "
+            "on to each layer."
+        ),
         edge("garbage", **garbage).says(
             "The contents of padded positions of the memory change no output, however large."
         ),

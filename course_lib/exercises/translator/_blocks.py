@@ -19,10 +19,13 @@ class Heads(WithHeads, AttentionModule):
 
     is_no_answer = True  # but a part of one
 
-    def __init__(self, embed_dim, num_heads) -> None:
+    def __init__(self, embed_dim, num_heads, *, device=None, dtype=None) -> None:
         super().__init__()
         self.num_heads = num_heads
-        layers = (nn.Linear(embed_dim, embed_dim, bias=False) for _ in range(4))
+        layers = (
+            nn.Linear(embed_dim, embed_dim, bias=False, device=device, dtype=dtype)
+            for _ in range(4)
+        )
         self.W_q, self.W_k, self.W_v, self.W_o = layers
 
     def project(self, queries, keys, values) -> Sequence[Tensor]:
@@ -35,11 +38,11 @@ class Heads(WithHeads, AttentionModule):
 class HeadsOfOne(Heads):
     """Multi-head self-attention with the two layers of lesson 07."""
 
-    def __init__(self, embed_dim, num_heads) -> None:
+    def __init__(self, embed_dim, num_heads, *, device=None, dtype=None) -> None:
         AttentionModule.__init__(self)
         self.num_heads = num_heads
-        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False)
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False, device=device, dtype=dtype)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False, device=device, dtype=dtype)
 
     def project(self, queries, keys, values) -> Sequence[Tensor]:
         return [self.split(x) for x in self.W_qkv(queries).chunk(3, dim=-1)]
@@ -55,12 +58,14 @@ class Block(Stepped, nn.Module):
     order: tuple[str, ...]
     norms: Mapping[str, int]
 
-    def __init__(self, embed_dim, num_heads, hidden_dim) -> None:
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.feed_forward = nn.Sequential(*self.layers(embed_dim, hidden_dim))
+        self.feed_forward = nn.Sequential(*self.layers(embed_dim, hidden_dim)).to(
+            device=device, dtype=dtype
+        )
         for number in range(1, len(self.order) + 1):
-            setattr(self, f"norm_{number}", nn.LayerNorm(embed_dim))
+            setattr(self, f"norm_{number}", nn.LayerNorm(embed_dim, device=device, dtype=dtype))
 
     def layers(self, embed_dim, hidden_dim) -> Sequence[nn.Module]:
         return nn.Linear(embed_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, embed_dim)

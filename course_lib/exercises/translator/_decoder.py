@@ -31,10 +31,10 @@ class Decoder(Block):
     total_own = total_across = total_feed = Block.total
     self_layer: Any = HeadsOfOne
 
-    def __init__(self, embed_dim, num_heads, hidden_dim) -> None:
-        super().__init__(embed_dim, num_heads, hidden_dim)
-        self.self_attention = self.self_layer(embed_dim, num_heads)
-        self.cross_attention = Heads(embed_dim, num_heads)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None) -> None:
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        self.self_attention = self.self_layer(embed_dim, num_heads).to(device=device, dtype=dtype)
+        self.cross_attention = Heads(embed_dim, num_heads, device=device, dtype=dtype)
 
     def forward(self, y, memory, valid_lens=None) -> Tensor:
         return self.run(y, memory, valid_lens)

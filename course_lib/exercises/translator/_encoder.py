@@ -28,9 +28,9 @@ class Encoder(Block):
     added_attention = added_feed = Block.added
     total_attention = total_feed = Block.total
 
-    def __init__(self, embed_dim, num_heads, hidden_dim) -> None:
-        super().__init__(embed_dim, num_heads, hidden_dim)
-        self.attention = Heads(embed_dim, num_heads)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None) -> None:
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        self.attention = Heads(embed_dim, num_heads, device=device, dtype=dtype)
 
     def forward(self, x, valid_lens=None) -> Tensor:
         return self.run(x, valid_lens)

@@ -13,11 +13,11 @@ from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 class Almost(nn.Module):
     """A right module in steps; others change one of them."""
 
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
         super().__init__()
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
-        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False, device=device, dtype=dtype)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False, device=device, dtype=dtype)
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False, device=device, dtype=dtype)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
@@ -70,18 +70,18 @@ class WithLayers(Almost):
 
 @right
 class Lazy(Almost):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
         nn.Module.__init__(self)
-        self.W_k = nn.LazyLinear(num_hiddens, bias=False)
-        self.W_q = nn.LazyLinear(num_hiddens, bias=False)
-        self.w_v = nn.LazyLinear(1, bias=False)
+        self.W_k = nn.LazyLinear(num_hiddens, bias=False, device=device, dtype=dtype)
+        self.W_q = nn.LazyLinear(num_hiddens, bias=False, device=device, dtype=dtype)
+        self.w_v = nn.LazyLinear(1, bias=False, device=device, dtype=dtype)
         self.dropout = nn.Dropout(dropout)
 
 
 @right
 class FunctionalDropout(Almost):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(query_size, key_size, num_hiddens)
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
+        super().__init__(query_size, key_size, num_hiddens, device=device, dtype=dtype)
         self.p = dropout
 
     def kept(self, weights):
@@ -143,7 +143,16 @@ class WeightsBehindAProperty(Almost):
 
 @right
 class LayersFromATable(nn.Module):
-    def __init__(self, query_size: int, key_size: int, num_hiddens: int, dropout: float = 0.0):
+    def __init__(
+        self,
+        query_size: int,
+        key_size: int,
+        num_hiddens: int,
+        dropout: float = 0.0,
+        *,
+        device=None,
+        dtype=None,
+    ):
         super().__init__()
         sizes = {
             "w_v": (num_hiddens, 1),
@@ -151,7 +160,9 @@ class LayersFromATable(nn.Module):
             "W_q": (query_size, num_hiddens),
         }
         for name, (read, written) in sizes.items():
-            self.register_module(name, nn.Linear(read, written, bias=False))
+            self.register_module(
+                name, nn.Linear(read, written, bias=False, device=device, dtype=dtype)
+            )
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
 
     @torch.no_grad()
@@ -179,9 +190,9 @@ class FilledAndWiped(Almost):
 
 @right
 class BiasTakenAway(WithLayers):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(query_size, key_size, num_hiddens, dropout)
-        self.W_q = nn.Linear(query_size, num_hiddens)
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
+        super().__init__(query_size, key_size, num_hiddens, dropout, device=device, dtype=dtype)
+        self.W_q = nn.Linear(query_size, num_hiddens, device=device, dtype=dtype)
         self.W_q.register_parameter("bias", None)
 
 
@@ -215,7 +226,7 @@ class EachItemWithItsMask(Almost):
 
 @wrong("parameters_in_forward")
 class LayersMadeWhenCalled(Almost):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
         nn.Module.__init__(self)
         self.num_hiddens = num_hiddens
         self.dropout = nn.Dropout(dropout)
@@ -229,11 +240,11 @@ class LayersMadeWhenCalled(Almost):
 
 @wrong("plain_tensors")
 class TensorsAsWeights(Almost):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
         nn.Module.__init__(self)
-        self.W_q = torch.randn(num_hiddens, query_size) * 0.1
-        self.W_k = torch.randn(num_hiddens, key_size) * 0.1
-        self.w_v = torch.randn(num_hiddens) * 0.1
+        self.W_q = torch.randn(num_hiddens, query_size, device=device, dtype=dtype) * 0.1
+        self.W_k = torch.randn(num_hiddens, key_size, device=device, dtype=dtype) * 0.1
+        self.w_v = torch.randn(num_hiddens, device=device, dtype=dtype) * 0.1
         self.dropout = nn.Dropout(dropout)
 
     def scores(self, queries, keys):
@@ -242,13 +253,13 @@ class TensorsAsWeights(Almost):
 
 @wrong("layers_in_a_list")
 class ListOfLayers(Almost):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
         nn.Module.__init__(self)
         self.projections = [
-            nn.Linear(query_size, num_hiddens, bias=False),
-            nn.Linear(key_size, num_hiddens, bias=False),
+            nn.Linear(query_size, num_hiddens, bias=False, device=device, dtype=dtype),
+            nn.Linear(key_size, num_hiddens, bias=False, device=device, dtype=dtype),
         ]
-        self.w_v = nn.Linear(num_hiddens, 1, bias=False)
+        self.w_v = nn.Linear(num_hiddens, 1, bias=False, device=device, dtype=dtype)
         self.dropout = nn.Dropout(dropout)
 
     def scores(self, queries, keys):
@@ -258,11 +269,15 @@ class ListOfLayers(Almost):
 
 @wrong("parameters_renamed")
 class OtherNames(nn.Module):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
         super().__init__()
-        self.query_projection = nn.Linear(query_size, num_hiddens, bias=False)
-        self.key_projection = nn.Linear(key_size, num_hiddens, bias=False)
-        self.score = nn.Linear(num_hiddens, 1, bias=False)
+        self.query_projection = nn.Linear(
+            query_size, num_hiddens, bias=False, device=device, dtype=dtype
+        )
+        self.key_projection = nn.Linear(
+            key_size, num_hiddens, bias=False, device=device, dtype=dtype
+        )
+        self.score = nn.Linear(num_hiddens, 1, bias=False, device=device, dtype=dtype)
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         q, k = self.query_projection(queries), self.key_projection(keys)
@@ -272,25 +287,25 @@ class OtherNames(nn.Module):
 
 @wrong("extra_parameters")
 class DefaultBias(WithLayers):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(query_size, key_size, num_hiddens, dropout)
-        self.w_v = nn.Linear(num_hiddens, 1)
-        self.W_k = nn.Linear(key_size, num_hiddens)
-        self.W_q = nn.Linear(query_size, num_hiddens)
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
+        super().__init__(query_size, key_size, num_hiddens, dropout, device=device, dtype=dtype)
+        self.w_v = nn.Linear(num_hiddens, 1, device=device, dtype=dtype)
+        self.W_k = nn.Linear(key_size, num_hiddens, device=device, dtype=dtype)
+        self.W_q = nn.Linear(query_size, num_hiddens, device=device, dtype=dtype)
 
 
 @wrong("missing_parameter")
 class SharedLayer(WithLayers):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(query_size, key_size, num_hiddens, dropout)
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
+        super().__init__(query_size, key_size, num_hiddens, dropout, device=device, dtype=dtype)
         if query_size == key_size:
             self.W_k = self.W_q
 
 
 @wrong("parameter_shape")
 class SizesInTheWrongOrder(WithLayers):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        super().__init__(key_size, query_size, num_hiddens, dropout)
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
+        super().__init__(key_size, query_size, num_hiddens, dropout, device=device, dtype=dtype)
 
 
 @wrong()
@@ -302,8 +317,8 @@ class Frozen(WithLayers):
 
 @wrong()
 class NoModule:
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False, device=device, dtype=dtype)
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         return values
@@ -311,8 +326,8 @@ class NoModule:
 
 @wrong()
 class NoSuperInit(nn.Module):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False, device=device, dtype=dtype)
 
 
 # wrong: arguments
@@ -338,14 +353,14 @@ class MaskFirst(WithLayers):
 
 @wrong()
 class KeysFirst(WithLayers):
-    def __init__(self, key_size, query_size, num_hiddens, dropout=0.0):
-        super().__init__(query_size, key_size, num_hiddens, dropout)
+    def __init__(self, key_size, query_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
+        super().__init__(query_size, key_size, num_hiddens, dropout, device=device, dtype=dtype)
 
 
 @wrong()
 class DropsByDefault(WithLayers):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.1):
-        super().__init__(query_size, key_size, num_hiddens, dropout)
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.1, *, device=None, dtype=None):
+        super().__init__(query_size, key_size, num_hiddens, dropout, device=device, dtype=dtype)
 
 
 @wrong("no_forward")

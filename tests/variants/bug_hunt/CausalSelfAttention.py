@@ -10,11 +10,11 @@ from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 class Layers(nn.Module):
-    def __init__(self, embed_dim, num_heads):
+    def __init__(self, embed_dim, num_heads, *, device=None, dtype=None):
         super().__init__()
         self.num_heads, self.d = num_heads, embed_dim // num_heads
-        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False)
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False, device=device, dtype=dtype)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False, device=device, dtype=dtype)
 
     def heads(self, x):
         parts = self.W_qkv(x).unflatten(-1, (3, self.num_heads, self.d))

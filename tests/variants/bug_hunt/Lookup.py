@@ -10,10 +10,10 @@ from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 class Layers(nn.Module):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
         super().__init__()
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False, device=device, dtype=dtype)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False, device=device, dtype=dtype)
         self.dropout = nn.Dropout(dropout)
 
 
@@ -63,9 +63,9 @@ class ItemByItem(Layers):
 
 @wrong("missing_parameter")
 class OneMatrix(nn.Module):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
         super().__init__()
-        self.W = nn.Linear(key_size, query_size, bias=False)
+        self.W = nn.Linear(key_size, query_size, bias=False, device=device, dtype=dtype)
 
     def forward(self, queries, keys, values, valid_lens=None):
         return torch.softmax(queries @ self.W(keys).mT, -1) @ values

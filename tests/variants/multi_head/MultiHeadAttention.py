@@ -12,13 +12,13 @@ from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 class Base(nn.Module):
     """What most answers share: four layers and the arguments' names."""
 
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None):
         super().__init__()
         self.h, self.d = num_heads, embed_dim // num_heads
-        self.W_q = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.W_k = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.W_v = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.W_q = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.W_k = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.W_v = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
         self.dropout = nn.Dropout(dropout)
 
 
@@ -104,10 +104,10 @@ class Einsum(Base):
 
 @right
 class SlicedWeightsInAModuleList(nn.Module):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None):
         super().__init__()
         for name in ("W_q", "W_k", "W_v", "W_o"):
-            self.add_module(name, nn.Linear(embed_dim, embed_dim, bias))
+            self.add_module(name, nn.Linear(embed_dim, embed_dim, bias, device=device, dtype=dtype))
         self.dropouts = nn.ModuleList(nn.Dropout(dropout) for _ in range(num_heads))
 
     def head(self, layer, x, i):
@@ -148,13 +148,13 @@ class WithTheCoursesParts(Base):
 
 @right
 class LazyLayers(nn.Module):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None):
         super().__init__()
         self.num_heads, self.p = num_heads, dropout
-        self.W_q = nn.LazyLinear(embed_dim, bias=bias)
-        self.W_k = nn.LazyLinear(embed_dim, bias=bias)
-        self.W_v = nn.LazyLinear(embed_dim, bias=bias)
-        self.W_o = nn.LazyLinear(embed_dim, bias=bias)
+        self.W_q = nn.LazyLinear(embed_dim, bias=bias, device=device, dtype=dtype)
+        self.W_k = nn.LazyLinear(embed_dim, bias=bias, device=device, dtype=dtype)
+        self.W_v = nn.LazyLinear(embed_dim, bias=bias, device=device, dtype=dtype)
+        self.W_o = nn.LazyLinear(embed_dim, bias=bias, device=device, dtype=dtype)
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         q, k, v = (
@@ -270,13 +270,19 @@ class FilledWithTheLeastNumber(Almost):
 
 @wrong("layers_in_a_list")
 class HeadsInAList(nn.Module):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None):
         super().__init__()
         d = embed_dim // num_heads
-        self.W_q = [nn.Linear(embed_dim, d, bias=bias) for _ in range(num_heads)]
-        self.W_k = [nn.Linear(embed_dim, d, bias=bias) for _ in range(num_heads)]
-        self.W_v = [nn.Linear(embed_dim, d, bias=bias) for _ in range(num_heads)]
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.W_q = [
+            nn.Linear(embed_dim, d, bias=bias, device=device, dtype=dtype) for _ in range(num_heads)
+        ]
+        self.W_k = [
+            nn.Linear(embed_dim, d, bias=bias, device=device, dtype=dtype) for _ in range(num_heads)
+        ]
+        self.W_v = [
+            nn.Linear(embed_dim, d, bias=bias, device=device, dtype=dtype) for _ in range(num_heads)
+        ]
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         outputs = []
@@ -288,12 +294,12 @@ class HeadsInAList(nn.Module):
 
 @wrong("parameters_renamed")
 class OtherNames(nn.Module):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None):
         super().__init__()
-        self.query = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.key = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.value = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.out = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.query = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.key = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.value = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.out = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):
         return self.out(self.value(values))
@@ -301,34 +307,36 @@ class OtherNames(nn.Module):
 
 @wrong("missing_parameter")
 class Packed(nn.Module):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None):
         super().__init__()
-        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias, device=device, dtype=dtype)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
 
 
 @wrong("extra_parameters")
 class DefaultBias(Almost):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__(embed_dim, num_heads, dropout, bias=True)
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, dropout, bias=True, device=device, dtype=dtype)
 
 
 @wrong()
 class TwoHeadsAlways(Almost):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
-        super().__init__(embed_dim, 2 if embed_dim % 2 == 0 else 1, dropout, bias)
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None):
+        super().__init__(
+            embed_dim, 2 if embed_dim % 2 == 0 else 1, dropout, bias, device=device, dtype=dtype
+        )
 
 
 @wrong()
 class NumberOfHeadsFirst(Almost):
-    def __init__(self, num_heads, embed_dim, dropout=0.0, bias=False):
-        super().__init__(embed_dim, num_heads, dropout, bias)
+    def __init__(self, num_heads, embed_dim, dropout=0.0, bias=False, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, dropout, bias, device=device, dtype=dtype)
 
 
 @wrong()
 class BiasBeforeDropout(Almost):
-    def __init__(self, embed_dim, num_heads, bias=False, dropout=0.0):
-        super().__init__(embed_dim, num_heads, dropout, bias)
+    def __init__(self, embed_dim, num_heads, bias=False, dropout=0.0, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, dropout, bias, device=device, dtype=dtype)
 
 
 @wrong()

@@ -9,16 +9,18 @@ from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 class Layers(nn.Module):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
         super().__init__()
-        self.self_attention = CausalSelfAttention(embed_dim, num_heads)
-        self.cross_attention = MultiHeadAttention(embed_dim, num_heads)
+        self.self_attention = CausalSelfAttention(embed_dim, num_heads, device=device, dtype=dtype)
+        self.cross_attention = MultiHeadAttention(embed_dim, num_heads, device=device, dtype=dtype)
         self.feed_forward = nn.Sequential(
-            nn.Linear(embed_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, embed_dim)
+            nn.Linear(embed_dim, hidden_dim, device=device, dtype=dtype),
+            nn.ReLU(),
+            nn.Linear(hidden_dim, embed_dim, device=device, dtype=dtype),
         )
-        self.norm_1 = nn.LayerNorm(embed_dim)
-        self.norm_2 = nn.LayerNorm(embed_dim)
-        self.norm_3 = nn.LayerNorm(embed_dim)
+        self.norm_1 = nn.LayerNorm(embed_dim, device=device, dtype=dtype)
+        self.norm_2 = nn.LayerNorm(embed_dim, device=device, dtype=dtype)
+        self.norm_3 = nn.LayerNorm(embed_dim, device=device, dtype=dtype)
 
 
 @right
@@ -102,11 +104,11 @@ class OneHelper(Layers):
 class OwnCausal(nn.Module):
     """Somebody's own, by torch."""
 
-    def __init__(self, embed_dim, num_heads):
+    def __init__(self, embed_dim, num_heads, *, device=None, dtype=None):
         super().__init__()
         self.num_heads = num_heads
-        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False)
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False, device=device, dtype=dtype)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False, device=device, dtype=dtype)
 
     def forward(self, x):
         q, k, v = self.W_qkv(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
@@ -116,9 +118,9 @@ class OwnCausal(nn.Module):
 
 @right
 class WithTheirOwnAttention(ThreeLines):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        super().__init__(embed_dim, num_heads, hidden_dim)
-        self.self_attention = OwnCausal(embed_dim, num_heads)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        self.self_attention = OwnCausal(embed_dim, num_heads, device=device, dtype=dtype)
 
 
 # wrong: the whole forward
@@ -412,9 +414,9 @@ class ZeroesY(ThreeLines):
 
 @wrong("self_attention_with_four_layers")
 class MultiHeadTwice(Layers):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        super().__init__(embed_dim, num_heads, hidden_dim)
-        self.self_attention = MultiHeadAttention(embed_dim, num_heads)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        self.self_attention = MultiHeadAttention(embed_dim, num_heads, device=device, dtype=dtype)
 
     def forward(self, y, memory, valid_lens=None):
         z = self.norm_1(y)
@@ -425,14 +427,14 @@ class MultiHeadTwice(Layers):
 
 @wrong("module_not_begun")
 class NotBegun(ThreeLines):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        self.norm_1 = nn.LayerNorm(embed_dim)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        self.norm_1 = nn.LayerNorm(embed_dim, device=device, dtype=dtype)
 
 
 @wrong("parameters_renamed")
 class OtherNames(Layers):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        super().__init__(embed_dim, num_heads, hidden_dim)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
         self.masked_attention = self._modules.pop("self_attention")
 
     def forward(self, y, memory, valid_lens=None):
@@ -443,25 +445,26 @@ class OtherNames(Layers):
 
 @wrong("no_relu")
 class TwoLinearLayers(ThreeLines):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        super().__init__(embed_dim, num_heads, hidden_dim)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
         self.feed_forward = nn.Sequential(
-            nn.Linear(embed_dim, hidden_dim), nn.Linear(hidden_dim, embed_dim)
+            nn.Linear(embed_dim, hidden_dim, device=device, dtype=dtype),
+            nn.Linear(hidden_dim, embed_dim, device=device, dtype=dtype),
         )
 
 
 @wrong("one_head")
 class OneHeadEach(ThreeLines):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        super().__init__(embed_dim, num_heads, hidden_dim)
-        self.self_attention = CausalSelfAttention(embed_dim, 1)
-        self.cross_attention = MultiHeadAttention(embed_dim, 1)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        self.self_attention = CausalSelfAttention(embed_dim, 1, device=device, dtype=dtype)
+        self.cross_attention = MultiHeadAttention(embed_dim, 1, device=device, dtype=dtype)
 
 
 @wrong("missing_parameter")
 class TwoNorms(ThreeLines):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        super().__init__(embed_dim, num_heads, hidden_dim)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
         self.norm_3 = self.norm_2
 
 

@@ -11,13 +11,15 @@ from course_lib.exercises.variants import faulty, right, wrong, wrong_in
 
 
 class Layers(nn.Module):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
         super().__init__()
-        self.attention = MultiHeadAttention(embed_dim, num_heads)
-        self.norm_1 = nn.LayerNorm(embed_dim)
-        self.norm_2 = nn.LayerNorm(embed_dim)
+        self.attention = MultiHeadAttention(embed_dim, num_heads, device=device, dtype=dtype)
+        self.norm_1 = nn.LayerNorm(embed_dim, device=device, dtype=dtype)
+        self.norm_2 = nn.LayerNorm(embed_dim, device=device, dtype=dtype)
         self.feed_forward = nn.Sequential(
-            nn.Linear(embed_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, embed_dim)
+            nn.Linear(embed_dim, hidden_dim, device=device, dtype=dtype),
+            nn.ReLU(),
+            nn.Linear(hidden_dim, embed_dim, device=device, dtype=dtype),
         )
 
 
@@ -34,12 +36,20 @@ class OneStatementEach(Layers):
 class ByFunctions(Layers):
     """The norms by `F.layer_norm`, the network by `F.linear`, the layers made in another order."""
 
-    def __init__(self, embed_dim, num_heads, hidden_dim):
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
         nn.Module.__init__(self)
-        wide, narrow = nn.Linear(embed_dim, hidden_dim), nn.Linear(hidden_dim, embed_dim)
+        wide, narrow = (
+            nn.Linear(embed_dim, hidden_dim, device=device, dtype=dtype),
+            nn.Linear(hidden_dim, embed_dim, device=device, dtype=dtype),
+        )
         self.feed_forward = nn.Sequential(wide, nn.ReLU(), narrow)
-        self.norm_2, self.norm_1 = nn.LayerNorm(embed_dim), nn.LayerNorm(embed_dim)
-        self.attention = MultiHeadAttention(embed_dim=embed_dim, num_heads=num_heads)
+        self.norm_2, self.norm_1 = (
+            nn.LayerNorm(embed_dim, device=device, dtype=dtype),
+            nn.LayerNorm(embed_dim, device=device, dtype=dtype),
+        )
+        self.attention = MultiHeadAttention(
+            embed_dim=embed_dim, num_heads=num_heads, device=device, dtype=dtype
+        )
 
     def forward(self, x, valid_lens=None):
         z = F.layer_norm(x, x.shape[-1:], self.norm_1.weight, self.norm_1.bias)
@@ -93,11 +103,13 @@ class ItemByItem(Layers):
 class OwnAttention(nn.Module):
     """Somebody's own: by einsum, with lengths only."""
 
-    def __init__(self, embed_dim, num_heads):
+    def __init__(self, embed_dim, num_heads, *, device=None, dtype=None):
         super().__init__()
         self.h = num_heads
         for name in ("W_q", "W_k", "W_v", "W_o"):
-            setattr(self, name, nn.Linear(embed_dim, embed_dim, bias=False))
+            setattr(
+                self, name, nn.Linear(embed_dim, embed_dim, bias=False, device=device, dtype=dtype)
+            )
 
     def forward(self, queries, keys, values, valid_lens=None):
         q, k, v = (
@@ -116,9 +128,9 @@ class OwnAttention(nn.Module):
 
 @right
 class WithTheirOwnAttention(Layers):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        super().__init__(embed_dim, num_heads, hidden_dim)
-        self.attention = OwnAttention(embed_dim, num_heads)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        self.attention = OwnAttention(embed_dim, num_heads, device=device, dtype=dtype)
 
     def forward(self, x, valid_lens=None):
         residual = x
@@ -431,9 +443,9 @@ class LengthsAsMask(Layers):
 
 @wrong("one_head")
 class NumHeadsForgotten(OneStatementEach):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        super().__init__(embed_dim, num_heads, hidden_dim)
-        self.attention = MultiHeadAttention(embed_dim, 1)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        self.attention = MultiHeadAttention(embed_dim, 1, device=device, dtype=dtype)
 
 
 # wrong: layers
@@ -442,9 +454,10 @@ class NumHeadsForgotten(OneStatementEach):
 class Almost(OneStatementEach):
     """A right block whose network is made by the step `network`."""
 
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        super().__init__(embed_dim, num_heads, hidden_dim)
-        self.feed_forward = nn.Sequential(*self.network(embed_dim, hidden_dim))
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        network = nn.Sequential(*self.network(embed_dim, hidden_dim))
+        self.feed_forward = network.to(device=device, dtype=dtype)
 
     def network(self, d, h):
         return nn.Linear(d, h), nn.ReLU(), nn.Linear(h, d)
@@ -474,25 +487,32 @@ WithDropout = but(
 
 @wrong()
 class OtherOrderOfSizes(OneStatementEach):
-    def __init__(self, embed_dim, hidden_dim, num_heads):
-        super().__init__(embed_dim, num_heads, hidden_dim)
+    def __init__(self, embed_dim, hidden_dim, num_heads, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
 
 
 @wrong("extra_parameters")
 class BiasInAttention(OneStatementEach):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        super().__init__(embed_dim, num_heads, hidden_dim)
-        self.attention = MultiHeadAttention(embed_dim, num_heads, bias=True)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        self.attention = MultiHeadAttention(
+            embed_dim, num_heads, bias=True, device=device, dtype=dtype
+        )
 
 
 @wrong("parameters_renamed")
 class OtherNames(nn.Module):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
         super().__init__()
-        self.self_attention = MultiHeadAttention(embed_dim, num_heads)
-        self.ln_1, self.ln_2 = nn.LayerNorm(embed_dim), nn.LayerNorm(embed_dim)
+        self.self_attention = MultiHeadAttention(embed_dim, num_heads, device=device, dtype=dtype)
+        self.ln_1, self.ln_2 = (
+            nn.LayerNorm(embed_dim, device=device, dtype=dtype),
+            nn.LayerNorm(embed_dim, device=device, dtype=dtype),
+        )
         self.mlp = nn.Sequential(
-            nn.Linear(embed_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, embed_dim)
+            nn.Linear(embed_dim, hidden_dim, device=device, dtype=dtype),
+            nn.ReLU(),
+            nn.Linear(hidden_dim, embed_dim, device=device, dtype=dtype),
         )
 
     def forward(self, x, valid_lens=None):
@@ -503,9 +523,9 @@ class OtherNames(nn.Module):
 
 @wrong("module_not_begun")
 class NotBegun(OneStatementEach):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        self.attention = MultiHeadAttention(embed_dim, num_heads)
-        super().__init__(embed_dim, num_heads, hidden_dim)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        self.attention = MultiHeadAttention(embed_dim, num_heads, device=device, dtype=dtype)
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
 
 
 @wrong("input_mutated")
@@ -519,10 +539,10 @@ class InPlace(Layers):
 
 @wrong("another_eps")
 class EpsOfAnotherLibrary(OneStatementEach):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        super().__init__(embed_dim, num_heads, hidden_dim)
-        self.norm_1 = nn.LayerNorm(embed_dim, eps=1e-6)
-        self.norm_2 = nn.LayerNorm(embed_dim, eps=1e-6)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        self.norm_1 = nn.LayerNorm(embed_dim, eps=1e-6, device=device, dtype=dtype)
+        self.norm_2 = nn.LayerNorm(embed_dim, eps=1e-6, device=device, dtype=dtype)
 
 
 @wrong("sample_deviation")
@@ -540,9 +560,12 @@ class NormsWithoutWeights(NormsByHand):
 
 @wrong("batch_norm")
 class BatchNorms(Layers):
-    def __init__(self, embed_dim, num_heads, hidden_dim):
-        super().__init__(embed_dim, num_heads, hidden_dim)
-        self.norm_1, self.norm_2 = nn.BatchNorm1d(embed_dim), nn.BatchNorm1d(embed_dim)
+    def __init__(self, embed_dim, num_heads, hidden_dim, *, device=None, dtype=None):
+        super().__init__(embed_dim, num_heads, hidden_dim, device=device, dtype=dtype)
+        self.norm_1, self.norm_2 = (
+            nn.BatchNorm1d(embed_dim, device=device, dtype=dtype),
+            nn.BatchNorm1d(embed_dim, device=device, dtype=dtype),
+        )
 
     def forward(self, x, valid_lens=None):
         z = self.norm_1(x.transpose(1, 2)).transpose(1, 2)

@@ -221,10 +221,10 @@ INVARIANTS = {
 
 
 class BrokenLookup(nn.Module):
-    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0):
+    def __init__(self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None):
         super().__init__()
-        self.W_q = nn.Linear(query_size, num_hiddens, bias=False)
-        self.W_k = nn.Linear(key_size, num_hiddens, bias=False)
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False, device=device, dtype=dtype)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False, device=device, dtype=dtype)
         self.p = dropout
 
     def forward(self, queries, keys, values, valid_lens=None):
@@ -240,11 +240,11 @@ class BrokenLookup(nn.Module):
 
 
 class BrokenCausalSelfAttention(nn.Module):
-    def __init__(self, embed_dim, num_heads):
+    def __init__(self, embed_dim, num_heads, *, device=None, dtype=None):
         super().__init__()
         self.num_heads = num_heads
-        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False)
+        self.W_qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=False, device=device, dtype=dtype)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=False, device=device, dtype=dtype)
 
     def forward(self, x, valid_lens=None):
         batch, n, embed_dim = x.shape

@@ -8,13 +8,13 @@ from torch import nn
 
 # %% MultiHeadAttention
 class MultiHeadAttention(nn.Module):
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False):
+    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=False, *, device=None, dtype=None):
         super().__init__()
         self.num_heads = num_heads
-        self.W_q = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.W_k = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.W_v = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.W_q = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.W_k = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.W_v = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
+        self.W_o = nn.Linear(embed_dim, embed_dim, bias=bias, device=device, dtype=dtype)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, queries, keys, values, valid_lens=None, mask=None):

@@ -45,7 +45,7 @@ def checked(function: Callable) -> Callable:
             annotation, optional = annotations.get(name, (None, True))
             for item in value if isinstance(value, tuple) else (value,):  # a tuple is `*masks`
                 if annotation is not None and not (item is None and optional):
-                    check_kind(name, item, annotation)
+                    _check_kind(name, item, annotation)
                     given.append((name, item, annotation))
         if not torch.compiler.is_compiling():
             with jaxtyped("context"):  # sizes of the same name must agree
@@ -56,16 +56,16 @@ def checked(function: Callable) -> Callable:
                         raise ValueError(f"`{name}` must have shape ({rule}); got {got}.")
         weights_shape = _weights_shape(arguments)
         if weights_shape is not None:
-            check_mask(arguments.get("mask"), weights_shape)
-            check_valid_lens(arguments.get("valid_lens"), weights_shape)
+            _check_mask(arguments.get("mask"), weights_shape)
+            _check_valid_lens(arguments.get("valid_lens"), weights_shape)
         elif arguments.keys() == {"valid_lens", "max_len"}:  # lengths alone, to make a mask of
-            check_length_range(arguments["valid_lens"], arguments["max_len"], "max_len")
+            _check_length_range(arguments["valid_lens"], arguments["max_len"], "max_len")
         return function(*args, **kwargs)
 
     return call
 
 
-def check_kind(name: str, value: typing.Any, annotation: typing.Any) -> None:
+def _check_kind(name: str, value: typing.Any, annotation: typing.Any) -> None:
     """Raise TypeError unless `value` is an array of the kind and dtype that `annotation` names."""
     is_array = isinstance(value, annotation.array_type)
     if not is_array or str(value.dtype).removeprefix("torch.") not in annotation.dtypes:
@@ -99,7 +99,7 @@ def _weights_shape(arguments: dict) -> tuple[int, ...] | None:
     return shape
 
 
-def check_mask(mask: Tensor | np.ndarray | None, weights_shape: tuple[int, ...]) -> None:
+def _check_mask(mask: Tensor | np.ndarray | None, weights_shape: tuple[int, ...]) -> None:
     """Raise ValueError unless `mask` is None or broadcastable to `weights_shape`."""
     if mask is None:
         return
@@ -111,7 +111,7 @@ def check_mask(mask: Tensor | np.ndarray | None, weights_shape: tuple[int, ...])
         )
 
 
-def check_valid_lens(valid_lens: Tensor | None, weights_shape: tuple[int, ...]) -> None:
+def _check_valid_lens(valid_lens: Tensor | None, weights_shape: tuple[int, ...]) -> None:
     """Raise ValueError unless `valid_lens` is None or fits `weights_shape`."""
     if valid_lens is None:
         return
@@ -126,10 +126,10 @@ def check_valid_lens(valid_lens: Tensor | None, weights_shape: tuple[int, ...]) 
             f"`valid_lens` must have shape (batch,) = ({batch},) or (batch, num_queries) = "
             f"({batch}, {num_queries}); got {tuple(valid_lens.shape)}."
         )
-    check_length_range(valid_lens, num_keys, "num_keys")
+    _check_length_range(valid_lens, num_keys, "num_keys")
 
 
-def check_length_range(valid_lens: Tensor, max_len: int, name: str) -> None:
+def _check_length_range(valid_lens: Tensor, max_len: int, name: str) -> None:
     """Raise ValueError if a length is outside `0..max_len`. Look in eager CPU calls only."""
     if torch.compiler.is_compiling() or valid_lens.device.type != "cpu" or not valid_lens.numel():
         return

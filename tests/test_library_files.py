@@ -154,6 +154,10 @@ def test_another_package_of_its_name_is_never_shadowed(notebook, tmp_path, capsy
     assert my_attention.mine == 1
     assert library.own("causal_mask") is None
     assert "something else with this name hides" in capsys.readouterr().out
+    forget()
+    (tmp_path / "my_attention.py").write_text("1 / 0 # broken")
+    assert library.own("causal_mask") is None
+    assert "my_attention.py stops with ZeroDivisionError" in capsys.readouterr().out
 
 
 # --- nobody there --------------------------------------------------------------------------

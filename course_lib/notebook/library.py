@@ -99,10 +99,10 @@ def own(exercise: str) -> Own | None:
 
 def kept() -> dict[str, str]:
     """Return the exercises in the library, each with its day or ""; import none of them."""
-    found = {}
+    found, place = {}, folder()
     for name in names():
         with contextlib.suppress(OSError):
-            text = (folder() / f"_{name}.py").read_text(encoding="utf-8", errors="replace")
+            text = (place / f"_{name}.py").read_text(encoding="utf-8", errors="replace")
             found[name] = dict(_DATED.findall(text)).get(name, "")
     return found
 
@@ -261,11 +261,13 @@ def _forget() -> None:
 
 def _trouble(error: BaseException) -> str:
     """Return which file of the library stops with an error, and what to do."""
+    said = " ".join(str(getattr(error, "msg", error)).split())[:200]
+    stops = f"stops with {type(error).__name__}: {said}; fix or delete that file"
     frames = traceback.extract_tb(error.__traceback__)
     places = [(f.filename, f.lineno) for f in frames if Path(f.filename).parent.name == PACKAGE]
     if isinstance(error, SyntaxError) and error.filename:
         places.append((error.filename, error.lineno))
+    if not places:  # another package has the library's name
+        return f"{frames[-1].filename} {stops}"
     file, line = places[-1]
-    said = " ".join(str(getattr(error, "msg", error)).split())[:200]
-    kind = type(error).__name__
-    return f"{Path(file).name}, line {line}, stops with {kind}: {said}; fix or delete that file"
+    return f"{Path(file).name}, line {line}, {stops}"

@@ -206,7 +206,7 @@ def test_the_library_is_counted_and_drawn(place):
     )
     folder.mkdir()
     (folder / "_causal_mask.py").write_text(
-        "# causal_mask: full marks on 2026-01-02\ncausal_mask = 1"
+        "# Full marks for causal_mask on 2026-01-02\ncausal_mask = 1"
     )
     shown = course_lib.progress()
     assert shown.as_dict()["library"] == {

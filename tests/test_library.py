@@ -40,7 +40,7 @@ def test_an_answer_is_written_readable_with_its_day_and_its_imports(notebook, fi
     notebook.run(IMPORTS)
     assert notebook.solve() == KEPT
     assert file.read_text(encoding="utf-8") == (
-        f"# causal_mask: full marks on {TODAY}\nimport torch\n\n\n{CAUSAL}\n"
+        f"# Full marks for causal_mask on {TODAY}\nimport torch\n\n\n{CAUSAL}\n"
     )
 
 
@@ -247,7 +247,7 @@ def test_the_same_answer_again_changes_nothing(notebook, file):
     assert file.read_text(encoding="utf-8") == text
     notebook.run(f"{CAUSAL}  # better")
     assert notebook.keep("causal_mask") == KEPT
-    assert f"full marks on {TODAY}" in file.read_text(encoding="utf-8")
+    assert f"Full marks for causal_mask on {TODAY}" in file.read_text(encoding="utf-8")
 
 
 def test_the_version_before_the_newest_stays_beside_it(notebook, file):

@@ -12,8 +12,6 @@ if "COURSE_JUDGED_OUTSIDE" in os.environ:  # grading/kernels/sandbox.py sets it
         carry_on,
         certificate,
         check,
-        diagnose,
-        diagnoses,
         hint,
         own_version,
         progress,
@@ -27,14 +25,11 @@ else:
         own_version,
         progress,
     )
-    from course_lib.notebook.hunt import diagnose, diagnoses
 
 __all__ = [
     "carry_on",
     "certificate",
     "check",
-    "diagnose",
-    "diagnoses",
     "hint",
     "own_version",
     "progress",

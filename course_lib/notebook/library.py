@@ -33,7 +33,7 @@ from course_lib.workspace.locks import only_one
 
 PACKAGE = "my_attention"
 _STAND_IN = str(Path(__file__).parent / "stand_in")  # in the place of the library for programs
-_DATED = re.compile(r"^# (\w+): full marks on (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
+_DATED = re.compile(r"^# Full marks for (\w+) on (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
 _ABOUT = '''"""Your own attention library: one file for each answer that got full marks.
 
 `from my_attention import masked_softmax` works in every notebook of the course, below its first
@@ -156,7 +156,7 @@ def _write(exercise: str, namespace: Mapping[str, object], place: Path) -> bool:
     before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     if _DATED.sub("", before).strip() == source.strip():
         return False
-    text = f"# {exercise}: full marks on {date.today().isoformat()}\n{source}"
+    text = f"# Full marks for {exercise} on {date.today().isoformat()}\n{source}"
     try:
         trial.write_text(text, encoding="utf-8", newline="\n")
         if fault := _fault(exercise, trial):

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from course_lib import carry_on, check, hint, plotting
 from course_lib.checks.observe.lessons import broken_modules as specimens
 from course_lib.checks.observe.lessons.broken_modules import BUGS, INVARIANTS
-from course_lib.notebook import diagnose, diagnoses
+from course_lib.notebook.hunt import diagnose, diagnoses
 
 causal_mask, masked_softmax = carry_on("causal_mask", "masked_softmax")
 split_heads, merge_heads, MultiHeadAttention, is_causal = carry_on(

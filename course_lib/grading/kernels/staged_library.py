@@ -23,6 +23,7 @@ _VISIBLE = (
     "checks/observe",
     "notebook/__init__.py",
     "notebook/_graded.py",
+    "notebook/hunt.py",
     "grading/kernels/__init__.py",
     "grading/kernels/guest",
 )

@@ -35,8 +35,8 @@ def find_chain(slug):
     return find(slug).chain if integration and find(slug).takes_all else ()
 
 
-def lower(num_queries, num_keys=None):
-    return torch.ones(num_queries, num_keys or num_queries, dtype=torch.bool).tril()
+def lower(num_queries, num_keys=None, *, device=None):
+    return torch.ones(num_queries, num_keys or num_queries, dtype=torch.bool, device=device).tril()
 
 
 class Shell:

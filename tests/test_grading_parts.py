@@ -37,8 +37,8 @@ from course_lib.grading.submission_kernel import CannotJudge, Journal, Session
 from course_lib.workspace.errors import GradingError
 
 
-def lower(num_queries, num_keys=None):
-    return torch.ones(num_queries, num_keys or num_queries, dtype=torch.bool).tril()
+def lower(num_queries, num_keys=None, *, device=None):
+    return torch.ones(num_queries, num_keys or num_queries, dtype=torch.bool, device=device).tril()
 
 
 # --- replies ------------------------------------------------------------------------------

@@ -171,10 +171,10 @@ def _example_of_a_check() -> str:
     return f"```python\n{code}\n```\n\n```{{raw}} html\n{report}\n```\n"
 
 
-def causal_mask(num_queries: int, num_keys: int | None = None) -> torch.Tensor:
+def causal_mask(num_queries, num_keys=None, *, device=None) -> torch.Tensor:
     if num_keys is None:
         num_keys = num_queries
-    return torch.triu(torch.ones(num_queries, num_keys, dtype=torch.bool))
+    return torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).triu()
 
 
 def _run_sphinx(

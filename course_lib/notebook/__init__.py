@@ -1,8 +1,8 @@
 """What a notebook calls: `check`, `hint`, `carry_on`, `progress` and the rest.
 
-There are two implementations. `_local` judges in this process, for students, the build and stock
-nbgrader. `_graded` is for a submission that `course grade` runs in its sandbox, where the judge,
-the exercises and the oracle are absent and the verdict is reached outside.
+There are two implementations. `_local` judges answers in this process, for students, the build and
+stock nbgrader. `_graded` is for submissions that `course grade` runs in its sandbox. The sandbox
+holds no judge, exercises or oracle, so the answers are judged outside it.
 """
 
 import os

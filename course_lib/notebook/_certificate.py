@@ -20,7 +20,7 @@ COURSES = "the course's"
 
 @dataclass(frozen=True)
 class Certificate:
-    """The parts and whose they are, as a picture in a notebook and as text elsewhere.
+    """The parts of a Transformer and who wrote each: a picture in a notebook, text elsewhere.
 
     Attributes:
         own: the exercises whose answers are in the student's library, each with its day or "".
@@ -91,6 +91,6 @@ class Certificate:
 
 
 def read_certificate() -> Certificate:
-    """Read the certificate from the library, which counts as empty where a program runs."""
+    """Make the certificate from the library, which counts as empty when a program runs this."""
     own = library.kept() if library.in_use() else {}
     return Certificate(own, library.folder())

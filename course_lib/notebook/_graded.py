@@ -1,6 +1,6 @@
 """`check`, `hint` and the other tools inside a submission that `course grade` runs.
 
-The verdict is reached in another process, so these calls succeed and decide nothing.
+Answers are judged in another process, so these calls succeed and decide nothing.
 """
 
 import importlib
@@ -13,7 +13,7 @@ _own_library = importlib.import_module("my_attention")  # notebook/stand_in/my_a
 
 
 def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
-    """Print that the verdict is reached elsewhere, and return no points."""
+    """Print that the answer is judged elsewhere, and return 0 points."""
     print(f"{exercise}: judged outside this notebook, after this cell")
     answer = own_version(exercise)
     if answer is not None:
@@ -22,10 +22,10 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
 
 
 def carry_on(exercise: str, *more: str) -> Any:
-    """Return the course's version of an earlier lesson's exercise, else the student's own.
+    """Return the course's version if it is from an earlier lesson, else the student's answer.
 
     Raises:
-        ImportError: there is no answer to an exercise.
+        ImportError: an exercise has neither.
     """
     found = tuple(_going_on(name) for name in (exercise, *more))
     ours = all(str(getattr(each, "__module__", "")).startswith("course_lib.") for each in found)
@@ -46,20 +46,20 @@ def _going_on(name: str) -> object:
 
 
 def own_version(name: str) -> object | None:
-    """Return the notebook's own answer, for a solution that is not in the sandbox."""
+    """Return the notebook's own answer to an exercise whose solution the sandbox lacks."""
     return vars(sys.modules["__main__"]).get(name)
 
 
 def hint(exercise: str, level: int = 1) -> None:
-    """Print that there are no hints here."""
+    """Print that hints are not available during grading."""
     print(f"{exercise}: no hints while grading")
 
 
 def progress() -> None:
-    """Print that there is no progress here."""
+    """Print that progress is not available during grading."""
     print("no progress while grading")
 
 
 def certificate() -> None:
-    """Print that there is no certificate here."""
+    """Print that the certificate is not available during grading."""
     print("no certificate while grading")

@@ -30,12 +30,12 @@ NAMING_SECONDS = 0.5  # of processor time, in a notebook; grading takes what it 
 
 @dataclass
 class Session:
-    """What this kernel remembers of the student's answers, by exercise.
+    """The student's answers in this kernel, by exercise.
 
     Attributes:
-        last: the answers as they were last checked, for the check of a lesson as a whole.
-        right: the answers whose last check gave every point.
-        from_library: what `carry_on` took from the student's library.
+        last: the answers as last checked, for the check of a lesson as a whole.
+        right: the answers that got full marks in their last check.
+        from_library: the answers that `carry_on` took from the student's library.
     """
 
     last: dict[str, object] = field(default_factory=dict)
@@ -52,15 +52,15 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
     """Check an answer, show the report and return the points.
 
     Args:
-        exercise: name of the exercise; or a lesson's name, such as "02_masked_softmax", to check
-            that your own answers work together, right or wrong.
+        exercise: name of the exercise. A lesson's name, such as "02_masked_softmax", checks
+            whether your own answers, right or wrong, work together.
         obj: the answer; looked up in the notebook by the exercise's name if not given.
-        seed: fixes the random inputs. Without it every check of an exercise sees the same
+        seed: fixes the random inputs. Without it every check of an exercise uses the same
             inputs; grading uses others.
 
     Returns:
-        The points: 0.0 where there is nothing to grade and, under grading, for an optional
-        exercise. A float that a notebook shows nothing of, since the report says it.
+        The points: 0.0 if there is nothing to grade and, under grading, for an optional
+        exercise. A notebook does not display this float, because the report shows the points.
     """
     if exercise not in _checkable():
         _show(*_no_such_exercise(exercise))
@@ -84,7 +84,7 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
 
 
 def hint(exercise: str, level: int = 1) -> None:
-    """Show a hint: level 1 the concept, 2 where to look, 3 a last push."""
+    """Show a hint. Level 1 gives the concept, 2 where to look, 3 a last push."""
     if exercise not in _checkable():
         _show(*_no_such_exercise(exercise))
         return
@@ -102,21 +102,21 @@ def hint(exercise: str, level: int = 1) -> None:
 
 
 def carry_on(exercise: str, *more: str) -> Any:
-    """Return what the notebook goes on with after exercises, and print whose they are.
+    """Return the answers that the notebook goes on with, and print whose they are.
 
     Args:
         exercise: name of the exercise.
-        more: names of others.
+        more: names of further exercises.
 
     Returns:
-        For each of them your own answer if its last check in this session gave every point and
-        you have not defined it anew since; else the one in your library, `my_attention`; else,
-        and always under grading, the course's version. In a bundle that leaves out the course's
-        version, your own answer as it is. A tuple if there are several.
+        For each exercise, your own answer if its last check in this session gave full marks and
+        you have not redefined it since; else the one in your library, `my_attention`; else, and
+        always under grading, the course's version. In a bundle that leaves out the course's
+        version, your own answer as it is. Several names give a tuple.
 
     Raises:
         ValueError: there is no such exercise.
-        ImportError: the bundle leaves out the course's version, and you have none yet.
+        ImportError: the bundle leaves out the course's version, and you have no answer yet.
     """
     namespace = _namespace()
     for name in (exercise, *more):
@@ -135,11 +135,11 @@ _COURSES = "the course's NAMES"
 
 
 class _Going(NamedTuple):
-    """What the notebook goes on with, and how a sentence says whose it is."""
+    """An answer that the notebook goes on with, and the words that say whose it is."""
 
     value: object
     said: str
-    whose: str = ""  # how a line of several says it; "" for what is said elsewhere
+    whose: str = ""  # the words in a line about several answers; "" if already printed
 
 
 def _going_on(exercise: str, namespace: dict) -> _Going:
@@ -163,7 +163,7 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
 
 
 def _summed_up(going: dict[str, _Going]) -> str:
-    """Return one line for several: the student's own, by their day, and the course's."""
+    """Return one line about several answers: the student's, grouped by day, then the course's."""
     groups: dict[str, list[str]] = {}
     for name, one in going.items():
         groups.setdefault(one.whose, []).append(name)
@@ -173,10 +173,10 @@ def _summed_up(going: dict[str, _Going]) -> str:
 
 
 def own_version(name: str) -> object | None:
-    """Return the student's own answer where a bundle leaves out the solution, and print so.
+    """Return the student's own answer if a bundle leaves out the solution, and print a line.
 
-    It is the one in their library, else the one in the notebook, right or wrong. It is None if
-    there is no such exercise.
+    The answer is the one in the library, else the one in the notebook, right or wrong. It is None
+    if there is no such exercise.
 
     Raises:
         ImportError: the exercise has no answer yet.
@@ -205,7 +205,7 @@ def own_version(name: str) -> object | None:
 
 
 def _is_unwritten(answer: object) -> bool:
-    """Tell whether a function, or a part of a class, still ends in raising NotImplementedError."""
+    """Tell whether a function, or a method of a class, still raises NotImplementedError."""
     parts = vars(answer).values() if isinstance(answer, type) else [answer]
     functions = [f for f in map(inspect.unwrap, parts) if isinstance(f, FunctionType)]
     return any(f.__code__.co_names[-1:] == ("NotImplementedError",) for f in functions)
@@ -213,9 +213,9 @@ def _is_unwritten(answer: object) -> bool:
 
 @contextlib.contextmanager
 def _courses_helpers(wanted: Exercise, namespace: dict) -> Iterator[None]:
-    """Put the course's versions in the place of answers from the library to earlier lessons.
+    """Replace library answers of earlier lessons by the course's versions during a check.
 
-    A check judges one exercise, as grading does.
+    Like grading, a check judges one exercise, whatever its helpers do.
     """
     beside = {*lessons()[wanted.lesson].exercises}
     taken = [
@@ -230,9 +230,9 @@ def _courses_helpers(wanted: Exercise, namespace: dict) -> Iterator[None]:
 
 
 def progress() -> Progress:
-    """Return each exercise's best result so far, with its points and its time.
+    """Return each exercise's best result so far, with its points and time.
 
-    The results are in a file on this machine. Grading does not read it.
+    The results are in a file on this machine, which grading does not read.
     """
     return read_progress()
 
@@ -240,7 +240,7 @@ def progress() -> Progress:
 def certificate() -> Certificate:
     """Return a picture of what you built, with each part marked as yours or the course's.
 
-    It is made on this machine from your own library. Nothing is sent anywhere.
+    The picture is drawn on this machine from your own library. Nothing is sent anywhere.
     """
     return read_certificate()
 

@@ -130,7 +130,7 @@ class Progress:
 
 
 def read_progress() -> Progress:
-    """Return the progress that is in the file."""
+    """Read the progress from its file."""
     place = file_of_progress()
     best = _read(place)
     checked = [
@@ -156,7 +156,7 @@ def keep(report: Report) -> None:
 
 
 def file_of_progress() -> Path:
-    """Return the file: in the course's folder if that can be written, else in the Jupyter data."""
+    """Return the file's path: in the course's folder if writable, else in the Jupyter data."""
     root = find_root(Path.cwd())
     if root is not None and os.access(root, os.W_OK):
         return root / ".course" / "progress.json"
@@ -183,7 +183,7 @@ def _note(place: Path, report: Report) -> None:
 
 
 def _read(place: Path) -> dict[str, Best]:
-    """Return the results in the file. Rename a damaged file, so that the next one begins anew."""
+    """Return the results in the file. Rename a damaged file and return no results."""
     try:
         content = json.loads(place.read_text(encoding="utf-8"))["best"]
         best = {name: Best(**one) for name, one in content.items()}
@@ -243,5 +243,5 @@ def _points(line: Line) -> str:
 
 
 def _local(when: str) -> str:
-    """Return a time in the student's time zone."""
+    """Format a time in the student's time zone."""
     return f"{datetime.fromisoformat(when).astimezone():%d %b %Y, %H:%M}" if when else ""

@@ -12,7 +12,7 @@ class Diagnosis:
 
     Attributes:
         fault: a description in a few words.
-        evidence: a measurement that is true of a module with this fault and of no other box.
+        evidence: a measurement that holds for a module with this fault and for no other box.
         box: the box with this fault; "" if there is none.
     """
 
@@ -21,7 +21,7 @@ class Diagnosis:
     box: str = ""
 
 
-# In the order of their words, which gives nothing away.
+# Sorted by their text, so that the order gives nothing away.
 DIAGNOSES = (
     Diagnosis(
         "dropout also acts in eval mode",
@@ -95,17 +95,17 @@ DIAGNOSES = (
 
 
 def diagnoses() -> None:
-    """Print what may be wrong, numbered."""
+    """Print the possible faults, numbered."""
     for number, diagnosis in enumerate(DIAGNOSES, start=1):
         print(f"{number:2} {diagnosis.fault}")
 
 
 def diagnose(box: str, number: int) -> None:
-    """Open a box if the diagnosis is correct; otherwise print what would be evidence of it.
+    """Open a box if the diagnosis is correct; otherwise print which evidence it would need.
 
     Args:
-        box: its name.
-        number: of the diagnosis, as `diagnoses()` counts them.
+        box: name of the box.
+        number: number of the diagnosis in the list that `diagnoses()` prints.
 
     Raises:
         ValueError: there is no such box or diagnosis.

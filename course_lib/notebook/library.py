@@ -1,8 +1,8 @@
 """A student's own library: the package `my_attention`, one file for each answer with full marks.
 
-The files are ordinary Python and belong to the student. An answer is written to a file of its own
-first, imported from there and checked once more. Only then does it take the place of the file
-before. Nothing that goes wrong here costs points.
+The files are ordinary Python and belong to the student. An answer is first written to a trial file,
+imported from there and checked once more. Only then does it replace the previous file. Nothing
+that goes wrong here costs points.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from course_lib.workspace.folder import find_root
 from course_lib.workspace.locks import only_one
 
 PACKAGE = "my_attention"
-_STAND_IN = str(Path(__file__).parent / "stand_in")  # in the place of the library for programs
+_STAND_IN = str(Path(__file__).parent / "stand_in")  # replaces the library when a program runs
 _DATED = re.compile(r"^# Full marks for (\w+) on (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
 _ABOUT = '''"""Your own attention library: one file for each answer that got full marks.
 
@@ -52,11 +52,11 @@ class Own:
 
 
 def folder() -> Path:
-    """Return the library's folder, which is never inside a lesson's, because that is submitted.
+    """Return the library's folder. It is never inside a lesson's folder, which is submitted.
 
-    It is in the course's folder. Without one, as where nbgrader fetches lessons, it is beside the
-    lessons' folders; elsewhere it is beside the notebook. Where none of that can be written, it is
-    among the student's Jupyter data.
+    The library is in the course's folder. Without a course's folder, as where nbgrader fetches
+    lessons, it is beside the lessons' folders, or else beside the notebook. If that place cannot be
+    written, it is in the student's Jupyter data.
     """
     here = Path.cwd()
     lesson = next((place for place in (here, *here.parents) if place.name in lessons()), None)
@@ -69,12 +69,12 @@ def folder() -> Path:
 
 
 def in_use() -> bool:
-    """Tell whether someone is working here, so that their library counts and grows."""
+    """Tell whether a person runs this notebook; only then is the library read and written."""
     return "NBGRADER_EXECUTION" not in os.environ and someone_answers(current_shell())
 
 
 def make_importable() -> None:
-    """Let `import my_attention` find the library, or its stand-in where a program runs."""
+    """Let `import my_attention` find the library, or its stand-in when a program runs."""
     parent, shell = str(folder().parent), current_shell()
     has_kernel = getattr(shell, "kernel", None) is not None
     if in_use():
@@ -85,7 +85,7 @@ def make_importable() -> None:
 
 
 def own(exercise: str) -> Own | None:
-    """Return the library's answer to an exercise; None if there is none or a program runs."""
+    """Return the library's answer to an exercise, or None if it has none or a program runs."""
     place = folder()
     if not in_use() or not (place / f"_{exercise}.py").is_file():
         return None
@@ -98,7 +98,7 @@ def own(exercise: str) -> Own | None:
 
 
 def kept() -> dict[str, str]:
-    """Return the exercises in the library, each with its day or ""; import none of them."""
+    """Return the exercises in the library, each with its day or "", without importing them."""
     found, place = {}, folder()
     for name in names():
         with contextlib.suppress(OSError):
@@ -108,7 +108,7 @@ def kept() -> dict[str, str]:
 
 
 def shown_day(day: str) -> str:
-    """Return a day as it is shown."""
+    """Format a day for display."""
     return f"{date.fromisoformat(day):%d %b %Y}" if day else "no date"
 
 
@@ -121,8 +121,8 @@ def keep(exercise: str, value: object, namespace: Mapping[str, object]) -> str:
         namespace: the notebook's variables.
 
     Returns:
-        A sentence for the student that says where it is or why it is not kept; "" if nothing
-        changed.
+        A sentence for the student that says where the answer is or why it was not kept; "" if
+        nothing changed.
     """
     if not in_use() or str(getattr(value, "__module__", "")).startswith(f"{PACKAGE}."):
         return ""
@@ -147,7 +147,7 @@ def _write(exercise: str, namespace: Mapping[str, object], place: Path) -> bool:
     """Write an answer, check what was written, and return whether that changed the library.
 
     Raises:
-        NotKept: it cannot be written down, or does not get full marks there.
+        NotKept: the answer cannot be written down, or does not get full marks in its file.
         OSError: the folder cannot be written.
     """
     cells = [str(cell) for cell in current_shell().history_manager.input_hist_parsed]
@@ -177,7 +177,7 @@ def _write(exercise: str, namespace: Mapping[str, object], place: Path) -> bool:
 
 
 def _fault(exercise: str, trial: Path) -> str:
-    """Return why a file's answer does not get full marks, or "" if it does."""
+    """Say why the answer in a file does not get full marks; "" if it does."""
     name = f"{PACKAGE}.{trial.stem}"
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         _package(trial.parent)
@@ -193,9 +193,9 @@ def _fault(exercise: str, trial: Path) -> str:
 
 
 def _exercise_import(answer: str) -> Callable[[str, object], str | None]:
-    """Return a function from a name and its value to the import of the exercise that it is.
+    """Return a function that maps a name and its value to the import statement of an exercise.
 
-    The import is "" for the answer itself and None for what is not an exercise.
+    The statement is "" for the answer itself and None for values that are not exercises.
     """
 
     def statement(name: str, value: object) -> str | None:
@@ -229,7 +229,7 @@ def _write_start(place: Path) -> None:
 
 
 def _package(place: Path) -> ModuleType:
-    """Import the library as its files are now.
+    """Import the library, again if its files have changed.
 
     Raises:
         NotKept: a file cannot be imported, or another package has the library's name.
@@ -254,13 +254,13 @@ def _package(place: Path) -> ModuleType:
 
 
 def _forget() -> None:
-    """Let the next import of the library read its files anew."""
+    """Make the next import of the library read its files again."""
     for name in [one for one in sys.modules if one.partition(".")[0] == PACKAGE]:
         del sys.modules[name]
 
 
 def _trouble(error: BaseException) -> str:
-    """Return which file of the library stops with an error, and what to do."""
+    """Say which file of the library raises an error, and what to do about it."""
     said = " ".join(str(getattr(error, "msg", error)).split())[:200]
     stops = f"stops with {type(error).__name__}: {said}; fix or delete that file"
     frames = traceback.extract_tb(error.__traceback__)

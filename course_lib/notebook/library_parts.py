@@ -1,7 +1,7 @@
-"""List which exercise is which part of a Transformer, for the picture of a student's library.
+"""Map exercises to the parts of a Transformer, for the picture of a student's library.
 
-The parts are in the order of the computation. A name without an exercise is left out of the
-picture, and an exercise that is not named here is shown at its end.
+The parts are in the order of the computation. The picture leaves out names that are not exercises,
+and it shows exercises that are not listed here at its end.
 """
 
 from collections.abc import Iterable

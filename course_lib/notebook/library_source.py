@@ -1,6 +1,6 @@
-"""The source of an answer with what it needs: imports, helpers and simple constants.
+"""Collect the source of an answer with the imports, helpers and simple constants that it uses.
 
-A name's source is the latest statement that made it in the cells that ran.
+The source of a name is the latest statement in the executed cells that defines it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def source_with_needs(
     cells: Sequence[str],
     exercise_import: Callable[[str, object], str | None],
 ) -> str:
-    """Return the source of a file that holds `answer` and what it needs.
+    """Return the source of a file that holds `answer` and everything that it uses.
 
     Args:
-        answer: its name in the notebook.
+        answer: the answer's name in the notebook.
         namespace: the notebook's variables.
-        cells: the sources that ran, the latest last.
-        exercise_import: return, for a name and its value, the import of the exercise that it is,
-            "" for the answer itself, None for what is not an exercise. It may raise `NotKept`.
+        cells: the sources of the executed cells, the latest last.
+        exercise_import: maps a name and its value to an import statement if the value is an
+            exercise, to "" if it is the answer itself, else to None. It may raise `NotKept`.
 
     Raises:
         NotKept: something cannot be written down.
@@ -58,7 +58,7 @@ class _Collector:
         self.seen = {answer}
 
     def define(self, name: str) -> None:
-        """Add the statement that made `name`, below what it uses."""
+        """Add the statement that defines `name`, after everything that it uses."""
         source = self._source_of(name)
         for used in sorted(global_names(source)):
             if used not in self.seen and used in self.namespace:
@@ -76,7 +76,7 @@ class _Collector:
             self.define(name)
 
     def _source_of(self, name: str) -> str:
-        """Return the statement that made `name`, or an assignment of its value."""
+        """Return the statement that defines `name`, or an assignment of its value."""
         value = self.namespace[name]
         for node, source, bound in self.statements:
             if name in bound and _makes(node, name):
@@ -98,7 +98,7 @@ class _Collector:
         return f"it uses `{name}`, which {why}; {remedy} and check again"
 
     def _imports_of(self, name: str) -> set[str]:
-        """Return the notebook's imports that give `name`, if an import made it last."""
+        """Return the notebook's imports of `name`, if an import bound it last."""
         latest = next((node for node, _, bound in self.statements if name in bound), None)
         if not isinstance(latest, _IMPORTS):
             return set()
@@ -107,7 +107,7 @@ class _Collector:
 
 
 def _statements(cell: str) -> list[tuple[ast.stmt, str, set[str]]]:
-    """Return a cell's statements, the last first, with their source and the names they bind."""
+    """Return a cell's statements, last first, each with its source and the names it binds."""
     try:
         body = ast.parse(cell).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -131,9 +131,9 @@ def _segment(node: ast.stmt, cell: str) -> str:
 
 
 def _makes(node: ast.stmt, name: str) -> bool:
-    """Tell whether a statement makes a function, a class or a value.
+    """Tell whether a statement defines a function, a class or a value.
 
-    `NAME = carry_on(...)` and `NAME = NAME` do not.
+    `NAME = carry_on(...)` and `NAME = NAME` do not count.
     """
     if isinstance(node, _DEFINITIONS):
         return True
@@ -164,7 +164,7 @@ def _written(value: object) -> str | None:
 
 
 def _import_lines(node: ast.stmt, name: str) -> list[str]:
-    """Return the parts of an import that bind `name`, but none of a file beside the notebook."""
+    """Return the parts of an import that bind `name`, except imports of local files."""
     lines = []
     for alias in node.names if isinstance(node, _IMPORTS) else []:
         module = node.module if isinstance(node, ast.ImportFrom) else alias.name
@@ -177,7 +177,7 @@ def _import_lines(node: ast.stmt, name: str) -> list[str]:
 
 
 def _is_local(module: str) -> bool:
-    """Tell whether a module is the notebook or a file beside it, which is not there elsewhere."""
+    """Tell whether a module is the notebook or a file beside it, so that no other place has it."""
     if module == "__main__":
         return True
     file = getattr(sys.modules.get(module), "__file__", None)

@@ -102,7 +102,10 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with what takes long, so that no worker ends alone with it."""
+    """Mark the slow folders, and begin with what is slow, so that no worker ends alone with it."""
+    for item in items:
+        if item.path.parent.name in ("browser", "threats"):
+            item.add_marker(pytest.mark.slow)
 
     def is_long(item):
         return bool(item.get_closest_marker("slow")) or item.path.name == "test_matrix.py"

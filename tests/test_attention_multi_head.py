@@ -199,6 +199,7 @@ def test_small_dtypes_are_kept(package, dtype):
 
 
 @pytest.mark.filterwarnings("ignore:The tensor attribute self.attention_weights was assigned")
+@pytest.mark.slow
 def test_module_compiles_as_one_graph_and_exports(plain_import):
     lesson = plain_import(taught.__name__)
     made, x = lesson.MultiHeadAttention(6, 2).double().eval(), normal(0, 2, 3, 6)

@@ -192,6 +192,7 @@ def test_dropout_acts_on_weights_in_train_mode_only(package, generator):
 
 
 @pytest.mark.filterwarnings("ignore:The tensor attribute self.attention_weights was assigned")
+@pytest.mark.slow
 def test_module_compiles_and_exports(generator, plain_import):
     module = plain_import(taught.__name__).DotProductAttention(0.5).eval()
     inputs = (*random_problem(generator), torch.tensor([2, 0]))

@@ -168,6 +168,7 @@ def test_a_problem_is_about_each_step_that_a_mistake_changes(exercise):
             assert changes.keys() & looked_at or "layers" in changes, row.id
 
 
+@pytest.mark.slow
 def test_three_faults_in_different_parts_are_told():
     """A single position sees no mask, so there the other two are alone."""
 

@@ -48,6 +48,7 @@ def test_a_system_that_cannot_fork_is_told_so(monkeypatch):
         benchmark.measure(ROOT)
 
 
+@pytest.mark.slow
 def test_a_first_gradient_imports_no_computer_algebra():
     """`torch.autograd.grad` with a gradient given imports sympy, most of a first check's time."""
     import subprocess

@@ -3,6 +3,7 @@
 import inspect
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from course_lib import plotting
@@ -20,6 +21,7 @@ def test_every_drawing_function_is_measured():
     assert draws == set(figures.DRAWN)
 
 
+@pytest.mark.slow
 def test_the_verb_prints_a_line_a_figure_and_the_median():
     done = CliRunner().invoke(app, ["bench", "figures", "--quick", "--json"])
     assert done.exit_code == 0, done.output

@@ -113,6 +113,7 @@ def test_an_answer_that_calls_the_courses_own_version_is_refused():
     assert report.score == 0.0 and report.findings[0].id == "course_version"
 
 
+@pytest.mark.slow
 def test_constants_score_nothing_anywhere():
     for name, exercise in exercises().items():
         if exercise.is_class:

@@ -312,6 +312,7 @@ def test_another_device_is_noticed_without_having_one():
     assert grade("length_mask", looks_at_numbers).score == 1.0
 
 
+@pytest.mark.slow
 def test_every_exercise_survives_the_worst():
     for name in exercises():
         for kind in ("raises_when_asked", "class_without_a_name", "text"):

@@ -69,6 +69,7 @@ def lost(exercises):
 
 @linux
 @pytest.mark.parametrize("wrong", [NOT_SQUARED, STUB, LOOPS, DIES])
+@pytest.mark.slow
 def test_a_wrong_answer_costs_its_own_exercise_and_the_integration(runner, wrong):
     exercises, shown, _ = graded(runner, POOLING, squared_distances=wrong)
     assert lost(exercises) == {"squared_distances", POOLING}
@@ -109,6 +110,7 @@ def test_what_is_left_out_costs_itself_and_the_integration_alone(runner, lesson)
 
 
 @linux
+@pytest.mark.slow
 def test_a_kernel_without_what_did_damage_has_what_later_exercises_build_on(runner):
     trap = "\ntorch.softmax = lambda *arguments, **more: __import__('os')._exit(1)"
     answers = {"stable_softmax": solution_source("stable_softmax") + trap}

@@ -9,7 +9,7 @@ import torch
 from grading_course import CAUSAL, LESSON
 from nbformat.v4 import new_code_cell, new_notebook
 
-from course_lib.attention import masked_softmax
+from course_lib.attention import causal_mask
 from course_lib.authoring.paste import solution_source
 from course_lib.checks import exercises
 from course_lib.checks.observe import remote
@@ -60,6 +60,7 @@ def test_what_the_lesson_itself_names_is_everyones_business():
     assert "names `course_lib.models.whole_game`" in note
 
 
+@pytest.mark.slow
 def test_no_honest_answer_is_noted():
     """The sample class, the solutions, and the right and wrong answers of tests/variants."""
     honest = [path.read_text(encoding="utf-8") for path in SAMPLES.rglob("*.py")]
@@ -97,7 +98,7 @@ def test_what_the_meter_does_not_see_is_noted_where_something_is_measured():
 
 
 def test_an_answer_equal_to_the_solution_is_noticed_whatever_its_docstring():
-    ours = inspect.getsource(inspect.unwrap(masked_softmax.causal_mask))
+    ours = inspect.getsource(inspect.unwrap(causal_mask))
     assert same_as_course(notebook(ours.replace('"""Lets', '"""Mine: lets')), LESSON) == [
         "causal_mask"
     ]
@@ -112,4 +113,4 @@ def test_every_solution_refuses_and_then_works_again():
         with remote.courses_versions_refuse([name]), pytest.raises(RuntimeError, match="not yours"):
             next(iter(remote._courses_functions(name)))()
         assert remote._courses_functions(name), solution
-    assert torch.equal(masked_softmax.causal_mask(1), torch.ones(1, 1, dtype=torch.bool))
+    assert torch.equal(causal_mask(1), torch.ones(1, 1, dtype=torch.bool))

@@ -121,6 +121,7 @@ assert mine is bmm and causal_mask is tools._graded.course_lib.causal_mask
 """
 
 
+@pytest.mark.slow
 def test_the_other_implementation_decides_nothing_and_my_attention_gives_what_carry_on_gives():
     code = f"from course_lib import length_mask\n{GRADED}"
     stand_in = ROOT / "course_lib" / "notebook" / "stand_in"

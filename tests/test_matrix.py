@@ -11,9 +11,30 @@ from course_lib.exercises.variants import judge_variant, variants
 ROOT = Path(__file__).parent.parent
 # `course matrix` uses twenty seeds.
 SEEDS = ["test-0", "test-1"] if os.environ.get("CI") else ["test-0"]
+# Each of these takes more than three seconds.
+SLOW = {
+    "AdditiveAttention",
+    "CausalSelfAttention",
+    "DecoderBlock",
+    "DotProductAttention",
+    "EncoderBlock",
+    "MultiHeadAttention",
+    "RecomputedAttention",
+    "batch_items_independent",
+    "effect_of_masking",
+    "fit_bandwidth",
+    "generate",
+    "greedy_decode",
+    "is_causal",
+    "keys_permutation_invariant",
+    "masking_equals_deleting",
+}
 
 
-@pytest.mark.parametrize("name", list(exercises()))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in exercises()],
+)
 def test_every_answer_is_judged_as_marked(name):
     rows = [judge_variant(variant, SEEDS) for variant in variants(ROOT, name)]
     bad = [

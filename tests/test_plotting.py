@@ -402,6 +402,7 @@ def frames_of(page):
     return data["controls"], json.loads(gzip.decompress(base64.b64decode(data["frames"])))
 
 
+@pytest.mark.slow
 def test_interactive_draws_every_picture_where_there_is_no_kernel(shown):
     plotting.interactive(draw_power, start={"exponent": 2}, exponent=[1, 2, 3], name=["a", "b"])
     page = shown[0]["text/html"]

@@ -20,13 +20,6 @@ FLAGS = [
 ]
 
 
-def pytest_collection_modifyitems(items):
-    """A site or a server is made first: all tests in this folder are slow."""
-    for item in items:
-        if "browser" in item.path.parts:
-            item.add_marker(pytest.mark.slow)
-
-
 @pytest.fixture(scope="module")
 def browser():
     """A headless Chromium, closed after the module.

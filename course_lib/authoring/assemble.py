@@ -1,20 +1,61 @@
-"""Cells with roles -> the nbgrader source notebook, not yet executed."""
+"""Turn cells with roles into the nbgrader source notebook, not yet executed."""
 
+import re
 from typing import TYPE_CHECKING
-
-from course_lib.authoring.ids import CellIds
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import Solution, find_solution, solution_path
 from course_lib.authoring.read import Cell, read_cells
-from course_lib.authoring.roles import HEADING, TOGETHER, Part, assign_roles
+from course_lib.authoring.read import HEADING, TOGETHER, Part, assign_roles
 from course_lib.authoring.skeleton import check_placeholders
 from course_lib.authoring.times import STAR, TIME, times, told
 from course_lib.checks.judge.report import OPTIONAL
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import bound_names, undefined_names
-
 if TYPE_CHECKING:
     from nbformat import NotebookNode
+
+
+_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$")
+_NUMBER = re.compile(r"^\d+[.):]*\s+")
+_FENCE = re.compile(r"^(```|~~~)")
+_LONGEST = 48  # nbformat allows 64 in all
+
+
+class CellIds:
+    """Hands out an id for each narrative cell, in document order."""
+
+    def __init__(self) -> None:
+        self._sections: dict[str, int] = {}
+        self._section, self._ordinal = "start", 0
+
+    def next(self, markdown: str | None = None) -> str:
+        """Returns the id of the next cell; a heading in `markdown` starts a new section."""
+        heading = first_heading(markdown) if markdown else None
+        if heading:
+            slug = slugify(heading)
+            self._sections[slug] = self._sections.get(slug, 0) + 1
+            again = self._sections[slug]
+            self._section, self._ordinal = (slug if again == 1 else f"{slug}_{again}"), 0
+        self._ordinal += 1
+        return f"{self._section}-{self._ordinal}"
+
+
+def slugify(heading: str) -> str:
+    """Returns `heading` as lower-case words joined by hyphens, without a section number."""
+    words = re.findall(r"[a-z0-9]+", _NUMBER.sub("", heading.lower()))
+    return "-".join(words)[:_LONGEST].strip("-") or "section"
+
+
+def first_heading(markdown: str) -> str | None:
+    """Returns the text of the first heading outside code fences."""
+    fenced = False
+    for line in markdown.split("\n"):
+        fenced ^= bool(_FENCE.match(line))
+        found = None if fenced else _HEADING.match(line)
+        if found:
+            return found[1]
+    return None
+
 
 _DIFFICULTY = {1: "easy ●○○", 2: "medium ●●○", 3: "hard ●●●"}
 _METADATA = {

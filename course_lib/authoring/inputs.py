@@ -1,12 +1,22 @@
-"""Where a course is and what its exercises are: all that the build reads besides the text."""
+"""Describe a course to the build: its folders, its lessons and its exercises."""
 
+import difflib
+from collections.abc import Iterable
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from course_lib.authoring.did_you_mean import did_you_mean
 from course_lib.workspace.errors import BuildError
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns a sentence that suggests the nearest known name, or lists them all."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if near:
+        return f"Did you mean `{near[0]}`?"
+    return "Known: " + (", ".join(f"`{other}`" for other in known) or "none") + "."
+
 
 SOLUTIONS = "solutions"
 RELEASE = "notebooks"

@@ -1,13 +1,15 @@
-"""The verbs of `course` for authors of lessons: build, matrix, test."""
+"""The verbs of `course` for authors of lessons: build, release, site, matrix, test and others."""
 
 import json
+import webbrowser
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from course_lib.cli.options import AsJson, Lessons, Quiet, progress
-from course_lib.workspace.folder import chosen_lessons, course_root, find_lesson
+from course_lib.workspace.folder import chosen_lessons, course_root, find_lesson, lesson_names
 
 verbs = typer.Typer()
 
@@ -45,6 +47,65 @@ def build(
     for result in results:
         done = "executed" if result.executed else "released" if result.released else "up to date"
         typer.echo(f"{result.lesson}: {done} ({result.seconds:.1f} s)")
+
+
+@verbs.command()
+def release(
+    lessons: Annotated[list[str], typer.Argument(metavar="LESSON...", help="What to hand out.")],
+    up_to: Annotated[
+        str | None,
+        typer.Option(
+            "--up-to", metavar="LESSON", help="Leave out its solutions and those of later lessons."
+        ),
+    ] = None,
+    into: Annotated[
+        Path | None, typer.Option("--into", help="Folder for the zip; bundles/ if not given.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the zip that students get: notebook, checks, hints, and one command that sets up.
+
+    Example: course release 02 --up-to 02
+    """
+    from course_lib.authoring.release import make_bundle
+
+    root = course_root()
+    chosen = list(dict.fromkeys(chosen_lessons(root, lessons) or []))
+    last = find_lesson(lesson_names(root), up_to) if up_to else None
+    made = make_bundle(root, sorted(chosen), up_to=last, into=into, progress=progress(quiet))
+    typer.echo(json.dumps(made.as_dict(), indent=2) if as_json else made.text())
+
+
+@verbs.command()
+def site(
+    into: Annotated[
+        Path | None, typer.Option("--into", help="Folder for the pages; _site/ if not given.")
+    ] = None,
+    repository: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="On GitHub: buttons that open a lesson on Colab, Binder."),
+    ] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Build the web site: lessons without solutions, guides, API; it needs no server.
+
+    Example: course site --open
+    """
+    from course_lib.authoring.site import build
+
+    root = course_root()
+    into = into or root / "_site"
+    built = build(root, into, repository=repository, progress=progress(quiet))
+    typer.echo(f"{built.index}: {built.pages} pages ({built.seconds:.1f} s)")
+    if built.repository is None:
+        typer.echo(
+            "no launch buttons: give --repository https://github.com/OWNER/NAME, or write it "
+            "into pyproject.toml as Repository in [project.urls]"
+        )
+    if open_it:
+        webbrowser.open(built.index.as_uri())
 
 
 @verbs.command()

@@ -142,8 +142,6 @@ def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
 # --- for instructors and authors ------------------------------------------------------
 
 # Each holds `verbs`. A student's bundle has none of them, and then they are not listed.
-OTHERS = ("release", "grading", "authoring", "site", "bench")
-
-for _name in OTHERS:
+for _name in ("grading", "authoring", "bench"):
     if importlib.util.find_spec(f"course_lib.cli.{_name}"):
         app.add_typer(importlib.import_module(f"course_lib.cli.{_name}").verbs)

@@ -9,7 +9,7 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 import torch
@@ -157,14 +157,14 @@ def _with_backward(call: Call, leaves: list[Tensor]) -> Callable[[], object]:
     return lambda: torch.autograd.grad(call().square().sum(), leaves)
 
 
-def _row(name: str, passes: str, calls: dict[str, Callable[[], object]]) -> Row:
+def _row(name: str, passes: str, calls: Mapping[str, Callable[[], object]]) -> Row:
     times = race(calls)
     milliseconds = {key: 1000 * statistics.median(found) for key, found in times.items()}
     to_torch = _ratio(times, "torch") if "torch" in times else None
     return Row(name, passes, milliseconds, _ratio(times, "taught"), to_torch)
 
 
-def race(calls: dict[str, Callable[[], object]], rounds: int = 5) -> dict[str, list[float]]:
+def race(calls: Mapping[str, Callable[[], object]], rounds: int = 5) -> dict[str, list[float]]:
     """Return for each call its processor seconds in each round; short calls are repeated."""
     repeats = {}
     for name, call in calls.items():

@@ -81,7 +81,7 @@ def attend(
         padded = (F.pad(x, (0, wide - x.shape[-1])) for x in (queries, keys, values))
         outputs = F.scaled_dot_product_attention(
             *padded,
-            attn_mask=None if allowed is None else allowed | empty,
+            attn_mask=None if allowed is None or empty is None else allowed | empty,
             dropout_p=dropout,
             scale=1 / math.sqrt(d),
         )[..., :v]

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from course_lib.authoring.did_you_mean import did_you_mean
-from course_lib.authoring.ids import CellIds, first_heading, slugify
+from course_lib.authoring.assemble import CellIds, first_heading, slugify
+from course_lib.authoring.inputs import did_you_mean
 from course_lib.authoring.paste import find_solution
 from course_lib.authoring.read import read_cells
 from course_lib.workspace.errors import BuildError

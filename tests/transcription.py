@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import BEGIN, solution_source
-from course_lib.authoring.read import read_cells
-from course_lib.authoring.roles import assign_roles
+from course_lib.authoring.read import assign_roles, read_cells
 
 RUN = 6  # tokens in a row that are no coincidence
 _TOKEN = re.compile(r"\w+|[^\w\s`]")

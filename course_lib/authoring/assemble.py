@@ -2,61 +2,23 @@
 
 import re
 from typing import TYPE_CHECKING
+
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import Solution, find_solution, solution_path
-from course_lib.authoring.read import Cell, read_cells
-from course_lib.authoring.read import HEADING, TOGETHER, Part, assign_roles
+from course_lib.authoring.read import HEADING, TOGETHER, Cell, Part, assign_roles, read_cells
 from course_lib.authoring.skeleton import check_placeholders
 from course_lib.authoring.times import STAR, TIME, times, told
 from course_lib.checks.judge.report import OPTIONAL
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import bound_names, undefined_names
+
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-
-_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$")
+_ANY_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$")
 _NUMBER = re.compile(r"^\d+[.):]*\s+")
 _FENCE = re.compile(r"^(```|~~~)")
 _LONGEST = 48  # nbformat allows 64 in all
-
-
-class CellIds:
-    """Hands out an id for each narrative cell, in document order."""
-
-    def __init__(self) -> None:
-        self._sections: dict[str, int] = {}
-        self._section, self._ordinal = "start", 0
-
-    def next(self, markdown: str | None = None) -> str:
-        """Returns the id of the next cell; a heading in `markdown` starts a new section."""
-        heading = first_heading(markdown) if markdown else None
-        if heading:
-            slug = slugify(heading)
-            self._sections[slug] = self._sections.get(slug, 0) + 1
-            again = self._sections[slug]
-            self._section, self._ordinal = (slug if again == 1 else f"{slug}_{again}"), 0
-        self._ordinal += 1
-        return f"{self._section}-{self._ordinal}"
-
-
-def slugify(heading: str) -> str:
-    """Returns `heading` as lower-case words joined by hyphens, without a section number."""
-    words = re.findall(r"[a-z0-9]+", _NUMBER.sub("", heading.lower()))
-    return "-".join(words)[:_LONGEST].strip("-") or "section"
-
-
-def first_heading(markdown: str) -> str | None:
-    """Returns the text of the first heading outside code fences."""
-    fenced = False
-    for line in markdown.split("\n"):
-        fenced ^= bool(_FENCE.match(line))
-        found = None if fenced else _HEADING.match(line)
-        if found:
-            return found[1]
-    return None
-
-
 _DIFFICULTY = {1: "easy ●○○", 2: "medium ●●○", 3: "hard ●●●"}
 _METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -75,13 +37,13 @@ _WRITTEN = {"grade": True, "solution": True, "locked": False}
 
 
 def assemble(course: Course, slug: str) -> "tuple[NotebookNode, dict[str, int]]":
-    """Returns the unexecuted source notebook of a lesson and the line of each of its cells.
+    """Return the unexecuted source notebook of a lesson and the line of each of its cells.
 
     Returns:
         `(notebook, lines)`: `lines` maps a cell id to the line of the lesson text.
 
     Raises:
-        BuildError: see `read`, `roles` and `paste`.
+        BuildError: see `read` and `paste`.
     """
     import nbformat
 
@@ -105,7 +67,7 @@ def assemble(course: Course, slug: str) -> "tuple[NotebookNode, dict[str, int]]"
 
 
 def undefined_in_solutions(course: Course, slug: str) -> dict[str, list[str]]:
-    """Returns, for each exercise of a lesson, the names its pasted source lacks in the notebook.
+    """Return, for each exercise of a lesson, the names its pasted source lacks in the notebook.
 
     Known are the names that the setup cell binds and the exercises, of this lesson or others,
     that an earlier cell defines or imports.
@@ -144,6 +106,45 @@ def _solutions(parts: list[Part], course: Course, slug: str) -> dict[str, Soluti
         remedy = "Import it in the lesson's setup cell, or move it out of the exercise's body."
         raise BuildError(shown, solutions[name].line, what, remedy)
     return solutions
+
+
+class CellIds:
+    """Give each narrative cell an id that stays the same when cells are added elsewhere.
+
+    It is the heading of its section and its place there.
+    """
+
+    def __init__(self) -> None:
+        self._sections: dict[str, int] = {}
+        self._section, self._ordinal = "start", 0
+
+    def next(self, markdown: str | None = None) -> str:
+        """Return the id of the next cell; a heading in `markdown` starts a new section."""
+        heading = first_heading(markdown) if markdown else None
+        if heading:
+            slug = slugify(heading)
+            self._sections[slug] = self._sections.get(slug, 0) + 1
+            again = self._sections[slug]
+            self._section, self._ordinal = (slug if again == 1 else f"{slug}_{again}"), 0
+        self._ordinal += 1
+        return f"{self._section}-{self._ordinal}"
+
+
+def slugify(heading: str) -> str:
+    """Return `heading` as lower-case words joined by hyphens, without a section number."""
+    words = re.findall(r"[a-z0-9]+", _NUMBER.sub("", heading.lower()))
+    return "-".join(words)[:_LONGEST].strip("-") or "section"
+
+
+def first_heading(markdown: str) -> str | None:
+    """Return the text of the first heading outside code fences."""
+    fenced = False
+    for line in markdown.split("\n"):
+        fenced ^= bool(_FENCE.match(line))
+        found = None if fenced else _ANY_HEADING.match(line)
+        if found:
+            return found[1]
+    return None
 
 
 def _tags(cell: Cell) -> dict:

@@ -1,21 +1,29 @@
-"""x"""
+"""Build the notebooks of stale lessons, and say what is stale without executing anything.
 
+`solutions/digests.json` holds three digests for each lesson. `inputs` covers the unexecuted
+notebook, the code of course_lib that can influence its outputs, and the data files beside the
+lesson text. `solution` is the source notebook as the build wrote it, outputs included. It differs
+once someone has edited that by hand. `release` has each file of the release as the build wrote it.
+One that differs holds somebody's work, and the build does not replace it.
+"""
+
+import hashlib
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
 from course_lib.authoring.assemble import assemble
 from course_lib.authoring.inputs import SOLUTIONS, Course
+from course_lib.authoring.paste import solution_path
 from course_lib.authoring.student_version import release_files
 from course_lib.workspace.errors import BuildError
-import hashlib
-import json
-from collections.abc import Iterable
-from course_lib.authoring.paste import solution_path
 from course_lib.workspace.sources import digest_of, reached
 
-
+FILE = "digests.json"
+_BUILDER = "2"  # raise it when the same cells would be executed or written differently
 Progress = Callable[[object], None]
 
 
@@ -126,16 +134,12 @@ def _is_edited(course: Course, slug: str, name: str) -> bool:
 
 
 def _executed_text(course, slug, notebook, lines, say: Progress) -> str:
+    import nbformat
+
     from course_lib.authoring.execute import execute
 
     execute(notebook, lines, course, slug, say)
     notebook.metadata["language_info"].pop("version", None)
-    return _write(notebook)
-
-
-def _write(notebook) -> str:
-    import nbformat
-
     nbformat.validate(notebook)
     return nbformat.writes(notebook) + "\n"
 
@@ -214,23 +218,19 @@ def replace_files(files: dict[Path, bytes]) -> None:
             scratch.unlink(missing_ok=True)
 
 
-FILE = "digests.json"
-_BUILDER = "2"  # raise it when the same cells would be executed or written differently
-
-
 def input_digest(notebook, course: Course, slug: str) -> str:
-    """Returns a digest of the unexecuted `notebook` and of all that can influence its outputs."""
+    """Return a digest of the unexecuted `notebook` and of all that can influence its outputs."""
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     parts = [_BUILDER, json.dumps(notebook, sort_keys=True)]
     parts.append(digest_of(influences(sources, course, slug), course.library))
     for file in sorted(p for p in course.text(slug).parent.rglob("*") if _is_data(p)):
         parts += [course.relative(file), file_digest(file.read_bytes())]
-    return _hash(parts)
+    return text_digest("\0".join(parts))
 
 
 def text_digest(text: str) -> str:
-    """Returns a digest of a notebook's text, whatever its line endings are."""
-    return _hash([text])
+    """Return a digest of a notebook's text, whatever its line endings are."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def file_digest(data: bytes) -> str:
@@ -275,12 +275,8 @@ def _is_data(path: Path) -> bool:
     return path.is_file() and path.suffix not in (".py", ".ipynb", ".pyc") and not hidden
 
 
-def _hash(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
 def influences(sources: list[str], course: Course, slug: str) -> list[Path]:
-    """Returns the files of course_lib that cells with these `sources` can run, sorted.
+    """Return the files of course_lib that cells with these `sources` can run, sorted.
 
     The checks find exercises by folder, so this lesson's own are a start and those of others count
     only where they are imported by name.

@@ -1,22 +1,12 @@
 """Describe a course to the build: its folders, its lessons and its exercises."""
 
 import difflib
-from collections.abc import Iterable
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
 from course_lib.workspace.errors import BuildError
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns a sentence that suggests the nearest known name, or lists them all."""
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if near:
-        return f"Did you mean `{near[0]}`?"
-    return "Known: " + (", ".join(f"`{other}`" for other in known) or "none") + "."
-
 
 SOLUTIONS = "solutions"
 RELEASE = "notebooks"
@@ -43,7 +33,7 @@ class Course:
 
     @classmethod
     def at(cls, root: Path) -> "Course":
-        """Returns the course at `root` with the installed course_lib and its exercises."""
+        """Return the course at `root` with the installed course_lib and its exercises."""
         import course_lib
         from course_lib import checks
         from course_lib.checks.judge.score import judged_for
@@ -71,20 +61,20 @@ class Course:
         return self.root / RELEASE / slug / f"{slug}.ipynb"
 
     def relative(self, path: Path) -> str:
-        """Returns `path` as a person at the root types it."""
+        """Return `path` as a person at the root types it."""
         for base in (self.root, self.library.parent):
             if Path(path).is_relative_to(base):
                 return Path(path).relative_to(base).as_posix()
         return str(path)
 
     def slugs(self) -> list[str]:
-        """Returns the lessons that have a text, in course order."""
+        """Return the lessons that have a text, in course order."""
         folders = sorted((self.root / SOLUTIONS).glob("*/"))
         names = [f.name for f in folders if _LESSON_FOLDER.fullmatch(f.name)]
         return [name for name in names if self.text(name).is_file()]
 
     def select(self, lessons: Sequence[str] | None) -> list[str]:
-        """Returns the slugs asked for, all of them for None.
+        """Return the slugs asked for, all of them for None.
 
         Raises:
             BuildError: a lesson is unknown, or there is none at all.
@@ -100,3 +90,12 @@ class Course:
                     self.relative(self.text(slug)), None, what, did_you_mean(slug, known)
                 )
         return [slug for slug in known if not lessons or slug in lessons]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a sentence that suggests the nearest known name, or lists them all."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if near:
+        return f"Did you mean `{near[0]}`?"
+    return "Known: " + (", ".join(f"`{other}`" for other in known) or "none") + "."

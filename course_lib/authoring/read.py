@@ -1,15 +1,21 @@
-"""Read a lesson's percent-format text into cells, and give each cell its role."""
+"""Read a lesson's percent-format text into cells, and give each cell its role.
+
+A cell's role is read off the cell itself. Everything that can be wrong without running anything is
+reported here with file, line and remedy.
+"""
 
 import ast
-from dataclasses import dataclass, field
-from course_lib.workspace.errors import BuildError
 import re
-from dataclasses import dataclass
-from course_lib.authoring.did_you_mean import did_you_mean
-from course_lib.authoring.inputs import Course
+from dataclasses import dataclass, field
+
+from course_lib.authoring.inputs import Course, did_you_mean
 from course_lib.authoring.paste import BEGIN, END
+from course_lib.workspace.errors import BuildError
 
-
+ATTENTION = "course_lib.attention"
+HEADING = re.compile(r"^###+ Exercise: `([^`]*)`[ \t]*$", re.MULTILINE)
+TOGETHER = re.compile(r"^###+ All together[^\n]*$", re.MULTILINE)
+_NBGRADER = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)|AUTOTEST")
 _MARKER = "# %%"
 _OPTIONS = {"markdown": {"written", "tags"}, "code": {"tags"}}
 _BOOKKEEPING = {"lines_to_next_cell"}  # written by jupytext for its own round trip
@@ -25,12 +31,12 @@ class Cell:
     options: dict = field(default_factory=dict)
 
     def at(self, offset: int) -> int:
-        """Returns the line in the file of source line `offset`, both counted from 1."""
+        """Return the line in the file of source line `offset`, both counted from 1."""
         return self.line + offset - 1
 
 
 def read_cells(text: str, path: str) -> list[Cell]:
-    """Splits percent-format `text` into cells.
+    """Split percent-format `text` into cells.
 
     Raises:
         BuildError: the text does not parse: no cells, an unknown cell type or option, code that
@@ -55,7 +61,8 @@ def read_cells(text: str, path: str) -> list[Cell]:
 def _with_lines(raw_cells, lines: list[str], path: str) -> list[Cell]:
     cells, position = [], 0
     for raw in raw_cells:
-        marker = _next_marker(lines, position)
+        found = (i for i in range(position, len(lines)) if lines[i].startswith(_MARKER))
+        marker = next(found, None)
         if marker is None or (not cells and _stray(lines[:marker], raw)):
             remedy = f"Put '{_MARKER}' on a line of its own above it, or fix the YAML header."
             raise BuildError(path, 1 + position, "text that belongs to no cell", remedy)
@@ -68,15 +75,10 @@ def _with_lines(raw_cells, lines: list[str], path: str) -> list[Cell]:
 
 
 def _stray(preface: list[str], first_cell) -> bool:
-    """Says whether the lines before the first marker are more than a header that was read."""
+    """Tell whether the lines before the first marker are more than a header that was read."""
     lines = [line.rstrip() for line in preface if line.strip()]
     is_header = lines[:1] == ["# ---"] and lines[-1] == "# ---" and lines.count("# ---") == 2
     return bool(lines) and not (is_header and first_cell.cell_type != "raw")
-
-
-def _next_marker(lines: list[str], position: int) -> int | None:
-    found = (i for i in range(position, len(lines)) if lines[i].startswith(_MARKER))
-    return next(found, None)
 
 
 def _check_cell(cell: Cell, path: str) -> None:
@@ -96,13 +98,6 @@ def _check_cell(cell: Cell, path: str) -> None:
             raise BuildError(path, cell.at(error.lineno or 1), what, remedy) from error
 
 
-ATTENTION = "course_lib.attention"
-HEADING = re.compile(r"^###+ Exercise: `([^`]*)`[ \t]*$", re.MULTILINE)
-TOGETHER = re.compile(r"^###+ All together[^\n]*$", re.MULTILINE)
-
-_MARKER = re.compile(r"(BEGIN|END) (SOLUTION|HIDDEN TESTS|MARK SCHEME)|AUTOTEST")
-
-
 @dataclass(frozen=True)
 class Part:
     """A cell with its role: text, code, setup, exercise, check, together (the check of a whole
@@ -115,7 +110,7 @@ class Part:
 
 
 def assign_roles(cells: list[Cell], course: Course, slug: str) -> list[Part]:
-    """Returns the cells with their roles.
+    """Return the cells with their roles.
 
     Raises:
         BuildError: the lesson does not fit together or does not fit its exercises.
@@ -146,7 +141,11 @@ def _part(cell: Cell, path: str, slug: str) -> Part:
             return Part("written", cell, str(cell.options["written"]))
         return Part("text", cell)
     body = ast.parse(cell.source).body
-    imported = [n for n in body if isinstance(n, ast.ImportFrom) and _from_attention(n)]
+    imported = [
+        n
+        for n in body
+        if isinstance(n, ast.ImportFrom) and f"{n.module}.".startswith(f"{ATTENTION}.")
+    ]
     if imported:
         node = imported[0]
         if (
@@ -168,12 +167,8 @@ def _part(cell: Cell, path: str, slug: str) -> Part:
     return Part("code", cell)
 
 
-def _from_attention(node: ast.ImportFrom) -> bool:
-    return f"{node.module}.".startswith(f"{ATTENTION}.")
-
-
 def _checked_name(statement: ast.stmt) -> str | None:
-    """Returns X if the statement is `check("X")`."""
+    """Return X if the statement is `check("X")`."""
     match statement:
         case ast.Expr(ast.Call(ast.Name("check"), [ast.Constant(str(name))], [])):
             return name
@@ -228,7 +223,7 @@ def _check_together(parts: list[Part], lesson, slug: str, path: str) -> None:
 def _check_markers(parts: list[Part], path: str) -> None:
     for part in parts:
         for offset, line in enumerate(part.cell.source.split("\n"), start=1):
-            found = _MARKER.search(line)
+            found = _NBGRADER.search(line)
             if found and (part.role != "written" or "SOLUTION" not in found[0]):
                 what = f"'{found[0]}' outside a written question"
                 remedy = "Take it out; the build marks the solutions of exercises itself."

@@ -8,8 +8,7 @@ import re
 from pathlib import Path
 from string import Template
 
-from course_lib.authoring.did_you_mean import did_you_mean
-from course_lib.authoring.inputs import Course
+from course_lib.authoring.inputs import Course, did_you_mean
 from course_lib.authoring.paste import solution_path
 from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import exported, with_exports

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from course_lib.authoring.inputs import Course
 from course_lib.authoring.paste import BEGIN
-from course_lib.authoring.read import read_cells
-from course_lib.authoring.roles import HEADING, TOGETHER, Part, assign_roles
+from course_lib.authoring.read import HEADING, TOGETHER, Part, assign_roles, read_cells
 from course_lib.workspace.errors import BuildError
 
 WORDS_A_MINUTE = 150

@@ -1,4 +1,4 @@
-"""Settings of plain `pytest tests` and plain `pytest --nbval solutions`."""
+"""Settings for plain `pytest tests` and plain `pytest --nbval solutions`."""
 
 import os
 from pathlib import Path

@@ -1,7 +1,7 @@
 """The attention course: `check`, `hint`, `carry_on`, `progress`, `plotting` and every exercise.
 
-Names are imported when they are first used, so that `import course_lib` is fast and brings in no
-torch. Old Pythons read this file before `__main__` can refuse them: keep its syntax plain.
+Names are imported when they are first used, so that `import course_lib` is fast and does not import
+torch. Old Pythons read this file before `__main__` can refuse them, so keep its syntax plain.
 """
 
 import importlib
@@ -23,7 +23,7 @@ def __getattr__(name):
         attention = importlib.import_module("course_lib.attention")
         if name in attention.__all__:
             return getattr(attention, name)
-        # Some copies of the course leave solutions out. The student's own takes their place.
+        # Some copies of the course leave solutions out. The student's own answer replaces them.
         own = importlib.import_module("course_lib.notebook").own_version(name)
         if own is not None:
             return own

@@ -1,7 +1,7 @@
-"""`python -m course_lib VERB`: sets the course up if need be, then runs `course VERB`.
+"""`python -m course_lib VERB`: set the course up if needed, then run `course VERB`.
 
-Only the version check lives here, in syntax that even Python 2 reads;
-course_lib.setup.bootstrap does the rest.
+Only the version check is here, in syntax that even Python 2 can parse. `course_lib.setup.bootstrap`
+does the rest.
 """
 
 import sys

@@ -1,7 +1,6 @@
-"""Makes the pictures of the README: `python docs/pictures.py`, with a Chromium on the PATH.
+"""Make the README's pictures: `python docs/pictures.py`, with Chromium on the PATH.
 
-Both show the real thing: a cell of the sample class, executed and exported as a notebook is, and
-the page that grading one lesson of the sample class writes.
+One shows an executed cell of the sample class, the other the class report of a graded lesson.
 """
 
 import os

@@ -77,7 +77,7 @@ def test_a_lesson_may_be_named_in_short(course, name):
     ("name", "remedy"),
     [
         ("02_mask_softmax", "did you mean 02_masked_softmax?"),
-        ("zzz", "there are: 02_masked_softmax, 05"),
+        ("zzz", "known: 02_masked_softmax, 05"),
     ],
 )
 def test_an_unknown_lesson_gets_the_nearest_one(course, capsys, name, remedy):
@@ -91,7 +91,7 @@ def test_an_unknown_lesson_gets_the_nearest_one(course, capsys, name, remedy):
 @pytest.mark.parametrize("name", ["", "/"])
 def test_an_empty_lesson_name_is_an_error_and_not_lesson_00(course, capsys, verb, name):
     assert cli.main([verb, name]) == 2
-    assert "a lesson's name is empty; there are: " in capsys.readouterr().err
+    assert "a lesson's name is empty; known: " in capsys.readouterr().err
 
 
 def test_the_root_is_found_from_below(course, monkeypatch):

@@ -367,7 +367,7 @@ def test_a_source_that_is_missing_or_refused_is_named_with_the_command(lesson, m
             raise NbGraderException("no such cell")
 
     monkeypatch.setattr("course_lib.grading.course.GenerateAssignment", Refusing)
-    with pytest.raises(GradingError, match=r"is refused by nbgrader \(no such cell\): run `course"):
+    with pytest.raises(GradingError, match=r"nbgrader refuses .* \(no such cell\)\. Run `course"):
         lesson.generate("02_masked_softmax", "notebooks")
     with pytest.raises(GradingError, match="does not exist: run `course build 09_none`"):
         lesson.generate("09_none", "notebooks")

@@ -1,12 +1,12 @@
-"""The course's solutions: one module per lesson, each read like the explanation of its lesson.
+"""The course's solutions: one module per lesson, written to be read along with it.
 
-Every exported function and class is an exercise; the build pastes its source into the lesson. The
-modules are private, because two of them share their name with a function.
+Every exported function and class is an exercise, and the build pastes its source into the lesson.
+The modules are private, because two of them share their name with a function.
 
 Functions documented as returning `(outputs, attention_weights)` return both. Modules return the
-outputs and keep the detached weights of their last call in `attention_weights`, as they were after
-the softmax and before dropout. A `mask` is True where a query may attend. Modules take `device=`
-and `dtype=` as those of `torch.nn` do.
+outputs and keep the detached weights of their last call in `attention_weights`, taken after the
+softmax and before dropout. A `mask` is True where a query may attend. Modules take `device=` and
+`dtype=`, like those of `torch.nn`.
 """
 
 from course_lib.attention._additive_attention import (

@@ -1,7 +1,7 @@
 """Argument checks for the public functions of this package.
 
-The solutions that lessons paste stay free of checks. `checked` reads what it needs from a
-function's jaxtyping annotations and adds the course's rule for masks and lengths.
+The decorator `checked` keeps these checks out of the solutions, whose source the lessons show. It
+takes the rules from a function's jaxtyping annotations and adds those for masks and lengths.
 """
 
 import functools
@@ -25,8 +25,8 @@ def checked(function: Callable) -> Callable:
     are read in eager CPU calls only, because reading them would stall a GPU or break a trace.
 
     Raises:
-        TypeError: an argument is missing, or has the wrong type or dtype.
-        ValueError: a shape or a length does not fit.
+        TypeError: an argument is missing, or it has the wrong type or dtype.
+        ValueError: a shape does not match, or a length is out of range.
     """
     signature = inspect.signature(function)
     annotations = {}
@@ -58,7 +58,7 @@ def checked(function: Callable) -> Callable:
         if weights_shape is not None:
             _check_mask(arguments.get("mask"), weights_shape)
             _check_valid_lens(arguments.get("valid_lens"), weights_shape)
-        elif arguments.keys() == {"valid_lens", "max_len"}:  # lengths alone, to make a mask of
+        elif arguments.keys() == {"valid_lens", "max_len"}:  # `length_mask`: there are no scores
             _check_length_range(arguments["valid_lens"], arguments["max_len"], "max_len")
         return function(*args, **kwargs)
 
@@ -85,7 +85,7 @@ def describe_type(value: typing.Any) -> str:
 
 
 def _weights_shape(arguments: dict) -> tuple[int, ...] | None:
-    """Return the shape of the attention weights, with an axis of heads if a mask has one."""
+    """Return the shape of the attention weights, with a head axis if the mask has one."""
     if "scores" in arguments:
         return tuple(arguments["scores"].shape)
     queries = arguments.get("queries", arguments.get("x"))
@@ -130,7 +130,7 @@ def _check_valid_lens(valid_lens: Tensor | None, weights_shape: tuple[int, ...])
 
 
 def _check_length_range(valid_lens: Tensor, max_len: int, name: str) -> None:
-    """Raise ValueError if a length is outside `0..max_len`. Look in eager CPU calls only."""
+    """Raise ValueError if a length is outside `0..max_len`, in eager CPU calls only."""
     if torch.compiler.is_compiling() or valid_lens.device.type != "cpu" or not valid_lens.numel():
         return
     low, high = int(valid_lens.min()), int(valid_lens.max())

@@ -1,10 +1,10 @@
-"""Build the notebooks of stale lessons, and say what is stale without executing anything.
+"""Build the notebooks of stale lessons, or report what is stale without executing anything.
 
 `solutions/digests.json` holds three digests for each lesson. `inputs` covers the unexecuted
 notebook, the code of course_lib that can influence its outputs, and the data files beside the
-lesson text. `solution` is the source notebook as the build wrote it, outputs included. It differs
-once someone has edited that by hand. `release` has each file of the release as the build wrote it.
-One that differs holds somebody's work, and the build does not replace it.
+lesson text. `solution` covers the source notebook as the build wrote it, outputs included. It
+changes if someone edits that notebook by hand. `release` covers each release file as the build wrote
+it. A release file that differs holds somebody's work, and the build does not replace it.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ Progress = Callable[[object], None]
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What `build` did with one lesson."""
+    """The result of building one lesson."""
 
     lesson: str
     solution: Path
@@ -61,9 +61,9 @@ def build(
 ) -> list[BuildResult]:
     """Build the source notebook and the release of each lesson that is stale.
 
-    All lessons are read before the first is executed; the notebooks of a lesson are replaced
-    together once both are good, so a failure leaves that lesson's old ones untouched. A file of a
-    release that somebody has worked in is never replaced.
+    All lessons are read before the first is executed. A lesson's notebooks are replaced together
+    once both are good, so a failure leaves its old ones untouched. A release file that somebody
+    edited or ran is never replaced.
 
     Args:
         root: the course root.
@@ -73,7 +73,8 @@ def build(
         course: another library or other exercises than the installed one, for tests.
 
     Raises:
-        BuildError: names file, line and remedy; also if a release was edited since it was built.
+        BuildError: a lesson text is invalid, or a release was edited since it was built. The error
+            names the file, the line and the remedy.
     """
     course = course or Course.at(root)
     say = progress or (lambda line: None)
@@ -114,7 +115,7 @@ def _build_lesson(course, slug, notebook, lines, force: bool, say: Progress) -> 
 
 
 def _refuse_if_edited(course: Course, slug: str, names: Iterable[str]) -> None:
-    """Raise BuildError if one of these files of the release holds somebody's work."""
+    """Raise BuildError if somebody edited or ran one of these release files."""
     for name in names:
         if _is_edited(course, slug, name):
             path = course.relative(course.release(slug).parent / name)
@@ -127,7 +128,7 @@ def _refuse_if_edited(course: Course, slug: str, names: Iterable[str]) -> None:
 
 
 def _is_edited(course: Course, slug: str, name: str) -> bool:
-    """Return whether a file of the release exists and is not what the build last wrote."""
+    """Return whether a release file exists and differs from what the build last wrote."""
     data = _read_bytes(course.release(slug).parent / name)
     written = read_digests(course, slug).get("release", {}).get(name)
     return data is not None and file_digest(data) != written
@@ -202,12 +203,12 @@ def check_release(course: Course, slug: str) -> list[Drift]:
 
 
 def _differing(files: dict[str, bytes], folder: Path) -> list[str]:
-    """Return the names of the files that `folder` lacks or holds with other contents."""
+    """Return the names of the files that `folder` lacks or that have other contents there."""
     return [name for name, data in files.items() if _read_bytes(folder / name) != data]
 
 
 def replace_files(files: dict[Path, bytes]) -> None:
-    """Write files so that a crash leaves each either old or new, never half."""
+    """Write files so that a crash leaves each either old or new, never half-written."""
     for path, data in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         scratch = path.with_name(f".{path.name}.new")

@@ -1,7 +1,7 @@
 """`course release`: the zip that an instructor hands out, which works by itself.
 
-A bundle holds the lessons' notebooks, the part of course_lib that they and a student's verbs
-import, and a project file of its own. The same course gives the same bytes.
+A bundle holds the lessons' notebooks, the part of course_lib that the notebooks and the student's
+commands import, and its own project file. The same course gives the same bytes.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ FOLDER = "attention-course"  # the same for each lesson: unzipped over it, the n
 INTO = "bundles"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first date that a zip can hold
 COPIED = ("LICENSE", "constraints.txt", "nbgrader_config.py")
-# Where the search for imports begins.
+# The search for imports begins with these files.
 STARTS = (
     "__init__.py",
     "__main__.py",
@@ -58,11 +58,11 @@ class Bundle:
     sha256: str
 
     def as_dict(self) -> dict:
-        """Return the same as plain data."""
+        """Return the fields as plain data."""
         return {**asdict(self), "path": str(self.path)}
 
     def text(self) -> str:
-        """Return one line about what was made, for a terminal."""
+        """Return a one-line summary for the terminal."""
         held = f"solutions of {', '.join(self.solutions) or 'no lesson'}"
         return f"{self.path}: {self.files} files, {self.bytes / 1000:.0f} kB, {held}"
 
@@ -154,7 +154,7 @@ def contents(course: Course, lessons: Sequence[str], up_to: str | None) -> dict[
 
 
 def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> list[Path]:
-    """Return the part of course_lib that the lessons, their checks and the verbs need."""
+    """Return the part of course_lib that the lessons, their checks and the commands need."""
     library = course.library
     known = [slug for slug in course.lessons if up_to is None or slug <= up_to]
     starts = {library / name for name in STARTS}
@@ -178,7 +178,7 @@ def library_files(course: Course, lessons: Sequence[str], up_to: str | None) -> 
 
 
 def project(root: Path) -> str:
-    """Return a pyproject.toml with the student core and nothing optional."""
+    """Return a pyproject.toml without the optional dependencies."""
     whole = _pyproject(root)
     about = whole["project"]
     lines = ["[build-system]", *_entries(whole["build-system"])]
@@ -197,12 +197,12 @@ def _pyproject(root: Path) -> dict:
 
 
 def _entries(table: dict) -> list[str]:
-    """Return TOML lines; strings and lists of strings are written as in JSON."""
+    """Return a table as TOML lines, with strings and lists of strings as in JSON."""
     return [f"{key} = {json.dumps(value, indent=4)}" for key, value in table.items()]
 
 
 def environment(root: Path) -> str:
-    """Return the clone's environment.yml without comments and without what is optional."""
+    """Return the clone's environment.yml without comments and optional packages."""
     optional = _pyproject(root)["project"]["optional-dependencies"]
     names = {Requirement(line).name for lines in optional.values() for line in lines}
     lines = (root / "environment.yml").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -215,7 +215,7 @@ def environment(root: Path) -> str:
 
 
 def readme(course: Course, lessons: Sequence[str], up_to: str | None) -> str:
-    """Return the one screen that a student reads first."""
+    """Return the one-screen README that a student reads first."""
     template = Path(__file__).with_name("bundle_readme.md").read_text(encoding="utf-8")
     listed = [
         f"- `{course.relative(course.release(s))}`: {course.lessons[s].title}" for s in lessons

@@ -1,7 +1,7 @@
 """`course site`: build the lessons, the guides and the API as static pages, without solutions.
 
-Everything is laid out as in the repository, so that links hold, and Sphinx builds it with
-`site/conf.py`. A lesson's page is the students' notebook with the outputs of the solution.
+The sources are laid out as in the repository, so that links keep working, and Sphinx builds them
+with `site/conf.py`. A lesson's page is the students' notebook with the solution's outputs.
 """
 
 import importlib.util
@@ -63,14 +63,14 @@ def build(
 
     Args:
         root: the course's folder.
-        into: made if it is not there; an earlier site in it is replaced.
-        repository: the public address on GitHub, for the launch buttons; that of
-            `[project.urls]` in pyproject.toml if not given.
+        into: the folder for the pages; created if missing. An earlier site in it is replaced.
+        repository: the public GitHub address, for the launch buttons. The default is the one in
+            `[project.urls]` in pyproject.toml.
         progress: called with a `Step` for each page read and each page written.
 
     Raises:
-        UsageError: `root` has no site, `into` holds something else, or the address is none.
-        SiteError: a page has a fault; Sphinx's warnings are faults.
+        UsageError: `root` has no site, `into` holds something else, or the address is invalid.
+        SiteError: Sphinx reported an error or a warning.
     """
     start = time.monotonic()
     into = into.resolve()
@@ -90,7 +90,7 @@ def build(
 
 
 def _published(root: Path) -> str | None:
-    """Return the address that pyproject.toml names, or None."""
+    """Return the repository's address from pyproject.toml, or None."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     urls = {name.lower(): url for name, url in project.get("urls", {}).items()}
     return urls.get("repository")
@@ -109,7 +109,7 @@ def _github(address: str | None) -> str | None:
 
 
 def _check(root: Path, into: Path) -> list[str]:
-    """Return the lessons, or raise a UsageError that says what is in the way."""
+    """Return the lessons, or raise a UsageError that says what prevents the build."""
     if not (root / "site" / "conf.py").is_file():
         raise UsageError(f"there is no site/conf.py in {root}; the site is built from a clone")
     if not all(map(importlib.util.find_spec, PACKAGES)):
@@ -142,7 +142,7 @@ def _solution(root: Path, lesson: str) -> Path:
 
 
 def _lay_out(root: Path, lessons: list[str], source: Path) -> None:
-    """Copy the pages' sources to the same relative places, so that links between them hold."""
+    """Copy the pages' sources to the same relative paths, so that links keep working."""
     hidden = shutil.ignore_patterns("conf.py", "_static", "__pycache__", ".*", "*.py")
     shutil.copytree(root / "site", source, ignore=hidden)
     shutil.copytree(root / "docs", source / "docs", ignore=hidden)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def release_files(course: Course, slug: str, notebook: str) -> dict[str, bytes]:
-    """Return the files of a lesson's release, by name, made from the text of its source notebook.
+    """Return a lesson's release files by name, generated from the text of its source notebook.
 
     Raises:
         BuildError: nbgrader refuses the notebook.

@@ -1,8 +1,8 @@
-"""`course bench attention`: the time of `course_lib.fused` beside the taught form and PyTorch.
+"""`course bench attention`: compare the speed of `course_lib.fused`, the taught form and PyTorch.
 
 All candidates of a problem get the same inputs and must agree before they are timed. They take
-turns on one thread, so a machine that slows down slows all of them, and the ratio is the median
-of the ratios within one round. Time is the processor time of this process.
+turns on one thread, so a slow moment of the machine slows all of them. The reported ratio is the
+median over the rounds. Times are processor times of this process.
 """
 
 import json
@@ -19,12 +19,12 @@ from torch.nn import functional as F
 from course_lib import attention, fused
 
 Call = Callable[[], Tensor]
-Problem = tuple[dict[str, Call], list[Tensor]]  # candidates by name, and what gets gradients
+Problem = tuple[dict[str, Call], list[Tensor]]  # candidates by name, tensors that need gradients
 
 
 @dataclass(frozen=True)
 class Row:
-    """One problem, forward alone or with the backward pass: milliseconds and ratios of fused."""
+    """One row of the table: a problem, forward only or with the backward pass, and its times."""
 
     problem: str
     passes: str
@@ -97,7 +97,7 @@ def _multi_head(batch: int, n: int, embed_dim: int, num_heads: int, masking: str
 
 
 def _masks(masking: str, batch: int, n: int) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return lengths and mask for the course's functions, and the same as one mask for torch."""
+    """Return lengths and mask for the course's functions, and the equivalent mask for torch."""
     if masking == "causal":
         mask = attention.causal_mask(n)
         return None, mask, mask
@@ -127,10 +127,10 @@ LARGE: dict[str, Callable[[], Problem]] = {
 
 
 def measure(*, quick: bool = False, tell: Callable[[str], None] = lambda line: None) -> list[Row]:
-    """Time every problem, forward alone and with the backward pass.
+    """Time every problem, forward only and with the backward pass.
 
     Args:
-        quick: only the small problems.
+        quick: time only the small problems.
         tell: called with the name of each problem.
     """
     threads = torch.get_num_threads()
@@ -165,7 +165,7 @@ def _row(name: str, passes: str, calls: Mapping[str, Callable[[], object]]) -> R
 
 
 def race(calls: Mapping[str, Callable[[], object]], rounds: int = 5) -> dict[str, list[float]]:
-    """Return for each call its processor seconds in each round; short calls are repeated."""
+    """Return the processor seconds of each call in each round. Short calls are repeated."""
     repeats = {}
     for name, call in calls.items():
         call()
@@ -189,7 +189,7 @@ def _ratio(times: dict[str, list[float]], base: str) -> float:
 
 
 def machine() -> str:
-    """Return what ran the benchmark, in one line."""
+    """Describe the machine and the versions in one line."""
     return (
         f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, "
         f"torch {torch.__version__}, one thread"

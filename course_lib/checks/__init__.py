@@ -1,11 +1,11 @@
 """The checks: an answer goes in, a report with points and one named mistake comes out.
 
-- `observe` calls an answer as a probe says and records what happened, in a student's process;
-- `judge` decides, names the mistake, counts points and writes the report, in a trusted process.
+- `observe` calls an answer as the probes prescribe and records the results, in a student's process;
+- `judge` grades them, names the mistake and writes the report, in a trusted process.
 
-The functions below import what they need when they are called. They take an exercise by its name,
-and `course_lib.exercises` lies above this package. `course_lib.checks.observe` must also be
-importable in a student's process, where there is no judge, no oracle and no exercise.
+The functions below import their modules when they are called, for two reasons. They look up
+exercises in `course_lib.exercises`, a layer above this package. And `course_lib.checks.observe`
+must be importable in a student's process, which has no judge, oracle or exercises.
 """
 
 from __future__ import annotations

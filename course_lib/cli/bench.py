@@ -80,7 +80,7 @@ def _checks(root: Path, slugs: list[str] | None, quick: bool, as_json: bool, tel
 
 
 def _attention(quick: bool, as_json: bool, tell) -> None:
-    """The taught, the fused and PyTorch's forms; needs no course around it."""
+    """Time the taught forms, the fused ones and PyTorch's. This needs no course folder."""
     from course_lib.benchmarks import attention
 
     rows = attention.measure(quick=quick, tell=tell)

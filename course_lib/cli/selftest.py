@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from pathlib import Path
 
-STYLE = {  # the commands of .pre-commit-config.yaml, and how to fix what each finds
+STYLE = {  # the commands of .pre-commit-config.yaml, and how to fix their findings
     "ruff check .": "fix with: ruff check --fix .",
     "ruff format --check .": "fix with: ruff format .",
     "lint-imports": "import only from layers below; pyproject.toml lists the contracts",
@@ -20,21 +20,21 @@ PYTEST = [sys.executable, "-m", "pytest"]
 TWO_WORKERS = ["-q", "-n", "2", "--dist", "loadscope", "--no-loadscope-reorder"]
 OTHER_PROCESSOR = {
     "ATEN_CPU_CAPABILITY": "default",  # torch's own kernels without AVX2 and AVX-512
-    "MKL_CBWR": "COMPATIBLE",  # matrix products with instructions that every processor has
+    "MKL_CBWR": "COMPATIBLE",  # only instructions that every processor has
     "ONEDNN_MAX_CPU_ISA": "SSE41",
     "MKL_NUM_THREADS": "2",
-    "OMP_NUM_THREADS": "2",  # sums are split in other places
+    "OMP_NUM_THREADS": "2",  # splits sums at other places
     "OMP_WAIT_POLICY": "PASSIVE",
 }
 
 
 def run(root: Path, pytest_args: Sequence[str] = (), *, everything: bool = False) -> int:
-    """Run the parts, print what each took and the total at the end, and return the exit code.
+    """Run the parts, print the time of each and the totals, and return the exit code.
 
     Args:
         root: the clone.
         pytest_args: run only pytest, with these arguments.
-        everything: include slow tests and notebooks, as happens anyway if the variable CI is set.
+        everything: include slow tests and notebooks. The variable CI has the same effect.
     """
     everything = everything or bool(os.environ.get("CI"))
     quick = ["-m", "not slow"]
@@ -98,6 +98,6 @@ def _run(root: Path, command: Sequence[str], settings: dict[str, str] | None = N
     if program is None:
         print(f"{command[0]} is not installed; install with: pip install -e '.[dev]'", flush=True)
         return 1
-    # basedpyright finds this environment's Python by PATH.
+    # basedpyright finds this environment's Python through PATH.
     environ = {**os.environ, "PATH": path, **(settings or {})}
     return subprocess.run([program, *command[1:]], cwd=root, env=environ).returncode

@@ -1,7 +1,7 @@
-"""The exercises: `LESSON/EXERCISE.py`, one exercise a file, found by being there.
+"""The exercises: one file each, `LESSON/EXERCISE.py`, found by its name.
 
-A lesson's `__init__.py` holds LESSON, with the order of its exercises; each exercise's file holds
-EXERCISE. What starts with an underscore is shared by its neighbours and is no exercise.
+A lesson's `__init__.py` defines LESSON, with the order of its exercises; each exercise's file
+defines EXERCISE. Files that start with an underscore are not exercises; their neighbours use them.
 """
 
 import dataclasses

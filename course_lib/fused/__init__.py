@@ -1,12 +1,12 @@
 """The attentions of `course_lib.attention` under the same names, without a stored score matrix.
 
-The dot products go through PyTorch's fused kernel, and the other attentions are computed for a
-block of queries at a time. The modules have the same arguments and state dicts as the taught ones
-and return the same numbers, but they keep no `attention_weights`. The two functions that return
-weights take `need_weights=False`, which returns None in their place. Only then does memory grow
+Dot-product attention uses PyTorch's fused kernel. The other attentions are computed for one block
+of queries at a time. The modules have the same arguments and state dicts as the taught ones and
+return the same numbers, but they keep no `attention_weights`. The two functions that return weights
+take `need_weights=False` and then return None in their place. Only without weights does memory grow
 with `num_queries + num_keys` instead of their product.
 
-Second derivatives and `torch.func` need a call that returns weights, or the taught module.
+For second derivatives and `torch.func`, use a call that returns weights, or the taught module.
 """
 
 from course_lib.fused._additive_attention import AdditiveAttention

@@ -1,4 +1,4 @@
-"""Additive attention that stores the features of a block of queries at a time."""
+"""Additive attention that stores the features of one block of queries at a time."""
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -13,7 +13,7 @@ class AdditiveAttention(taught.AdditiveAttention):
     """`course_lib.attention.AdditiveAttention` without weights: `attention_weights` stays None.
 
     The taught module stores `num_hiddens` features for every pair of a query and a key. Here they
-    exist for a block of queries at a time, and the backward pass computes them again.
+    are stored for one block of queries at a time, and the backward pass recomputes them.
 
     Source: Bahdanau, Cho & Bengio 2015, appendix A.1.2, https://arxiv.org/abs/1409.0473
     """
@@ -36,7 +36,7 @@ class AdditiveAttention(taught.AdditiveAttention):
                 `course_lib.attention.AdditiveAttention`.
 
         Returns:
-            One average of the values for each query; zeros where no key is allowed.
+            One average of the values for each query; zeros for a query without an allowed key.
         """
         w_v = self.w_v.weight[0]  # (num_hiddens,)
         allowed = allowed_keys((*queries.shape[:2], keys.shape[1]), valid_lens, mask)

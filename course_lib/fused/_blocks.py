@@ -1,4 +1,4 @@
-"""Attention for a block of queries at a time, and the masks that go with it."""
+"""Attention for one block of queries at a time, and the mask that it needs."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from course_lib.attention import length_mask
 
-BLOCK = 2**20  # numbers in a block; with smaller ones the calls cost more than the cache saves
+BLOCK = 2**20  # numbers per block; in smaller blocks, the calls cost more than the cache saves
 
 Average = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
@@ -19,7 +19,7 @@ def allowed_keys(
     """Combine lengths and mask into one mask, True = may attend.
 
     Args:
-        shape: of the weights, `(*batch, num_queries, num_keys)`.
+        shape: shape of the weights, `(*batch, num_queries, num_keys)`.
         valid_lens: `(batch,)` or `(batch, num_queries)`.
         mask: broadcastable to `shape`.
 
@@ -44,10 +44,10 @@ def in_blocks(
 ) -> Tensor:
     """Call `average` for blocks of queries and join the outputs.
 
-    The backward pass computes each block again, so it needs no more memory than the forward pass.
+    The backward pass recomputes each block, so it needs no more memory than the forward pass.
 
     Args:
-        average: maps queries, keys, values and mask of a block to its outputs.
+        average: maps the queries, keys, values and mask of a block to its outputs.
         numbers_per_query: how many numbers `average` stores for one query of one batch item.
         queries, keys, values: `(batch, ..., num_positions, features)`.
         allowed: mask broadcastable to `(batch, ..., num_queries, num_keys)`, or None.

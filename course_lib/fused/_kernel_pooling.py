@@ -1,4 +1,4 @@
-"""Nadaraya-Watson regression that stores the weights of a block of queries at a time."""
+"""Nadaraya-Watson regression that stores the weights of one block of queries at a time."""
 
 import torch
 from jaxtyping import Float
@@ -18,7 +18,7 @@ def kernel_pooling(
     *,
     need_weights: bool = True,
 ) -> tuple[Float[Tensor, "num_queries v"], Float[Tensor, "num_queries num_keys"] | None]:
-    """Predict at each query the average of all values, near keys counting most.
+    """Return for each query the average of all values, weighted by how near their keys are.
 
     Args:
         queries, keys, values, bandwidth: as in `course_lib.attention.kernel_pooling`.

@@ -18,8 +18,8 @@ def masked_softmax(
 ) -> Float[Tensor, "*batch num_queries num_keys"]:
     """Return softmax weights over the allowed keys; the other keys get weight 0.
 
-    Differs from `course_lib.attention.masked_softmax` in speed only. The backward pass stores the
-    weights and no mask: where a weight is 0, so is the gradient of its score.
+    Differs from `course_lib.attention.masked_softmax` only in speed. The backward pass needs the
+    weights and no mask, because a score whose weight is 0 has a gradient of 0.
 
     Args:
         scores: one score for each query and key.
@@ -34,7 +34,7 @@ def masked_softmax(
 
 
 def softmax_of_allowed(scores: Tensor, allowed: Tensor | None) -> Tensor:
-    """Return softmax weights over the keys allowed by one mask, or over all keys for None."""
+    """Return softmax weights over the allowed keys, or over all keys if `allowed` is None."""
     if allowed is None:
         return torch.softmax(scores, dim=-1)
     return _SoftmaxOfAllowed.apply(scores, allowed)
@@ -58,7 +58,7 @@ class _SoftmaxOfAllowed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads) -> tuple[Tensor, None]:
-        """Return the gradient of the scores, which is differentiable again."""
+        """Return the gradient of the scores, which can be differentiated again."""
         (weights,) = ctx.saved_tensors
         backward = torch.ops.aten._softmax_backward_data
         return backward(grads[0], weights, -1, weights.dtype), None

@@ -33,12 +33,12 @@ class MultiHeadAttention(taught.MultiHeadAttention):
                 `course_lib.attention.MultiHeadAttention`.
 
         Returns:
-            One output for each query; with no key allowed, `W_o` of zeros.
+            One output for each query; `W_o` applied to zeros for a query without an allowed key.
         """
         q = taught.split_heads(self.W_q(queries), self.num_heads)  # (batch, heads, n, head_dim)
         k = taught.split_heads(self.W_k(keys), self.num_heads)
         v = taught.split_heads(self.W_v(values), self.num_heads)
         if mask is not None and mask.dim() == 3:
-            mask = mask.unsqueeze(1)  # one mask an item, the same for every head
+            mask = mask.unsqueeze(1)  # one mask per item, the same for every head
         dropout = self.dropout.p if self.training else 0.0
         return self.W_o(taught.merge_heads(attend(q, k, v, valid_lens, mask, dropout)))

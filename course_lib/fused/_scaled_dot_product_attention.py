@@ -1,8 +1,8 @@
 """Scaled dot-product attention by `torch.nn.functional.scaled_dot_product_attention`.
 
 PyTorch's fused kernel takes four axes, the same number of features in all three inputs, and no
-dropout on a CPU. With other inputs it falls back to the full score matrix. `attend` brings the
-inputs into that form: zeros appended to the features change no product.
+dropout on a CPU. With other inputs PyTorch falls back to the full score matrix. So `attend` adds
+axes, and zeros after the last feature, which do not change any dot product.
 """
 
 import math
@@ -100,7 +100,7 @@ def _attend_with_dropout(queries, keys, values, allowed, dropout) -> Tensor:
 
 
 def _scores(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return `(*batch, num_queries, num_keys)`; dividing first overflows later in float16."""
+    """Return the scores. Dividing before the product avoids overflow in float16."""
     return (queries / math.sqrt(queries.shape[-1])) @ keys.mT
 
 

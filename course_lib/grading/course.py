@@ -154,7 +154,7 @@ class Course:
         if known and submissions and set(known) != set(released):
             with self.gradebook() as gradebook:
                 change_cells(gradebook, lesson, release, functools.partial(self._keep, lesson))
-        with tempfile.TemporaryDirectory() as scratch:  # the release stays as it is
+        with tempfile.TemporaryDirectory() as scratch:  # leaves the real release unchanged
             self.generate(lesson, scratch)
 
     def _keep(self, lesson: str, table: str) -> None:
@@ -173,7 +173,7 @@ class Course:
             return cells, len(notebook.submissions)
 
     def generate(self, lesson: str, release_directory: str) -> None:
-        """Run generate_assignment: enter a lesson into the gradebook and write its release.
+        """Run generate_assignment, which adds a lesson to the gradebook and writes its release.
 
         Raises:
             GradingError: the lesson is not built, or nbgrader refuses it.
@@ -188,8 +188,8 @@ class Course:
             GenerateAssignment(coursedir=coursedir, config=config, force=True).start()
         except NbGraderException as error:
             raise GradingError(
-                f"{source} is refused by nbgrader ({error}): run `course build {lesson}`; to see "
-                f"why, `nbgrader generate_assignment {lesson} "
+                f"nbgrader refuses {source} ({error}). Run `course build {lesson}`. If that does "
+                f"not help, see why with `nbgrader generate_assignment {lesson} "
                 "--CourseDirectory.release_directory=.course/release`"
             ) from error
 

@@ -1,9 +1,9 @@
 """`course demo`: grade the bundled sample class in a folder of its own.
 
-Each student is a file `sample_class/LESSON/STUDENT.py`. `# %% NAME` begins the answer to an
-exercise, as it was submitted, and `# %% [markdown] ID` a written answer. Exercises that the file
-leaves out have the course's solution. Above the first `# %%`, a docstring and constants say what
-the student did, and the imports are for readers only.
+Each student is a file `sample_class/LESSON/STUDENT.py`. `# %% NAME` begins the submitted answer to
+an exercise, and `# %% [markdown] ID` begins a written answer. An exercise that the file leaves out
+gets the course's solution. Above the first `# %%`, a docstring and constants describe what the
+student did. The imports there are only for readers and tools.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from course_lib.grading.run import Settings, grade
 from course_lib.workspace.errors import GradingError
 from course_lib.workspace.progress import Step
 
-TRUSTED = Settings(sandbox=None)  # the answers are ours, so any sandbox will do
+TRUSTED = Settings(sandbox=None)  # we wrote the answers, so any sandbox is good enough
 SAMPLES = Path(__file__).with_name("sample_class")
 DUE = datetime(2026, 3, 2, 23, 59, tzinfo=UTC)
 _MARK = "# Made by `course demo`, and made anew each time it runs."
@@ -48,7 +48,7 @@ class SampleStudent:
     """One student of the sample class.
 
     Attributes:
-        name: as in the gradebook.
+        name: the student's id in the gradebook.
         code: answers to exercises, by name.
         text: written answers, by grade_id.
         blank: whether the notebook is submitted as it was released.
@@ -75,12 +75,12 @@ class Demo:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if everything a machine can grade is graded."""
+        """0 if everything that needs no person is graded."""
         return max(summary.exit_code for summary in self.summaries)
 
     @property
     def places(self) -> dict[str, str]:
-        """Return where to find each result, as paths relative to the current folder."""
+        """Where to find each result, as paths relative to the current folder."""
         near = Path(os.path.relpath(self.folder))
         course = Path(sys.executable).with_name("course")
         return {
@@ -98,7 +98,7 @@ class Demo:
         return {"folder": str(self.folder), "lessons": lessons, "places": self.places}
 
     def show(self) -> None:
-        """Print the tables and the places of the results."""
+        """Print the tables and where to find the results."""
         from rich.console import Console
 
         console = Console()
@@ -120,13 +120,13 @@ def demo(
 
     Args:
         root: the course folder. Nothing in it changes except `folder`.
-        lessons: their names; every lesson with a sample class if None.
-        folder: where to work, emptied first; `demo/` in the course folder if None.
+        lessons: names of lessons; None for every lesson with a sample class.
+        folder: where to work, emptied first; None for `demo/` in the course folder.
         progress: called at each step with a line of text, or a `Step` that has one.
 
     Raises:
         GradingError: a lesson has no sample class or is not built, or the folder holds something
-            else than a demo.
+            other than a demo.
     """
     tell = progress or (lambda line: None)
     root = Path(root).resolve()
@@ -167,12 +167,12 @@ def make_folder(root: Path, folder: Path) -> None:
     """Make an empty course folder that shares the sources of the course at `root`.
 
     Raises:
-        GradingError: the folder holds something else than a demo. Nothing is deleted.
+        GradingError: the folder holds something other than a demo. Nothing is deleted then.
     """
     config = folder / CONFIG
     if folder.exists() and any(folder.iterdir()):
         if not (config.is_file() and config.read_text(encoding="utf-8").startswith(_MARK)):
-            raise GradingError(f"{folder} is not a demo: move it, or name another folder")
+            raise GradingError(f"{folder} is not a demo: move it, or name another with --folder")
         shutil.rmtree(folder)
     (folder / "submitted").mkdir(parents=True, exist_ok=True)
     text = _CONFIG.format(root=str(root), source=str(root / "solutions"))

@@ -140,7 +140,7 @@ class Child:
             raise
 
     def _why(self, status: int) -> str:
-        """Return why a child has ended, given its wait status."""
+        """Return why a child ended, given its wait status."""
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
             return f"it took more than {self.seconds} s of processor time"
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:

@@ -1,6 +1,6 @@
-"""Runs pip with one moving line of progress, and turns its failures into one sentence each.
+"""Run pip with one moving progress line, and turn each failure into one sentence.
 
-Standard library only: course_lib.setup.bootstrap uses it before anything is installed.
+Use only the standard library here: `course_lib.setup.bootstrap` runs before anything is installed.
 """
 
 import contextlib

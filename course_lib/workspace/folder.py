@@ -82,19 +82,19 @@ def chosen_lessons(root: Path, wanted: list[str] | None) -> list[str] | None:
 
 
 def find_lesson(known: list[str], wanted: str) -> str:
-    """Return the lesson with this name, number or name without its number.
+    """Return the lesson with this name, this number, or this name without its number.
 
     Raises:
         UsageError: there is no such lesson, or the name is empty.
     """
     name = wanted.rstrip("/").rsplit("/", 1)[-1]
     if not name:
-        raise UsageError(f"a lesson's name is empty; there are: {', '.join(known) or 'none yet'}")
+        raise UsageError(f"a lesson's name is empty; known: {', '.join(known) or 'none yet'}")
     number, _, slug = name.partition("_")
     for lesson in known:
         lesson_number, _, lesson_slug = lesson.partition("_")
         if name in (lesson, lesson_slug) or (not slug and number.zfill(2) == lesson_number):
             return lesson
     near = difflib.get_close_matches(name, [*known, *(k.partition("_")[2] for k in known)], n=1)
-    remedy = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none yet'}"
+    remedy = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none yet'}"
     raise UsageError(f"there is no lesson {wanted}; {remedy}")

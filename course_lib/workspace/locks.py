@@ -1,6 +1,6 @@
 """A lock between processes that the operating system frees however its holder ends.
 
-Standard library only: course_lib.setup.bootstrap uses it before anything is installed.
+Use only the standard library here: `course_lib.setup.bootstrap` runs before anything is installed.
 """
 
 import contextlib

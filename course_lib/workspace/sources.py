@@ -1,8 +1,8 @@
 """Read Python sources without running them: their imports, their names and a digest.
 
-Digests decide what is executed and graded again. They leave out comments, docstrings and layout,
-and they cover everything else, every string included. Because nothing is imported, the library can
-be another one than the installed one, and the sources can be the cells of a notebook.
+Digests decide what is executed and graded again. They ignore comments, docstrings and layout, and
+cover everything else, including every string. Because nothing is imported, the library need not be
+the installed one, and the sources can be the cells of a notebook.
 """
 
 import ast
@@ -27,15 +27,15 @@ def reached(
 ) -> list[Path]:
     """Return `files` and everything in a library that they and `sources` import, sorted.
 
-    Followed are imports wherever they are in a file, and with a module the packages around it and
-    the texts and arrays beside it that it names. A solution imported from `course_lib` or
-    `course_lib.attention` leads to the module that defines it, not to those of all lessons.
+    Imports anywhere in a file are followed. A module brings with it the packages around it and the
+    data files beside it that it names. A solution imported from `course_lib` or
+    `course_lib.attention` leads to the module that defines it, not to the modules of all lessons.
 
     Args:
-        files: where to begin.
+        files: the files to begin with.
         library: the folder course_lib.
-        sources: of cells in a notebook.
-        skip: a file for which this is true is left out, and so is what only it imports.
+        sources: further sources to begin with, such as the cells of a notebook.
+        skip: returns True for a file to leave out, together with everything that only it imports.
     """
     init = library / "attention" / "__init__.py"
     modules = exported(init.read_text(encoding="utf-8")) if init.is_file() else {}
@@ -49,7 +49,7 @@ def reached(
         if path in done or not path.is_file() or skip(path):
             continue
         done.add(path)
-        # `course_lib` itself is lazy: it imports nothing before it is asked.
+        # `course_lib/__init__.py` imports names only when they are first used.
         if path.suffix == ".py" and path != library / "__init__.py":
             source = path.read_text(encoding="utf-8")
             todo |= _files_of(source, library, solutions)
@@ -148,7 +148,7 @@ def bound_names(source: str) -> set[str]:
 
 
 def global_names(source: str) -> set[str]:
-    """Return the global names that `source` uses and does not bind, built-in ones included."""
+    """Return the global names that `source` uses and does not bind, including built-in names."""
     top = symtable.symtable(source, "<cell>", "exec")
     used = {
         symbol.get_name()
@@ -160,7 +160,7 @@ def global_names(source: str) -> set[str]:
 
 
 def undefined_names(source: str, known: Iterable[str]) -> list[str]:
-    """Return the global names of `source` that neither it, `known` nor Python defines."""
+    """Return the global names in `source` that are neither defined there, known nor built in."""
     return sorted(global_names(source) - set(known) - set(dir(builtins)))
 
 
@@ -179,7 +179,7 @@ def exported(init: str) -> dict[str, str]:
 
 
 def attention_init(library: Path, lessons: Iterable[str]) -> str:
-    """Return a shorter `attention/__init__.py`, for a copy with only these lessons' solutions."""
+    """Return an `attention/__init__.py` that exports only the solutions of these lessons."""
     init = (library / "attention" / "__init__.py").read_text(encoding="utf-8")
     kept = {f"_{slug[3:]}" for slug in lessons}
     return with_exports(init, {n: module for n, module in exported(init).items() if module in kept})
@@ -189,8 +189,8 @@ def with_exports(init: str, exports: Mapping[str, str]) -> str:
     """Return the source of `attention/__init__.py` with other exports.
 
     Args:
-        init: the source, of which the docstring is kept.
-        exports: the names to export, each with its module.
+        init: the source, whose docstring is kept.
+        exports: the module of each name to export.
     """
     docstring = init.splitlines()[: ast.parse(init).body[0].end_lineno]
     lines = [*docstring, ""]
@@ -202,6 +202,6 @@ def with_exports(init: str, exports: Mapping[str, str]) -> str:
 
 
 def _listed(names: Iterable[str], form: str) -> list[str]:
-    """One name a line in the order that ruff wants: classes first."""
+    """Return one line per name in ruff's order, classes first."""
     ordered = sorted(names, key=lambda name: (not name[0].isupper(), name))
     return [f"    {form.format(name)}," for name in ordered]

@@ -1,7 +1,7 @@
 """Compare what was recorded with what was expected.
 
-A comparison gets the probe, the expected result and the record of the outputs, all of the right
-type and shape already, and returns a `Problem` or None. An exercise may bring its own."""
+A comparison gets the probe, the expected result and the recorded outputs. Their types and shapes
+have already been checked. It returns a `Problem` or None. An exercise may define its own."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

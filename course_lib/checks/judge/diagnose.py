@@ -1,4 +1,4 @@
-"""Name the known mistake that gives the student's numbers."""
+"""Find the known mistake that reproduces the student's numbers."""
 
 import itertools
 import math

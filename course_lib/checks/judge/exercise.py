@@ -115,7 +115,7 @@ class Exercise:
         needs_loops: the opposite: one of the two must grow.
         each_counts: the probes are questions of their own: each that passes counts, whatever
             becomes of the others.
-        comparisons: comparisons of this exercise's own, by name (`checks.compare`).
+        comparisons: comparisons of this exercise's own, by name (`checks.judge.comparisons`).
         exact: the names of those with one right result, which a report shows.
         tally: a sentence about all probes, for every report; gets the probes with what was
             expected, and the outcomes by the probe's name.
@@ -126,7 +126,7 @@ class Exercise:
         chain: for an integration, the exercises it puts together.
         takes_all: for an integration, the probes' scenario gets all answers as a dict.
         shares: how the points are divided, where this exercise's aim asks for another division
-            than the usual one (`checks.score.SHARES`): shares of 1 by part.
+            than the usual one (`checks.judge.score.SHARES`): shares of 1 by part.
         promises: each sentence of the statement and of the docstring, by words that identify it,
             with the names of the probes that hold it, separated by spaces; "" for a sentence that
             promises nothing that could be judged. Where `no_loops`, `needs_loops` or `forbidden`

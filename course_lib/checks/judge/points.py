@@ -1,4 +1,4 @@
-"""The points that `check` returns: a number for nbgrader that a notebook does not show."""
+"""The points that `check` returns: a number that nbgrader reads and a notebook does not show."""
 
 
 class Points(float):

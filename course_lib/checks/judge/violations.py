@@ -1,8 +1,8 @@
 """Decide what an observation violates, from the probe and the oracle alone.
 
-Pure functions on plain data. A violation belongs to an aspect (raised, type, shape, values,
-gradients, mutated, dtype, ...). The aspects in `HYGIENE` count for the hygiene share whatever
-the probe, the others for the probe's own part."""
+These are pure functions on plain data. A violation belongs to an aspect (raised, type, shape,
+values, gradients, mutated, dtype, ...). The aspects in `HYGIENE` count toward the hygiene share,
+whatever the probe. The others count toward the probe's own part."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -58,7 +58,7 @@ class Probe:
         training: for classes, call in train mode instead of eval mode.
         grad_outputs: run backward from the (first) output with this gradient.
         attributes: names of attributes to note after the call.
-        compare: the comparison that judges it (`checks.compare`).
+        compare: the comparison that judges it (`checks.judge.comparisons`).
         tolerance: absolute and relative tolerance, where the usual one does not fit.
         raises: name of the exception that the call must raise.
         scenario: how the object is driven (`checks.scenarios`).

@@ -125,7 +125,7 @@ def among_other_calls(target, probe, args, kwargs):
     target(args["queries"], args["keys"][:, :-1], args["values"][:, :-1])
     target(*others, **other_kwargs)
     result = target(*args.values(), **kwargs)
-    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
+    with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
         second = type(target)(**probe.construct).to(args["queries"])
     second.load_state_dict(target.state_dict())
     second.train(target.training)(*others, **other_kwargs)
@@ -135,7 +135,7 @@ def among_other_calls(target, probe, args, kwargs):
 @scenario
 def built_by_position(target, probe, args, kwargs):
     """One call of a module whose sizes were handed over by position, with the same weights."""
-    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
+    with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
         module = type(target)(*probe.construct.values()).to(next(iter(args.values())))
     module.load_state_dict(target.state_dict())
     result = module.train(target.training)(*args.values(), **kwargs)
@@ -145,9 +145,9 @@ def built_by_position(target, probe, args, kwargs):
 
 @scenario
 def made_with_device_and_dtype(target, probe, args, kwargs):
-    """One call of a module, after another was made with `device=` and `dtype=`."""
+    """Create a second module with `device=` and `dtype=`, check both, then call the first."""
     asked = {"device": torch.device(NAME), "dtype": torch.float64}
-    with torch.random.fork_rng(devices=[]):  # what we draw is not held against the answer
+    with torch.random.fork_rng(devices=[]):  # our draws must not count as the answer's
         made = type(target)(**probe.construct, **asked)
     for name, parameter in made.named_parameters():
         for what, value in asked.items():
@@ -177,7 +177,7 @@ def after_another_device(target, probe, args, kwargs):
 
 @scenario
 def with_a_device(target, probe, args, kwargs):
-    """One call, after one in which `device=` names another device, where the result must be."""
+    """Call with `device=` and require the result on that device, then call without it."""
     with Elsewhere():
         result = target(*args.values(), **kwargs, device=NAME)
         if isinstance(result, torch.Tensor) and result.device.type != NAME:

@@ -55,7 +55,7 @@ def _causal_mask_probes(rng) -> list[Probe]:
 
 
 def _made_of_ones(change: Callable) -> Callable:
-    """A wrong mask: what `change` makes of a matrix of True."""
+    """Return a model of a mistake: `change` applied to a matrix of True."""
 
     def model(num_queries, num_keys=None, *, device=None) -> torch.Tensor:
         num_keys = num_queries if num_keys is None else num_keys

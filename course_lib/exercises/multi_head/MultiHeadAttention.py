@@ -205,7 +205,8 @@ def _with_garbage(rng, sizes) -> dict[str, np.ndarray]:
 def _attention_modes(rng, probe) -> list[Probe]:
     """Calls in other modes and between other calls.
 
-    Dropout of p = 0.3 acts on 2 * 60 * (10 + 8) = 2160 weights, judged as `checks.compare` says."""
+    Dropout of p = 0.3 acts on 2 * 60 * (10 + 8) = 2160 weights, judged as in
+    `checks.judge.comparisons`."""
     edge = functools.partial(probe, part="edges")
     embed_dim = 2 * (10 + 3)
     return [

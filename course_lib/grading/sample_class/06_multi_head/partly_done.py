@@ -1,4 +1,4 @@
-"""The heads and the layer, without the exercises on positions after them."""
+"""The heads and the layer are done; the later exercises, on positions, are missing."""
 
 UNANSWERED = (
     "load_into_torch",

@@ -3,8 +3,8 @@
 `solutions/digests.json` holds three digests for each lesson. `inputs` covers the unexecuted
 notebook, the code of course_lib that can influence its outputs, and the data files beside the
 lesson text. `solution` covers the source notebook as the build wrote it, outputs included. It
-changes if someone edits that notebook by hand. `release` covers each release file as the build wrote
-it. A release file that differs holds somebody's work, and the build does not replace it.
+changes if someone edits that notebook by hand. `release` covers each release file as the build
+wrote it. A release file that differs holds somebody's work, and the build does not replace it.
 """
 
 import hashlib
@@ -235,12 +235,12 @@ def text_digest(text: str) -> str:
 
 
 def file_digest(data: bytes) -> str:
-    """Return a digest of a file's contents, whatever its line endings are."""
+    """Return a digest of a file's contents that ignores CRLF line endings."""
     return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
 def read_digests(course: Course, slug: str) -> dict:
-    """Return what is recorded for a lesson; nothing if that cannot be read."""
+    """Return the digests recorded for a lesson, or an empty dict if they cannot be read."""
     try:
         noted = json.loads(_file(course).read_text(encoding="utf-8"))[slug]
         found = {key: str(noted[key]) for key in ("inputs", "solution")}
@@ -252,7 +252,7 @@ def read_digests(course: Course, slug: str) -> dict:
 def with_digests(
     course: Course, slug: str, inputs: str, text: str, release: dict[str, bytes]
 ) -> dict[Path, bytes]:
-    """Return the file of digests as it has to be once a lesson is built anew, by its place."""
+    """Return the new contents of the digest file after a lesson was built, by path."""
     try:
         noted = json.loads(_file(course).read_text(encoding="utf-8"))
         noted = {name: value for name, value in noted.items() if name in course.lessons}

@@ -9,7 +9,7 @@ import course_lib
 from course_lib.exercises import exercises
 from course_lib.notebook._certificate import COURSES, TITLE, Certificate
 from course_lib.notebook.library_parts import parts_of
-from course_lib.plotting.certificate import certificate as picture
+from course_lib.plotting.library_map import certificate as picture
 from course_lib.plotting.library_map import library_map as inner
 
 

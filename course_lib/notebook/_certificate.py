@@ -39,8 +39,8 @@ class Certificate:
 
     def html(self) -> str:
         """Return an HTML fragment with the same content as the text."""
-        from course_lib.plotting.certificate import certificate as picture
         from course_lib.plotting.figures import figure_html
+        from course_lib.plotting.library_map import certificate as picture
 
         plot = picture(parts_of(names()), self.own, TITLE, self._lines())
         listed = "".join(

@@ -1,22 +1,39 @@
-"""The attention viewer: arcs from each query to the keys it looks at, a map beside, head by head.
+"""Draw the attention viewer: arcs from each query to the keys it looks at, and a map beside them.
 
-`attention_data` reads the arguments, `attention_still` draws the picture that remains without
-scripts, `attention_words` says it, and attention.js is what it becomes where scripts run. All of
-them show the same rounded weights.
+`attention_data` reads the arguments and says what they show. This module draws the picture that
+remains without scripts, and attention.js replaces it where scripts run. All of them show the same
+rounded weights.
+
+Places are grouped by their level of colour into one `<path>` each, which keeps 60 x 60 weights
+small. Hatching is a path, not a pattern, since patterns have identifiers that pages share.
 """
 
-from collections.abc import Sequence
+import base64
+import io
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.image import imsave
 
 from course_lib.plotting import colours
-from course_lib.plotting.attention_data import LEVELS, Attention, read
-from course_lib.plotting.attention_still import picture
-from course_lib.plotting.attention_words import note, sentence
+from course_lib.plotting.attention_data import LEVELS, Attention, note, read, sentence
+from course_lib.plotting.axes import NUMBERS_UP_TO
+from course_lib.plotting.colours import KEY, PLAIN, QUERY, WEIGHT, of_values, rgb
 from course_lib.plotting.figures import ROWS_SHOWN, Live, Plot, Table
+from course_lib.plotting.svg import drawing, element, text
 
-MASKED = 4095
+WIDTH = 660
+ARCS = 330  # of the width
+STEPS = 16  # of colour and width
+MOST_ARCS = 600
+FAINTEST_ARC = 0.02  # of the scale
+MOST_DRAWN_CELLS = 400  # of a small map; beyond, it is an image with a pixel for each cell
+SMALL = 92
+FINE_HATCH_FROM = 12  # pixels of a cell
+LETTER = 0.6  # the width of a letter, of its height
+
+MASKED = 4095  # for attention.js, as are the digits
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
@@ -56,7 +73,7 @@ def attention(
     """
     shown = read(weights, queries, keys, mask=mask, title=title, heads=heads, item=item)
     return Plot(
-        picture(shown), sentence(shown), _table(shown), live=Live("attention", _data(shown))
+        _picture(shown), sentence(shown), _table(shown), live=Live("attention", _data(shown))
     )
 
 
@@ -91,3 +108,201 @@ def _data(shown: Attention) -> dict[str, Any]:
             "masked": colours.PLAIN,
         },
     }
+
+
+def _picture(shown: Attention) -> str:
+    """Draw the first head as arcs and as a map, the other heads as small maps, as one `<svg>`."""
+    _, num_queries, num_keys = shown.weights.shape
+    row = min(24.0, max(13.0, 600 / max(num_queries, num_keys)))
+    top = 22.0 if shown.title else 0.0
+    parts = [text(shown.title, WIDTH / 2, 10, 14, font_weight="bold")] if shown.title else []
+    many = len(shown.heads) > 1
+    if many:
+        parts.append(text(shown.heads[0], 0, top + 10, 12, text_anchor="start"))
+        top += 20
+    arcs, least = _arcs(shown, row, top)
+    map_, bottom = _map(shown, top)
+    bottom = max(bottom, top + 24 + row * max(num_queries, num_keys)) + 18
+    parts += [arcs, map_]
+    for words in (*note(shown), f"Arcs from {least:.2g} on."):
+        parts.append(text(words, 0, bottom, 11, text_anchor="start"))
+        bottom += 15
+    if many:
+        small, bottom = _small_maps(shown, bottom + 6)
+        parts.append(small)
+    return drawing("".join(parts), WIDTH, bottom)
+
+
+def _levels(weights: np.ndarray, scale: float, shape: Callable[[int, int], str]) -> dict[int, str]:
+    """What `shape` draws at each (query, key), joined by level of colour; level 0 is left out."""
+    found: dict[int, str] = {}
+    levels = np.ceil(np.minimum(weights / scale, 1) * STEPS - 0.5).astype(int)
+    for query, key in np.argwhere(levels > 0):
+        level = int(levels[query, key])
+        found[level] = found.get(level, "") + shape(int(query), int(key))
+    return dict(sorted(found.items()))
+
+
+def _arcs(shown: Attention, row: float, top: float) -> tuple[str, float]:
+    """The words on both sides and the arcs between them, and the least weight that has one."""
+    weights = np.where(shown.masked[0], 0, shown.weights[0])
+    least = shown.scale * max(FAINTEST_ARC, 0.5 / STEPS)
+    if (weights >= least).sum() > MOST_ARCS:
+        least = np.sort(weights, axis=None)[-MOST_ARCS]
+    size = min(13.0, row * 0.75)
+    room = [_width(tokens.shown, size, 100) for tokens in (shown.queries, shown.keys)]
+    left, right = room[0] + 6, ARCS - room[1] - 6
+    first = top + 22 + row / 2
+    drawn = _levels(  # arcs, two units wide and a row high for each place between their ends
+        np.where(weights >= least, weights, 0),
+        shown.scale,
+        lambda query, key: f"M0 {query}C1 {query} 1 {key} 2 {key}",
+    )
+    widest = min(8.0, row * 0.5)
+    paths = [
+        element(
+            "path",
+            d=d,
+            stroke_width=max(0.6, widest * level / STEPS),
+            opacity=level / STEPS,
+            vector_effect="non-scaling-stroke",
+        )
+        for level, d in drawn.items()
+    ]
+    place = f"translate({left:.2f} {first:.2f}) scale({(right - left) / 2:.2f} {row:.2f})"
+    parts = [element("g", "".join(paths), fill="none", stroke=WEIGHT, transform=place)]
+    sides = (("queries", shown.queries, left - 5, "end"), ("keys", shown.keys, right + 5, "start"))
+    blocked = shown.masked[0].all(axis=0)
+    for name, tokens, x, anchor in sides:
+        parts.append(text(name, x, top + 10, 11, text_anchor=anchor, font_style="italic"))
+        for i, word in enumerate(tokens.shown):
+            struck = "line-through" if name == "keys" and blocked[i] else None
+            word = _short(word, 100, size)
+            at = first + row * i
+            parts.append(text(word, x, at, size, text_anchor=anchor, text_decoration=struck))
+    for x, colour in ((left - 1, QUERY), (right + 1, KEY)):
+        count = shown.weights.shape[1 if colour == QUERY else 2]
+        line = f"M{x:.0f} {first - row / 2:.4g}v{row * count:.4g}"
+        parts.append(element("path", d=line, stroke=colour, stroke_width=2))
+    return "".join(parts), float(least)
+
+
+def _map(shown: Attention, top: float) -> tuple[str, float]:
+    """The map of the first head, keys across and queries down, and where it ends."""
+    weights, masked = shown.weights[0], shown.masked[0]
+    num_queries, num_keys = weights.shape
+    left = ARCS + 30
+    size = 11.0
+    room = _width(shown.queries.shown, size, 80) + 6
+    cell = min(30.0, (WIDTH - left - room) / num_keys, 600 / num_queries)
+    named = cell >= size
+    if not named:
+        room = 16.0
+        cell = min((WIDTH - left - room) / num_keys, 600 / num_queries)
+    left += room
+    above = top + 22 + (_width(shown.keys.shown, size, 80) if named else 0)
+    inside = _cells(weights, masked, shown.scale) + _hatch(masked, cell)
+    place = f"translate({left:.2f} {above:.2f}) scale({cell:.3f})"
+    parts = [element("g", inside, transform=place)]
+    wide, high = cell * num_keys, cell * num_queries
+    parts.append(_frame(left, above, wide, high))
+    parts.append(text("keys", left + wide / 2, top + 10, 11, font_style="italic"))
+    if named:
+        for i, word in enumerate(shown.queries.shown):
+            y = above + cell * (i + 0.5)
+            parts.append(text(_short(word, 80, size), left - 5, y, size, text_anchor="end"))
+        parts.extend(
+            _above(_short(word, 80, size), left + cell * (i + 0.5), above - 5, size)
+            for i, word in enumerate(shown.keys.shown)
+        )
+    else:
+        x, y = left - 9, above + high / 2
+        turn = f"rotate(-90 {x:.2f} {y:.2f})"
+        parts.append(text("queries", x, y, 11, font_style="italic", transform=turn))
+    if max(weights.shape) <= NUMBERS_UP_TO and cell >= 22:
+        for (i, j), weight in np.ndenumerate(weights):
+            if not masked[i, j]:
+                short = f"{weight:.2f}".removeprefix("0")
+                parts.append(text(short, left + cell * (j + 0.5), above + cell * (i + 0.5), 10))
+    return "".join(parts), above + high
+
+
+def _above(word: str, x: float, y: float, size: float) -> str:
+    """The name of a column, from its foot upwards; a single letter stands upright."""
+    if len(word) == 1:
+        return text(word, x, y - size / 2, size, text_anchor="middle")
+    return text(word, x, y, size, text_anchor="start", transform=f"rotate(-90 {x:.2f} {y:.2f})")
+
+
+def _cells(weights: np.ndarray, masked: np.ndarray, scale: float) -> str:
+    """Squares of side 1, as coloured as the weight."""
+    drawn = _levels(np.where(masked, 0, weights), scale, lambda i, j: f"M{j} {i}h1v1h-1z")
+    paths = [element("path", d=d, opacity=level / STEPS) for level, d in drawn.items()]
+    return element("g", "".join(paths), fill=WEIGHT)
+
+
+def _hatch(masked: np.ndarray, cell: float) -> str:
+    """Strokes through each masked square: three, or one where it is small."""
+    if not masked.any():
+        return ""
+    finer = ("M{j} {k}.5l.5-.5", "M{j}.5 {i}l.5-.5") if cell > FINE_HATCH_FROM else ()
+    shapes = "".join(("M{j} {i}l1-1", *finer))
+    d = "".join(shapes.format(i=i + 1, j=j, k=i) for i, j in np.argwhere(masked))
+    return element("path", d=d, stroke=PLAIN, stroke_width=1.2 / cell)
+
+
+def _small_maps(shown: Attention, top: float) -> tuple[str, float]:
+    """A small map of each head but the first, and where they end."""
+    _, num_queries, num_keys = shown.weights.shape
+    cell = SMALL / max(num_queries, num_keys)
+    step, height = WIDTH / 6, num_queries * cell + 28
+    parts = []
+    for place, head in enumerate(range(1, len(shown.heads))):
+        x, y = place % 6 * step, top + place // 6 * height
+        weights, masked = shown.weights[head], shown.masked[head]
+        name = _short(shown.heads[head], step - 8, 11)
+        parts.append(text(name, x, y + 8, 11, text_anchor="start"))
+        turn = f"translate({x:.2f} {y + 18:.2f}) scale({cell:.3f})"
+        if weights.size <= MOST_DRAWN_CELLS:
+            inside = _cells(weights, masked, shown.scale)
+            squares = "".join(f"M{j} {i}h1v1h-1z" for i, j in np.argwhere(masked))
+            inside += element("path", d=squares, fill=PLAIN, opacity=0.3) if squares else ""
+        else:
+            inside = _pixels(weights, masked, shown.scale)
+        parts.append(element("g", inside, transform=turn))
+        parts.append(_frame(x, y + 18, num_keys * cell, num_queries * cell))
+    rows = -(-(len(shown.heads) - 1) // 6)
+    return "".join(parts), top + rows * height
+
+
+def _pixels(weights: np.ndarray, masked: np.ndarray, scale: float) -> str:
+    """Squares of side 1 as an image with a pixel for each."""
+    steps = np.rint(np.where(masked, 0, weights) / scale * STEPS) / STEPS
+    picture = of_values(steps, (0, 1), "weights")
+    picture[masked] = (*rgb(PLAIN), 0.3)
+    buffer = io.BytesIO()
+    imsave(buffer, np.rint(picture * 255).astype(np.uint8), format="png")
+    return element(
+        "image",
+        href="data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii"),
+        width=weights.shape[1],
+        height=weights.shape[0],
+        preserveAspectRatio="none",
+        style="image-rendering:pixelated",
+    )
+
+
+def _frame(x: float, y: float, width: float, height: float) -> str:
+    d = f"M{x:.2f} {y:.2f}h{width:.2f}v{height:.2f}h{-width:.2f}z"
+    return element("path", d=d, fill="none", stroke="currentColor", stroke_opacity=0.4)
+
+
+def _width(words: list[str], size: float, most: float) -> float:
+    """About as wide as the longest word, between the name of its axis and `most`."""
+    return min(most, max(42.0, max(map(len, words)) * size * LETTER))
+
+
+def _short(word: str, room: float, size: float) -> str:
+    """The word, or as much of it as there is room for."""
+    letters = int(room / (size * LETTER))
+    return word if len(word) <= letters else word[: letters - 1] + "\N{HORIZONTAL ELLIPSIS}"

@@ -1,7 +1,7 @@
 """The map of attention that opens every section: one picture, which grows through the course.
 
 A box that is lit is what the section is about. It has a thick border, a strong fill and bold words,
-so that no one needs the colour; where the boxes are is in `diagram_layout`.
+so that no one needs the colour. `diagram_layout` places the boxes.
 """
 
 import functools
@@ -9,8 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from course_lib.plotting.colours import INK
-from course_lib.plotting.diagram_layout import LEVELS, encoder_decoder
-from course_lib.plotting.diagram_parts import SMALLEST, Arrow, Box, Frame, Sheet
+from course_lib.plotting.diagram_layout import (
+    LEVELS,
+    SMALLEST,
+    Arrow,
+    Box,
+    Frame,
+    Sheet,
+    encoder_decoder,
+)
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import drawing, element, text
 

@@ -1,14 +1,15 @@
-"""The picture of a student's own library: the parts of a Transformer, theirs filled.
+"""Draw a student's own library: the parts of a Transformer, theirs filled, also as a certificate.
 
 Theirs have a thick border, a fill, bold words and a check mark; those that are still the course's
 have a dashed border. Numbers go through the parts from top to bottom.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from course_lib.plotting.colours import SERIES
-from course_lib.plotting.diagram_parts import SMALLEST
+from course_lib.plotting.diagram_layout import SMALLEST
 from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.svg import drawing, element, text
 
@@ -20,6 +21,7 @@ MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 CHIP, GAP, INSET, BETWEEN = 19.0, 4.0, 9.0, 14.0
 FRAMES = {1: "block × N", 2: "inside each attention"}
 MARK = "✓"
+MARGIN, HEAD = 20.0, 84.0  # around and above the certificate
 
 
 class Part(NamedTuple):
@@ -45,7 +47,7 @@ class _Chip(NamedTuple):
 
 
 def library_map(parts: Sequence[Part], own: Collection[str], following: Sequence[str] = ()) -> Plot:
-    """The parts of a Transformer, the student's own filled.
+    """Draw the parts of a Transformer, the student's own filled.
 
     Args:
         parts: in the order in which numbers go through them, equal depths next to each other.
@@ -57,6 +59,36 @@ def library_map(parts: Sequence[Part], own: Collection[str], following: Sequence
         drawing(drawn + _legend(y + 16), WIDTH, y + 30, WIDTH * SHOWN),
         _words(parts, own, following),
         _table(parts, own),
+    )
+
+
+def certificate(
+    parts: Sequence[Part], own: Collection[str], title: str, lines: Sequence[str]
+) -> Plot:
+    """Draw the library's picture in a double frame, with a title.
+
+    Args:
+        parts, own: as for `library_map`.
+        title: the large words above.
+        lines: one or two smaller ones beneath it.
+    """
+    inner = library_map(parts, own)
+    start, _, rest = inner.svg.partition(">")
+    height = float(start.partition('viewBox="')[2].partition('"')[0].split()[3])
+    width, whole = WIDTH + 2 * MARGIN, height + HEAD + MARGIN
+    frames = "".join(
+        element(
+            "rect", x=inset, y=inset, width=width - 2 * inset, height=whole - 2 * inset, rx=6,
+            fill="none", stroke=OWN, stroke_width=stroke,
+        )
+        for inset, stroke in ((3, 3.0), (8, 1.0))
+    )  # fmt: skip
+    words = text(title, width / 2, 32, 19, font_weight=700)
+    words += "".join(text(line, width / 2, 54 + 16 * i, 12) for i, line in enumerate(lines))
+    picture = element("g", rest.removesuffix("</svg>"), transform=f"translate({MARGIN:g} {HEAD:g})")
+    alt = f"{title}. {' '.join(f'{line}.' for line in lines)} {inner.alt}"
+    return replace(
+        inner, figure=drawing(frames + words + picture, width, whole, width * SHOWN), alt=alt
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from course_lib.plotting.colours import OUTPUT, PLAIN, WEIGHT
-from course_lib.plotting.diagram_parts import SMALLEST
+from course_lib.plotting.diagram_layout import SMALLEST
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import drawing, element, text
 

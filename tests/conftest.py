@@ -102,7 +102,7 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the slow folders, and begin with what is slow, so that no worker ends alone with it."""
+    """Mark the slow folders, and run slow tests first, so that no worker finishes alone."""
     for item in items:
         if item.path.parent.name in ("browser", "threats"):
             item.add_marker(pytest.mark.slow)

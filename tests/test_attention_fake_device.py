@@ -157,7 +157,7 @@ def test_a_look_at_the_numbers_is_noticed():
 
 @pytest.mark.parametrize("name", MAKERS)
 @both_packages
-def test_shapes_can_be_asked_for_without_numbers(package, name):
+def test_shapes_can_be_computed_without_numbers(package, name):
     make = MAKERS[name]
     x = torch.empty(2, 3, 8, device="meta")
     module = make(found_in(package, name), 8).to("meta")

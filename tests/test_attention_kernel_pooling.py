@@ -305,7 +305,7 @@ def test_wrong_types_are_refused(call, message):
         ),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(call, message):
+def test_mismatched_sizes_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 

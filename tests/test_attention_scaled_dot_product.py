@@ -319,7 +319,7 @@ def test_bad_input_is_named(attend, shapes, extra, error, match):
 
 
 @both
-def test_whole_numbers_and_missing_arguments_are_named(package):
+def test_integer_tensors_and_missing_arguments_are_named(package):
     scaled_dot_product_attention = package.scaled_dot_product_attention
     q, k, v = tensors((3, 4), (5, 4), (5, 6))
     with pytest.raises(TypeError, match=r"`queries` must be a float tensor"):

@@ -180,7 +180,7 @@ def test_only_code_that_can_influence_the_lesson_makes_it_stale(course, file, st
     assert bool(drifts(course)) == stale
 
 
-def test_a_message_of_a_check_makes_the_lesson_stale(course):
+def test_a_changed_check_message_makes_the_lesson_stale(course):
     path = course.library / "checks/judge/grade.py"
     edit(path, "You look at the first item only.", "Only the first item is looked at.")
     assert drifts(course) != []
@@ -227,7 +227,7 @@ RUN = ('"execution_count": null', '"execution_count": 1')
 
 @pytest.mark.parametrize("work", [ANSWERED, RUN], ids=["answered", "run"])
 @pytest.mark.parametrize("text", ["Words.", "Other words."], ids=["same text", "new text"])
-def test_a_release_somebody_worked_in_stops_the_build(course, work, text):
+def test_an_edited_release_stops_the_build(course, work, text):
     edit(course.release(SLUG), *work)
     edit(course.text(SLUG), "Words.", text)
     before = snapshot(course)
@@ -237,16 +237,16 @@ def test_a_release_somebody_worked_in_stops_the_build(course, work, text):
     assert snapshot(course) == before
 
 
-def test_the_check_names_a_release_somebody_worked_in(course):
+def test_build_check_names_an_edited_release(course):
     edit(course.release(SLUG), *ANSWERED)
     (drift,) = drifts(course)
     assert drift.path == f"notebooks/{SLUG}/{SLUG}.ipynb"
     assert drift.command == f"git checkout -- {drift.path}"
 
 
-def test_a_release_that_nothing_is_recorded_of_is_not_replaced(course):
+def test_a_release_without_a_recorded_digest_is_not_replaced(course):
     (course.root / "solutions" / "digests.json").unlink()
-    assert run(course).executed  # the same release again: recorded, not replaced
+    assert run(course).executed  # an identical release is recorded, not replaced
     (course.root / "solutions" / "digests.json").unlink()
     edit(course.release(SLUG), *ANSWERED)
     before = snapshot(course)
@@ -255,7 +255,7 @@ def test_a_release_that_nothing_is_recorded_of_is_not_replaced(course):
     assert snapshot(course) == before
 
 
-def test_a_data_file_somebody_changed_is_not_replaced(course):
+def test_an_edited_data_file_is_not_replaced(course):
     (course.text(SLUG).parent / "table.csv").write_text("1,2\n")
     theirs = course.release(SLUG).with_name("table.csv")
     theirs.write_text("mine\n")

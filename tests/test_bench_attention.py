@@ -1,4 +1,4 @@
-"""`course bench attention`: candidates agree before they are timed, and what is printed of them."""
+"""`course bench attention` times only candidates that agree, and prints a table of them."""
 
 import json
 
@@ -19,7 +19,7 @@ def test_the_verb_times_the_small_problems():
 
 
 @pytest.mark.parametrize("masking", ["none", "padded", "causal"])
-def test_masks_for_torch_mean_the_same(masking):
+def test_masks_for_torch_are_equivalent(masking):
     for candidates, _ in (
         attention._dot_product(3, 6, 4, masking),
         attention._multi_head(3, 6, 8, 2, masking),

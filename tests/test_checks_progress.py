@@ -155,7 +155,7 @@ def test_a_write_that_fails_leaves_the_old_file(place, monkeypatch):
     assert place.read_bytes() == before
 
 
-def test_two_open_lessons_do_not_lose_each_other_s_progress(place):
+def test_two_open_lessons_keep_each_others_progress(place):
     place.parent.mkdir()
     with only_one(place.with_name("progress.lock"), waiting=lambda: None):
         second = threading.Thread(target=lambda: kept.keep(report(1.0, "correct")))

@@ -1,4 +1,4 @@
-"""`course demo` grades the sample class as its stories say and leaves the clone as it was."""
+"""`course demo` grades the sample class as its files describe and leaves the clone unchanged."""
 
 import ast
 import json
@@ -35,7 +35,7 @@ MISTAKES = {
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
-    """A clone whose notebook a student has worked in."""
+    """Make a clone with a notebook that a student has edited."""
     root = tmp_path_factory.mktemp("clone")
     shutil.copy(ROOT / "nbgrader_config.py", root)
     for part in ("solutions", "notebooks"):
@@ -48,17 +48,17 @@ def clone(tmp_path_factory):
 
 
 def contents(root: Path) -> dict[Path, bytes]:
-    """Every file of a clone but those in demo/."""
+    """Return the contents of every file of a clone, except those in demo/."""
     files = (path for path in root.rglob("*") if path.is_file())
     return {p: p.read_bytes() for p in files if not p.is_relative_to(root / "demo")}
 
 
 @pytest.fixture(scope="module")
 def done(clone):
-    """The demonstration of one lesson, run once."""
+    """Run the demo of one lesson, once for all tests."""
     before = contents(clone)
     finished = demo(clone, [LESSON])
-    assert contents(clone) == before, "the demo has written outside demo/"
+    assert contents(clone) == before, "the demo wrote outside demo/"
     assert finished.folder == clone / "demo"
     return finished
 
@@ -69,9 +69,9 @@ def record(done, student):
 
 @pytest.mark.slow
 class TestDemo:
-    """One run, looked at from all sides."""
+    """Properties of one run."""
 
-    def test_a_notebook_that_a_student_worked_in_stays_as_it_was(self, clone, done):
+    def test_an_edited_notebook_stays_as_it_was(self, clone, done):
         notebook = clone / "notebooks" / LESSON / f"{LESSON}.ipynb"
         assert notebook.read_text(encoding="utf-8").count("return 1") == 1
         assert list(notebook.parent.iterdir()) == [notebook]
@@ -81,13 +81,13 @@ class TestDemo:
         assert record(done, student).points == done.summaries[0].max_points
 
     @pytest.mark.parametrize(("student", "exercise"), MISTAKES.items())
-    def test_a_mistake_is_named_and_costs_its_exercise_only(self, done, student, exercise):
+    def test_a_mistake_is_named_and_costs_only_its_exercise(self, done, student, exercise):
         rows = {row.exercise: row for row in record(done, student).rows}
         wrong = {name for name, row in rows.items() if row.outcome == "incorrect"}
         lost = {name for name, row in rows.items() if row.points < row.max_points}
         left_out = {name for name, row in rows.items() if row.outcome == "not_attempted"}
         assert wrong - {LESSON} == {exercise} and rows[exercise].mistake
-        assert lost <= {exercise, LESSON} | left_out  # the integration mark is the lesson's
+        assert lost <= {exercise, LESSON} | left_out  # LESSON: the answers checked together
         assert exercise in lost
         assert bool(left_out) == (student == "partly-done")
 
@@ -193,7 +193,7 @@ def test_a_folder_that_is_not_a_demo_is_left_alone(tmp_path):
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_a_demo_is_made_anew(tmp_path):
+def test_a_second_demo_replaces_the_first(tmp_path):
     folder = tmp_path / "demo"
     make_folder(ROOT, folder)
     (folder / "submitted" / "old").mkdir()

@@ -1,4 +1,4 @@
-"""`course_lib.fused`: the numbers and gradients of `course_lib.attention`, without its storage."""
+"""`course_lib.fused` gives the results of `course_lib.attention` without storing the scores."""
 
 import functools
 import inspect
@@ -41,7 +41,7 @@ def normal(seed, *shape, dtype=torch.float64):
 
 
 def masks(kind, batch, n, m):
-    """Return `(valid_lens, mask)` of a kind, with queries and items that see no key."""
+    """Return `(valid_lens, mask)` of one kind. Some queries and items see no key."""
     generator = torch.Generator().manual_seed(batch + 10 * n + 100 * m)
     of_items = torch.randint(0, m + 1, (batch,), generator=generator)
     allowed = torch.rand(batch, n, m, generator=generator) < 0.5
@@ -58,7 +58,7 @@ def masks(kind, batch, n, m):
 
 
 def with_gradients(function, inputs, parameters=()):
-    """Return the outputs and the gradients of inputs and parameters."""
+    """Return the outputs and the gradients of the inputs and parameters."""
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     outputs = function(*leaves)
     grad = torch.linspace(-1, 1, outputs.numel()).to(outputs).view(outputs.shape)
@@ -79,7 +79,7 @@ def assert_same(ours, taught, inputs, *given):
 
 
 def pair(name, *, dropout=0.0, dtype=torch.float64):
-    """Return the fused and the taught module with the same weights, and their inputs' widths."""
+    """Return the fused and the taught module with the same weights, and the input sizes."""
     package, sizes = MODULES[name]
     torch.manual_seed(0)
     ours, taught = (getattr(p, name)(*sizes, dropout=dropout).to(dtype) for p in (fused, package))
@@ -108,7 +108,7 @@ def test_modules_give_the_taught_numbers_and_gradients(name, kind, dtype):
 
 @pytest.mark.parametrize("name", MODULES)
 @pytest.mark.parametrize("shape", [(0, 3, 5), (2, 0, 5), (2, 3, 0)])
-def test_modules_accept_no_item_no_query_and_no_key(name, shape):
+def test_modules_accept_zero_items_queries_and_keys(name, shape):
     ours, taught, widths = pair(name)
     inputs = inputs_for(widths, *shape)
     torch.testing.assert_close(ours(*inputs), taught(*inputs))
@@ -130,7 +130,7 @@ def test_modules_have_the_taught_arguments(name):
 
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("name", MODULES)
-def test_dropout_is_drawn_again_in_backward_and_acts_in_train_mode_only(name):
+def test_dropout_repeats_in_backward_and_acts_only_in_train_mode(name):
     ours, taught, (d, d_k, _) = pair(name, dropout=0.5)
     v = d if name == "MultiHeadAttention" else 3
     inputs = [x.requires_grad_() for x in inputs_for((d, d_k, v), 2, 4, 5)]
@@ -221,7 +221,7 @@ def test_bad_arguments_are_named(name, change, error, match):
 # ---------------------------------------------------------------- dot product
 @st.composite
 def problems(draw):
-    """Any leading axes and sizes, with any lengths and masks."""
+    """Draw inputs with any leading axes, sizes, lengths and masks."""
     lead = tuple(draw(st.lists(st.integers(1, 3), max_size=3)))
     n, m, d, v = (draw(SIZES) for _ in range(4))
     seed = draw(st.integers(0, 999))
@@ -272,7 +272,7 @@ def test_half_precision_does_not_overflow_before_the_root():
         assert outputs.item() == 1
 
 
-def test_second_derivatives_come_with_the_weights_and_are_refused_without():
+def test_second_derivatives_need_the_weights():
     inputs = [x.requires_grad_() for x in inputs_for((4, 4, 4), 2, 3, 5)]
     mask = causal_mask(3, 5)
 
@@ -339,14 +339,14 @@ def test_kernel_pooling_gives_the_taught_numbers(need_weights, seed, n, m, d, ba
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
 
 
-def test_kernel_pooling_returns_weights_only_if_wanted():
+def test_kernel_pooling_can_leave_out_the_weights():
     problem = normal(0, 3, 1), normal(1, 5, 1), normal(2, 5, 2), 1.0
     expected = attention.kernel_pooling(*problem)[1]
     torch.testing.assert_close(fused.kernel_pooling(*problem)[1], expected)
     assert fused.kernel_pooling(*problem, need_weights=False)[1] is None
 
 
-def test_kernel_pooling_names_flat_values():
+def test_kernel_pooling_rejects_values_without_features():
     queries, keys = torch.zeros(3, 1), torch.zeros(5, 1)
     with pytest.raises(ValueError, match=r"`values` must have shape \(num_keys, v\).*got \(5,\)"):
         fused.kernel_pooling(queries, keys, torch.zeros(5), 1.0, need_weights=False)

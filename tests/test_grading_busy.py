@@ -45,7 +45,7 @@ def seen(summary) -> dict:
     return {s.student: {**asdict(s), "seconds": None} for s in summary.students}
 
 
-def test_a_sample_class_gets_the_same_beside_eight_busy_processes(tmp_path):
+def test_a_sample_class_gets_the_same_grades_beside_eight_busy_processes(tmp_path):
     lesson = "02_masked_softmax"
     demo_course.make_folder(ROOT, tmp_path)
     students = demo_course.sample_class(lesson)[::5]

@@ -33,7 +33,7 @@ needs_bwrap = pytest.mark.skipif(
 
 @pytest.fixture(scope="module", params=[pytest.param("strict", marks=needs_bwrap)])
 def kernels(request):
-    """A zygote at the level strict."""
+    """Start a zygote at level `strict`."""
     started = provider(request.param, LIMITS)
     yield started
     started.close()

@@ -39,7 +39,7 @@ def test_observe_brings_in_no_judge_oracle_or_exercise():
     assert fresh(code, modules=secret) == []
 
 
-def test_the_first_check_imports_only_its_own_lesson_s_exercises():
+def test_the_first_check_imports_only_the_exercises_of_its_lesson():
     code = "import sys, course_lib\ncourse_lib.check('causal_mask', len)\n"
     code += "print([m for m in sys.modules if m.startswith('course_lib.exercises.')])"
     done = subprocess.run(

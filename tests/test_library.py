@@ -250,7 +250,7 @@ def test_the_same_answer_again_changes_nothing(notebook, file):
     assert f"Full marks for causal_mask on {TODAY}" in file.read_text(encoding="utf-8")
 
 
-def test_the_version_before_the_newest_stays_beside_it(notebook, file):
+def test_the_previous_version_stays_beside_it(notebook, file):
     notebook.solve()
     file.write_text(file.read_text(encoding="utf-8") + "# by hand\n", encoding="utf-8")
     notebook.run(f"{CAUSAL}  # better")

@@ -37,7 +37,7 @@ def file(course):
 # --- where it is, and what happens to it ---------------------------------------------------
 
 
-def test_lessons_that_nbgrader_fetched_share_one_beside_their_folders(
+def test_lessons_fetched_by_nbgrader_share_one_beside_their_folders(
     notebook, tmp_path, monkeypatch
 ):
     home = tmp_path / "home"
@@ -49,7 +49,7 @@ def test_lessons_that_nbgrader_fetched_share_one_beside_their_folders(
     assert places == [home / "my_attention"] * 2
 
 
-def test_it_is_beside_a_notebook_that_is_in_no_lesson_s_folder(notebook, tmp_path, monkeypatch):
+def test_outside_a_lesson_folder_it_is_beside_the_notebook(notebook, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert library.folder() == tmp_path / "my_attention"
 
@@ -86,7 +86,7 @@ def test_an_interrupted_write_leaves_the_file_before(notebook, file, monkeypatch
 
 
 def test_two_notebooks_that_write_at_once_both_get_in(notebook, file):
-    """The second waits for the first."""
+    """The second check waits for the first."""
     solved_length(notebook)
     said = []
     with only_one(file.parent / ".lock", waiting=lambda: None):
@@ -144,7 +144,7 @@ def test_deleting_it_harms_nothing(notebook, file):
     assert library.own("causal_mask")
 
 
-def test_another_package_of_its_name_is_never_shadowed(notebook, tmp_path, capsys):
+def test_another_package_with_its_name_is_never_shadowed(notebook, tmp_path, capsys):
     notebook.solve()
     forget()
     (tmp_path / "my_attention.py").write_text("mine = 1")

@@ -122,7 +122,7 @@ assert mine is bmm and causal_mask is tools._graded.course_lib.causal_mask
 
 
 @pytest.mark.slow
-def test_the_other_implementation_decides_nothing_and_my_attention_gives_what_carry_on_gives():
+def test_the_graded_tools_decide_nothing_and_my_attention_agrees_with_carry_on():
     code = f"from course_lib import length_mask\n{GRADED}"
     stand_in = ROOT / "course_lib" / "notebook" / "stand_in"
     environ = {**os.environ, "COURSE_JUDGED_OUTSIDE": "1", "PYTHONPATH": str(stand_in)}

@@ -48,7 +48,7 @@ class AdditiveAttention(nn.Module):
         query_size, key_size: numbers in a query and in a key; they may differ.
         num_hiddens: features in which the two are added.
         dropout: probability of dropping an attention weight, in train mode only.
-        device, dtype: those of the weights, as in `torch.nn`.
+        device, dtype: device and dtype of the weights, as in `torch.nn`.
 
     Attributes:
         attention_weights: weights of the last call, `(batch, num_queries, num_keys)`, before

@@ -133,7 +133,7 @@ class Lookup(nn.Module):
         key_size: features of a key.
         num_hiddens: features that the two are compared in.
         dropout: probability of dropping a weight, in train mode.
-        device, dtype: those of the weights, as in `torch.nn`.
+        device, dtype: device and dtype of the weights, as in `torch.nn`.
 
     Source: Vaswani et al. 2017, section 3.2.1, https://arxiv.org/abs/1706.03762
     """
@@ -190,7 +190,7 @@ class CausalSelfAttention(nn.Module):
     Args:
         embed_dim: features of inputs and outputs.
         num_heads: how many heads share them; must divide `embed_dim`.
-        device, dtype: those of the weights, as in `torch.nn`.
+        device, dtype: device and dtype of the weights, as in `torch.nn`.
 
     Source: Vaswani et al. 2017, section 3.2, https://arxiv.org/abs/1706.03762
     """

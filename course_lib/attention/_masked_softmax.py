@@ -60,7 +60,7 @@ def causal_mask(
     Args:
         num_queries: n, at least 1.
         num_keys: m, at least 0; as many as queries if not given.
-        device: where the mask is made, as in `torch.ones`.
+        device: device of the mask, as in `torch.ones`.
 
     Returns:
         Bool mask `(num_queries, num_keys)`, True = may attend.

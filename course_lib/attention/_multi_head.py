@@ -75,7 +75,7 @@ class MultiHeadAttention(nn.Module):
         num_heads: how many heads share them; must divide `embed_dim`.
         dropout: probability of dropping a weight, in train mode.
         bias: whether the four projections have a bias.
-        device, dtype: those of the weights, as in `torch.nn`.
+        device, dtype: device and dtype of the weights, as in `torch.nn`.
 
     Source: Vaswani et al. 2017, section 3.2.2, https://arxiv.org/abs/1706.03762
     """

@@ -90,7 +90,7 @@ class EncoderBlock(nn.Module):
         embed_dim: features of inputs and outputs.
         num_heads: how many heads the attention has; must divide `embed_dim`.
         hidden_dim: features between the two layers of the feed-forward network.
-        device, dtype: those of the weights, as in `torch.nn`.
+        device, dtype: device and dtype of the weights, as in `torch.nn`.
 
     Source: Xiong et al. 2020, section 3, https://arxiv.org/abs/2002.04745
     """
@@ -141,7 +141,7 @@ class DecoderBlock(nn.Module):
         embed_dim: features of inputs, memory and outputs.
         num_heads: how many heads each attention has; must divide `embed_dim`.
         hidden_dim: features between the two layers of the feed-forward network.
-        device, dtype: those of the weights, as in `torch.nn`.
+        device, dtype: device and dtype of the weights, as in `torch.nn`.
 
     Source: Xiong et al. 2020, section 3, https://arxiv.org/abs/2002.04745
     """

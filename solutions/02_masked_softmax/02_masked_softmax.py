@@ -426,8 +426,8 @@ assert first_aligned[0].tolist() == [1, 0, 0, 0, 0]
 # ### Exercise: `causal_mask`
 #
 # - **Takes** `num_queries` and `num_keys`; without the second, there are as many keys as queries.
-#   The keyword `device` says where the mask is made. Pass it on to torch, as in
-#   `torch.ones(2, 3, device=device)`; None is torch's default device.
+#   The keyword argument `device` sets the device of the mask. Pass it on to torch, as in
+#   `torch.ones(2, 3, device=device)`; None means torch's default device.
 # - **Returns** a bool tensor of shape `(num_queries, num_keys)`, True where query $i$ may attend to
 #   key $j$. The last query is aligned with the last key.
 #

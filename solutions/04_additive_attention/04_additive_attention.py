@@ -606,8 +606,8 @@ assert torch.equal(drop.eval()(weights), weights)
 #
 # - **`__init__(query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None)`** makes
 #   the layers `W_q`, `W_k` and `w_v`, each an `nn.Linear` without bias; `w_v` has one output. As in
-#   `torch.nn`, `device` and `dtype` say where and in which dtype the weights are made. Pass both on
-#   to each layer. The modules of later lessons do the same.
+#   `torch.nn`, `device` and `dtype` set the device and the dtype of the weights. Pass both on to
+#   each layer. The modules of later lessons do the same.
 # - **`forward(queries, keys, values, valid_lens=None, mask=None)`** returns the averaged values,
 #   shape `(B, n, value_size)`: additive scores, masked softmax, dropout on the weights in train
 #   mode, average. With lengths and a mask, a key must be allowed by both; what is in the other

@@ -603,14 +603,14 @@ for name, difference in apart.items():
 # ### Beside PyTorch's own
 #
 # `F.scaled_dot_product_attention` returns the outputs only: with four axes, `(batch, heads, n, d)`, it
-# has versions that never store the weights (lesson 08). PyTorch's masks have other names, and not all
-# of them mean the same:
+# has versions that never store the weights (lesson 08). PyTorch's masks have other names, and some
+# have the opposite meaning:
 #
 # | this course | `F.scaled_dot_product_attention` | `nn.MultiheadAttention` |
 # |---|---|---|
-# | `mask`, True = may attend | `attn_mask`, the same | `attn_mask`, True = ignore |
+# | `mask`, True = may attend | `attn_mask`, True = may attend | `attn_mask`, True = ignore |
 # | `valid_lens` | part of `attn_mask` | `key_padding_mask`, `(B, m)`, True = ignore |
-# | `mask=causal_mask(n, m)`, last query and last key aligned | `is_causal=True`, first ones aligned | `attn_mask`; `is_causal` is only a hint |
+# | `mask=causal_mask(n, m)`, last query and last key aligned | `is_causal=True`, first query and first key aligned | `attn_mask`; `is_causal` is only a hint |
 #
 # **Predict.** For which $n$ and $m$ do the two causal masks agree? And what does query 0 return under
 # `is_causal`?

@@ -388,7 +388,7 @@ assert (scores / math.sqrt(64)).std() < 0.4
 #
 # - **Built with** `embed_dim`, `num_heads`, `dropout=0.0`, `bias=False`, in this order. Submodules
 #   `W_q`, `W_k`, `W_v`, `W_o`: `nn.Linear(embed_dim, embed_dim)`, with a bias only if asked for.
-#   The keywords `device=None` and `dtype=None` go to each layer, as in lesson 04.
+#   Pass the keyword arguments `device=None` and `dtype=None` on to each layer, as in lesson 04.
 # - **Called with** `queries` `(B, n, D)`, `keys` and `values` `(B, m, D)`, optionally `valid_lens`,
 #   `(B,)` or `(B, n)`, and `mask` in one of the three shapes above, True = may attend. With both
 #   given, a key must be allowed by both. What is in the others changes nothing, however large.

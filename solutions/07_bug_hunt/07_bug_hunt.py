@@ -469,7 +469,7 @@ diagnose("curlew", 7)
 # %% [markdown]
 # ### Exercise: `broken_invariants`
 #
-# For each box, which invariant does it break? What you find is evidence for `diagnose`, too.
+# Which invariant does each box break? Your findings are also evidence for `diagnose`.
 #
 # - **Takes** nothing.
 # - **Returns** a dict with the ten names of `BUGS` as keys and ids of `INVARIANTS` as values. A
@@ -576,8 +576,8 @@ assert not torch.allclose(sums, torch.ones_like(sums))
 # `BrokenLookup` has four faults. Write the module as it should be; you may start from a copy.
 #
 # - **Built as** `Lookup(query_size, key_size, num_hiddens, dropout=0.0)` with layers `W_q` and
-#   `W_k`, `nn.Linear` without bias, into `num_hiddens` features. The keywords `device=None` and
-#   `dtype=None` go to each layer, as in lesson 04.
+#   `W_k`, `nn.Linear` without bias, into `num_hiddens` features. Pass the keyword arguments `device=None`
+#   and `dtype=None` on to each layer, as in lesson 04.
 # - **Called as** `module(queries, keys, values, valid_lens=None)` with `queries` `(B, n, query_size)`,
 #   `keys` `(B, m, key_size)`, `values` `(B, m, v)`; returns `(B, n, v)`.
 # - `attention_weights` holds the weights `(B, n, m)`, before dropout and detached. An item of
@@ -616,7 +616,8 @@ assert not is_causal(broken, x)
 # - **Built as** `CausalSelfAttention(embed_dim, num_heads)` with `W_qkv`, `nn.Linear` from
 #   `embed_dim` to `3 * embed_dim`, and `W_o`, both without bias. The first third of the outputs of
 #   `W_qkv` are the queries, the second the keys, the third the values; each is cut into heads as in
-#   lesson 06. The keywords `device=None` and `dtype=None` go to both layers, as in lesson 04.
+#   lesson 06. Pass the keyword arguments `device=None` and `dtype=None` on to both layers, as in
+#   lesson 04.
 # - **Called as** `module(x, valid_lens=None)` with `x` `(B, n, embed_dim)` and `valid_lens` `(B,)`;
 #   returns `(B, n, embed_dim)`. Position $i$ attends to the real positions $j \le i$.
 # - `attention_weights` holds the weights `(B, h, n, n)`, detached. An item of length 0 gets zeros.

@@ -239,7 +239,8 @@ plotting.show(plotting.diagram("block", lit=lit, shapes=shapes))
 # norms bring what each part reads to one size.
 #
 # - **Built as** `EncoderBlock(embed_dim, num_heads, hidden_dim)`, in this order, with four layers
-#   and no others. The keywords `device=None` and `dtype=None` go to each layer, as in lesson 04.
+#   and no others. Pass the keyword arguments `device=None` and `dtype=None` on to each layer, as in
+#   lesson 04.
 #
 # | name | layer |
 # |---|---|
@@ -295,7 +296,7 @@ plotting.show(plotting.diagram("encoder_decoder", lit=lit, shapes=shapes))
 # $$\text{outputs} = b + \text{feed\_forward}(\text{norm}_3(b)).$$
 #
 # - **Built as** `DecoderBlock(embed_dim, num_heads, hidden_dim)`, in this order, with six layers and
-#   no others. `device` and `dtype` are as in `EncoderBlock`.
+#   no others. Pass on `device` and `dtype` as in `EncoderBlock`.
 #
 # | name | layer |
 # |---|---|

@@ -43,7 +43,7 @@ time.sleep(20)
 
 @pytest.fixture(scope="module")
 def kernels():
-    """A provider at the level strict."""
+    """Start a provider at level `strict`."""
     if why := experiment.obstacle():
         pytest.skip(why)
     made = provider("strict", LIMITS)
@@ -143,7 +143,7 @@ def test_s15_the_disk_is_not_filled(client, unlinked):
     own = client.run("import os; print(os.getcwd())", 20.0).outputs[0]["text"].strip()
     code = WRITE.format(files=100, folder=own, unlinked=unlinked, size=4_000_000)
     ran = client.run(code, 20.0)
-    assert "No space left" in ran.outputs[-1].evalue  # its folder lies in memory
+    assert "No space left" in ran.outputs[-1].evalue  # its folder is in memory
 
 
 def test_s15_many_small_files_are_as_bad(client):

@@ -26,7 +26,7 @@ def undisturbed(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("victim", "begun"),
-    [("worker", 2), ("fork server", 2)],  # the driver: below
+    [("worker", 2), ("fork server", 2)],  # the driver has its own test below
 )
 def test_s09_a_run_that_is_killed_leaves_no_process_and_is_finished_by_the_next(
     undisturbed, tmp_path, victim, begun

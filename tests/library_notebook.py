@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from grading_course import CAUSAL, LENGTH
 
-from course_lib.checks.observe import front_end
+from course_lib.checks.observe import cells
 from course_lib.notebook import _local, _progress, library
 
 IMPORTS = """import math
@@ -62,7 +62,7 @@ def make_course(tmp_path, monkeypatch):
 def sit_down(monkeypatch):
     """Opens a notebook: from now on it is this one that asks."""
     made = Notebook()
-    for module in (library, _progress, front_end, _local):
+    for module in (library, _progress, cells, _local):
         monkeypatch.setattr(module, "current_shell", lambda: made.shell)
     monkeypatch.setattr(_local, "session", _local.Session())
     library.make_importable()

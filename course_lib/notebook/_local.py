@@ -16,8 +16,7 @@ from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.html import block, inline, listing, paragraph
 from course_lib.checks.judge.points import Points
 from course_lib.checks.judge.report import MIMETYPE, Report
-from course_lib.checks.observe.cells import watch_cells
-from course_lib.checks.observe.front_end import current_shell
+from course_lib.checks.observe.cells import current_shell, watch_cells
 from course_lib.checks.observe.observation import answer_in, subject_of
 from course_lib.checks.observe.remote import in_place
 from course_lib.exercises import find, lessons, names

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from course_lib.checks.judge.html import block, hidden, paragraph, table
 from course_lib.checks.judge.report import OPTIONAL, WORDS, Report, amount
-from course_lib.checks.observe.front_end import current_shell, someone_answers
+from course_lib.checks.observe.cells import current_shell, someone_answers
 from course_lib.exercises import find, lessons, names
 from course_lib.notebook import library
 from course_lib.workspace.folder import find_root

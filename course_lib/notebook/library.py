@@ -25,7 +25,7 @@ from types import ModuleType
 import course_lib
 from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.report import amount
-from course_lib.checks.observe.front_end import current_shell, someone_answers
+from course_lib.checks.observe.cells import current_shell, someone_answers
 from course_lib.exercises import find, lessons, names
 from course_lib.notebook.library_source import NotKept, source_with_needs
 from course_lib.workspace.folder import find_root

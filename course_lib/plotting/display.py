@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from course_lib.checks.observe.front_end import someone_answers
+from course_lib.checks.observe.cells import someone_answers
 
 # A first import on a new machine would otherwise report on stderr that it builds its font cache.
 logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)

@@ -19,8 +19,7 @@ import numpy as np
 import torch
 
 from course_lib.checks.observe import lessons  # noqa: F401  (registers what lessons need)
-from course_lib.checks.observe.call_tracer import COURSE, Calls, Watch
-from course_lib.checks.observe.cost_meter import Spending
+from course_lib.checks.observe.cost_meter import COURSE, Calls, Spending, Steps, Watch
 from course_lib.checks.observe.global_state import (
     next_draws,
     random_states_kept,
@@ -29,7 +28,6 @@ from course_lib.checks.observe.global_state import (
     seed_torch,
     seeded_draws,
 )
-from course_lib.checks.observe.line_counter import Steps
 from course_lib.checks.observe.observation import MAX_TEXT, Observation, Raised
 from course_lib.checks.observe.probe import Array, Built, Dtype, Probe
 from course_lib.checks.observe.record import Recorded, class_name, describe_type, record

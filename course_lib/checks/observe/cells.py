@@ -1,6 +1,7 @@
-"""What became of the cells that answers are written in: an error, or something of another name.
+"""Follow a notebook's cells: what ran, what stopped it, and whether someone works there.
 
-IPython tells it of each cell that ran. Runs beside the student's code: standard library only.
+IPython reports each cell that ran. This module runs beside the student's code, so it imports the
+standard library only.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
@@ -194,3 +196,21 @@ def _home(value: Any) -> str:
         return str(getattr(value, "__module__", ""))
     except Exception:  # an object that will not say
         return ""
+
+
+def current_shell() -> Any:
+    """Return IPython's shell, or None outside of IPython, without importing IPython."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
+
+
+def someone_answers(shell: Any) -> bool:
+    """Tell whether the cell that runs was sent by someone who could answer `input()`.
+
+    Batch runners (nbclient, nbval, nbgrader) tell the kernel that nobody can; JupyterLab,
+    Notebook, VS Code and Colab tell it that someone can.
+    """
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return False
+    return bool(kernel.get_parent("shell").get("content", {}).get("allow_stdin", False))

@@ -147,7 +147,7 @@ def _courses_functions(name: str) -> list:
     # Not all modules there are: to look at each is to copy a forked kernel's memory.
     rooms = list(vars(sys.modules.get("course_lib.attention", sys)).values())
     for module in (room for room in rooms if isinstance(room, ModuleType)):
-        solution = vars(module).get(name)
+        solution = getattr(module, name, None)
         members = vars(solution).values() if isinstance(solution, type) else [solution]
         plain = [getattr(m, "__func__", m) for m in members]  # of static and class methods
         unwrapped = [inspect.unwrap(f) for f in plain if isinstance(f, FunctionType)]
@@ -156,17 +156,17 @@ def _courses_functions(name: str) -> list:
 
 
 def _refusal(code: CodeType) -> CodeType:
-    """Code with the same closure variables, as a function's own must have, that only raises."""
-    names = code.co_freevars
-    lines = ["def outer():", *(f" {name} = None" for name in names)]
-    lines += [" def refuse(*args, **kwargs):", f"  raise RuntimeError({_NOT_YOURS!r})"]
-    lines += [*(f"  {name}" for name in names), " return refuse"]
-    scope: dict = {}
-    exec("\n".join(lines), scope)
-    return scope["outer"]().__code__.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+    """Return code that only raises, with the names and the closure variables of `code`."""
+    return _refuse.__code__.replace(
+        co_filename="<refusal>",  # no file of a library, so that the call stays among the lines
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+        co_freevars=code.co_freevars,  # as many as the function has cells, or Python refuses it
+    )
 
 
-_NOT_YOURS = "this is the course's own solution, not yours"
+def _refuse(*_args, **_kwargs) -> None:
+    raise RuntimeError("this is the course's own solution, not yours")
 
 
 def _end_watching() -> None:  # pragma: no cover - it would end the measurement too

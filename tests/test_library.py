@@ -12,7 +12,7 @@ import course_lib
 from course_lib import checks
 from course_lib.authoring.paste import solution_source
 from course_lib.notebook import library
-from course_lib.notebook.library_source import source_with_needs
+from course_lib.notebook.library import source_with_needs
 
 TODAY = date.today().isoformat()
 NOT_KEPT = "causal_mask is not kept in your library: "
@@ -271,5 +271,5 @@ def test_what_an_answer_needs_is_asked_only_once():
     """Two functions that call each other."""
     one, two = "def one():\n    return two()", "def two():\n    return one()"
     space = {"one": lambda: 0, "two": lambda: 0}
-    found = source_with_needs("one", space, [one, two], lambda name, value: None)
+    found = source_with_needs("one", space, [one, two])
     assert found == f"{two}\n\n\n{one}\n"

@@ -70,13 +70,11 @@ class Certificate:
         return [count, first if first == last else f"{first} to {last}"]
 
     def _parts(self) -> list[tuple[str, list[tuple[str, str]]]]:
+        days = {name: f"yours, {library.shown_day(day)}" for name, day in self.own.items()}
         return [
-            (part.name, [(name, self._whose(name)) for name in part.exercises])
+            (part.name, [(name, days.get(name, COURSES)) for name in part.exercises])
             for part in parts_of(names())
         ]
-
-    def _whose(self, name: str) -> str:
-        return f"yours, {library.shown_day(self.own[name])}" if name in self.own else COURSES
 
     def _note(self) -> str:
         if not self.own:

@@ -65,10 +65,13 @@ def check(exercise: str, obj: object = None, *, seed: object = None) -> float:
         _show(*_no_such_exercise(exercise))
         return Points(0.0)
     wanted, namespace = find(exercise), _namespace()
-    seed = _seed() if seed is None else seed
+    if seed is None:
+        seed = os.environ.get("COURSE_CHECK_SEED", "public")  # secret under grading
     with _courses_helpers(wanted, namespace):
         if wanted.chain:
-            report = _check_together(wanted, namespace, seed)
+            own = {name: session.last.get(name) for name in wanted.chain}
+            with in_place(own, namespace):
+                report = grade(wanted, own, seed=seed)
         else:
             subject = subject_of(obj)
             if obj is None:
@@ -130,9 +133,6 @@ def carry_on(exercise: str, *more: str) -> Any:
     return found if more else found[0]
 
 
-_COURSES = "the course's NAMES"
-
-
 class _Going(NamedTuple):
     """An answer that the notebook goes on with, and the words that say whose it is."""
 
@@ -158,7 +158,8 @@ def _going_on(exercise: str, namespace: dict) -> _Going:
         return _Going(kept.value, said, f"your own NAMES{said.removeprefix('your own')}")
     if exercise not in course_lib.attention.__all__:
         return _Going(own_version(exercise), "")
-    return _Going(getattr(course_lib, exercise), f"the course's version; {why}", _COURSES)
+    said = f"the course's version; {why}"
+    return _Going(getattr(course_lib, exercise), said, "the course's NAMES")
 
 
 def _summed_up(going: dict[str, _Going]) -> str:
@@ -246,7 +247,7 @@ def certificate() -> Certificate:
 
 def _note(exercise: str, obj: object, report: Report) -> None:
     """Remember a checked answer, unless it is the course's own version."""
-    if _is_own_version(report):
+    if any(finding.id == "course_version" for finding in report.findings):
         return
     session.right.pop(exercise, None)
     if report.outcome == "correct":
@@ -255,25 +256,9 @@ def _note(exercise: str, obj: object, report: Report) -> None:
         session.last[exercise] = obj
 
 
-def _check_together(lesson: Exercise, namespace: dict, seed: object) -> Report:
-    """Grade a lesson's chain with the student's own answers in the notebook's variables."""
-    own = {name: session.last.get(name) for name in lesson.chain}
-    with in_place(own, namespace):
-        return grade(lesson, own, seed=seed)
-
-
 def _checkable() -> list[str]:
     """List every exercise, and every lesson whose answers are checked together."""
     return [*names(), *(slug for slug, lesson in lessons().items() if lesson.integration)]
-
-
-def _seed() -> str:
-    """Return the public seed, or under grading the secret one from the environment."""
-    return os.environ.get("COURSE_CHECK_SEED", "public")
-
-
-def _is_own_version(report: Report) -> bool:
-    return any(finding.id == "course_version" for finding in report.findings)
 
 
 def _no_such_exercise(name: object) -> tuple[str, str]:

@@ -133,18 +133,13 @@ def read_progress() -> Progress:
     """Read the progress from its file."""
     place = file_of_progress()
     best = _read(place)
-    checked = [
-        (slug, name)
-        for slug, lesson in lessons().items()
-        for name in (*lesson.exercises, *([slug] if lesson.integration else []))
-    ]
-    lines = [_line(slug, name, best.get(name, Best())) for slug, name in checked]
+    lines = []
+    for slug, lesson in lessons().items():
+        for name in (*lesson.exercises, *([slug] if lesson.integration else [])):
+            exercise = find(name)
+            starred = exercise.starred or lesson.starred
+            lines.append(Line(slug, name, exercise.points, best.get(name, Best()), starred))
     return Progress(tuple(lines), place, library.kept(), library.folder())
-
-
-def _line(slug: str, name: str, best: Best) -> Line:
-    exercise = find(name)
-    return Line(slug, name, exercise.points, best, exercise.starred or lessons()[slug].starred)
 
 
 def keep(report: Report) -> None:

@@ -1,12 +1,15 @@
 """A student's own library: the package `my_attention`, one file for each answer with full marks.
 
-The files are ordinary Python and belong to the student. An answer is first written to a trial file,
-imported from there and checked once more. Only then does it replace the previous file. Nothing
-that goes wrong here costs points.
+The files are ordinary Python and belong to the student. Each holds an answer's source with the
+imports, helpers and simple constants that it uses. The source of a name is the latest statement in
+the executed cells that defines it. An answer is first written to a trial file, imported from there
+and checked once more. Only then does it replace the previous file. Nothing that goes wrong here
+costs points.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import importlib.util
@@ -16,7 +19,7 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -27,9 +30,9 @@ from course_lib.checks.judge.grade import grade
 from course_lib.checks.judge.report import amount
 from course_lib.checks.observe.cells import current_shell, someone_answers
 from course_lib.exercises import find, lessons, names
-from course_lib.notebook.library_source import NotKept, source_with_needs
 from course_lib.workspace.folder import find_root
 from course_lib.workspace.locks import only_one
+from course_lib.workspace.sources import bound_names, global_names
 
 PACKAGE = "my_attention"
 _STAND_IN = str(Path(__file__).parent / "stand_in")  # replaces the library when a program runs
@@ -40,6 +43,11 @@ _ABOUT = '''"""Your own attention library: one file for each answer that got ful
 cell. Change the files as you like, or delete some. `check` writes this one anew.
 """
 '''
+_FUTURE = "from __future__ import annotations"
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_STUB = "# YOUR CODE HERE"
+LONGEST_CONSTANT = 2000  # characters
 _loaded: dict[str, tuple[int, int]] = {}  # the files of the package as they were last imported
 
 
@@ -49,6 +57,10 @@ class Own:
 
     value: object
     day: str
+
+
+class NotKept(Exception):
+    """Why an answer cannot be written down, and what to do: the rest of a sentence."""
 
 
 def folder() -> Path:
@@ -151,7 +163,7 @@ def _write(exercise: str, namespace: Mapping[str, object], place: Path) -> bool:
         OSError: the folder cannot be written.
     """
     cells = [str(cell) for cell in current_shell().history_manager.input_hist_parsed]
-    source = source_with_needs(exercise, namespace, cells, _exercise_import(exercise))
+    source = source_with_needs(exercise, namespace, cells)
     path, trial = place / f"_{exercise}.py", place / f"_trial_{os.getpid()}.py"
     before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     if _DATED.sub("", before).strip() == source.strip():
@@ -190,30 +202,6 @@ def _fault(exercise: str, trial: Path) -> str:
     if report.outcome == "correct":
         return ""
     return f"`{exercise}` gets {report.points:g} of {amount(report.max_points, 'point')}"
-
-
-def _exercise_import(answer: str) -> Callable[[str, object], str | None]:
-    """Return a function that maps a name and its value to the import statement of an exercise.
-
-    The statement is "" for the answer itself and None for values that are not exercises.
-    """
-
-    def statement(name: str, value: object) -> str | None:
-        home = str(getattr(value, "__module__", ""))
-        if home.startswith(("course_lib.attention.", f"{PACKAGE}.")):
-            key = str(getattr(value, "__name__", name))
-        else:
-            key = name if home == "__main__" else ""
-        if key not in names() or key == answer:
-            return "" if key == answer else None
-        renamed = "" if key == name else f" as {name}"
-        if key in kept():
-            return f"from {PACKAGE}._{key} import {key}{renamed}"
-        if key in course_lib.attention.__all__:
-            return f"from course_lib import {key}{renamed}"
-        raise NotKept(f"it uses `{key}`, which is not in it yet; run its check first, then this")
-
-    return statement
 
 
 def _write_start(place: Path) -> None:
@@ -271,3 +259,182 @@ def _trouble(error: BaseException) -> str:
         return f"{frames[-1].filename} {stops}"
     file, line = places[-1]
     return f"{Path(file).name}, line {line}, {stops}"
+
+
+def source_with_needs(answer: str, namespace: Mapping[str, object], cells: Sequence[str]) -> str:
+    """Return the source of a file that holds `answer` and everything that it uses.
+
+    Args:
+        answer: the answer's name in the notebook.
+        namespace: the notebook's variables.
+        cells: the sources of the executed cells, the latest last.
+
+    Raises:
+        NotKept: something cannot be written down.
+    """
+    found = _Collector(answer, namespace, cells)
+    found.define(answer)
+    plain = sorted(line for line in found.imports if line.startswith("import "))
+    others = sorted(line for line in found.imports if line.startswith("from "))
+    future = [_FUTURE] if any(_FUTURE in cell for cell in cells) else []
+    return "\n\n\n".join(["\n".join([*future, *plain, *others]), *found.pieces]).lstrip() + "\n"
+
+
+class _Collector:
+    """Collect the imports and the statements of an answer, the answer itself included."""
+
+    def __init__(self, answer: str, namespace: Mapping[str, object], cells: Sequence[str]) -> None:
+        self.answer, self.namespace = answer, namespace
+        self.statements = [found for cell in reversed(cells) for found in _statements(cell)]
+        self.imports: set[str] = set()
+        self.pieces: list[str] = []
+        self.seen = {answer}
+
+    def define(self, name: str) -> None:
+        """Add the statement that defines `name`, after everything that it uses."""
+        source = self._source_of(name)
+        for used in sorted(global_names(source)):
+            if used not in self.seen and used in self.namespace:
+                self.seen.add(used)
+                self._need(used, self.namespace[used])
+        self.pieces.append(source)
+
+    def _need(self, name: str, value: object) -> None:
+        exercise = self._exercise(name, value)
+        if exercise == self.answer:
+            return
+        if exercise:
+            renamed = "" if exercise == name else f" as {name}"
+            if exercise in kept():
+                self.imports.add(f"from {PACKAGE}._{exercise} import {exercise}{renamed}")
+            elif exercise in course_lib.attention.__all__:
+                self.imports.add(f"from course_lib import {exercise}{renamed}")
+            else:
+                why = f"it uses `{exercise}`, which is not in it yet"
+                raise NotKept(f"{why}; run its check first, then this")
+        elif lines := self._imports_of(name):
+            self.imports |= lines
+        else:
+            self.define(name)
+
+    @staticmethod
+    def _exercise(name: str, value: object) -> str:
+        """Return the exercise that a value is an answer to, or ""."""
+        home = str(getattr(value, "__module__", ""))
+        if home.startswith(("course_lib.attention.", f"{PACKAGE}.")):
+            name = str(getattr(value, "__name__", name))
+        elif home != "__main__":
+            return ""
+        return name if name in names() else ""
+
+    def _source_of(self, name: str) -> str:
+        """Return the statement that defines `name`, or an assignment of its value."""
+        value = self.namespace[name]
+        for node, source, bound in self.statements:
+            if name in bound and _makes(node, name):
+                if isinstance(node, _DEFINITIONS) or _is_function(value):
+                    return source
+                break
+        if _is_function(value):
+            why = "has no source in a cell of this notebook"
+            raise NotKept(self._said(name, why, "define it there"))
+        text = _written(value)
+        if text is None:
+            why = "is neither a function, a class nor a simple constant"
+            raise NotKept(self._said(name, why, "make it inside the answer"))
+        return f"{name} = {text}"
+
+    def _said(self, name: str, why: str, remedy: str) -> str:
+        if name == self.answer:
+            return f"it {why}; {remedy} with `def` or `class` and check again"
+        return f"it uses `{name}`, which {why}; {remedy} and check again"
+
+    def _imports_of(self, name: str) -> set[str]:
+        """Return the notebook's imports of `name`, if an import bound it last."""
+        latest = next((node for node, _, bound in self.statements if name in bound), None)
+        if not isinstance(latest, _IMPORTS):
+            return set()
+        found = [line for node, _, _ in self.statements for line in _import_lines(node, name)]
+        return {*found[:1], *(line for line in found if line.startswith(f"import {name}."))}
+
+
+def _statements(cell: str) -> list[tuple[ast.stmt, str, set[str]]]:
+    """Return a cell's statements, last first, each with its source and the names it binds."""
+    try:
+        body = ast.parse(cell).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    found: list[tuple[ast.stmt, str, set[str]]] = []
+    for node in body:
+        match node:  # %%time and the like, as IPython writes them
+            case ast.Expr(ast.Call(ast.Attribute(attr="run_cell_magic"), [_, _, ast.Constant(b)])):
+                found = _statements(str(b)) + found
+            case _:
+                source = _segment(node, cell)
+                found.insert(0, (node, source, bound_names(source)))
+    return found
+
+
+def _segment(node: ast.stmt, cell: str) -> str:
+    """Return a statement's lines, with its decorators and the comment at its end."""
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+    lines = cell.splitlines()[first - 1 : node.end_lineno]
+    return "\n".join(line.rstrip() for line in lines if line.strip() != _STUB)
+
+
+def _makes(node: ast.stmt, name: str) -> bool:
+    """Tell whether a statement defines a function, a class or a value.
+
+    `NAME = carry_on(...)` and `NAME = NAME` do not count.
+    """
+    if isinstance(node, _DEFINITIONS):
+        return True
+    made = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+    called = made.func if isinstance(made, ast.Call) else None
+    going_on = isinstance(called, ast.Name) and called.id == "carry_on"
+    same = isinstance(made, ast.Name) and made.id == name
+    return made is not None and not going_on and not same
+
+
+def _is_function(value: object) -> bool:
+    """Tell whether a value is a function, a class or a type, but not a module with weights."""
+    if isinstance(value, type) or type(value).__module__ in ("typing", "types"):
+        return True
+    return callable(value) and not hasattr(value, "state_dict")
+
+
+def _written(value: object) -> str | None:
+    """Return a simple constant as source, or None for any other value."""
+    if isinstance(value, float) and value - value != 0:  # infinite or not a number
+        return f'float("{float(value)}")'
+    try:
+        text = repr(value)
+        plain = type(ast.literal_eval(text)) is type(value) and len(text) <= LONGEST_CONSTANT
+    except Exception:  # a value's own `repr` may do anything
+        return None
+    return text if plain else None
+
+
+def _import_lines(node: ast.stmt, name: str) -> list[str]:
+    """Return the parts of an import that bind `name`, except imports of local files."""
+    lines = []
+    for alias in node.names if isinstance(node, _IMPORTS) else []:
+        module = node.module if isinstance(node, ast.ImportFrom) else alias.name
+        bound = alias.asname or alias.name.partition(".")[0]
+        if bound == name and module and not _is_local(module):
+            suffix = f" as {alias.asname}" if alias.asname else ""
+            start = f"from {module} " if isinstance(node, ast.ImportFrom) else ""
+            lines.append(f"{start}import {alias.name}{suffix}")
+    return lines
+
+
+def _is_local(module: str) -> bool:
+    """Tell whether a module is the notebook or a file beside it, so that no other place has it."""
+    if module == "__main__":
+        return True
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if file is None or module.partition(".")[0] in ("course_lib", "my_attention"):
+        return False
+    path = Path(file).resolve()
+    installed = any(part in ("site-packages", "dist-packages") for part in path.parts)
+    return not installed and Path.cwd().resolve() in path.parents

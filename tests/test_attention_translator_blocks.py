@@ -12,7 +12,6 @@ from course_lib.attention import DecoderBlock, EncoderBlock
 from course_lib.checks import grade
 from course_lib.exercises.translator import DecoderBlock as decoder
 from course_lib.exercises.translator import EncoderBlock as encoder
-from course_lib.exercises.translator._decoder import Decoder
 from course_lib.reference import translator as oracle
 
 SIZES = st.integers(1, 4)
@@ -172,7 +171,7 @@ def test_a_problem_is_about_each_step_that_a_mistake_changes(exercise):
 def test_three_faults_in_different_parts_are_told():
     """A single position sees no mask, so there the other two are alone."""
 
-    answer = Decoder.answer(
+    answer = decoder.Decoder.answer(
         {
             "stored": lambda self, memory: self.norm_2(memory),
             "added_feed": lambda self, x, norm, start: norm(x),

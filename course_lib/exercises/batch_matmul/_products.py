@@ -1,8 +1,11 @@
-"""Lesson 03: products of two batches of matrices, with loops and without."""
+"""Products of two batches of matrices: problems, what must hold, and what often goes wrong."""
+
+from collections.abc import Callable
+
+import torch
 
 from course_lib.checks.observe.probe import tensor
 from course_lib.exercises._rows import Case, Given, case, mistake
-from course_lib.exercises.batch_matmul._mistakes import first_for_all
 
 
 def pair(rng, a_shape, b_shape, **options) -> Given:
@@ -44,7 +47,34 @@ BY_HAND: Given = {
 }
 
 
+def spoilt(change) -> Callable:
+    """The right product, and what `change` makes of it."""
+    return lambda a, b: change(torch.einsum("...nk,...km->...nm", a, b))
+
+
+def first_for_all(x) -> torch.Tensor:
+    """Item 0 in the place of every item."""
+    if x.dim() < 3:
+        return x
+    return x[:1].expand_as(x)
+
+
 B0_FOR_ALL = mistake("b0_for_all", lambda a, b: a @ first_for_all(b)).says(
     "Every item is multiplied by the same matrix of `b`.",
     "Which index of `b` should move along with the loop over items?",
 )
+
+
+summed_over_batch = spoilt(
+    lambda right: right.flatten(0, -3).sum(dim=0) if right.dim() > 2 else right
+)
+
+
+def reshaped(x) -> torch.Tensor:
+    """The last two sizes exchanged by a reshape: same numbers in the same order, rows torn up."""
+    return x.reshape(*x.shape[:-2], x.shape[-1], x.shape[-2])
+
+
+def cube(a, b) -> torch.Tensor:
+    """Every product of an entry of `a` with one of `b`, not yet summed: (..., n, k, m)."""
+    return a[..., :, :, None] * b[..., None, :, :]

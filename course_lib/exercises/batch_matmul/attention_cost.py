@@ -8,8 +8,7 @@ from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.checks.observe.record import a_or_an
-from course_lib.exercises._rows import Given, Model, case, edge, mistake
-from course_lib.exercises.batch_matmul import _mistakes as models
+from course_lib.exercises._rows import Given, Model, case, edge, in_steps, mistake
 from course_lib.reference import batch_matmul as oracle
 
 
@@ -87,7 +86,7 @@ def _whole_counts(probe, expected, recorded) -> Problem | None:
 
 
 def _wrong_count(name, **formulas: Callable) -> Model:
-    return mistake(name, models.cost(**formulas))
+    return mistake(name, _cost(**formulas))
 
 
 def _counts_explained(probe, outputs) -> str | None:
@@ -111,6 +110,20 @@ def _counts_explained(probe, outputs) -> str | None:
         else:
             return None
     return " ".join(said)
+
+
+@in_steps(
+    flops=lambda B, n, m, d, v, e: 2 * B * n * m * (d + v),
+    size=lambda B, n, m, d, v, e: B * n * m * e,
+)
+def _cost(flops, size) -> Callable:
+    """A cost function from two formulas in (B, n, m, d, d_v, bytes)."""
+
+    def model(batch, num_queries, num_keys, d, d_v, bytes_per_element=4) -> dict[str, int]:
+        given = batch, num_queries, num_keys, d, d_v, bytes_per_element
+        return {"flops": flops(*given), "score_bytes": size(*given)}
+
+    return model
 
 
 EXERCISE = Exercise(

@@ -1,6 +1,7 @@
 """Lesson 03: queries times keys, the first product of attention."""
 
 import functools
+import math
 from collections.abc import Callable
 
 import torch
@@ -8,9 +9,13 @@ import torch
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
-from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul import _products as both
-from course_lib.exercises.batch_matmul._products import gradients
+from course_lib.exercises.batch_matmul._products import (
+    first_for_all,
+    gradients,
+    reshaped,
+    summed_over_batch,
+)
 from course_lib.reference import batch_matmul as oracle
 
 
@@ -95,6 +100,13 @@ def _scores(model) -> Callable:
     return scores
 
 
+def _scaled(power) -> Callable:
+    def model(queries, keys) -> torch.Tensor:
+        return queries @ keys.mT / math.pow(queries.shape[-1], power)
+
+    return model
+
+
 EXERCISE = Exercise(
     points=3,
     minutes=12,
@@ -104,7 +116,7 @@ EXERCISE = Exercise(
     oracle=oracle.batched_scores,
     builds_on=("bmm",),
     mistakes=(
-        mistake("reshape_for_transpose", _scores(models.reshaped)).says(
+        mistake("reshape_for_transpose", _scores(reshaped)).says(
             _RESHAPED_KEYS,
             both.NOT_TURNED,
         ),
@@ -127,9 +139,7 @@ EXERCISE = Exercise(
             "1 and 2 are heads and keys.",
             "What are the indices of the last two axes, counted from the end?",
         ),
-        mistake(
-            "keys_of_item_0", lambda queries, keys: queries @ models.first_for_all(keys).mT
-        ).says(
+        mistake("keys_of_item_0", lambda queries, keys: queries @ first_for_all(keys).mT).says(
             "All items are compared with the keys of item 0.",
             "From which axis of the keys did you pick one entry, and should that axis have stayed?",
         ),
@@ -139,7 +149,7 @@ EXERCISE = Exercise(
             fails=True,
         ).says(*both.ONLY_THREE_AXES),
         mistake(
-            "summed_over_batch", lambda queries, keys: models.summed_over_batch(queries, keys.mT)
+            "summed_over_batch", lambda queries, keys: summed_over_batch(queries, keys.mT)
         ).says(
             "You sum over the items: the leading axes are gone from the scores.",
             both.WHICH_SUM,
@@ -155,7 +165,7 @@ EXERCISE = Exercise(
             "raw scores.",
             "Which step of your code turns the scores into weights?",
         ),
-        mistake("scaled_already", models.scaled(0.5)).says(
+        mistake("scaled_already", _scaled(0.5)).says(
             "The scores are divided by sqrt(d). That comes in lesson 05; this exercise asks for "
             "the raw dot products.",
             "Which step of your code is not part of a dot product?",

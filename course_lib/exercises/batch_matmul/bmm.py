@@ -7,9 +7,15 @@ import torch
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import FLOAT32, STRIDED, case, edge, mistake
-from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul import _products as both
-from course_lib.exercises.batch_matmul._products import gradients, pair
+from course_lib.exercises.batch_matmul._products import (
+    cube,
+    gradients,
+    pair,
+    reshaped,
+    spoilt,
+    summed_over_batch,
+)
 from course_lib.reference import batch_matmul as oracle
 
 
@@ -98,13 +104,13 @@ EXERCISE = Exercise(
         both.B0_FOR_ALL,
         mistake(
             "reshape_for_transpose",
-            lambda a, b: (a[..., :, None, :] * models.reshaped(b)[..., None, :, :]).sum(dim=-1),
+            lambda a, b: (a[..., :, None, :] * reshaped(b)[..., None, :, :]).sum(dim=-1),
         ).says(
             "You turn `b` from (k, m) to (m, k) with a reshape. A reshape keeps the numbers in "
             "order and only cuts the rows elsewhere, so the new rows are not the columns of `b`.",
             both.NOT_TURNED,
         ),
-        mistake("summed_over_batch", models.summed_over_batch).says(
+        mistake("summed_over_batch", summed_over_batch).says(
             "You sum over the items: the leading axes are gone from the result.",
             both.WHICH_SUM,
         ),
@@ -120,15 +126,17 @@ EXERCISE = Exercise(
             "places from the left.",
             "What are the indices of these two places, counted from the end?",
         ),
-        mistake("transposed_result", models.spoilt(lambda right: right.mT)).says(
+        mistake("transposed_result", spoilt(lambda right: right.mT)).says(
             "The entries are right, but the rows and columns of the result are swapped.",
             "Which index comes first in the result: the row of `a` or the column of `b`?",
         ),
-        mistake("not_summed", models.cube).says(
+        mistake("not_summed", cube).says(
             "All the products are there, (..., n, k, m), but nothing sums them.",
             "Over which axis does an entry of the product sum?",
         ),
-        mistake("leading_axes_lost", models.leading_axes_lost).says(
+        mistake(
+            "leading_axes_lost", spoilt(lambda right: right.reshape(-1, *right.shape[-2:]))
+        ).says(
             "The leading axes come back flattened into one.",
             "After a reshape to three axes, what shape must the result get back?",
         ),

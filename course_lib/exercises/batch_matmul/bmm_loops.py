@@ -2,12 +2,13 @@
 
 import functools
 
+import torch
+
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises._rows import BETWEEN, FLOAT32, STRIDED, case, edge, mistake
-from course_lib.exercises.batch_matmul import _mistakes as models
 from course_lib.exercises.batch_matmul import _products as both
-from course_lib.exercises.batch_matmul._products import gradients, pair
+from course_lib.exercises.batch_matmul._products import gradients, pair, spoilt
 from course_lib.reference import batch_matmul as oracle
 
 
@@ -62,6 +63,19 @@ def _gradients(rng) -> list[Probe]:
 _NOT_RESET = "The sum does not restart for each entry, so an entry includes earlier ones."
 
 
+def _swapped_indices_of_b(a, b) -> torch.Tensor:
+    """b[item, j, t] where b[item, t, j] is meant: IndexError unless b is square."""
+    batch, n, k = a.shape
+    m = b.shape[-1]
+    out = a.new_zeros(batch, n, m)
+    for item in range(batch):
+        for i in range(n):
+            for j in range(m):
+                for t in range(k):
+                    out[item, i, j] += a[item, i, t] * b[item, j, t]
+    return out
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=10,
@@ -71,16 +85,26 @@ EXERCISE = Exercise(
     oracle=oracle.bmm_loops,
     needs_loops=True,
     mistakes=(
-        mistake("sum_never_reset", models.sum_never_reset).says(
+        mistake(
+            "sum_never_reset",
+            spoilt(lambda right: right.flatten().cumsum(dim=-1).reshape(right.shape)),
+        ).says(
             _NOT_RESET + " It starts only once.",
             "Inside which loop does `total = 0` belong?",
         ),
         both.B0_FOR_ALL,
-        mistake("same_matrix_for_all_items", models.same_buffer_for_all).says(
+        # One buffer, stored without a copy: every item shows the last state.
+        mistake(
+            "same_matrix_for_all_items",
+            spoilt(lambda right: right.sum(0, keepdim=True).expand_as(right).clone()),
+        ).says(
             "All items show the same matrix, the sum over the batch.",
             "Where do you create the matrix to which an item's products are added?",
         ),
-        mistake("only_first_item", models.only_first_item).says(
+        mistake(
+            "only_first_item",
+            spoilt(lambda right: torch.cat([right[:1], torch.zeros_like(right[1:])])),
+        ).says(
             "Item 0 is right; the other items are still 0.",
             "How far does the outermost loop get? Does a `return` or a `break` stop it?",
         ),
@@ -88,11 +112,11 @@ EXERCISE = Exercise(
             "Each entry holds only the last of its k products.",
             "Does the innermost loop add to the entry (`+=`) or overwrite it (`=`)?",
         ),
-        mistake("integer_result", models.spoilt(lambda right: right.long())).says(
+        mistake("integer_result", spoilt(lambda right: right.long())).says(
             "Your result holds whole numbers: everything after the decimal point is lost.",
             "What is the dtype of the tensor you write into, and what is the dtype of `a`?",
         ),
-        mistake("indices_of_b_swapped", models.swapped_indices_of_b, fails=True).says(
+        mistake("indices_of_b_swapped", _swapped_indices_of_b, fails=True).says(
             "The two indices of `b` are swapped, which is the product with b transposed.",
             "Which index counts the rows of `b`: the one you sum over, or the column's?",
         ),

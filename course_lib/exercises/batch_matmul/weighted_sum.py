@@ -5,10 +5,17 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import BETWEEN, FLOAT32, STRIDED, Given, case, edge, mistake
-from course_lib.exercises.batch_matmul import _mistakes as models
+from course_lib.exercises._rows import (
+    BETWEEN,
+    FLOAT32,
+    STRIDED,
+    Given,
+    case,
+    edge,
+    mistake,
+)
 from course_lib.exercises.batch_matmul import _products as both
-from course_lib.exercises.batch_matmul._products import gradients
+from course_lib.exercises.batch_matmul._products import cube, first_for_all, gradients
 from course_lib.reference import batch_matmul as oracle
 
 
@@ -104,6 +111,10 @@ def _outside_the_values(probe, outputs) -> str | None:
     )
 
 
+def _renormalised(weights, values) -> torch.Tensor:
+    return weights / weights.sum(dim=-1, keepdim=True) @ values
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=8,
@@ -118,7 +129,7 @@ EXERCISE = Exercise(
             "Which axis of the weights must meet the key axis of the values?",
         ),
         mistake(
-            "summed_over_queries", lambda weights, values: models.cube(weights, values).sum(dim=-3)
+            "summed_over_queries", lambda weights, values: cube(weights, values).sum(dim=-3)
         ).says(
             "You sum over the queries, so the key axis stays in the result.",
             "Over which axis does a query sum: which one do weights and values share?",
@@ -127,7 +138,7 @@ EXERCISE = Exercise(
             "`*` multiplies entry by entry, which works only where the shapes happen to agree.",
             "How many values go into one output: one, or all m of them?",
         ),
-        mistake("renormalised", models.renormalised).says(
+        mistake("renormalised", _renormalised).says(
             "You divide by the sum of each row; use the weights as they are.",
             "What becomes of a row of zeros?",
         ),
@@ -137,9 +148,7 @@ EXERCISE = Exercise(
             "The weights go through a softmax; use them as they are.",
             "Which step makes numbers into weights, and has it been done already?",
         ),
-        mistake(
-            "values_of_item_0", lambda weights, values: weights @ models.first_for_all(values)
-        ).says(
+        mistake("values_of_item_0", lambda weights, values: weights @ first_for_all(values)).says(
             "All items average the values of item 0.",
             "From which axis of the values did you pick one entry, and should that axis have "
             "stayed?",

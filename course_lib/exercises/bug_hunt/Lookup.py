@@ -1,13 +1,20 @@
 """Lesson 07: `Lookup`, a broken module fixed."""
 
+from collections.abc import Sequence
+
 import numpy as np
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from course_lib.checks.judge.comparisons import Problem, arrays_agree, close, dropout_values
 from course_lib.checks.judge.exercise import Exercise, Returned
+from course_lib.checks.observe.lessons.broken_modules import BrokenLookup
 from course_lib.checks.observe.probe import Probe, tensor
+from course_lib.exercises._attention.mistakes import Row, known
+from course_lib.exercises._attention.modules import AttentionModule
 from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS, ZERO_QUERY
-from course_lib.exercises._rows import Given
-from course_lib.exercises.bug_hunt._lookup import MISTAKES
+from course_lib.exercises._attention.steps import NO_STEP
+from course_lib.exercises._rows import Given, mistake
 from course_lib.reference import bug_hunt as oracle
 from course_lib.reference.masked_softmax import softmax_of
 
@@ -196,6 +203,62 @@ def _with_garbage(rng, size) -> Given:
     return problem
 
 
+class _Lookup(AttentionModule):
+    """The right module."""
+
+    own = NO_STEP
+
+    def __init__(
+        self, query_size, key_size, num_hiddens, dropout=0.0, *, device=None, dtype=None
+    ) -> None:
+        super().__init__(dropout)
+        self.W_q = nn.Linear(query_size, num_hiddens, bias=False, device=device, dtype=dtype)
+        self.W_k = nn.Linear(key_size, num_hiddens, bias=False, device=device, dtype=dtype)
+
+    def forward(self, queries, keys, values, valid_lens=None) -> Tensor:
+        return self.attend((queries, keys, values), valid_lens)[0]
+
+    def project(self, queries, keys, values) -> Sequence[Tensor]:
+        return self.W_q(queries), self.W_k(keys), values
+
+    def product(self, q, k) -> Tensor:
+        self.num_keys = k.shape[-2]
+        return q @ k.mT
+
+
+def _values_dropped(self, weights, v) -> Tensor:
+    self.keep(weights, weights)
+    return weights @ F.dropout(v, self.p, self.training)
+
+
+_BROKEN = mistake("not_fixed", BrokenLookup).says(
+    "This still computes what `BrokenLookup` does.",
+    "Which invariants on the list does it break? One fault may hide the effect of fixing another.",
+)
+_SUMMED = "How many products does one score sum?"
+_OWN = (
+    Row("scale_of_the_queries", {"root": lambda self, q: self.W_q.in_features**0.5}).says(
+        "You divide by the root of the query's size, but the dot product runs over the "
+        "`num_hiddens` projected features.",
+        _SUMMED,
+    ),
+    Row("scale_of_the_number_of_keys", {"root": lambda self, q: self.num_keys**0.5}).says(
+        "You divide by the root of the number of keys, but the dot product runs over the "
+        "`num_hiddens` projected features.",
+        _SUMMED,
+    ),
+    Row("dropout_on_values", {"average": _values_dropped}).says(
+        "Dropout acts on the values; it belongs on the attention weights.",
+        "Which tensor should lose entries in train mode?",
+    ),
+)
+_THERE = "What does `masked_softmax` of lesson 02 do there?"
+_WORDS = {
+    "empty_row_nan": ("An item without a real key becomes NaN.", _THERE),
+    "empty_row_uniform": ("An item without a real key gets the average of its pads.", _THERE),
+}
+
+
 EXERCISE = Exercise(
     points=5,
     minutes=12,
@@ -227,7 +290,7 @@ EXERCISE = Exercise(
         "queries, keys, values: see the class": "",
         "One output for each query; zeros": "empty",
     },
-    mistakes=MISTAKES,
+    mistakes=(_BROKEN, *known(_Lookup, *_OWN, without={"head_axis_forgotten"}, words=_WORDS)),
     properties=(*WEIGHTS, ZERO_QUERY, INSIDE_THE_VALUES),
     hints=(
         "`BrokenLookup` has four faults, and one of them hides another. After each fix, run your "

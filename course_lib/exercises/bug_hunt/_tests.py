@@ -1,7 +1,9 @@
-"""Lesson 07: tests of an attention, judged by the sound and broken modules they meet."""
+"""Tests of an attention, judged by the sound and broken modules they meet."""
 
 import itertools
 from collections.abc import Callable
+
+import torch
 
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._meetings import inputs_of, lengths_of, meeting, modules, name_of
@@ -67,3 +69,11 @@ def meet_with_lengths(rng) -> Callable:
         return meeting(name, *pair, says=HERE[name], **inputs, valid_lens=tensor(lens))
 
     return meet
+
+
+def same(a, b, tolerance=1e-5) -> bool:
+    return bool(a.shape == b.shape and torch.allclose(a, b, rtol=tolerance, atol=tolerance))
+
+
+def constant(answer) -> Callable:
+    return lambda *args: answer

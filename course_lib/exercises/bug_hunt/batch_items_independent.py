@@ -1,12 +1,13 @@
 """A test of a module: items of a batch do not mix."""
 
+from collections.abc import Callable
+
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _meetings as meetings
-from course_lib.exercises._rows import mistake
+from course_lib.exercises._rows import in_steps, mistake
 from course_lib.exercises._tally import of_modules
-from course_lib.exercises.bug_hunt import _mistakes as models
-from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
+from course_lib.exercises.bug_hunt._tests import asked, constant, meet_with_lengths, pairs, same
 
 _BROKEN = (
     *("fulmar", "batch_average_removed", "length_of_first_item_for_all", "length_of_neighbour"),
@@ -29,6 +30,26 @@ def _items_probes(rng) -> list[Probe]:
         meetings.in_train_mode(rng, "company", **drawn),
         *meetings.module_edges(rng, "company", "later_items_doubled", [2, 3, 2]),
     ]
+
+
+@in_steps(items=slice(None), lengths="item", pick=lambda module, outputs: outputs)
+def _alone(items, lengths, pick) -> Callable:
+    """A test item by item; `lengths` says which lengths the item gets when it is alone."""
+
+    def test(module, queries, keys, values, valid_lens) -> bool:
+        if lengths == "never":
+            together = pick(module, module(queries, keys, values))
+        else:
+            together = pick(module, module(queries, keys, values, valid_lens))
+        for b in range(len(queries))[items]:
+            item = slice(b, b + 1)
+            given = {"item": (valid_lens[item],), "all": (valid_lens,)}.get(lengths, ())
+            outputs = module(queries[item], keys[item], values[item], *given)
+            if not same(pick(module, outputs), together[item]):
+                return False
+        return True
+
+    return test
 
 
 EXERCISE = Exercise(
@@ -55,26 +76,26 @@ EXERCISE = Exercise(
     exact=("judged",),
     tally=of_modules,
     mistakes=(
-        mistake("first_item_only", models.alone(items=slice(1))).says(
+        mistake("first_item_only", _alone(items=slice(1))).says(
             "Your test looks at the first item only, so a module that gets the other items wrong "
             "passes.",
             "Which items does your loop visit?",
         ),
-        mistake("without_lengths", models.alone(lengths="never")).says(
+        mistake("without_lengths", _alone(lengths="never")).says(
             "You never pass the lengths, so a module that mixes them up passes.",
             "Which of the module's arguments have a batch axis?",
         ),
-        mistake("lengths_only_together", models.alone(lengths="together")).says(
+        mistake("lengths_only_together", _alone(lengths="together")).says(
             "You call single items without their length, so even a sound module differs.",
             "Which length belongs to item b?",
         ),
         mistake(
-            "weights_compared", models.alone(pick=lambda module, outputs: module.attention_weights)
+            "weights_compared", _alone(pick=lambda module, outputs: module.attention_weights)
         ).says(
             "You compare the weights, but items can also mix in the values or the outputs.",
             "What does the caller get from the module?",
         ),
-        mistake("always_true", models.constant(True)).says(
+        mistake("always_true", constant(True)).says(
             "Your test says True of every module, even the broken ones.",
             "Which two calls do you compare, and can their results differ?",
         ),

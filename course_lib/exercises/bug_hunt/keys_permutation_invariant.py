@@ -1,14 +1,16 @@
 """A test of a module: the order of the keys does not matter."""
 
+from collections.abc import Callable
+
 import numpy as np
+import torch
 
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import Given, mistake
 from course_lib.exercises._tally import of_modules
-from course_lib.exercises.bug_hunt import _mistakes as models
-from course_lib.exercises.bug_hunt._tests import HERE, asked, pairs
+from course_lib.exercises.bug_hunt._tests import HERE, asked, constant, pairs, same
 
 _BROKEN = (
     *("jacana", "first_key_special", "last_key_special", "middle_keys_special"),
@@ -50,7 +52,32 @@ def _of_the_first_item(module, *inputs) -> bool:
         lambda count, j=j: [*range(j), j + 1, j, *range(j + 2, count)]
         for j in range(inputs[1].shape[1] - 1)
     ]
-    return models.permuting(*orders, items=slice(1))(module, *inputs)
+    return _permuting(*orders, items=slice(1))(module, *inputs)
+
+
+def _permuting(
+    *orders, of=(1, 2), axis=1, tolerance=1e-5, items=slice(None), queries=slice(None)
+) -> Callable:
+    """A test with the given orders, `order(num_keys) -> list`, of arguments 0, 1 or 2."""
+
+    def test(module, *inputs) -> bool:
+        outputs = module(*inputs)[items, queries]
+        for order in orders:
+            index = torch.tensor(order(inputs[1].shape[axis]))
+            other = [x.index_select(axis, index) if i in of else x for i, x in enumerate(inputs)]
+            if not same(module(*other)[items, queries], outputs, tolerance):
+                return False
+        return True
+
+    return test
+
+
+def _roll(count) -> list[int]:
+    return [*range(1, count), 0]
+
+
+def _flip(count) -> list[int]:
+    return list(range(count))[::-1]
 
 
 EXERCISE = Exercise(
@@ -81,17 +108,17 @@ EXERCISE = Exercise(
     exact=("judged",),
     tally=of_modules,
     mistakes=(
-        mistake("only_a_flip", models.permuting(models.flip)).says(
+        mistake("only_a_flip", _permuting(_flip)).says(
             "You only reverse the keys. The middle key stays where it is, so a module that "
             "prefers it passes.",
             "Which order moves the middle key?",
         ),
-        mistake("only_a_roll", models.permuting(models.roll)).says(
+        mistake("only_a_roll", _permuting(_roll)).says(
             "You only rotate the keys. Around the circle every key keeps its neighbours, so a "
             "module that looks at neighbours passes.",
             "Which order separates neighbours?",
         ),
-        mistake("always_true", models.constant(True)).says(
+        mistake("always_true", constant(True)).says(
             "Your test says True of every module, even the broken ones.",
             "Does the order you try differ from the one the keys had?",
         ),

@@ -1,14 +1,16 @@
 """A test of a module: masked keys are as good as deleted."""
 
+from collections.abc import Callable
+
 import numpy as np
+import torch
 
 from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _meetings as meetings
-from course_lib.exercises._rows import Given, mistake
+from course_lib.exercises._rows import Given, in_steps, mistake
 from course_lib.exercises._tally import of_modules
-from course_lib.exercises.bug_hunt import _mistakes as models
-from course_lib.exercises.bug_hunt._tests import asked, meet_with_lengths, pairs
+from course_lib.exercises.bug_hunt._tests import asked, constant, meet_with_lengths, pairs, same
 
 _BROKEN = (
     *("curlew", "fulmar", "zero_after_softmax", "zeroed_pads", "one_key_more"),
@@ -35,6 +37,45 @@ def _masking_probes(rng) -> list[Probe]:
         meetings.in_train_mode(rng, "pads", **drawn),
         *meetings.module_edges(rng, "pads", "curlew", [2, 3, 2]),
     ]
+
+
+@in_steps(delete=lambda x, length: x[:, :length], items=slice(None))
+def _masking(delete, items) -> Callable:
+    """A test by deleting; `delete(x, length)` is done to keys and values."""
+
+    def test(module, queries, keys, values, valid_lens) -> bool:
+        masked = module(queries, keys, values, valid_lens)
+        for b in range(len(queries))[items]:
+            item, length = slice(b, b + 1), int(valid_lens[b])
+            shorter = [delete(x[item], length) for x in (keys, values)]
+            deleted = module(queries[item], *shorter)
+            if not same(masked[item], deleted):
+                return False
+        return True
+
+    return test
+
+
+def _zero_after(x, length) -> torch.Tensor:
+    return torch.cat([x[:, :length], torch.zeros_like(x[:, length:])], dim=1)
+
+
+def _masking_to_the_longest(module, queries, keys, values, valid_lens) -> bool:
+    m = int(valid_lens.max())
+    return same(
+        module(queries, keys, values, valid_lens), module(queries, keys[:, :m], values[:, :m])
+    )
+
+
+def _masking_by_weights(module, queries, keys, values, valid_lens) -> bool:
+    module(queries, keys, values, valid_lens)
+    masked = module.attention_weights
+    for b, length in enumerate(valid_lens.tolist()):
+        item = slice(b, b + 1)
+        module(queries[item], keys[item, :length], values[item, :length])
+        if not same(masked[item, ..., :length], module.attention_weights):
+            return False
+    return True
 
 
 EXERCISE = Exercise(
@@ -64,34 +105,34 @@ EXERCISE = Exercise(
     exact=("judged",),
     tally=of_modules,
     mistakes=(
-        mistake("first_item_only", models.masking(items=slice(1))).says(
+        mistake("first_item_only", _masking(items=slice(1))).says(
             "Your test looks at the first item only.",
             "What about a module that forgets the mask of another item?",
         ),
-        mistake("always_true", models.constant(True)).says(
+        mistake("always_true", constant(True)).says(
             "Your test says True of every module, even the broken ones.",
             "Which two calls do you compare, and can their results differ?",
         ),
-        mistake("zeros_instead", models.masking(models.zero_after)).says(
+        mistake("zeros_instead", _masking(_zero_after)).says(
             "You compare with keys and values set to zero. A key of zeros is not gone: its score "
             "is 0, but its weight is not.",
             "How do you make the keys shorter?",
         ),
-        mistake("longest_only", models.masking_to_the_longest).says(
+        mistake("longest_only", _masking_to_the_longest).says(
             "You delete only what lies beyond the longest length in the batch. Shorter items keep "
             "padded keys, with no lengths to mask them.",
             "How many keys must an item of length 2 keep?",
         ),
-        mistake("one_too_few", models.masking(lambda x, length: x[:, : length + 1])).says(
+        mistake("one_too_few", _masking(lambda x, length: x[:, : length + 1])).says(
             "You delete one key too few: length 2 keeps keys 0 and 1, and key 2 goes.",
             "Where does a slice that ends at `length` stop?",
         ),
-        mistake("weights_compared", models.masking_by_weights).says(
+        mistake("weights_compared", _masking_by_weights).says(
             "You compare the weights, but a module can mask them and still let padded values into "
             "its outputs.",
             "What does the caller get from the module?",
         ),
-        mistake("always_false", models.constant(False)).says(
+        mistake("always_false", constant(False)).says(
             "Your test says False of every module, even the sound ones.",
             "Do the two results you compare come from the same keys, and do you compare with a "
             "tolerance?",

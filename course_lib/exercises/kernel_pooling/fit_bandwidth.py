@@ -1,15 +1,21 @@
 """Lesson 01: the bandwidth with the smallest leave-one-out error."""
 
 import math
+import warnings
 
 import numpy as np
+import torch
 
 from course_lib.checks.judge.comparisons import Problem
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import Case, Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling import _mistakes as wrong
-from course_lib.exercises.kernel_pooling._problems import points
+from course_lib.exercises.kernel_pooling._problems import (
+    gaussian_score,
+    others,
+    points,
+    squared_gaps,
+)
 from course_lib.reference import kernel_pooling as oracle
 
 _GRID = np.exp(np.linspace(math.log(0.02), math.log(50.0), 90))
@@ -24,14 +30,14 @@ def _learnable(rng, scale, initial=1.0, num_steps=200, lr=0.1) -> Given:
         inputs = points(rng, int(rng.integers(13, 16)))
         targets = 2.0 * np.sin(rng.uniform(1.2, 1.7) * inputs + rng.uniform(0, 6))
         targets = targets + rng.normal(0, 0.4, len(inputs))
-        errors = wrong.errors_at(inputs, targets, _GRID)
+        errors = _errors_at(inputs, targets, _GRID)
         best = int(np.argmin(errors))
         falls, rises = np.diff(errors[: best + 1]), np.diff(errors[best:])
         one_minimum = (falls <= 1e-9).all() and (rises >= -1e-9).all()
         if not (0.17 < _GRID[best] < 0.42 and one_minimum):
             continue
         start = initial / scale
-        others = wrong.errors_at(inputs, targets, [_GRID[best] / 3, _GRID[best] * 3, start])
+        others = _errors_at(inputs, targets, [_GRID[best] / 3, _GRID[best] * 3, start])
         clear = min(others) > 1.1 * errors[best]
         if not clear or _descent(errors, start, num_steps, lr) > 1.01 * errors[best]:
             continue
@@ -55,7 +61,7 @@ def _adam_on_h(inputs, targets, initial, num_steps, lr) -> float:
     """Where Adam ends that takes its large steps in h itself: often below 0."""
     h, mean, square = initial, 0.0, 0.0
     for step in range(1, num_steps + 1):
-        below, above = wrong.errors_at(inputs, targets, [h - 1e-6, h + 1e-6])
+        below, above = _errors_at(inputs, targets, [h - 1e-6, h + 1e-6])
         slope = (above - below) / 2e-6
         mean, square = 0.9 * mean + 0.1 * slope, 0.999 * square + 0.001 * slope**2
         root = math.sqrt(square / (1 - 0.999**step)) + 1e-8
@@ -127,7 +133,7 @@ def _near_best(probe, expected, recorded) -> Problem | None:
         return _LOGARITHM
     if found <= 0:
         return _NEGATIVE
-    ours, theirs = wrong.errors_at(inputs, targets, [best, found])
+    ours, theirs = _errors_at(inputs, targets, [best, found])
     if theirs <= 1.02 * ours:
         return None
     if math.isclose(found, probe.kwargs.get("initial", 1.0), rel_tol=1e-6):
@@ -135,7 +141,7 @@ def _near_best(probe, expected, recorded) -> Problem | None:
     initial = float(probe.kwargs.get("initial", 1.0))
     if found > initial > best:
         return _UPHILL
-    trained = wrong.errors_at(inputs, targets, [best, found], leave_out=False)
+    trained = _errors_at(inputs, targets, [best, found], leave_out=False)
     if found < best < initial and trained[1] < (0.1 if found > best / 3 else 1.0) * trained[0]:
         return _MEMORISES
     direction = "small" if found < best else "large"
@@ -152,6 +158,58 @@ _DIVERGED = (
 )
 
 
+def _errors_at(inputs, targets, bandwidths, leave_out=True) -> np.ndarray:
+    """Mean squared error of kernel pooling for many bandwidths at once, NumPy."""
+    squared_line = (inputs[:, None] - inputs[None, :]) ** 2
+    if leave_out:
+        squared_line = squared_line + np.diag(np.full(len(inputs), np.inf))
+    shifted = squared_line - squared_line.min(-1, keepdims=True)
+    scale = 2 * np.asarray(bandwidths, dtype=float)[:, None, None] ** 2
+    weights = np.exp(-shifted / scale)
+    predictions = (weights / weights.sum(-1, keepdims=True)) @ targets
+    return ((predictions - targets) ** 2).mean(-1)
+
+
+def _error(inputs, targets, bandwidth) -> torch.Tensor:
+    """Mean squared error of the leave-one-out predictions."""
+    scores = gaussian_score(squared_gaps(inputs), bandwidth).masked_fill(~others(inputs), -math.inf)
+    return (torch.softmax(scores, -1) @ targets - targets).square().mean()
+
+
+def _learned(initial) -> torch.Tensor:
+    return torch.tensor(math.log(initial), dtype=torch.float64, requires_grad=True)
+
+
+def _step_without_a_leaf(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
+    """After `s = s - lr * s.grad` there is no gradient any more."""
+    place = _learned(initial)
+    for _ in range(2):
+        _error(inputs, targets, place.exp()).backward()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own hint at the mistake
+            place = place - lr * place.grad  # pyright: ignore[reportOperatorIssue]: None, the mistake
+
+
+def _step_recorded(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
+    place = _learned(initial)
+    place -= lr
+
+
+def _graph_used_twice(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
+    bandwidth = _learned(initial).exp()
+    for _ in range(2):
+        _error(inputs, targets, bandwidth).backward()
+
+
+def _no_leaf_to_optimise(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
+    raise ValueError("can't optimize a non-leaf Tensor")  # as torch.optim, which loads for a second
+
+
+def _no_gradient(inputs, targets, initial=1.0, num_steps=200, lr=0.1) -> None:
+    log_bandwidth = torch.tensor(math.log(initial), requires_grad=True)
+    _error(inputs, targets, log_bandwidth.exp().item()).backward()
+
+
 EXERCISE = Exercise(
     points=4,
     minutes=20,
@@ -162,28 +220,28 @@ EXERCISE = Exercise(
     builds_on=("squared_distances", "kernel_pooling", "leave_one_out"),
     comparisons={"near_best": _near_best},
     mistakes=(
-        mistake("gradient_cut", wrong.no_gradient, fails=True).says(
+        mistake("gradient_cut", _no_gradient, fails=True).says(
             "`backward` finds no gradient: the error does not depend on the tensor you want to "
             "learn, because a step along the way turned it into a plain number.",
             "Where do you call `.item()` or `float(...)`: before `backward`, or after the loop?",
         ),
-        mistake("step_recorded", wrong.step_recorded, fails=True).says(
+        mistake("step_recorded", _step_recorded, fails=True).says(
             "Your step changes, in place, a tensor that requires a gradient, and torch would have "
             "to record the step itself.",
             "Which context manager, or which optimiser, takes a step that is not recorded?",
         ),
-        mistake("step_without_a_leaf", wrong.step_without_a_leaf, fails=True).says(
+        mistake("step_without_a_leaf", _step_without_a_leaf, fails=True).says(
             "After your first step there is no gradient: `s = s - lr * s.grad` makes a new tensor "
             "from the old one, and `backward` fills `.grad` only on leaf tensors, where a graph "
             "begins.",
             "How can you change the same tensor in place without recording the change?",
         ),
-        mistake("graph_used_twice", wrong.graph_used_twice, fails=True).says(
+        mistake("graph_used_twice", _graph_used_twice, fails=True).says(
             "Your loop goes backward through a graph built before it: something between log h and "
             "the error is computed once, instead of again in each step.",
             "Which lines depend on the bandwidth, and are all of them inside the loop?",
         ),
-        mistake("no_leaf_to_optimise", wrong.no_leaf_to_optimise, fails=True).says(
+        mistake("no_leaf_to_optimise", _no_leaf_to_optimise, fails=True).says(
             "The tensor you give to the optimiser was computed from another one. Only a leaf "
             "tensor, where a graph begins, can be optimised.",
             "Can you take `math.log` before `torch.tensor(..., requires_grad=True)`?",

@@ -11,8 +11,7 @@ from course_lib.checks.judge.comparisons import Problem, arrays_agree, tolerance
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, STRIDED, Case, case, mistake
-from course_lib.exercises.kernel_pooling import _mistakes as wrong
-from course_lib.exercises.kernel_pooling._problems import normal
+from course_lib.exercises.kernel_pooling._problems import gaussian, normal, of_distances
 from course_lib.reference import kernel_pooling as oracle
 
 
@@ -144,7 +143,7 @@ EXERCISE = Exercise(
             "The bandwidth enters without its square.",
             "What are the units of a dot product, and of h?",
         ),
-        mistake("square_positive", wrong.of_distances(lambda s, h: s / (2 * h**2))).says(
+        mistake("square_positive", of_distances(lambda s, h: s / (2 * h**2))).says(
             "The sign is wrong: your scores grow with the distance, so far keys win.",
             "Should the score grow or fall with the distance?",
         ),
@@ -155,7 +154,7 @@ EXERCISE = Exercise(
         ),
         mistake(
             "log_of_the_kernel",
-            wrong.of_distances(lambda s, h: torch.log(wrong.gaussian(s, h))),
+            of_distances(lambda s, h: torch.log(gaussian(s, h))),
         ).says(
             "You take the logarithm of the kernel. Far from a key the kernel underflows to 0, and "
             "log(0) is -inf.",
@@ -163,7 +162,7 @@ EXERCISE = Exercise(
         ),
         mistake(
             "weights_returned",
-            wrong.of_distances(lambda s, h: torch.softmax(-s / (2 * h**2), -1)),
+            of_distances(lambda s, h: torch.softmax(-s / (2 * h**2), -1)),
         ).says(
             "You return the weights; the exercise asks for the scores before the softmax.",
             "What happens to weights that go through a softmax a second time?",

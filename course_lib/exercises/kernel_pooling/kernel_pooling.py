@@ -2,14 +2,15 @@
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
+import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling import _mistakes as wrong
-from course_lib.exercises.kernel_pooling._problems import normal
+from course_lib.exercises.kernel_pooling._problems import gaussian, normal, of_distances
 from course_lib.reference import kernel_pooling as oracle
 
 
@@ -182,6 +183,41 @@ def _weights_make_outputs(probe, outputs) -> str | None:
     return "Your outputs are not your weights times the values."
 
 
+def _pooling(weigh, finish=lambda outputs, weights: (outputs, weights)) -> Callable:
+    """A wrong `kernel_pooling`: `weigh(squared distances, bandwidth)` gives the weights."""
+
+    def model(queries, keys, values, bandwidth) -> tuple[torch.Tensor, torch.Tensor]:
+        if values.dim() != 2:
+            raise ValueError("values")
+        weights = of_distances(weigh)(queries, keys, bandwidth)
+        return finish(weights @ values, weights)
+
+    return model
+
+
+def _scored(score, dim=-1) -> Callable:
+    """Weights as the softmax of `score(squared distances, bandwidth)`."""
+    return _pooling(lambda s, h: torch.softmax(score(s, h), dim))
+
+
+def _shifted(scores, dim) -> torch.Tensor:
+    return scores - scores.amax(dim, keepdim=True)
+
+
+def _normalised(kernel) -> Callable:
+    """Weights as a kernel divided by its total over the keys."""
+
+    def weigh(s, h) -> torch.Tensor:
+        values = kernel(s, h)
+        return values / values.sum(-1, keepdim=True)
+
+    return _pooling(weigh)
+
+
+def _nearest(s, h) -> torch.Tensor:
+    return torch.nn.functional.one_hot(s.argmin(-1), s.shape[-1]).to(s.dtype)
+
+
 EXERCISE = Exercise(
     points=5,
     minutes=15,
@@ -194,53 +230,59 @@ EXERCISE = Exercise(
     oracle=oracle.kernel_pooling,
     builds_on=("squared_distances",),
     mistakes=(
-        mistake("over_queries", wrong.scored(lambda s, h: -s / (2 * h**2), dim=0)).says(
+        mistake("over_queries", _scored(lambda s, h: -s / (2 * h**2), dim=0)).says(
             "You normalise over the queries: the columns of your weights sum to 1, not the rows.",
             "A query shares its weight among the keys. Which axis holds the keys?",
         ),
-        mistake("half_missing", wrong.scored(lambda s, h: -s / h**2)).says(
+        mistake("half_missing", _scored(lambda s, h: -s / h**2)).says(
             "The factor 1/2 is missing: your kernel is as narrow as one of bandwidth h / sqrt 2.",
             "What is under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
-        mistake("not_normalised", wrong.pooling(wrong.gaussian)).says(
+        mistake("not_normalised", _pooling(gaussian)).says(
             "The kernel is right but not normalised: the weights of a query do not sum to 1, so "
             "the outputs are sums, not averages.",
             "What must each row be divided by?",
         ),
-        mistake("far_query_nan", wrong.normalised(wrong.gaussian)).says(
+        mistake("far_query_nan", _normalised(gaussian)).says(
             "Far from every key, exp(-distance^2 / (2 h^2)) underflows to 0 for all keys, and you "
             "divide 0 by 0.",
             "Which number can be added to all scores of a row without changing the weights?",
         ),
-        mistake("bandwidth_not_squared", wrong.scored(lambda s, h: -s / (2 * h))).says(
+        mistake("bandwidth_not_squared", _scored(lambda s, h: -s / (2 * h))).says(
             "The bandwidth enters without its square: the exponent is -distance^2 / (2 h).",
             "What are the units of distance^2, and of h?",
         ),
-        mistake("bandwidth_multiplied", wrong.scored(lambda s, h: -s * h**2 / 2)).says(
+        mistake("bandwidth_multiplied", _scored(lambda s, h: -s * h**2 / 2)).says(
             "You multiply by h^2 where you should divide, so a larger bandwidth makes your kernel "
             "narrower.",
             "What should happen to far keys when the bandwidth grows? In which order does "
             "Python evaluate `a / 2 * b`?",
         ),
-        mistake("plus_distance", wrong.scored(lambda s, h: s / (2 * h**2))).says(
+        mistake("plus_distance", _scored(lambda s, h: s / (2 * h**2))).says(
             "The sign is wrong: the farthest key gets the largest weight.",
             "Should a large distance give a large score or a small one?",
         ),
-        mistake("bandwidth_ignored", wrong.scored(lambda s, h: -s / 2)).says(
+        mistake("bandwidth_ignored", _scored(lambda s, h: -s / 2)).says(
             "The bandwidth changes nothing: your kernel is that of bandwidth 1.",
             "Where does `bandwidth` enter your computation?",
         ),
-        mistake("distance_not_squared", wrong.scored(lambda s, h: -s.sqrt() / (2 * h**2))).says(
+        mistake("distance_not_squared", _scored(lambda s, h: -s.sqrt() / (2 * h**2))).says(
             "The distance enters without its square: exp(-distance / (2 h^2)) has a sharp peak "
             "and heavy tails.",
             "What does `squared_distances` return, and do you take its square root?",
         ),
-        mistake("softmax_of_the_kernel", wrong.scored(wrong.gaussian)).says(
+        mistake("softmax_of_the_kernel", _scored(gaussian)).says(
             "You take the softmax of the kernel, which exponentiates twice, so all weights end up "
             "close together.",
             "Softmax already takes the exp. Which numbers does it need as input?",
         ),
-        mistake("order_swapped", wrong.swapped).says(
+        mistake(
+            "order_swapped",
+            _pooling(
+                lambda s, h: torch.softmax(-s / (2 * h**2), -1),
+                lambda outputs, weights: (weights, outputs),
+            ),
+        ).says(
             "You return the weights first; the outputs come first.",
             "What does the docstring say under `Returns:`?",
         ),

@@ -2,14 +2,21 @@
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
+import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling import _mistakes as wrong
-from course_lib.exercises.kernel_pooling._problems import normal, points
+from course_lib.exercises._rows import FLOAT32, STRIDED, Given, case, edge, in_steps, mistake
+from course_lib.exercises.kernel_pooling._problems import (
+    gaussian_score,
+    normal,
+    others,
+    points,
+    squared_gaps,
+)
 from course_lib.reference import kernel_pooling as oracle
 
 
@@ -97,6 +104,66 @@ def _own_target_matters(probe, outputs) -> str | None:
     return None
 
 
+@in_steps(score=gaussian_score, keep=others, dim=-1, number=lambda bandwidth: bandwidth)
+def _left_out(score, keep, dim, number) -> Callable:
+    """Leave-one-out over the pairs that `keep(inputs)` allows; a row without any gets 0."""
+
+    def model(inputs, targets, bandwidth) -> torch.Tensor:
+        scores = score(squared_gaps(inputs), number(bandwidth)).masked_fill(
+            ~keep(inputs), -math.inf
+        )
+        return torch.softmax(scores, dim).nan_to_num(0.0) @ targets
+
+    return model
+
+
+def _same(numbers) -> torch.Tensor:
+    return numbers[:, None] == numbers[None, :]
+
+
+def _without(pairs) -> Callable:
+    """Leaves out `pairs(inputs, targets)`."""
+
+    def model(inputs, targets, bandwidth) -> torch.Tensor:
+        scores = -squared_gaps(inputs) / (2 * bandwidth**2)
+        return torch.softmax(scores.masked_fill(pairs(inputs, targets), -math.inf), -1) @ targets
+
+    return model
+
+
+def _itself(inputs, targets) -> torch.Tensor:
+    return torch.eye(len(inputs), dtype=torch.bool)
+
+
+def _everyone(inputs) -> torch.Tensor:
+    return torch.ones(len(inputs), len(inputs), dtype=torch.bool)
+
+
+def _others_in_place(inputs) -> torch.Tensor:
+    """Leaves out every pair with the same input, twins included."""
+    return squared_gaps(inputs) > 0
+
+
+def _distance_filled(number) -> Callable:
+    """The diagonal of the distances is filled, before the bandwidth divides them."""
+
+    def model(inputs, targets, bandwidth) -> torch.Tensor:
+        distances = squared_gaps(inputs).masked_fill(~others(inputs), number)
+        return torch.softmax(-distances / (2 * bandwidth**2), -1).nan_to_num(0.0) @ targets
+
+    return model
+
+
+def _zero_weight_only(inputs, targets, bandwidth) -> torch.Tensor:
+    weights = torch.softmax(-squared_gaps(inputs) / (2 * bandwidth**2), -1)
+    return weights.masked_fill(~others(inputs), 0.0) @ targets
+
+
+def _masked_weights(inputs, targets, bandwidth) -> torch.Tensor:
+    weights = torch.softmax(-squared_gaps(inputs) / (2 * bandwidth**2), -1)
+    return weights.masked_fill(~others(inputs), -math.inf) @ targets
+
+
 EXERCISE = Exercise(
     points=4,
     minutes=15,
@@ -106,55 +173,62 @@ EXERCISE = Exercise(
     oracle=oracle.leave_one_out,
     builds_on=("squared_distances", "kernel_pooling"),
     mistakes=(
-        mistake("no_exclusion", wrong.left_out(keep=wrong.everyone)).says(
+        mistake("no_exclusion", _left_out(keep=_everyone)).says(
             "Each point still counts in its own prediction. Either nothing is left out, or the "
             "score on the diagonal is set to 0. Both give these numbers: a point's distance to "
             "itself is 0 anyway, and exp(0) = 1 is the largest kernel there is.",
             "For which score is the exponential 0?",
         ),
-        mistake("not_renormalised", wrong.zero_weight_only).says(
+        mistake("not_renormalised", _zero_weight_only).says(
             "Each point's own weight (or its own target) is set to 0, but the other weights stay "
             "as they were and no longer sum to 1, so predictions are pulled towards 0.",
             "What do the remaining weights sum to, and what should they sum to?",
         ),
-        mistake("over_queries", wrong.left_out(dim=0)).says(
+        mistake("over_queries", _left_out(dim=0)).says(
             "You normalise over the wrong axis: the columns of the weights sum to 1.",
             "A row belongs to the point being predicted. Over which axis must it sum to 1?",
         ),
-        mistake("half_missing", wrong.left_out(lambda s, h: -s / h**2)).says(
+        mistake("half_missing", _left_out(lambda s, h: -s / h**2)).says(
             "The right pair is left out, but the factor 1/2 is missing from the exponent.",
             "What is under the fraction in exp(-distance^2 / (2 h^2))?",
         ),
-        mistake("bandwidth_not_squared", wrong.left_out(lambda s, h: -s / (2 * h))).says(
+        mistake("bandwidth_not_squared", _left_out(lambda s, h: -s / (2 * h))).says(
             "The right pair is left out, but the bandwidth enters without its square.",
             "What are the units of distance^2, and of h?",
         ),
-        mistake("bandwidth_without_gradient", wrong.bandwidth_as_number).says(
+        mistake(
+            "bandwidth_without_gradient",
+            _left_out(
+                number=lambda bandwidth: (
+                    bandwidth.item() if torch.is_tensor(bandwidth) else bandwidth
+                )
+            ),
+        ).says(
             "The predictions are right, but no gradient reaches a bandwidth that is a tensor, and "
             "`fit_bandwidth` will need it.",
             "Which step turns `bandwidth` into a plain number (`.item()`, `float(...)`)?",
         ),
-        mistake("twins_left_out", wrong.left_out(keep=wrong.others_in_place)).says(
+        mistake("twins_left_out", _left_out(keep=_others_in_place)).says(
             "Where two points share an input, you leave out both: you exclude by value (distance "
             "0) instead of by index.",
             "Which entries are the pairs (i, i)?",
         ),
-        mistake("nan_when_alone", wrong.without(wrong.itself)).says(
+        mistake("nan_when_alone", _without(_itself)).says(
             "A point with no other is predicted as NaN: nothing is left in its row, and a softmax "
             "of nothing but -inf, like a division by a total of 0, is 0 / 0.",
             "What should that row give, and where can you put it in?",
         ),
-        mistake("minus_infinity_weight", wrong.masked_weights).says(
+        mistake("minus_infinity_weight", _masked_weights).says(
             "You fill in minus infinity after the softmax, so every prediction is infinite or NaN.",
             "Does the fill belong before the softmax or after it?",
         ),
-        mistake("distance_filled_with_infinity", wrong.distance_filled(math.inf)).says(
+        mistake("distance_filled_with_infinity", _distance_filled(math.inf)).says(
             "The predictions are right, but the gradient of the bandwidth is NaN: the distance on "
             "your diagonal is infinite before the bandwidth divides it, and backward multiplies "
             "that infinity by 0.",
             "Can the diagonal be filled after the division, in the scores?",
         ),
-        mistake("distance_filled_with_a_large_number", wrong.distance_filled(1e9)).says(
+        mistake("distance_filled_with_a_large_number", _distance_filled(1e9)).says(
             "The distance on your diagonal is a large number, which a large bandwidth makes small "
             "again, so the point counts in its own prediction.",
             "For which score is the exponential 0, whatever the bandwidth?",

@@ -1,11 +1,13 @@
 """Lesson 01: the squared distance of every query and key."""
 
+from collections.abc import Callable
 from dataclasses import replace
+
+import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._rows import Given, case, edge, mistake
-from course_lib.exercises.kernel_pooling import _mistakes as wrong
 from course_lib.exercises.kernel_pooling._problems import normal
 from course_lib.reference import kernel_pooling as oracle
 
@@ -73,6 +75,26 @@ def _probes(rng) -> list[Probe]:
     return [replace(probe, tolerance=1e-4) for probe in (*_values(rng), *_places(rng))]
 
 
+def _pairwise(combine) -> Callable:
+    """A wrong `squared_distances`: `combine` of the differences (n, m, d)."""
+    return lambda queries, keys: combine(queries[:, None] - keys[None])
+
+
+def _spoilt(change) -> Callable:
+    """The right squared distances, and what `change` makes of them."""
+    return _pairwise(lambda differences: change(differences.square().sum(-1)))
+
+
+def _expanded(norm_q, dots, norm_k) -> Callable:
+    """|q|^2, q.k and |k|^2, each with a factor."""
+
+    def model(queries, keys) -> torch.Tensor:
+        q2, k2 = queries.square().sum(-1)[:, None], keys.square().sum(-1)[None, :]
+        return norm_q * q2 + dots * (queries @ keys.T) + norm_k * k2
+
+    return model
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=10,
@@ -82,7 +104,7 @@ EXERCISE = Exercise(
     oracle=oracle.squared_distances,
     no_loops=True,
     mistakes=(
-        mistake("root_taken", wrong.spoilt(lambda right: right.sqrt())).says(
+        mistake("root_taken", _spoilt(lambda right: right.sqrt())).says(
             "These are the distances; the exercise asks for their squares.",
             "Which step takes a root (`sqrt`, `norm`, `cdist`)?",
         ),
@@ -92,26 +114,26 @@ EXERCISE = Exercise(
             "Your code compares query i with key i only; each query must meet every key.",
             "What shapes must queries and keys have so that broadcasting gives (n, m, d)?",
         ),
-        mistake("transposed", wrong.spoilt(lambda right: right.mT)).says(
+        mistake("transposed", _spoilt(lambda right: right.mT)).says(
             "The numbers are right, but the keys are in the rows and the queries in the columns.",
             "Which of the two gets the new axis in front, and which gets it behind?",
         ),
-        mistake("features_not_summed", wrong.pairwise(lambda difference: difference.square())).says(
+        mistake("features_not_summed", _pairwise(lambda difference: difference.square())).says(
             "You keep one squared difference for each feature: the result still has an axis d.",
             "Over which axis must the squares be added up?",
         ),
         mistake(
-            "mean_over_features", wrong.pairwise(lambda difference: difference.square().mean(-1))
+            "mean_over_features", _pairwise(lambda difference: difference.square().mean(-1))
         ).says(
             "You average the squares over the features instead of adding them up.",
             "What is the squared distance of (0, 0) and (3, 4)?",
         ),
-        mistake("factor_two_missing", wrong.expanded(1, -1, 1)).says(
+        mistake("factor_two_missing", _expanded(1, -1, 1)).says(
             "You subtract the dot product once, but |q - k|^2 = |q|^2 - 2 q.k + |k|^2.",
             "What is the cross term of a square?",
         ),
         mistake(
-            "squared_after_the_sum", wrong.pairwise(lambda difference: difference.sum(-1).square())
+            "squared_after_the_sum", _pairwise(lambda difference: difference.sum(-1).square())
         ).says(
             "You add up the differences and square afterwards, so differences of opposite sign "
             "cancel.",
@@ -119,7 +141,7 @@ EXERCISE = Exercise(
         ),
         mistake(
             "gradient_at_zero_nan",
-            wrong.spoilt(lambda right: right.sqrt() ** 2),
+            _spoilt(lambda right: right.sqrt() ** 2),
         ).says(
             "The numbers are right, but the gradient is NaN where a query equals a key: you take "
             "a square root and square it again.",

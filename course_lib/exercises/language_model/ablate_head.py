@@ -1,5 +1,7 @@
 """`ablate_head`: one head off inside a `with`, and everything as it was afterwards."""
 
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -8,8 +10,7 @@ import torch
 from course_lib.checks.judge.comparisons import Problem, close
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._rows import Case, Given, case, mistake
-from course_lib.exercises.language_model import _ablation as wrong
+from course_lib.exercises._rows import Case, Given, case, in_steps, mistake
 
 _ATTRIBUTES = ("attention", "attn", "mixer.heads")
 
@@ -143,6 +144,115 @@ def _as_it_was(probe, expected, recorded) -> Problem | None:
     )
 
 
+def _parts(model, layer) -> list:
+    return [m for m in model.blocks[layer].modules() if hasattr(m, "W_o")]
+
+
+def _block_of(part, head) -> slice:
+    size = part.W_o.in_features // part.num_heads
+    return slice(head * size, (head + 1) * size)
+
+
+def _zero_at(features) -> Callable:
+    def hook(module, inputs) -> torch.Tensor:
+        x = inputs[0].clone()
+        x[..., features] = 0.0
+        return x
+
+    return hook
+
+
+@in_steps(
+    features=_block_of,
+    parts=_parts,
+    hook_of=_zero_at,
+    around=contextlib.nullcontext,
+    removed="always",
+)
+def _switch(
+    features: Callable, parts: Callable, hook_of: Callable, around: Callable, removed: str
+) -> Callable:
+    """A right answer; each argument is one step of it."""
+
+    @contextlib.contextmanager
+    def ablate_head(model, layer, head) -> Iterator[None]:
+        chosen = parts(model, layer)
+        handles = [
+            part.W_o.register_forward_pre_hook(hook_of(features(part, head))) for part in chosen
+        ]
+        if removed == "too early":
+            _remove(handles)
+        try:
+            with around():
+                yield
+        except Exception:
+            if removed in ("always", "too early"):
+                _remove(handles)
+            if removed != "hides errors":
+                raise
+        if removed != "never":
+            _remove(handles)
+
+    return ablate_head
+
+
+def _remove(handles) -> None:
+    for handle in handles:
+        handle.remove()
+
+
+def _interleaved(part, head) -> slice:
+    return slice(head, None, part.num_heads)
+
+
+def _by_what_it_writes(part, head) -> slice:
+    size = part.W_o.out_features // part.num_heads
+    return slice(head * size, (head + 1) * size)
+
+
+def _next_head(part, head) -> slice:
+    return _block_of(part, head + 1)
+
+
+def _others(part, head) -> list[int]:
+    own = range(part.W_o.in_features)[_block_of(part, head)]
+    return [i for i in range(part.W_o.in_features) if i not in own]
+
+
+def _all_parts(model, layer) -> list:
+    return [m for m in model.modules() if hasattr(m, "W_o")]
+
+
+def _detached(features) -> Callable:
+    def hook(module, inputs) -> torch.Tensor:
+        return _zero_at(features)(module, [inputs[0].detach()])
+
+    return hook
+
+
+@in_steps(columns=True, copy=True, restored="always")
+def _zeroed(columns, copy, restored) -> Callable:
+    """The same with the weights of W_o, set to 0 and put back."""
+
+    @contextlib.contextmanager
+    def ablate_head(model, layer, head) -> Iterator[None]:
+        (part,) = _parts(model, layer)
+        own = _block_of(part, head)
+        weights = part.W_o.weight.data[:, own] if columns else part.W_o.weight.data[own]
+        kept = weights.clone() if copy else weights
+        weights.zero_()
+        try:
+            yield
+        except Exception:
+            if restored == "always":
+                weights.copy_(kept)
+            raise
+        if restored != "never":
+            weights.copy_(kept)
+
+    return ablate_head
+
+
 EXERCISE = Exercise(
     points=3,
     minutes=15,
@@ -155,65 +265,65 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_values(rng), *_edges(rng), *_gradients(rng)],
     mistakes=(
         replace(
-            mistake("not_restored_after_an_error", wrong.switch(removed="without errors")).says(
+            mistake("not_restored_after_an_error", _switch(removed="without errors")).says(
                 "After an error inside the `with`, the head is still off.",
                 "Which block of a `try` always runs, however the `try` ends?",
             ),
-            twins=(wrong.zeroed(restored="without errors"),),
+            twins=(_zeroed(restored="without errors"),),
         ),
-        mistake("never_restored", wrong.switch(removed="never")).says(
+        mistake("never_restored", _switch(removed="never")).says(
             "The hook that switches the head off is still there after the `with`.",
             "What does `register_forward_pre_hook` return, and what can you do with it?",
         ),
-        mistake("weights_stay_zero", wrong.zeroed(copy=False)).says(
+        mistake("weights_stay_zero", _zeroed(copy=False)).says(
             "The entries of `W_o.weight` that you set to 0 are still 0 after the `with`. If you "
             "put something back, it is a view of the weights, which became 0 along with them.",
             "Which method makes a copy of a slice?",
         ),
-        mistake("nothing_switched_off", wrong.switch(removed="too early")).says(
+        mistake("nothing_switched_off", _switch(removed="too early")).says(
             "Inside the `with` the model computes what it always does. A hook that returns "
             "nothing changes nothing; neither does a change undone before the `yield` or made to "
             "a copy.",
             "Which of your lines changes what the W_o of `model` itself reads?",
         ),
-        mistake("all_heads", wrong.switch(features=lambda part, head: slice(None))).says(
+        mistake("all_heads", _switch(features=lambda part, head: slice(None))).says(
             "All heads of the layer are off, not one.",
             "Which of the features that W_o reads belong to this head?",
         ),
-        mistake("other_heads", wrong.switch(features=wrong.others)).says(
+        mistake("other_heads", _switch(features=_others)).says(
             "The requested head is the only one left on.",
             "Which side of your selection gets the zeros?",
         ),
-        mistake("next_head", wrong.switch(features=wrong.next_head)).says(
+        mistake("next_head", _switch(features=_next_head)).says(
             "The head after the requested one is off: heads are counted from 0.",
             "Where does the block of features of head 0 begin?",
         ),
-        mistake("every_layer", wrong.switch(parts=wrong.all_parts)).says(
+        mistake("every_layer", _switch(parts=_all_parts)).says(
             "The head is switched off in every layer.", "Where does `layer` enter?"
         ),
-        mistake("interleaved", wrong.switch(features=wrong.interleaved)).says(
+        mistake("interleaved", _switch(features=_interleaved)).says(
             "You take every h-th feature, but a head is a contiguous block.",
             "In which order does `merge_heads` put the features of the heads?",
         ),
-        mistake("rows_of_the_weight", wrong.zeroed(columns=False)).says(
+        mistake("rows_of_the_weight", _zeroed(columns=False)).says(
             "You set features that W_o writes to 0, the rows of its weight. The heads are what it "
             "reads: the columns.",
             "What is the shape of the weight of `nn.Linear(in_features, out_features)`?",
         ),
-        mistake("size_of_what_it_writes", wrong.switch(features=wrong.by_what_it_writes)).says(
+        mistake("size_of_what_it_writes", _switch(features=_by_what_it_writes)).says(
             "You compute the size of a head from what W_o writes, but it reads a different number "
             "of features.",
             "Which size of W_o do the heads divide between them?",
         ),
-        mistake("error_hidden", wrong.switch(removed="hides errors")).says(
+        mistake("error_hidden", _switch(removed="hides errors")).says(
             "An error raised inside the `with` ends there, and the caller never hears of it.",
             "What must an `except` that only cleans up do at its end?",
         ),
-        mistake("gradients_off", wrong.switch(around=torch.no_grad)).says(
+        mistake("gradients_off", _switch(around=torch.no_grad)).says(
             "The body of the `with` runs under `torch.no_grad()`, because your `yield` is in it.",
             "Which of your lines need `no_grad`, and is the `yield` one of them?",
         ),
-        mistake("gradients_cut", wrong.switch(hook_of=wrong.detached)).says(
+        mistake("gradients_cut", _switch(hook_of=_detached)).says(
             "The logits are right, but no gradient flows through the layer's heads any more.",
             "Which step takes the tensor out of the graph (`.detach()`, `.data`)?",
         ),

@@ -1,5 +1,8 @@
 """A test of a function: no output looks at a later position."""
 
+import math
+from collections.abc import Callable
+
 import torch
 
 from course_lib.checks.judge.exercise import Exercise
@@ -7,8 +10,7 @@ from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
 from course_lib.exercises._tally import of_functions
-from course_lib.exercises.multi_head import _mistakes as wrong
-from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter
+from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter, same
 from course_lib.reference import multi_head as oracle
 
 
@@ -41,6 +43,46 @@ def _causality_probes(rng) -> list[Probe]:
     ]
 
 
+def _causality(change, before=lambda outputs, t: outputs[:, :t], cuts=None) -> Callable:
+    """A test that changes x with `change(x, t)` and compares what `before` picks."""
+
+    def is_causal(fn, x) -> bool:
+        outputs, found = fn(x), True
+        for t in cuts(x.shape[1]) if cuts else range(1, x.shape[1]):
+            found = found and same(before(fn(change(x, t)), t), before(outputs, t))
+        return found
+
+    return is_causal
+
+
+def _causality_in_place(fn, x) -> bool:
+    outputs, found = fn(x).clone(), True
+    for t in range(1, x.shape[1]):
+        x[:, t:] += 1.3
+        found = found and same(fn(x)[:, :t], outputs[:, :t])
+    return found
+
+
+def _from_t_on(x, t) -> torch.Tensor:
+    return torch.cat([x[:, :t], x[:, t:].flip(-1) * 1.7 + 0.9], dim=1)
+
+
+def _first_feature_from_t_on(x, t) -> torch.Tensor:
+    return torch.cat([torch.cat([x[:, :t, :1], x[:, t:, :1] + 1.7], dim=1), x[..., 1:]], dim=-1)
+
+
+def _only_t(x, t) -> torch.Tensor:
+    return torch.cat([x[:, :t], x[:, t : t + 1] + 1.3, x[:, t + 1 :]], dim=1)
+
+
+def _up_to_t(x, t) -> torch.Tensor:
+    return torch.cat([x[:, :t] + 1.3, x[:, t:]], dim=1)
+
+
+def _nan_from_t_on(x, t) -> torch.Tensor:
+    return torch.cat([x[:, :t], torch.full_like(x[:, t:], math.nan)], dim=1)
+
+
 EXERCISE = Exercise(
     points=2,
     minutes=10,
@@ -65,51 +107,49 @@ EXERCISE = Exercise(
     comparisons={"judged": meetings.judged},
     tally=of_functions,
     mistakes=(
-        mistake("last_position_only", wrong.causality(wrong.only_t, cuts=lambda n: [n - 1])).says(
+        mistake("last_position_only", _causality(_only_t, cuts=lambda n: [n - 1])).says(
             "You change only the last position, so you miss outputs that look one step ahead but "
             "not at the last position.",
             "Which inputs must output 0 not depend on?",
         ),
-        mistake(
-            "first_output_only", wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, :1])
-        ).says(
+        mistake("first_output_only", _causality(_from_t_on, before=lambda y, t: y[:, :1])).says(
             "You look at the first output only.",
             "Which outputs must not notice that position t has changed?",
         ),
-        mistake("past_changed", wrong.causality(wrong.up_to_t, before=lambda y, t: y[:, t:])).says(
+        mistake("past_changed", _causality(_up_to_t, before=lambda y, t: y[:, t:])).says(
             "You test the opposite: whether later outputs ignore earlier inputs.",
             "In which direction may information flow?",
         ),
         mistake(
             "own_position_forbidden",
-            wrong.causality(wrong.from_t_on, before=lambda y, t: y[:, : t + 1], cuts=range),
+            _causality(_from_t_on, before=lambda y, t: y[:, : t + 1], cuts=range),
         ).says(
             "Your test also forbids an output from depending on its own position.",
             "Which outputs come strictly before position t?",
         ),
-        mistake("changed_in_place", wrong.causality_in_place).says(
+        mistake("changed_in_place", _causality_in_place).says(
             "You write into `x` itself, so each change is still there in later calls.",
             "Which line copies `x` before you change it?",
         ),
         mistake(
             "zeros_stay",
-            wrong.causality(lambda x, t: torch.cat([x[:, :t], -2.5 * x[:, t:]], dim=1)),
+            _causality(lambda x, t: torch.cat([x[:, :t], -2.5 * x[:, t:]], dim=1)),
         ).says(
             "Your change (a product, or zeros written in) does not alter a position that already "
             "holds zeros, so you miss a function that looks there.",
             "Which change alters every number, whatever it was?",
         ),
-        mistake("one_feature_changed", wrong.causality(wrong.first_feature_from_t_on)).says(
+        mistake("one_feature_changed", _causality(_first_feature_from_t_on)).says(
             "You change only one feature of the later positions, so you miss a function that "
             "looks at another.",
             "Over which axes must the change run?",
         ),
-        mistake("nan_spreads", wrong.causality(wrong.nan_from_t_on)).says(
+        mistake("nan_spreads", _causality(_nan_from_t_on)).says(
             "You write NaN into the future. A masked key has weight 0, but 0 times NaN is NaN, so "
             "even causal attention fails.",
             "Which change would a weight of 0 hide?",
         ),
-        mistake("nothing_changed", lambda fn, x: wrong.same(fn(x), fn(x))).says(
+        mistake("nothing_changed", lambda fn, x: same(fn(x), fn(x))).says(
             "Your test says True of every function: it changes nothing, changes too little, or "
             "does not look at the effect.",
             "Is your change large enough to show?",

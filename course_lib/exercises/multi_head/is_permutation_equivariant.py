@@ -1,5 +1,8 @@
 """A test of a function: permuted positions give permuted outputs."""
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise
@@ -7,8 +10,7 @@ from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
 from course_lib.exercises._tally import of_functions
-from course_lib.exercises.multi_head import _mistakes as wrong
-from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter
+from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter, same
 from course_lib.reference import multi_head as oracle
 
 
@@ -44,11 +46,28 @@ def _roll(x) -> Tensor:
 
 
 def _same_sums(a, b) -> bool:
-    return wrong.same(a.sum(1), b.sum(1))
+    return same(a.sum(1), b.sum(1))
 
 
 def _same_first_items(a, b) -> bool:
-    return wrong.same(a[:1], b[:1])
+    return same(a[:1], b[:1])
+
+
+def _equivariance(change, output=None, agree=same) -> Callable:
+    """A test that permutes with `change(x)`; `output` is what is done to the outputs."""
+
+    def is_permutation_equivariant(fn, x) -> bool:
+        return agree(fn(change(x)), (output or change)(fn(x)))
+
+    return is_permutation_equivariant
+
+
+def _swap_first_two(x) -> torch.Tensor:
+    return torch.cat([x[:, 1:2], x[:, :1], x[:, 2:]], dim=1)
+
+
+def _both(*tests) -> Callable:
+    return lambda fn, x: all(test(fn, x) for test in tests)
 
 
 EXERCISE = Exercise(
@@ -75,39 +94,39 @@ EXERCISE = Exercise(
     comparisons={"judged": meetings.judged},
     tally=of_functions,
     mistakes=(
-        mistake("output_not_permuted", wrong.equivariance(_roll, output=lambda y: y)).says(
+        mistake("output_not_permuted", _equivariance(_roll, output=lambda y: y)).says(
             "You compare fn of the permuted input with the unpermuted outputs, which tests "
             "whether the order matters at all (invariance).",
             "Where should the output of position 0 be after position 0 has moved?",
         ),
-        mistake("only_reversed", wrong.equivariance(_flip)).says(
+        mistake("only_reversed", _equivariance(_flip)).says(
             "You only reverse the positions. A function of the distance between positions passes, "
             "and is not equivariant.",
             "Which permutation changes distances?",
         ),
-        mistake("only_rotated", wrong.equivariance(_roll)).says(
+        mistake("only_rotated", _equivariance(_roll)).says(
             "You only rotate the positions. A function that looks at its next neighbour in a "
             "circle passes, and is not equivariant.",
             "Which other permutation keeps no neighbours together?",
         ),
-        mistake("identity_permutation", lambda fn, x: wrong.same(fn(x), fn(x))).says(
+        mistake("identity_permutation", lambda fn, x: same(fn(x), fn(x))).says(
             "Your test says True of every function: what it compares is always equal, for example "
             "because the permutation moves nothing.",
             "Is your permutation certain to move something?",
         ),
-        mistake("batch_permuted", wrong.equivariance(lambda x: x.flip(0))).says(
+        mistake("batch_permuted", _equivariance(lambda x: x.flip(0))).says(
             "You permute the items of the batch instead of the positions.",
             "Which axis of (batch, num_positions, d) holds the positions?",
         ),
-        mistake("features_permuted", wrong.equivariance(lambda x: x.flip(-1))).says(
+        mistake("features_permuted", _equivariance(lambda x: x.flip(-1))).says(
             "You permute the features instead of the positions.",
             "Which axis of (batch, num_positions, d) holds the positions?",
         ),
         mistake(
             "only_first_item",
-            wrong.both(
-                wrong.equivariance(wrong.swap_first_two, agree=_same_first_items),
-                wrong.equivariance(_roll, agree=_same_first_items),
+            _both(
+                _equivariance(_swap_first_two, agree=_same_first_items),
+                _equivariance(_roll, agree=_same_first_items),
             ),
         ).says(
             "You look at the first item of the batch only.",
@@ -115,9 +134,9 @@ EXERCISE = Exercise(
         ),
         mistake(
             "sums_compared",
-            wrong.both(
-                wrong.equivariance(wrong.swap_first_two, agree=_same_sums),
-                wrong.equivariance(_roll, agree=_same_sums),
+            _both(
+                _equivariance(_swap_first_two, agree=_same_sums),
+                _equivariance(_roll, agree=_same_sums),
             ),
         ).says(
             "You compare sums over the positions, which do not say where an output is.",

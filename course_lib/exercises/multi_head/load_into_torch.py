@@ -1,13 +1,14 @@
 """Lesson 06: the module's weights in torch's own module."""
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
+import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._rows import Case, Given, case, mistake
-from course_lib.exercises.multi_head import _mistakes as wrong
+from course_lib.exercises._rows import Case, Given, case, in_steps, mistake
 from course_lib.exercises.multi_head.MultiHeadAttention import state_of
 from course_lib.reference import Expected
 from course_lib.reference import multi_head as oracle
@@ -90,6 +91,46 @@ def _source_changed(probe, outputs) -> str | None:
 
 _LEFT = "Which parameters does `reference` have that `mha` does not?"
 
+
+def _share(mha, reference) -> None:
+    reference.out_proj.weight = mha.W_o.weight
+
+
+@in_steps(order="qkv", weight=None, out=None, biases=True, after=lambda mha, reference: None)
+def _loader(order, weight, out, biases: bool | str, after) -> Callable:
+    """A wrong `load_into_torch`: `weight` and `out` change what is copied."""
+
+    def load_into_torch(mha, reference) -> None:
+        layers = [getattr(mha, f"W_{part}") for part in order]
+        with torch.no_grad():
+            if weight is not False:
+                weights = [(weight or (lambda w: w))(x.weight) for x in layers]
+                reference.in_proj_weight.copy_(torch.cat(weights))
+            if out is not False:
+                reference.out_proj.weight.copy_((out or (lambda w: w))(mha.W_o.weight))
+            if biases:
+                _load_biases(mha, reference, layers, biases)
+        after(mha, reference)
+
+    return load_into_torch
+
+
+def _load_biases(mha, reference, layers, biases) -> None:
+    """Copies the biases, or zeros unless `biases` is "own"."""
+    if reference.in_proj_bias is None:
+        return
+    if mha.W_o.bias is not None:
+        reference.in_proj_bias.copy_(torch.cat([x.bias for x in layers]))
+        reference.out_proj.bias.copy_(mha.W_o.bias)
+    elif biases != "own":
+        reference.in_proj_bias.zero_()
+        reference.out_proj.bias.zero_()
+
+
+def _load_nothing(mha, reference) -> None:
+    reference.load_state_dict(mha.state_dict(), strict=False)
+
+
 EXERCISE = Exercise(
     points=3,
     minutes=20,
@@ -121,37 +162,37 @@ EXERCISE = Exercise(
         "docs.pytorch.org": "",
     },
     mistakes=(
-        mistake("order_kqv", wrong.loader("kqv")).says(
+        mistake("order_kqv", _loader("kqv")).says(
             "`in_proj_weight` holds W_q above W_k above W_v; yours are stacked in the order k, q, "
             "v.",
             "In which order does torch cut `in_proj_weight` into three?",
         ),
-        mistake("transposed", wrong.loader(weight=lambda w: w.T, out=lambda w: w.T)).says(
+        mistake("transposed", _loader(weight=lambda w: w.T, out=lambda w: w.T)).says(
             "You transpose all weights, but `nn.Linear` and `nn.MultiheadAttention` both compute "
             "x W^T, so you can copy them as they are.",
             "What shape does `nn.Linear.weight` have, and what do its rows mean?",
         ),
-        mistake("input_forgotten", wrong.loader(weight=False, biases=False)).says(
+        mistake("input_forgotten", _loader(weight=False, biases=False)).says(
             "You load the output projection but not `in_proj_weight`. If all sizes are equal, "
             "torch does not look at `q_proj_weight` and its like.",
             "Where does torch keep the three input projections?",
         ),
-        mistake("output_forgotten", wrong.loader(out=False)).says(
+        mistake("output_forgotten", _loader(out=False)).says(
             "You load the three input projections but not the output projection.",
             "Where does torch keep W_o?",
         ),
-        mistake("old_biases_left", wrong.loader(biases="own")).says(
+        mistake("old_biases_left", _loader(biases="own")).says(
             "Where `mha` has no biases, the reference keeps its old ones.", _LEFT
         ),
-        mistake("biases_never_touched", wrong.loader(biases=False)).says(
+        mistake("biases_never_touched", _loader(biases=False)).says(
             "You load the weights but leave the biases as they were.", _LEFT
         ),
-        mistake("nothing_loaded", wrong.load_nothing).says(
+        mistake("nothing_loaded", _load_nothing).says(
             "The reference has not changed: its parameters have other names than those of `mha`, "
             "and `strict=False` hides that.",
             "Which names does `reference.state_dict()` have?",
         ),
-        mistake("shared", wrong.load_shared).says(
+        mistake("shared", _loader(after=_share)).says(
             "The reference uses `mha`'s own tensor instead of a copy: changing one changes both.",
             "What is the difference between an assignment and `copy_`?",
         ),

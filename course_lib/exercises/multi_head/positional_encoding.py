@@ -1,13 +1,14 @@
 """Lesson 06: sines and cosines that tell positions apart."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe
-from course_lib.exercises._rows import Case, case, mistake
-from course_lib.exercises.multi_head import _mistakes as wrong
+from course_lib.exercises._rows import Case, case, in_steps, mistake
 from course_lib.reference import multi_head as oracle
 
 
@@ -57,6 +58,38 @@ def _on_circle(probe, outputs) -> str | None:
 
 _EXPONENT = "Write down the angles of position 1 for D = 4. Are they 1 and 1/100?"
 
+
+@in_steps(exponent=lambda column, size: (column - column % 2) / size, base=10000.0, start=0, sine=0)
+def _encoding(exponent, base, start, sine) -> Callable:
+    """A wrong encoding: `exponent(column, embed_dim)`, first position, parity of the sines."""
+
+    def positional_encoding(num_positions, embed_dim) -> torch.Tensor:
+        positions = torch.arange(start, start + num_positions, dtype=torch.float64)[:, None]
+        columns = torch.arange(embed_dim)
+        rates = base ** exponent(columns.double(), embed_dim)
+        angles = positions / rates
+        return torch.where(columns % 2 == sine, angles.sin(), angles.cos())
+
+    return positional_encoding
+
+
+def _halves_of(num_positions, embed_dim) -> torch.Tensor:
+    first, second = (embed_dim + 1) // 2, embed_dim // 2
+    pairs = torch.arange(first, dtype=torch.float64)
+    angles = torch.arange(num_positions, dtype=torch.float64)[:, None]
+    angles = angles / 10000.0 ** (2 * pairs / embed_dim)
+    return torch.cat([angles.sin(), angles[:, :second].cos()], dim=-1)
+
+
+def _even_sizes_only(num_positions, embed_dim) -> torch.Tensor:
+    angles = torch.arange(num_positions, dtype=torch.float64)[:, None]
+    angles = angles / 10000.0 ** (torch.arange(0, embed_dim, 2).double() / embed_dim)
+    result = torch.zeros(num_positions, embed_dim, dtype=torch.float64)
+    result[:, 0::2] = angles.sin()
+    result[:, 1::2] = angles.cos()
+    return result
+
+
 EXERCISE = Exercise(
     points=3,
     minutes=20,
@@ -77,27 +110,25 @@ EXERCISE = Exercise(
         "Vaswani et al. 2017, section 3.5": "",
     },
     mistakes=(
-        mistake("in_halves", wrong.halves_of).says(
+        mistake("in_halves", _halves_of).says(
             "Your sines fill the first half and your cosines the second; here they alternate.",
             "Which columns does `encoding[:, 0::2]` name?",
         ),
-        mistake("sine_and_cosine_swapped", wrong.encoding(sine=1)).says(
+        mistake("sine_and_cosine_swapped", _encoding(sine=1)).says(
             "Sine and cosine are swapped: even columns hold sines.",
             "What is column 0 of position 0?",
         ),
-        mistake("positions_from_one", wrong.encoding(start=1)).says(
+        mistake("positions_from_one", _encoding(start=1)).says(
             "Your first position is number 1; it must be 0.", "What is sin(0)?"
         ),
-        mistake("base_100", wrong.encoding(base=100.0)).says(
+        mistake("base_100", _encoding(base=100.0)).says(
             "The exponent lacks its factor 2: column 2i belongs to 10000^(2i/D).", _EXPONENT
         ),
-        mistake(
-            "column_exponent", wrong.encoding(exponent=lambda column, size: column / size)
-        ).says(
+        mistake("column_exponent", _encoding(exponent=lambda column, size: column / size)).says(
             "Every column has its own rate; the sine and the cosine of a pair must share one.",
             "What are the exponents of columns 0 and 1?",
         ),
-        mistake("even_sizes_only", wrong.even_sizes_only, fails=True).says(
+        mistake("even_sizes_only", _even_sizes_only, fails=True).says(
             "An odd size raises, because there is one cosine fewer than there are sines.",
             "How many even columns does a row of 5 have, and how many odd ones?",
         ),

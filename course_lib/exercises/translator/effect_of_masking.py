@@ -1,14 +1,14 @@
 """`effect_of_masking`: does a word depend on what was looked at?"""
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._rows import STRIDED, Case, case, mistake
-from course_lib.exercises.translator import _decoders as wrong
+from course_lib.exercises._rows import STRIDED, Case, case, in_steps, mistake
 from course_lib.exercises.translator._models import (
     ELSEWHERE,
     LOOKED_AT,
@@ -111,6 +111,74 @@ def _effect_beyond(probe, outputs) -> str | None:
     )
 
 
+def _positions(source) -> torch.Tensor:
+    return torch.arange(source.shape[1], device=source.device)
+
+
+@in_steps(
+    read=lambda target, model: torch.cat([target.new_full((1, 1), model.start), target], dim=1)[
+        :, : target.shape[1]
+    ],
+    inputs_masked=lambda inputs, position, model: inputs,
+    source_masked=lambda source, position, model: source,
+    lens_masked=lambda valid_lens, position: valid_lens,
+    mask=lambda source, position: (_positions(source) != position)[None],
+    number=lambda logits: torch.log_softmax(logits, -1),
+    words=lambda target, whole: target,
+    change=lambda masked, whole: masked - whole,
+    before=lambda model: model.eval(),
+    after=lambda model, was_training: model.train(was_training),
+    graph=False,
+)
+def _effect(
+    read,
+    inputs_masked,
+    source_masked,
+    lens_masked,
+    mask,
+    number,
+    words,
+    change,
+    before,
+    after,
+    graph,
+) -> Callable:
+    """A wrong measure of what masking does: a right one with another step."""
+
+    def effect_of_masking(model, source, valid_lens, target, position) -> torch.Tensor:
+        was_training, inputs = model.training, read(target, model)
+        before(model)
+        with torch.set_grad_enabled(graph):
+            whole = number(model(source, valid_lens, inputs))
+            masked = model(
+                source_masked(source, position, model),
+                lens_masked(valid_lens, position),
+                inputs_masked(inputs, position, model),
+                mask(source, position),
+            )
+            chosen = words(target, whole).long()[..., None]
+            parts = (n.gather(-1, chosen)[0, :, 0] for n in (number(masked), whole))
+            changes = change(*parts)
+        after(model, was_training)
+        return changes
+
+    return effect_of_masking
+
+
+def _without_mask(source, position) -> None:
+    """For a model that is to leave the position out in another way."""
+
+
+def _in_its_place(source, position, id) -> torch.Tensor:
+    """The source with another id at the position."""
+    return torch.where(_positions(source) == position, id, source)
+
+
+def _deleted(source, position, model) -> torch.Tensor:
+    """The source without the position: those behind it move up, and a last one fills up."""
+    return torch.cat([source[:, :position], source[:, position + 1 :], source[:, :1]], dim=1)
+
+
 EXERCISE = Exercise(
     points=3,
     minutes=15,
@@ -120,36 +188,34 @@ EXERCISE = Exercise(
     oracle=asked(oracle.effect_of_masking, "start"),
     builds_on=("shift_right",),
     mistakes=(
-        mistake("sign", wrong.effect(change=lambda masked, whole: whole - masked)).says(
+        mistake("sign", _effect(change=lambda masked, whole: whole - masked)).says(
             "Your changes have the wrong sign: they are positive where a word becomes less likely.",
             "Which of the two comes after the masking, and which do you subtract?",
         ),
-        mistake(
-            "probabilities", wrong.effect(number=lambda logits: torch.softmax(logits, -1))
-        ).says(
+        mistake("probabilities", _effect(number=lambda logits: torch.softmax(logits, -1))).says(
             "You compare probabilities instead of their logarithms.",
             "Which of the two tells 0.001 from 0.01 as clearly as 0.1 from 1?",
         ),
-        mistake("logits", wrong.effect(number=lambda logits: logits)).says(
+        mistake("logits", _effect(number=lambda logits: logits)).says(
             "You compare logits. A constant added to all logits of a word changes nothing.",
             "What turns logits into probabilities?",
         ),
         mistake(
             "only_this_position",
-            wrong.effect(mask=lambda source, at: (wrong.positions(source) == at)[None]),
+            _effect(mask=lambda source, at: (_positions(source) == at)[None]),
         ).says(
             "Your mask allows that one position and hides all others.",
             "What does True mean in this course's masks?",
         ),
-        mistake("nothing_masked", wrong.effect(mask=wrong.without_mask)).says(
+        mistake("nothing_masked", _effect(mask=_without_mask)).says(
             "Both of your calls see everything, so nothing changes.",
             "Does the mask reach the model?",
         ),
         mistake(
             "zero_in_its_place",
-            wrong.effect(
-                mask=wrong.without_mask,
-                source_masked=lambda source, at, model: wrong.in_its_place(source, at, 0),
+            _effect(
+                mask=_without_mask,
+                source_masked=lambda source, at, model: _in_its_place(source, at, 0),
             ),
         ).says(
             "You write 0 into the source instead of masking: 0 is an id like any other, and the "
@@ -158,9 +224,9 @@ EXERCISE = Exercise(
         ),
         mistake(
             "pad_in_its_place",
-            wrong.effect(
-                mask=wrong.without_mask,
-                source_masked=lambda source, at, model: wrong.in_its_place(source, at, model.pad),
+            _effect(
+                mask=_without_mask,
+                source_masked=lambda source, at, model: _in_its_place(source, at, model.pad),
             ),
         ).says(
             "You write the pad into the source instead of masking: within the length, the model "
@@ -169,8 +235,8 @@ EXERCISE = Exercise(
         ),
         mistake(
             "cut_off_there",
-            wrong.effect(
-                mask=wrong.without_mask,
+            _effect(
+                mask=_without_mask,
                 lens_masked=lambda lens, at: lens.clamp(max=at),
             ),
         ).says(
@@ -179,9 +245,9 @@ EXERCISE = Exercise(
         ),
         mistake(
             "deleted",
-            wrong.effect(
-                mask=wrong.without_mask,
-                source_masked=wrong.deleted,
+            _effect(
+                mask=_without_mask,
+                source_masked=_deleted,
                 lens_masked=lambda lens, at: lens - (at < lens).long(),
             ),
         ).says(
@@ -191,39 +257,39 @@ EXERCISE = Exercise(
         ),
         mistake(
             "query_masked",
-            wrong.effect(
-                mask=wrong.without_mask,
-                inputs_masked=lambda inputs, at, model: wrong.in_its_place(inputs, at, model.pad),
+            _effect(
+                mask=_without_mask,
+                inputs_masked=lambda inputs, at, model: _in_its_place(inputs, at, model.pad),
             ),
         ).says(
             "You hide a word that the decoder has said; the exercise asks you to hide a position "
             "of the source.",
             "Which sequence gives the queries of this attention, and which the keys?",
         ),
-        mistake("target_read", wrong.effect(read=lambda target, model: target)).says(
+        mistake("target_read", _effect(read=lambda target, model: target)).says(
             "Your decoder reads the target as it is: it reads each word while it has to predict "
             "that word, and never reads the start.",
             "Which exercise turned the targets into the decoder's inputs?",
         ),
         mistake(
             "most_likely_word",
-            wrong.effect(words=lambda target, whole: whole.argmax(-1)),
+            _effect(words=lambda target, whole: whole.argmax(-1)),
         ).says(
             "You follow the words that the model thinks most likely, not those of `target`.",
             "Which words' log-probabilities does the exercise ask for?",
         ),
-        mistake("graph_kept", wrong.effect(graph=True)).says(
+        mistake("graph_kept", _effect(graph=True)).says(
             "The numbers are right, but they carry the graphs of two calls.",
             "What does `torch.no_grad()` do?",
         ),
         mistake(
             "train_mode_kept",
-            wrong.effect(before=lambda model: None, after=lambda model, was: None),
+            _effect(before=lambda model: None, after=lambda model, was: None),
         ).says(
             "A model that comes in train mode stays in it, so dropout is part of your numbers.",
             "Which method turns dropout off?",
         ),
-        mistake("left_in_eval_mode", wrong.effect(after=lambda model, was: None)).says(
+        mistake("left_in_eval_mode", _effect(after=lambda model, was: None)).says(
             "The numbers are right, but you leave a model that came in train mode in eval mode.",
             "Which attribute says which mode a module is in?",
         ),

@@ -1,13 +1,14 @@
 """`greedy_decode`: the most likely word, again and again."""
 
 import functools
+from collections.abc import Callable
 
 import numpy as np
+import torch
 
 from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Built, Probe, tensor
-from course_lib.exercises._rows import STRIDED, Case, case, mistake
-from course_lib.exercises.translator import _decoders as wrong
+from course_lib.exercises._rows import STRIDED, Case, case, in_steps, mistake
 from course_lib.exercises.translator._models import (
     ELSEWHERE,
     LOOKED_AT,
@@ -143,6 +144,46 @@ def _first_wrong_word(probe, outputs) -> str | None:
     return None
 
 
+@in_steps(
+    before=lambda model: model.eval(),
+    after=lambda model, was_training: model.train(was_training),
+    graph=False,
+    read=lambda inputs, source: inputs,
+    choose=lambda logits: logits[:, -1].argmax(-1),
+    fill=lambda words, ended, pad: words.masked_fill(ended, pad),
+    is_over=lambda ended: ended.all(),
+    most=lambda max_len: max_len,
+    finish=lambda words, end, pad: words[:, 1:],
+)
+def _decoder(before, after, graph, read, choose, fill, is_over, most, finish) -> Callable:
+    """A wrong decoder: a right one with another step."""
+
+    def greedy_decode(model, source, valid_lens, start, end, max_len) -> torch.Tensor:
+        was_training = model.training
+        before(model)
+        words = torch.full((len(source), 1), start, device=source.device)
+        ended = torch.zeros(len(source), dtype=torch.bool, device=source.device)
+        with torch.set_grad_enabled(graph):
+            while words.shape[1] <= most(max_len) and not is_over(ended):
+                following = choose(model(source, valid_lens, read(words, source)))
+                following = fill(following, ended, model.pad)
+                ended = ended | (following == end)
+                words = torch.cat([words, following[:, None]], dim=1)
+        after(model, was_training)
+        return finish(words, end, model.pad)
+
+    return greedy_decode
+
+
+def _one_pass(model, source, valid_lens, start, end, max_len) -> torch.Tensor:
+    was_training = model.training
+    with torch.no_grad():
+        words = model.eval()(source, valid_lens, source).argmax(-1)[:, :max_len]
+    model.train(was_training)
+    ended = (words == end).long().cumsum(1) - (words == end).long() > 0
+    return words.masked_fill(ended, model.pad)
+
+
 EXERCISE = Exercise(
     points=4,
     minutes=20,
@@ -151,71 +192,69 @@ EXERCISE = Exercise(
     probes=lambda rng: [*_plain(rng), *_edges(rng), *_modes(rng)],
     oracle=asked(oracle.greedy_decode, "pad"),
     mistakes=(
-        mistake("goes_on_after_end", wrong.decoder(fill=lambda words, ended, pad: words)).says(
+        mistake("goes_on_after_end", _decoder(fill=lambda words, ended, pad: words)).says(
             "An item goes on after its end: your result contains what the model says after `end`.",
             "What belongs after `end`?",
         ),
-        mistake("stops_at_first_end", wrong.decoder(is_over=lambda ended: ended.any())).says(
+        mistake("stops_at_first_end", _decoder(is_over=lambda ended: ended.any())).says(
             "All translations stop as soon as one of them has ended.",
             "Which item may end the loop?",
         ),
-        mistake("always_max_len", wrong.decoder(is_over=lambda ended: False)).says(
+        mistake("always_max_len", _decoder(is_over=lambda ended: False)).says(
             "Your result always has `max_len` columns; the last ones may hold nothing but pads.",
             "When is there nothing left to say?",
         ),
-        mistake("start_returned", wrong.decoder(finish=lambda words, end, pad: words)).says(
+        mistake("start_returned", _decoder(finish=lambda words, end, pad: words)).says(
             "Your result begins with `start`, which is no word of the translation.",
             "Which column did you put there yourself?",
         ),
         mistake(
             "end_left_out",
-            wrong.decoder(
+            _decoder(
                 finish=lambda words, end, pad: words[:, 1:].masked_fill(words[:, 1:] == end, pad)
             ),
         ).says("Your result lacks `end`.", "How can a reader tell an end from a cut?"),
-        mistake("one_word_short", wrong.decoder(most=lambda max_len: max_len - 1)).says(
+        mistake("one_word_short", _decoder(most=lambda max_len: max_len - 1)).says(
             "Your translations have at most `max_len - 1` words.",
             "Does `start` count as a word?",
         ),
-        mistake("last_word_only", wrong.decoder(read=lambda inputs, source: inputs[:, -1:])).says(
+        mistake("last_word_only", _decoder(read=lambda inputs, source: inputs[:, -1:])).says(
             "Your model reads only the last word. It has no memory: it does not know what it does "
             "not read again.",
             "What must `inputs` hold when the third word is chosen?",
         ),
-        mistake("one_pass", wrong.one_pass).says(
+        mistake("one_pass", _one_pass).says(
             "Your decoder reads the source in place of its own words and chooses all words in one "
             "pass.",
             "What has been said before the first word, and what before the second?",
         ),
         mistake(
-            "first_position_read", wrong.decoder(choose=lambda logits: logits[:, 0].argmax(-1))
+            "first_position_read", _decoder(choose=lambda logits: logits[:, 0].argmax(-1))
         ).says(
             "You read the logits of the first position, so each step gives the word after `start`.",
             "At which position does the model say what comes after the last word?",
         ),
-        mistake(
-            "over_positions", wrong.decoder(choose=lambda logits: logits.argmax(1)[:, -1])
-        ).says(
+        mistake("over_positions", _decoder(choose=lambda logits: logits.argmax(1)[:, -1])).says(
             "Your argmax runs over the positions instead of the vocabulary.",
             "Which axis of (B, t, V) holds the words to choose from?",
         ),
-        mistake("zero_for_pad", wrong.decoder(fill=lambda words, ended, pad: words * ~ended)).says(
+        mistake("zero_for_pad", _decoder(fill=lambda words, ended, pad: words * ~ended)).says(
             "After `end` you have zeros; this model's pad has another id.",
             "Where does the model keep the id of its pad?",
         ),
-        mistake("graph_kept", wrong.decoder(graph=True)).says(
+        mistake("graph_kept", _decoder(graph=True)).says(
             "The words are right, but each call of the model builds a graph for gradients that "
             "nobody needs.",
             "What does `torch.no_grad()` do?",
         ),
         mistake(
             "train_mode_kept",
-            wrong.decoder(before=lambda model: None, after=lambda model, was: None),
+            _decoder(before=lambda model: None, after=lambda model, was: None),
         ).says(
             "A model that comes in train mode stays in it, so dropout changes your words.",
             "Which method turns dropout off?",
         ),
-        mistake("left_in_eval_mode", wrong.decoder(after=lambda model, was: None)).says(
+        mistake("left_in_eval_mode", _decoder(after=lambda model, was: None)).says(
             "The words are right, but you leave a model that came in train mode in eval mode: "
             "training goes on without dropout.",
             "Which attribute says which mode a module is in?",

@@ -9,7 +9,6 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import Given, mistake
-from course_lib.exercises._tally import of_modules
 from course_lib.exercises.bug_hunt._tests import HERE, asked, constant, pairs, same
 
 _BROKEN = (
@@ -106,7 +105,7 @@ EXERCISE = Exercise(
     },
     comparisons={"judged": meetings.judged},
     exact=("judged",),
-    tally=of_modules,
+    tally=meetings.of_modules,
     mistakes=(
         mistake("only_a_flip", _permuting(_flip)).says(
             "You only reverse the keys. The middle key stays where it is, so a module that "

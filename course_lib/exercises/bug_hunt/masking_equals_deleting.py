@@ -9,7 +9,6 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import Given, in_steps, mistake
-from course_lib.exercises._tally import of_modules
 from course_lib.exercises.bug_hunt._tests import asked, constant, meet_with_lengths, pairs, same
 
 _BROKEN = (
@@ -103,7 +102,7 @@ EXERCISE = Exercise(
     },
     comparisons={"judged": meetings.judged},
     exact=("judged",),
-    tally=of_modules,
+    tally=meetings.of_modules,
     mistakes=(
         mistake("first_item_only", _masking(items=slice(1))).says(
             "Your test looks at the first item only.",

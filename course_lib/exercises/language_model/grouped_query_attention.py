@@ -10,7 +10,7 @@ from course_lib.checks.judge.exercise import Exercise, Property, Returned
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import Row, known
 from course_lib.exercises._attention.modules import Attention
-from course_lib.exercises._attention.seen import given
+from course_lib.exercises._attention.properties import given
 from course_lib.exercises._rows import BETWEEN, FLOAT32, STRIDED, Case, Given, case
 from course_lib.reference.masked_softmax import allowed_keys
 

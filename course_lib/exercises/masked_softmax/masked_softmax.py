@@ -8,8 +8,7 @@ from torch import Tensor
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Array, Probe, tensor
-from course_lib.exercises._attention.changes import filled, untouched
-from course_lib.exercises._attention.mistakes import Row, known
+from course_lib.exercises._attention.mistakes import Row, filled, known, untouched
 from course_lib.exercises._attention.properties import RETURNED
 from course_lib.exercises._attention.steps import Softmax
 from course_lib.reference import masked_softmax as oracle

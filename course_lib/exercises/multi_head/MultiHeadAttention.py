@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from course_lib.checks.judge.comparisons import dropout_values
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, tensor
-from course_lib.exercises._attention.changes import tiled_over_heads
-from course_lib.exercises._attention.mistakes import Row, known
+from course_lib.exercises._attention.mistakes import Row, known, tiled_over_heads
 from course_lib.exercises._attention.modules import AttentionModule, WithHeads
 from course_lib.exercises._attention.properties import INSIDE_THE_VALUES, WEIGHTS, ZERO_QUERY
 from course_lib.exercises._attention.steps import Softmax

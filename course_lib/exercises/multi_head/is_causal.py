@@ -9,7 +9,6 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
-from course_lib.exercises._tally import of_functions
 from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter, same
 from course_lib.reference import multi_head as oracle
 
@@ -105,7 +104,7 @@ EXERCISE = Exercise(
         "True if no earlier output changes by more than 1e-5": "rounding a_hundredth",
     },
     comparisons={"judged": meetings.judged},
-    tally=of_functions,
+    tally=meetings.of_functions,
     mistakes=(
         mistake("last_position_only", _causality(_only_t, cuts=lambda n: [n - 1])).says(
             "You change only the last position, so you miss outputs that look one step ahead but "

@@ -9,7 +9,6 @@ from course_lib.checks.judge.exercise import Exercise
 from course_lib.checks.observe.probe import Probe
 from course_lib.exercises import _meetings as meetings
 from course_lib.exercises._rows import mistake
-from course_lib.exercises._tally import of_functions
 from course_lib.exercises.multi_head._order import BY_HAND, asked, meeter, same
 from course_lib.reference import multi_head as oracle
 
@@ -92,7 +91,7 @@ EXERCISE = Exercise(
         "True if the outputs agree within 1e-5": "rounding a_hundredth",
     },
     comparisons={"judged": meetings.judged},
-    tally=of_functions,
+    tally=meetings.of_functions,
     mistakes=(
         mistake("output_not_permuted", _equivariance(_roll, output=lambda y: y)).says(
             "You compare fn of the permuted input with the unpermuted outputs, which tests "

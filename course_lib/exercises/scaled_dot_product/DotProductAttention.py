@@ -10,8 +10,7 @@ from course_lib.checks.judge.exercise import Exercise, Property
 from course_lib.checks.observe.probe import Probe, tensor
 from course_lib.exercises._attention.mistakes import known
 from course_lib.exercises._attention.modules import AttentionModule
-from course_lib.exercises._attention.properties import WEIGHTS
-from course_lib.exercises._attention.seen import KEPT
+from course_lib.exercises._attention.properties import KEPT, WEIGHTS
 from course_lib.exercises.scaled_dot_product._problems import (
     WRONG_FACTOR,
     garbage,

@@ -6,8 +6,7 @@ import numpy as np
 
 from course_lib.checks.judge.exercise import Property
 from course_lib.checks.observe.probe import Array, tensor
-from course_lib.exercises._attention.properties import RETURNED
-from course_lib.exercises._attention.seen import given, of_weights
+from course_lib.exercises._attention.properties import RETURNED, given, of_weights
 from course_lib.exercises._rows import Given
 from course_lib.reference import scaled_dot_product as oracle
 

@@ -8,8 +8,7 @@ import torch
 
 from course_lib.checks.judge.exercise import Exercise, Returned
 from course_lib.checks.observe.probe import Probe, array
-from course_lib.exercises._attention.changes import untouched
-from course_lib.exercises._attention.mistakes import Row, known
+from course_lib.exercises._attention.mistakes import Row, known, untouched
 from course_lib.exercises._attention.modules import Attention
 from course_lib.exercises._attention.steps import NO_STEP
 from course_lib.exercises._rows import Given

@@ -148,7 +148,7 @@ def first_heading(markdown: str) -> str | None:
 
 
 def _tags(cell: Cell) -> dict:
-    """The metadata of a cell's tags; `hide-input`, which the site folds, is folded in Lab, too."""
+    """Return the metadata for a cell's tags. JupyterLab and the site fold `hide-input` cells."""
     tags = list(cell.options.get("tags", ()))
     folded = {"jupyter": {"source_hidden": True}} if "hide-input" in tags else {}
     return {"tags": tags, **folded} if tags else {}
@@ -189,7 +189,7 @@ def _notebook_cells(part: Part, course: Course, slug: str, solutions, ids: CellI
 
 
 def _filled(source: str, course: Course, slug: str) -> str:
-    """A text with the lesson's time, and beneath headings what its graded cells are worth."""
+    """Insert the lesson's time, and below the headings the points of the graded cells."""
     if TIME in source:
         source = source.replace(TIME, told(times(course, slug)))
     text = HEADING.sub(lambda m: _under(m[0], _facts(course, m[1]), course.starred(m[1])), source)
@@ -201,7 +201,7 @@ def _filled(source: str, course: Course, slug: str) -> str:
 
 
 def _under(heading: str, facts: str, starred: bool) -> str:
-    """A heading with its facts beneath, both with a star where it is optional."""
+    """Return a heading and its facts, both with a star if the exercise is optional."""
     return f"{heading} {STAR}\n\n*{OPTIONAL}* · {facts}" if starred else f"{heading}\n\n{facts}"
 
 
@@ -211,7 +211,7 @@ def _nbgrader(grade_id: str, flags: dict, points: float | None = None) -> dict:
 
 
 def _ask(name: str) -> str:
-    """A cell of its own, so that asking runs nothing else; not run unless asked."""
+    """Return the source of a hint cell, which runs nothing until the student uncomments it."""
     return f"# hint(\"{name}\", 1)  # stuck? Remove the first '#' and run; then level 2, 3"
 
 

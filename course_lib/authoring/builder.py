@@ -23,7 +23,7 @@ from course_lib.workspace.errors import BuildError
 from course_lib.workspace.sources import digest_of, reached
 
 FILE = "digests.json"
-_BUILDER = "2"  # raise it when the same cells would be executed or written differently
+_BUILDER = "2"  # raise this when the same cells would be executed or written differently
 Progress = Callable[[object], None]
 
 
@@ -154,7 +154,7 @@ def _read_bytes(path: Path) -> bytes | None:
 
 
 def _solution_drift(text: str | None, digest: str, noted: dict[str, str]) -> str | None:
-    """Return why a source notebook is not the one that would be built, or None."""
+    """Return why a source notebook differs from the one that would be built, or None."""
     if text is None:
         return "not built yet"
     if not noted:
@@ -220,7 +220,7 @@ def replace_files(files: dict[Path, bytes]) -> None:
 
 
 def input_digest(notebook, course: Course, slug: str) -> str:
-    """Return a digest of the unexecuted `notebook` and of all that can influence its outputs."""
+    """Return a digest of the unexecuted `notebook` and everything that influences its outputs."""
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
     parts = [_BUILDER, json.dumps(notebook, sort_keys=True)]
     parts.append(digest_of(influences(sources, course, slug), course.library))
@@ -230,7 +230,7 @@ def input_digest(notebook, course: Course, slug: str) -> str:
 
 
 def text_digest(text: str) -> str:
-    """Return a digest of a notebook's text, whatever its line endings are."""
+    """Return a digest of a notebook's text that ignores CRLF line endings."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

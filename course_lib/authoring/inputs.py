@@ -44,24 +44,24 @@ class Course:
         return cls(Path(root).resolve(), library, exercises, checks.lessons(), judged)
 
     def starred(self, name: str) -> bool:
-        """Whether an exercise is optional, or a lesson's mark for all together."""
+        """Tell whether an exercise, or the check of a lesson's answers together, is optional."""
         chain = self.lessons[name].integration.chain if name in self.lessons else (name,)
         return any(self.exercises[link].starred for link in chain)
 
     def text(self, slug: str) -> Path:
-        """The lesson text a person edits."""
+        """Return the path of the lesson text, which people edit."""
         return self.root / SOLUTIONS / slug / f"{slug}.py"
 
     def solution(self, slug: str) -> Path:
-        """The executed source notebook."""
+        """Return the path of the executed source notebook."""
         return self.root / SOLUTIONS / slug / f"{slug}.ipynb"
 
     def release(self, slug: str) -> Path:
-        """The notebook that students get."""
+        """Return the path of the notebook that students get."""
         return self.root / RELEASE / slug / f"{slug}.ipynb"
 
     def relative(self, path: Path) -> str:
-        """Return `path` as a person at the root types it."""
+        """Return `path` relative to the root."""
         for base in (self.root, self.library.parent):
             if Path(path).is_relative_to(base):
                 return Path(path).relative_to(base).as_posix()
@@ -74,7 +74,7 @@ class Course:
         return [name for name in names if self.text(name).is_file()]
 
     def select(self, lessons: Sequence[str] | None) -> list[str]:
-        """Return the slugs asked for, all of them for None.
+        """Return the requested slugs, or all of them for None.
 
         Raises:
             BuildError: a lesson is unknown, or there is none at all.

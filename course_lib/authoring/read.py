@@ -46,7 +46,7 @@ def read_cells(text: str, path: str) -> list[Cell]:
 
     try:
         notebook = jupytext.reads(text, fmt="py:percent")
-    except Exception as error:  # jupytext raises whatever its YAML reader raises
+    except Exception as error:  # jupytext passes on any error of its YAML reader
         what = f"not a percent-format lesson: {str(error).splitlines()[0].rstrip('.')}"
         raise BuildError(path, 1, what, "Fix the header at the top of the file.") from error
     cells = _with_lines(notebook.cells, text.splitlines(), path)
@@ -75,7 +75,7 @@ def _with_lines(raw_cells, lines: list[str], path: str) -> list[Cell]:
 
 
 def _stray(preface: list[str], first_cell) -> bool:
-    """Tell whether the lines before the first marker are more than a header that was read."""
+    """Tell whether the lines before the first marker hold more than a YAML header."""
     lines = [line.rstrip() for line in preface if line.strip()]
     is_header = lines[:1] == ["# ---"] and lines[-1] == "# ---" and lines.count("# ---") == 2
     return bool(lines) and not (is_header and first_cell.cell_type != "raw")
@@ -202,7 +202,7 @@ def _check_exercises(parts: list[Part], course: Course, slug: str, path: str) ->
 
 
 def _check_together(parts: list[Part], lesson, slug: str, path: str) -> None:
-    """The lesson's own answers are checked together, once, below all of their checks."""
+    """Require one check of the lesson's answers together, below all of their own checks."""
     found = [part for part in parts if part.role == "together"]
     wanted = 1 if getattr(lesson, "integration", None) else 0
     home = f"course_lib/exercises/{slug[3:]}/__init__.py"
@@ -249,7 +249,7 @@ def _check_known(part: Part, course: Course, slug: str, path: str) -> None:
 
 
 def _check_headings(parts: list[Part], path: str) -> None:
-    """Each exercise has its heading, above its cell; the build writes the points beneath it."""
+    """Require a heading above each exercise's cell; the build writes the points below it."""
     heading_lines: dict[str, int] = {}
     for part in parts:
         if part.role == "text":

@@ -1,1 +1,1 @@
-"""The command line: `main` starts a verb, the other modules hold the verbs."""
+"""The command line. `main` runs a verb, and the other modules define the verbs."""

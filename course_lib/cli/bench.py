@@ -61,7 +61,7 @@ def bench(
 
 
 def _figures(quick: bool, as_json: bool) -> None:
-    """Each kind of figure, one line each."""
+    """Time each kind of figure, one line per kind."""
     from course_lib.benchmarks import figures
 
     measured = figures.measure(repeats=1 if quick else 5)
@@ -69,7 +69,7 @@ def _figures(quick: bool, as_json: bool) -> None:
 
 
 def _checks(root: Path, slugs: list[str] | None, quick: bool, as_json: bool, tell) -> None:
-    """The first check of each answer, one line per exercise."""
+    """Time the first check of each answer, one line per exercise."""
     from course_lib.benchmarks import checks
 
     try:

@@ -1,4 +1,4 @@
-"""How a verb ends when the world does not let it go on: one sentence, no traceback."""
+"""End a verb that cannot go on with one sentence instead of a traceback."""
 
 import _thread
 import contextlib
@@ -23,11 +23,11 @@ _REMEDIES = {
     errno.ENOSPC: "make room and run the same command again",
     errno.EDQUOT: "make room and run the same command again",
 }
-_FULL = (errno.ENOSPC, errno.EDQUOT)  # a write does not say to which file
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # these errors do not name the file
 
 
 def sentence(error: OSError) -> str | None:
-    """Say what is wrong with a file or folder, and the remedy; None if it is about neither."""
+    """Say what is wrong with a file or folder, and the remedy; None for other errors."""
     remedy = _REMEDIES.get(error.errno or 0)
     if error.errno in _FULL and error.filename is None:
         return f"{error.strerror}; {remedy}"
@@ -37,7 +37,7 @@ def sentence(error: OSError) -> str | None:
 
 
 def explained(error: Exception) -> str:
-    """What to say of an error that nobody foresaw: what it is, and where the rest can be read."""
+    """Describe an unexpected error and say where to read the details."""
     if isinstance(error, OSError) and (found := sentence(error)):
         return found
     text = "".join(traceback.format_exception(error))
@@ -54,7 +54,7 @@ def explained(error: Exception) -> str:
 
 @contextlib.contextmanager
 def no_lost_interrupt() -> Iterator[None]:
-    """Ctrl-C arrives within, also where Python drops it: in a destructor or a weak reference."""
+    """Let Ctrl-C arrive even where Python drops it: in destructors and weakref callbacks."""
     before = sys.unraisablehook
 
     def hook(unraisable) -> None:
@@ -79,7 +79,7 @@ def _interrupt() -> None:
 
 
 def flushed(code: int) -> int:
-    """Write out what is buffered; a reader who left, as `head` does, is no error of ours."""
+    """Flush the output. A reader that closed the pipe, as `head` does, is not an error."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""The console script `course`: one verb for each thing a student, an instructor or CI does.
+"""The console script `course`: one verb for each task of a student, an instructor or CI.
 
 The verbs only read their arguments and say what came of it; the work is in authoring, grading and
 checks, imported when a verb needs it.
@@ -42,7 +42,7 @@ app = typer.Typer(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `course` with `argv` (the command line without one) and return its exit code."""
-    scripts = str(Path(sys.executable).parent)  # nbgrader finds its helpers by PATH
+    scripts = str(Path(sys.executable).parent)  # nbgrader finds its helpers through PATH
     if scripts not in os.environ.get("PATH", "").split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([scripts, os.environ.get("PATH", "")])
     with no_lost_interrupt():
@@ -67,7 +67,7 @@ def _run(argv: list[str] | None) -> int:
 
 
 def _interrupted() -> int:
-    warnings.simplefilter("ignore")  # from here on they are about what was left half done
+    warnings.simplefilter("ignore")  # from here on, warnings are about unfinished work
     logging.getLogger("asyncio").disabled = True  # and so is "Task was destroyed"
     return _fail(INTERRUPTED, 130)
 
@@ -141,7 +141,7 @@ def doctor(as_json: AsJson = False, quiet: Quiet = False) -> None:
 
 # --- for instructors and authors ------------------------------------------------------
 
-# Each holds `verbs`. A student's bundle has none of them, and then they are not listed.
+# Each module defines `verbs`. A student's bundle lacks these modules, so it lists no such verbs.
 for _name in ("grading", "authoring", "bench"):
     if importlib.util.find_spec(f"course_lib.cli.{_name}"):
         app.add_typer(importlib.import_module(f"course_lib.cli.{_name}").verbs)

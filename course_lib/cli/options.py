@@ -1,4 +1,4 @@
-"""Options that several verbs of `course` share, and how they show what they are doing."""
+"""Options that several verbs of `course` share, and their progress display."""
 
 import contextlib
 import sys
@@ -21,11 +21,11 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results, no pro
 Sandbox = Literal["strict", "basic", "off"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
-_shown = contextlib.ExitStack()  # the bars that move
+_shown = contextlib.ExitStack()  # the active progress bars
 
 
 def progress(quiet: bool) -> Callable[[object], None] | None:
-    """Takes what a verb says of its progress: to stderr, or nowhere.
+    """Return a function that shows a verb's progress on stderr, or None.
 
     Lines of text are printed. A `Step` moves a bar where stderr is a terminal, and is a line
     elsewhere.
@@ -41,7 +41,7 @@ def progress(quiet: bool) -> Callable[[object], None] | None:
 
 @contextlib.contextmanager
 def working(on: str, quiet: bool) -> Iterator[None]:
-    """Show that something goes on whose steps nobody can count, where stderr is a terminal."""
+    """Show a spinner for work without countable steps, if stderr is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield
         return
@@ -52,17 +52,17 @@ def working(on: str, quiet: bool) -> Iterator[None]:
 
 
 def end_progress() -> None:
-    """Leave every bar as it is and give the terminal back, however the verb ended."""
+    """Stop every bar where it is and restore the terminal, however the verb ended."""
     _shown.close()
 
 
 def _printable(step: object) -> str:
-    """One line for a terminal, whatever a student called a folder."""
+    """Return a text as one safe line for a terminal, whatever a student named a folder."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(step))
 
 
 class _Bar:
-    """A moving bar on stderr for one run after the other; lines go above it."""
+    """A progress bar on stderr for consecutive runs, with other lines above it."""
 
     def __init__(self) -> None:
         self._bar: Progress | None = None
@@ -115,7 +115,7 @@ class _Bar:
         return bar
 
     def stop(self) -> None:
-        """Leave the bar as it is; the next step begins another."""
+        """Stop the bar where it is; the next step begins another."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

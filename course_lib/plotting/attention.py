@@ -1,4 +1,4 @@
-"""Draw the attention viewer: arcs from each query to the keys it looks at, and a map beside them.
+"""Draw the attention viewer: arcs from each query to the keys it attends to, and a map beside them.
 
 `attention_data` reads the arguments and says what they show. This module draws the picture that
 remains without scripts, and attention.js replaces it where scripts run. All of them show the same
@@ -78,7 +78,7 @@ def attention(
 
 
 def _table(shown: Attention) -> Table:
-    """A row for each query: of all heads if they are few, otherwise of the first."""
+    """Return the table: a row per query, for all heads if they are few, else for the first."""
     num_heads, num_queries, _ = shown.weights.shape
     rows = []
     for head in range(num_heads if num_heads * num_queries <= ROWS_SHOWN else 1):
@@ -90,7 +90,7 @@ def _table(shown: Attention) -> Table:
 
 
 def _data(shown: Attention) -> dict[str, Any]:
-    """What attention.js reads: two letters a weight, 64 times the first digit plus the second."""
+    """Return the data for attention.js. Two base-64 digits encode each weight."""
     levels = np.where(shown.masked, MASKED, np.rint(shown.weights * LEVELS).astype(int))
     return {
         "title": shown.title,
@@ -134,7 +134,7 @@ def _picture(shown: Attention) -> str:
 
 
 def _levels(weights: np.ndarray, scale: float, shape: Callable[[int, int], str]) -> dict[int, str]:
-    """What `shape` draws at each (query, key), joined by level of colour; level 0 is left out."""
+    """Join what `shape` draws at each (query, key), by colour level and without level 0."""
     found: dict[int, str] = {}
     levels = np.ceil(np.minimum(weights / scale, 1) * STEPS - 0.5).astype(int)
     for query, key in np.argwhere(levels > 0):
@@ -144,7 +144,7 @@ def _levels(weights: np.ndarray, scale: float, shape: Callable[[int, int], str])
 
 
 def _arcs(shown: Attention, row: float, top: float) -> tuple[str, float]:
-    """The words on both sides and the arcs between them, and the least weight that has one."""
+    """Draw the words on both sides and the arcs; return the smallest weight with an arc, too."""
     weights = np.where(shown.masked[0], 0, shown.weights[0])
     least = shown.scale * max(FAINTEST_ARC, 0.5 / STEPS)
     if (weights >= least).sum() > MOST_ARCS:
@@ -188,7 +188,7 @@ def _arcs(shown: Attention, row: float, top: float) -> tuple[str, float]:
 
 
 def _map(shown: Attention, top: float) -> tuple[str, float]:
-    """The map of the first head, keys across and queries down, and where it ends."""
+    """Draw the first head's map, keys across and queries down, and return where it ends, too."""
     weights, masked = shown.weights[0], shown.masked[0]
     num_queries, num_keys = weights.shape
     left = ARCS + 30
@@ -228,21 +228,21 @@ def _map(shown: Attention, top: float) -> tuple[str, float]:
 
 
 def _above(word: str, x: float, y: float, size: float) -> str:
-    """The name of a column, from its foot upwards; a single letter stands upright."""
+    """Write a column's name vertically from the bottom up; a single letter stays upright."""
     if len(word) == 1:
         return text(word, x, y - size / 2, size, text_anchor="middle")
     return text(word, x, y, size, text_anchor="start", transform=f"rotate(-90 {x:.2f} {y:.2f})")
 
 
 def _cells(weights: np.ndarray, masked: np.ndarray, scale: float) -> str:
-    """Squares of side 1, as coloured as the weight."""
+    """Draw a square of side 1 for each weight, with a matching opacity."""
     drawn = _levels(np.where(masked, 0, weights), scale, lambda i, j: f"M{j} {i}h1v1h-1z")
     paths = [element("path", d=d, opacity=level / STEPS) for level, d in drawn.items()]
     return element("g", "".join(paths), fill=WEIGHT)
 
 
 def _hatch(masked: np.ndarray, cell: float) -> str:
-    """Strokes through each masked square: three, or one where it is small."""
+    """Hatch each masked square with three strokes, or with one if the square is small."""
     if not masked.any():
         return ""
     finer = ("M{j} {k}.5l.5-.5", "M{j}.5 {i}l.5-.5") if cell > FINE_HATCH_FROM else ()
@@ -252,7 +252,7 @@ def _hatch(masked: np.ndarray, cell: float) -> str:
 
 
 def _small_maps(shown: Attention, top: float) -> tuple[str, float]:
-    """A small map of each head but the first, and where they end."""
+    """Draw a small map of each head except the first, and return where they end, too."""
     _, num_queries, num_keys = shown.weights.shape
     cell = SMALL / max(num_queries, num_keys)
     step, height = WIDTH / 6, num_queries * cell + 28
@@ -276,7 +276,7 @@ def _small_maps(shown: Attention, top: float) -> tuple[str, float]:
 
 
 def _pixels(weights: np.ndarray, masked: np.ndarray, scale: float) -> str:
-    """Squares of side 1 as an image with a pixel for each."""
+    """Draw the squares as an image with one pixel each."""
     steps = np.rint(np.where(masked, 0, weights) / scale * STEPS) / STEPS
     picture = of_values(steps, (0, 1), "weights")
     picture[masked] = (*rgb(PLAIN), 0.3)
@@ -298,11 +298,11 @@ def _frame(x: float, y: float, width: float, height: float) -> str:
 
 
 def _width(words: list[str], size: float, most: float) -> float:
-    """About as wide as the longest word, between the name of its axis and `most`."""
+    """Estimate the width of the longest word, at least that of the axis name and at most `most`."""
     return min(most, max(42.0, max(map(len, words)) * size * LETTER))
 
 
 def _short(word: str, room: float, size: float) -> str:
-    """The word, or as much of it as there is room for."""
+    """Shorten a word with an ellipsis if it does not fit."""
     letters = int(room / (size * LETTER))
     return word if len(word) <= letters else word[: letters - 1] + "\N{HORIZONTAL ELLIPSIS}"

@@ -1,4 +1,4 @@
-"""Read what the attention viewer shows, weights, mask and names, and say it in words."""
+"""Read the weights, mask and names that the attention viewer shows, and describe them in words."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from course_lib.plotting.words import as_array, counted
 
 MOST_TOKENS = 60
 MOST_HEADS = 12
-LEVELS = 4093  # a weight is told in this many steps; odd, so none lies between two hundredths
+LEVELS = 4093  # steps of a weight; odd, so that no step lies midway between two hundredths
 SCALES = (0.1, 0.2, 0.5, 1.0)
 AXES = {2: "(num_queries, num_keys)", 3: "(num_heads, num_queries, num_keys)"}
 EACH_QUERY_UP_TO = 8
-NAMED_UP_TO = 3  # more keys are counted
-PATTERN_FROM = 0.5  # the average weight that makes a pattern
+NAMED_UP_TO = 3  # more keys than this are counted, not named
+PATTERN_FROM = 0.5  # the average weight from which a pattern is named
 
 _SHOWN = {
     "": "\N{EMPTY SET}",
@@ -27,7 +27,7 @@ _SAID = {"": "nothing", " ": "space", "\n": "line end", "\t": "tab"}
 
 
 class Tokens(NamedTuple):
-    """The names on one side: as they are drawn, and as sentences call them, all different."""
+    """The names on one side: as drawn, and as used in sentences, where all are different."""
 
     shown: list[str]
     said: list[str]
@@ -45,7 +45,7 @@ class Attention(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """The weight that is drawn in full colour and width: the largest, rounded up."""
+        """The weight that is drawn in full color and width: the largest, rounded up."""
         top = self.weights[~self.masked].max(initial=0.0)
         return next(scale for scale in SCALES if top <= scale + 1 / LEVELS)
 
@@ -74,7 +74,7 @@ def read(
 
 
 def _values(weights: Any, item: int | None) -> np.ndarray:
-    """`(num_heads, num_queries, num_keys)` float64, from numbers or a module, checked."""
+    """Return checked float64 weights `(num_heads, num_queries, num_keys)` of an array or module."""
     of_module = hasattr(weights, "forward")
     if of_module:
         weights = _kept_weights(weights)
@@ -109,7 +109,7 @@ def _values(weights: Any, item: int | None) -> np.ndarray:
 
 
 def _kept_weights(module: Any) -> Any:
-    """The weights of a module's last call."""
+    """Return the weights of a module's last call."""
     kept = getattr(module, "attention_weights", None)
     if kept is None:
         name = type(module).__name__
@@ -132,7 +132,7 @@ def _of_batch(values: np.ndarray, item: int | None) -> np.ndarray:
 
 
 def _masked(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """True where attending is not allowed, in the shape of the weights."""
+    """Return a mask in the shape of the weights that is True where attending is not allowed."""
     if mask is None:
         return np.zeros(shape, dtype=bool)
     allowed = as_array(mask).astype(bool)
@@ -183,7 +183,7 @@ def sentence(shown: Attention) -> str:
 
 
 def note(shown: Attention) -> list[str]:
-    """Return what there is to know for reading the picture, in sentences."""
+    """Return sentences that explain how to read the picture."""
     said = [f"Full colour and width: a weight of {shown.scale:g}"]
     said += ["Hatched: masked"] if shown.masked.any() else []
     return [f"{words}." for words in (*said, _leak_words(shown)) if words]
@@ -208,14 +208,14 @@ def _head_words(shown: Attention, head: int, *, in_full: bool) -> str:
 
 
 def _free(weights: np.ndarray, masked: np.ndarray) -> np.ndarray:
-    """The weights that were a choice: not masked, and of queries with more than one key."""
+    """Return which weights were a choice: unmasked, in rows with more than one allowed key."""
     free = np.where(masked, 0.0, weights)
     choice = (~masked).sum(axis=1, keepdims=True) > 1
     return free * choice if choice.any() else free
 
 
 def _query_words(name: str, row: np.ndarray, masked: np.ndarray, keys: list[str]) -> str:
-    """`forty looks most at vierzig, 0.93`; ties are told as ties."""
+    """Return a phrase such as `forty looks most at vierzig, 0.93`, with ties named as ties."""
     if masked.all() or not row[~masked].any():
         return f"{name} looks at no key"
     top = row[~masked].max()
@@ -233,7 +233,7 @@ def _joined(names: list[str]) -> str:
 
 
 def _pattern(weights: np.ndarray, masked: np.ndarray) -> str:
-    """The pattern most of the weight follows, if any; queries with a single key show none."""
+    """Name the pattern that most of the weight follows; queries with a single key do not count."""
     num_queries, num_keys = weights.shape
     rows = np.flatnonzero((~masked).sum(axis=1) > 1)
     if len(rows) < 2 or num_keys < 3:

@@ -21,9 +21,9 @@ from course_lib.plotting.diagram_layout import (
 from course_lib.plotting.figures import Plot
 from course_lib.plotting.svg import drawing, element, text
 
-SHOWN = 1.15  # pixels for a unit, where there is room
-MAP_HEIGHT, MAP_ACROSS = 42, 0.34  # of a small map: its units, and a share of the whole one's
-CALM, STRONG = 0.1, 0.4  # how much of its colour fills a box
+SHOWN = 1.15  # pixels per unit, if there is room
+MAP_HEIGHT, MAP_ACROSS = 42, 0.34  # size of a small map: its units, and its share of the whole map
+CALM, STRONG = 0.1, 0.4  # opacity of a box's fill
 PATHS = {
     "attention": (
         "queries and keys give scores, the mask, made from valid_lens, takes keys away, the "
@@ -54,7 +54,7 @@ def diagram(
     lit: str | Sequence[str] = (),
     shapes: Mapping[str, str | Sequence[object]] | None = None,
 ) -> Plot:
-    """The map of attention, with what a section is about in it.
+    """Draw the map of attention, with the parts that a section is about highlighted.
 
     Args:
         part: how much of it: "attention", "heads", "block" or "encoder_decoder".
@@ -76,7 +76,7 @@ def diagram(
     known = [*sheet.boxes, *sorted(arrows)]
     _refuse_unknown("shapes", written, known, f"boxes or arrows of {part!r}")
     if part == "encoder_decoder" and lit and _overview().boxes.keys() >= {*lit, *written}:
-        sheet = _overview()  # nothing inside of an attention is spoken of
+        sheet = _overview()  # no part inside an attention is highlighted
     labels = _labels(sheet, written)
     return Plot(_picture(sheet, lit, labels), _words(part, sheet, lit, labels))
 
@@ -108,7 +108,7 @@ def _shape(shape: str | Sequence[object]) -> str:
 
 
 def _labels(sheet: Sheet, written: Mapping[str, str]) -> dict[str, str]:
-    """The shape on each arrow: its own, or that of the box if it is the first to leave it."""
+    """Return the shape on each arrow: its own, or its box's if it leaves that box first."""
     labels: dict[str, str] = {}
     left = set()
     for arrow in sheet.arrows:
@@ -160,7 +160,7 @@ def _box(box: Box, *, lit: bool, inside: Sequence[str]) -> str:
 
 
 def _small_map(x: float, top: float, lit: Sequence[str]) -> str:
-    """The level "attention" without words, around `x`."""
+    """Draw the level "attention" without words, centered on `x`."""
     sheet = _sheet("attention")
     down = MAP_HEIGHT / sheet.height
     drawn = []
@@ -220,7 +220,7 @@ def _frame(frame: Frame) -> str:
 
 
 def _words(part: str, sheet: Sheet, lit: Sequence[str], labels: Mapping[str, str]) -> str:
-    """What is lit, what enters and leaves it, and the whole path."""
+    """Describe the highlighted parts, their inputs and outputs, and the whole path."""
     path = f"The whole path: {PATHS[part]}."
     enters = [a for a in sheet.arrows if a.target in lit and a.source not in lit]
     leaves = [a for a in sheet.arrows if a.source in lit and a.target not in lit]

@@ -16,7 +16,7 @@ SMALLEST = 11.2  # words, in units: 10 px where 360 units are 328 px wide
 
 
 class Rows(NamedTuple):
-    """How high a row of boxes is, how far it is to the next, and how large its words are."""
+    """The height of a row of boxes, the distance to the next row, and the font size."""
 
     box: float
     gap: float
@@ -25,7 +25,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Box:
-    """A named box: a tensor (round ends) or a step (corners); `small` puts a small map into it."""
+    """A named box: a tensor (round ends) or a step (corners), with a map inside if `small`."""
 
     name: str
     words: str
@@ -40,12 +40,12 @@ class Box:
 
     @property
     def middle(self) -> tuple[float, float]:
-        """The centre."""
+        """The center."""
         return (self.left + self.right) / 2, (self.top + self.bottom) / 2
 
 
 class Arrow(NamedTuple):
-    """From one box to another, "" for out of the picture; its shape goes to `at`."""
+    """An arrow between boxes; "" means outside the picture. Its shape is written at `at`."""
 
     source: str
     target: str
@@ -60,7 +60,7 @@ class Arrow(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A line around boxes that belong together; `copies` more of it lie behind."""
+    """A frame around boxes that belong together, with `copies` more frames behind it."""
 
     words: str
     left: float
@@ -72,7 +72,7 @@ class Frame(NamedTuple):
 
 @dataclass
 class Sheet:
-    """The parts of a level; `left` and `right` are where it is cut out."""
+    """The parts of a level; `left` and `right` are where the picture is cropped."""
 
     left: float
     right: float
@@ -83,14 +83,14 @@ class Sheet:
 
     def put(self, name: str, words: str, across: tuple[float, float], top: float, rows: Rows,
             colour: str = INK, *, tensor: bool = False) -> float:  # fmt: skip
-        """Adds a box; returns where the next row begins."""
+        """Add a box and return where the next row begins."""
         bottom = top + rows.box
         self.boxes[name] = Box(name, words, across[0], top, across[1], bottom, colour, tensor,
                                rows.font)  # fmt: skip
         return bottom + rows.gap
 
     def down(self, source: str, target: str, *, low: bool = False) -> None:
-        """An arrow straight down, in the middle of the narrower box.
+        """Add an arrow straight down, in the middle of the narrower box.
 
         The shape on a long one is near its start, or with `low` near its end.
         """
@@ -103,7 +103,7 @@ class Sheet:
         self.arrows.append(Arrow(source, target, points, (x + 6, y)))
 
     def across(self, source: str, target: str) -> None:
-        """An arrow straight to the side."""
+        """Add an arrow straight to the side."""
         start, end = self.boxes[source], self.boxes[target]
         y = start.middle[1]
         from_, to = (start.left, end.right) if end.right < start.left else (start.right, end.left)
@@ -112,7 +112,7 @@ class Sheet:
         )
 
     def around(self, source: str, target: str, x: float) -> None:
-        """An arrow past what is in between, along `x`."""
+        """Add an arrow along `x` past the boxes in between."""
         start, end = self.boxes[source], self.boxes[target]
         y, below = start.middle[1] + 4, end.middle[1] - 4
         side = "left" if x < start.left else "right"
@@ -120,7 +120,7 @@ class Sheet:
         self.arrows.append(Arrow(source, target, points, (x + 5, (y + below) / 2)))
 
     def out(self, source: str, length: float) -> None:
-        """The arrow that leaves the picture."""
+        """Add the arrow that leaves the picture."""
         start = self.boxes[source]
         x = start.middle[0]
         points = (x, start.bottom), (x, start.bottom + length)
@@ -128,8 +128,8 @@ class Sheet:
         self.height = start.bottom + length
 
 
-WIDTH = 360.0  # of the widest level; a narrower one is cut out of the middle
-OWN = ("queries", "keys", "values", "outputs")  # a head has its own: "head queries", ...
+WIDTH = 360.0  # of the widest level; narrower levels are cropped to their middle
+OWN = ("queries", "keys", "values", "outputs")  # inside a head they are "head queries", ...
 LARGE, MEDIUM, SMALL = Rows(28, 24, 12.5), Rows(23, 18, 12), Rows(20, 16, 11.5)
 FIRST, SECOND, THIRD = (30.0, 114.0), (122.0, 206.0), (246.0, 330.0)  # the three columns
 SPINE, STEP = (44.0, 192.0), (78.0, 158.0)  # below the first two
@@ -137,7 +137,7 @@ ALL = (30.0, 330.0)
 
 
 def of_attention(sheet: Sheet, top: float, rows: Rows, owner: str = "") -> float:
-    """One attention from `top` on; returns where the next row begins."""
+    """Add one attention from `top` on and return where the next row begins."""
     a, b, c = (owner + name for name in OWN[:3])
     sheet.put(a, "queries", FIRST, top, rows, QUERY, tensor=True)
     sheet.put(b, "keys", SECOND, top, rows, KEY, tensor=True)
@@ -163,7 +163,7 @@ def of_attention(sheet: Sheet, top: float, rows: Rows, owner: str = "") -> float
 
 
 def of_heads(sheet: Sheet, top: float, rows: Rows) -> float:
-    """Multi-head attention from `top` on; returns where the next row begins."""
+    """Add multi-head attention from `top` on and return where the next row begins."""
     columns = list(zip(OWN[:3], ("W_q", "W_k", "W_v"), (FIRST, SECOND, THIRD),
                        (QUERY, KEY, VALUE), strict=True))  # fmt: skip
     for name, layer, place, colour in columns:
@@ -189,7 +189,7 @@ def of_heads(sheet: Sheet, top: float, rows: Rows) -> float:
 
 
 def attention() -> Sheet:
-    """The smallest level."""
+    """Return the smallest level: one attention."""
     sheet = Sheet(left=20, right=340)
     of_attention(sheet, 4, LARGE)
     sheet.out("outputs", LARGE.gap)
@@ -197,7 +197,7 @@ def attention() -> Sheet:
 
 
 def heads() -> Sheet:
-    """Many attentions side by side, with the layers before and after."""
+    """Return the level with several attentions side by side and the layers before and after."""
     sheet = Sheet(left=16, right=352)
     of_heads(sheet, 4, MEDIUM)
     sheet.out("outputs", MEDIUM.gap)
@@ -205,7 +205,7 @@ def heads() -> Sheet:
 
 
 def block() -> Sheet:
-    """Attention and a small network, each added to what came in."""
+    """Return the level with attention and a small network, each with a residual connection."""
     sheet, rows = Sheet(left=0, right=WIDTH), Rows(21, 16, 11.5)
     top = sheet.put("inputs", "inputs", ALL, 4, rows, PLAIN, tensor=True)
     top = sheet.put("first norm", "norm", ALL, top, rows)
@@ -228,7 +228,7 @@ def block() -> Sheet:
 
 
 ENCODER, DECODER = (18.0, 166.0), (194.0, 342.0)
-TALL = 66  # a box with a small map in it
+TALL = 66  # height of a box with a small map in it
 STACKS = {
     "": (
         ("tokens", "tokens", PLAIN),
@@ -261,7 +261,7 @@ STACKS = {
 
 
 def encoder_decoder(*, inside: bool = True) -> Sheet:
-    """From tokens to logits, and below it what is inside of every attention, if wanted."""
+    """Return the level from tokens to logits, optionally with the inside of an attention below."""
     sheet, rows = Sheet(left=0, right=WIDTH), Rows(21, 15, 11.5)
     _stack(sheet, "", ENCODER, rows)
     end = _stack(sheet, "decoder ", DECODER, rows)

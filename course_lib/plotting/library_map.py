@@ -1,4 +1,4 @@
-"""Draw a student's own library: the parts of a Transformer, theirs filled, also as a certificate.
+"""Draw a student's own library, the parts of a Transformer with theirs filled, or a certificate.
 
 Theirs have a thick border, a fill, bold words and a check mark; those that are still the course's
 have a dashed border. Numbers go through the parts from top to bottom.
@@ -14,9 +14,9 @@ from course_lib.plotting.figures import Plot, Table
 from course_lib.plotting.svg import drawing, element, text
 
 OWN = SERIES[0]
-WIDTH, SHOWN = 360.0, 1.15  # units, and pixels for a unit where there is room
-LETTER = SMALLEST * 0.61  # as wide as one is in a font with fixed widths
-BOLD = 8.4  # a letter of a part's name, on average
+WIDTH, SHOWN = 360.0, 1.15  # units, and pixels per unit if there is room
+LETTER = SMALLEST * 0.61  # width of a letter in a monospaced font
+BOLD = 8.4  # average width of a letter in a part's name
 MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 CHIP, GAP, INSET, BETWEEN = 19.0, 4.0, 9.0, 14.0
 FRAMES = {1: "block × N", 2: "inside each attention"}
@@ -47,7 +47,7 @@ class _Chip(NamedTuple):
 
 
 def library_map(parts: Sequence[Part], own: Collection[str], following: Sequence[str] = ()) -> Plot:
-    """Draw the parts of a Transformer, the student's own filled.
+    """Draw the parts of a Transformer, with the student's own filled.
 
     Args:
         parts: in the order in which numbers go through them, equal depths next to each other.
@@ -93,8 +93,8 @@ def certificate(
 
 
 def _stack(parts: Sequence[Part], own: Collection[str]) -> tuple[str, float]:
-    """The parts below each other in their frames, and where the last one ends."""
-    drawn, y, tops = [], 4.0, []  # where the frames begin that are open
+    """Draw the parts below each other in their frames, and return where the last one ends."""
+    drawn, y, tops = [], 4.0, []  # tops of the open frames
     depths = [max(part.depth, 0) for part in parts]
     for i, (part, depth) in enumerate(zip(parts, depths, strict=True)):
         if i > 0:
@@ -113,7 +113,7 @@ def _stack(parts: Sequence[Part], own: Collection[str]) -> tuple[str, float]:
 
 
 def _part(part: Part, own: Collection[str], top: float) -> tuple[str, float]:
-    """A part from `top` on, and where it ends: its name, and a chip for each exercise."""
+    """Draw a part's name and a chip for each exercise from `top` on; return where it ends, too."""
     inset = INSET * max(part.depth, 0)
     left, right = 2 + inset, WIDTH - 2 - inset
     chips = list(_chips(part, own, left + 8, right - 6, top + 5))
